@@ -1,0 +1,53 @@
+"""Croupier: the shuffle model for federated learning, and an audit of what still leaks.
+
+import croupier
+result = croupier.run("digits-shuffled", seed=7)
+print(result.final["accuracy"], result.final["bytes_up_per_client"])
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from croupier.errors import CroupierError as CroupierError
+    from croupier.explain import Statement as Statement
+    from croupier.explain import explain as explain
+    from croupier.job import Result as Result
+    from croupier.job import resume as resume
+    from croupier.job import run as run
+    from croupier.pipeline import Pipeline as Pipeline
+    from croupier.spec import Spec as Spec
+    from croupier.spec import load as load
+    from croupier.spec import presets as presets
+    from croupier.systems import naive as naive
+    from croupier.systems import plain as plain
+    from croupier.systems import total as total
+
+# Loaded when first asked for: importing torch takes over a second, and `croupier --help` needs none of it.
+_HOMES = {
+    "CroupierError": "errors",
+    "Pipeline": "pipeline",
+    "Result": "job",
+    "Spec": "spec",
+    "Statement": "explain",
+    "explain": "explain",
+    "load": "spec",
+    "naive": "systems",
+    "plain": "systems",
+    "presets": "spec",
+    "resume": "job",
+    "run": "job",
+    "total": "systems",
+}
+
+__all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'croupier' has no attribute {name!r}")
+    return getattr(import_module(f"croupier.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

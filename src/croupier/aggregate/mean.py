@@ -1,0 +1,72 @@
+"""The weighted mean (FedAvg), and the same with a public scale for fixed point."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from croupier.aggregate.aggregator import Aggregator, Desk
+from croupier.core import wire
+from croupier.core.flow import Memory
+from croupier.core.update import Gathered, Layout, Model
+from croupier.encode.encoder import Brief
+from croupier.errors import ProtocolError
+
+
+class Mean(Aggregator, use="mean"):
+    """The mean of the updates, weighted as the encoder says."""
+
+    linear: ClassVar[bool] = True
+
+    def __call__(self, gathered: Gathered, desk: Desk, memory: Memory) -> tuple[tuple[Model, ...], Memory]:
+        """One model: the mean, or the last model moved by it."""
+        mean = _total(gathered) / _weight(gathered)
+        if gathered.form == "delta":
+            mean = desk.models[0].vector.double() + mean
+        return (Model(mean.float(), gathered.frame),), memory
+
+    def tolerates(self) -> str:
+        """Nothing."""
+        return "none: one client that lies can move the model anywhere its values may go"
+
+
+class Scaled(Mean, use="scaled"):
+    """The mean, with a public power-of-two scale taken from the last model, so that fixed point wastes no digits."""
+
+    room: float = Field(1.25, ge=1)
+    # The first model is small and its weights grow at once: a scale taken from it alone would clamp them.
+    floor: float = Field(1.0, gt=0)
+
+    def public(self, layout: Layout) -> tuple[wire.Field, ...]:
+        """One scale for the whole model."""
+        return (wire.Field("scale", "<f8", (1,)),)
+
+    def brief(self, desk: Desk, memory: Memory) -> Brief:
+        """The least power of two that leaves room above the last model's largest weight."""
+        largest = max(self.room * float(desk.models[0].vector.abs().max()), self.floor)
+        return {"scale": torch.tensor([2.0 ** math.ceil(math.log2(largest))], dtype=torch.float64)}
+
+
+def _total(gathered: Gathered) -> Tensor:
+    """The weighted sum in float64, client after client in a fixed order: a library's own sum may regroup."""
+    if gathered.sums is not None:
+        return gathered.sums.double()
+    if gathered.rows is None or gathered.weights is None:
+        raise ProtocolError("a mean needs rows or sums; nothing was released")
+    total = torch.zeros(gathered.rows.shape[1], dtype=torch.float64)
+    for row, weight in zip(gathered.rows, gathered.weights.tolist(), strict=True):
+        # Two steps on purpose: a fused multiply-add rounds differently where a processor has one.
+        total += row.double() * (1.0 if gathered.scaled else weight)
+    return total
+
+
+def _weight(gathered: Gathered) -> float:
+    weights = gathered.weights
+    total = math.fsum(weights.reshape(-1).tolist()) if weights is not None else 0.0
+    if not total > 0:
+        raise ProtocolError(f"the clients' weights sum to {total}: no client brought a record")
+    return total

@@ -1,0 +1,153 @@
+"""How fast simulated clients train: stacked against one by one, on the same cores in the same process."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from croupier.core.coins import Coins
+from croupier.errors import CroupierError
+from croupier.federate import Federation, Round, rounds
+from croupier.job import peak_bytes
+from croupier.learn.assemble import Assembled, assemble
+from croupier.run.local import Local
+from croupier.spec import Spec, load
+
+TINY = ("federation.rounds=2", "task.fit.epochs=1")
+FLOWER = Path(__file__).parent / "flower_app"
+
+
+def describe(clients: int) -> Spec:
+    """The run that is measured: one local epoch of a small MLP on digits, plain averaging."""
+    return load("digits", (f"task.split={{use='iid', clients={clients}}}", "task.fit.epochs=1"))
+
+
+def measure(clients: int, last: int, repeats: int, seed: int) -> dict[str, Any]:
+    """Run both sides and report. Memory comes first, so that its mark is not another measurement's."""
+    spec, coins = describe(clients), Coins.from_seed(seed)
+    cores = os.cpu_count() or 1
+    first_mark, last_mark = _marks(spec, coins, last)
+    # Both sides may use every core: each is reported at the worker count that suits it best.
+    batched = {w: _rate(_made(spec, coins, spec.task.together, w), spec, coins, repeats) for w in {1, cores}}
+    serial = {w: _rate(_made(spec, coins, 1, w), spec, coins, repeats) for w in {1, cores}}
+    fast, slow = max(batched.values()), max(serial.values())
+    return {
+        "clients": clients,
+        "cores": cores,
+        "rounds_per_s_batched": fast,
+        "rounds_per_s_serial": slow,
+        "ratio": fast / slow,
+        "batched_by_workers": {str(w): rate for w, rate in sorted(batched.items())},
+        "serial_by_workers": {str(w): rate for w, rate in sorted(serial.items())},
+        "largest_difference": _difference(spec, coins),
+        "peak_bytes_first": first_mark,
+        "peak_bytes_last": last_mark,
+        "memory_growth": last_mark / first_mark - 1,
+        "tiny_job_s": _tiny(),
+        "tiny_job_flower_s": _tiny_flower(),
+    }
+
+
+def _made(spec: Spec, coins: Coins, together: int, workers: int) -> Assembled:
+    task = spec.task
+    return assemble(task.data, task.split, task.model, task.fit, coins, together=together, workers=workers)
+
+
+def _rounds(made: Assembled, spec: Spec, coins: Coins, count: int) -> Iterator[Round]:
+    return rounds(spec.protocol, made.task, Federation(rounds=count), coins, Local())
+
+
+def _rate(made: Assembled, spec: Spec, coins: Coins, repeats: int) -> float:
+    torch.set_num_threads(1)
+    for _ in _rounds(made, spec, coins, 1):
+        pass
+    best = 0.0
+    for _ in range(repeats):
+        start, done = time.perf_counter(), 0
+        for _ in _rounds(made, spec, coins, 3):
+            done += 1
+        best = max(best, done / (time.perf_counter() - start))
+    return best
+
+
+def _difference(spec: Spec, coins: Coins) -> float:
+    """The largest difference between a client trained stacked and the same client trained alone."""
+    stacked, alone = _made(spec, coins, spec.task.together, 1), _made(spec, coins, 1, 1)
+    start = stacked.task.first.vector
+    jobs = [(start, shard, coins.child("compare", shard)) for shard in stacked.task.shards.values()]
+    largest = 0.0
+    for a, b in zip(stacked.task.fit(jobs), alone.task.fit(jobs), strict=True):
+        if isinstance(a, CroupierError) or isinstance(b, CroupierError):
+            raise a if isinstance(a, CroupierError) else b  # type: ignore[misc]
+        largest = max(largest, float((a.vector - b.vector).abs().max()))
+    return largest
+
+
+def _marks(spec: Spec, coins: Coins, last: int) -> tuple[int, int]:
+    """The resident high-water mark after round 5 and after the last."""
+    made, first = _made(spec, coins, spec.task.together, os.cpu_count() or 1), 0
+    for done in _rounds(made, spec, coins, last):
+        if done.number + 1 == 5:
+            first = peak_bytes()
+    return first, peak_bytes()
+
+
+def _tiny() -> float:
+    """Seconds of a whole small command: start-up, ten clients, two rounds, files written."""
+    sets = [part for setting in TINY for part in ("--set", setting)]
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "croupier", "run", "digits", *sets, "--seed", "1", "--out"]
+        return min(_timed([*command, f"{folder}/{number}"]) for number in range(3))
+
+
+def _timed(command: list[str]) -> float:
+    start = time.perf_counter()
+    subprocess.run(command, check=True, capture_output=True)
+    return time.perf_counter() - start
+
+
+def _tiny_flower() -> float | None:
+    """The same under `flwr run`, or None where Flower and its simulation engine are not installed."""
+    flwr = shutil.which("flwr", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
+    if flwr is None:
+        return None
+    quiet = {
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+    with tempfile.TemporaryDirectory() as home:
+        start = time.perf_counter()
+        done = subprocess.run(
+            [flwr, "run", str(FLOWER), "--stream"], env={**os.environ, **quiet, "FLWR_HOME": home}, capture_output=True
+        )
+        spent = time.perf_counter() - start
+    return spent if done.returncode == 0 else None
+
+
+def show(found: dict[str, Any]) -> None:
+    """The same numbers for people."""
+    print(f"{found['clients']} digit clients, one local epoch a round, {found['cores']} cores")
+    print(f"stacked     {found['rounds_per_s_batched']:8.2f} rounds/s")
+    print(f"one by one  {found['rounds_per_s_serial']:8.2f} rounds/s at its best worker count")
+    print(f"ratio       {found['ratio']:8.1f}")
+    print(f"largest parameter difference after one epoch: {found['largest_difference']:.2e}")
+    print(
+        f"resident high-water mark: {found['peak_bytes_first'] / 1e6:.0f} MB after round 5, "
+        f"{found['peak_bytes_last'] / 1e6:.0f} MB at the end ({found['memory_growth']:+.1%})"
+    )
+    flower = found["tiny_job_flower_s"]
+    print(f"tiny job (10 clients, 2 rounds), whole command: {found['tiny_job_s']:.2f} s")
+    print(
+        f"the same under flwr run: {'not measured (flwr with Ray is not installed)' if flower is None else f'{flower:.1f} s'}"
+    )

@@ -1,0 +1,39 @@
+"""`croupier bench`: measurements that any machine can repeat."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from croupier.cli import options
+
+app = typer.Typer(help="Measure; every number is a ratio against a named rival in the same run.", no_args_is_help=True)
+
+
+@app.callback()
+def group() -> None:
+    """Keep `bench` a group: more measurements join it."""
+
+
+@app.command("simulate")
+def simulate(
+    clients: Annotated[int, typer.Option(help="Simulated clients.", min=2)] = 100,
+    rounds: Annotated[int, typer.Option(help="Rounds for the memory mark.", min=6)] = 50,
+    repeats: Annotated[int, typer.Option(help="Timed repeats of each side; the best counts.", min=1)] = 5,
+    seed: options.Seed = None,
+    out: options.OutFile = None,
+    print_config: options.PrintConfig = False,
+    json: options.Json = False,
+) -> None:
+    """Batched simulation of small clients against training them one by one, memory over rounds, and start-up time."""
+    from croupier.bench.simulate import describe, measure, show
+    from croupier.spec import to_toml
+
+    if print_config:
+        print(to_toml(describe(clients)), end="")
+        return
+    found = measure(clients, rounds, repeats, seed or 0)
+    options.emit(found, json, out)
+    if not json:
+        show(found)

@@ -1,0 +1,34 @@
+"""Options that every command shares, worded once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+Sets = Annotated[
+    Optional[list[str]],  # noqa: UP045 - typer reads this form
+    typer.Option("--set", "-s", metavar="KEY=VALUE", help="Change one key of the description; may be repeated."),
+]
+Seed = Annotated[Optional[int], typer.Option(help="Reproduce everything from this number.", min=0)]  # noqa: UP045
+Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on standard output.")]
+PrintConfig = Annotated[bool, typer.Option("--print-config", help="Print the whole description as TOML, and stop.")]
+Data = Annotated[Optional[Path], typer.Option(help="Data folder; CROUPIER_DATA does the same.")]  # noqa: UP045
+OutFile = Annotated[Optional[Path], typer.Option(help="Also write the result to this file, as JSON.")]  # noqa: UP045
+
+
+def emit(value: Mapping[str, Any], as_json: bool, out: Path | None) -> None:
+    """Print a result as the one JSON object, and write it to a file, where asked."""
+    from croupier.errors import StoreError
+
+    text = json.dumps(value, indent=2, sort_keys=True, allow_nan=False)
+    if out is not None:
+        try:
+            out.write_text(text + "\n", encoding="utf-8")
+        except OSError as error:
+            raise StoreError(f"{out}: cannot be written ({error.strerror}); choose another --out") from None
+    if as_json:
+        print(text)

@@ -1,0 +1,107 @@
+"""`croupier run`: federated training, described by presets or TOML files."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from croupier.cli import options
+from croupier.cli.progress import watching
+from croupier.cli.tables import comparison, per_round
+
+if TYPE_CHECKING:
+    from croupier.job import Result
+
+
+def command(
+    specs: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Argument(metavar="[SPEC]...", help="Presets or TOML files; several are run in turn and compared."),
+    ] = None,
+    sets: options.Sets = None,
+    seed: options.Seed = None,
+    data: options.Data = None,
+    out: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="Run directory; with several descriptions, the folder that holds them."),
+    ] = None,
+    resume: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(metavar="DIRECTORY", help="Go on with an interrupted run from its last whole round."),
+    ] = None,
+    print_config: options.PrintConfig = False,
+    json: options.Json = False,
+) -> None:
+    """Train a model with many clients, and see how well it does and what crossed the wire.
+
+    croupier run digits                     plain federated averaging on handwritten digits
+
+    croupier run digits digits-shuffled     the same twice, plain and behind a shuffler, compared
+
+    croupier run digits --set federation.rounds=20 --seed 7
+
+    With no description it runs the preset `digits`. `croupier doctor` lists presets and data.
+    """
+    from croupier.errors import SpecError
+    from croupier.spec import load, to_toml
+
+    names = specs or ["digits"]
+    if resume is not None and (specs or sets or seed is not None or out is not None):
+        raise SpecError(
+            "--resume takes everything from the run directory: give it no description, --set, --seed or --out"
+        )
+    if print_config:
+        print("\n".join(to_toml(load(name, sets or ())) for name in names), end="")
+        return
+    results = [_resumed(resume, data)] if resume else _all(names, sets or [], seed, data, out)
+    if json:
+        options.emit({"runs": [_plain(result) for result in results]}, True, None)
+    else:
+        _show(results)
+
+
+def _all(names: Sequence[str], sets: list[str], seed: int | None, data: Path | None, out: Path | None) -> list[Result]:
+    from croupier.job import run
+    from croupier.spec import load
+
+    # Every description is read before any is run: a typo in the last must not cost the first.
+    described = [load(name, sets) for name in names]
+    places = [out if out is None or len(names) == 1 else out / f"{i + 1}-{s.name}" for i, s in enumerate(described)]
+    results = []
+    for spec, place in zip(described, places, strict=True):
+        with watching(spec.name) as watch, _resumable():
+            results.append(run(spec, out=place, seed=seed, data=data, watch=watch))
+    return results
+
+
+def _resumed(path: Path, data: Path | None) -> Result:
+    from croupier.job import resume
+
+    with watching(path.name) as watch, _resumable():
+        return resume(path, data=data, watch=watch)
+
+
+class _resumable:  # noqa: N801 - reads as a clause
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if kind is KeyboardInterrupt:
+            print("stopped: rounds that ended are kept; go on with croupier run --resume DIRECTORY", file=sys.stderr)
+
+
+def _show(results: list[Result]) -> None:
+    if len(results) == 1:
+        per_round(results[0])
+    else:
+        comparison(results)
+    for result in results:
+        print(f"{result.spec.name}: {result.path}")
+
+
+def _plain(result: Result) -> Mapping[str, Any]:
+    return {**result.summary, "metrics": list(result.metrics), "timing": list(result.timing)}

@@ -1,0 +1,88 @@
+"""Tables for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from croupier.job import Result
+
+SCORES = {"accuracy": ("accuracy", "{:.1%}"), "rmse": ("RMSE (kWh)", "{:.4f}"), "loss": ("loss", "{:.3f}")}
+
+
+def size(count: float) -> str:
+    """Bytes for people."""
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.2f} GB"
+
+
+def per_round(result: Result) -> None:
+    """One run, a row a round."""
+    scores = [key for key in SCORES if key in result.final]
+    table = Table(title=f"{result.spec.name}: round by round", title_justify="left")
+    for head in [
+        "round",
+        *(SCORES[key][0] for key in scores),
+        "clients",
+        "up/client",
+        "down/client",
+        "seconds",
+        "peak memory",
+    ]:
+        table.add_column(head, justify="right")
+    for line, spent in zip(result.metrics, result.timing, strict=True):
+        values = [SCORES[key][1].format(line[key]) for key in scores]
+        table.add_row(
+            str(line["round"]), *values, f"{line['present']}/{line['invited']}", size(line["bytes_up_per_client"]),
+            size(line["bytes_down_per_client"]), f"{spent['seconds']:.2f}", size(spent["peak_bytes"]),
+        )  # fmt: skip
+    _print(table)
+    _remarks(result)
+
+
+def comparison(results: list[Result]) -> None:
+    """Several runs, a row each."""
+    scores = [key for key in SCORES if any(key in result.final for result in results)]
+    table = Table(title="after the last round", title_justify="left")
+    table.add_column("run")
+    table.add_column("the server learns", max_width=44)
+    for head in [*(SCORES[key][0] for key in scores), "rounds", "up/client", "down/client", "seconds"]:
+        table.add_column(head, justify="right")
+    for result in results:
+        last = result.final
+        values = [SCORES[key][1].format(last[key]) if key in last else "" for key in scores]
+        table.add_row(
+            result.spec.name, result.summary["statement"]["learns"]["server"], *values, str(last["round"]),
+            size(last["bytes_up_per_client"]), size(last["bytes_down_per_client"]), f"{result.summary['seconds']:.2f}",
+        )  # fmt: skip
+    _print(table)
+    for result in results:
+        _remarks(result)
+
+
+def _remarks(result: Result) -> None:
+    """What was refused, clamped or masked on the way: nothing is dropped in silence."""
+    refused: dict[str, int] = {}
+    for line in result.metrics:
+        for name in line["refused"]:
+            refused[name] = refused.get(name, 0) + 1
+    notes = [f"{name} refused in {count} rounds" for name, count in sorted(refused.items())]
+    noted: dict[str, Any] = {}
+    for line in result.metrics:
+        for key, value in line["noted"].items():
+            noted[key] = noted.get(key, 0) + value
+    notes += [f"{value} {key.replace('_', ' ')} (seen by the simulation only)" for key, value in noted.items() if value]
+    for note in notes:
+        print(f"{result.spec.name}: {note}")
+
+
+def _print(table: Table) -> None:
+    console = Console()
+    # Piped output has no width of its own: rich's guess of 80 columns would cut the table.
+    console.print(table) if console.is_terminal else Console(width=140).print(table)

@@ -1,0 +1,162 @@
+"""Canonical bytes of plain values: one value, one encoding. For state files and digests; never needs pickle.
+
+A value is None, bool, int, float, str, bytes, a torch tensor, a tuple, or a mapping with str keys. Frozen dataclasses
+can be digested, not loaded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from croupier.errors import WireError
+
+Value = Any
+DTYPES = {
+    torch.float32: "<f4", torch.float64: "<f8", torch.uint8: "|u1", torch.int32: "<i4", torch.int64: "<i8",
+    torch.bool: "|b1",
+}  # fmt: skip
+_BACK = {name: dtype for dtype, name in DTYPES.items()}
+
+
+def tensor_bytes(tensor: Tensor) -> memoryview:
+    """The raw little-endian bytes of a tensor, without a copy where it already lies that way."""
+    if not tensor.numel():
+        return memoryview(b"")
+    array: Any = tensor.detach().cpu().contiguous().numpy()
+    return memoryview(array).cast("B")
+
+
+def tensor_from(data: memoryview | bytes | bytearray, dtype: str, shape: tuple[int, ...]) -> Tensor:
+    """The tensor that these bytes are; it owns its memory."""
+    array = np.frombuffer(data, np.dtype(dtype)).reshape(shape).copy()
+    return torch.from_numpy(array)
+
+
+def dump(value: Value) -> bytes:
+    """Canonical bytes."""
+    out: list[bytes | memoryview] = []
+    _write(value, out.append)
+    return b"".join(out)
+
+
+def digest(value: Value) -> bytes:
+    """SHA-256 of the canonical bytes, without holding them."""
+    state = hashlib.sha256()
+    _write(value, state.update)
+    return state.digest()
+
+
+def _write(value: Value, put: Callable[[bytes | memoryview], Any]) -> None:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = sorted(field.name for field in dataclasses.fields(value))
+        put(b"D" + _sized(type(value).__name__.encode()))
+        return _write({name: getattr(value, name) for name in names}, put)
+    if isinstance(value, Mapping):
+        put(b"M" + struct.pack("<Q", len(value)))
+        for key in sorted(value):
+            if not isinstance(key, str):
+                raise WireError(f"a mapping of plain values has text keys, not {type(key).__name__}")
+            put(_sized(key.encode()))
+            _write(value[key], put)
+        return None
+    if isinstance(value, tuple | list):
+        put(b"T" + struct.pack("<Q", len(value)))
+        for item in value:
+            _write(item, put)
+        return None
+    if isinstance(value, Tensor):
+        body = tensor_bytes(value)
+        shape = struct.pack(f"<B{value.dim()}Q", value.dim(), *value.shape)
+        put(b"A" + DTYPES[value.dtype].encode() + shape)
+        put(body)
+        return None
+    put(_scalar(value))
+    return None
+
+
+def _sized(body: bytes) -> bytes:
+    return struct.pack("<Q", len(body)) + body
+
+
+def _scalar(value: Value) -> bytes:
+    match value:
+        case None:
+            return b"N"
+        case bool():
+            return b"+" if value else b"-"
+        case int():
+            return b"I" + _sized(value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True))
+        case float():
+            return b"F" + struct.pack("<d", value)
+        case str():
+            return b"S" + _sized(value.encode())
+        case bytes():
+            return b"B" + _sized(value)
+    raise WireError(f"{type(value).__name__} is not a plain value and has no canonical bytes")
+
+
+def load(data: bytes) -> Value:
+    """The value that these canonical bytes are. Raises: WireError on anything else, left-over bytes included."""
+    reader = _Reader(memoryview(data))
+    value = reader.value()
+    if reader.at != len(data):
+        raise WireError(f"{len(data) - reader.at} bytes are left over after the value")
+    return value
+
+
+class _Reader:
+    def __init__(self, data: memoryview) -> None:
+        self.data, self.at = data, 0
+
+    def take(self, count: int) -> memoryview:
+        if count > len(self.data) - self.at:
+            raise WireError(f"the bytes end early: {count} wanted at {self.at}, {len(self.data) - self.at} left")
+        piece = self.data[self.at : self.at + count]
+        self.at += count
+        return piece
+
+    def size(self) -> int:
+        return int(struct.unpack("<Q", self.take(8))[0])
+
+    def text(self) -> str:
+        try:
+            return bytes(self.take(self.size())).decode()
+        except UnicodeDecodeError as error:
+            raise WireError(f"text is not UTF-8: {error.reason}") from None
+
+    def value(self) -> Value:
+        kind = bytes(self.take(1))
+        plain = {b"N": None, b"+": True, b"-": False}
+        if kind in plain:
+            return plain[kind]
+        readers: dict[bytes, Callable[[], Value]] = {
+            b"I": lambda: int.from_bytes(self.take(self.size()), "little", signed=True),
+            b"F": lambda: struct.unpack("<d", self.take(8))[0],
+            b"S": self.text,
+            b"B": lambda: bytes(self.take(self.size())),
+            b"T": lambda: tuple(self.value() for _ in range(self.size())),
+            b"M": lambda: {self.text(): self.value() for _ in range(self.size())},
+            b"A": self.tensor,
+        }
+        if kind not in readers:
+            raise WireError(f"{kind!r} starts no plain value")
+        return readers[kind]()
+
+    def tensor(self) -> Tensor:
+        dtype = bytes(self.take(3)).decode("ascii", "replace")
+        if dtype not in _BACK:
+            raise WireError(f"{dtype!r} is not a dtype of ours")
+        dims = self.take(1)[0]
+        shape = struct.unpack(f"<{dims}Q", self.take(8 * dims))
+        count = 1
+        for side in shape:
+            count *= side
+        return tensor_from(self.take(count * np.dtype(dtype).itemsize), dtype, shape)

@@ -1,0 +1,238 @@
+"""Parties without IO: a generator yields what it sends and waits for, or a piece of work, and returns its next memory.
+
+A `Seat` holds one party's generator, its mailbox and its view. Drivers (in process, one process a party, services)
+differ only in how letters and work travel between seats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from torch import Tensor
+
+from croupier.core.coins import Coins
+from croupier.core.update import Layout
+from croupier.core.view import Kept, View
+from croupier.errors import CroupierError, ProtocolError, TooFew
+
+Body = Mapping[str, Tensor]
+Memory = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Letter:
+    """What a party sends: to whom, what kind, and the arrays of its body (bare bytes only from the dishonest)."""
+
+    target: str
+    kind: str
+    body: Body | bytes
+
+
+@dataclass(frozen=True)
+class Received:
+    """What a party got."""
+
+    source: str
+    kind: str
+    body: Body
+
+
+Inbox = tuple[Received, ...]
+
+
+@dataclass(frozen=True)
+class Wait:
+    """One message of this kind from each source; after `patience` steps, `quorum` of them will do."""
+
+    kind: str
+    sources: tuple[str, ...]
+    quorum: int | None = None
+    patience: int = 1
+
+    @property
+    def least(self) -> int:
+        """How many messages the party can go on with."""
+        return len(self.sources) if self.quorum is None else self.quorum
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Send, then wait."""
+
+    send: tuple[Letter, ...] = ()
+    wait: Wait | None = None
+
+
+@dataclass(frozen=True)
+class Work:
+    """Pure work by name; the driver runs it, alone or batched with others of the same name, wherever it likes."""
+
+    name: str
+    args: tuple[Any, ...]
+
+
+Ask = Exchange | Work
+Flow = Generator[Ask, Any, Memory]
+SubFlow = Generator[Ask, Any, Any]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a party is told before a round: public facts, and digests of its own data, never the data.
+
+    `roster` is the invited cohort; `participation` counts the updates this client has made before; `quorum` is how many
+    clients a round needs.
+    """
+
+    me: str
+    run: bytes
+    round: int
+    attempt: int
+    roster: tuple[str, ...]
+    quorum: int
+    layout: Layout
+    shard: str = ""
+    participation: int = 0
+
+
+Party = Callable[[Given, Memory, Coins], Flow]
+Change = Callable[[tuple[Letter, ...], View], tuple[Letter, ...]]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A message or an update that was turned away at a door: whose, where, and why."""
+
+    source: str
+    at: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a party ended: with its next memory, or with an error."""
+
+    memory: Memory | None
+    error: CroupierError | None = None
+
+
+@dataclass
+class Seat:
+    """One party in one attempt of one round."""
+
+    name: str
+    flow: Flow
+    view: View
+    ask: Ask | None = None
+    outcome: Outcome | None = None
+    box: dict[tuple[str, str], Received] = field(default_factory=dict)
+
+    @classmethod
+    def take(cls, party: Party, given: Given, memory: Memory, coins: Coins, keep: Kept) -> Seat:
+        """Seat a party and run it up to its first ask."""
+        view = View(given.me, given, dict(memory), coins, keep)
+        seat = cls(given.me, party(given, memory, coins), view)
+        seat._step(lambda: next(seat.flow))
+        return seat
+
+    def post(self) -> tuple[Letter, ...]:
+        """The letters of the current exchange, handed out once."""
+        if not isinstance(self.ask, Exchange):
+            return ()
+        letters, self.ask = self.ask.send, replace(self.ask, send=())
+        return letters
+
+    def deliver(self, letter: Received) -> None:
+        """Put a letter into the mailbox. Raises: ProtocolError when this source has sent that kind before."""
+        key = (letter.kind, letter.source)
+        if key in self.box:
+            raise ProtocolError(f"{letter.source} sent a second {letter.kind!r}")
+        self.box[key] = letter
+
+    @property
+    def wait(self) -> Wait | None:
+        """What the party waits for, if it does."""
+        return self.ask.wait if isinstance(self.ask, Exchange) else None
+
+    def absent(self) -> tuple[str, ...]:
+        """The sources that it still waits for."""
+        wait = self.wait
+        return tuple(s for s in wait.sources if (wait.kind, s) not in self.box) if wait else ()
+
+    def can_go(self, short: bool = False) -> bool:
+        """Whether the exchange can end: with everything, or (`short`) with a quorum."""
+        if not isinstance(self.ask, Exchange) or self.ask.send:
+            return False
+        wait = self.ask.wait
+        return (
+            wait is None or not (missing := self.absent()) or (short and len(wait.sources) - len(missing) >= wait.least)
+        )
+
+    def go(self) -> None:
+        """Hand the party its inbox, in the order of its sources."""
+        wait = self.wait
+        sources = wait.sources if wait else ()
+        inbox = tuple(self.box.pop((wait.kind, s)) for s in sources if (wait.kind, s) in self.box) if wait else ()
+        self.view.record(inbox)
+        self._step(lambda: self.flow.send(inbox))
+
+    def finish(self, result: Any) -> None:
+        """Hand the party the result of its work."""
+        self.view.record(result)
+        self._step(lambda: self.flow.send(result))
+
+    def fail(self, error: CroupierError) -> None:
+        """Tell the party that what it asked for cannot be had; it may end or raise its own error."""
+        self._step(lambda: self.flow.throw(error))
+
+    def give_up(self) -> None:
+        """End the wait below its quorum."""
+        missing = self.absent()
+        wait = self.wait
+        here = len(wait.sources) - len(missing) if wait else 0
+        least = wait.least if wait else 0
+        names = ", ".join(missing[:8]) + (f" and {len(missing) - 8} more" if len(missing) > 8 else "")
+        self.fail(
+            TooFew(
+                f"{self.name}: {here} of the {least} needed sent {wait and wait.kind!r}; missing {names}",
+                missing,
+            )
+        )
+
+    def _step(self, move: Callable[[], Ask]) -> None:
+        try:
+            self.ask = move()
+        except StopIteration as stop:
+            self.ask, self.outcome = None, Outcome(stop.value)
+        except CroupierError as error:
+            self.ask, self.outcome = None, Outcome(None, error)
+
+
+def corrupt(party: Party, change: Change) -> Party:
+    """The same party, with what it sends rewritten by `change(letters, view)`."""
+
+    def bent(given: Given, memory: Memory, coins: Coins) -> Flow:
+        flow = party(given, memory, coins)
+        view = View(given.me, given, dict(memory), coins, "keep")
+        answer: Any = None
+        while True:
+            try:
+                ask = flow.send(answer)
+            except StopIteration as stop:
+                return dict(stop.value)
+            if isinstance(ask, Exchange) and ask.send:
+                ask = replace(ask, send=change(ask.send, view))
+            answer = yield ask
+            view.record(answer)
+
+    return bent
+
+
+@dataclass(frozen=True)
+class Coalition:
+    """A rushing adversary: its members send last, after seeing what honest parties sent them, and decide together."""
+
+    members: frozenset[str]
+    change: Callable[[Mapping[str, tuple[Letter, ...]], Mapping[str, View]], Mapping[str, tuple[Letter, ...]]]

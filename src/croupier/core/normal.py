@@ -1,0 +1,74 @@
+"""Standard normals from uniform words by one fixed routine, the same bits on every machine.
+
+Only additions, products, quotients and square roots are used: IEEE 754 rounds these exactly, while a library's `log`
+may differ in the last bit from one processor to the next.
+From: Wichura 1988 (AS 241), the rational approximations of the normal quantile.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+_CENTRE = (
+    (2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4, 4.5921953931549871457e4,
+     1.3731693765509461125e4, 1.9715909503065514427e3, 1.3314166789178437745e2, 3.3871328727963666080e0),
+    (5.2264952788528545610e3, 2.8729085735721942674e4, 3.9307895800092710610e4, 2.1213794301586595867e4,
+     5.3941960214247511077e3, 6.8718700749205790830e2, 4.2313330701600911252e1, 1.0),
+)  # fmt: skip
+_TAIL = (
+    (7.74545014278341407640e-4, 2.27238449892691845833e-2, 2.41780725177450611770e-1, 1.27045825245236838258e0,
+     3.64784832476320460504e0, 5.76949722146069140550e0, 4.63033784615654529590e0, 1.42343711074968357734e0),
+    (1.05075007164441684324e-9, 5.47593808499534494600e-4, 1.51986665636164571966e-2, 1.48103976427480074590e-1,
+     6.89767334985100004550e-1, 1.67638483018380384940e0, 2.05319162663775882187e0, 1.0),
+)  # fmt: skip
+_FAR = (
+    (2.01033439929228813265e-7, 2.71155556874348757815e-5, 1.24266094738807843860e-3, 2.65321895265761230930e-2,
+     2.96560571828504891230e-1, 1.78482653991729133580e0, 5.46378491116411436990e0, 6.65790464350110377720e0),
+    (2.04426310338993978564e-15, 1.42151175831644588870e-7, 1.84631831751005468180e-5, 7.86869131145613259100e-4,
+     1.48753612908506148525e-2, 1.36929880922735805310e-1, 5.99832206555887937690e-1, 1.0),
+)  # fmt: skip
+_LN2 = 0.6931471805599453
+_HALF_ROOT = 0.7071067811865476
+
+
+def from_words(words: npt.NDArray[np.uint64]) -> Floats:
+    """One standard normal a 64-bit word, from its upper 53 bits."""
+    return quantile(((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53)
+
+
+def quantile(p: Floats) -> Floats:
+    """The standard normal quantile of probabilities strictly between 0 and 1."""
+    q = p - 0.5
+    out = q * _ratio(_CENTRE, 0.180625 - q * q)
+    far = np.abs(q) > 0.425
+    side = q[far]
+    # 1 - p loses nothing here: both are multiples of 2^-54 near one half or above.
+    r = np.sqrt(-_log(np.where(side < 0, p[far], 1.0 - p[far])))
+    z = np.where(r <= 5.0, _ratio(_TAIL, r - 1.6), _ratio(_FAR, r - 5.0))
+    out[far] = np.where(side < 0, -z, z)
+    return out
+
+
+def _ratio(pair: tuple[tuple[float, ...], tuple[float, ...]], x: Floats) -> Floats:
+    above, below = pair
+    top, bottom = np.full_like(x, above[0]), np.full_like(x, below[0])
+    for a, b in zip(above[1:], below[1:], strict=True):
+        top, bottom = top * x + a, bottom * x + b
+    return top / bottom
+
+
+def _log(x: Floats) -> Floats:
+    """Natural logarithm by the series of the inverse hyperbolic tangent."""
+    mantissa, exponent = np.frexp(x)
+    low = mantissa < _HALF_ROOT
+    mantissa = np.where(low, mantissa * 2.0, mantissa)
+    exponent = exponent - low
+    s = (mantissa - 1.0) / (mantissa + 1.0)
+    square = s * s
+    series = np.zeros_like(s)
+    for odd in range(23, 0, -2):
+        series = series * square + 1.0 / odd
+    return exponent * _LN2 + 2.0 * s * series

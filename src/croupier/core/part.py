@@ -1,0 +1,100 @@
+"""Parts: the named, frozen, checked values that a run is described with, and their registry."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from croupier.errors import SpecError, nearest
+
+
+class Part(BaseModel):
+    """A named, frozen, checked value.
+
+    A direct subclass that sets `verb` opens a slot; a subclass of it with `use="name"` can be chosen for that slot
+    by name. Fields are checked when the value is built; an unknown key is an error at any depth.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
+
+    verb: ClassVar[str] = ""
+    use: ClassVar[str] = ""
+    named: ClassVar[dict[tuple[str, str], type[Part]]] = {}
+
+    def __init_subclass__(cls, use: str = "", **rest: Any) -> None:
+        super().__init_subclass__(**rest)
+        cls.use = use
+        if use:
+            Part.named[cls.verb, use] = cls
+
+    @classmethod
+    def parse(cls, data: object, where: str = "") -> Self:
+        """Build this part, or the named choice for its slot, from plain data. Raises: SpecError naming the key."""
+        if isinstance(data, cls):
+            return data
+        table = {"use": data} if isinstance(data, str) else data
+        if not isinstance(table, Mapping):
+            raise SpecError(f"{where or cls.__name__} = {data!r}: expected a table or a name")
+        chosen, fields = cls._choose(dict(table), where)
+        return chosen._build(fields, where)
+
+    @classmethod
+    def choices(cls) -> list[str]:
+        """Names that can fill this slot."""
+        return sorted(use for verb, use in Part.named if verb == cls.verb)
+
+    @classmethod
+    def _choose(cls, table: dict[str, Any], where: str) -> tuple[type[Self], dict[str, Any]]:
+        if not cls.verb:
+            return cls, table
+        name = table.pop("use", cls.use or None)
+        found = Part.named.get((cls.verb, str(name)))
+        if found is None or not issubclass(found, cls):
+            at = where or cls.verb
+            raise SpecError(f"{at} = {name!r}: no {cls.verb} has that name; {nearest(str(name), cls.choices())}")
+        return found, table
+
+    @classmethod
+    def _build(cls, fields: dict[str, Any], where: str) -> Self:
+        ready: dict[str, Any] = {}
+        for key, value in fields.items():
+            at = f"{where}.{key}" if where else key
+            field = cls.model_fields.get(key)
+            if field is None:
+                raise SpecError(f"{at}: unknown key; {nearest(key, cls.model_fields)}")
+            kind = field.annotation
+            nested = isinstance(kind, type) and issubclass(kind, Part)
+            ready[key] = kind.parse(value, at) if nested else value  # type: ignore[union-attr]
+        try:
+            return cls(**ready)
+        except ValidationError as error:
+            raise SpecError(_first_line(error, where)) from None
+
+    def plain(self) -> dict[str, Any]:
+        """The whole value as plain data, defaults included: what the digest binds and TOML shows."""
+        named = {"use": type(self).use} if type(self).use else {}
+        return named | {key: _plain(value) for key, value in self}
+
+    def digest(self) -> bytes:
+        """SHA-256 of the canonical form."""
+        text = json.dumps(self.plain(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(text.encode()).digest()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Part):
+        return value.plain()
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _first_line(error: ValidationError, where: str) -> str:
+    first = error.errors(include_url=False)[0]
+    at = ".".join([where] * bool(where) + [str(step) for step in first["loc"]]) or "value"
+    said = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "missing":
+        return f"{at}: this key is required"
+    return f"{at} = {first['input']!r}: {said[0].lower()}{said[1:]}" if first["loc"] else f"{at}: {said}"

@@ -1,0 +1,70 @@
+"""One attempt of one round as values: what a driver is handed, and what it hands back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from croupier.core.coins import Coins
+from croupier.core.flow import Coalition, Given, Memory, Outcome, Party, Refusal
+from croupier.core.view import Kept, View
+from croupier.core.wire import Envelope, Schema
+
+# Work by name: a list of argument tuples in, a result or an error for each out.
+Bench = Mapping[str, Callable[[Sequence[tuple[Any, ...]]], Sequence[Any]]]
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What every header of a sitting shares."""
+
+    spec: bytes
+    run: bytes
+    round: int
+    attempt: int
+
+
+@dataclass
+class Traffic:
+    """Bytes of the encoded messages, header included, by party."""
+
+    sent: Counter[str] = field(default_factory=Counter)
+    got: Counter[str] = field(default_factory=Counter)
+    messages: int = 0
+
+    def count(self, envelope: Envelope) -> None:
+        """Take down one message."""
+        self.sent[envelope.header.source] += envelope.size
+        self.got[envelope.header.target] += envelope.size
+        self.messages += 1
+
+
+@dataclass(frozen=True)
+class Sitting:
+    """One attempt of one round: who sits down, with what, and who makes trouble."""
+
+    stamp: Stamp
+    parties: Mapping[str, Party]
+    givens: Mapping[str, Given]
+    memories: Mapping[str, Memory]
+    coins: Mapping[str, Coins]
+    schemas: Mapping[str, Schema]
+    bench: Bench
+    absent: frozenset[str] = frozenset()
+    coalition: Coalition | None = None
+    keep: Mapping[str, Kept] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Sat:
+    """How a sitting ended."""
+
+    outcomes: Mapping[str, Outcome]
+    views: Mapping[str, View]
+    refusals: tuple[Refusal, ...]
+    traffic: Traffic
+
+
+Drive = Callable[[Sitting], Sat]

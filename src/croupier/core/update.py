@@ -1,0 +1,150 @@
+"""The traveller: one flat vector with the layout that says what each coordinate is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from types import MappingProxyType
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from croupier.errors import RangeError
+
+Role = Literal["weight", "statistic", "counter"]
+Form = Literal["weights", "delta"]
+NO_LUGGAGE: Mapping[str, Tensor] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Slice:
+    """One tensor of a network: its name, its shape and whether it is learned, measured or only counted."""
+
+    name: str
+    shape: tuple[int, ...]
+    role: Role = "weight"
+
+    @property
+    def size(self) -> int:
+        """How many coordinates it takes."""
+        return prod(self.shape)
+
+    @property
+    def layer(self) -> str:
+        """The module it belongs to: a layer's weight and bias travel together."""
+        return self.name.rpartition(".")[0] or self.name
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which tensor lies where in the vector. Counters stay at home: they are listed, but take no coordinates."""
+
+    slices: tuple[Slice, ...]
+
+    def __post_init__(self) -> None:
+        names = [part.name for part in self.slices]
+        if len(set(names)) != len(names):
+            raise RangeError("a layout names each tensor once")
+
+    @cached_property
+    def carried(self) -> tuple[Slice, ...]:
+        """The slices that travel: weights and statistics."""
+        return tuple(part for part in self.slices if part.role != "counter")
+
+    @cached_property
+    def size(self) -> int:
+        """Length of the vector."""
+        return sum(part.size for part in self.carried)
+
+    def spans(self) -> Iterator[tuple[Slice, int, int]]:
+        """Each carried slice with its first coordinate and the one after its last."""
+        start = 0
+        for part in self.carried:
+            yield part, start, start + part.size
+            start += part.size
+
+    def layers(self) -> dict[str, list[tuple[int, int]]]:
+        """The coordinate ranges of each layer, in order of appearance."""
+        found: dict[str, list[tuple[int, int]]] = {}
+        for part, start, stop in self.spans():
+            found.setdefault(part.layer, []).append((start, stop))
+        return found
+
+    def split(self, vector: Tensor) -> dict[str, Tensor]:
+        """The named tensors, as views of the vector."""
+        check_vector(vector, self.size)
+        return {part.name: vector[start:stop].view(part.shape) for part, start, stop in self.spans()}
+
+    def flatten(self, tensors: Mapping[str, Tensor]) -> Tensor:
+        """One float32 vector on the CPU from named tensors."""
+        parts = [tensors[part.name].detach().reshape(-1) for part in self.carried]
+        return torch.cat(parts).to("cpu", torch.float32)
+
+
+def check_vector(vector: Tensor, size: int, what: str = "update") -> None:
+    """Refuse a vector that no protocol could carry. Raises: RangeError that says which rule it breaks."""
+    if vector.dtype != torch.float32:
+        raise RangeError(f"{what} has dtype {str(vector.dtype).removeprefix('torch.')}, not float32")
+    if vector.dim() != 1 or len(vector) != size:
+        raise RangeError(f"{what} has shape {tuple(vector.shape)}, not ({size},)")
+    check_finite(vector, what)
+
+
+def check_finite(values: Tensor, what: str) -> None:
+    """Raises: RangeError that counts the values that are not finite."""
+    if values.is_floating_point() and not bool(torch.isfinite(values).all()):
+        bad = int((~torch.isfinite(values)).sum())
+        raise RangeError(f"{what} has {bad} of {values.numel()} values that are NaN or infinite")
+
+
+@dataclass(frozen=True)
+class Update:
+    """What a client learned, with what travels beside it."""
+
+    vector: Tensor
+    layout: Layout
+    luggage: Mapping[str, Tensor] = field(default_factory=lambda: NO_LUGGAGE)
+    frame: bytes = b""
+    form: Form = "weights"
+
+    def __post_init__(self) -> None:
+        check_vector(self.vector, self.layout.size)
+        for name, values in self.luggage.items():
+            check_finite(values, f"luggage {name!r}")
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model that the server hands out. `frame` says which permutation its coordinates are in."""
+
+    vector: Tensor
+    frame: bytes = b""
+    recipients: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        check_vector(self.vector, len(self.vector), "model")
+
+    def plain(self) -> dict[str, Any]:
+        """As plain values: what a memory and a checkpoint hold."""
+        return {"vector": self.vector, "frame": self.frame, "recipients": self.recipients}
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What a release gave the server, decoded: rows or sums, and who was present.
+
+    `weights` holds one number per row, or the total for sums. `scaled` rows were multiplied by their weight at the
+    client. `ids` is None where the release hides which row is whose.
+    """
+
+    present: tuple[str, ...]
+    rows: Tensor | None = None
+    sums: Tensor | None = None
+    weights: Tensor | None = None
+    scaled: bool = False
+    ids: tuple[str, ...] | None = None
+    frame: bytes = b""
+    form: Form = "weights"

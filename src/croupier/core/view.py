@@ -1,0 +1,67 @@
+"""What a party saw in one round, and the proof that it is all of it: replaying a view gives what the party sent."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from croupier.core import canon
+from croupier.core.coins import Coins
+from croupier.errors import IntegrityError, ProtocolError
+
+if TYPE_CHECKING:
+    from croupier.core.flow import Given, Letter, Memory, Party
+
+Kept = Literal["nothing", "digest", "keep"]
+
+
+@dataclass
+class View:
+    """One round of one party: what it was given, its memory and coins, and every input that reached it.
+
+    `kept` says how much is held: nothing, a digest that a regenerated view can be checked against, or the inputs.
+    """
+
+    party: str
+    given: Given
+    memory: Mapping[str, Any]
+    coins: Coins
+    kept: Kept = "keep"
+    inputs: list[Any] = field(default_factory=list)
+    seal: bytes = b""
+
+    def record(self, value: Any) -> None:
+        """Take down one input: an inbox or the result of work."""
+        if self.kept == "keep":
+            self.inputs.append(value)
+        if self.kept != "nothing":
+            self.seal = hashlib.sha256(self.seal + canon.digest(value)).digest()
+
+    def digest(self) -> bytes:
+        """What binds the view: given, memory and every input. Raises: ProtocolError when nothing was taken down."""
+        if self.kept == "nothing":
+            raise ProtocolError(f"no view of {self.party} was taken down; ask for views or digests")
+        return canon.digest((self.party, self.given, dict(self.memory), self.seal))
+
+
+def replay(party: Party, view: View) -> tuple[list[Letter], Memory]:
+    """Run a party again on its view alone: what it sent and its next memory, byte for byte.
+
+    Raises: IntegrityError when the party asks for more than the view holds: then it had another source.
+    """
+    if view.kept != "keep":
+        raise ProtocolError(f"the view of {view.party} holds no inputs; keep it to replay it")
+    flow, inputs, sent = party(view.given, view.memory, view.coins), iter(view.inputs), list["Letter"]()
+    answer: Any = None
+    while True:
+        try:
+            ask = flow.send(answer)
+        except StopIteration as stop:
+            return sent, stop.value
+        sent += getattr(ask, "send", ())
+        try:
+            answer = next(inputs)
+        except StopIteration:
+            raise IntegrityError(f"{view.party} asked for more than its view holds") from None

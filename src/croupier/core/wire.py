@@ -1,0 +1,245 @@
+"""The wire: every message has one canonical encoding of a length that the protocol fixes.
+
+An envelope is a fixed-length header and a body of raw little-endian numbers. In process it is cut into chunks of 1
+MiB, each sealed under the link's key with header and chunk number as associated data, so altered bytes are caught.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from torch import Tensor
+
+from croupier.core.canon import DTYPES, tensor_bytes, tensor_from
+from croupier.core.coins import Coins
+from croupier.core.update import check_finite
+from croupier.errors import IntegrityError, RangeError, WireError
+
+VERSION = 1
+CHUNK = 1 << 20
+NAME = 32
+KIND = 16
+_HEADER = struct.Struct(f"<H32s16sIH{KIND}s{NAME}s{NAME}sIQ")
+_PIECE = struct.Struct("<II")
+_BACK = {name: dtype for dtype, name in DTYPES.items()}
+
+
+@dataclass(frozen=True)
+class Field:
+    """One array of a body.
+
+    A side of the shape may name an earlier field of zeros and ones: as many as it has ones. Integers with a `top` lie
+    in [0, top]; floats are finite, always.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...]
+    top: int | None = None
+
+    def dims(self, known: Mapping[str, Tensor]) -> tuple[int, ...]:
+        """The shape once the fields before it are known."""
+        return tuple(int(known[side].sum()) if isinstance(side, str) else side for side in self.shape)
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The fields of one kind of message, in order."""
+
+    fields: tuple[Field, ...]
+
+    def check(self, values: Mapping[str, Tensor]) -> None:
+        """Raises: RangeError when the values are not what this message carries."""
+        if set(values) != {field.name for field in self.fields}:
+            raise RangeError(f"fields {sorted(values)}, not {sorted(field.name for field in self.fields)}")
+        for field in self.fields:
+            got = values[field.name]
+            if DTYPES.get(got.dtype) != field.dtype:
+                raise RangeError(f"{field.name} has dtype {got.dtype}, not {_BACK[field.dtype]}")
+            if tuple(got.shape) != field.dims(values):
+                raise RangeError(f"{field.name} has shape {tuple(got.shape)}, not {field.dims(values)}")
+            _check_content(field, got)
+
+    def pack(self, values: Mapping[str, Tensor]) -> bytes:
+        """Canonical bytes of the values. The receiver checks them: a sender's word is worth nothing at its door."""
+        if missing := [field.name for field in self.fields if field.name not in values]:
+            raise RangeError(f"a body without {', '.join(missing)}")
+        return b"".join(tensor_bytes(values[field.name]) for field in self.fields)
+
+    def unpack(self, data: bytes | memoryview) -> dict[str, Tensor]:
+        """The values. Raises: WireError when bytes are missing or left over; RangeError when a value may not be."""
+        view, at, values = memoryview(data), 0, dict[str, Tensor]()
+        for field in self.fields:
+            shape = field.dims(values)
+            stop = at + math.prod(shape) * np.dtype(field.dtype).itemsize
+            if stop > len(view):
+                raise WireError(f"{field.name} ends {stop - len(view)} bytes after the message")
+            values[field.name] = tensor_from(view[at:stop], field.dtype, shape)
+            _check_content(field, values[field.name])
+            at = stop
+        if at != len(view):
+            raise WireError(f"{len(view) - at} bytes are left over after {self.fields[-1].name}")
+        return values
+
+
+def _check_content(field: Field, values: Tensor) -> None:
+    check_finite(values, field.name)
+    if field.top is not None and bool(((values < 0) | (values > field.top)).any()):
+        raise RangeError(f"{field.name} holds values outside 0 to {field.top}")
+
+
+@dataclass(frozen=True)
+class Header:
+    """What an envelope says about itself; sealed with the body, so it cannot be changed apart from it."""
+
+    spec: bytes
+    run: bytes
+    round: int
+    attempt: int
+    kind: str
+    source: str
+    target: str
+    sequence: int
+    length: int
+
+    def pack(self) -> bytes:
+        """The fixed-length header."""
+        names = [_padded(self.kind, KIND), _padded(self.source, NAME), _padded(self.target, NAME)]
+        return _HEADER.pack(VERSION, self.spec, self.run, self.round, self.attempt, *names, self.sequence, self.length)
+
+    @classmethod
+    def unpack(cls, data: bytes | memoryview) -> Header:
+        """Read a header. Raises: WireError."""
+        if len(data) != _HEADER.size:
+            raise WireError(f"a header has {_HEADER.size} bytes, not {len(data)}")
+        version, spec, run, round_, attempt, kind, source, target, sequence, length = _HEADER.unpack(data)
+        if version != VERSION:
+            raise WireError(f"version {version} of the wire format; this program speaks {VERSION}")
+        return cls(spec, run, round_, attempt, _text(kind), _text(source), _text(target), sequence, length)
+
+
+def _padded(name: str, size: int) -> bytes:
+    body = name.encode()
+    if not body or len(body) > size or b"\0" in body:
+        raise RangeError(f"{name!r}: a name on the wire has 1 to {size} bytes and no zero byte")
+    return body.ljust(size, b"\0")
+
+
+def _text(body: bytes) -> str:
+    name = body.rstrip(b"\0")
+    try:
+        text = name.decode()
+    except UnicodeDecodeError:
+        raise WireError("a name in the header is not UTF-8") from None
+    if not text or b"\0" in name:
+        raise WireError("a name in the header is empty or padded inside")
+    return text
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """A header with its body."""
+
+    header: Header
+    body: bytes
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes of the encoded message, header included. The channel's own cost (tags, TLS) is not the protocol's."""
+        return _HEADER.size + len(self.body)
+
+    def pack(self) -> bytes:
+        """The whole message."""
+        return self.header.pack() + self.body
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Envelope:
+        """Read a whole message. Raises: WireError when its length is not the one it states."""
+        header = Header.unpack(memoryview(data)[: _HEADER.size])
+        if len(data) != _HEADER.size + header.length:
+            raise WireError(f"body of {len(data) - _HEADER.size} bytes, {header.length} stated")
+        return cls(header, data[_HEADER.size :])
+
+
+class Link:
+    """Sealing and opening between one sender and one receiver. Each end of the link builds its own."""
+
+    def __init__(self, coins: Coins, source: str, target: str) -> None:
+        self._aead = AESGCM(coins.child("link", source, target).export())
+        self.source, self.target = source, target
+        self._parts: dict[bytes, dict[int, bytes]] = {}
+        self._seen: set[bytes] = set()
+
+    def seal(self, envelope: Envelope) -> list[bytes]:
+        """The sealed chunks of an envelope."""
+        head = envelope.header.pack()
+        count = max(1, -(-len(envelope.body) // CHUNK))
+        body = memoryview(envelope.body)
+        packets = []
+        for index in range(count):
+            clear = head + _PIECE.pack(index, count)
+            piece = body[index * CHUNK : (index + 1) * CHUNK]
+            packets.append(clear + self._aead.encrypt(_nonce(envelope.header, index), bytes(piece), clear))
+        return packets
+
+    def open(self, packet: bytes) -> Envelope | None:
+        """Take one sealed chunk; the envelope when it is whole, None while chunks are missing.
+
+        Raises: IntegrityError when the chunk was altered or repeated; WireError when it is no chunk at all.
+        """
+        start = _HEADER.size + _PIECE.size
+        if len(packet) < start + 16:
+            raise WireError(f"a sealed chunk of {len(packet)} bytes is too short")
+        clear = packet[:start]
+        header = Header.unpack(clear[: _HEADER.size])
+        index, count = _PIECE.unpack(clear[_HEADER.size :])
+        try:
+            piece = self._aead.decrypt(_nonce(header, index), packet[start:], clear)
+        except InvalidTag:
+            raise IntegrityError("a message was altered on the way") from None
+        if (header.source, header.target) != (self.source, self.target):
+            raise IntegrityError("a message came over another party's link")
+        return self._join(header, clear[: _HEADER.size], index, count, piece)
+
+    def _join(self, header: Header, key: bytes, index: int, count: int, piece: bytes) -> Envelope | None:
+        parts = self._parts.setdefault(key, {})
+        if key in self._seen or index in parts:
+            raise IntegrityError("a message was repeated on the way")
+        parts[index] = piece
+        if len(parts) < count:
+            return None
+        self._seen.add(key)
+        body = b"".join(parts[i] for i in range(count))
+        del self._parts[key]
+        if len(body) != header.length:
+            raise WireError(f"body of {len(body)} bytes, {header.length} stated")
+        return Envelope(header, body)
+
+
+def _nonce(header: Header, index: int) -> bytes:
+    # Keys are fresh per run and link; round, attempt, sequence and chunk never repeat together under one of them.
+    return struct.pack("<IHIH", header.round, header.attempt & 0xFFFF, header.sequence, index)
+
+
+def attendance(members: tuple[str, ...]) -> Field:
+    """The field that says which of the invited are present."""
+    return Field("present", "|u1", (len(members),), top=1)
+
+
+def bitmap(members: tuple[str, ...], present: tuple[str, ...]) -> Tensor:
+    """Which of the invited are present, one byte each."""
+    there = set(present)
+    return torch.tensor([name in there for name in members], dtype=torch.uint8)
+
+
+def chosen(members: tuple[str, ...], present: Tensor) -> tuple[str, ...]:
+    """The invited that a bitmap marks."""
+    return tuple(name for name, bit in zip(members, present.tolist(), strict=True) if bit)

@@ -1,0 +1,70 @@
+"""Every error that Croupier raises on purpose.
+
+CroupierError            what was wrong, where, and what to do about it
+├── SpecError            a description of a run, or a combination of parts, that cannot work
+├── DataError            a dataset that is missing, unreadable or not what it should be
+├── StoreError           a run directory that cannot be written, resumed or trusted
+├── WireError            bytes that are not the message they should be
+├── RangeError           a value outside what the protocol can carry: NaN, Inf, wrong length, wrong type
+├── IntegrityError       proof that somebody changed something
+├── PrivacyError         a step that would break a stated privacy condition
+└── ProtocolError        a party that did not do its part
+    └── TooFew           fewer parties than the quorum; carries who is missing
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class CroupierError(Exception):
+    """The root of everything Croupier raises on purpose."""
+
+
+class SpecError(CroupierError):
+    """A description of a run, or a combination of parts, that cannot work."""
+
+
+class DataError(CroupierError):
+    """A dataset that is missing, unreadable or not what it should be."""
+
+
+class StoreError(CroupierError):
+    """A run directory that cannot be written, resumed or trusted."""
+
+
+class WireError(CroupierError):
+    """Bytes that are not the message they should be."""
+
+
+class RangeError(CroupierError):
+    """A value outside what the protocol can carry."""
+
+
+class IntegrityError(CroupierError):
+    """Proof that somebody changed something."""
+
+
+class PrivacyError(CroupierError):
+    """A step that would break a stated privacy condition."""
+
+
+class ProtocolError(CroupierError):
+    """A party that did not do its part."""
+
+
+class TooFew(ProtocolError):  # noqa: N818 - reads as what happened
+    """Fewer parties than the quorum."""
+
+    def __init__(self, message: str, missing: Iterable[str]) -> None:
+        super().__init__(message)
+        self.missing = frozenset(missing)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Say which known name the writer probably meant, as the tail of an error message."""
+    names = sorted(known)
+    if close := difflib.get_close_matches(word, names, 1):
+        return f"did you mean {close[0]!r}?"
+    return "known: " + ", ".join(names) if names else "there are none"

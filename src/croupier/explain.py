@@ -1,0 +1,62 @@
+"""The statement of a pipeline: who learns what, who must not collude, and what is not claimed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from croupier.pipeline import Pipeline
+
+
+@dataclass(frozen=True)
+class Statement:
+    """Composed from what each part says about itself; nothing is written here that no part said."""
+
+    backend: str
+    learns: dict[str, str]
+    must_not_collude: tuple[tuple[str, ...], ...]
+    privacy_threshold: str
+    integrity_threshold: str
+    liveness_threshold: str
+    encoding: tuple[str, ...]
+    differential_privacy: str
+    robustness: str
+    anonymity: str
+
+    def plain(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)
+
+
+def explain(pipeline: Pipeline) -> Statement:
+    """Ask every part what it reveals."""
+    place, tolerance = pipeline.place, pipeline.place.tolerance
+    return Statement(
+        backend=" → ".join(
+            f"{verb} {getattr(pipeline, verb).use}" for verb in ("privacy", "encode", "release", "place", "aggregate")
+        ),
+        learns={
+            **place.learns(pipeline),
+            "each client": "every model the server hands out, and its own update",
+            "the network": "who talks to whom, when, and message sizes, which depend on public facts only",
+        },
+        must_not_collude=tolerance.apart,
+        privacy_threshold=tolerance.privacy,
+        integrity_threshold=tolerance.integrity,
+        liveness_threshold=tolerance.liveness,
+        encoding=pipeline.encode.says(),
+        differential_privacy=pipeline.privacy.claims(),
+        robustness=pipeline.aggregate.tolerates(),
+        anonymity=_anonymity(pipeline),
+    )
+
+
+def _anonymity(pipeline: Pipeline) -> str:
+    if "ids" not in pipeline.release.hides:
+        return "none: each update is known by its sender's name"
+    return (
+        "at most (clients present minus clients that collude with the server); a client among colluders only is known. "
+        "Values themselves can still tell who sent them: nothing is claimed beyond the order being hidden"
+        if "rows" not in pipeline.release.hides
+        else "a sum of (clients present minus clients that collude with the server); a last honest one is known exactly"
+    )

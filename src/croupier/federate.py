@@ -1,0 +1,287 @@
+"""The round loop: who is invited, what they start from, what happens when some are missing, what is kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import Field
+
+from croupier.aggregate.aggregator import Desk
+from croupier.core.canon import digest
+from croupier.core.coins import Coins
+from croupier.core.flow import Change, Coalition, Given, Memory, Refusal, corrupt
+from croupier.core.part import Part
+from croupier.core.sitting import Bench, Drive, Sat, Sitting, Stamp, Traffic
+from croupier.core.update import Layout, Model, Update
+from croupier.core.view import Kept, View
+from croupier.errors import CroupierError, ProtocolError, SpecError, TooFew
+from croupier.pipeline import Pipeline
+
+Fits = Callable[[Sequence[tuple[Any, ...]]], Sequence[Update | CroupierError]]
+
+
+class Federation(Part):
+    """How many rounds, who is invited, and how few are enough."""
+
+    rounds: int = Field(5, ge=1)
+    cohort: int | None = Field(None, ge=1)
+    quorum: float = Field(0.5, gt=0, le=1)
+    attempts: int = Field(3, ge=1, le=1000)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is learned: who is enrolled, their data by digest, how to train and how to measure.
+
+    `fit` takes (start, shard digest, coins) jobs and gives an update or an error for each.
+    """
+
+    shards: Mapping[str, str]
+    layout: Layout
+    first: Model
+    fit: Fits
+    evaluate: Callable[[Model], Mapping[str, float]]
+
+    @property
+    def enrolled(self) -> tuple[str, ...]:
+        """Everybody, in the canonical order."""
+        return tuple(sorted(self.shards))
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything the next round depends on. Views may be dropped; this may not."""
+
+    round: int
+    memories: Mapping[str, Memory]
+    participations: Mapping[str, int]
+
+    def plain(self) -> dict[str, Any]:
+        """As plain values, for a checkpoint."""
+        return {"round": self.round, "memories": dict(self.memories), "participations": dict(self.participations)}
+
+    @property
+    def model(self) -> Model:
+        """The server's current model; the largest cluster's where there are several."""
+        models = [Model(**plain) for plain in self.memories["server"]["models"]]
+        return max(models, key=lambda model: len(model.recipients or ()))
+
+
+@dataclass(frozen=True)
+class Threat:
+    """Who misbehaves: absent in a round, changing what they send, or rushing together."""
+
+    absent: Callable[[int], frozenset[str]] = lambda _: frozenset()
+    corrupted: Mapping[str, Change] = field(default_factory=dict)
+    coalition: Coalition | None = None
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one round did. `noted` is each client's own note: truth for an experiment, in nobody else's view."""
+
+    number: int
+    attempt: int
+    cohort: tuple[str, ...]
+    present: tuple[str, ...]
+    refusals: tuple[Refusal, ...]
+    metrics: Mapping[str, float]
+    traffic: Traffic
+    views: Mapping[str, View]
+    noted: Mapping[str, Mapping[str, int]]
+    state: State
+
+
+HONEST = Threat()
+
+
+def rounds(
+    pipeline: Pipeline,
+    task: Task,
+    plan: Federation,
+    coins: Coins,
+    drive: Drive,
+    *,
+    state: State | None = None,
+    threat: Threat = HONEST,
+    keep: Mapping[str, Kept] | None = None,
+) -> Iterator[Round]:
+    """Train round after round, from the start or from a state. Raises: ProtocolError when a round lacks its quorum."""
+    _check_fit(pipeline, task, plan)
+    loop = _Loop(pipeline, task, plan, coins, drive, threat, keep or {})
+    now = state or begin(task)
+    while now.round < plan.rounds:
+        done = loop.round(now)
+        yield done
+        now = done.state
+
+
+def begin(task: Task) -> State:
+    """The state before the first round."""
+    return State(0, {"server": {"models": (task.first.plain(),)}}, {})
+
+
+def run_id(coins: Coins) -> bytes:
+    """Sixteen bytes that name a run in every header and every node of its coins.
+
+    They depend on the root alone: two protocols simulated from one seed train on the same draws and can be compared.
+    """
+    return coins.child("run").export()[:16]
+
+
+def _check_fit(pipeline: Pipeline, task: Task, plan: Federation) -> None:
+    cohort = plan.cohort or len(task.enrolled)
+    if cohort > len(task.enrolled):
+        raise SpecError(f"federation.cohort = {cohort}: only {len(task.enrolled)} clients are enrolled; invite fewer")
+    if cohort < pipeline.release.least:
+        raise SpecError(
+            f"federation.cohort = {cohort}: release = {pipeline.release.use!r} hides a client among others and needs "
+            f"at least {pipeline.release.least} of them; enrol more clients"
+        )
+    most = getattr(pipeline.encode, "clients", None)
+    if most is not None and cohort > most:
+        raise SpecError(
+            f"encode.clients = {most}: sums of {cohort} invited clients could overflow; set it to {cohort} or more"
+        )
+
+
+@dataclass(frozen=True)
+class _Loop:
+    pipeline: Pipeline
+    task: Task
+    plan: Federation
+    coins: Coins
+    drive: Drive
+    threat: Threat
+    keep: Mapping[str, Kept]
+
+    def round(self, state: State) -> Round:
+        cohort = self._cohort(state.round)
+        least = max(1, math.ceil(self.plan.quorum * len(cohort)))
+        bench = self._bench()
+        for attempt in range(self.plan.attempts):
+            sat = self.drive(self._sitting(state, cohort, least, attempt, bench))
+            if sat.outcomes["server"].error is None:
+                return self._finish(state, cohort, attempt, sat)
+            missing = self._missing(sat, cohort)
+            left = tuple(client for client in cohort if client not in missing)
+            if not (self.pipeline.place.restarts and missing and len(left) >= least):
+                break
+            cohort = left
+        raise ProtocolError(_why(state.round, sat))
+
+    def _cohort(self, number: int) -> tuple[str, ...]:
+        everyone = self.task.enrolled
+        if self.plan.cohort is None or self.plan.cohort == len(everyone):
+            return everyone
+        sampler = self.coins.child("cohort", number).sampler()
+        return tuple(everyone[i] for i in sorted(sampler.choice(len(everyone), self.plan.cohort, replace=False)))
+
+    def _sitting(self, state: State, cohort: tuple[str, ...], least: int, attempt: int, bench: Bench) -> Sitting:
+        run = run_id(self.coins)
+        parties = self.pipeline.parties(cohort)
+        changed = {
+            name: corrupt(parties[name], change) for name, change in self.threat.corrupted.items() if name in parties
+        }
+        givens = {
+            name: Given(
+                name, run, state.round, attempt, cohort, least, self.task.layout,
+                self.task.shards.get(name, ""), state.participations.get(name, 0),
+            )
+            for name in parties
+        }  # fmt: skip
+        keep = dict(self.keep)
+        if self.threat.coalition:
+            keep |= dict.fromkeys(self.threat.coalition.members, "keep")
+        return Sitting(
+            stamp=Stamp(self.pipeline.digest(), run, state.round, attempt),
+            parties={**parties, **changed},
+            givens=givens,
+            memories=state.memories,
+            coins={name: self._party_coins(name, run, state.round, attempt, name in cohort) for name in parties},
+            schemas=self.pipeline.schemas(givens["server"]),
+            bench=bench,
+            absent=self.threat.absent(state.round),
+            coalition=self.threat.coalition,
+            keep={name: keep.get(name, keep.get("*", "nothing")) for name in parties},
+        )
+
+    def _party_coins(self, name: str, run: bytes, number: int, attempt: int, client: bool) -> Coins:
+        # A client's update belongs to its participation and outlives an attempt; a middle party's coins never do.
+        node = self.coins.child("party", name).child("run", run, "round", number)
+        return node if client else node.child("attempt", attempt)
+
+    def _bench(self) -> Bench:
+        """Work of one round. Fits are kept: a second attempt sends the same update again."""
+        fits: dict[bytes, Update | CroupierError] = {}
+
+        def fit(jobs: Sequence[tuple[Any, ...]]) -> Sequence[Update | CroupierError]:
+            todo = [job for job in jobs if job[2].export() not in fits]
+            fits.update(zip((job[2].export() for job in todo), self.task.fit(todo) if todo else (), strict=True))
+            return [fits[job[2].export()] for job in jobs]
+
+        def brief(jobs: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
+            return [
+                self.pipeline.aggregate.brief(Desk(models, self.task.layout, own), rule) for models, rule, own in jobs
+            ]
+
+        def aggregate(jobs: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
+            return [
+                _tried(self.pipeline, got, Desk(models, self.task.layout, own), rule) for got, models, rule, own in jobs
+            ]
+
+        return {"fit": fit, "brief": brief, "aggregate": aggregate}
+
+    def _missing(self, sat: Sat, cohort: tuple[str, ...]) -> frozenset[str]:
+        errors = [outcome.error for outcome in sat.outcomes.values()]
+        named = [error.missing for error in errors if isinstance(error, TooFew)]
+        return frozenset(cohort) & frozenset[str]().union(*named)
+
+    def _finish(self, state: State, cohort: tuple[str, ...], attempt: int, sat: Sat) -> Round:
+        memories = {name: outcome.memory for name, outcome in sat.outcomes.items() if outcome.memory is not None}
+        present = tuple(memories["server"]["present"])
+        counts = {name: state.participations.get(name, 0) + 1 for name in cohort if name in memories}
+        after = State(state.round + 1, {**state.memories, **memories}, {**state.participations, **counts})
+        noted = {name: memories[name]["noted"] for name in cohort if name in memories}
+        metrics = dict(self.task.evaluate(after.model))
+        return Round(state.round, attempt, cohort, present, sat.refusals, metrics, sat.traffic, sat.views, noted, after)
+
+
+def _tried(pipeline: Pipeline, gathered: Any, desk: Desk, rule: Memory) -> Any:
+    try:
+        return pipeline.aggregate(gathered, desk, rule)
+    except CroupierError as error:
+        return error
+
+
+def _why(number: int, sat: Sat) -> str:
+    """The root of a failed round: what went wrong furthest from the server, and who was turned away."""
+    errors = {name: str(o.error) for name, o in sat.outcomes.items() if o.error is not None}
+    refused = "; ".join(f"{r.source} refused at {r.at}: {r.why}" for r in sat.refusals[:3])
+    more = f" and {len(sat.refusals) - 3} more" if len(sat.refusals) > 3 else ""
+    middle = [
+        error for name, error in errors.items() if name != "server" and name not in {r.source for r in sat.refusals}
+    ]
+    root = (middle or [errors["server"]])[0]
+    remedy = "check those clients, or lower federation.quorum"
+    return (
+        f"round {number + 1} cannot go on: {root}" + (f". {refused}{more}" if refused else "") + f". Remedy: {remedy}"
+    )
+
+
+def state_from(plain: Mapping[str, Any]) -> State:
+    """A state from a checkpoint's plain values."""
+    return State(plain["round"], plain["memories"], plain["participations"])
+
+
+def view_digests(done: Round) -> dict[str, str]:
+    """What binds each view of a round that was taken down."""
+    return {name: view.digest().hex() for name, view in done.views.items() if view.kept != "nothing"}
+
+
+def memory_digest(state: State) -> str:
+    """What binds a state."""
+    return digest(state.plain()).hex()

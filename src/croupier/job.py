@@ -1,0 +1,256 @@
+"""A job: one described run in one directory, from its spec to its exported model."""
+
+from __future__ import annotations
+
+import platform
+import resource
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from croupier.core import canon
+from croupier.core.coins import Coins
+from croupier.core.view import Kept
+from croupier.errors import SpecError, StoreError
+from croupier.explain import explain
+from croupier.federate import Round, State, rounds, run_id, state_from
+from croupier.learn.assemble import Assembled, assemble, save_model
+from croupier.learn.data import folder_of
+from croupier.run.local import Local
+from croupier.run.store import RunDir
+from croupier.spec import Spec, load, to_toml
+
+Watch = Callable[[str, Mapping[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run."""
+
+    path: Path
+    spec: Spec
+    metrics: tuple[dict[str, Any], ...]
+    timing: tuple[dict[str, Any], ...]
+    summary: dict[str, Any]
+    model: nn.Module
+
+    @property
+    def final(self) -> dict[str, Any]:
+        """The last round's metrics."""
+        return self.metrics[-1]
+
+
+def run(
+    source: str | Path | Mapping[str, Any] | Spec,
+    *,
+    sets: Sequence[str] = (),
+    out: str | Path | None = None,
+    seed: int | None = None,
+    data: str | Path | None = None,
+    watch: Watch | None = None,
+) -> Result:
+    """Run a preset, a TOML file or a spec to its end, and leave a run directory behind."""
+    spec = load(source, sets)
+    coins = Coins.from_os() if seed is None else Coins.from_seed(seed)
+    job = _Job(spec, RunDir(Path(out) if out else _fresh(spec.name)), coins, folder_of(data), watch or _silent)
+    return job.start(seed)
+
+
+def resume(path: str | Path, *, data: str | Path | None = None, watch: Watch | None = None) -> Result:
+    """Go on with a run from its last whole round."""
+    folder = RunDir(Path(path))
+    if not (folder.path / "spec.toml").is_file() or not (folder.path / "manifest.json").is_file():
+        raise StoreError(f"{path}: no run to resume here; start one with croupier run --out {path}")
+    manifest = folder.read_json("manifest.json")
+    coins = Coins(bytes.fromhex(manifest["coins"]))
+    job = _Job(load(folder.path / "spec.toml"), folder, coins, folder_of(data), watch or _silent)
+    return job.go_on(manifest)
+
+
+def peak_bytes() -> int:
+    """The process's resident high-water mark."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _silent(event: str, facts: Mapping[str, Any]) -> None:
+    """Nobody watches."""
+
+
+def _fresh(name: str) -> Path:
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    number = 1
+    while (path := Path("runs") / f"{name}-{stamp}-{number}").exists():
+        number += 1
+    return path
+
+
+@dataclass(frozen=True)
+class _Job:
+    spec: Spec
+    store: RunDir
+    coins: Coins
+    folder: Path | None
+    watch: Watch
+
+    def start(self, seed: int | None) -> Result:
+        made = self._assemble()
+        self.store.open(resume=False)
+        try:
+            self.store.write_json("manifest.json", self._manifest(made, seed))
+            self.store.write("spec.toml", to_toml(self.spec).encode())
+            return self._finish(made, None, [], [])
+        finally:
+            self.store.close()
+
+    def go_on(self, manifest: Mapping[str, Any]) -> Result:
+        made = self._assemble()
+        if made.dataset.digest != manifest["data"]["digest"]:
+            raise StoreError(
+                f"{self.store.path}: the data differ from the data this run began with; restore them to resume"
+            )
+        self.store.open(resume=True)
+        try:
+            plain = self.store.latest()
+            state = None if plain is None else state_from(plain)
+            done = 0 if state is None else state.round
+            metrics, timing = self.store.cut("metrics.jsonl", done), self.store.cut("timing.jsonl", done)
+            if len(metrics) != done:
+                raise StoreError(
+                    f"{self.store.path}/metrics.jsonl lost rounds that its checkpoint has; start a new run"
+                )
+            self.watch("resumed", {"round": done})
+            return self._finish(made, state, metrics, timing)
+        finally:
+            self.store.close()
+
+    def _assemble(self) -> Assembled:
+        task, machine = self.spec.task, self.spec.run
+        torch.set_num_threads(1)
+        return assemble(
+            task.data, task.split, task.model, task.fit, self.coins,
+            folder=self.folder, together=task.together, warm=task.warm, device=machine.device,
+            workers=machine.workers, tick=lambda count: self.watch("trained", {"clients": count}),
+        )  # fmt: skip
+
+    def _finish(
+        self, made: Assembled, state: State | None, metrics: list[dict[str, Any]], timing: list[dict[str, Any]]
+    ) -> Result:
+        cohort = self.spec.federation.cohort or len(made.task.enrolled)
+        self.watch("started", {"rounds": self.spec.federation.rounds, "cohort": cohort, "done": len(metrics)})
+        clock = time.perf_counter()
+        for done in self._rounds(made, state):
+            line, state = metrics_of(done), done.state
+            spent = {"round": line["round"], "seconds": time.perf_counter() - clock, "peak_bytes": peak_bytes()}
+            self._keep(done, line, spent)
+            metrics.append(line)
+            timing.append(spent)
+            self.watch("round", line)
+            clock = time.perf_counter()
+        if state is None:
+            raise StoreError(f"{self.store.path}: nothing was run")
+        return self._wrap_up(made, state, metrics, timing)
+
+    def _rounds(self, made: Assembled, state: State | None) -> Iterator[Round]:
+        machine = self.spec.run
+        keep: dict[str, Kept] = {"*": machine.record, **dict.fromkeys(machine.views, "keep")}
+        known = {*made.task.enrolled, *self.spec.protocol.parties(())}
+        if strangers := [name for name in machine.views if name not in known]:
+            raise SpecError(
+                f"run.views = {strangers!r}: no such party; the parties are {', '.join(sorted(known)[:12])}"
+            )
+        drive = Local(self.coins.child("links", run_id(self.coins)) if machine.through_bytes else None)
+        plan = self.spec.federation
+        return rounds(self.spec.protocol, made.task, plan, self.coins, drive, state=state, keep=keep)
+
+    def _keep(self, done: Round, line: Mapping[str, Any], spent: Mapping[str, Any]) -> None:
+        """Log lines first, state last: what a checkpoint promises is already on disk."""
+        number = int(line["round"])
+        self.store.append("metrics.jsonl", line)
+        self.store.append("timing.jsonl", spent)
+        for name, view in done.views.items():
+            if view.kept == "keep":
+                facts = {"party": name, "round": number, "given": _facts(view.given), "inputs": _facts(view.inputs)}
+                self.store.write(f"views/{number:06d}-{name}.view", canon.dump(facts))
+        if number % self.spec.run.checkpoint_every == 0 or number == self.spec.federation.rounds:
+            self.store.checkpoint(number, done.state.plain())
+
+    def _wrap_up(
+        self, made: Assembled, state: State, metrics: list[dict[str, Any]], timing: list[dict[str, Any]]
+    ) -> Result:
+        module = made.export(state.model.vector)
+        path = self.store.path / "model.safetensors"
+        save_model(module, path.with_name("model.part"), {"croupier": version("croupier"), "spec": self.spec.name})
+        path.with_name("model.part").replace(path)
+        summary = {
+            "name": self.spec.name,
+            "path": str(self.store.path),
+            "final": metrics[-1],
+            "seconds": sum(line["seconds"] for line in timing),
+            "peak_bytes": max(line["peak_bytes"] for line in timing),
+            "statement": explain(self.spec.protocol).plain(),
+        }
+        self.store.write_json("summary.json", summary)
+        return Result(self.store.path, self.spec, tuple(metrics), tuple(timing), summary, module)
+
+    def _manifest(self, made: Assembled, seed: int | None) -> dict[str, Any]:
+        return {
+            "croupier": version("croupier"),
+            "python": platform.python_version(),
+            "packages": {name: version(name) for name in ("torch", "numpy", "cryptography", "numba")},
+            "machine": platform.machine(),
+            "seed": seed,
+            # A simulation must be resumable, so its root is kept with it; a service never writes its own down.
+            "coins": self.coins.export().hex(),
+            "protocol": self.spec.protocol.digest().hex(),
+            "run": run_id(self.coins).hex(),
+            "workers": made.workers,
+            "threads_per_worker": 1,
+            "together": self.spec.task.together,
+            "device": self.spec.run.device,
+            "data": {
+                "name": made.dataset.name,
+                "digest": made.dataset.digest,
+                "licence": made.dataset.licence,
+                "notes": dict(made.dataset.notes),
+            },
+            "shards": dict(made.task.shards),
+        }
+
+
+def metrics_of(done: Round) -> dict[str, Any]:
+    """The line of a round in metrics.jsonl: nothing in it depends on time or machine."""
+    traffic = done.traffic
+    clients = done.present or done.cohort
+    noted: dict[str, int] = {}
+    for note in done.noted.values():
+        for key, value in note.items():
+            noted[key] = noted.get(key, 0) + value
+    return {
+        "round": done.number + 1,
+        "attempt": done.attempt,
+        "invited": len(done.cohort),
+        "present": len(done.present),
+        "refused": sorted({refusal.source for refusal in done.refusals}),
+        **done.metrics,
+        "bytes_up_per_client": sum(traffic.sent[c] for c in clients) / len(clients),
+        "bytes_down_per_client": sum(traffic.got[c] for c in clients) / len(clients),
+        "bytes": {name: [traffic.sent[name], traffic.got[name]] for name in sorted({*traffic.sent, *traffic.got})},
+        "messages": traffic.messages,
+        "noted": noted,
+        "model": canon.digest(done.state.model.vector).hex(),
+    }
+
+
+def _facts(value: Any) -> Any:
+    """Plain values of what a view holds, dataclasses as tables."""
+    if hasattr(value, "__dataclass_fields__"):
+        return {name: _facts(getattr(value, name)) for name in value.__dataclass_fields__}
+    if isinstance(value, Mapping):
+        return {str(key): _facts(item) for key, item in value.items()}
+    return tuple(_facts(item) for item in value) if isinstance(value, list | tuple) else value

@@ -1,0 +1,108 @@
+"""From parts to a task: load, split, build and seed, all drawn on the CPU so that a GPU run shares them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from croupier.core.coins import Coins
+from croupier.core.update import Model
+from croupier.errors import DataError, SpecError
+from croupier.federate import Task
+from croupier.learn.data import Data, Dataset
+from croupier.learn.evaluate import Evaluate
+from croupier.learn.fit import Fit
+from croupier.learn.flat import FlatNet, layout_of
+from croupier.learn.models import Network
+from croupier.learn.split import Split
+from croupier.learn.train import Learner
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """A task with what it was made of."""
+
+    task: Task
+    dataset: Dataset
+    module: nn.Module
+    workers: int
+
+    def export(self, vector: Tensor) -> nn.Module:
+        """A plain module with these weights."""
+        net = FlatNet(self.module)
+        net.load(vector)
+        net.module.eval()
+        for parameter in net.module.parameters():
+            parameter.grad = None
+            parameter.data = parameter.data.clone()
+        return net.module
+
+
+def assemble(
+    data: Data,
+    split: Split,
+    network: Network,
+    fit: Fit,
+    coins: Coins,
+    *,
+    folder: Path | None = None,
+    together: int = 1,
+    warm: str | None = None,
+    device: str = "cpu",
+    workers: int | None = None,
+    tick: Callable[[int], None] | None = None,
+) -> Assembled:
+    """Build the task. Raises: DataError, SpecError."""
+    _check_device(device)
+    dataset = data.load(folder)
+    index = split(dataset, coins.child("split"))
+    with coins.child("first model").ambient():
+        module = network.build(dataset)
+    if warm is not None:
+        _warm(module, Path(warm))
+    records = {who: dataset.train.take(rows) for who, rows in index.items()}
+    # The client's name is part of its digest: two clients with the same records are still two clients.
+    digests = {who: f"{who}:{shard.digest()}" for who, shard in records.items()}
+    hands = workers or os.cpu_count() or 1
+    learner = Learner(
+        module,
+        dataset.goal,
+        fit,
+        {digests[who]: shard.to(device) for who, shard in records.items()},
+        device,
+        hands,
+        together if network.batchable else 1,
+        tick,
+    )
+    unit = float(dataset.notes.get("unit", 1.0))
+    evaluate = Evaluate(FlatNet(module, device), dataset.goal, dataset.test.to(device), unit)
+    layout = layout_of(module)
+    first = Model(layout.flatten(module.state_dict()))
+    return Assembled(Task(digests, layout, first, learner, evaluate), dataset, module, hands)
+
+
+def save_model(module: nn.Module, path: Path, metadata: Mapping[str, str]) -> None:
+    """Write a model's weights for any torch program to read."""
+    save_file({name: tensor.contiguous() for name, tensor in module.state_dict().items()}, path, dict(metadata))
+
+
+def _warm(module: nn.Module, path: Path) -> None:
+    try:
+        module.load_state_dict(load_file(path))
+    except (OSError, SafetensorError) as error:
+        raise DataError(f"task.warm = {str(path)!r}: cannot be read ({error}); give a model.safetensors file") from None
+    except RuntimeError as error:
+        first = str(error).splitlines()[-1].strip()
+        raise SpecError(f"task.warm = {str(path)!r}: its weights do not fit task.model ({first})") from None
+
+
+def _check_device(device: str) -> None:
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise SpecError(f"run.device = {device!r}: this torch sees no CUDA device; use run.device = 'cpu'")

@@ -1,0 +1,81 @@
+"""Local training: optimisers as formulas on flat weights, used alike for one client or for many stacked ones."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from croupier.core.part import Part
+
+
+class Fit(Part):
+    """How a client trains: epochs of shuffled batches and an optimiser's step."""
+
+    verb: ClassVar[str] = "fit"
+
+    lr: float = Field(0.01, gt=0)
+    epochs: int = Field(1, ge=1)
+    batch: int = Field(64, ge=1)
+    weight_decay: float = Field(0.0, ge=0)
+
+    def batches(self, count: int, generator: torch.Generator) -> Iterator[Tensor]:
+        """Record numbers of each batch, every epoch in a fresh order; the last batch of an epoch may be short."""
+        for _ in range(self.epochs):
+            order = torch.randperm(count, generator=generator)
+            yield from (order[at : at + self.batch] for at in range(0, count, self.batch))
+
+    def steps(self, count: int) -> int:
+        """How many batches a client with this many records trains on."""
+        return self.epochs * -(-count // self.batch)
+
+    @abstractmethod
+    def start(self, weights: Tensor) -> dict[str, Tensor]:
+        """The optimiser's state for fresh weights."""
+
+    @abstractmethod
+    def step(self, weights: Tensor, grads: Tensor, state: dict[str, Tensor], number: int) -> None:
+        """One step in place; all tensors have the shape of the weights, `number` counts from 1."""
+
+
+class Sgd(Fit, use="sgd"):
+    """Stochastic gradient descent with momentum."""
+
+    momentum: float = Field(0.9, ge=0, lt=1)
+
+    def start(self, weights: Tensor) -> dict[str, Tensor]:
+        """No speed."""
+        return {"speed": torch.zeros_like(weights)} if self.momentum else {}
+
+    def step(self, weights: Tensor, grads: Tensor, state: dict[str, Tensor], number: int) -> None:
+        """Against the gradient."""
+        if self.weight_decay:
+            grads.add_(weights, alpha=self.weight_decay)
+        move = state["speed"].mul_(self.momentum).add_(grads) if self.momentum else grads
+        weights.sub_(move, alpha=self.lr)
+
+
+class Adam(Fit, use="adam"):
+    """Adam, with its usual constants."""
+
+    lr: float = Field(0.001, gt=0)
+    beta1: float = Field(0.9, ge=0, lt=1)
+    beta2: float = Field(0.999, ge=0, lt=1)
+    epsilon: float = Field(1e-8, gt=0)
+
+    def start(self, weights: Tensor) -> dict[str, Tensor]:
+        """No moments."""
+        return {"first": torch.zeros_like(weights), "second": torch.zeros_like(weights)}
+
+    def step(self, weights: Tensor, grads: Tensor, state: dict[str, Tensor], number: int) -> None:
+        """By the bias-corrected moments."""
+        if self.weight_decay:
+            grads.add_(weights, alpha=self.weight_decay)
+        first = state["first"].mul_(self.beta1).add_(grads, alpha=1 - self.beta1)
+        second = state["second"].mul_(self.beta2).addcmul_(grads, grads, value=1 - self.beta2)
+        root = second.div(1 - self.beta2**number).sqrt_().add_(self.epsilon)
+        weights.addcdiv_(first, root, value=-self.lr / (1 - self.beta1**number))

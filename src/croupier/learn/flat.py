@@ -1,0 +1,64 @@
+"""A network whose parameters and gradients are views of two flat vectors: flattened once, never copied after."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from croupier.core.update import Layout, Slice
+
+
+def layout_of(module: nn.Module) -> Layout:
+    """Weights first, then statistics, then counters: a robust distance over weights is a prefix of the vector."""
+    weights = [Slice(name, tuple(p.shape), "weight") for name, p in module.named_parameters()]
+    buffers = [
+        Slice(name, tuple(b.shape), "statistic" if b.is_floating_point() else "counter")
+        for name, b in module.named_buffers()
+    ]
+    return Layout(
+        (*weights, *(b for b in buffers if b.role == "statistic"), *(b for b in buffers if b.role == "counter"))
+    )
+
+
+class FlatNet:
+    """One module on one device for one worker: a module shared by two threads would be silently wrong."""
+
+    def __init__(self, module: nn.Module, device: str = "cpu") -> None:
+        self.layout = layout_of(module)
+        self.module = copy.deepcopy(module).to(device)
+        self._counters = [(b, b.clone()) for _, b in self.module.named_buffers() if not b.is_floating_point()]
+        self._statistics = [b for _, b in self.module.named_buffers() if b.is_floating_point()]
+        parameters = list(self.module.parameters())
+        self.size = sum(p.numel() for p in parameters)
+        self.weights = torch.zeros(self.size, device=device)
+        self.grads = torch.zeros(self.size, device=device)
+        at = 0
+        for p in parameters:
+            stop = at + p.numel()
+            p.data = self.weights[at:stop].view(p.shape)
+            p.grad = self.grads[at:stop].view(p.shape)
+            at = stop
+
+    def load(self, vector: Tensor) -> None:
+        """Take on a model."""
+        self.weights.copy_(vector[: self.size])
+        at = self.size
+        for buffer in self._statistics:
+            buffer.copy_(vector[at : at + buffer.numel()].view(buffer.shape))
+            at += buffer.numel()
+        for buffer, first in self._counters:
+            buffer.copy_(first)
+
+    def vector(self) -> Tensor:
+        """The model as one vector on the CPU."""
+        return torch.cat([self.weights.detach(), *(b.detach().reshape(-1) for b in self._statistics)]).cpu().clone()
+
+
+def loss_of(goal: str, outputs: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
+    """Cross-entropy for classes, squared error for forecasts."""
+    if goal == "classify":
+        return F.cross_entropy(outputs, targets, reduction=reduction)
+    return F.mse_loss(outputs, targets, reduction=reduction)

@@ -1,0 +1,55 @@
+"""The two convolutional networks of the source inference experiments: one for MNIST, one for CIFAR-10."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from croupier.learn.data import Dataset
+from croupier.learn.models.network import Network
+
+
+class ConvNet(nn.Module):
+    """Two unpadded 5 x 5 convolutions, each max pooled by 2, then three linear layers; for square images."""
+
+    def __init__(self, channels: int, side: int, classes: int) -> None:
+        super().__init__()
+        left = ((side - 4) // 2 - 4) // 2
+        self.conv1 = nn.Conv2d(channels, 32, 5)
+        self.conv2 = nn.Conv2d(32, 64, 5)
+        self.fc1 = nn.Linear(64 * left * left, 512)
+        self.fc2 = nn.Linear(512, 128)
+        self.fc3 = nn.Linear(128, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        for conv in (self.conv1, self.conv2):
+            x = functional.max_pool2d(torch.relu(conv(x)), 2)
+        x = x.flatten(1)
+        for linear in (self.fc1, self.fc2):
+            x = torch.relu(linear(x))
+        out: Tensor = self.fc3(x)
+        return out
+
+
+class MnistCnn(Network, use="mnist-cnn"):
+    """The network for MNIST: 643,850 weights for 10 classes."""
+
+    def build(self, dataset: Dataset) -> ConvNet:
+        """A fresh model. Raises: SpecError unless the dataset has classes of 1 x 28 x 28 images."""
+        if dataset.goal != "classify" or dataset.shape != (1, 28, 28):
+            remedy = 'use data = "mnist" or model = "mlp"'
+            raise self._misfit(dataset, "inputs of shape (1, 28, 28) to classify", remedy)
+        return ConvNet(1, 28, dataset.classes)
+
+
+class CifarCnn(Network, use="cifar-cnn"):
+    """The network for CIFAR-10: 940,362 weights for 10 classes."""
+
+    def build(self, dataset: Dataset) -> ConvNet:
+        """A fresh model. Raises: SpecError unless the dataset has classes of 3 x 32 x 32 images."""
+        if dataset.goal != "classify" or dataset.shape != (3, 32, 32):
+            remedy = 'use data of that shape or model = "mlp"'
+            raise self._misfit(dataset, "inputs of shape (3, 32, 32) to classify", remedy)
+        return ConvNet(3, 32, dataset.classes)

@@ -1,0 +1,28 @@
+"""The slot for models."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+from torch import nn
+
+from croupier.core.part import Part
+from croupier.errors import SpecError
+from croupier.learn.data import Dataset
+
+
+class Network(Part):
+    """What is trained."""
+
+    verb = "model"
+    # Whether many clients' copies can be trained as one stacked model: no running state, no branch on data.
+    batchable: ClassVar[bool] = False
+
+    @abstractmethod
+    def build(self, dataset: Dataset) -> nn.Module:
+        """A fresh model, its weights drawn from torch's global generator. Raises: SpecError on a misfit."""
+
+    def _misfit(self, dataset: Dataset, needs: str, remedy: str) -> SpecError:
+        given = f"{dataset.name!r} has inputs of shape {dataset.shape} to {dataset.goal}"
+        return SpecError(f"model = {self.use!r}: needs {needs}, but {given}; {remedy}")

@@ -1,0 +1,102 @@
+"""Training many simulated clients: one after the other, in worker threads, or stacked into one batched model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from queue import SimpleQueue
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from croupier.core.coins import Coins
+from croupier.core.update import Layout, Update
+from croupier.errors import CroupierError, RangeError
+from croupier.learn.batch import train_together
+from croupier.learn.data import Records
+from croupier.learn.fit import Fit
+from croupier.learn.flat import FlatNet, layout_of, loss_of
+
+Job = tuple[Tensor, str, Coins]
+
+
+@dataclass(frozen=True)
+class Learner:
+    """Trains the clients of a cohort.
+
+    `group` is how many small clients train stacked together (1: never). It belongs to the description of the run, not
+    to the machine, because it can change last bits; the number of workers cannot.
+    """
+
+    module: nn.Module
+    goal: str
+    fit: Fit
+    shards: Mapping[str, Records]
+    device: str = "cpu"
+    workers: int = 1
+    group: int = 1
+    tick: Callable[[int], None] | None = None
+    _idle: SimpleQueue[FlatNet] = field(default_factory=SimpleQueue, repr=False)
+
+    def __post_init__(self) -> None:
+        for _ in range(self.workers):
+            self._idle.put(FlatNet(self.module, self.device))
+
+    @cached_property
+    def layout(self) -> Layout:
+        """What lies where in an update."""
+        return layout_of(self.module)
+
+    def __call__(self, jobs: Sequence[tuple[Any, ...]]) -> list[Update | CroupierError]:
+        """An update, or the error that says why there is none, for each job."""
+        size = self.group
+        # Clients of like size stand together, so that little of a stacked batch is padding.
+        order = sorted(range(len(jobs)), key=lambda i: -len(self.shards[jobs[i][1]])) if size > 1 else range(len(jobs))
+        parts = [[order[i] for i in range(at, min(at + size, len(jobs)))] for at in range(0, len(jobs), size)]
+        done: dict[int, Update | CroupierError] = {}
+        for part, vectors in zip(
+            parts, self._map(lambda part: self._train([jobs[i] for i in part]), parts), strict=True
+        ):
+            done |= {i: self._update(jobs[i], vector) for i, vector in zip(part, vectors, strict=True)}
+        return [done[i] for i in range(len(jobs))]
+
+    def _map(self, fn: Callable[[list[int]], list[Tensor]], parts: list[list[int]]) -> list[list[Tensor]]:
+        if self.workers == 1:
+            return [fn(part) for part in parts]
+        with ThreadPoolExecutor(self.workers) as pool:
+            return list(pool.map(fn, parts))
+
+    def _train(self, jobs: list[Job]) -> list[Tensor]:
+        torch.set_num_threads(1)
+        net = self._idle.get()
+        try:
+            if self.group > 1:
+                work = [(start, self.shards[shard], coins.fast()) for start, shard, coins in jobs]
+                return train_together(net, self.goal, self.fit, work)
+            return [self._alone(net, *job) for job in jobs]
+        finally:
+            self._idle.put(net)
+            if self.tick:
+                self.tick(len(jobs))
+
+    def _alone(self, net: FlatNet, start: Tensor, shard: str, coins: Coins) -> Tensor:
+        records = self.shards[shard]
+        net.load(start)
+        net.module.train()
+        state = self.fit.start(net.weights)
+        for number, index in enumerate(self.fit.batches(len(records), coins.fast()), 1):
+            inputs, targets = records.batch(index.to(self.device))
+            net.grads.zero_()
+            loss_of(self.goal, net.module(inputs), targets).backward()  # type: ignore[no-untyped-call]
+            self.fit.step(net.weights, net.grads, state, number)
+        return net.vector()
+
+    def _update(self, job: Job, vector: Tensor) -> Update | CroupierError:
+        count = torch.tensor([float(len(self.shards[job[1]]))], dtype=torch.float64)
+        try:
+            return Update(vector, self.layout, {"weight": count})
+        except RangeError as error:
+            return RangeError(f"{error}: training diverged; lower fit.lr")

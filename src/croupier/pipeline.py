@@ -1,0 +1,119 @@
+"""A pipeline: five values that fit, and the two flows (client and server) they make together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Self
+
+import torch
+from pydantic import model_validator
+
+from croupier.aggregate.aggregator import Aggregator
+from croupier.aggregate.mean import Mean
+from croupier.core.canon import digest
+from croupier.core.coins import Coins
+from croupier.core.flow import Exchange, Flow, Given, Letter, Memory, Party, Wait, Work
+from croupier.core.part import Part
+from croupier.core.update import Model, Update
+from croupier.core.wire import Field, Schema
+from croupier.encode.encoder import Encoder
+from croupier.encode.fixed import FixedPoint
+from croupier.encode.floats import Floats
+from croupier.errors import SpecError
+from croupier.place.direct import Direct
+from croupier.place.placement import Placement
+from croupier.place.relay import Relay
+from croupier.privacy.local import LocalPrivacy, NoNoise
+from croupier.release.release import Release
+from croupier.release.rows import Rows
+from croupier.release.shuffle import Shuffle
+from croupier.release.sums import Sum
+
+__all__ = ["Direct", "FixedPoint", "Floats", "Mean", "NoNoise", "Pipeline", "Relay", "Rows", "Shuffle", "Sum"]
+
+
+class Pipeline(Part):
+    """Privacy, encoding, release, aggregation and placement, checked against each other when built."""
+
+    privacy: LocalPrivacy = NoNoise()
+    encode: Encoder = Floats()
+    release: Release = Rows()
+    aggregate: Aggregator = Mean()
+    place: Placement = Direct()
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> Self:
+        if wrong := next(self._misfits(), None):
+            raise SpecError(f"protocol: {wrong}")
+        return self
+
+    def _misfits(self) -> Iterator[str]:
+        encode, release, rule, place = self.encode, self.release, self.aggregate, self.place
+        named = {verb: f"{verb} = {getattr(self, verb).use!r}" for verb in ("encode", "release", "aggregate", "place")}
+        if release.shape not in place.realises:
+            yield f"{named['place']} cannot compute {named['release']} ({release.shape}); use place = 'relay'"
+        if release.hides and place.keeps_ids:
+            yield f"{named['place']} shows the server what {named['release']} should hide; use place = 'relay'"
+        if "ids" in rule.needs and ("ids" in release.hides or not place.keeps_ids):
+            yield f"{named['aggregate']} needs to know whose row is whose, and {named['release']} hides it"
+        if release.shape == "sums" and encode.modulus is None:
+            yield f"{named['release']} adds integers only, and {named['encode']} gives floats; use encode = 'fixed'"
+        if release.hides and encode.luggage():
+            yield (
+                f"encode.weights = 'open' would travel beside what {named['release']} hides; "
+                "use weights = 'slot' or 'uniform'"
+            )
+        if encode.form not in rule.forms:
+            yield f"{named['aggregate']} does not take updates as {encode.form!r}"
+        if encode.scaled and not rule.linear:
+            yield f"{named['aggregate']} is no mean, and encode.weights = 'slot' sends rows multiplied by their weight"
+
+    def parties(self, roster: Iterable[str]) -> dict[str, Party]:
+        """Everybody who takes part in a round."""
+        return {**dict.fromkeys(roster, self.client), **self.place.middle(self), "server": self.server}
+
+    def schemas(self, given: Given) -> dict[str, Schema]:
+        """Every kind of message of a round, with its fields."""
+        model = Field("model", "<f4", (given.layout.size,))
+        down = Schema((model, *self.aggregate.public(given.layout)))
+        return {"model": down, **self.place.schemas(self, given)}
+
+    def client(self, given: Given, memory: Memory, coins: Coins) -> Flow:
+        """Wait for a model, train, privatise, encode, submit. Reveals: what `place.submit` says."""
+        (letter,) = yield Exchange(wait=Wait("model", ("server",)))
+        start = self.encode.open(Model(letter.body["model"]), memory)
+        brief = {name: values for name, values in letter.body.items() if name != "model"}
+        # Bound to the participation, not the attempt: a second attempt must carry the very same update.
+        own = coins.child("participation", given.participation)
+        update: Update = yield Work("fit", (start, given.shard, own.child("fit")))
+        if self.encode.form == "delta":
+            update = replace(update, vector=update.vector - start, form="delta")
+        update, spent = self.privacy(update, own.child("privacy"))
+        payload = self.encode.encode(update, brief, own.child("encode"))
+        once = coins.child("attempt", given.attempt, digest(given.roster))
+        yield from self.place.submit(self, given, payload, once.child("submit"))
+        return {**memory, "noted": dict(payload.noted), "spent": spent.mechanism}
+
+    def server(self, given: Given, memory: Memory, coins: Coins) -> Flow:
+        """Hand out the model, collect the release, aggregate."""
+        models = tuple(Model(**plain) for plain in memory["models"])
+        brief: Mapping[str, torch.Tensor] = {}
+        if self.aggregate.public(given.layout):
+            brief = yield Work("brief", (models, memory.get("rule", {}), coins.child("brief")))
+        yield Exchange(
+            tuple(Letter(who, "model", {"model": _for(who, models).vector, **brief}) for who in given.roster)
+        )
+        released = yield from self.place.collect(self, given, coins.child("collect"))
+        gathered = self.encode.decode(released, brief)
+        done: tuple[tuple[Model, ...], Memory] = yield Work(
+            "aggregate", (gathered, models, memory.get("rule", {}), coins.child("aggregate"))
+        )
+        plain: tuple[dict[str, Any], ...] = tuple(model.plain() for model in done[0])
+        return {**memory, "models": plain, "rule": done[1], "present": released.present}
+
+
+def _for(who: str, models: tuple[Model, ...]) -> Model:
+    """The model meant for this client: its own cluster's, or the one with most recipients."""
+    own = [model for model in models if model.recipients and who in model.recipients]
+    return own[0] if own else max(models, key=lambda model: len(model.recipients or ()))

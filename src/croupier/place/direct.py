@@ -1,0 +1,51 @@
+"""Clients send straight to the server: nothing is hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from croupier.core.coins import Coins
+from croupier.core.flow import Exchange, Given, Letter, SubFlow, Wait
+from croupier.core.wire import Schema
+from croupier.encode.encoder import Payload
+from croupier.place.placement import (
+    Mechanism,
+    Placement,
+    Tolerance,
+    let_out,
+    quorum,
+    read_released,
+    up_body,
+    up_schema,
+)
+from croupier.release.release import Shape
+
+
+class Direct(Placement, use="direct"):
+    """No party between the clients and the server."""
+
+    realises: ClassVar[frozenset[Shape]] = frozenset({"rows"})
+    keeps_ids: ClassVar[bool] = True
+    tolerance: ClassVar[Tolerance] = Tolerance(
+        privacy="none: the server sees everything",
+        integrity="none: the server computes alone; links between parties are authenticated",
+        liveness="the server; a round completes with the clients present, above the quorum",
+    )
+
+    def schemas(self, mechanism: Mechanism, given: Given) -> Mapping[str, Schema]:
+        """One kind of message."""
+        return {"up": up_schema(mechanism, given)}
+
+    def submit(self, mechanism: Mechanism, given: Given, payload: Payload, coins: Coins) -> SubFlow:
+        """Reveals: the whole update to the server."""
+        yield Exchange((Letter("server", "up", up_body(payload)),))
+
+    def collect(self, mechanism: Mechanism, given: Given, coins: Coins) -> SubFlow:
+        """Wait for those who come."""
+        inbox = yield Exchange(wait=Wait("up", given.roster, quorum(mechanism, given)))
+        return read_released(mechanism, given, let_out(mechanism, given, inbox, coins.child("release")), ids=True)
+
+    def learns(self, mechanism: Mechanism) -> Mapping[str, str]:
+        """The server, everything."""
+        return {"server": mechanism.release.reveals()}

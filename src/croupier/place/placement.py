@@ -1,0 +1,112 @@
+"""Placements: which parties compute a release, and what each of them sees while doing it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import torch
+from torch import Tensor
+
+from croupier.core.coins import Coins
+from croupier.core.flow import Given, Inbox, Party, SubFlow
+from croupier.core.part import Part
+from croupier.core.wire import Field, Schema, attendance, bitmap, chosen
+from croupier.encode.encoder import Encoder, Payload, Released
+from croupier.release.release import Release, Shape
+
+
+class Mechanism(Protocol):
+    """The two parts of a pipeline that a placement works with."""
+
+    @property
+    def encode(self) -> Encoder:
+        """How coordinates are made."""
+
+    @property
+    def release(self) -> Release:
+        """What may leave."""
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """What a placement withstands, in words that the statement prints."""
+
+    privacy: str
+    integrity: str
+    liveness: str
+    apart: tuple[tuple[str, ...], ...] = ()
+
+
+class Placement(Part):
+    """Three sub-flows: `submit` at the client, `middle` with parties of its own, `collect` at the server."""
+
+    verb: ClassVar[str] = "place"
+    realises: ClassVar[frozenset[Shape]]
+    keeps_ids: ClassVar[bool] = False
+    # Whether a round may start again without the missing: only while nothing that depends on an input has been opened.
+    restarts: ClassVar[bool] = False
+    tolerance: ClassVar[Tolerance]
+
+    def middle(self, mechanism: Mechanism) -> Mapping[str, Party]:
+        """The parties between the clients and the server."""
+        return {}
+
+    @abstractmethod
+    def schemas(self, mechanism: Mechanism, given: Given) -> Mapping[str, Schema]:
+        """Every kind of message this placement sends, with its fields."""
+
+    @abstractmethod
+    def submit(self, mechanism: Mechanism, given: Given, payload: Payload, coins: Coins) -> SubFlow:
+        """What a client does with its payload."""
+
+    @abstractmethod
+    def collect(self, mechanism: Mechanism, given: Given, coins: Coins) -> SubFlow:
+        """What the server does to get the `Released`."""
+
+    @abstractmethod
+    def learns(self, mechanism: Mechanism) -> Mapping[str, str]:
+        """What each party learns, as sentences of the statement."""
+
+
+def up_schema(mechanism: Mechanism, given: Given) -> Schema:
+    """A client's payload: its coordinates, and what rides beside them."""
+    encode = mechanism.encode
+    top = None if encode.modulus is None else encode.modulus - 1
+    return Schema((Field("vector", encode.dtype, (encode.slots(given.layout.size),), top), *encode.luggage()))
+
+
+def released_schema(mechanism: Mechanism, given: Given) -> Schema:
+    """What a release lets out: who was present, the arrays, and luggage as one row a client."""
+    encode, release = mechanism.encode, mechanism.release
+    arrays = release.fields(encode.dtype, encode.modulus, encode.slots(given.layout.size))
+    beside = tuple(Field(f.name, f.dtype, ("present", *f.shape), f.top) for f in encode.luggage())
+    return Schema((attendance(given.roster), *arrays, *beside))
+
+
+def up_body(payload: Payload) -> dict[str, Tensor]:
+    """A payload as a message body."""
+    return {"vector": payload.vector, **payload.luggage}
+
+
+def quorum(mechanism: Mechanism, given: Given) -> int:
+    """How many clients a round needs: what the run says, and never fewer than the release can hide among."""
+    return max(given.quorum, mechanism.release.least)
+
+
+def let_out(mechanism: Mechanism, given: Given, inbox: Inbox, coins: Coins) -> dict[str, Tensor]:
+    """Compute the release in the clear from the clients' payloads: the message that leaves."""
+    rows = [letter.body["vector"] for letter in inbox]
+    present = bitmap(given.roster, tuple(letter.source for letter in inbox))
+    arrays = mechanism.release(rows, given.layout, mechanism.encode.modulus, coins)
+    beside = {f.name: torch.stack([m.body[f.name] for m in inbox]) for f in mechanism.encode.luggage()}
+    return {"present": present, **arrays, **beside}
+
+
+def read_released(mechanism: Mechanism, given: Given, body: Mapping[str, Tensor], ids: bool) -> Released:
+    """What the server got."""
+    present = chosen(given.roster, body["present"])
+    beside = {field.name: body[field.name] for field in mechanism.encode.luggage()}
+    return Released(present, body.get("rows"), body.get("sums"), beside, present if ids else None)

@@ -1,0 +1,66 @@
+"""One relay that everybody trusts stands between the clients and the server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from croupier.core.coins import Coins
+from croupier.core.flow import Exchange, Flow, Given, Letter, Memory, Party, SubFlow, Wait
+from croupier.core.wire import Schema
+from croupier.encode.encoder import Payload
+from croupier.place.placement import (
+    Mechanism,
+    Placement,
+    Tolerance,
+    let_out,
+    quorum,
+    read_released,
+    released_schema,
+    up_body,
+    up_schema,
+)
+from croupier.release.release import Shape
+
+
+class Relay(Placement, use="relay"):
+    """A trusted relay computes the release in the clear and passes it on."""
+
+    realises: ClassVar[frozenset[Shape]] = frozenset({"rows", "sums", "scored"})
+    tolerance: ClassVar[Tolerance] = Tolerance(
+        privacy="the server alone; the relay is trusted and sees every update with its name",
+        integrity="none: the relay computes alone; links between parties are authenticated",
+        liveness="the relay and the server; a round completes with the clients present, above the quorum",
+        apart=(("relay", "server"),),
+    )
+
+    def middle(self, mechanism: Mechanism) -> Mapping[str, Party]:
+        """The relay."""
+
+        def relay(given: Given, memory: Memory, coins: Coins) -> Flow:
+            inbox = yield Exchange(wait=Wait("up", given.roster, quorum(mechanism, given)))
+            body = let_out(mechanism, given, inbox, coins.child("release"))
+            yield Exchange((Letter("server", "released", body),))
+            return memory
+
+        return {"relay": relay}
+
+    def schemas(self, mechanism: Mechanism, given: Given) -> Mapping[str, Schema]:
+        """What clients send up, and what the relay lets out."""
+        return {"up": up_schema(mechanism, given), "released": released_schema(mechanism, given)}
+
+    def submit(self, mechanism: Mechanism, given: Given, payload: Payload, coins: Coins) -> SubFlow:
+        """Reveals: the whole update to the relay."""
+        yield Exchange((Letter("relay", "up", up_body(payload)),))
+
+    def collect(self, mechanism: Mechanism, given: Given, coins: Coins) -> SubFlow:
+        """Wait for the relay."""
+        (letter,) = yield Exchange(wait=Wait("released", ("relay",)))
+        return read_released(mechanism, given, letter.body, ids="ids" not in mechanism.release.hides)
+
+    def learns(self, mechanism: Mechanism) -> Mapping[str, str]:
+        """The server the release, the relay everything."""
+        return {
+            "server": f"{mechanism.release.reveals()}; and which clients took part",
+            "relay": "every client's whole update, and whose it is",
+        }

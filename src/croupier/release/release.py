@@ -1,0 +1,48 @@
+"""Releases: the ideal function of a batch, exactly what the server is to learn."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar, Literal
+
+from torch import Tensor
+
+from croupier.core.coins import BLOCK, Node
+from croupier.core.part import Part
+from croupier.core.update import Layout
+from croupier.core.wire import Field
+
+Shape = Literal["rows", "sums", "scored"]
+
+
+class Release(Part):
+    """What leaves of the clients' coordinates.
+
+    It is computed block by block (2^16 coordinates), so that neither memory nor the order of work changes an outcome.
+    """
+
+    verb: ClassVar[str] = "release"
+    shape: ClassVar[Shape]
+    hides: ClassVar[frozenset[str]] = frozenset()
+    least: ClassVar[int] = 1
+
+    @abstractmethod
+    def fields(self, dtype: str, modulus: int | None, slots: int) -> tuple[Field, ...]:
+        """The arrays that leave; a side named `present` counts the clients that took part."""
+
+    @abstractmethod
+    def __call__(
+        self, rows: Sequence[Tensor], layout: Layout, modulus: int | None, coins: Node
+    ) -> Mapping[str, Tensor]:
+        """What leaves of one coordinate vector per client."""
+
+    @abstractmethod
+    def reveals(self) -> str:
+        """What the receiver learns, as a sentence of the statement."""
+
+
+def blocks(size: int) -> Iterator[tuple[int, int, int]]:
+    """Number, start and stop of each block of coordinates."""
+    for number, start in enumerate(range(0, size, BLOCK)):
+        yield number, start, min(size, start + BLOCK)

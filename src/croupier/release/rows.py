@@ -1,0 +1,38 @@
+"""The release that hides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from croupier.core.coins import Node
+from croupier.core.update import Layout
+from croupier.core.wire import Field
+from croupier.release.release import Release, Shape
+
+
+class Rows(Release, use="rows"):
+    """Every client's coordinates, in the order of the clients."""
+
+    shape: ClassVar[Shape] = "rows"
+
+    def fields(self, dtype: str, modulus: int | None, slots: int) -> tuple[Field, ...]:
+        """One row a client."""
+        return (Field("rows", dtype, ("present", slots), None if modulus is None else modulus - 1),)
+
+    def __call__(
+        self,
+        rows: Sequence[Tensor],
+        layout: Layout,
+        modulus: int | None,
+        coins: Node,
+    ) -> Mapping[str, Tensor]:
+        """The rows as they are."""
+        return {"rows": torch.stack(tuple(rows))}
+
+    def reveals(self) -> str:
+        """Everything."""
+        return "every client's whole update, and whose it is"

@@ -1,0 +1,48 @@
+"""The release that lets out nothing but a sum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from croupier.core.coins import Node
+from croupier.core.update import Layout
+from croupier.core.wire import Field
+from croupier.errors import ProtocolError
+from croupier.release.release import Release, Shape, blocks
+
+
+class Sum(Release, use="sum"):
+    """The sum of each coordinate over the clients, modulo the encoder's modulus."""
+
+    shape: ClassVar[Shape] = "sums"
+    hides: ClassVar[frozenset[str]] = frozenset({"ids", "rows"})
+    least: ClassVar[int] = 2
+
+    def fields(self, dtype: str, modulus: int | None, slots: int) -> tuple[Field, ...]:
+        """One residue a coordinate."""
+        return (Field("sums", dtype, (slots,), None if modulus is None else modulus - 1),)
+
+    def __call__(
+        self,
+        rows: Sequence[Tensor],
+        layout: Layout,
+        modulus: int | None,
+        coins: Node,
+    ) -> Mapping[str, Tensor]:
+        """Fold one client's block at a time. Raises: ProtocolError on floats, whose last bits tell the order."""
+        if modulus is None or rows[0].is_floating_point():
+            raise ProtocolError("only integers are summed: the last bits of a float sum tell the order")
+        total = torch.zeros(len(rows[0]), dtype=torch.int64)
+        for _, start, stop in blocks(len(total)):
+            part = total[start:stop]
+            for row in rows:
+                part.add_(row[start:stop]).remainder_(modulus)
+        return {"sums": total.to(rows[0].dtype)}
+
+    def reveals(self) -> str:
+        """The sum."""
+        return "the exact sum of the updates of the clients present, coordinate by coordinate, modulo M"

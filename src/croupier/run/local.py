@@ -1,0 +1,137 @@
+"""The in-process runtime: every party at one table, by reference or through sealed bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from croupier.core.coins import Coins
+from croupier.core.flow import Exchange, Letter, Refusal, Seat, Work
+from croupier.core.sitting import Sat, Sitting
+from croupier.errors import CroupierError, ProtocolError
+from croupier.run.post import Network, Packet, Parcel, Post
+
+
+@dataclass(frozen=True)
+class Local:
+    """Drives a sitting in one process. With `links`, every message is sealed, sent as bytes, opened and parsed."""
+
+    links: Coins | None = None
+    network: Network | None = None
+
+    def __call__(self, sitting: Sitting) -> Sat:
+        """Run everybody to the end."""
+        return _Table(sitting, self).run()
+
+
+class _Table:
+    def __init__(self, sitting: Sitting, local: Local) -> None:
+        self.sitting, self.local = sitting, local
+        links = local.links and local.links.child(sitting.stamp.round, sitting.stamp.attempt)
+        self.post = Post(sitting.stamp, sitting.schemas, links)
+        self.seats = {
+            name: Seat.take(
+                party,
+                sitting.givens[name],
+                sitting.memories.get(name, {}),
+                sitting.coins[name],
+                sitting.keep.get(name, "nothing"),
+            )
+            for name, party in sorted(sitting.parties.items())
+            if name not in sitting.absent
+        }
+        self.held: dict[str, tuple[Letter, ...]] = {}
+
+    def run(self) -> Sat:
+        while any(seat.outcome is None for seat in self.seats.values()):
+            if not (self._work() or self._mail() or self._advance(False)):
+                _ = self._rush() or self._advance(True) or self._give_up()
+        outcomes = {name: seat.outcome for name, seat in self.seats.items() if seat.outcome is not None}
+        own = tuple(Refusal(n, n, str(o.error)) for n, o in outcomes.items() if o.error and n in self._clients())
+        views = {name: seat.view for name, seat in self.seats.items()}
+        return Sat(outcomes, views, (*own, *self.post.refusals), self.post.traffic)
+
+    def _clients(self) -> frozenset[str]:
+        return frozenset(next(iter(self.sitting.givens.values())).roster)
+
+    def _work(self) -> bool:
+        """Run all work that is asked for now, jobs of one name together."""
+        asked: dict[str, list[Seat]] = {}
+        for seat in self.seats.values():
+            if isinstance(seat.ask, Work):
+                asked.setdefault(seat.ask.name, []).append(seat)
+        for name, seats in asked.items():
+            jobs = [seat.ask.args for seat in seats if isinstance(seat.ask, Work)]
+            for seat, result in zip(seats, self.sitting.bench[name](jobs), strict=True):
+                seat.fail(result) if isinstance(result, CroupierError) else seat.finish(result)
+        return bool(asked)
+
+    def _mail(self) -> bool:
+        """Post what lies ready; what the coalition's members send is held back."""
+        members = self.sitting.coalition.members if self.sitting.coalition else frozenset()
+        parcels: list[Parcel] = []
+        for name, seat in self.seats.items():
+            letters = seat.post()
+            if letters and name in members:
+                self.held[name] = letters
+            else:
+                parcels += self._write(seat, letters)
+        self._carry(parcels)
+        return bool(parcels)
+
+    def _write(self, seat: Seat, letters: tuple[Letter, ...]) -> list[Parcel]:
+        try:
+            return [self.post.write(seat.name, letter) for letter in letters]
+        except CroupierError as error:
+            seat.fail(error)
+            return []
+
+    def _carry(self, parcels: list[Parcel]) -> None:
+        if self.local.links is not None:
+            packets: list[Packet] = [packet for parcel in parcels for packet in self.post.seal(parcel)]
+            if self.local.network is not None:
+                packets = self.local.network(packets)
+            parcels = [parcel for packet in packets if (parcel := self.post.open(packet))]
+        for parcel in parcels:
+            self._deliver(parcel)
+
+    def _deliver(self, parcel: Parcel) -> None:
+        seat = self.seats.get(parcel.envelope.header.target)
+        letter = self.post.admit(parcel) if seat else None
+        if seat is None or letter is None:
+            return
+        try:
+            seat.deliver(letter)
+        except ProtocolError as error:
+            self.post.refusals.append(Refusal(letter.source, seat.name, str(error)))
+
+    def _advance(self, short: bool) -> bool:
+        """Let those go on whose wait is over; when nothing moves any more, those that a quorum is enough for."""
+        ready = [s for s in self.seats.values() if s.name not in self.held and s.can_go(short)]
+        if short and ready:
+            least = min(seat.wait.patience for seat in ready if seat.wait)
+            ready = [seat for seat in ready if seat.wait and seat.wait.patience == least]
+        for seat in ready:
+            seat.go()
+        return bool(ready)
+
+    def _rush(self) -> bool:
+        """Nobody honest can move: the coalition sees its views and decides what its members send."""
+        coalition = self.sitting.coalition
+        if not self.held or coalition is None:
+            return False
+        held, self.held = self.held, {}
+        changed = coalition.change(held, {name: self.seats[name].view for name in held})
+        self._carry([p for name in sorted(changed) for p in self._write(self.seats[name], tuple(changed[name]))])
+        return True
+
+    def _give_up(self) -> bool:
+        """Nothing can move: end the waits for those who can no longer send, or all of them in a dead end."""
+        waiting = [seat for seat in self.seats.values() if isinstance(seat.ask, Exchange)]
+        gone = [s for s in waiting if all(self._over(source) for source in s.absent())]
+        for seat in gone or waiting:
+            seat.give_up()
+        return True
+
+    def _over(self, name: str) -> bool:
+        seat = self.seats.get(name)
+        return seat is None or seat.outcome is not None

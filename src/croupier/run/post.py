@@ -1,0 +1,111 @@
+"""The post of one sitting: letters become envelopes, are counted, and are checked at the receiver's door."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from croupier.core.coins import Coins
+from croupier.core.flow import Letter, Received, Refusal
+from croupier.core.sitting import Stamp, Traffic
+from croupier.core.wire import Envelope, Header, Link, Schema
+from croupier.errors import CroupierError, WireError
+
+
+@dataclass(frozen=True)
+class Packet:
+    """Sealed bytes on their way."""
+
+    source: str
+    target: str
+    data: bytes
+
+
+Network = Callable[[list[Packet]], list[Packet]]
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """A message between seats: the envelope that was counted and, where it need not travel as bytes, its arrays."""
+
+    envelope: Envelope
+    body: Mapping[str, Tensor] | None
+
+
+class Post:
+    """Encoding, counting and the door. Each process that seats parties has one."""
+
+    def __init__(self, stamp: Stamp, schemas: Mapping[str, Schema], links: Coins | None) -> None:
+        self.stamp, self.schemas, self._coins = stamp, schemas, links
+        self.traffic = Traffic()
+        self.refusals: list[Refusal] = []
+        self._sequence: Counter[str] = Counter()
+        self._links: dict[tuple[str, str], Link] = {}
+        self._last: tuple[tuple[int, ...], bytes] = ((), b"")
+
+    def write(self, source: str, letter: Letter) -> Parcel:
+        """Put a letter into an envelope and count it."""
+        body = self._encoded(letter)
+        stamp = self.stamp
+        header = Header(
+            stamp.spec, stamp.run, stamp.round, stamp.attempt, letter.kind, source, letter.target,
+            self._sequence[source], len(body),
+        )  # fmt: skip
+        self._sequence[source] += 1
+        parcel = Parcel(Envelope(header, body), None if isinstance(letter.body, bytes) else letter.body)
+        self.traffic.count(parcel.envelope)
+        return parcel
+
+    def seal(self, parcel: Parcel) -> list[Packet]:
+        """The sealed packets of an envelope."""
+        head = parcel.envelope.header
+        packets = self._link(head.source, head.target).seal(parcel.envelope)
+        return [Packet(head.source, head.target, data) for data in packets]
+
+    def open(self, packet: Packet) -> Parcel | None:
+        """A whole message, when this packet completes one; what is wrong with it is taken down as a refusal."""
+        try:
+            envelope = self._link(packet.source, packet.target).open(packet.data)
+        except CroupierError as error:
+            self._refuse(packet.source, packet.target, error)
+            return None
+        return None if envelope is None else Parcel(envelope, None)
+
+    def admit(self, parcel: Parcel) -> Received | None:
+        """The door: hand on what is exactly the message it should be, and refuse the rest by name."""
+        head = parcel.envelope.header
+        try:
+            if (head.spec, head.run, head.round, head.attempt) != (
+                self.stamp.spec, self.stamp.run, self.stamp.round, self.stamp.attempt,
+            ):  # fmt: skip
+                raise WireError("a message of another protocol, run, round or attempt")
+            schema = self.schemas.get(head.kind)
+            if schema is None:
+                raise WireError(f"a message of unknown kind {head.kind!r}")
+            if parcel.body is None:
+                return Received(head.source, head.kind, schema.unpack(parcel.envelope.body))
+            schema.check(parcel.body)
+            return Received(head.source, head.kind, parcel.body)
+        except CroupierError as error:
+            self._refuse(head.source, head.target, error)
+            return None
+
+    def _encoded(self, letter: Letter) -> bytes:
+        if isinstance(letter.body, bytes):
+            return letter.body
+        # One model goes to many clients: it is encoded once.
+        key = tuple(id(values) for values in letter.body.values())
+        if key != self._last[0]:
+            self._last = (key, self.schemas[letter.kind].pack(letter.body))
+        return self._last[1]
+
+    def _link(self, source: str, target: str) -> Link:
+        if self._coins is None:
+            raise WireError("this post seals nothing: it has no link keys")
+        return self._links.setdefault((source, target), Link(self._coins, source, target))
+
+    def _refuse(self, source: str, at: str, error: CroupierError) -> None:
+        self.refusals.append(Refusal(source, at, str(error)))

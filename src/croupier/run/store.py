@@ -1,0 +1,129 @@
+"""A run directory: what was asked, what ran, what came out, and enough to go on after any interruption.
+
+spec.toml         the whole description
+manifest.json     versions, seed, workers, digests of the data
+metrics.jsonl     one line a round; the same bytes for the same seed
+timing.jsonl      seconds and memory of the same rounds; differs from run to run
+checkpoints/      the last two states, each whole or absent
+views/            what chosen parties saw, if asked for
+model.safetensors, summary.json    written last: a run without a summary is not whole
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from croupier.core import canon
+from croupier.errors import StoreError, WireError
+
+_MAGIC = b"croupier state 1\n"
+
+
+class RunDir:
+    """One run's files. Writes are whole or absent: a new file is synced, then put in place by one rename."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: IO[str] | None = None
+
+    def open(self, resume: bool) -> None:
+        """Take the directory for this process. Raises: StoreError when it is in use, unwritable or holds a run."""
+        try:
+            (self.path / "checkpoints").mkdir(parents=True, exist_ok=True)
+            self._lock = (self.path / "lock").open("w")
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StoreError(
+                f"{self.path}: another process is running here; wait for it or choose another --out"
+            ) from None
+        except OSError as error:
+            raise StoreError(f"{self.path}: cannot be written ({error.strerror}); choose another --out") from None
+        if not resume and (self.path / "spec.toml").exists():
+            raise StoreError(f"{self.path} holds a run already; resume it with --resume, or choose another --out")
+
+    def close(self) -> None:
+        """Let go of the directory."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether the run came to its end."""
+        return (self.path / "summary.json").exists()
+
+    def write(self, name: str, data: bytes) -> Path:
+        """Put a file in place, whole."""
+        target = self.path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft = target.with_name(target.name + ".part")
+        try:
+            with draft.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(target)
+        except OSError as error:
+            raise StoreError(
+                f"{target}: cannot be written ({error.strerror}); free space or choose another --out"
+            ) from None
+        return target
+
+    def write_json(self, name: str, value: Mapping[str, Any]) -> None:
+        """Put a JSON file in place, whole."""
+        self.write(name, (json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n").encode())
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """Read a JSON file of the run."""
+        try:
+            value: dict[str, Any] = json.loads((self.path / name).read_text("utf-8"))
+        except (OSError, ValueError):
+            raise StoreError(f"{self.path / name} is missing or damaged: this is no run that can be resumed") from None
+        return value
+
+    def append(self, name: str, value: Mapping[str, Any]) -> None:
+        """Add one line to a log."""
+        try:
+            with (self.path / name).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(value, sort_keys=True, allow_nan=False) + "\n")
+        except OSError as error:
+            raise StoreError(
+                f"{self.path / name}: cannot be written ({error.strerror}); free space and resume"
+            ) from None
+
+    def cut(self, name: str, before: int) -> list[dict[str, Any]]:
+        """Drop the lines of rounds after `before`, and any line cut short; what is left."""
+        path = self.path / name
+        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+        kept = [line for line in lines if line.endswith(b"\n") and json.loads(line)["round"] <= before]
+        self.write(name, b"".join(kept))
+        return [json.loads(line) for line in kept]
+
+    def checkpoint(self, number: int, state: Mapping[str, Any]) -> None:
+        """Keep the state after a round, and the one before it in case this one is damaged later."""
+        body = canon.dump(state)
+        self.write(f"checkpoints/{number:06d}.state", _MAGIC + hashlib.sha256(body).digest() + body)
+        for old in self._checkpoints()[:-2]:
+            old.unlink(missing_ok=True)
+
+    def latest(self) -> dict[str, Any] | None:
+        """The newest whole state, or None before the first."""
+        for path in reversed(self._checkpoints()):
+            data = path.read_bytes()
+            head, body = data[: len(_MAGIC) + 32], data[len(_MAGIC) + 32 :]
+            if head == _MAGIC + hashlib.sha256(body).digest():
+                try:
+                    state: dict[str, Any] = canon.load(body)
+                except WireError:
+                    continue
+                return state
+        return None
+
+    def _checkpoints(self) -> list[Path]:
+        return sorted((self.path / "checkpoints").glob("*.state"))

@@ -1,0 +1,134 @@
+"""The description of a run: TOML on the outside, frozen parts inside."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from croupier.core.part import Part
+from croupier.errors import SpecError, nearest
+from croupier.federate import Federation
+from croupier.learn.data import Data
+from croupier.learn.datasets import Digits
+from croupier.learn.fit import Fit, Sgd
+from croupier.learn.models import Mlp, Network
+from croupier.learn.split import Dirichlet, Split
+from croupier.pipeline import Pipeline
+
+
+class Learning(Part):
+    """What is learned, from what, by which model. `together` small clients train stacked; 1 trains each alone."""
+
+    data: Data = Digits()
+    split: Split = Dirichlet()
+    model: Network = Mlp()
+    fit: Fit = Sgd()
+    together: int = Field(64, ge=1)
+    warm: str | None = None
+
+
+class Machine(Part):
+    """How this machine runs it: private, and no part of the protocol's digest."""
+
+    device: str = Field("cpu", pattern=r"^(cpu|cuda(:\d+)?)$")
+    workers: int | None = Field(None, ge=1, le=256)
+    through_bytes: bool = False
+    checkpoint_every: int = Field(1, ge=1)
+    views: tuple[str, ...] = ()
+    record: Literal["nothing", "digest"] = "nothing"
+
+
+class Spec(Part):
+    """A whole run."""
+
+    name: str = Field("run", pattern=r"^[A-Za-z0-9._-]{1,64}$")
+    task: Learning = Learning()
+    federation: Federation = Federation()
+    protocol: Pipeline = Pipeline()
+    run: Machine = Machine()
+
+
+def presets() -> list[str]:
+    """Names of the descriptions that come with the package."""
+    folder = resources.files("croupier") / "presets"
+    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+
+
+def load(source: str | Path | Mapping[str, Any] | Spec, sets: Sequence[str] = ()) -> Spec:
+    """A spec from a preset's name, a TOML file, a table or a spec, changed by `key=value` settings.
+
+    Raises: SpecError that names the key, the value and the nearest known name.
+    """
+    table = (
+        source.plain() if isinstance(source, Spec) else dict(source) if isinstance(source, Mapping) else _read(source)
+    )
+    for setting in sets:
+        _apply(table, setting)
+    return Spec.parse(table)
+
+
+def _read(source: str | Path) -> dict[str, Any]:
+    path = Path(source)
+    if isinstance(source, str) and source in presets():
+        text = (resources.files("croupier") / "presets" / f"{source}.toml").read_text("utf-8")
+    elif path.is_file():
+        text = path.read_text("utf-8")
+    else:
+        raise SpecError(f"{str(source)!r} is neither a file nor a preset; {nearest(str(source), presets())}")
+    try:
+        return {"name": path.stem, **tomllib.loads(text)}
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(f"{source}: not valid TOML: {error}") from None
+
+
+def _apply(table: dict[str, Any], setting: str) -> None:
+    key, equals, text = setting.partition("=")
+    if not equals or not key.strip():
+        raise SpecError(f"--set {setting!r}: write key=value, for example federation.rounds=10")
+    *steps, last = key.strip().split(".")
+    for step in steps:
+        inner = table.get(step, {})
+        # A part given by its bare name has no fields yet: make room for them.
+        table[step] = {"use": inner} if isinstance(inner, str) else dict(inner) if isinstance(inner, Mapping) else {}
+        table = table[step]
+    table[last] = _value(text.strip())
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def to_toml(spec: Part) -> str:
+    """The spec as TOML that reads back to the same spec; what is unset (None) is left out."""
+    lines: list[str] = []
+    _table(spec.plain(), (), lines)
+    return "\n".join(lines).strip() + "\n"
+
+
+def _table(table: Mapping[str, Any], path: tuple[str, ...], lines: list[str]) -> None:
+    inner = {key: value for key, value in table.items() if isinstance(value, Mapping)}
+    plain = {key: value for key, value in table.items() if key not in inner and value is not None}
+    if path and (plain or not inner):
+        lines += ["", f"[{'.'.join(path)}]"]
+    lines += [f"{key} = {_literal(value)}" for key, value in plain.items()]
+    for key, value in inner.items():
+        _table(value, (*path, key), lines)
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return "[" + ", ".join(_literal(item) for item in value) + "]"
+    if isinstance(value, str):
+        quoted = value.replace("\\", "\\\\").replace('"', '\\"')
+        return '"' + "".join(c if c >= " " else f"\\u{ord(c):04x}" for c in quoted) + '"'
+    return repr(value)

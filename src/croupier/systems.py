@@ -1,0 +1,30 @@
+"""Whole systems as values: each is one choice of the same five parts."""
+
+from __future__ import annotations
+
+from croupier.aggregate.mean import Mean, Scaled
+from croupier.encode.encoder import Weights
+from croupier.encode.fixed import FixedPoint
+from croupier.encode.floats import Floats
+from croupier.pipeline import Pipeline
+from croupier.place.direct import Direct
+from croupier.place.relay import Relay
+from croupier.release.rows import Rows
+from croupier.release.shuffle import Grain, Shuffle
+from croupier.release.sums import Sum
+
+
+def plain(weights: Weights = "open") -> Pipeline:
+    """FedAvg as everybody runs it: the server sees every update."""
+    return Pipeline(encode=Floats(weights=weights), release=Rows(), aggregate=Mean(), place=Direct())
+
+
+def naive(grain: Grain = "parameter") -> Pipeline:
+    """FedAvg behind a relay that shuffles whole models, layers or single parameters."""
+    return Pipeline(encode=Floats(), release=Shuffle(grain=grain), aggregate=Mean(), place=Relay())
+
+
+def total(clients: int, digits: int = 4) -> Pipeline:
+    """FedAvg behind a relay that lets out nothing but the sum."""
+    encode = FixedPoint(clients=clients, digits=digits)
+    return Pipeline(encode=encode, release=Sum(), aggregate=Scaled(), place=Relay())

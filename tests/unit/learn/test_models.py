@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from croupier.core.coins import Coins
+from croupier.errors import SpecError
+from croupier.learn.data import Dataset, Rows, Windows
+from croupier.learn.models import CifarCnn, Lstm, Mlp, MnistCnn, Network, ResidualNet, ResNet18
+
+
+def images(*shape: int, classes: int = 10) -> Dataset:
+    rows = Rows(torch.rand(3, *shape), torch.tensor([0, 1, 2]))
+    return Dataset("pictures", "classify", classes, rows, rows, "none", "made up", labels=rows.y)
+
+
+def series(width: int = 6) -> Dataset:
+    windows = Windows(torch.rand(20), torch.arange(3), width)
+    return Dataset("meter", "forecast", 0, windows, windows, "none", "made up")
+
+
+def weights(model: nn.Module) -> int:
+    return sum(part.numel() for part in model.parameters())
+
+
+CASES = [
+    (Mlp(), images(64), 64 * 64 + 64 + 650),
+    (Mlp(hidden=()), images(1, 8, 8), 650),
+    (Mlp(hidden=(5, 4)), series(), 35 + 24 + 5),
+    (MnistCnn(), images(1, 28, 28), 643_850),
+    (CifarCnn(), images(3, 32, 32), 940_362),
+    (ResNet18(), images(3, 32, 32, classes=100), 11_227_812),
+    (Lstm(), series(), 4 * 32 * (1 + 32 + 2) + 33),
+    (Lstm(hidden=3, layers=2), series(), 12 * (1 + 3 + 2) + 12 * (3 + 3 + 2) + 4),
+]
+
+
+@pytest.mark.parametrize(("network", "dataset", "count"), CASES)
+def test_models_have_their_size_and_learn_from_a_batch(network: Network, dataset: Dataset, count: int) -> None:
+    model = network.build(dataset)
+    x, _ = dataset.train.batch(torch.arange(3))
+    out = model(x)
+    assert weights(model) == count
+    assert out.shape == (3, dataset.outputs)
+    out.sum().backward()
+    assert all(part.grad is not None for part in model.parameters())
+
+
+def test_the_same_coins_start_the_same_model() -> None:
+    for network, dataset, _ in CASES[:5]:
+        with Coins.from_seed(1).ambient():
+            one = network.build(dataset)
+        with Coins.from_seed(1).ambient():
+            other = network.build(dataset)
+        pairs = zip(one.state_dict().values(), other.state_dict().values(), strict=True)
+        assert all(torch.equal(a, b) for a, b in pairs)
+
+
+def test_the_mnist_layers_follow_the_paper() -> None:
+    shapes = {name: tuple(part.shape) for name, part in MnistCnn().build(images(1, 28, 28)).named_parameters()}
+    assert shapes["conv1.weight"] == (32, 1, 5, 5)
+    assert shapes["conv2.weight"] == (64, 32, 5, 5)
+    assert shapes["fc1.weight"] == (512, 64 * 4 * 4)
+    assert shapes["fc2.weight"] == (128, 512)
+    assert shapes["fc3.weight"] == (10, 128)
+
+
+def resnet18_layout(classes: int) -> dict[str, tuple[int, ...]]:
+    """The published names and shapes of ResNet-18, written down apart from the code under test."""
+    layout: dict[str, tuple[int, ...]] = {"conv1.weight": (64, 3, 7, 7)}
+
+    def norm(name: str, width: int) -> None:
+        layout.update({f"{name}.{key}": (width,) for key in ("weight", "bias", "running_mean", "running_var")})
+        layout[f"{name}.num_batches_tracked"] = ()
+
+    norm("bn1", 64)
+    before = 64
+    for stage, width in enumerate((64, 128, 256, 512), 1):
+        for block in (0, 1):
+            at = f"layer{stage}.{block}"
+            layout[f"{at}.conv1.weight"] = (width, before, 3, 3)
+            norm(f"{at}.bn1", width)
+            layout[f"{at}.conv2.weight"] = (width, width, 3, 3)
+            norm(f"{at}.bn2", width)
+            if before != width:
+                layout[f"{at}.downsample.0.weight"] = (width, before, 1, 1)
+                norm(f"{at}.downsample.1", width)
+            before = width
+    return layout | {"fc.weight": (classes, 512), "fc.bias": (classes,)}
+
+
+def test_resnet18_has_torchvisions_state() -> None:
+    model = ResNet18().build(images(3, 32, 32, classes=100))
+    assert {name: tuple(part.shape) for name, part in model.state_dict().items()} == resnet18_layout(100)
+    assert list(model.state_dict()) == list(resnet18_layout(100))
+    assert sum(part.numel() for part in model.buffers()) == 9_620
+
+
+def test_resnet18_takes_images_of_any_size() -> None:
+    model = ResidualNet(7).eval()
+    for side in (32, 64, 224):
+        assert model(torch.rand(1, 3, side, side)).shape == (1, 7)
+
+
+def test_only_the_perceptron_can_be_stacked() -> None:
+    assert Mlp.batchable
+    assert not any(part.batchable for part in (MnistCnn, CifarCnn, ResNet18, Lstm))
+    assert Network.choices() == ["cifar-cnn", "lstm", "mlp", "mnist-cnn", "resnet18"]
+
+
+def test_stacked_perceptrons_give_what_each_gives() -> None:
+    models = [Mlp().build(images(64)) for _ in range(3)]
+    state, _ = torch.func.stack_module_state(list[nn.Module](models))
+    x = torch.rand(3, 5, 64)
+    out = torch.vmap(lambda held, batch: torch.func.functional_call(models[0], held, (batch,)))(state, x)
+    for model, batch, got in zip(models, x, out, strict=True):
+        assert torch.allclose(model(batch), got, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("network", "dataset", "said"),
+    [
+        (
+            MnistCnn(),
+            images(64),
+            r"'mnist-cnn': needs inputs of shape \(1, 28, 28\).* \(64,\) .* data = \"mnist\"",
+        ),
+        (
+            CifarCnn(),
+            images(1, 28, 28),
+            r"'cifar-cnn': needs .* \(1, 28, 28\) to classify; .* model = \"mlp\"",
+        ),
+        (ResNet18(), images(1, 28, 28), r"'resnet18': needs inputs of shape \(3, height, width\)"),
+        (ResNet18(), series(), r"'resnet18': .*'meter' has inputs of shape \(6, 1\) to forecast"),
+        (Lstm(), images(6, 1), r"'lstm': needs .* to forecast, .* to classify; use data = \"households\""),
+    ],
+)
+def test_a_misfit_is_explained(network: Network, dataset: Dataset, said: str) -> None:
+    with pytest.raises(SpecError, match=said):
+        network.build(dataset)
+
+
+def test_widths_out_of_bounds_are_named() -> None:
+    with pytest.raises(SpecError, match=r"model\.hidden\.1 = 0: input should be greater than 0"):
+        Network.parse({"use": "mlp", "hidden": [8, 0]}, "model")
