@@ -1,0 +1,1 @@
+"""What the project says it does, shown from the outside."""

@@ -1,0 +1,96 @@
+"""abort: any single change on the network ends in a named error or the right result, on every placement.
+
+The right result is the honest one for the clients that the round says were present.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+
+from croupier.core.wire import Envelope, Header, Link
+from croupier.errors import CroupierError
+from croupier.run.post import Packet
+from tests.laws.pipelines import PIPELINES
+from tests.laws.toy import CLIENTS, absent, play, through_bytes
+
+Change = Callable[[list[Packet], int], list[Packet]]
+
+
+def flipped(packet: Packet, at: int) -> Packet:
+    """One bit of a packet changed."""
+    data = bytearray(packet.data)
+    data[at % len(data)] ^= 1 << (at % 8)
+    return Packet(packet.source, packet.target, bytes(data))
+
+
+CHANGES: dict[str, Change] = {
+    "alter the body": lambda mail, i: [*mail[:i], flipped(mail[i], -20), *mail[i + 1 :]],
+    "alter the header": lambda mail, i: [*mail[:i], flipped(mail[i], 50), *mail[i + 1 :]],
+    "cut": lambda mail, i: [*mail[:i], Packet(mail[i].source, mail[i].target, mail[i].data[:-1]), *mail[i + 1 :]],
+    "drop": lambda mail, i: [*mail[:i], *mail[i + 1 :]],
+    "repeat": lambda mail, i: [*mail[: i + 1], mail[i], *mail[i + 1 :]],
+    "reorder": lambda mail, i: [*mail[:i], *reversed(mail[i:])],
+    "misdirect": lambda mail, i: [*mail[:i], Packet(mail[i].source, mail[i - 1].target, mail[i].data), *mail[i + 1 :]],
+}
+
+
+class Network:
+    """Changes the packet with one number, counted over the whole run."""
+
+    def __init__(self, at: int, change: Change) -> None:
+        self.at, self.change, self.seen = at, change, 0
+
+    def __call__(self, mail: list[Packet]) -> list[Packet]:
+        """Carry, with one change."""
+        place, self.seen = self.at - self.seen, self.seen + len(mail)
+        return self.change(mail, place) if 0 <= place < len(mail) else mail
+
+
+def packets(name: str) -> int:
+    """How many packets one round sends."""
+    network = Network(-1, CHANGES["drop"])
+    play(PIPELINES[name], count=1, drive=through_bytes(network=network))
+    return network.seen
+
+
+@cache
+def model_after(name: str, missing: tuple[str, ...]) -> str:
+    """The model of an honest round without these clients."""
+    return play(PIPELINES[name], count=1, threat=absent(*missing))[0].state.model.vector.numpy().tobytes().hex()
+
+
+def check(name: str, change: Change) -> None:
+    """Try the change on every packet of a round."""
+    for at in range(packets(name)):
+        try:
+            (done,) = play(PIPELINES[name], count=1, drive=through_bytes(network=Network(at, change)))
+        except CroupierError:
+            continue
+        missing = tuple(client for client in CLIENTS if client not in done.present)
+        got = done.state.model.vector.numpy().tobytes().hex()
+        assert got == model_after(name, missing), f"packet {at}: a wrong result was accepted"
+        assert len(missing) <= 1
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("name", PIPELINES)
+def test_abort(name: str, change: str) -> None:
+    check(name, CHANGES[change])
+
+
+def test_a_link_that_checks_nothing_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def seal(self: Link, envelope: Envelope) -> list[bytes]:
+        return [envelope.pack() + bytes(24)]
+
+    def opened(self: Link, packet: bytes) -> Envelope:
+        length = len(Header.pack(Header(bytes(32), bytes(16), 0, 0, "k", "s", "t", 0, 0)))
+        return Envelope(Header.unpack(packet[:length]), packet[length:-24])
+
+    monkeypatch.setattr(Link, "seal", seal)
+    monkeypatch.setattr(Link, "open", opened)
+    alter: Change = lambda mail, i: [*mail[:i], flipped(mail[i], 150), *mail[i + 1 :]]  # noqa: E731
+    with pytest.raises(AssertionError, match="a wrong result was accepted"):
+        check("sum", alter)

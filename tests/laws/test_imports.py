@@ -1,0 +1,80 @@
+"""The layers: every module imports only downward, so that each room can be read without the ones above it."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import croupier
+
+ROOT = Path(croupier.__file__).parent
+# From the ground up; rooms on one floor may not import each other unless ASIDE says so.
+FLOORS = [
+    {"errors"},
+    {"kernels"},
+    {"core"},
+    {"privacy", "encode", "release", "aggregate", "mpc"},
+    {"place"},
+    {"pipeline"},
+    {"federate", "explain"},
+    {"audit", "run", "systems", "papers", "learn"},
+    {"spec"},
+    {"job"},
+    {"bench"},
+    {"cli"},
+    {"__main__"},
+]
+ASIDE = {("papers", "audit"), ("papers", "systems"), ("aggregate", "encode"), ("audit", "learn")}
+
+
+def room(module: str) -> str:
+    """The first name below the package."""
+    return module.split(".")[1] if "." in module else "__init__"
+
+
+def imports(path: Path) -> set[str]:
+    """The rooms that a file imports."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "croupier":
+            names = (
+                [f"{node.module}.{alias.name}" for alias in node.names] if node.module == "croupier" else [node.module]
+            )
+            found |= {room(name) for name in names}
+        elif isinstance(node, ast.Import):
+            found |= {room(alias.name) for alias in node.names if alias.name.split(".")[0] == "croupier"}
+    return found
+
+
+def wrong(files: dict[Path, set[str]]) -> list[str]:
+    """Every import that goes up or sideways."""
+    floor = {name: height for height, names in enumerate(FLOORS) for name in names}
+    bad = []
+    for path, targets in files.items():
+        here = path.relative_to(ROOT).parts[0].removesuffix(".py")
+        if here == "__init__":
+            continue
+        for target in targets - {here}:
+            allowed = floor[target] < floor[here] or (here, target) in ASIDE
+            bad += [] if allowed else [f"{path.relative_to(ROOT)} imports {target}"]
+    return bad
+
+
+def test_imports_go_down() -> None:
+    files = {path: imports(path) for path in ROOT.rglob("*.py")}
+    assert wrong(files) == []
+
+
+def test_an_import_that_goes_up_is_caught() -> None:
+    assert wrong({ROOT / "core" / "coins.py": {"cli"}}) == ["core/coins.py imports cli"]
+    assert wrong({ROOT / "encode" / "fixed.py": {"release"}}) == ["encode/fixed.py imports release"]
+
+
+def test_mechanisms_touch_no_file_and_no_socket() -> None:
+    outside = {"socket", "pathlib", "subprocess", "multiprocessing", "threading", "asyncio", "os", "tempfile"}
+    for name in ("privacy", "encode", "release", "aggregate", "place"):
+        for path in (ROOT / name).rglob("*.py"):
+            tree = ast.parse(path.read_text("utf-8"))
+            names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+            names |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+            assert not names & outside, path

@@ -1,0 +1,102 @@
+"""realise: every placement gives the ideal release's output, bit for bit on integers, as the same sets on rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from croupier.aggregate.aggregator import Desk
+from croupier.aggregate.mean import Mean, Scaled
+from croupier.core.coins import Coins
+from croupier.core.flow import Memory
+from croupier.core.update import Gathered, Model
+from croupier.federate import Round
+from croupier.pipeline import Pipeline
+from tests.laws.pipelines import PIPELINES
+from tests.laws.toy import CLIENTS, absent, play
+from tests.places.two_hop import TwoHopPlusOne
+
+
+class Listening(Scaled, use="listening"):
+    """The mean, with what was gathered written into the rule's memory."""
+
+    def __call__(self, gathered: Gathered, desk: Desk, memory: Memory) -> tuple[tuple[Model, ...], Memory]:
+        """Aggregate and remember."""
+        models, _ = super().__call__(gathered, desk, memory)
+        kept = {name: getattr(gathered, name) for name in ("rows", "sums", "weights", "present")}
+        return models, kept
+
+
+def listening(pipeline: Pipeline) -> Pipeline:
+    """The same pipeline with a server that takes notes; where no brief was sent, none is sent now."""
+    if isinstance(pipeline.aggregate, Scaled):
+        return pipeline.model_copy(update={"aggregate": Listening()})
+    return pipeline.model_copy(update={"aggregate": Quiet()})
+
+
+class Quiet(Listening, use="listening-quietly"):
+    """The same without a brief."""
+
+    def public(self, layout: Any) -> tuple[Any, ...]:
+        """Nothing."""
+        return Mean.public(self, layout)
+
+    def brief(self, desk: Desk, memory: Memory) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+
+def ideal(pipeline: Pipeline, done: Round) -> Gathered:
+    """The release as a function: computed here from the clients' own views, in one place, in the clear."""
+    payloads, brief = [], {}
+    for who in done.present:
+        inbox, update = done.views[who].inputs[:2]
+        brief = {name: values for name, values in inbox[0].body.items() if name != "model"}
+        if pipeline.encode.form == "delta":
+            vector = update.vector - inbox[0].body["model"]
+            update = type(update)(vector, update.layout, update.luggage, form="delta")
+        payloads.append(pipeline.encode.encode(update, brief, Coins.from_seed(0)))
+    rows = [payload.vector for payload in payloads]
+    arrays = pipeline.release(rows, done.views["server"].given.layout, pipeline.encode.modulus, Coins.from_seed(1))
+    beside = {
+        field.name: torch.stack([payload.luggage[field.name] for payload in payloads])
+        for field in pipeline.encode.luggage()
+    }
+    from croupier.encode.encoder import Released
+
+    return pipeline.encode.decode(Released(done.present, arrays.get("rows"), arrays.get("sums"), beside), brief)
+
+
+def check(pipeline: Pipeline, missing: tuple[str, ...] = ()) -> None:
+    """Compare what the server gathered with the ideal."""
+    heard = listening(pipeline)
+    for done in play(heard, threat=absent(*missing)):
+        rule = done.state.memories["server"]["rule"]
+        want = ideal(heard, done)
+        assert rule["present"] == tuple(c for c in CLIENTS if c not in missing)
+        if want.sums is not None:
+            assert torch.equal(rule["sums"], want.sums), "not the ideal release"
+        elif want.rows is not None:
+            assert torch.equal(rule["rows"].sort(0)[0], want.rows.sort(0)[0]), "not the ideal release"
+            if not pipeline.release.hides:
+                assert torch.equal(rule["rows"], want.rows)
+
+
+@pytest.mark.parametrize("missing", [(), ("c3",)])
+@pytest.mark.parametrize("name", PIPELINES)
+def test_realise(name: str, missing: tuple[str, ...]) -> None:
+    check(PIPELINES[name], missing)
+
+
+@pytest.mark.parametrize("name", ["two hops, rows", "two hops, shuffle", "two hops, sum"])
+def test_a_hop_that_adds_one_is_caught(name: str) -> None:
+    with pytest.raises(AssertionError, match="not the ideal release"):
+        check(PIPELINES[name].model_copy(update={"place": TwoHopPlusOne()}))
+
+
+def test_a_placement_changes_no_result() -> None:
+    relay = play(PIPELINES["sum"])[-1].state.model.vector
+    hops = play(PIPELINES["two hops, sum"])[-1].state.model.vector
+    assert torch.equal(relay, hops)

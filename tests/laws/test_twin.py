@@ -1,0 +1,104 @@
+"""twin: swapping two honest clients (data and coins) changes nothing that the server of a hiding release can see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from croupier.core.coins import Coins, Label, Node
+from croupier.core.update import Layout
+from croupier.encode.fixed import FixedPoint
+from croupier.federate import Round
+from croupier.pipeline import Pipeline
+from croupier.place.relay import Relay
+from croupier.release.shuffle import Shuffle
+from croupier.release.sums import Sum
+from tests.laws.pipelines import PIPELINES
+from tests.laws.toy import CLIENTS, SEED, play, task
+
+PAIR = {"c0": "c3", "c3": "c0"}
+
+
+class Exchanged(Coins):
+    """A tree in which two clients have changed places."""
+
+    def child(self, *labels: Label) -> Exchanged:
+        """Follow the other one's branch."""
+        swapped = [PAIR.get(label, label) if isinstance(label, str) else label for label in labels]
+        return Exchanged(super().child(*swapped).export())
+
+
+def released(done: Round) -> dict[str, Tensor]:
+    """The arrays that reached the server."""
+    inboxes = [values for values in done.views["server"].inputs if isinstance(values, tuple) and values]
+    return dict(next(box[0].body for box in inboxes if getattr(box[0], "kind", "") == "released"))
+
+
+def check(pipeline: Pipeline) -> None:
+    """Compare the server's arrays with and without the swap."""
+    shards = {who: f"shard of {PAIR.get(who, who)}" for who in CLIENTS}
+    here = released(play(pipeline, count=1)[0])
+    root = Exchanged(Coins.from_seed(SEED).export())
+    there = released(play(pipeline, count=1, coins=root, of=task(shards=shards))[0])
+    for name in here:
+        one, other = here[name], there[name]
+        if name == "rows":
+            one, other = one.sort(0)[0], other.sort(0)[0]
+        assert torch.equal(one, other), f"the server can tell the twins apart by {name}"
+
+
+HIDING = [name for name, pipeline in PIPELINES.items() if "ids" in pipeline.release.hides]
+
+
+@pytest.mark.parametrize("name", HIDING)
+def test_twin(name: str) -> None:
+    check(PIPELINES[name])
+
+
+class Ranked(Sum, use="ranked"):
+    """A planted fault: later clients count for more."""
+
+    def __call__(
+        self, rows: Sequence[Tensor], layout: Layout, modulus: int | None, coins: Node
+    ) -> Mapping[str, Tensor]:
+        """A sum that knows who is who."""
+        return super().__call__([row * (i + 1) % (modulus or 1) for i, row in enumerate(rows)], layout, modulus, coins)
+
+
+class Marked(Shuffle, use="marked"):
+    """A planted fault: every row carries its client's place."""
+
+    def __call__(
+        self, rows: Sequence[Tensor], layout: Layout, modulus: int | None, coins: Node
+    ) -> Mapping[str, Tensor]:
+        """A shuffle that leaves a mark."""
+        return super().__call__([row + i * 1e-3 for i, row in enumerate(rows)], layout, modulus, coins)
+
+
+@pytest.mark.parametrize(
+    "pipeline",
+    [
+        Pipeline(encode=FixedPoint(clients=80), release=Ranked(), place=Relay()),
+        Pipeline(release=Marked(), place=Relay()),
+    ],
+)
+def test_a_release_that_knows_who_is_who_is_caught(pipeline: Pipeline) -> None:
+    with pytest.raises(AssertionError, match="tell the twins apart"):
+        check(pipeline)
+
+
+def test_without_a_release_that_hides_the_twins_differ() -> None:
+    with pytest.raises(AssertionError, match="tell the twins apart"):
+        check_rows(PIPELINES["rows behind a relay"])
+
+
+def check_rows(pipeline: Pipeline) -> None:
+    """The same comparison, order included."""
+    shards = {who: f"shard of {PAIR.get(who, who)}" for who in CLIENTS}
+    here = released(play(pipeline, count=1)[0])["rows"]
+    root = Exchanged(Coins.from_seed(SEED).export())
+    there = released(play(pipeline, count=1, coins=root, of=task(shards=shards))[0])["rows"]
+    assert torch.equal(here, there), "the server can tell the twins apart by rows"

@@ -1,0 +1,93 @@
+"""A task without learning: each client's update is a draw from its own coins, so laws run in milliseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from croupier.core.coins import Coins
+from croupier.core.flow import Change, Letter
+from croupier.core.update import Layout, Model, Slice, Update
+from croupier.core.view import View
+from croupier.federate import Federation, Round, Task, Threat, rounds
+from croupier.pipeline import Pipeline
+from croupier.run.local import Local
+
+LAYOUT = Layout(
+    (
+        Slice("body.weight", (5, 3)),
+        Slice("body.bias", (5,)),
+        Slice("head.weight", (2, 5)),
+        Slice("norm.running_mean", (2,), "statistic"),
+        Slice("norm.count", (), "counter"),
+    )
+)
+CLIENTS = ("c0", "c1", "c2", "c3")
+SEED = 11
+
+
+def fit(jobs: Sequence[tuple[Any, ...]]) -> list[Update]:
+    """An update that depends on the start, the shard and the coins, and on nothing else."""
+    done = []
+    for start, shard, coins in jobs:
+        drawn = torch.from_numpy(coins.child("toy", shard).secure().normal(LAYOUT.size)).float() * 0.1
+        records = torch.tensor([float(10 + len(shard) + ord(shard[-1]) % 7)], dtype=torch.float64)
+        done.append(Update((start * 0.5 + drawn).clamp(-0.9, 0.9), LAYOUT, {"weight": records}))
+    return done
+
+
+def task(clients: Sequence[str] = CLIENTS, shards: Mapping[str, str] | None = None) -> Task:
+    """Enrolled clients with a shard each."""
+    named = dict(shards or {who: f"shard of {who}" for who in clients})
+    first = Model(torch.linspace(-0.5, 0.5, LAYOUT.size))
+    return Task(named, LAYOUT, first, fit, lambda model: {"norm": float(model.vector.double().norm())})
+
+
+def play(
+    pipeline: Pipeline,
+    *,
+    count: int = 2,
+    coins: Coins | None = None,
+    drive: Local | None = None,
+    threat: Threat | None = None,
+    of: Task | None = None,
+    quorum: float = 0.5,
+) -> list[Round]:
+    """Some rounds with every view kept."""
+    plan = Federation(rounds=count, quorum=quorum)
+    root = coins or Coins.from_seed(SEED)
+    keep = {"*": "keep"}
+    done: Iterator[Round] = rounds(
+        pipeline,
+        of or task(),
+        plan,
+        root,
+        drive or Local(),
+        threat=threat or Threat(),
+        keep=keep,  # type: ignore[arg-type]
+    )
+    return list(done)
+
+
+def through_bytes(**more: Any) -> Local:
+    """The driver that seals, sends and parses every message."""
+    return Local(Coins.from_seed(99), **more)
+
+
+def absent(*names: str) -> Threat:
+    """Clients that never come."""
+    return Threat(absent=lambda _: frozenset(names))
+
+
+def tap(pipeline: Pipeline, clients: Sequence[str] = CLIENTS) -> tuple[Threat, dict[tuple[str, int], list[Letter]]]:
+    """A threat that changes nothing and writes down what every party sends, by party and round."""
+    log: dict[tuple[str, int], list[Letter]] = {}
+
+    def listen(letters: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:
+        log.setdefault((view.party, view.given.round), []).extend(letters)
+        return letters
+
+    taps: dict[str, Change] = dict.fromkeys(pipeline.parties(clients), listen)
+    return Threat(corrupted=taps), log
