@@ -11,9 +11,8 @@ from pydantic import model_validator
 
 from croupier.aggregate.aggregator import Aggregator
 from croupier.aggregate.mean import Mean
-from croupier.core.canon import digest
 from croupier.core.coins import Coins
-from croupier.core.flow import Exchange, Flow, Given, Letter, Memory, Party, Wait, Work
+from croupier.core.flow import Exchange, Flow, Given, Letter, Memory, Party, Wait, Work, roster_digest
 from croupier.core.part import Part
 from croupier.core.update import Model, Update
 from croupier.core.wire import Field, Schema
@@ -91,7 +90,7 @@ class Pipeline(Part):
             update = replace(update, vector=update.vector - start, form="delta")
         update, spent = self.privacy(update, own.child("privacy"))
         payload = self.encode.encode(update, brief, own.child("encode"))
-        once = coins.child("attempt", given.attempt, digest(given.roster))
+        once = coins.child("attempt", given.attempt, roster_digest(given.roster))
         yield from self.place.submit(self, given, payload, once.child("submit"))
         return {**memory, "noted": dict(payload.noted), "spent": spent.mechanism}
 

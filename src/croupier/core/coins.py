@@ -65,12 +65,11 @@ class Node(Protocol):
 class Coins:
     """A node of the seed tree. One root per party; without a given seed the root comes from the operating system."""
 
-    __slots__ = ("_seed",)
-
     def __init__(self, seed: bytes) -> None:
         if len(seed) != 32:
             raise RangeError(f"a seed has 32 bytes, not {len(seed)}; use Coins.from_seed(number) for a short one")
-        self._seed = seed
+        self._known: bytes | None = seed
+        self._above: tuple[Coins, tuple[Label, ...]] | None = None
 
     @classmethod
     def from_seed(cls, number: int) -> Coins:
@@ -87,7 +86,10 @@ class Coins:
 
     def child(self, *labels: Label) -> Coins:
         """The node below this one that the labels name; every label is typed and length-prefixed."""
-        return type(self)(self._expand(b"child", *labels))
+        node = type(self).__new__(type(self))
+        # Derived when first drawn from: a protocol names many nodes that a simple part never uses.
+        node._known, node._above = None, (self, labels)
+        return node
 
     def secure(self) -> Stream:
         """This node's choices, from a stream cipher. Calling it twice gives the same choices: use a node once."""
@@ -111,14 +113,19 @@ class Coins:
 
     def export(self) -> bytes:
         """The bare seed, for a manifest of a simulation or a message that shares it on purpose."""
-        return self._seed
+        if self._known is None and self._above is not None:
+            above, labels = self._above
+            self._known = above._expand(b"child", *labels)
+        if self._known is None:
+            raise RangeError("these coins have no seed")
+        return self._known
 
     def _number(self) -> int:
         return int.from_bytes(self._expand(b"fast")[:8], "little") >> 1
 
     def _expand(self, purpose: bytes, *labels: Label) -> bytes:
         info = b"".join(_frame(label) for label in (b"croupier/1", purpose, *labels))
-        return HKDFExpand(hashes.SHA256(), 32, info).derive(self._seed)
+        return HKDFExpand(hashes.SHA256(), 32, info).derive(self.export())
 
     def __repr__(self) -> str:
         return "Coins(...)"

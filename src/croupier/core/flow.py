@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from torch import Tensor
 
+from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.update import Layout
 from croupier.core.view import Kept, View
@@ -95,6 +97,12 @@ class Given:
     layout: Layout
     shard: str = ""
     participation: int = 0
+
+
+@lru_cache(maxsize=64)
+def roster_digest(roster: tuple[str, ...]) -> bytes:
+    """What binds the invited cohort."""
+    return canon.digest(roster)
 
 
 Party = Callable[[Given, Memory, Coins], Flow]

@@ -55,7 +55,9 @@ class Sgd(Fit, use="sgd"):
         """Against the gradient."""
         if self.weight_decay:
             grads.add_(weights, alpha=self.weight_decay)
-        move = state["speed"].mul_(self.momentum).add_(grads) if self.momentum else grads
+        move = grads
+        if self.momentum:
+            move = torch.add(grads, state["speed"], alpha=self.momentum, out=state["speed"])
         weights.sub_(move, alpha=self.lr)
 
 

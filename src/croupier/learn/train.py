@@ -52,16 +52,21 @@ class Learner:
 
     def __call__(self, jobs: Sequence[tuple[Any, ...]]) -> list[Update | CroupierError]:
         """An update, or the error that says why there is none, for each job."""
-        size = self.group
-        # Clients of like size stand together, so that little of a stacked batch is padding.
-        order = sorted(range(len(jobs)), key=lambda i: -len(self.shards[jobs[i][1]])) if size > 1 else range(len(jobs))
-        parts = [[order[i] for i in range(at, min(at + size, len(jobs)))] for at in range(0, len(jobs), size)]
+        parts = self._parts([len(self.shards[job[1]]) for job in jobs])
         done: dict[int, Update | CroupierError] = {}
         for part, vectors in zip(
             parts, self._map(lambda part: self._train([jobs[i] for i in part]), parts), strict=True
         ):
             done |= {i: self._update(jobs[i], vector) for i, vector in zip(part, vectors, strict=True)}
         return [done[i] for i in range(len(jobs))]
+
+    def _parts(self, records: Sequence[int]) -> list[list[int]]:
+        """Which jobs train together: equal groups of clients of like size, so that little of a batch is padding."""
+        if self.group == 1:
+            return [[i] for i in range(len(records))]
+        order = sorted(range(len(records)), key=lambda i: -records[i])
+        groups = -(-len(order) // self.group)
+        return [order[len(order) * g // groups : len(order) * (g + 1) // groups] for g in range(groups)]
 
     def _map(self, fn: Callable[[list[int]], list[Tensor]], parts: list[list[int]]) -> list[list[Tensor]]:
         if self.workers == 1:

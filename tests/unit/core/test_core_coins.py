@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pytest
 import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -42,7 +42,7 @@ def framed(pair: Sequence[str]) -> bytes:
     kind, text = pair
     if kind == "i":
         value, size = int(text), 1
-        while not -(1 << (8 * size - 1)) <= value < 1 << (8 * size - 1):
+        while abs(value) >> (8 * size - 1):
             size += 1
         body = value.to_bytes(size, "big", signed=True)
     else:
@@ -107,6 +107,7 @@ def test_seed_bad_length(case: str) -> None:
         Coins(bytes.fromhex(case))
 
 
+@settings(deadline=None)
 @given(st.lists(labels, max_size=4), st.lists(labels, max_size=4))
 def test_distinct_labels_name_distinct_nodes(one: list[Label], two: list[Label]) -> None:
     root = Coins(bytes(32))
@@ -114,6 +115,7 @@ def test_distinct_labels_name_distinct_nodes(one: list[Label], two: list[Label])
     assert (root.child(*one).export() == root.child(*two).export()) == same
 
 
+@settings(deadline=None)
 @given(st.text(max_size=6), st.integers(0, 6))
 def test_moving_a_border_between_labels_changes_the_node(text: str, at: int) -> None:
     root = Coins(bytes(32))
@@ -196,6 +198,7 @@ def test_below_is_uniform_where_a_remainder_would_be_far_off(limit: int) -> None
     assert chi(thirds.tolist()) > LIKELY
 
 
+@settings(deadline=None)
 @given(st.integers(1, 1 << 63), st.integers(0, 2**32))
 def test_below_never_reaches_its_limit(limit: int, seed: int) -> None:
     drawn = Coins.from_seed(seed).secure().below(limit, 5)
@@ -262,6 +265,7 @@ def test_columns_are_permuted_uniformly_and_independently() -> None:
         assert chi([pairs[a, b] for a in every for b in every]) > LIKELY
 
 
+@settings(deadline=None)
 @given(st.integers(1, 6), st.integers(1, 5), st.integers(0, 2**32))
 def test_columns_keep_their_values(n: int, d: int, seed: int) -> None:
     rows = np.arange(n * d, dtype=np.float32).reshape(n, d)

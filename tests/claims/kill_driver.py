@@ -1,0 +1,173 @@
+"""Kills runs without warning, resumes them, and prints what became of each: `python kill_driver.py FOLDER`.
+
+It is a program of its own because it forks: a fork of a test process would inherit whatever threads other tests
+started. Forks of this one start warm, so that each kill costs a fraction of a second.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from croupier import job
+from croupier.run import store
+from croupier.run.store import RunDir
+
+ROUNDS = 6
+SETS = (f"federation.rounds={ROUNDS}", "federation.cohort=7", "task.fit.epochs=1", "run.workers=1")
+SEED = 5
+RANDOM_KILLS = 20
+
+
+def start(path: Path) -> None:
+    job.run("digits-shuffled", sets=SETS, out=path, seed=SEED)
+
+
+def go_on(path: Path) -> None:
+    """Resume; a run that was killed before it had a description is simply started again, as the error says."""
+    if (path / "spec.toml").exists():
+        job.resume(path)
+    else:
+        start(path)
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fork(work: Callable[[], None], delay: float | None = None) -> bool:
+    """Run in a child and kill it after a delay; whether it was killed before it came to its end."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    if delay is not None:
+        time.sleep(delay)
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    if not os.WIFSIGNALED(status) and os.WEXITSTATUS(status):
+        raise SystemExit(f"a child failed with status {status}")
+    return os.WIFSIGNALED(status)
+
+
+def half_written(name: str) -> None:
+    """Die while this file is being written: half of its bytes are on disk."""
+    real = os.fsync
+
+    def fsync(handle: int) -> None:
+        if Path(f"/proc/self/fd/{handle}").readlink().name.startswith(name):
+            os.ftruncate(handle, os.fstat(handle).st_size // 2)
+            real(handle)
+            die()
+        real(handle)
+
+    store.os.fsync = fsync  # type: ignore[assignment]
+
+
+def renamed(name: str, before: bool) -> None:
+    """Die right before or right after this file is put in place."""
+    real = Path.replace
+
+    def replace(self: Path, target: str | os.PathLike[str]) -> Path:
+        if Path(target).name == name and before:
+            die()
+        done = real(self, target)
+        if Path(target).name == name:
+            die()
+        return done
+
+    Path.replace = replace  # type: ignore[method-assign]
+
+
+def half_appended(name: str, number: int, share: float) -> None:
+    """Die while a line is added to a log."""
+    real = RunDir.append
+
+    def append(self: RunDir, log: str, value: Mapping[str, Any]) -> None:
+        if log == name and value["round"] == number:
+            line = (json.dumps(value, sort_keys=True) + "\n").encode()
+            with (self.path / log).open("ab") as file:
+                file.write(line[: int(len(line) * share)])
+                file.flush()
+                os.fsync(file.fileno())
+            die()
+        real(self, log, value)
+
+    RunDir.append = append  # type: ignore[method-assign]
+
+
+PLANTED: dict[str, Callable[[], None]] = {
+    "half a manifest": lambda: half_written("manifest.json"),
+    "half a description": lambda: half_written("spec.toml"),
+    "between manifest and description": lambda: renamed("spec.toml", before=True),
+    "after the description": lambda: renamed("spec.toml", before=False),
+    "half of the first checkpoint": lambda: half_written("000001.state"),
+    "half of a later checkpoint": lambda: half_written("000004.state"),
+    "half of the last checkpoint": lambda: half_written(f"{ROUNDS:06d}.state"),
+    "before a checkpoint is in place": lambda: renamed("000003.state", before=True),
+    "after a checkpoint is in place": lambda: renamed("000003.state", before=False),
+    "half of the first line": lambda: half_appended("metrics.jsonl", 1, 0.5),
+    "half of a line": lambda: half_appended("metrics.jsonl", 4, 0.5),
+    "a line but its end": lambda: half_appended("metrics.jsonl", 4, 0.9999),
+    "a line without its timing": lambda: half_appended("timing.jsonl", 3, 0.0),
+    "half a timing": lambda: half_appended("timing.jsonl", ROUNDS, 0.5),
+    "before the model": lambda: renamed("model.safetensors", before=True),
+    "after the model": lambda: renamed("model.safetensors", before=False),
+    "half a summary": lambda: half_written("summary.json"),
+    "before the summary": lambda: renamed("summary.json", before=True),
+}
+
+
+def planted(path: Path, plant: Callable[[], None]) -> Callable[[], None]:
+    def work() -> None:
+        plant()
+        start(path)
+
+    return work
+
+
+def state(path: Path) -> dict[str, Any]:
+    """What a kill left behind."""
+    checkpoints = sorted(file.name for file in path.glob("checkpoints/*.state"))
+    whole = (path / "summary.json").exists()
+    said = json.loads((path / "summary.json").read_text())["final"]["round"] if whole else None
+    model = (path / "model.safetensors").exists()
+    return {"path": str(path), "whole": whole, "said": said, "model": model, "checkpoints": checkpoints}
+
+
+def main(folder: Path) -> None:
+    start(folder / "warm")
+    began = time.perf_counter()
+    fork(lambda: start(folder / "alone"))
+    length = time.perf_counter() - began
+    chance, report = random.Random(20), list[dict[str, Any]]()
+    for number in range(RANDOM_KILLS):
+        path = folder / f"random-{number}"
+        killed = fork(lambda path=path: start(path), length * (number + chance.random()) / RANDOM_KILLS)  # type: ignore[misc]
+        left = {"what": path.name, "killed": killed, **state(path)}
+        # Every third one is killed a second time, on its way from where it was.
+        if number % 3 == 0:
+            fork(lambda path=path: go_on(path), length * chance.random() / 2)  # type: ignore[misc]
+        fork(lambda path=path: go_on(path))  # type: ignore[misc]
+        report.append(left)
+    for what, plant in PLANTED.items():
+        path = folder / what.replace(" ", "-")
+        killed = fork(planted(path, plant))
+        report.append({"what": what, "killed": killed, **state(path)})
+        fork(lambda path=path: go_on(path))  # type: ignore[misc]
+    print(json.dumps({"alone": str(folder / "alone"), "kills": report}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
