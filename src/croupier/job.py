@@ -193,6 +193,7 @@ class _Job:
             "final": metrics[-1],
             "seconds": sum(line["seconds"] for line in timing),
             "peak_bytes": max(line["peak_bytes"] for line in timing),
+            "data": dict(made.dataset.notes),
             "statement": explain(self.spec.protocol).plain(),
         }
         self.store.write_json("summary.json", summary)

@@ -78,7 +78,9 @@ def test_a_bad_input_is_one_clear_line(
     (tmp_path / "broken.toml").write_text("[task\n")
     words, remedy = BAD[bad]
     sets = [] if "--resume" in words else [part for setting in SMALL for part in ("--set", setting)]
-    code, out, said = _try(["run", *sets, *(word.replace("{tmp}", str(tmp_path)) for word in words)], monkeypatch, capsys)
+    code, out, said = _try(
+        ["run", *sets, *(word.replace("{tmp}", str(tmp_path)) for word in words)], monkeypatch, capsys
+    )
     assert code == 2
     assert out == ""
     assert said.startswith("croupier: error: ")
@@ -128,7 +130,14 @@ def test_a_bad_option_is_no_traceback(
 
 
 def test_the_command_itself_ends_with_that_line_and_status(tmp_path: Path) -> None:
-    command = [str(Path(sys.executable).with_name("croupier")), "run", "digits", "--set", "task.split.alpha=0", "--json"]
+    command = [
+        str(Path(sys.executable).with_name("croupier")),
+        "run",
+        "digits",
+        "--set",
+        "task.split.alpha=0",
+        "--json",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 2
     assert done.stdout == ""

@@ -20,7 +20,7 @@ from tests.claims.tools import SMALL, bench
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    sets = [*SMALL, "federation.rounds=4", "task.model.hidden=[24, 16]"]
+    sets = [*SMALL, "federation.rounds=4", "task.fit.epochs=5", "task.model.hidden=[24, 16]"]
     return run("digits-shuffled", sets=sets, out=tmp_path_factory.mktemp("export") / "run", seed=2)
 
 
@@ -74,7 +74,12 @@ def test_a_warm_start_begins_where_the_other_run_ended(trained: Result) -> None:
 
 
 def test_a_warm_run_stays_where_it_began_when_nobody_learns(trained: Result, tmp_path: Path) -> None:
-    sets = [*SMALL, f"task.warm={trained.path / 'model.safetensors'}", "task.model.hidden=[24, 16]", "task.fit.lr=1e-12"]
+    sets = [
+        *SMALL,
+        f"task.warm={trained.path / 'model.safetensors'}",
+        "task.model.hidden=[24, 16]",
+        "task.fit.lr=1e-12",
+    ]
     again = run("digits", sets=[*sets, "federation.rounds=1"], out=tmp_path / "warm", seed=9)
     assert again.final["accuracy"] == trained.final["accuracy"]
     assert again.final["loss"] == pytest.approx(trained.final["loss"], rel=1e-6)

@@ -83,7 +83,9 @@ def test_absence_alone_is_no_refusal() -> None:
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_bad_message_ends_the_run_below_the_quorum(preset: str, sealed: bool) -> None:
     threat = Threat(corrupted={BAD: bend(FAULTS["NaN"])})
-    with pytest.raises(ProtocolError, match=r"round 1 cannot go on.*missing c3.*c3 refused at (server|relay).*Remedy") as e:
+    with pytest.raises(
+        ProtocolError, match=r"round 1 cannot go on.*missing c3.*c3 refused at (server|relay).*Remedy"
+    ) as e:
         _bench(preset).play(threat, sealed=sealed, quorum=1.0)
     assert "\n" not in str(e.value)
 
@@ -112,7 +114,9 @@ def test_bare_bytes_that_are_no_message_are_refused(body: bytes, sealed: bool) -
 def test_residues_outside_their_range_are_refused() -> None:
     """An integer message holds values from 0 to modulus - 1 and nothing else."""
     for wrong in (-1, 1 << 30):
-        threat = Threat(corrupted={BAD: bend(lambda vector, wrong=wrong: vector.index_fill(0, torch.tensor([0]), wrong))})  # type: ignore[misc]
+        threat = Threat(
+            corrupted={BAD: bend(lambda vector, wrong=wrong: vector.index_fill(0, torch.tensor([0]), wrong))}
+        )  # type: ignore[misc]
         for sealed in (False, True):
             assert lines(_bench("digits-sum").play(threat, sealed=sealed))[0]["refused"] == [BAD]
 

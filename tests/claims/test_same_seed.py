@@ -69,7 +69,11 @@ def test_one_seed_gives_every_protocol_the_same_clients_and_the_same_first_round
     """The shuffles only reorder rows that are summed: from one seed they end at nearly the same model."""
     for preset in ("digits-model", "digits-shuffled"):
         run(preset, sets=[*SMALL, "federation.rounds=1"], out=tmp_path / preset, seed=1)
-    first, second = (load_file(tmp_path / preset / "model.safetensors") for preset in ("digits-model", "digits-shuffled"))
+    first, second = (
+        load_file(tmp_path / preset / "model.safetensors") for preset in ("digits-model", "digits-shuffled")
+    )
     assert max(float((first[name] - second[name]).abs().max()) for name in first) < 1e-6
-    shards = [json.loads((tmp_path / p / "manifest.json").read_text())["shards"] for p in ("digits-model", "digits-shuffled")]
+    shards = [
+        json.loads((tmp_path / p / "manifest.json").read_text())["shards"] for p in ("digits-model", "digits-shuffled")
+    ]
     assert shards[0] == shards[1]

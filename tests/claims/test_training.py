@@ -44,7 +44,9 @@ def _updates(made: Assembled) -> dict[str, Tensor]:
     jobs = [(made.task.first.vector, shard, COINS.child("job", who)) for who, shard in made.task.shards.items()]
     done = made.task.fit(jobs)
     assert all(isinstance(update, Update) for update in done)
-    return {who: update.vector for who, update in zip(made.task.shards, done, strict=True) if isinstance(update, Update)}
+    return {
+        who: update.vector for who, update in zip(made.task.shards, done, strict=True) if isinstance(update, Update)
+    }
 
 
 def _records(made: Assembled, who: str) -> Rows:
@@ -127,7 +129,9 @@ def test_a_resnets_statistics_travel_and_its_counters_stay() -> None:
     sent = [made.task.layout.split(letter.body["vector"]) for letter in inbox]
     assert len(sent) == 2
     state = made.export(done.state.model.vector).state_dict()
-    names = {part.role: [s.name for s in made.task.layout.slices if s.role == part.role] for part in made.task.layout.slices}
+    names = {
+        part.role: [s.name for s in made.task.layout.slices if s.role == part.role] for part in made.task.layout.slices
+    }
     assert sum(state[name].numel() for name in names["statistic"]) == 9600
     for name in names["statistic"]:
         mean = (sent[0][name].double() + sent[1][name].double()) / 2

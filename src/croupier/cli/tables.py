@@ -78,6 +78,11 @@ def _remarks(result: Result) -> None:
         for key, value in line["noted"].items():
             noted[key] = noted.get(key, 0) + value
     notes += [f"{value} {key.replace('_', ' ')} (seen by the simulation only)" for key, value in noted.items() if value]
+    notes += [
+        f"{value} {key.replace('_', ' ')} windows, which hold a missing reading and are not used"
+        for key, value in result.summary["data"].items()
+        if key.startswith("masked") and value
+    ]
     for note in notes:
         print(f"{result.spec.name}: {note}")
 

@@ -81,8 +81,7 @@ def assemble(
         together if network.batchable else 1,
         tick,
     )
-    unit = float(dataset.notes.get("unit", 1.0))
-    evaluate = Evaluate(FlatNet(module, device), dataset.goal, dataset.test.to(device), unit)
+    evaluate = Evaluate(FlatNet(module, device), dataset.goal, dataset.test.to(device), dataset.unit)
     layout = layout_of(module)
     first = Model(layout.flatten(module.state_dict()))
     return Assembled(Task(digests, layout, first, learner, evaluate), dataset, module, hands)

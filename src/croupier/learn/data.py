@@ -139,6 +139,8 @@ class Dataset:
     owner: Tensor | None = None
     owners: tuple[str, ...] = ()
     notes: Mapping[str, int | float | str] = field(default_factory=dict)
+    # What a target of 1 stands for in the data's own unit (kWh, say).
+    unit: float = 1.0
 
     @property
     def shape(self) -> tuple[int, ...]:

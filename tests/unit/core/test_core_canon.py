@@ -177,10 +177,10 @@ def test_short_bytes_are_refused(value: Any, at: int) -> None:
         canon.load(data[: at % len(data)])
 
 
-@pytest.mark.parametrize("kind", sorted({bytes([i]) for i in range(256)} - {bytes([c]) for c in b"N+-IFSBTMA"}))
-def test_unknown_kinds_are_refused(kind: bytes) -> None:
-    with pytest.raises(WireError, match="starts no plain value"):
-        canon.load(kind + bytes(40))
+def test_unknown_kinds_are_refused() -> None:
+    for kind in set(range(256)) - set(b"N+-IFSBTMA"):
+        with pytest.raises(WireError, match="starts no plain value"):
+            canon.load(bytes([kind]) + bytes(40))
 
 
 @pytest.mark.parametrize("dtype", [b"<f2", b">f4", b"|S1", b"|O1", b"\xff\xff\xff", b"<c8"])

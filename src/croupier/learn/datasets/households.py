@@ -54,6 +54,7 @@ class Households(Data, use="households"):
             owner=torch.from_numpy(train // watt_hours.shape[1]),
             owners=names,
             notes={"masked_train": masked, "masked_test": test_masked, "scale_kwh": self.scale},
+            unit=self.scale,
         )
 
     def _first(self, watt_hours: Readings, names: tuple[str, ...]) -> tuple[Readings, tuple[str, ...]]:

@@ -1,0 +1,98 @@
+"""`croupier explain` and `croupier doctor`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from croupier.cli import main
+from croupier.spec import load, presets
+
+LEARNED = {
+    "digits": "every client's whole update, and whose it is",
+    "digits-model": "every client's whole update, as a row without a name",
+    "digits-layer": "rows without names that differ in order from layer to layer",
+    "digits-shuffled": "the values of every parameter, as a set",
+    "digits-sum": "the exact sum of the updates",
+}
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    monkeypatch.delenv("CROUPIER_DATA", raising=False)
+
+    def run(*words: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["croupier", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, said = capsys.readouterr()
+        assert (ended.value.code or 0, said) == (0, "")
+        return out
+
+    return run
+
+
+@pytest.mark.parametrize("preset", LEARNED)
+def test_explain_says_what_the_server_learns(shell: Any, preset: str) -> None:
+    found = json.loads(shell("explain", preset, "--json"))
+    assert LEARNED[preset] in found["learns"]["server"]
+    relayed = preset != "digits"
+    assert found["must_not_collude"] == ([["relay", "server"]] if relayed else [])
+    assert ("relay" in found["learns"]) == relayed
+    assert "no differential privacy is claimed" in found["differential_privacy"]
+    assert found["name"] == preset
+    text = " ".join(shell("explain", preset).split())
+    assert LEARNED[preset] in text
+    assert ("relay with server" if relayed else "nobody is kept apart") in text
+
+
+def test_explain_follows_settings(shell: Any) -> None:
+    sets = ("--set", "protocol.place=relay")
+    assert "place relay" in json.loads(shell("explain", "digits", *sets, "--json"))["backend"]
+
+
+@pytest.mark.parametrize("preset", presets())
+def test_explain_speaks_of_every_preset(shell: Any, preset: str) -> None:
+    assert {"backend", "learns", "anonymity", "robustness"} <= set(json.loads(shell("explain", preset, "--json")))
+
+
+def test_a_result_is_also_written(shell: Any, tmp_path: Path) -> None:
+    out = shell("explain", "digits", "--json", "--out", str(tmp_path / "said.json"))
+    assert (tmp_path / "said.json").read_text() == out
+    shell("doctor", "--out", str(tmp_path / "doctor.json"))
+    assert "datasets" in json.loads((tmp_path / "doctor.json").read_text())
+
+
+def test_doctor_shows_licences_and_what_is_missing(shell: Any) -> None:
+    found = json.loads(shell("doctor", "--json"))
+    assert found["data_folder"] is None
+    assert found["datasets"]["digits"]["present"]
+    assert not found["datasets"]["mnist"]["present"]
+    assert all(facts["licence"] for facts in found["datasets"].values())
+    assert found["presets"] == {name: name not in ("mnist", "households") for name in presets()}
+    assert found["packages"]["torch"]
+    text = shell("doctor")
+    assert "CC BY 4.0" in text
+    assert "pass --data FOLDER or set CROUPIER_DATA" in text
+    assert "mnist (data missing)" in text
+
+
+def test_doctor_checks_a_description(shell: Any) -> None:
+    assert shell("doctor", "digits").endswith("digits: can run here\n")
+    found = json.loads(shell("doctor", "digits", "--json"))
+    assert found["checked"] == {"spec": "digits", "digest": load("digits").task.data.load(None).digest}
+
+
+@pytest.mark.parametrize("words", [("explain", "digits-sum"), ("doctor", "digits-sum")])
+def test_print_config_everywhere(shell: Any, words: tuple[str, str], tmp_path: Path) -> None:
+    (tmp_path / "spec.toml").write_text(shell(*words, "--print-config"))
+    assert load(tmp_path / "spec.toml") == load("digits-sum")
+
+
+def test_bench_prints_what_it_would_measure(shell: Any, tmp_path: Path) -> None:
+    (tmp_path / "spec.toml").write_text(shell("bench", "simulate", "--clients", "30", "--print-config"))
+    assert load(tmp_path / "spec.toml").task.split.plain() == {"use": "iid", "clients": 30}

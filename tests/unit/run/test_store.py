@@ -1,0 +1,175 @@
+"""A run directory: whole files or none, two checkpoints, logs that can be cut, one process at a time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+
+from croupier.errors import StoreError
+from croupier.run.store import RunDir
+
+STATE = {"round": 3, "memories": {"server": {"models": (torch.arange(5.0),)}}, "participations": {"c0": 2}}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[RunDir]:
+    run = RunDir(tmp_path / "run")
+    run.open(resume=False)
+    yield run
+    run.close()
+
+
+def test_a_written_file_is_in_place_and_its_draft_gone(folder: RunDir) -> None:
+    folder.write("deep/er/file", b"first")
+    folder.write("deep/er/file", b"second")
+    assert (folder.path / "deep/er/file").read_bytes() == b"second"
+    assert [file.name for file in (folder.path / "deep/er").iterdir()] == ["file"]
+
+
+def test_a_write_that_fails_leaves_what_was_there(folder: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.write("file", b"first")
+
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(StoreError, match=r"file: cannot be written \(No space left on device\); free space or choose"):
+        folder.write("file", b"second")
+    assert (folder.path / "file").read_bytes() == b"first"
+
+
+def test_json_is_written_canonically(folder: RunDir) -> None:
+    folder.write_json("a.json", {"b": 1, "a": [2, None]})
+    assert (folder.path / "a.json").read_text() == '{\n  "a": [\n    2,\n    null\n  ],\n  "b": 1\n}\n'
+    assert folder.read_json("a.json") == {"a": [2, None], "b": 1}
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"\xff\xfe", None])
+def test_damaged_json_is_said(folder: RunDir, damage: bytes | None) -> None:
+    if damage is not None:
+        (folder.path / "manifest.json").write_bytes(damage)
+    with pytest.raises(StoreError, match=r"manifest\.json is missing or damaged"):
+        folder.read_json("manifest.json")
+
+
+def test_a_checkpoint_reads_back(folder: RunDir) -> None:
+    assert folder.latest() is None
+    folder.checkpoint(3, STATE)
+    state = folder.latest()
+    assert state is not None
+    assert torch.equal(state["memories"]["server"]["models"][0], torch.arange(5.0))
+    assert (state["round"], state["participations"]) == (3, {"c0": 2})
+
+
+def test_the_last_two_checkpoints_are_kept(folder: RunDir) -> None:
+    for number in (1, 2, 9, 10, 11):
+        folder.checkpoint(number, {"round": number})
+    assert sorted(file.name for file in (folder.path / "checkpoints").iterdir()) == ["000010.state", "000011.state"]
+    assert folder.latest() == {"round": 11}
+
+
+@pytest.mark.parametrize("how", ["empty", "short", "bit", "long", "head", "foreign", "half"])
+def test_a_damaged_checkpoint_is_passed_over(folder: RunDir, how: str) -> None:
+    folder.checkpoint(1, {**STATE, "round": 1})
+    folder.checkpoint(2, {**STATE, "round": 2})
+    path = folder.path / "checkpoints" / "000002.state"
+    data = path.read_bytes()
+    damaged = {
+        "empty": b"",
+        "short": data[:-1],
+        "bit": data[:-1] + bytes([data[-1] ^ 1]),
+        "long": data + b"\0",
+        "head": bytes([data[0] ^ 1]) + data[1:],
+        "foreign": b"something else entirely",
+        "half": data[: len(data) // 2],
+    }
+    path.write_bytes(damaged[how])
+    found = folder.latest()
+    assert found is not None
+    assert found["round"] == 1
+    (folder.path / "checkpoints" / "000001.state").write_bytes(damaged[how])
+    assert folder.latest() is None
+
+
+def test_a_half_written_checkpoint_counts_for_nothing(folder: RunDir) -> None:
+    folder.checkpoint(1, {"round": 1})
+    (folder.path / "checkpoints" / "000002.state.part").write_bytes(b"croupier state 1\n")
+    assert folder.latest() == {"round": 1}
+
+
+def test_a_log_is_cut_after_a_round(folder: RunDir) -> None:
+    for number in range(1, 6):
+        folder.append("metrics.jsonl", {"round": number, "b": 1.5, "a": None})
+    whole = (folder.path / "metrics.jsonl").read_bytes()
+    assert whole.splitlines()[0] == b'{"a": null, "b": 1.5, "round": 1}'
+    kept = folder.cut("metrics.jsonl", 3)
+    assert [line["round"] for line in kept] == [1, 2, 3]
+    assert (folder.path / "metrics.jsonl").read_bytes() == b"".join(whole.splitlines(keepends=True)[:3])
+
+
+def test_a_line_cut_short_is_dropped_and_the_next_starts_afresh(folder: RunDir) -> None:
+    folder.append("metrics.jsonl", {"round": 1})
+    with (folder.path / "metrics.jsonl").open("ab") as file:
+        file.write(b'{"round": 2')
+    assert folder.cut("metrics.jsonl", 2) == [{"round": 1}]
+    folder.append("metrics.jsonl", {"round": 2})
+    assert (folder.path / "metrics.jsonl").read_bytes() == b'{"round": 1}\n{"round": 2}\n'
+
+
+def test_a_log_that_is_not_there_is_empty(folder: RunDir) -> None:
+    assert folder.cut("metrics.jsonl", 4) == []
+    assert (folder.path / "metrics.jsonl").read_bytes() == b""
+
+
+def test_a_run_is_whole_only_with_its_summary(folder: RunDir) -> None:
+    assert not folder.whole
+    folder.write_json("summary.json", {})
+    assert folder.whole
+
+
+def test_a_directory_that_holds_a_run_is_not_begun_again(folder: RunDir) -> None:
+    folder.write("spec.toml", b"")
+    folder.close()
+    with pytest.raises(StoreError, match="holds a run already; resume it with --resume, or choose another --out"):
+        RunDir(folder.path).open(resume=False)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Another process that holds the directory."""
+    program = (
+        "import fcntl, sys\nlock = open(sys.argv[1], 'w')\nfcntl.flock(lock, fcntl.LOCK_EX)\n"
+        "print('held', flush=True)\nsys.stdin.read()\n"
+    )
+    command = [sys.executable, "-S", "-c", program, str(path / "lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdin is not None
+        assert other.stdout.readline() == "held\n"
+        try:
+            yield
+        finally:
+            other.stdin.close()
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_second_process_is_refused_until_the_first_is_gone(tmp_path: Path, resume: bool) -> None:
+    with _locked(tmp_path), pytest.raises(StoreError, match="another process is running here; wait for it or choose"):
+        RunDir(tmp_path).open(resume=resume)
+    run = RunDir(tmp_path)
+    run.open(resume=resume)
+    with pytest.raises(StoreError, match="another process is running here"):
+        RunDir(tmp_path).open(resume=resume)
+    run.close()
+
+
+def test_a_way_that_is_barred_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"cannot be written \(Not a directory\); choose another --out"):
+        RunDir(tmp_path / "file" / "run").open(resume=False)

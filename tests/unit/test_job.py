@@ -1,0 +1,262 @@
+"""A run from its description to its files, and from its files to its end."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+
+from croupier.core import canon
+from croupier.core.coins import Coins
+from croupier.errors import DataError, StoreError
+from croupier.job import Result, resume, run
+from croupier.learn.data import Rows
+from croupier.learn.datasets import Digits
+from croupier.spec import load, to_toml
+
+SETS = ("federation.rounds=3", "task.fit.epochs=1", "run.workers=1")
+
+
+def _run(path: Path, *sets: str) -> Result:
+    return run("digits-sum", sets=[*SETS, *sets], out=path, seed=8)
+
+
+def _fixed(path: Path) -> dict[str, bytes]:
+    return {name: (path / name).read_bytes() for name in ("metrics.jsonl", "checkpoints/000003.state")}
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    return _run(tmp_path_factory.mktemp("job") / "run")
+
+
+@pytest.fixture
+def copy(done: Result, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(done.path, tmp_path / "copy"))
+
+
+def test_a_run_directory_holds_what_it_says(done: Result) -> None:
+    files = sorted(str(file.relative_to(done.path)) for file in done.path.rglob("*") if file.is_file())
+    assert files == [
+        "checkpoints/000002.state", "checkpoints/000003.state", "lock", "manifest.json", "metrics.jsonl",
+        "model.safetensors", "spec.toml", "summary.json", "timing.jsonl",
+    ]  # fmt: skip
+
+
+def test_the_manifest_says_what_ran(done: Result) -> None:
+    manifest = json.loads((done.path / "manifest.json").read_text())
+    assert manifest["seed"] == 8
+    assert manifest["coins"] == Coins.from_seed(8).export().hex()
+    assert manifest["workers"] == 1
+    assert manifest["threads_per_worker"] == 1
+    assert manifest["device"] == "cpu"
+    assert manifest["croupier"] == version("croupier")
+    assert manifest["python"] == platform.python_version()
+    assert manifest["packages"] == {name: version(name) for name in ("torch", "numpy", "cryptography", "numba")}
+    assert manifest["protocol"] == done.spec.protocol.digest().hex()
+    data = Digits().load(None)
+    assert manifest["data"] == {"name": "digits", "digest": data.digest, "licence": data.licence, "notes": {}}
+    assert sorted(manifest["shards"]) == [f"c{number}" for number in range(10)]
+    assert len(set(manifest["shards"].values())) == 10
+    assert all(shard.startswith(f"{who}:") and len(shard) == len(who) + 65 for who, shard in manifest["shards"].items())
+
+
+def test_the_description_is_kept_whole(done: Result) -> None:
+    assert load(done.path / "spec.toml") == done.spec == load("digits-sum", SETS)
+    assert (done.path / "spec.toml").read_text() == to_toml(done.spec)
+
+
+def test_the_metrics_say_nothing_of_time_or_machine(done: Result) -> None:
+    lines = [json.loads(line) for line in (done.path / "metrics.jsonl").read_text().splitlines()]
+    assert lines == list(done.metrics)
+    assert [line["round"] for line in lines] == [1, 2, 3]
+    for line in lines:
+        assert sorted(line) == [
+            "accuracy", "attempt", "bytes", "bytes_down_per_client", "bytes_up_per_client", "invited", "loss", "messages",
+            "model", "noted", "present", "refused", "round",
+        ]  # fmt: skip
+        assert (line["invited"], line["present"], line["attempt"], line["refused"]) == (10, 10, 0, [])
+        assert sorted(line["noted"]) == ["capped_weights", "clamped"]
+        # Ten models down, ten updates up, one release.
+        assert line["messages"] == 21
+        assert sorted(line["bytes"]) == [*(f"c{number}" for number in range(10)), "relay", "server"]
+        sent, got = (sum(pair[side] for pair in line["bytes"].values()) for side in (0, 1))
+        assert sent == got
+        assert line["bytes_up_per_client"] == line["bytes"]["c0"][0]
+    assert done.final is done.metrics[-1]
+
+
+def test_the_last_line_names_the_exported_model(done: Result) -> None:
+    tensors = load_file(done.path / "model.safetensors")
+    layout = [(name, tuple(tensor.shape)) for name, tensor in done.model.state_dict().items()]
+    assert [(name, tuple(tensors[name].shape)) for name, _ in layout] == layout
+    import torch
+
+    flat = torch.cat([tensors[name].reshape(-1) for name, _ in layout])
+    assert canon.digest(flat).hex() == done.final["model"]
+
+
+def test_timing_and_summary(done: Result) -> None:
+    timing = [json.loads(line) for line in (done.path / "timing.jsonl").read_text().splitlines()]
+    assert [line["round"] for line in timing] == [1, 2, 3]
+    assert all(line["seconds"] > 0 and line["peak_bytes"] > 1e7 for line in timing)
+    summary = json.loads((done.path / "summary.json").read_text())
+    assert summary == json.loads(json.dumps(done.summary))
+    assert (summary["name"], summary["path"], summary["final"]) == ("digits-sum", str(done.path), done.final)
+    assert summary["statement"]["learns"]["server"].startswith("the exact sum")
+
+
+def test_the_summary_is_written_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from croupier.run.store import RunDir
+
+    real, before = RunDir.write_json, list[str]()
+
+    def write_json(self: RunDir, name: str, value: Mapping[str, Any]) -> None:
+        if name == "summary.json":
+            before.extend(str(file.relative_to(self.path)) for file in self.path.rglob("*") if file.is_file())
+        real(self, name, value)
+
+    monkeypatch.setattr(RunDir, "write_json", write_json)
+    result = _run(tmp_path / "run", "run.views=['server']")
+    after = {str(file.relative_to(result.path)) for file in result.path.rglob("*") if file.is_file()}
+    assert after - set(before) == {"summary.json"}
+
+
+def test_the_watch_hears_of_everything(tmp_path: Path) -> None:
+    heard: list[tuple[str, Mapping[str, Any]]] = []
+    run("digits", sets=SETS, out=tmp_path / "run", seed=1, watch=lambda event, facts: heard.append((event, facts)))
+    assert heard[0] == ("started", {"rounds": 3, "cohort": 10, "done": 0})
+    assert [facts["round"] for event, facts in heard if event == "round"] == [1, 2, 3]
+    assert sum(facts["clients"] for event, facts in heard if event == "trained") == 30
+
+
+def test_a_run_without_a_place_gets_a_fresh_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    paths = {run("digits", sets=[*SETS, "federation.rounds=1"]).path for _ in range(2)}
+    assert len(paths) == 2
+    assert all(path.parent == Path("runs") and path.name.startswith("digits-") for path in paths)
+
+
+def test_an_existing_run_is_not_written_over(copy: Path) -> None:
+    before = _fixed(copy)
+    with pytest.raises(StoreError, match="holds a run already; resume it with --resume, or choose another --out"):
+        _run(copy)
+    assert _fixed(copy) == before
+
+
+def test_resuming_a_whole_run_changes_nothing(done: Result, copy: Path) -> None:
+    again = resume(copy)
+    assert _fixed(copy) == _fixed(done.path)
+    assert again.metrics == done.metrics
+    assert again.timing == done.timing
+    kept = ("name", "final", "seconds", "peak_bytes", "statement")
+    assert {key: again.summary[key] for key in kept} == {key: done.summary[key] for key in kept}
+
+
+@pytest.mark.parametrize(
+    "damaged", [["000003"], ["000002"], ["000002", "000003"]], ids=["the last", "the one before", "both"]
+)
+def test_a_damaged_checkpoint_costs_rounds_and_nothing_else(done: Result, copy: Path, damaged: list[str]) -> None:
+    for name in damaged:
+        path = copy / "checkpoints" / f"{name}.state"
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 16
+        path.write_bytes(data)
+    (copy / "summary.json").unlink()
+    heard: list[int] = []
+    resume(copy, watch=lambda event, facts: heard.append(facts["round"]) if event == "round" else None)
+    assert heard == {1: [3], 2: [1, 2, 3]}[len(damaged)] if "000003" in damaged else heard == []
+    assert _fixed(copy) == _fixed(done.path)
+    assert (copy / "summary.json").exists()
+
+
+def test_a_checkpoint_now_and_then_is_enough(tmp_path: Path) -> None:
+    one = _run(tmp_path / "one", "federation.rounds=5", "run.checkpoint_every=2")
+    names = sorted(file.name for file in (one.path / "checkpoints").iterdir())
+    assert names == ["000004.state", "000005.state"]
+    whole = (one.path / "metrics.jsonl").read_bytes()
+    (one.path / "checkpoints" / "000005.state").unlink()
+    assert resume(one.path).final == one.final
+    assert (one.path / "metrics.jsonl").read_bytes() == whole
+
+
+def test_lines_after_the_checkpoint_are_run_again(done: Result, copy: Path) -> None:
+    (copy / "checkpoints" / "000003.state").unlink()
+    with (copy / "metrics.jsonl").open("ab") as log:
+        log.write(b'{"round": 4, "acc')
+    resume(copy)
+    assert _fixed(copy) == _fixed(done.path)
+
+
+def test_a_log_that_lost_lines_is_no_run(copy: Path) -> None:
+    lines = (copy / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    (copy / "metrics.jsonl").write_bytes(b"".join(lines[:1]))
+    with pytest.raises(StoreError, match="lost rounds that its checkpoint has; start a new run"):
+        resume(copy)
+
+
+def test_a_seedless_run_resumes_with_its_own_coins(tmp_path: Path) -> None:
+    one = run("digits", sets=SETS, out=tmp_path / "one")
+    before = (one.path / "metrics.jsonl").read_bytes()
+    (one.path / "checkpoints" / "000003.state").unlink()
+    resume(one.path)
+    assert (one.path / "metrics.jsonl").read_bytes() == before
+
+
+def test_a_sealed_run_resumes_sealed(done: Result, tmp_path: Path) -> None:
+    sealed = _run(tmp_path / "sealed", "run.through_bytes=true")
+    (sealed.path / "checkpoints" / "000003.state").unlink()
+    resume(sealed.path)
+    assert _fixed(sealed.path) == _fixed(done.path)
+
+
+@pytest.mark.parametrize("missing", ["spec.toml", "manifest.json"])
+def test_without_description_or_manifest_there_is_nothing_to_resume(copy: Path, missing: str) -> None:
+    (copy / missing).unlink()
+    with pytest.raises(StoreError, match="no run to resume here; start one with croupier run --out"):
+        resume(copy)
+
+
+def test_a_damaged_manifest_is_said(copy: Path) -> None:
+    (copy / "manifest.json").write_text("{")
+    with pytest.raises(StoreError, match="missing or damaged"):
+        resume(copy)
+
+
+def test_other_data_are_not_resumed_with(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from croupier.learn.datasets import digits
+
+    real = digits._read
+
+    def changed(path: Path) -> Rows:
+        rows = real(path)
+        rows.x[0, 0] += 1
+        return rows
+
+    monkeypatch.setattr(digits, "_read", changed)
+    with pytest.raises(StoreError, match="the data differ from the data this run began with; restore them to resume"):
+        resume(copy)
+
+
+def test_a_run_that_cannot_begin_leaves_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CROUPIER_DATA", raising=False)
+    with pytest.raises(DataError, match="pass --data FOLDER or set CROUPIER_DATA"):
+        run("mnist", out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_views_are_kept_where_asked(tmp_path: Path) -> None:
+    result = run("digits-sum", sets=[*SETS, "run.views=['relay']"], out=tmp_path / "run", seed=8)
+    files = sorted((result.path / "views").iterdir())
+    assert [file.name for file in files] == [f"{number:06d}-relay.view" for number in (1, 2, 3)]
+    view = canon.load(files[1].read_bytes())
+    assert (view["party"], view["round"], view["given"]["me"], view["given"]["round"]) == ("relay", 2, "relay", 1)
+    (inbox, *_) = view["inputs"]
+    assert [letter["source"] for letter in inbox] == [f"c{number}" for number in range(10)]

@@ -1,0 +1,91 @@
+"""What the package offers by name, and what it costs to ask."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import resources
+
+import pytest
+import typer
+from typer.main import get_command
+
+import croupier
+from croupier.cli import app
+
+NAMES = [
+    "CroupierError", "Pipeline", "Result", "Spec", "Statement", "explain", "load", "naive", "plain", "presets", "resume",
+    "run", "total",
+]  # fmt: skip
+
+
+def test_the_names_are_these() -> None:
+    assert list(croupier.__all__) == NAMES
+    assert dir(croupier) == NAMES
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'rum'"):
+        croupier.rum  # noqa: B018
+
+
+def test_every_name_can_be_imported_by_a_program() -> None:
+    """In a fresh interpreter, as a program would: each name is what it is called after."""
+    program = f"from croupier import {', '.join(NAMES)}\nprint([n for n in {NAMES} if not callable(globals()[n])])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "[]\n"
+
+
+def test_help_needs_no_torch() -> None:
+    program = (
+        "import sys, croupier, croupier.cli\n"
+        "sys.argv = ['croupier', 'run', '--help']\n"
+        "try:\n    croupier.cli.main()\nexcept SystemExit as end:\n    assert not end.code\n"
+        "print([name for name in ('torch', 'numpy', 'numba', 'sklearn', 'cryptography') if name in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_package_ships_its_types_and_presets() -> None:
+    assert (resources.files("croupier") / "py.typed").is_file()
+    assert (resources.files("croupier") / "presets" / "digits.toml").is_file()
+
+
+def _commands() -> dict[str, typer.core.TyperCommand]:
+    found: dict[str, typer.core.TyperCommand] = {}
+
+    def walk(name: str, command: object) -> None:
+        inner = getattr(command, "commands", None)
+        if inner is None:
+            assert isinstance(command, typer.core.TyperCommand)
+            found[name] = command
+        for key, value in (inner or {}).items():
+            walk(f"{name} {key}".strip(), value)
+
+    walk("", get_command(app))
+    return found
+
+
+def test_the_commands_are_these() -> None:
+    assert sorted(_commands()) == ["bench simulate", "doctor", "explain", "run"]
+
+
+@pytest.mark.parametrize("name", ["bench simulate", "doctor", "explain", "run"])
+def test_every_command_has_the_common_options_and_says_what_they_do(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from croupier.cli import main
+
+    monkeypatch.setattr(sys, "argv", ["croupier", *name.split(), "--help"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    said = capsys.readouterr().out
+    options = [option for option in _commands()[name].params if option.param_type_name == "option"]
+    names = {word for option in options for word in option.opts}
+    assert {"--print-config", "--seed", "--out", "--json"} <= names
+    assert all(word in said for word in names)
+    assert all(getattr(option, "help", None) for option in options if option.name != "help")

@@ -1,0 +1,182 @@
+"""Descriptions: presets, files, settings, and what is said when one is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from croupier.errors import SpecError
+from croupier.learn.fit import Adam, Sgd
+from croupier.learn.models import Mlp
+from croupier.learn.split import Dirichlet, Iid
+from croupier.release.shuffle import Shuffle
+from croupier.spec import Spec, load, presets, to_toml
+
+PRESETS = [
+    "digits", "digits-layer", "digits-model", "digits-shuffled", "digits-sum", "households", "mnist",
+]  # fmt: skip
+
+
+def test_the_presets() -> None:
+    assert presets() == PRESETS
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_reads_back_from_its_own_print(name: str, tmp_path: Path) -> None:
+    spec = load(name)
+    assert spec.name == name
+    (tmp_path / "other.toml").write_text(to_toml(spec))
+    again = load(tmp_path / "other.toml")
+    assert again == spec
+    assert type(again.protocol.release) is type(spec.protocol.release)
+    assert again.digest() == spec.digest()
+    assert again.protocol.digest() == spec.protocol.digest()
+    assert to_toml(again) == to_toml(spec)
+
+
+def test_what_is_printed_is_whole_and_readable() -> None:
+    text = to_toml(load("digits"))
+    assert '[task.fit]\nuse = "sgd"\nlr = 0.1\n' in text
+    assert "[task.model]" in text
+    assert "hidden = [64]" in text
+    assert "through_bytes = false" in text
+    assert "None" not in text
+
+
+@pytest.mark.parametrize("odd", ['quo"te', "back\\slash", "tab\tnew\nline", "ü π", "#not a comment", "'single'"])
+def test_odd_text_reads_back(odd: str, tmp_path: Path) -> None:
+    spec = load({"task": {"warm": odd}})
+    (tmp_path / "odd.toml").write_text(to_toml(spec), encoding="utf-8")
+    assert load(tmp_path / "odd.toml").task.warm == odd
+
+
+@pytest.mark.parametrize("lr", [1e-300, 1e-8, 0.1, 1 / 3, 1e22, 12345678.9])
+def test_numbers_read_back_exactly(lr: float, tmp_path: Path) -> None:
+    (tmp_path / "spec.toml").write_text(to_toml(load("digits", [f"task.fit.lr={lr!r}"])))
+    fit = load(tmp_path / "spec.toml").task.fit
+    assert fit.lr == lr
+
+
+def test_a_file_is_named_after_itself(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text("[federation]\nrounds = 3\n")
+    spec = load(str(tmp_path / "mine.toml"))
+    assert (spec.name, spec.federation.rounds) == ("mine", 3)
+    (tmp_path / "mine.toml").write_text('name = "other"\n')
+    assert load(tmp_path / "mine.toml").name == "other"
+
+
+def test_a_spec_and_a_table_are_descriptions_too() -> None:
+    spec = load("digits-sum")
+    assert load(spec) == spec
+    assert load(spec.plain()) == spec
+    assert load({}) == Spec()
+    table: dict[str, Any] = {"task": {"fit": {"use": "sgd", "lr": 0.5}}, "federation": {"rounds": 2}}
+    assert load(table, ["task.fit.lr=0.25", "federation.rounds=9"]).task.fit.lr == 0.25
+    assert table == {"task": {"fit": {"use": "sgd", "lr": 0.5}}, "federation": {"rounds": 2}}, (
+        "a caller's table is theirs"
+    )
+
+
+def test_settings_reach_any_depth() -> None:
+    sets = ["federation.rounds=20", "task.fit.lr = 0.5", "task.model.hidden=[8, 9]", "run.through_bytes=true", "name=x"]
+    spec = load("digits", sets)
+    assert (spec.federation.rounds, spec.task.fit.lr, spec.run.through_bytes, spec.name) == (20, 0.5, True, "x")
+    assert spec.task.model == Mlp(hidden=(8, 9))
+    assert spec.task.split == load("digits").task.split
+
+
+def test_a_setting_reaches_into_a_part_given_by_its_bare_name(tmp_path: Path) -> None:
+    assert load("mnist", ["task.data.train=600"]).task.data.plain()["train"] == 600
+    assert load("digits", ["task.fit=adam", "task.fit.epochs=3"]).task.fit == Adam(epochs=3)
+    (tmp_path / "bare.toml").write_text('[protocol]\nrelease = "shuffle"\nplace = "relay"\n')
+    assert load(tmp_path / "bare.toml", ["protocol.release.grain=layer"]).protocol.release == Shuffle(grain="layer")
+    assert load({}, ["task.split.clients=4"]).task.split == Dirichlet(clients=4), "a part not given is its default"
+
+
+def test_a_setting_replaces_a_whole_part() -> None:
+    assert load("digits", ["task.split=iid"]).task.split == Iid()
+    assert load("digits", ["task.split={use='iid', clients=3}"]).task.split == Iid(clients=3)
+    assert load("digits", ["task.fit={use='sgd', lr=2}"]).task.fit == Sgd(lr=2)
+
+
+def test_later_settings_win() -> None:
+    assert load("digits", ["federation.rounds=1", "federation.rounds=2"]).federation.rounds == 2
+
+
+def test_text_needs_no_quotes() -> None:
+    assert load("digits", ["task.warm=a/b c.safetensors"]).task.warm == "a/b c.safetensors"
+    assert load("digits", ['task.warm="a=b"']).task.warm == "a=b"
+    assert load("digits", ["task.warm=a=b"]).task.warm == "a=b"
+
+
+@pytest.mark.parametrize("setting", ["federation.rounds", "", "=3", " =3", "rounds 3"])
+def test_a_setting_is_a_key_and_a_value(setting: str) -> None:
+    with pytest.raises(SpecError, match="write key=value, for example"):
+        load("digits", [setting])
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("taks.fit=1", "taks: unknown key; did you mean 'task'?"),
+        ("task.modle=mlp", "task.modle: unknown key; did you mean 'model'?"),
+        ("task.fit.moment=1", "task.fit.moment: unknown key; did you mean 'momentum'?"),
+        ("protocol.encode.weight=open", "protocol.encode.weight: unknown key; did you mean 'weights'?"),
+        ("protocol.release.grain=layer", "protocol.release.grain: unknown key"),
+        ("run.wokers=2", "run.wokers: unknown key; did you mean 'workers'?"),
+        ("federation.quorun=1", "federation.quorun: unknown key; did you mean 'quorum'?"),
+        ("task.fit=adem", "task.fit = 'adem': no fit has that name; did you mean 'adam'?"),
+        ("task.data=mnits", "task.data = 'mnits': no data has that name; did you mean 'mnist'?"),
+        ("protocol.place=relya", "protocol.place = 'relya': no place has that name; did you mean 'relay'?"),
+        ("federation=3", "federation = 3: expected a table or a name"),
+        ("federation.rounds=0", "federation.rounds = 0: input should be greater than or equal to 1"),
+        ("federation.rounds=2.5", "federation.rounds = 2.5"),
+        ("federation.quorum=0", "federation.quorum = 0: input should be greater than 0"),
+        ("federation.quorum=1.5", "federation.quorum = 1.5"),
+        ("task.fit.lr=nan", "task.fit.lr = nan: input should be a finite number"),
+        ("task.fit.lr=inf", "task.fit.lr = inf: input should be a finite number"),
+        ("task.fit.lr=fast", "task.fit.lr = 'fast': input should be a valid number"),
+        ("task.model.hidden=[64, 0]", "task.model.hidden.1 = 0"),
+        ("run.workers=0", "run.workers = 0"),
+        ("name=a/b", "name = 'a/b'"),
+        ("protocol.encode={use='fixed'}", "protocol.encode.clients: this key is required"),
+    ],
+)
+def test_what_is_wrong_is_named_where_it_stands(setting: str, said: str) -> None:
+    with pytest.raises(SpecError) as error:
+        load("digits", [setting])
+    assert str(error.value).startswith(said) or said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_an_unknown_key_in_a_file_is_an_error_at_any_depth(tmp_path: Path) -> None:
+    for body, said in {
+        "[federatio]\nrounds = 1": "federatio: unknown key; did you mean 'federation'?",
+        "[task.split]\nuse = 'dirichlet'\nalhpa = 1": "task.split.alhpa: unknown key; did you mean 'alpha'?",
+        "[protocol]\nrelease = { use = 'shuffle', grian = 'layer' }": "protocol.release.grian: unknown key; did you",
+    }.items():
+        (tmp_path / "spec.toml").write_text(body)
+        with pytest.raises(SpecError) as error:
+            load(tmp_path / "spec.toml")
+        assert str(error.value).startswith(said)
+
+
+def test_broken_toml_is_said_with_its_place(tmp_path: Path) -> None:
+    (tmp_path / "broken.toml").write_text("[task]\nfit = {\n")
+    with pytest.raises(SpecError, match=r"broken\.toml: not valid TOML: .*line 2"):
+        load(tmp_path / "broken.toml")
+
+
+@pytest.mark.parametrize(("name", "meant"), [("digit", "digits"), ("digits_sum", "digits-sum"), ("minst", "mnist")])
+def test_an_unknown_preset_names_the_nearest(name: str, meant: str) -> None:
+    with pytest.raises(SpecError, match=f"{name!r} is neither a file nor a preset; did you mean '{meant}'?"):
+        load(name)
+    with pytest.raises(SpecError, match="known: digits, digits-layer"):
+        load("completely-else")
+
+
+def test_how_a_machine_runs_it_is_no_part_of_the_protocol() -> None:
+    assert load("digits", ["run.workers=7", "task.fit.lr=1"]).protocol.digest() == load("digits").protocol.digest()
+    assert load("digits").protocol.digest() != load("digits-sum").protocol.digest()
