@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from croupier.errors import CroupierError as CroupierError
-    from croupier.explain import Statement as Statement
-    from croupier.explain import explain as explain
     from croupier.job import Result as Result
     from croupier.job import resume as resume
     from croupier.job import run as run
@@ -19,6 +17,8 @@ if TYPE_CHECKING:
     from croupier.spec import Spec as Spec
     from croupier.spec import load as load
     from croupier.spec import presets as presets
+    from croupier.statement import Statement as Statement
+    from croupier.statement import explain as explain
     from croupier.systems import naive as naive
     from croupier.systems import plain as plain
     from croupier.systems import total as total
@@ -29,8 +29,8 @@ _HOMES = {
     "Pipeline": "pipeline",
     "Result": "job",
     "Spec": "spec",
-    "Statement": "explain",
-    "explain": "explain",
+    "Statement": "statement",
+    "explain": "statement",
     "load": "spec",
     "naive": "systems",
     "plain": "systems",

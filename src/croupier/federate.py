@@ -110,7 +110,7 @@ def rounds(
     keep: Mapping[str, Kept] | None = None,
 ) -> Iterator[Round]:
     """Train round after round, from the start or from a state. Raises: ProtocolError when a round lacks its quorum."""
-    _check_fit(pipeline, task, plan)
+    check(pipeline, task, plan)
     loop = _Loop(pipeline, task, plan, coins, drive, threat, keep or {})
     now = state or begin(task)
     while now.round < plan.rounds:
@@ -132,7 +132,8 @@ def run_id(coins: Coins) -> bytes:
     return coins.child("run").export()[:16]
 
 
-def _check_fit(pipeline: Pipeline, task: Task, plan: Federation) -> None:
+def check(pipeline: Pipeline, task: Task, plan: Federation) -> None:
+    """Raises: SpecError when these three cannot run together."""
     cohort = plan.cohort or len(task.enrolled)
     if cohort > len(task.enrolled):
         raise SpecError(f"federation.cohort = {cohort}: only {len(task.enrolled)} clients are enrolled; invite fewer")
@@ -144,7 +145,7 @@ def _check_fit(pipeline: Pipeline, task: Task, plan: Federation) -> None:
     most = getattr(pipeline.encode, "clients", None)
     if most is not None and cohort > most:
         raise SpecError(
-            f"encode.clients = {most}: sums of {cohort} invited clients could overflow; set it to {cohort} or more"
+            f"protocol.encode.clients = {most}: sums of {cohort} invited clients could overflow; set it to {cohort}"
         )
 
 
@@ -212,7 +213,9 @@ class _Loop:
     def _party_coins(self, name: str, run: bytes, number: int, attempt: int, client: bool) -> Coins:
         # A client's update belongs to its participation and outlives an attempt; a middle party's coins never do.
         node = self.coins.child("party", name).child("run", run, "round", number)
-        return node if client else node.child("attempt", attempt)
+        own = node if client else node.child("attempt", attempt)
+        own.export()  # derived now, so that a party's coins hold no way up to the others'
+        return own
 
     def _bench(self) -> Bench:
         """Work of one round. Fits are kept: a second attempt sends the same update again."""
@@ -247,6 +250,10 @@ class _Loop:
         after = State(state.round + 1, {**state.memories, **memories}, {**state.participations, **counts})
         noted = {name: memories[name]["noted"] for name in cohort if name in memories}
         metrics = dict(self.task.evaluate(after.model))
+        if wild := [name for name, value in metrics.items() if not math.isfinite(value)]:
+            raise ProtocolError(
+                f"round {state.round + 1}: the model's {' and '.join(wild)} is not finite any more; lower task.fit.lr"
+            )
         return Round(state.round, attempt, cohort, present, sat.refusals, metrics, sat.traffic, sat.views, noted, after)
 
 
@@ -260,16 +267,14 @@ def _tried(pipeline: Pipeline, gathered: Any, desk: Desk, rule: Memory) -> Any:
 def _why(number: int, sat: Sat) -> str:
     """The root of a failed round: what went wrong furthest from the server, and who was turned away."""
     errors = {name: str(o.error) for name, o in sat.outcomes.items() if o.error is not None}
-    refused = "; ".join(f"{r.source} refused at {r.at}: {r.why}" for r in sat.refusals[:3])
-    more = f" and {len(sat.refusals) - 3} more" if len(sat.refusals) > 3 else ""
-    middle = [
-        error for name, error in errors.items() if name != "server" and name not in {r.source for r in sat.refusals}
-    ]
-    root = (middle or [errors["server"]])[0]
-    remedy = "check those clients, or lower federation.quorum"
-    return (
-        f"round {number + 1} cannot go on: {root}" + (f". {refused}{more}" if refused else "") + f". Remedy: {remedy}"
-    )
+    turned_away = {refusal.source for refusal in sat.refusals}
+    middle = [error for name, error in errors.items() if name != "server" and name not in turned_away]
+    said = f"round {number + 1} cannot go on: {(middle or [errors['server']])[0]}"
+    if not sat.refusals:
+        return f"{said}. Remedy: bring the missing back, or lower federation.quorum"
+    first = sat.refusals[0]
+    others = f" ({len(turned_away)} were refused)" if len(turned_away) > 1 else ""
+    return f"{said}. {first.source} was refused at {first.at}: {first.why}{others}"
 
 
 def state_from(plain: Mapping[str, Any]) -> State:

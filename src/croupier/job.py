@@ -17,14 +17,14 @@ from torch import nn
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.view import Kept
-from croupier.errors import SpecError, StoreError
-from croupier.explain import explain
-from croupier.federate import Round, State, rounds, run_id, state_from
-from croupier.learn.assemble import Assembled, assemble, save_model
+from croupier.errors import RangeError, SpecError, StoreError
+from croupier.federate import Round, State, check, rounds, run_id, state_from, view_digests
+from croupier.learn.assemble import Assembled, assemble, model_bytes
 from croupier.learn.data import folder_of
-from croupier.run.local import Local
-from croupier.run.store import RunDir
+from croupier.runtime.local import Local
+from croupier.runtime.store import RunDir
 from croupier.spec import Spec, load, to_toml
+from croupier.statement import explain
 
 Watch = Callable[[str, Mapping[str, Any]], None]
 
@@ -68,9 +68,22 @@ def resume(path: str | Path, *, data: str | Path | None = None, watch: Watch | N
     if not (folder.path / "spec.toml").is_file() or not (folder.path / "manifest.json").is_file():
         raise StoreError(f"{path}: no run to resume here; start one with croupier run --out {path}")
     manifest = folder.read_json("manifest.json")
-    coins = Coins(bytes.fromhex(manifest["coins"]))
+    try:
+        coins = Coins(bytes.fromhex(manifest["coins"]))
+        began = _Began(manifest["data"]["digest"], manifest["first"], dict(manifest["packages"]))
+    except (KeyError, TypeError, ValueError, RangeError):
+        raise StoreError(f"{path}/manifest.json is damaged: this is no run that can be resumed") from None
     job = _Job(load(folder.path / "spec.toml"), folder, coins, folder_of(data), watch or _silent)
-    return job.go_on(manifest)
+    return job.go_on(began)
+
+
+@dataclass(frozen=True)
+class _Began:
+    """What a run began with, from its manifest."""
+
+    data: str
+    first: str
+    packages: Mapping[str, str]
 
 
 def peak_bytes() -> int:
@@ -99,44 +112,59 @@ class _Job:
     watch: Watch
 
     def start(self, seed: int | None) -> Result:
-        made = self._assemble()
+        made = self._assemble(self.spec.task.warm)
         self.store.open(resume=False)
         try:
+            self.watch("opened", {"path": str(self.store.path)})
             self.store.write_json("manifest.json", self._manifest(made, seed))
             self.store.write("spec.toml", to_toml(self.spec).encode())
             return self._finish(made, None, [], [])
         finally:
             self.store.close()
 
-    def go_on(self, manifest: Mapping[str, Any]) -> Result:
-        made = self._assemble()
-        if made.dataset.digest != manifest["data"]["digest"]:
-            raise StoreError(
-                f"{self.store.path}: the data differ from the data this run began with; restore them to resume"
-            )
+    def go_on(self, began: _Began) -> Result:
         self.store.open(resume=True)
         try:
+            self.watch("opened", {"path": str(self.store.path)})
             plain = self.store.latest()
             state = None if plain is None else state_from(plain)
             done = 0 if state is None else state.round
+            # A state has everything the first model gave: the file it was warmed from may be gone by now.
+            made = self._assemble(self.spec.task.warm if state is None else None)
+            self._check_same(made, began, state)
             metrics, timing = self.store.cut("metrics.jsonl", done), self.store.cut("timing.jsonl", done)
-            if len(metrics) != done:
-                raise StoreError(
-                    f"{self.store.path}/metrics.jsonl lost rounds that its checkpoint has; start a new run"
-                )
-            self.watch("resumed", {"round": done})
+            self.store.cut("digests.jsonl", done)
+            if not len(metrics) == len(timing) == done:
+                raise StoreError(f"{self.store.path}: its logs lost rounds that its checkpoint has; start a new run")
             return self._finish(made, state, metrics, timing)
         finally:
             self.store.close()
 
-    def _assemble(self) -> Assembled:
+    def _check_same(self, made: Assembled, began: _Began, state: State | None) -> None:
+        """Raises: StoreError when going on would not be going on with the same run."""
+        if made.dataset.digest != began.data:
+            raise StoreError(f"{self.store.path}: the data differ from those this run began with; restore them")
+        if state is None and _first(made) != began.first:
+            raise StoreError(f"{self.store.path}: the first model differs from the one this run began with; restore it")
+        for name, was in began.packages.items():
+            if version(name) != was:
+                self.watch(
+                    "note", {"text": f"begun with {name} {was}, resumed with {version(name)}: last bits may differ"}
+                )
+
+    def _assemble(self, warm: str | None) -> Assembled:
         task, machine = self.spec.task, self.spec.run
         torch.set_num_threads(1)
-        return assemble(
+        made = assemble(
             task.data, task.split, task.model, task.fit, self.coins,
-            folder=self.folder, together=task.together, warm=task.warm, device=machine.device,
+            folder=self.folder, together=task.together, warm=warm, device=machine.device,
             workers=machine.workers, tick=lambda count: self.watch("trained", {"clients": count}),
         )  # fmt: skip
+        check(self.spec.protocol, made.task, self.spec.federation)
+        known = {*made.task.enrolled, *self.spec.protocol.parties(())}
+        if strangers := [name for name in machine.views if name not in known]:
+            raise SpecError(f"run.views = {strangers!r}: no such party; there are {', '.join(sorted(known)[-12:])}")
+        return made
 
     def _finish(
         self, made: Assembled, state: State | None, metrics: list[dict[str, Any]], timing: list[dict[str, Any]]
@@ -173,6 +201,8 @@ class _Job:
         number = int(line["round"])
         self.store.append("metrics.jsonl", line)
         self.store.append("timing.jsonl", spent)
+        if self.spec.run.record == "digest":
+            self.store.append("digests.jsonl", {"round": number, "views": view_digests(done)})
         for name, view in done.views.items():
             if view.kept == "keep":
                 facts = {"party": name, "round": number, "given": _facts(view.given), "inputs": _facts(view.inputs)}
@@ -184,15 +214,14 @@ class _Job:
         self, made: Assembled, state: State, metrics: list[dict[str, Any]], timing: list[dict[str, Any]]
     ) -> Result:
         module = made.export(state.model.vector)
-        path = self.store.path / "model.safetensors"
-        save_model(module, path.with_name("model.part"), {"croupier": version("croupier"), "spec": self.spec.name})
-        path.with_name("model.part").replace(path)
+        about = {"version": version("croupier"), "run": self.spec.name}
+        self.store.write("model.safetensors", model_bytes(module, about))
         summary = {
             "name": self.spec.name,
             "path": str(self.store.path),
             "final": metrics[-1],
             "seconds": sum(line["seconds"] for line in timing),
-            "peak_bytes": max(line["peak_bytes"] for line in timing),
+            "peak_bytes": max((line["peak_bytes"] for line in timing), default=peak_bytes()),
             "data": dict(made.dataset.notes),
             "statement": explain(self.spec.protocol).plain(),
         }
@@ -220,8 +249,13 @@ class _Job:
                 "licence": made.dataset.licence,
                 "notes": dict(made.dataset.notes),
             },
+            "first": _first(made),
             "shards": dict(made.task.shards),
         }
+
+
+def _first(made: Assembled) -> str:
+    return canon.digest(made.task.first.vector).hex()
 
 
 def metrics_of(done: Round) -> dict[str, Any]:

@@ -54,13 +54,13 @@ class Pipeline(Part):
             yield f"{named['place']} cannot compute {named['release']} ({release.shape}); use place = 'relay'"
         if release.hides and place.keeps_ids:
             yield f"{named['place']} shows the server what {named['release']} should hide; use place = 'relay'"
-        if "ids" in rule.needs and ("ids" in release.hides or not place.keeps_ids):
+        if "ids" in rule.needs and "ids" in release.hides:
             yield f"{named['aggregate']} needs to know whose row is whose, and {named['release']} hides it"
         if release.shape == "sums" and encode.modulus is None:
             yield f"{named['release']} adds integers only, and {named['encode']} gives floats; use encode = 'fixed'"
         if release.hides and encode.luggage():
             yield (
-                f"encode.weights = 'open' would travel beside what {named['release']} hides; "
+                f"protocol.encode.weights = 'open' would travel beside what {named['release']} hides; "
                 "use weights = 'slot' or 'uniform'"
             )
         if encode.form not in rule.forms:

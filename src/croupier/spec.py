@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from importlib import resources
@@ -74,16 +76,24 @@ def load(source: str | Path | Mapping[str, Any] | Spec, sets: Sequence[str] = ()
 
 def _read(source: str | Path) -> dict[str, Any]:
     path = Path(source)
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem)[:64] or "run"
     if isinstance(source, str) and source in presets():
         text = (resources.files("croupier") / "presets" / f"{source}.toml").read_text("utf-8")
     elif path.is_file():
-        text = path.read_text("utf-8")
+        text = _text(path)
     else:
         raise SpecError(f"{str(source)!r} is neither a file nor a preset; {nearest(str(source), presets())}")
     try:
-        return {"name": path.stem, **tomllib.loads(text)}
+        return {"name": name, **tomllib.loads(text)}
     except tomllib.TOMLDecodeError as error:
         raise SpecError(f"{source}: not valid TOML: {error}") from None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"{path}: cannot be read as UTF-8 text ({error})") from None
 
 
 def _apply(table: dict[str, Any], setting: str) -> None:
@@ -94,7 +104,8 @@ def _apply(table: dict[str, Any], setting: str) -> None:
     for step in steps:
         inner = table.get(step, {})
         # A part given by its bare name has no fields yet: make room for them.
-        table[step] = {"use": inner} if isinstance(inner, str) else dict(inner) if isinstance(inner, Mapping) else {}
+        inner = inner.plain() if isinstance(inner, Part) else {"use": inner} if isinstance(inner, str) else inner
+        table[step] = dict(inner) if isinstance(inner, Mapping) else {}
         table = table[step]
     table[last] = _value(text.strip())
 
@@ -129,6 +140,6 @@ def _literal(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(_literal(item) for item in value) + "]"
     if isinstance(value, str):
-        quoted = value.replace("\\", "\\\\").replace('"', '\\"')
-        return '"' + "".join(c if c >= " " else f"\\u{ord(c):04x}" for c in quoted) + '"'
+        # JSON's escapes are TOML's too, but for the one control character that JSON leaves bare.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return repr(value)

@@ -1,4 +1,4 @@
-"""Every bad input gives one clear line with its remedy and a status that is not 0, and leaves no run that looks whole."""
+"""Every bad input gives one clear line with its remedy and a status, and leaves no run that looks whole."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from croupier.cli import main
+from croupier.errors import ProtocolError
+from croupier.job import run
 
 SMALL = ("federation.rounds=2", "task.fit.epochs=1", "run.workers=1")
 
@@ -27,20 +29,31 @@ BAD = {
     "a data folder that is none": (["mnist", "--data", "{tmp}/nowhere"], "which is no folder; pass --data"),
     "an empty data folder": (["households", "--data", "{tmp}"], "lcl_households.npz is missing in"),
     "an unknown key": (["digits", "--set", "federatoin.rounds=3"], "did you mean 'federation'?"),
-    "an unknown nested key": (["digits", "--set", "task.fit.momentun=0.5"], "task.fit.momentun: unknown key; did you"),
+    "an unknown nested key": (
+        ["digits", "--set", "task.fit.momentun=0.5"],
+        "task.fit.momentun: unknown key of 'sgd' (--set task.fit=sgd starts it afresh); did you mean 'momentum'?",
+    ),
+    "a key of another part": (
+        ["digits", "--set", "task.fit.beta1=0.5"],
+        "task.fit.beta1: unknown key of 'sgd' (--set task.fit=sgd starts it afresh); known: batch, ",
+    ),
     "an unknown part": (["digits", "--set", "protocol.release=shufle"], "did you mean 'shuffle'?"),
     "an unknown preset": (["digit"], "did you mean 'digits'?"),
     "no value": (["digits", "--set", "federation.rounds"], "write key=value"),
     "alpha 0": (["digits", "--set", "task.split.alpha=0"], "task.split.alpha = 0: input should be greater than 0"),
     "alpha below 0": (["digits", "--set", "task.split.alpha=-0.5"], "task.split.alpha = -0.5: input should be greater"),
-    "more clients than samples": (["digits", "--set", "task.split.clients=5000"], "use at most 1442 clients"),
+    "more clients than samples": (
+        ["digits", "--set", "task.split.clients=5000"],
+        "task.split.clients = 5000: 'digits' has 1442 training records, too few to give each client 1; "
+        "use at most 1442 clients",
+    ),
     "iid, more clients than samples": (
         ["digits", "--set", "task.split={use='iid', clients=1443}"],
         "use at most 1442 clients",
     ),
     "more in a cohort than enrolled": (["digits", "--set", "federation.cohort=11"], "only 10 clients are enrolled"),
-    "training that diverges": (["digits", "--set", "task.fit.lr=1e30"], "training diverged; lower fit.lr"),
-    "a way that is barred": (["digits", "--out", "{tmp}/file/run"], "cannot be written (Not a directory); choose another"),
+    "training that diverges": (["digits", "--set", "task.fit.lr=1e30"], "training diverged; lower task.fit.lr"),
+    "a way that is barred": (["digits", "--out", "{tmp}/file/run"], "cannot be written (Not a directory); choose"),
     "a file in the way": (["digits", "--out", "{tmp}/file"], "cannot be written"),
     "sums without a relay": (["digits", "--set", "protocol.release=sum"], "use place = 'relay'"),
     "a shuffle in the open": (["digits", "--set", "protocol.release=shuffle"], "use place = 'relay'"),
@@ -50,19 +63,33 @@ BAD = {
     ),
     "weights beside a shuffle": (
         ["digits-shuffled", "--set", "protocol.encode={use='floats', weights='open'}"],
+        "protocol.encode.weights = 'open' would travel beside what release = 'shuffle' hides; "
         "use weights = 'slot' or 'uniform'",
     ),
-    "a slot without its cap": (["digits", "--set", "protocol.encode.weights=slot"], "encode.cap"),
-    "sums that could overflow": (["digits-sum", "--set", "protocol.encode.clients=9"], "set it to 10 or more"),
+    "a slot without its cap": (["digits", "--set", "protocol.encode.weights=slot"], "protocol.encode.cap = None with"),
+    "a cap without its slot": (
+        ["digits", "--set", "protocol.encode.cap=9"],
+        "protocol.encode.cap = 9 with weights = 'open'",
+    ),
+    "more digits than fit": (["digits-sum", "--set", "protocol.encode.digits=19"], "protocol.encode.digits = 19"),
+    "sums that could overflow": (
+        ["digits-sum", "--set", "protocol.encode.clients=9"],
+        "protocol.encode.clients = 9: sums of 10 invited clients could overflow; set it to 10\n",
+    ),
     "one client behind a shuffle": (["digits-shuffled", "--set", "federation.cohort=1"], "needs at least 2"),
-    "a model that does not fit": (["digits", "--set", "task.model=resnet18"], 'model = "mlp"'),
+    "a model that does not fit": (["digits", "--set", "task.model=resnet18"], "task.model = 'resnet18': needs"),
     "a split that does not fit": (["digits", "--set", "task.split=natural"], 'use split = "iid" or "dirichlet"'),
     "a device that is not there": (["digits", "--set", "run.device=cuda:7"], "use run.device = 'cpu'"),
     "a device that is none": (["digits", "--set", "run.device=gpu"], "run.device = 'gpu'"),
-    "a view of nobody": (["digits", "--set", "run.views=['nobody']"], "no such party; the parties are"),
-    "weights that are not there": (["digits", "--set", "task.warm={tmp}/no.safetensors"], "give a model.safetensors file"),
+    "a view of nobody": (
+        ["digits", "--set", "run.views=['nobody']"],
+        "run.views = ['nobody']: no such party; there are c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, server\n",
+    ),
+    "weights that are not there": (["digits", "--set", "task.warm={tmp}/no"], "give a model.safetensors file"),
     "weights that are none": (["digits", "--set", "task.warm={tmp}/file"], "give a model.safetensors file"),
     "TOML that is none": (["{tmp}/broken.toml"], "not valid TOML"),
+    "text that is none": (["{tmp}/latin.toml"], "latin.toml: cannot be read as UTF-8 text ("),
+    "several to print": (["digits", "digits-sum", "--print-config"], "--print-config prints one description: name one"),
     "nothing to resume": (["--resume", "{tmp}/nothing"], "no run to resume here; start one with croupier run --out"),
     "too much to resume": (["digits", "--resume", "{tmp}/nothing"], "--resume takes everything from the run directory"),
 }  # fmt: skip
@@ -76,6 +103,7 @@ def test_a_bad_input_is_one_clear_line(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("in the way")
     (tmp_path / "broken.toml").write_text("[task\n")
+    (tmp_path / "latin.toml").write_bytes(b'name = "\xff"')
     words, remedy = BAD[bad]
     sets = [] if "--resume" in words else [part for setting in SMALL for part in ("--set", setting)]
     code, out, said = _try(
@@ -88,6 +116,9 @@ def test_a_bad_input_is_one_clear_line(
     assert remedy in said
     assert not list(tmp_path.rglob("summary.json"))
     assert not list(tmp_path.rglob("model.safetensors"))
+    # Only what went wrong in a round leaves a run behind: everything else is found before there is one.
+    begun = bad == "training that diverges"
+    assert bool(list(tmp_path.rglob("spec.toml"))) == (tmp_path / "runs").exists() == begun
 
 
 def test_a_diverged_run_is_not_passed_off_as_whole(
@@ -99,8 +130,17 @@ def test_a_diverged_run_is_not_passed_off_as_whole(
     # It is a run, and resuming it meets the same end: nothing is made up.
     code, _, said = _try(["run", "--resume", str(tmp_path / "run")], monkeypatch, capsys)
     assert (code, said.count("\n")) == (2, 1)
-    assert "training diverged" in said
+    assert "training diverged; lower task.fit.lr" in said
     assert not (tmp_path / "run" / "summary.json").exists()
+
+
+@pytest.mark.parametrize("lr", ["1e9", "1e11", "1e13"])
+def test_a_loss_that_is_not_finite_is_a_clear_error(lr: str, tmp_path: Path) -> None:
+    sets = [*SMALL, f"task.fit.lr={lr}", "task.fit.batch=400", "federation.quorum=0.1", "federation.rounds=3"]
+    with pytest.raises(ProtocolError, match=r"(not finite any more|training diverged); lower task\.fit\.lr"):
+        run("digits", sets=sets, out=tmp_path / "run", seed=2)
+    assert not (tmp_path / "run" / "summary.json").exists()
+    assert not (tmp_path / "run" / "model.safetensors").exists()
 
 
 def test_every_description_is_read_before_any_is_run(

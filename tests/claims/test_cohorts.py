@@ -11,7 +11,7 @@ import pytest
 from croupier.errors import SpecError
 from croupier.federate import Federation, Threat, begin, rounds
 from croupier.job import run
-from croupier.run.local import Local
+from croupier.runtime.local import Local
 from tests.claims.tools import SMALL, Bench, bench, bend, lines
 
 

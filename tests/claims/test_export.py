@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -53,7 +54,9 @@ def test_plain_torch_reads_the_exported_model_and_finds_the_same_accuracy(traine
 
 def test_the_exported_file_says_what_it_is(trained: Result) -> None:
     with safe_open(trained.path / "model.safetensors", "pt") as file:
-        assert file.metadata() == {"croupier": "0.1.0", "spec": "digits-shuffled"}
+        about = file.metadata()
+    assert list(about) == ["croupier"], "the format writes several keys in an order of its own"
+    assert json.loads(about["croupier"]) == {"run": "digits-shuffled", "version": version("croupier")}
 
 
 def test_the_result_holds_the_same_module(trained: Result) -> None:

@@ -43,9 +43,19 @@ def test_workers_change_nothing_when_there_are_several_stacks(together: int, tmp
     assert _files(tmp_path / "two", "digits-shuffled", *sets, "run.workers=2") == one
 
 
+def test_the_exported_model_is_the_same_bytes(tmp_path: Path) -> None:
+    """Written many times: an order that depends on a hash would show."""
+    files = set()
+    for number in range(12):
+        run("digits", sets=[*SMALL, "federation.rounds=1"], out=tmp_path / str(number), seed=1)
+        files.add((tmp_path / str(number) / "model.safetensors").read_bytes())
+    assert len(files) == 1
+
+
 def test_another_seed_gives_another_run(tmp_path: Path) -> None:
     first, second = _files(tmp_path / "a", "digits"), _files(tmp_path / "b", "digits", seed=12)
     assert first["metrics.jsonl"] != second["metrics.jsonl"]
+    assert first["model.safetensors"] != second["model.safetensors"]
 
 
 def test_a_run_without_a_seed_is_not_repeated(tmp_path: Path) -> None:
@@ -63,6 +73,21 @@ def test_how_views_are_kept_changes_nothing(tmp_path: Path) -> None:
     assert sorted(file.name for file in (tmp_path / "kept" / "views").iterdir()) == [
         f"{number:06d}-{who}.view" for number in (1, 2) for who in ("c3", "relay", "server")
     ]
+
+
+def test_the_digests_of_views_are_the_same_bytes_however_it_runs(tmp_path: Path) -> None:
+    files = set()
+    for name, sets in {
+        "one": (),
+        "kept": ("run.views=['server', 'relay', 'c3']",),
+        "workers": ("run.workers=2",),
+        "sealed": ("run.through_bytes=true",),
+    }.items():
+        _files(tmp_path / name, "digits-shuffled", "run.record=digest", *sets)
+        files.add((tmp_path / name / "digests.jsonl").read_bytes())
+    assert len(files) == 1
+    _files(tmp_path / "other", "digits-shuffled", "run.record=digest", seed=12)
+    assert (tmp_path / "other" / "digests.jsonl").read_bytes() not in files
 
 
 def test_one_seed_gives_every_protocol_the_same_clients_and_the_same_first_round_of_training(tmp_path: Path) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -16,12 +18,12 @@ from croupier.core.update import Update
 from croupier.federate import Federation, rounds
 from croupier.learn.assemble import Assembled, assemble
 from croupier.learn.data import Data, Dataset, Rows
-from croupier.learn.datasets import Digits
+from croupier.learn.datasets import Digits, Households
 from croupier.learn.fit import Adam, Fit, Sgd
-from croupier.learn.models import Mlp, ResNet18
-from croupier.learn.split import Dirichlet, Iid
+from croupier.learn.models import Lstm, Mlp, ResNet18
+from croupier.learn.split import Dirichlet, Iid, Natural
 from croupier.learn.train import Learner
-from croupier.run.local import Local
+from croupier.runtime.local import Local
 from croupier.systems import plain
 
 FITS: dict[str, Fit] = {
@@ -84,7 +86,9 @@ def _by_torch(made: Assembled, fit: Fit, who: str) -> Tensor:
     optimiser = _optimiser(fit, module.parameters())
     records, generator = _records(made, who), COINS.child("job", who).fast()
     for _ in range(fit.epochs):
-        for rows in torch.randperm(len(records), generator=generator).split(fit.batch):
+        order = torch.randperm(len(records), generator=generator)
+        for start in range(0, len(records), fit.batch):
+            rows = order[start : start + fit.batch]
             optimiser.zero_grad()
             nn.functional.cross_entropy(module(records.x[rows]), records.y[rows]).backward()  # type: ignore[no-untyped-call]
             optimiser.step()
@@ -151,3 +155,16 @@ def test_a_client_starts_from_the_servers_statistics_and_fresh_counters() -> Non
     assert isinstance(together[1], Update)
     assert isinstance(alone[0], Update)
     assert torch.equal(together[1].vector, alone[0].vector)
+
+
+def test_an_error_in_kwh_does_not_depend_on_the_scale(tmp_path: Path) -> None:
+    readings = (np.random.default_rng(0).random((2, 400)) * 1000).astype(np.uint16)
+    np.savez(tmp_path / "lcl_households.npz", wh=readings, household=np.array(["a", "b"]))
+    found = []
+    for scale in (1.0, 1000.0):
+        made = assemble(Households(scale=scale), Natural(), Lstm(hidden=4), Adam(), COINS, folder=tmp_path, workers=1)
+        nothing = replace(made.task.first, vector=torch.zeros_like(made.task.first.vector))
+        found.append(made.task.evaluate(nothing)["rmse"])
+    assert found[0] == pytest.approx(found[1], rel=1e-4)
+    targets = readings[:, 320:] / 1000
+    assert found[0] == pytest.approx(float(np.sqrt((targets**2).mean())), rel=1e-4)

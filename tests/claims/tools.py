@@ -16,7 +16,7 @@ from croupier.core.view import View
 from croupier.federate import HONEST, Federation, Round, Task, Threat, rounds
 from croupier.job import metrics_of
 from croupier.learn.assemble import Assembled, assemble
-from croupier.run.local import Local
+from croupier.runtime.local import Local
 from croupier.spec import Spec, load
 
 SMALL = ("federation.rounds=2", "task.fit.epochs=1", "run.workers=1")
@@ -76,5 +76,6 @@ def _bent(letter: Letter, change: Callable[[Tensor], Tensor]) -> Letter:
 
 def contents(path: Path) -> dict[str, bytes]:
     """The files of a run that must not depend on anything but its seed."""
-    names = ["metrics.jsonl", *sorted(f"checkpoints/{file.name}" for file in (path / "checkpoints").iterdir())]
+    checkpoints = sorted(f"checkpoints/{file.name}" for file in (path / "checkpoints").iterdir())
+    names = ["metrics.jsonl", "model.safetensors", *checkpoints]
     return {name: (path / name).read_bytes() for name in names}

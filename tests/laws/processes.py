@@ -13,7 +13,7 @@ from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Outcome, Refusal, Seat, Work
 from croupier.core.sitting import Sat, Sitting, Traffic
 from croupier.errors import CroupierError, ProtocolError
-from croupier.run.post import Packet, Post
+from croupier.runtime.post import Packet, Post
 
 
 @dataclass(frozen=True)

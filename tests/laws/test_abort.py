@@ -12,7 +12,7 @@ import pytest
 
 from croupier.core.wire import Envelope, Header, Link
 from croupier.errors import CroupierError
-from croupier.run.post import Packet
+from croupier.runtime.post import Packet
 from tests.laws.pipelines import PIPELINES
 from tests.laws.toy import CLIENTS, absent, play, through_bytes
 

@@ -13,7 +13,7 @@ from croupier.core.update import Layout, Model, Slice, Update
 from croupier.core.view import View
 from croupier.federate import Federation, Round, Task, Threat, rounds
 from croupier.pipeline import Pipeline
-from croupier.run.local import Local
+from croupier.runtime.local import Local
 
 LAYOUT = Layout(
     (

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from safetensors.torch import load_file
+import torch
+from safetensors.torch import load_file, save_file
 
 from croupier.core import canon
 from croupier.core.coins import Coins
-from croupier.errors import DataError, StoreError
+from croupier.errors import DataError, SpecError, StoreError
 from croupier.job import Result, resume, run
+from croupier.learn.assemble import assemble
 from croupier.learn.data import Rows
 from croupier.learn.datasets import Digits
 from croupier.spec import load, to_toml
@@ -29,7 +31,8 @@ def _run(path: Path, *sets: str) -> Result:
 
 
 def _fixed(path: Path) -> dict[str, bytes]:
-    return {name: (path / name).read_bytes() for name in ("metrics.jsonl", "checkpoints/000003.state")}
+    names = ("metrics.jsonl", "checkpoints/000003.state", "model.safetensors")
+    return {name: (path / name).read_bytes() for name in names}
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +66,9 @@ def test_the_manifest_says_what_ran(done: Result) -> None:
     assert manifest["protocol"] == done.spec.protocol.digest().hex()
     data = Digits().load(None)
     assert manifest["data"] == {"name": "digits", "digest": data.digest, "licence": data.licence, "notes": {}}
+    first = assemble(Digits(), done.spec.task.split, done.spec.task.model, done.spec.task.fit, Coins.from_seed(8)).task
+    assert manifest["first"] == canon.digest(first.first.vector).hex()
+    assert manifest["shards"] == first.shards
     assert sorted(manifest["shards"]) == [f"c{number}" for number in range(10)]
     assert len(set(manifest["shards"].values())) == 10
     assert all(shard.startswith(f"{who}:") and len(shard) == len(who) + 65 for who, shard in manifest["shards"].items())
@@ -79,8 +85,8 @@ def test_the_metrics_say_nothing_of_time_or_machine(done: Result) -> None:
     assert [line["round"] for line in lines] == [1, 2, 3]
     for line in lines:
         assert sorted(line) == [
-            "accuracy", "attempt", "bytes", "bytes_down_per_client", "bytes_up_per_client", "invited", "loss", "messages",
-            "model", "noted", "present", "refused", "round",
+            "accuracy", "attempt", "bytes", "bytes_down_per_client", "bytes_up_per_client", "invited", "loss",
+            "messages", "model", "noted", "present", "refused", "round",
         ]  # fmt: skip
         assert (line["invited"], line["present"], line["attempt"], line["refused"]) == (10, 10, 0, [])
         assert sorted(line["noted"]) == ["capped_weights", "clamped"]
@@ -97,8 +103,6 @@ def test_the_last_line_names_the_exported_model(done: Result) -> None:
     tensors = load_file(done.path / "model.safetensors")
     layout = [(name, tuple(tensor.shape)) for name, tensor in done.model.state_dict().items()]
     assert [(name, tuple(tensors[name].shape)) for name, _ in layout] == layout
-    import torch
-
     flat = torch.cat([tensors[name].reshape(-1) for name, _ in layout])
     assert canon.digest(flat).hex() == done.final["model"]
 
@@ -114,7 +118,7 @@ def test_timing_and_summary(done: Result) -> None:
 
 
 def test_the_summary_is_written_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from croupier.run.store import RunDir
+    from croupier.runtime.store import RunDir
 
     real, before = RunDir.write_json, list[str]()
 
@@ -132,9 +136,25 @@ def test_the_summary_is_written_last(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_the_watch_hears_of_everything(tmp_path: Path) -> None:
     heard: list[tuple[str, Mapping[str, Any]]] = []
     run("digits", sets=SETS, out=tmp_path / "run", seed=1, watch=lambda event, facts: heard.append((event, facts)))
-    assert heard[0] == ("started", {"rounds": 3, "cohort": 10, "done": 0})
+    assert heard[:2] == [
+        ("opened", {"path": str(tmp_path / "run")}),
+        ("started", {"rounds": 3, "cohort": 10, "done": 0}),
+    ]
+    assert {event for event, _ in heard[2:]} == {"trained", "round"}
     assert [facts["round"] for event, facts in heard if event == "round"] == [1, 2, 3]
     assert sum(facts["clients"] for event, facts in heard if event == "trained") == 30
+
+
+def test_the_watch_of_a_resumed_run_hears_where_and_how_far_it_is(copy: Path) -> None:
+    (copy / "checkpoints" / "000003.state").unlink()
+    heard: list[tuple[str, Mapping[str, Any]]] = []
+    resume(copy, watch=lambda event, facts: heard.append((event, facts)))
+    assert heard[:2] == [
+        ("opened", {"path": str(copy)}),
+        ("started", {"rounds": 3, "cohort": 10, "done": 2}),
+    ]
+    assert {event for event, _ in heard[2:]} == {"trained", "round"}
+    assert [facts["round"] for event, facts in heard if event == "round"] == [3]
 
 
 def test_a_run_without_a_place_gets_a_fresh_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,6 +169,12 @@ def test_an_existing_run_is_not_written_over(copy: Path) -> None:
     with pytest.raises(StoreError, match="holds a run already; resume it with --resume, or choose another --out"):
         _run(copy)
     assert _fixed(copy) == before
+
+
+def test_a_refused_start_does_not_hold_the_directory(copy: Path) -> None:
+    with pytest.raises(StoreError, match="holds a run already") as kept:
+        _run(copy)
+    assert resume(copy).final["round"] == 3, kept
 
 
 def test_resuming_a_whole_run_changes_nothing(done: Result, copy: Path) -> None:
@@ -195,10 +221,19 @@ def test_lines_after_the_checkpoint_are_run_again(done: Result, copy: Path) -> N
     assert _fixed(copy) == _fixed(done.path)
 
 
-def test_a_log_that_lost_lines_is_no_run(copy: Path) -> None:
-    lines = (copy / "metrics.jsonl").read_bytes().splitlines(keepends=True)
-    (copy / "metrics.jsonl").write_bytes(b"".join(lines[:1]))
-    with pytest.raises(StoreError, match="lost rounds that its checkpoint has; start a new run"):
+@pytest.mark.parametrize("name", ["metrics.jsonl", "timing.jsonl"])
+@pytest.mark.parametrize("left", [b"", b"junk\n", None], ids=["nothing", "junk", "one line"])
+def test_a_log_that_lost_lines_is_no_run(copy: Path, name: str, left: bytes | None) -> None:
+    whole = (copy / name).read_bytes().splitlines(keepends=True)
+    (copy / name).write_bytes(whole[0] if left is None else left)
+    with pytest.raises(StoreError) as error:
+        resume(copy)
+    assert str(error.value) == f"{copy}: its logs lost rounds that its checkpoint has; start a new run"
+
+
+def test_a_log_that_is_gone_is_no_run(copy: Path) -> None:
+    (copy / "metrics.jsonl").unlink()
+    with pytest.raises(StoreError, match="its logs lost rounds that its checkpoint has; start a new run"):
         resume(copy)
 
 
@@ -224,10 +259,46 @@ def test_without_description_or_manifest_there_is_nothing_to_resume(copy: Path, 
         resume(copy)
 
 
-def test_a_damaged_manifest_is_said(copy: Path) -> None:
-    (copy / "manifest.json").write_text("{")
-    with pytest.raises(StoreError, match="missing or damaged"):
+@pytest.mark.parametrize("body", ["{", "", "nothing"])
+def test_a_broken_manifest_is_said(copy: Path, body: str) -> None:
+    (copy / "manifest.json").write_text(body)
+    with pytest.raises(StoreError, match=r"manifest\.json is missing or damaged: this is no run that can be resumed"):
         resume(copy)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"coins": None}, {"coins": "no hex"}, {"coins": "ab"}, {"coins": 7}, {"data": None}, {"data": {}},
+        {"data": "digits"}, {"first": None}, {"packages": None}, {"packages": "torch"}, {"packages": 3},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_manifest_without_what_it_needs_is_said(copy: Path, change: dict[str, Any]) -> None:
+    manifest = json.loads((copy / "manifest.json").read_text()) | change
+    for key, value in change.items():
+        if value is None:
+            del manifest[key]
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(StoreError) as error:
+        resume(copy)
+    assert str(error.value) == f"{copy}/manifest.json is damaged: this is no run that can be resumed"
+
+
+@pytest.mark.parametrize("body", ["{}", "[]", "3", "null"])
+def test_a_manifest_that_is_none_is_said(copy: Path, body: str) -> None:
+    (copy / "manifest.json").write_text(body)
+    with pytest.raises(StoreError, match=r"manifest\.json is damaged: this is no run that can be resumed"):
+        resume(copy)
+
+
+def test_other_packages_are_noted_and_resumed_with(copy: Path) -> None:
+    manifest = json.loads((copy / "manifest.json").read_text())
+    manifest["packages"]["numpy"] = "0.9"
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    notes: list[Mapping[str, Any]] = []
+    resume(copy, watch=lambda event, facts: notes.append(facts) if event == "note" else None)
+    assert notes == [{"text": f"begun with numpy 0.9, resumed with {version('numpy')}: last bits may differ"}]
 
 
 def test_other_data_are_not_resumed_with(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,8 +312,38 @@ def test_other_data_are_not_resumed_with(copy: Path, monkeypatch: pytest.MonkeyP
         return rows
 
     monkeypatch.setattr(digits, "_read", changed)
-    with pytest.raises(StoreError, match="the data differ from the data this run began with; restore them to resume"):
+    with pytest.raises(StoreError, match=r"copy: the data differ from those this run began with; restore them$"):
         resume(copy)
+
+
+def _warm(done: Result, folder: Path) -> tuple[Result, Path]:
+    """A run that began from a file of weights."""
+    weights = Path(shutil.copy(done.path / "model.safetensors", folder / "warm.safetensors"))
+    return _run(folder / "run", f"task.warm={weights}"), weights
+
+
+def test_a_run_goes_on_without_the_file_it_was_warmed_from(done: Result, tmp_path: Path) -> None:
+    warm, weights = _warm(done, tmp_path)
+    before = _fixed(warm.path)
+    (warm.path / "checkpoints" / "000003.state").unlink()
+    weights.unlink()
+    resume(warm.path)
+    assert _fixed(warm.path) == before
+
+
+def test_a_run_without_a_checkpoint_begins_from_the_same_first_model(done: Result, tmp_path: Path) -> None:
+    warm, weights = _warm(done, tmp_path)
+    before, kept = _fixed(warm.path), weights.read_bytes()
+    for file in (warm.path / "checkpoints").iterdir():
+        file.unlink()
+    tensors = load_file(weights)
+    tensors["layers.0.bias"][0] += 1
+    save_file(tensors, weights)
+    with pytest.raises(StoreError, match=r"run: the first model differs from the one this run began with; restore it$"):
+        resume(warm.path)
+    weights.write_bytes(kept)
+    resume(warm.path)
+    assert _fixed(warm.path) == before
 
 
 def test_a_run_that_cannot_begin_leaves_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,6 +351,45 @@ def test_a_run_that_cannot_begin_leaves_no_directory(tmp_path: Path, monkeypatch
     with pytest.raises(DataError, match="pass --data FOLDER or set CROUPIER_DATA"):
         run("mnist", out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("bad", ["run.views=['nobody']", "federation.cohort=11", "task.split.clients=5000"])
+def test_a_description_that_cannot_run_leaves_no_directory(bad: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError):
+        run("digits", sets=[*SETS, bad], out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_view_of_nobody_names_those_who_can_be_seen(tmp_path: Path) -> None:
+    with pytest.raises(SpecError) as error:
+        _run(tmp_path / "run", "run.views=['server', 'nobody', 'c10']")
+    known = ", ".join([*(f"c{number}" for number in range(10)), "relay", "server"])
+    assert str(error.value) == f"run.views = ['nobody', 'c10']: no such party; there are {known}"
+
+
+def test_a_model_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "run" / "model.safetensors.part").mkdir(parents=True)
+    with pytest.raises(StoreError, match=r"model\.safetensors: cannot be written \(Is a directory\); free space or"):
+        _run(tmp_path / "run")
+    assert not (tmp_path / "run" / "summary.json").exists()
+    (tmp_path / "run" / "model.safetensors.part").rmdir()
+    assert resume(tmp_path / "run").final["round"] == 3
+
+
+def test_the_digests_of_views_are_kept_where_asked(tmp_path: Path) -> None:
+    result = _run(tmp_path / "run", "run.record=digest")
+    text = (result.path / "digests.jsonl").read_bytes()
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert [line["round"] for line in lines] == [1, 2, 3]
+    everybody = [*(f"c{number}" for number in range(10)), "relay", "server"]
+    assert all(sorted(line) == ["round", "views"] and sorted(line["views"]) == everybody for line in lines)
+    found = [digest for line in lines for digest in line["views"].values()]
+    assert len(set(found)) == 36
+    assert all(len(bytes.fromhex(digest)) == 32 for digest in found)
+    assert not (result.path / "views").exists()
+    (result.path / "checkpoints" / "000003.state").unlink()
+    resume(result.path)
+    assert (result.path / "digests.jsonl").read_bytes() == text, "a round run again is not written twice"
 
 
 def test_views_are_kept_where_asked(tmp_path: Path) -> None:

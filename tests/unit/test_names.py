@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from importlib import resources
@@ -14,8 +15,8 @@ import croupier
 from croupier.cli import app
 
 NAMES = [
-    "CroupierError", "Pipeline", "Result", "Spec", "Statement", "explain", "load", "naive", "plain", "presets", "resume",
-    "run", "total",
+    "CroupierError", "Pipeline", "Result", "Spec", "Statement", "explain", "load", "naive", "plain", "presets",
+    "resume", "run", "total",
 ]  # fmt: skip
 
 
@@ -24,17 +25,29 @@ def test_the_names_are_these() -> None:
     assert dir(croupier) == NAMES
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'rum'"):
-        croupier.rum  # noqa: B018
-
-
 def test_every_name_can_be_imported_by_a_program() -> None:
-    """In a fresh interpreter, as a program would: each name is what it is called after."""
     program = f"from croupier import {', '.join(NAMES)}\nprint([n for n in {NAMES} if not callable(globals()[n])])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "[]\n"
+
+
+def test_a_name_stays_what_it_is_when_its_home_is_imported() -> None:
+    program = "import croupier\nfor _ in range(2): print(callable(croupier.run), callable(croupier.explain))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "True True\n" * 2
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_module_has_the_name_of_a_thing(name: str) -> None:
+    """Importing a module of that name would put it in the place of the function."""
+    assert importlib.util.find_spec(f"croupier.{name}") is None
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'rum'"):
+        croupier.rum  # noqa: B018
 
 
 def test_help_needs_no_torch() -> None:

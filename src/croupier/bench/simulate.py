@@ -19,7 +19,7 @@ from croupier.errors import CroupierError
 from croupier.federate import Federation, Round, rounds
 from croupier.job import peak_bytes
 from croupier.learn.assemble import Assembled, assemble
-from croupier.run.local import Local
+from croupier.runtime.local import Local
 from croupier.spec import Spec, load
 
 TINY = ("federation.rounds=2", "task.fit.epochs=1")

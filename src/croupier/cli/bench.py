@@ -28,10 +28,9 @@ def simulate(
 ) -> None:
     """Batched simulation of small clients against training them one by one, memory over rounds, and start-up time."""
     from croupier.bench.simulate import describe, measure, show
-    from croupier.spec import to_toml
 
     if print_config:
-        print(to_toml(describe(clients)), end="")
+        options.show_config(describe(clients), json)
         return
     found = measure(clients, rounds, repeats, seed or 0)
     options.emit(found, json, out)

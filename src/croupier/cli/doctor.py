@@ -46,11 +46,11 @@ def command(
     croupier doctor mnist --data ~/data      can this description run here?
     """
     from croupier.learn.data import folder_of
-    from croupier.spec import load, to_toml
+    from croupier.spec import load
 
     described = load(spec or "digits", sets or ())
     if print_config:
-        print(to_toml(described), end="")
+        options.show_config(described, json)
         return
     folder = folder_of(data)
     found = {

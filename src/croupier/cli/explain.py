@@ -10,7 +10,7 @@ import typer
 from croupier.cli import options
 
 if TYPE_CHECKING:
-    from croupier.explain import Statement
+    from croupier.statement import Statement
 
 
 def command(
@@ -27,12 +27,12 @@ def command(
 
     croupier explain digits --set protocol.place=relay --json
     """
-    from croupier.explain import explain
-    from croupier.spec import load, to_toml
+    from croupier.spec import load
+    from croupier.statement import explain
 
     described = load(spec, sets or ())
     if print_config:
-        print(to_toml(described), end="")
+        options.show_config(described, json)
         return
     statement = explain(described.protocol)
     options.emit({"name": described.name, "seed": seed, **statement.plain()}, json, out)

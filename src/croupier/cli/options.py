@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
+
+if TYPE_CHECKING:
+    from croupier.core.part import Part
 
 Sets = Annotated[
     Optional[list[str]],  # noqa: UP045 - typer reads this form
@@ -18,6 +21,13 @@ Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON objec
 PrintConfig = Annotated[bool, typer.Option("--print-config", help="Print the whole description as TOML, and stop.")]
 Data = Annotated[Optional[Path], typer.Option(help="Data folder; CROUPIER_DATA does the same.")]  # noqa: UP045
 OutFile = Annotated[Optional[Path], typer.Option(help="Also write the result to this file, as JSON.")]  # noqa: UP045
+
+
+def show_config(spec: Part, as_json: bool) -> None:
+    """Print the whole description, as TOML or as the one JSON object."""
+    from croupier.spec import to_toml
+
+    print(json.dumps(spec.plain(), indent=2, sort_keys=True) if as_json else to_toml(spec).rstrip())
 
 
 def emit(value: Mapping[str, Any], as_json: bool, out: Path | None) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -47,7 +48,7 @@ def command(
     With no description it runs the preset `digits`. `croupier doctor` lists presets and data.
     """
     from croupier.errors import SpecError
-    from croupier.spec import load, to_toml
+    from croupier.spec import load
 
     names = specs or ["digits"]
     if resume is not None and (specs or sets or seed is not None or out is not None):
@@ -55,7 +56,9 @@ def command(
             "--resume takes everything from the run directory: give it no description, --set, --seed or --out"
         )
     if print_config:
-        print("\n".join(to_toml(load(name, sets or ())) for name in names), end="")
+        if len(names) > 1:
+            raise SpecError("--print-config prints one description: name one")
+        options.show_config(load(names[0], sets or ()), json)
         return
     results = [_resumed(resume, data)] if resume else _all(names, sets or [], seed, data, out)
     if json:
@@ -71,27 +74,34 @@ def _all(names: Sequence[str], sets: list[str], seed: int | None, data: Path | N
     # Every description is read before any is run: a typo in the last must not cost the first.
     described = [load(name, sets) for name in names]
     places = [out if out is None or len(names) == 1 else out / f"{i + 1}-{s.name}" for i, s in enumerate(described)]
-    results = []
-    for spec, place in zip(described, places, strict=True):
-        with watching(spec.name) as watch, _resumable():
-            results.append(run(spec, out=place, seed=seed, data=data, watch=watch))
-    return results
+    jobs = [partial(run, spec, out=at, seed=seed, data=data) for spec, at in zip(described, places, strict=True)]
+    return [_watched(spec.name, job) for spec, job in zip(described, jobs, strict=True)]
 
 
 def _resumed(path: Path, data: Path | None) -> Result:
     from croupier.job import resume
 
-    with watching(path.name) as watch, _resumable():
-        return resume(path, data=data, watch=watch)
+    return _watched(path.name, partial(resume, path, data=data))
 
 
-class _resumable:  # noqa: N801 - reads as a clause
-    def __enter__(self) -> None:
-        pass
+def _watched(name: str, start: Callable[..., Result]) -> Result:
+    """Run with a progress bar; Ctrl-C leaves a run that can be resumed, and says how."""
+    with watching(name) as watch:
+        place = ""
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if kind is KeyboardInterrupt:
-            print("stopped: rounds that ended are kept; go on with croupier run --resume DIRECTORY", file=sys.stderr)
+        def note(event: str, facts: Mapping[str, Any]) -> None:
+            nonlocal place
+            place = facts["path"] if event == "opened" else place
+            if event == "note":
+                print(f"{name}: {facts['text']}", file=sys.stderr)
+            watch(event, facts)
+
+        try:
+            return start(watch=note)
+        except KeyboardInterrupt:
+            how = f"go on with: croupier run --resume {place}" if place else "nothing had begun"
+            print(f"stopped; rounds that ended are kept; {how}", file=sys.stderr)
+            raise
 
 
 def _show(results: list[Result]) -> None:

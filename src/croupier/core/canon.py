@@ -23,6 +23,7 @@ DTYPES = {
     torch.float32: "<f4", torch.float64: "<f8", torch.uint8: "|u1", torch.int32: "<i4", torch.int64: "<i8",
     torch.bool: "|b1",
 }  # fmt: skip
+_DEPTH = 64
 _BACK = {name: dtype for dtype, name in DTYPES.items()}
 
 
@@ -61,10 +62,10 @@ def _write(value: Value, put: Callable[[bytes | memoryview], Any]) -> None:
         return _write({name: getattr(value, name) for name in names}, put)
     if isinstance(value, Mapping):
         put(b"M" + struct.pack("<Q", len(value)))
+        if strange := [key for key in value if not isinstance(key, str)]:
+            raise WireError(f"a mapping of plain values has text keys, not {type(strange[0]).__name__}")
         for key in sorted(value):
-            if not isinstance(key, str):
-                raise WireError(f"a mapping of plain values has text keys, not {type(key).__name__}")
-            put(_sized(key.encode()))
+            put(_sized(_utf8(key)))
             _write(value[key], put)
         return None
     if isinstance(value, tuple | list):
@@ -73,6 +74,8 @@ def _write(value: Value, put: Callable[[bytes | memoryview], Any]) -> None:
             _write(item, put)
         return None
     if isinstance(value, Tensor):
+        if value.dtype not in DTYPES:
+            raise WireError(f"a tensor of {value.dtype} has no canonical bytes")
         body = tensor_bytes(value)
         shape = struct.pack(f"<B{value.dim()}Q", value.dim(), *value.shape)
         put(b"A" + DTYPES[value.dtype].encode() + shape)
@@ -86,6 +89,13 @@ def _sized(body: bytes) -> bytes:
     return struct.pack("<Q", len(body)) + body
 
 
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise WireError(f"text has no UTF-8 form: {error.reason}") from None
+
+
 def _scalar(value: Value) -> bytes:
     match value:
         case None:
@@ -97,7 +107,7 @@ def _scalar(value: Value) -> bytes:
         case float():
             return b"F" + struct.pack("<d", value)
         case str():
-            return b"S" + _sized(value.encode())
+            return b"S" + _sized(_utf8(value))
         case bytes():
             return b"B" + _sized(value)
     raise WireError(f"{type(value).__name__} is not a plain value and has no canonical bytes")
@@ -106,9 +116,12 @@ def _scalar(value: Value) -> bytes:
 def load(data: bytes) -> Value:
     """The value that these canonical bytes are. Raises: WireError on anything else, left-over bytes included."""
     reader = _Reader(memoryview(data))
-    value = reader.value()
+    value = reader.value(0)
     if reader.at != len(data):
         raise WireError(f"{len(data) - reader.at} bytes are left over after the value")
+    # One value, one encoding: what would be written otherwise is refused, whatever it means.
+    if digest(value) != hashlib.sha256(data).digest():
+        raise WireError("the bytes are not the canonical form of the value they mean")
     return value
 
 
@@ -132,7 +145,9 @@ class _Reader:
         except UnicodeDecodeError as error:
             raise WireError(f"text is not UTF-8: {error.reason}") from None
 
-    def value(self) -> Value:
+    def value(self, depth: int) -> Value:
+        if depth > _DEPTH:
+            raise WireError(f"values are nested deeper than {_DEPTH}")
         kind = bytes(self.take(1))
         plain = {b"N": None, b"+": True, b"-": False}
         if kind in plain:
@@ -142,8 +157,8 @@ class _Reader:
             b"F": lambda: struct.unpack("<d", self.take(8))[0],
             b"S": self.text,
             b"B": lambda: bytes(self.take(self.size())),
-            b"T": lambda: tuple(self.value() for _ in range(self.size())),
-            b"M": lambda: {self.text(): self.value() for _ in range(self.size())},
+            b"T": lambda: tuple(self.value(depth + 1) for _ in range(self.size())),
+            b"M": lambda: {self.text(): self.value(depth + 1) for _ in range(self.size())},
             b"A": self.tensor,
         }
         if kind not in readers:
@@ -155,8 +170,12 @@ class _Reader:
         if dtype not in _BACK:
             raise WireError(f"{dtype!r} is not a dtype of ours")
         dims = self.take(1)[0]
+        if dims > 32:
+            raise WireError(f"a tensor of {dims} dimensions")
         shape = struct.unpack(f"<{dims}Q", self.take(8 * dims))
         count = 1
         for side in shape:
             count *= side
+        if count == 0 and max(shape) > len(self.data):
+            raise WireError("an empty tensor with an impossible side")
         return tensor_from(self.take(count * np.dtype(dtype).itemsize), dtype, shape)

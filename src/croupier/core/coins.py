@@ -116,6 +116,8 @@ class Coins:
         if self._known is None and self._above is not None:
             above, labels = self._above
             self._known = above._expand(b"child", *labels)
+            # Forget the node above: whoever holds this one must not reach its siblings.
+            self._above = None
         if self._known is None:
             raise RangeError("these coins have no seed")
         return self._known

@@ -136,6 +136,7 @@ class Seat:
     ask: Ask | None = None
     outcome: Outcome | None = None
     box: dict[tuple[str, str], Received] = field(default_factory=dict)
+    heard: set[tuple[str, str]] = field(default_factory=set)
 
     @classmethod
     def take(cls, party: Party, given: Given, memory: Memory, coins: Coins, keep: Kept) -> Seat:
@@ -153,10 +154,14 @@ class Seat:
         return letters
 
     def deliver(self, letter: Received) -> None:
-        """Put a letter into the mailbox. Raises: ProtocolError when this source has sent that kind before."""
+        """Put a letter into the mailbox. Raises: ProtocolError when this source has sent that kind before.
+
+        A party sends a kind once to each target in an attempt; a protocol with several turns names each of them.
+        """
         key = (letter.kind, letter.source)
-        if key in self.box:
+        if key in self.heard:
             raise ProtocolError(f"{letter.source} sent a second {letter.kind!r}")
+        self.heard.add(key)
         self.box[key] = letter
 
     @property

@@ -35,8 +35,8 @@ _HALF_ROOT = 0.7071067811865476
 
 
 def from_words(words: npt.NDArray[np.uint64]) -> Floats:
-    """One standard normal a 64-bit word, from its upper 53 bits."""
-    return quantile(((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53)
+    """One standard normal a 64-bit word, from its upper 52 bits: with the half that is added, 53 are exact."""
+    return quantile(((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52)
 
 
 def quantile(p: Floats) -> Floats:
@@ -45,7 +45,7 @@ def quantile(p: Floats) -> Floats:
     out = q * _ratio(_CENTRE, 0.180625 - q * q)
     far = np.abs(q) > 0.425
     side = q[far]
-    # 1 - p loses nothing here: both are multiples of 2^-54 near one half or above.
+    # 1 - p loses nothing: p is a multiple of 2^-53 below 1.
     r = np.sqrt(-_log(np.where(side < 0, p[far], 1.0 - p[far])))
     z = np.where(r <= 5.0, _ratio(_TAIL, r - 1.6), _ratio(_FAR, r - 5.0))
     out[far] = np.where(side < 0, -z, z)

@@ -65,10 +65,10 @@ class Part(BaseModel):
             at = f"{where}.{key}" if where else key
             field = cls.model_fields.get(key)
             if field is None:
-                raise SpecError(f"{at}: unknown key; {nearest(key, cls.model_fields)}")
+                raise SpecError(f"{at}: unknown key{_of(cls, where)}; {nearest(key, cls.model_fields)}")
             kind = field.annotation
             nested = isinstance(kind, type) and issubclass(kind, Part)
-            ready[key] = kind.parse(value, at) if nested else value  # type: ignore[union-attr]
+            ready[key] = kind.parse(_named(value, field.default), at) if nested else value  # type: ignore[union-attr]
         try:
             return cls(**ready)
         except ValidationError as error:
@@ -83,6 +83,17 @@ class Part(BaseModel):
         """SHA-256 of the canonical form."""
         text = json.dumps(self.plain(), sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).digest()
+
+
+def _named(value: Any, default: Any) -> Any:
+    """A table that names no part changes the default one."""
+    if isinstance(value, Mapping) and "use" not in value and isinstance(default, Part) and default.use:
+        return {"use": default.use, **value}
+    return value
+
+
+def _of(part: type[Part], where: str) -> str:
+    return f" of {part.use!r} (--set {where}={part.use} starts it afresh)" if part.use and where else ""
 
 
 def _plain(value: Any) -> Any:

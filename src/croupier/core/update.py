@@ -126,7 +126,7 @@ class Model:
     recipients: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        check_vector(self.vector, len(self.vector), "model")
+        check_vector(self.vector, self.vector.numel(), "model")
 
     def plain(self) -> dict[str, Any]:
         """As plain values: what a memory and a checkpoint hold."""

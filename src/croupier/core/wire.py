@@ -29,6 +29,7 @@ NAME = 32
 KIND = 16
 _HEADER = struct.Struct(f"<H32s16sIH{KIND}s{NAME}s{NAME}sIQ")
 _PIECE = struct.Struct("<II")
+_PIECES = 1 << 16
 _BACK = {name: dtype for dtype, name in DTYPES.items()}
 
 
@@ -58,6 +59,11 @@ class Schema:
 
     def check(self, values: Mapping[str, Tensor]) -> None:
         """Raises: RangeError when the values are not what this message carries."""
+        self._check_form(values)
+        for field in self.fields:
+            _check_content(field, values[field.name])
+
+    def _check_form(self, values: Mapping[str, Tensor]) -> None:
         if set(values) != {field.name for field in self.fields}:
             raise RangeError(f"fields {sorted(values)}, not {sorted(field.name for field in self.fields)}")
         for field in self.fields:
@@ -66,12 +72,10 @@ class Schema:
                 raise RangeError(f"{field.name} has dtype {got.dtype}, not {_BACK[field.dtype]}")
             if tuple(got.shape) != field.dims(values):
                 raise RangeError(f"{field.name} has shape {tuple(got.shape)}, not {field.dims(values)}")
-            _check_content(field, got)
 
     def pack(self, values: Mapping[str, Tensor]) -> bytes:
-        """Canonical bytes of the values. The receiver checks them: a sender's word is worth nothing at its door."""
-        if missing := [field.name for field in self.fields if field.name not in values]:
-            raise RangeError(f"a body without {', '.join(missing)}")
+        """Canonical bytes of the values, in form only: what they hold is checked at the receiver's door."""
+        self._check_form(values)
         return b"".join(tensor_bytes(values[field.name]) for field in self.fields)
 
     def unpack(self, data: bytes | memoryview) -> dict[str, Tensor]:
@@ -86,7 +90,9 @@ class Schema:
             _check_content(field, values[field.name])
             at = stop
         if at != len(view):
-            raise WireError(f"{len(view) - at} bytes are left over after {self.fields[-1].name}")
+            raise WireError(
+                f"{len(view) - at} bytes are left over after {self.fields[-1].name if self.fields else 'nothing'}"
+            )
         return values
 
 
@@ -111,7 +117,14 @@ class Header:
     length: int
 
     def pack(self) -> bytes:
-        """The fixed-length header."""
+        """The fixed-length header. Raises: RangeError when a field does not fit."""
+        if len(self.spec) != 32 or len(self.run) != 16:
+            sizes = f"{len(self.spec)} and {len(self.run)}"
+            raise RangeError(f"a header names the protocol by 32 bytes and the run by 16, not by {sizes}")
+        tops = {"round": 1 << 32, "attempt": 1 << 16, "sequence": 1 << 32, "length": 1 << 64}
+        for name, top in tops.items():
+            if not 0 <= getattr(self, name) < top:
+                raise RangeError(f"{name} = {getattr(self, name)}: a header holds 0 to {top - 1}")
         names = [_padded(self.kind, KIND), _padded(self.source, NAME), _padded(self.target, NAME)]
         return _HEADER.pack(VERSION, self.spec, self.run, self.round, self.attempt, *names, self.sequence, self.length)
 
@@ -127,7 +140,7 @@ class Header:
 
 
 def _padded(name: str, size: int) -> bytes:
-    body = name.encode()
+    body = name.encode(errors="replace")
     if not body or len(body) > size or b"\0" in body:
         raise RangeError(f"{name!r}: a name on the wire has 1 to {size} bytes and no zero byte")
     return body.ljust(size, b"\0")
@@ -176,12 +189,15 @@ class Link:
         self._aead = AESGCM(coins.child("link", source, target).export())
         self.source, self.target = source, target
         self._parts: dict[bytes, dict[int, bytes]] = {}
+        self._counts: dict[bytes, int] = {}
         self._seen: set[bytes] = set()
 
     def seal(self, envelope: Envelope) -> list[bytes]:
         """The sealed chunks of an envelope."""
         head = envelope.header.pack()
         count = max(1, -(-len(envelope.body) // CHUNK))
+        if count > _PIECES:
+            raise RangeError(f"a body of {len(envelope.body)} bytes: a message holds {_PIECES} chunks of 1 MiB at most")
         body = memoryview(envelope.body)
         packets = []
         for index in range(count):
@@ -201,6 +217,8 @@ class Link:
         clear = packet[:start]
         header = Header.unpack(clear[: _HEADER.size])
         index, count = _PIECE.unpack(clear[_HEADER.size :])
+        if not index < count <= _PIECES:
+            raise WireError(f"chunk {index} of {count}: no message has such a chunk")
         try:
             piece = self._aead.decrypt(_nonce(header, index), packet[start:], clear)
         except InvalidTag:
@@ -213,12 +231,14 @@ class Link:
         parts = self._parts.setdefault(key, {})
         if key in self._seen or index in parts:
             raise IntegrityError("a message was repeated on the way")
+        if self._counts.setdefault(key, count) != count:
+            raise WireError("the chunks of a message disagree on how many there are")
         parts[index] = piece
         if len(parts) < count:
             return None
         self._seen.add(key)
         body = b"".join(parts[i] for i in range(count))
-        del self._parts[key]
+        del self._parts[key], self._counts[key]
         if len(body) != header.length:
             raise WireError(f"body of {len(body)} bytes, {header.length} stated")
         return Envelope(header, body)
@@ -226,7 +246,7 @@ class Link:
 
 def _nonce(header: Header, index: int) -> bytes:
     # Keys are fresh per run and link; round, attempt, sequence and chunk never repeat together under one of them.
-    return struct.pack("<IHIH", header.round, header.attempt & 0xFFFF, header.sequence, index)
+    return struct.pack("<IHIH", header.round, header.attempt, header.sequence, index)
 
 
 def attendance(members: tuple[str, ...]) -> Field:

@@ -61,7 +61,7 @@ class Encoder(Part):
     def _cap_fits(self) -> Self:
         if (self.weights == "slot") != (self.cap is not None):
             raise SpecError(
-                f"encode.cap = {self.cap} with encode.weights = {self.weights!r}: weights = 'slot' needs the public "
+                f"protocol.encode.cap = {self.cap} with weights = {self.weights!r}: weights = 'slot' needs the public "
                 "largest number of records a client may count for, and nothing else has a use for it"
             )
         return self

@@ -44,7 +44,7 @@ class FixedPoint(Encoder, use="fixed"):
     def _sums_fit(self) -> Self:
         if self.modulus > 1 << 62:
             raise SpecError(
-                f"encode.digits = {self.digits} with encode.clients = {self.clients}: sums need more than 62 bits; "
+                f"protocol.encode.digits = {self.digits} with clients = {self.clients}: sums need more than 62 bits; "
                 "use fewer digits"
             )
         return self
@@ -53,30 +53,30 @@ class FixedPoint(Encoder, use="fixed"):
         """Residues, with what was clamped noted for the client."""
         factor, capped = self._factor(update)
         unit = update.vector.double() / self._scale(brief)
-        clamped = int(((unit * 10**self.digits).round().abs() > self.top).sum())
         whole = torch.round(unit.clamp(-1, 1) * factor * 10**self.digits)
-        slots = [whole, torch.tensor([factor * 10**self.digits], dtype=torch.float64).round()][: 1 + self.scaled]
+        clamped = int(((unit.abs() > 1) | (whole.abs() > self.top)).sum())
+        values = whole.clamp(-self.top, self.top).to(torch.int64) % self.modulus
+        if self.scaled:
+            # The weight is no value: it reaches 10^digits itself, and is never negative.
+            values = torch.cat([values, torch.tensor([round(factor * 10**self.digits)])])
         beside = {"weight": update.luggage["weight"]} if self.weights == "open" else {}
-        values = torch.cat(slots).clamp(-self.top, self.top).to(torch.int64)
         kind = torch.int32 if self.dtype == "<i4" else torch.int64
-        return Payload((values % self.modulus).to(kind), beside, {"clamped": clamped, "capped_weights": capped})
+        return Payload(values.to(kind), beside, {"clamped": clamped, "capped_weights": capped})
 
     def decode(self, released: Released, brief: Brief) -> Gathered:
         """Floats again. Raises: IntegrityError when a sum lies outside what the present clients could have sent."""
+        residues = released.rows if released.rows is not None else released.sums
+        if residues is None:
+            raise IntegrityError("nothing was released")
         count = len(released.present)
-        step = self._scale(brief) / 10**self.digits
-        values = self._centred(released.rows if released.rows is not None else released.sums, count)
-        total = values[..., -1] / 10**self.digits if self.scaled else None
-        values = (values[..., :-1] if self.scaled else values) * step
+        reach = count if residues.dim() == 1 else 1
+        total = self._weight(residues[..., -1].long(), reach) if self.scaled else None
+        values = self._centred(residues[..., :-1] if self.scaled else residues, reach)
+        values = values * (self._scale(brief) / 10**self.digits)
         if released.rows is not None:
             weights = row_weights(self, released) if total is None else total
             return Gathered(
-                released.present,
-                values.float(),
-                weights=weights,
-                scaled=self.scaled,
-                ids=released.ids,
-                form=self.form,
+                released.present, values.float(), weights=weights, scaled=self.scaled, ids=released.ids, form=self.form
             )
         weights = torch.tensor(float(count), dtype=torch.float64) if total is None else total
         return Gathered(released.present, sums=values, weights=weights, form=self.form)
@@ -92,12 +92,17 @@ class FixedPoint(Encoder, use="fixed"):
     def _scale(self, brief: Brief) -> float:
         return float(brief["scale"][0]) if "scale" in brief else self.scale
 
-    def _centred(self, residues: Tensor | None, count: int) -> Tensor:
-        if residues is None:
-            raise IntegrityError("nothing was released")
-        half, residues = self.modulus // 2, residues.long()
-        values = residues - self.modulus * (residues >= half)
-        most = self.top * (count if residues.dim() == 1 else 1)
-        if bool((values.abs() > most).any()):
-            raise IntegrityError(f"a released value lies outside ±{most}, which {count} honest clients cannot reach")
+    def _centred(self, residues: Tensor, reach: int) -> Tensor:
+        values = residues.long()
+        values = values - self.modulus * (values >= self.modulus // 2)
+        self._within(values.abs(), reach * self.top)
         return values.double()
+
+    def _weight(self, residues: Tensor, reach: int) -> Tensor:
+        self._within(residues, reach * 10**self.digits)
+        share: Tensor = residues.double() / 10**self.digits
+        return share
+
+    def _within(self, values: Tensor, most: int) -> None:
+        if bool((values > most).any()):
+            raise IntegrityError(f"a released value lies outside ±{most}, which the clients present cannot reach")

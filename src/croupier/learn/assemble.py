@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from croupier.core.coins import Coins
@@ -87,9 +88,11 @@ def assemble(
     return Assembled(Task(digests, layout, first, learner, evaluate), dataset, module, hands)
 
 
-def save_model(module: nn.Module, path: Path, metadata: Mapping[str, str]) -> None:
-    """Write a model's weights for any torch program to read."""
-    save_file({name: tensor.contiguous() for name, tensor in module.state_dict().items()}, path, dict(metadata))
+def model_bytes(module: nn.Module, about: Mapping[str, str]) -> bytes:
+    """A model's weights as a file that any torch program can read."""
+    tensors = {name: tensor.contiguous() for name, tensor in module.state_dict().items()}
+    # One key only: the format writes several in an order that differs from run to run.
+    return bytes(save(tensors, {"croupier": json.dumps(about, sort_keys=True)}))
 
 
 def _warm(module: nn.Module, path: Path) -> None:

@@ -96,7 +96,7 @@ class Natural(Split, use="natural"):
         known = len(dataset.owners)
         if self.clients is not None and self.clients > known:
             there = f"{dataset.name!r} has {known} owners; use at most that"
-            raise SpecError(f"split.clients = {self.clients}: {there}")
+            raise SpecError(f"task.split.clients = {self.clients}: {there}")
         return self.clients or known
 
 
@@ -150,4 +150,4 @@ def _check_room(dataset: Dataset, clients: int, least: int) -> None:
     size = len(dataset.train)
     if clients * least > size:
         why = f"{dataset.name!r} has {size} training records, too few to give each client {least}"
-        raise SpecError(f"split.clients = {clients}: {why}; use at most {size // least} clients")
+        raise SpecError(f"task.split.clients = {clients}: {why}; use at most {size // least} clients")

@@ -104,4 +104,4 @@ class Learner:
         try:
             return Update(vector, self.layout, {"weight": count})
         except RangeError as error:
-            return RangeError(f"{error}: training diverged; lower fit.lr")
+            return RangeError(f"{error}: training diverged; lower task.fit.lr")

@@ -93,6 +93,14 @@ def test_print_config_everywhere(shell: Any, words: tuple[str, str], tmp_path: P
     assert load(tmp_path / "spec.toml") == load("digits-sum")
 
 
+@pytest.mark.parametrize("words", [("explain", "digits-sum"), ("doctor", "digits-sum")])
+def test_print_config_is_json_where_asked(shell: Any, words: tuple[str, str]) -> None:
+    assert json.loads(shell(*words, "--print-config", "--json")) == load("digits-sum").plain()
+
+
 def test_bench_prints_what_it_would_measure(shell: Any, tmp_path: Path) -> None:
     (tmp_path / "spec.toml").write_text(shell("bench", "simulate", "--clients", "30", "--print-config"))
-    assert load(tmp_path / "spec.toml").task.split.plain() == {"use": "iid", "clients": 30}
+    spec = load(tmp_path / "spec.toml")
+    assert spec.task.split.plain() == {"use": "iid", "clients": 30}
+    found = json.loads(shell("bench", "simulate", "--clients", "30", "--print-config", "--json"))
+    assert load(found) == spec

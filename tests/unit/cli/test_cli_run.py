@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from croupier.cli import main
+from croupier.federate import Round
 from croupier.spec import load, presets, to_toml
 
 SMALL = ("-s", "federation.rounds=2", "-s", "task.fit.epochs=1", "-s", "run.workers=1")
@@ -130,6 +132,21 @@ def test_print_config_prints_the_whole_description_and_stops(shell: Shell, name:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["printed.toml"]
 
 
+@pytest.mark.parametrize("name", presets())
+def test_print_config_prints_json_where_asked(shell: Shell, name: str, tmp_path: Path) -> None:
+    found = shell.json("run", name, "--print-config", "--set", "federation.rounds=77")
+    assert found == load(name, ["federation.rounds=77"]).plain()
+    assert load(found) == load(name, ["federation.rounds=77"])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("extra", [(), ("--json",)])
+def test_print_config_prints_one_description(shell: Shell, extra: tuple[str, ...]) -> None:
+    code, out, said = shell("run", "digits", "digits-sum", "--print-config", *extra)
+    assert (code, out) == (2, "")
+    assert said == "croupier: error: --print-config prints one description: name one\n"
+
+
 def test_a_printed_description_is_run_alike(shell: Shell) -> None:
     Path("mine.toml").write_text(to_toml(load("digits", SMALL[1::2])))
     shell("run", "mine.toml", "--seed", "3", "--out", "a")
@@ -162,6 +179,48 @@ def test_resume_takes_nothing_else(shell: Shell, extra: tuple[str, ...]) -> None
     code, _, said = shell("run", "--resume", "here", *extra)
     assert code == 2
     assert "--resume takes everything from the run directory" in said
+
+
+def test_other_packages_are_noted_on_the_side(shell: Shell) -> None:
+    shell("run", *SMALL, "--seed", "7", "--out", "here")
+    manifest = json.loads(Path("here/manifest.json").read_text())
+    manifest["packages"]["torch"] = "0.9"
+    Path("here/manifest.json").write_text(json.dumps(manifest))
+    code, out, said = shell("run", "--resume", "here", "--json")
+    assert code == 0
+    assert json.loads(out)["runs"][0]["final"]["round"] == 2
+    assert said == f"here: begun with torch 0.9, resumed with {version('torch')}: last bits may differ\n"
+
+
+@pytest.mark.parametrize("at", ["the data", "a round"])
+def test_an_interrupt_says_how_to_go_on(shell: Shell, at: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("croupier.job.assemble" if at == "the data" else "croupier.job.metrics_of", stop)
+    code, out, said = shell("run", *SMALL, "--seed", "7", "--out", "here")
+    assert (code, out) == (130, "")
+    how = "nothing had begun" if at == "the data" else "go on with: croupier run --resume here"
+    assert said == f"stopped; rounds that ended are kept; {how}\ncroupier: interrupted\n"
+    assert Path("here").exists() == (at == "a round")
+    monkeypatch.undo()
+
+
+def test_an_interrupt_of_several_names_the_one_that_was_stopped(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    from croupier import job
+
+    real = job.metrics_of
+
+    def stop(done: Round) -> dict[str, Any]:
+        if Path("all/2-digits-sum").exists():
+            raise KeyboardInterrupt
+        return real(done)
+
+    monkeypatch.setattr(job, "metrics_of", stop)
+    code, _, said = shell("run", "digits", "digits-sum", *SMALL, "--seed", "7", "--out", "all")
+    assert code == 130
+    assert "go on with: croupier run --resume all/2-digits-sum\n" in said
+    assert Path("all/1-digits/summary.json").is_file()
 
 
 def test_no_words_at_all_show_the_help(shell: Shell) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import struct
@@ -59,7 +60,8 @@ def same(one: Any, two: Any) -> bool:
         return False
     if isinstance(one, Tensor):
         # Bits, not values: -0.0 and 0.0 are different values here.
-        return one.dtype == two.dtype and one.shape == two.shape and one.numpy().tobytes() == two.numpy().tobytes()
+        alike = one.dtype == two.dtype and one.shape == two.shape
+        return alike and bool(one.numpy().tobytes() == two.numpy().tobytes())
     if isinstance(one, tuple):
         return len(one) == len(two) and all(map(same, one, two))
     if isinstance(one, dict):
@@ -223,10 +225,8 @@ def test_a_huge_size_costs_no_memory(data: bytes) -> None:
 @settings(deadline=None, max_examples=300)
 @given(st.one_of(st.binary(max_size=120), st.text("NTMABSIF+-\0\1\2<f48|ui", max_size=120).map(str.encode)))
 def test_random_bytes_raise_nothing_else(data: bytes) -> None:
-    try:
+    with contextlib.suppress(WireError):
         canon.load(data)
-    except WireError:
-        pass
 
 
 @settings(deadline=None, max_examples=200)
@@ -234,7 +234,5 @@ def test_random_bytes_raise_nothing_else(data: bytes) -> None:
 def test_changed_bytes_raise_nothing_else(items: list[Any], at: int, flip: int) -> None:
     data = bytearray(canon.dump({"all": tuple(items)}))
     data[at % len(data)] ^= flip
-    try:
+    with contextlib.suppress(WireError):
         canon.load(bytes(data))
-    except WireError:
-        pass

@@ -34,7 +34,9 @@ labels = st.one_of(st.text(max_size=4), st.binary(max_size=4), st.integers())
 
 def typed(pair: Sequence[str]) -> Label:
     kind, text = pair
-    return {"s": lambda: text, "i": lambda: int(text), "b": lambda: bytes.fromhex(text)}[kind]()
+    if kind == "s":
+        return text
+    return int(text) if kind == "i" else bytes.fromhex(text)
 
 
 def framed(pair: Sequence[str]) -> bytes:
@@ -136,7 +138,7 @@ def test_a_node_repeats_its_choices_and_a_stream_goes_on() -> None:
     stream = node.secure()
     first = bytes(stream.bytes(5)) + bytes(stream.bytes(1 << 20)) + bytes(stream.bytes(7))
     assert first == bytes(node.secure().bytes((1 << 20) + 12))
-    assert len(set(first[i : i + 8] for i in range(0, 4096, 8))) == 512
+    assert len({first[i : i + 8] for i in range(0, 4096, 8)}) == 512
 
 
 def test_secrets_do_not_print() -> None:
@@ -216,7 +218,9 @@ def test_below_never_reaches_its_limit(limit: int, seed: int) -> None:
         (1, [], [0, (1 << 64) - 1]),
     ],
 )
-def test_below_draws_again_exactly_past_the_last_whole_multiple(limit: int, refused: list[int], kept: list[int]) -> None:
+def test_below_draws_again_exactly_past_the_last_whole_multiple(
+    limit: int, refused: list[int], kept: list[int]
+) -> None:
     stream = Scripted([*refused, *kept])
     assert stream.below(limit, len(kept)).tolist() == [word % limit for word in kept]
     assert stream.left == []

@@ -248,7 +248,7 @@ def test_a_view_without_inputs_is_not_replayed(kept: Kept) -> None:
 
 
 def test_a_digest_is_the_same_whether_inputs_are_kept() -> None:
-    digests = {driven(seated(kept), "a", "b")[1].view.digest() for kept in ("keep", "digest")}  # type: ignore[arg-type]
+    digests = {driven(seated(kept), "a", "b")[1].view.digest() for kept in ("keep", "digest")}
     assert len(digests) == 1
     with pytest.raises(ProtocolError, match="no view of bob was taken down"):
         driven(seated("nothing"), "a", "b")[1].view.digest()

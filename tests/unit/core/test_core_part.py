@@ -61,9 +61,8 @@ def test_plain_data_reads_back_to_the_same_value(part: Part) -> None:
 
 @pytest.mark.parametrize("part", [part for part in PARTS if part.use], ids=repr)
 def test_a_slot_finds_each_part_by_its_name(part: Part) -> None:
-    slot: type[Part] = {
-        "privacy": LocalPrivacy, "encode": Encoder, "release": Release, "aggregate": Mean, "place": Placement
-    }[part.verb]  # fmt: skip
+    slots: list[type[Part]] = [LocalPrivacy, Encoder, Release, Mean, Placement]
+    (slot,) = [slot for slot in slots if slot.verb == part.verb]
     assert slot.parse(part.plain(), "here") == part
     assert part.use in slot.choices()
     assert slot.parse(part) is part
@@ -72,6 +71,13 @@ def test_a_slot_finds_each_part_by_its_name(part: Part) -> None:
 def test_a_bare_name_stands_for_a_part_with_defaults() -> None:
     assert Release.parse("shuffle") == Shuffle()
     assert Pipeline.parse({"release": "shuffle", "place": "relay"}).release == Shuffle()
+
+
+def test_a_table_without_a_name_changes_the_default_part_and_no_other() -> None:
+    assert Tree.parse({"branch": {"encode": {"weights": "open"}}}).branch.encode == Floats(weights="open")
+    assert Tree.parse({"branch": {"encode": {}}}).branch.encode == Floats()
+    with pytest.raises(SpecError, match="encode = None: no encode has that name"):
+        Encoder.parse({})
 
 
 def test_choices_belong_to_their_slot() -> None:
@@ -93,7 +99,6 @@ def test_choices_belong_to_their_slot() -> None:
         ({"branch": {"encode": "flots"}}, r"branch\.encode = 'flots': no encode .*did you mean 'floats'\?"),
         ({"branch": {"encode": {"use": "zzz"}}}, r"branch\.encode = 'zzz'.*known: fixed, floats"),
         ({"branch": {"encode": {"use": 5}}}, r"branch\.encode = 5"),
-        ({"branch": {"encode": {}}}, r"branch\.encode = None"),
         ({"branch": {"encode": {"use": "fixed"}}}, r"branch\.encode\.clients: this key is required"),
         ({"branch": {"leaf": {"size": 0}}}, r"branch\.leaf\.size = 0: input should be greater than or equal to 1"),
         ({"branch": {"leaf": {"size": "many"}}}, r"branch\.leaf\.size = 'many': input should be a valid integer"),

@@ -64,8 +64,8 @@ shapes = st.lists(st.lists(st.integers(0, 3), max_size=3).map(tuple), min_size=1
 @settings(deadline=None)
 @given(shapes, st.integers(0, 4))
 def test_split_and_flatten_undo_each_other(sizes: list[tuple[int, ...]], counter: int) -> None:
-    roles = ["counter" if i == counter else "weight" for i in range(len(sizes))]
-    layout = Layout(tuple(Slice(f"t{i}", shape, role) for i, (shape, role) in enumerate(zip(sizes, roles, strict=True))))  # type: ignore[arg-type]
+    slices = [Slice(f"t{i}", shape, "counter" if i == counter else "weight") for i, shape in enumerate(sizes)]
+    layout = Layout(tuple(slices))
     if not layout.carried:
         return
     vector = torch.arange(layout.size, dtype=torch.float32)

@@ -145,7 +145,7 @@ def test_missing_and_unknown_fields_are_refused() -> None:
     del values["weight"]
     with pytest.raises(RangeError, match="weight"):
         SCHEMA.check(values)
-    with pytest.raises(RangeError, match="without weight"):
+    with pytest.raises(RangeError, match="weight"):
         SCHEMA.pack(values)
     with pytest.raises(RangeError, match="more"):
         SCHEMA.check({**body(), "more": torch.zeros(1)})
@@ -202,7 +202,11 @@ def test_names_that_padding_would_change_are_refused(field: str, value: str) -> 
 
 def test_the_frozen_header() -> None:
     case = VECTORS["header"]
-    fields = {**case["fields"], "spec": bytes.fromhex(case["fields"]["spec"]), "run": bytes.fromhex(case["fields"]["run"])}
+    fields = {
+        **case["fields"],
+        "spec": bytes.fromhex(case["fields"]["spec"]),
+        "run": bytes.fromhex(case["fields"]["run"]),
+    }
     header = Header(**fields)
     assert header.pack().hex() == case["bytes"]
     assert Header.unpack(bytes.fromhex(case["bytes"])) == header

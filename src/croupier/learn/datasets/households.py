@@ -60,7 +60,7 @@ class Households(Data, use="households"):
     def _first(self, watt_hours: Readings, names: tuple[str, ...]) -> tuple[Readings, tuple[str, ...]]:
         if self.households is not None and self.households > len(names):
             there = f"the file has {len(names)}; ask for at most that"
-            raise SpecError(f"data.households = {self.households}: {there}")
+            raise SpecError(f"task.data.households = {self.households}: {there}")
         return watt_hours[: self.households], names[: self.households]
 
     def _starts(self, watt_hours: Readings, begin: int, end: int) -> tuple[Ints, int]:
@@ -71,7 +71,7 @@ class Households(Data, use="households"):
         whole = gaps[:, first + self.width + 1] == gaps[:, first] if len(first) else np.zeros((1, 0), bool)
         if not whole.any():
             span = f"no whole window and its target fit between readings {begin} and {end}"
-            raise SpecError(f"data.width = {self.width}: {span}; use a smaller width or another share")
+            raise SpecError(f"task.data.width = {self.width}: {span}; use a smaller width or another share")
         household, place = whole.nonzero()
         return household * watt_hours.shape[1] + first[place], int((~whole).sum())
 

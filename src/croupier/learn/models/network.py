@@ -25,4 +25,4 @@ class Network(Part):
 
     def _misfit(self, dataset: Dataset, needs: str, remedy: str) -> SpecError:
         given = f"{dataset.name!r} has inputs of shape {dataset.shape} to {dataset.goal}"
-        return SpecError(f"model = {self.use!r}: needs {needs}, but {given}; {remedy}")
+        return SpecError(f"task.model = {self.use!r}: needs {needs}, but {given}; {remedy}")

@@ -8,7 +8,7 @@ from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Letter, Refusal, Seat, Work
 from croupier.core.sitting import Sat, Sitting
 from croupier.errors import CroupierError, ProtocolError
-from croupier.run.post import Network, Packet, Parcel, Post
+from croupier.runtime.post import Network, Packet, Parcel, Post
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,14 @@ class _Table:
         return bool(parcels)
 
     def _write(self, seat: Seat, letters: tuple[Letter, ...]) -> list[Parcel]:
-        try:
-            return [self.post.write(seat.name, letter) for letter in letters]
-        except CroupierError as error:
-            seat.fail(error)
-            return []
+        """Encode what can be; a letter that is no message of this protocol is refused like any other."""
+        parcels = []
+        for letter in letters:
+            try:
+                parcels.append(self.post.write(seat.name, letter))
+            except CroupierError as error:
+                self.post.refusals.append(Refusal(seat.name, letter.target, str(error)))
+        return parcels
 
     def _carry(self, parcels: list[Parcel]) -> None:
         if self.local.links is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 import torch
 
 from croupier.errors import StoreError
-from croupier.run.store import RunDir
+from croupier.runtime.store import RunDir
 
 STATE = {"round": 3, "memories": {"server": {"models": (torch.arange(5.0),)}}, "participations": {"c0": 2}}
 
@@ -42,6 +43,17 @@ def test_a_write_that_fails_leaves_what_was_there(folder: RunDir, monkeypatch: p
     with pytest.raises(StoreError, match=r"file: cannot be written \(No space left on device\); free space or choose"):
         folder.write("file", b"second")
     assert (folder.path / "file").read_bytes() == b"first"
+
+
+@pytest.mark.parametrize("barred", ["views", "views/000001-c0.view.part"])
+def test_a_file_in_the_way_is_said(folder: RunDir, barred: str) -> None:
+    """A folder that cannot be made, and a draft that cannot be written."""
+    if barred == "views":
+        (folder.path / barred).write_text("")
+    else:
+        (folder.path / barred).mkdir(parents=True)
+    with pytest.raises(StoreError, match=r"000001-c0\.view: cannot be written \(.*\); free space or choose another"):
+        folder.write("views/000001-c0.view", b"")
 
 
 def test_json_is_written_canonically(folder: RunDir) -> None:
@@ -122,6 +134,38 @@ def test_a_line_cut_short_is_dropped_and_the_next_starts_afresh(folder: RunDir) 
     assert (folder.path / "metrics.jsonl").read_bytes() == b'{"round": 1}\n{"round": 2}\n'
 
 
+@pytest.mark.parametrize(
+    "junk",
+    [b"junk\n", b"\xff\xfe\n", b"[1]\n", b"3\n", b"null\n", b"{}\n", b'{"round": "2"}\n', b'{"round": null}\n', b"\n"],
+)
+def test_a_line_that_is_none_of_ours_is_dropped(folder: RunDir, junk: bytes) -> None:
+    (folder.path / "metrics.jsonl").write_bytes(b'{"round": 1}\n' + junk + b'{"round": 2}\n')
+    assert folder.cut("metrics.jsonl", 2) == [{"round": 1}, {"round": 2}]
+    assert (folder.path / "metrics.jsonl").read_bytes() == b'{"round": 1}\n{"round": 2}\n'
+
+
+def test_a_line_is_on_disk_before_the_next_step(folder: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint promises the lines before it: each is synced, whole, when it is added."""
+    real, synced = os.fsync, list[bytes]()
+
+    def fsync(handle: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{handle}").readlink().read_bytes())
+        real(handle)
+
+    monkeypatch.setattr("os.fsync", fsync)
+    folder.append("metrics.jsonl", {"round": 1})
+    folder.append("metrics.jsonl", {"round": 2})
+    assert synced == [b'{"round": 1}\n', b'{"round": 1}\n{"round": 2}\n']
+
+
+def test_a_line_that_cannot_be_written_is_said(folder: RunDir) -> None:
+    (folder.path / "metrics.jsonl").mkdir()
+    with pytest.raises(
+        StoreError, match=r"metrics\.jsonl: cannot be written \(Is a directory\); free space and resume"
+    ):
+        folder.append("metrics.jsonl", {"round": 1})
+
+
 def test_a_log_that_is_not_there_is_empty(folder: RunDir) -> None:
     assert folder.cut("metrics.jsonl", 4) == []
     assert (folder.path / "metrics.jsonl").read_bytes() == b""
@@ -138,6 +182,17 @@ def test_a_directory_that_holds_a_run_is_not_begun_again(folder: RunDir) -> None
     folder.close()
     with pytest.raises(StoreError, match="holds a run already; resume it with --resume, or choose another --out"):
         RunDir(folder.path).open(resume=False)
+
+
+def test_a_refused_start_lets_go_of_the_directory(folder: RunDir) -> None:
+    folder.write("spec.toml", b"")
+    folder.close()
+    refused, other = RunDir(folder.path), RunDir(folder.path)
+    with pytest.raises(StoreError, match="holds a run already") as kept:
+        refused.open(resume=False)
+    other.open(resume=True)
+    other.close()
+    assert kept.value.__traceback__ is not None, "the error, and what it holds, must outlive the second start"
 
 
 @contextmanager

@@ -35,6 +35,18 @@ class Parcel:
     body: Mapping[str, Tensor] | None
 
 
+@dataclass(frozen=True)
+class _Last:
+    """The message before this one. Arrays are compared by identity; being held, none can take another's."""
+
+    kind: str
+    body: Mapping[str, Tensor]
+    data: bytes
+
+    def same(self, kind: str, body: Mapping[str, Tensor]) -> bool:
+        return kind == self.kind and body.keys() == self.body.keys() and all(body[k] is self.body[k] for k in body)
+
+
 class Post:
     """Encoding, counting and the door. Each process that seats parties has one."""
 
@@ -44,9 +56,9 @@ class Post:
         self.refusals: list[Refusal] = []
         self._sequence: Counter[str] = Counter()
         self._links: dict[tuple[str, str], Link] = {}
-        # One model goes to many clients: it is encoded and checked once. Parcels keep these arrays alive meanwhile.
-        self._last: tuple[tuple[int, ...], bytes] = ((), b"")
-        self._passed: tuple[int, ...] = ()
+        # One model goes to many clients: it is encoded once and checked once.
+        self._packed = _Last("", {}, b"")
+        self._passed = _Last("", {}, b"")
 
     def write(self, source: str, letter: Letter) -> Parcel:
         """Put a letter into an envelope and count it."""
@@ -57,6 +69,7 @@ class Post:
             self._sequence[source], len(body),
         )  # fmt: skip
         self._sequence[source] += 1
+        header.pack()  # a name that no header can carry is the sender's fault, and found here
         parcel = Parcel(Envelope(header, body), None if isinstance(letter.body, bytes) else letter.body)
         self.traffic.count(parcel.envelope)
         return parcel
@@ -89,22 +102,23 @@ class Post:
                 raise WireError(f"a message of unknown kind {head.kind!r}")
             if parcel.body is None:
                 return Received(head.source, head.kind, schema.unpack(parcel.envelope.body))
-            key = tuple(id(values) for values in parcel.body.values())
-            if key != self._passed:
+            if not self._passed.same(head.kind, parcel.body):
                 schema.check(parcel.body)
-                self._passed = key
+                self._passed = _Last(head.kind, parcel.body, b"")
             return Received(head.source, head.kind, parcel.body)
         except CroupierError as error:
             self._refuse(head.source, head.target, error)
             return None
 
     def _encoded(self, letter: Letter) -> bytes:
+        schema = self.schemas.get(letter.kind)
+        if schema is None:
+            raise WireError(f"a message of unknown kind {letter.kind!r}")
         if isinstance(letter.body, bytes):
             return letter.body
-        key = tuple(id(values) for values in letter.body.values())
-        if key != self._last[0]:
-            self._last = (key, self.schemas[letter.kind].pack(letter.body))
-        return self._last[1]
+        if not self._packed.same(letter.kind, letter.body):
+            self._packed = _Last(letter.kind, letter.body, schema.pack(letter.body))
+        return self._packed.data
 
     def _link(self, source: str, target: str) -> Link:
         if self._coins is None:

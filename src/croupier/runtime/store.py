@@ -45,6 +45,7 @@ class RunDir:
         except OSError as error:
             raise StoreError(f"{self.path}: cannot be written ({error.strerror}); choose another --out") from None
         if not resume and (self.path / "spec.toml").exists():
+            self.close()
             raise StoreError(f"{self.path} holds a run already; resume it with --resume, or choose another --out")
 
     def close(self) -> None:
@@ -61,9 +62,9 @@ class RunDir:
     def write(self, name: str, data: bytes) -> Path:
         """Put a file in place, whole."""
         target = self.path / name
-        target.parent.mkdir(parents=True, exist_ok=True)
         draft = target.with_name(target.name + ".part")
         try:
+            target.parent.mkdir(parents=True, exist_ok=True)
             with draft.open("wb") as file:
                 file.write(data)
                 file.flush()
@@ -92,18 +93,21 @@ class RunDir:
         try:
             with (self.path / name).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(value, sort_keys=True, allow_nan=False) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
         except OSError as error:
             raise StoreError(
                 f"{self.path / name}: cannot be written ({error.strerror}); free space and resume"
             ) from None
 
     def cut(self, name: str, before: int) -> list[dict[str, Any]]:
-        """Drop the lines of rounds after `before`, and any line cut short; what is left."""
+        """Drop the lines of rounds after `before`, and any that is cut short or no line of ours; what is left."""
         path = self.path / name
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-        kept = [line for line in lines if line.endswith(b"\n") and json.loads(line)["round"] <= before]
-        self.write(name, b"".join(kept))
-        return [json.loads(line) for line in kept]
+        found = [(line, _parsed(line)) for line in lines]
+        kept = [(line, value) for line, value in found if value is not None and value["round"] <= before]
+        self.write(name, b"".join(line for line, _ in kept))
+        return [value for _, value in kept]
 
     def checkpoint(self, number: int, state: Mapping[str, Any]) -> None:
         """Keep the state after a round, and the one before it in case this one is damaged later."""
@@ -127,3 +131,11 @@ class RunDir:
 
     def _checkpoints(self) -> list[Path]:
         return sorted((self.path / "checkpoints").glob("*.state"))
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    try:
+        value: Any = json.loads(line) if line.endswith(b"\n") else None
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) and isinstance(value.get("round"), int) else None
