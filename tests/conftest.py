@@ -15,7 +15,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         "data": "" if os.environ.get("CROUPIER_DATA") else "tests need real data: set CROUPIER_DATA to run them",
         "long": "" if "long" in config.getoption("-m") else "long tests: make test-long runs them",
     }
-    kept, dropped = [], []
+    kept: list[pytest.Item] = []
+    dropped: list[pytest.Item] = []
     for item in items:
         why = next((reason for mark, reason in reasons.items() if reason and item.get_closest_marker(mark)), "")
         (dropped if why else kept).append(item)

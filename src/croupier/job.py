@@ -7,7 +7,7 @@ import resource
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,7 @@ def resume(path: str | Path, *, data: str | Path | None = None, watch: Watch | N
     manifest = folder.read_json("manifest.json")
     try:
         coins = Coins(bytes.fromhex(manifest["coins"]))
-        began = _Began(manifest["data"]["digest"], manifest["first"], dict(manifest["packages"]))
+        began = _Began(manifest["spec"], manifest["data"]["digest"], manifest["first"], dict(manifest["packages"]))
     except (KeyError, TypeError, ValueError, RangeError):
         raise StoreError(f"{path}/manifest.json is damaged: this is no run that can be resumed") from None
     job = _Job(load(folder.path / "spec.toml"), folder, coins, folder_of(data), watch or _silent)
@@ -81,6 +81,7 @@ def resume(path: str | Path, *, data: str | Path | None = None, watch: Watch | N
 class _Began:
     """What a run began with, from its manifest."""
 
+    spec: str
     data: str
     first: str
     packages: Mapping[str, str]
@@ -89,6 +90,13 @@ class _Began:
 def peak_bytes() -> int:
     """The process's resident high-water mark."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "none"
 
 
 def _silent(event: str, facts: Mapping[str, Any]) -> None:
@@ -132,25 +140,33 @@ class _Job:
             # A state has everything the first model gave: the file it was warmed from may be gone by now.
             made = self._assemble(self.spec.task.warm if state is None else None)
             self._check_same(made, began, state)
-            metrics, timing = self.store.cut("metrics.jsonl", done), self.store.cut("timing.jsonl", done)
-            self.store.cut("digests.jsonl", done)
-            if not len(metrics) == len(timing) == done:
-                raise StoreError(f"{self.store.path}: its logs lost rounds that its checkpoint has; start a new run")
+            metrics, timing = self._log("metrics.jsonl", done), self._log("timing.jsonl", done)
+            if self.spec.run.record == "digest":
+                self._log("digests.jsonl", done)
             return self._finish(made, state, metrics, timing)
         finally:
             self.store.close()
 
+    def _log(self, name: str, done: int) -> list[dict[str, Any]]:
+        """A log cut back to a whole round. Raises: StoreError when it is not whole up to there."""
+        lines = self.store.read(name, done)
+        if [line["round"] for line in lines] != list(range(1, done + 1)):
+            raise StoreError(f"{self.store.path}/{name} lost rounds that the checkpoint has; start a new run")
+        self.store.cut(name, done)
+        return lines
+
     def _check_same(self, made: Assembled, began: _Began, state: State | None) -> None:
         """Raises: StoreError when going on would not be going on with the same run."""
+        if self._described() != began.spec:
+            raise StoreError(f"{self.store.path}/spec.toml is not the one this run began with; restore it")
         if made.dataset.digest != began.data:
             raise StoreError(f"{self.store.path}: the data differ from those this run began with; restore them")
         if state is None and _first(made) != began.first:
             raise StoreError(f"{self.store.path}: the first model differs from the one this run began with; restore it")
         for name, was in began.packages.items():
-            if version(name) != was:
-                self.watch(
-                    "note", {"text": f"begun with {name} {was}, resumed with {version(name)}: last bits may differ"}
-                )
+            if (here := _version(name)) != was:
+                text = f"begun with {name} {was}, resumed with {here}: last bits may differ"
+                self.watch("note", {"text": text})
 
     def _assemble(self, warm: str | None) -> Assembled:
         task, machine = self.spec.task, self.spec.run
@@ -187,11 +203,6 @@ class _Job:
     def _rounds(self, made: Assembled, state: State | None) -> Iterator[Round]:
         machine = self.spec.run
         keep: dict[str, Kept] = {"*": machine.record, **dict.fromkeys(machine.views, "keep")}
-        known = {*made.task.enrolled, *self.spec.protocol.parties(())}
-        if strangers := [name for name in machine.views if name not in known]:
-            raise SpecError(
-                f"run.views = {strangers!r}: no such party; the parties are {', '.join(sorted(known)[:12])}"
-            )
         drive = Local(self.coins.child("links", run_id(self.coins)) if machine.through_bytes else None)
         plan = self.spec.federation
         return rounds(self.spec.protocol, made.task, plan, self.coins, drive, state=state, keep=keep)
@@ -228,6 +239,11 @@ class _Job:
         self.store.write_json("summary.json", summary)
         return Result(self.store.path, self.spec, tuple(metrics), tuple(timing), summary, module)
 
+    def _described(self) -> str:
+        """What binds the description; how this machine runs it may change between two sittings."""
+        spec = self.spec
+        return canon.digest((spec.task.digest(), spec.federation.digest(), spec.protocol.digest())).hex()
+
     def _manifest(self, made: Assembled, seed: int | None) -> dict[str, Any]:
         return {
             "croupier": version("croupier"),
@@ -238,6 +254,7 @@ class _Job:
             # A simulation must be resumable, so its root is kept with it; a service never writes its own down.
             "coins": self.coins.export().hex(),
             "protocol": self.spec.protocol.digest().hex(),
+            "spec": self._described(),
             "run": run_id(self.coins).hex(),
             "workers": made.workers,
             "threads_per_worker": 1,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from croupier.cli import main
-from croupier.errors import ProtocolError
+from croupier.errors import ProtocolError, SpecError
 from croupier.job import run
 
 SMALL = ("federation.rounds=2", "task.fit.epochs=1", "run.workers=1")
@@ -78,7 +78,7 @@ BAD = {
     ),
     "one client behind a shuffle": (["digits-shuffled", "--set", "federation.cohort=1"], "needs at least 2"),
     "a model that does not fit": (["digits", "--set", "task.model=resnet18"], "task.model = 'resnet18': needs"),
-    "a split that does not fit": (["digits", "--set", "task.split=natural"], 'use split = "iid" or "dirichlet"'),
+    "a split that does not fit": (["digits", "--set", "task.split=natural"], 'use task.split = "iid" or "dirichlet"'),
     "a device that is not there": (["digits", "--set", "run.device=cuda:7"], "use run.device = 'cpu'"),
     "a device that is none": (["digits", "--set", "run.device=gpu"], "run.device = 'gpu'"),
     "a view of nobody": (
@@ -183,3 +183,9 @@ def test_the_command_itself_ends_with_that_line_and_status(tmp_path: Path) -> No
     assert done.stdout == ""
     assert done.stderr == "croupier: error: task.split.alpha = 0: input should be greater than 0\n"
     assert not list(tmp_path.iterdir())
+
+
+def test_a_split_is_named_by_its_whole_key(tmp_path: Path) -> None:
+    with pytest.raises(SpecError) as error:
+        run("digits", sets=[*SMALL, "task.split=natural"], out=tmp_path / "run")
+    assert str(error.value).startswith("task.split = 'natural'"), error.value

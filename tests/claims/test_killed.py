@@ -94,7 +94,7 @@ def test_a_killed_command_is_resumed(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert out == b""
     how = f"stopped; rounds that ended are kept; go on with: croupier run --resume {stopped}"
-    assert said.decode() == f"{how}\ncroupier: interrupted\n"
+    assert said.decode() == f"{how}\n"
     assert not (stopped / "summary.json").exists()
     run("digits-sum", sets=SETS, out=tmp_path / "alone", seed=5)
     for path in (killed, stopped):

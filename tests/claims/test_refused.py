@@ -273,3 +273,12 @@ def test_a_client_that_is_refused_once_is_back_in_the_next_round() -> None:
     found = lines(_bench("digits").play(Threat(corrupted={BAD: once})))
     assert [line["refused"] for line in found] == [[BAD], []]
     assert [line["present"] for line in found] == [9, 10]
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_name_that_is_no_text_costs_its_sender_only(sealed: bool) -> None:
+    def bent(letters: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:
+        return tuple(replace(letter, target="\udc80") for letter in letters)
+
+    line = lines(bench("digits").play(Threat(corrupted={"c3": bent}), sealed=sealed))[0]
+    assert (line["refused"], line["present"]) == (["c3"], 9)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tests.claims.tools import SMALL
 
 from croupier.core import canon
 from croupier.core.coins import Coins
@@ -228,12 +229,12 @@ def test_a_log_that_lost_lines_is_no_run(copy: Path, name: str, left: bytes | No
     (copy / name).write_bytes(whole[0] if left is None else left)
     with pytest.raises(StoreError) as error:
         resume(copy)
-    assert str(error.value) == f"{copy}: its logs lost rounds that its checkpoint has; start a new run"
+    assert str(error.value) == f"{copy}/{name} lost rounds that the checkpoint has; start a new run"
 
 
 def test_a_log_that_is_gone_is_no_run(copy: Path) -> None:
     (copy / "metrics.jsonl").unlink()
-    with pytest.raises(StoreError, match="its logs lost rounds that its checkpoint has; start a new run"):
+    with pytest.raises(StoreError, match="lost rounds that the checkpoint has; start a new run"):
         resume(copy)
 
 
@@ -400,3 +401,49 @@ def test_views_are_kept_where_asked(tmp_path: Path) -> None:
     assert (view["party"], view["round"], view["given"]["me"], view["given"]["round"]) == ("relay", 2, "relay", 1)
     (inbox, *_) = view["inputs"]
     assert [letter["source"] for letter in inbox] == [f"c{number}" for number in range(10)]
+
+
+def _files(path: Path) -> list[str]:
+    return sorted(str(file.relative_to(path)) for file in path.rglob("*") if file.is_file())
+
+
+def test_resuming_adds_no_file(tmp_path: Path) -> None:
+    run("digits", sets=SMALL, out=tmp_path / "run", seed=1)
+    before = _files(tmp_path / "run")
+    resume(tmp_path / "run")
+    assert _files(tmp_path / "run") == before
+
+
+def test_a_package_that_is_not_here_is_said(tmp_path: Path) -> None:
+    run("digits", sets=SMALL, out=tmp_path / "run", seed=1)
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    manifest["packages"]["gone-by-now"] = "1.0"
+    (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest))
+    assert resume(tmp_path / "run").final["round"] == 2
+
+
+@pytest.mark.parametrize("change", [("alpha = 0.5", "alpha = 5.0"), ('use = "direct"', 'use = "relay"')])
+def test_another_description_is_not_resumed_with(change: tuple[str, str], tmp_path: Path) -> None:
+    run("digits", sets=SMALL, out=tmp_path / "run", seed=1)
+    (tmp_path / "run" / "checkpoints" / "000002.state").unlink()
+    text = (tmp_path / "run" / "spec.toml").read_text()
+    assert change[0] in text
+    (tmp_path / "run" / "spec.toml").write_text(text.replace(*change))
+    with pytest.raises(StoreError):
+        resume(tmp_path / "run")
+
+
+def test_lost_digests_are_said(tmp_path: Path) -> None:
+    run("digits", sets=[*SMALL, "run.record=digest"], out=tmp_path / "run", seed=1)
+    (tmp_path / "run" / "digests.jsonl").write_bytes(b"")
+    with pytest.raises(StoreError):
+        resume(tmp_path / "run")
+
+
+def test_a_log_with_a_round_twice_is_no_run(tmp_path: Path) -> None:
+    run("digits", sets=SMALL, out=tmp_path / "run", seed=1)
+    log = tmp_path / "run" / "metrics.jsonl"
+    first = log.read_bytes().splitlines(keepends=True)[0]
+    log.write_bytes(first + first)
+    with pytest.raises(StoreError):
+        resume(tmp_path / "run")

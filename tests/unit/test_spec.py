@@ -125,6 +125,14 @@ def test_a_setting_replaces_a_whole_part() -> None:
     assert load("digits", ["task.fit={use='sgd', lr=2}"]).task.fit == Sgd(lr=2)
 
 
+def test_another_name_for_a_part_does_not_take_the_fields_of_the_last() -> None:
+    with pytest.raises(
+        SpecError, match=r"task\.fit\.momentum: unknown key of 'adam' \(--set task\.fit=adam starts it "
+    ):
+        load("digits", ["task.fit.use=adam"])
+    assert load("digits", ["task.fit=adam"]).task.fit == Adam()
+
+
 def test_later_settings_win() -> None:
     assert load("digits", ["federation.rounds=1", "federation.rounds=2"]).federation.rounds == 2
 

@@ -31,7 +31,4 @@ def main() -> NoReturn:
     except CroupierError as error:
         print(f"croupier: error: {error}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print("croupier: interrupted", file=sys.stderr)
-        sys.exit(130)
     sys.exit(0)

@@ -51,10 +51,8 @@ def command(
     from croupier.spec import load
 
     names = specs or ["digits"]
-    if resume is not None and (specs or sets or seed is not None or out is not None):
-        raise SpecError(
-            "--resume takes everything from the run directory: give it no description, --set, --seed or --out"
-        )
+    if resume is not None and (specs or sets or seed is not None or out is not None or print_config):
+        raise SpecError("--resume takes everything from the run directory: give it nothing else but --data and --json")
     if print_config:
         if len(names) > 1:
             raise SpecError("--print-config prints one description: name one")
@@ -99,8 +97,8 @@ def _watched(name: str, start: Callable[..., Result]) -> Result:
         try:
             return start(watch=note)
         except KeyboardInterrupt:
-            how = f"go on with: croupier run --resume {place}" if place else "nothing had begun"
-            print(f"stopped; rounds that ended are kept; {how}", file=sys.stderr)
+            kept = f"rounds that ended are kept; go on with: croupier run --resume {place}"
+            print(f"stopped; {kept if place else 'nothing had begun'}", file=sys.stderr)
             raise
 
 

@@ -178,4 +178,7 @@ class _Reader:
             count *= side
         if count == 0 and max(shape) > len(self.data):
             raise WireError("an empty tensor with an impossible side")
-        return tensor_from(self.take(count * np.dtype(dtype).itemsize), dtype, shape)
+        body = self.take(count * np.dtype(dtype).itemsize)
+        if dtype == "|b1" and count and max(body) > 1:
+            raise WireError("a truth value that is neither 0 nor 1")
+        return tensor_from(body, dtype, shape)

@@ -90,9 +90,8 @@ class Schema:
             _check_content(field, values[field.name])
             at = stop
         if at != len(view):
-            raise WireError(
-                f"{len(view) - at} bytes are left over after {self.fields[-1].name if self.fields else 'nothing'}"
-            )
+            last = self.fields[-1].name if self.fields else "nothing"
+            raise WireError(f"{len(view) - at} bytes are left over after {last}")
         return values
 
 
@@ -140,7 +139,10 @@ class Header:
 
 
 def _padded(name: str, size: int) -> bytes:
-    body = name.encode(errors="replace")
+    try:
+        body = name.encode()
+    except UnicodeEncodeError:
+        body = b""
     if not body or len(body) > size or b"\0" in body:
         raise RangeError(f"{name!r}: a name on the wire has 1 to {size} bytes and no zero byte")
     return body.ljust(size, b"\0")

@@ -81,8 +81,8 @@ class Natural(Split, use="natural"):
     def __call__(self, dataset: Dataset, coins: Coins) -> Mapping[str, Tensor]:
         """Owner to the sorted numbers of its records. Raises: SpecError; DataError when an owner has none."""
         if dataset.owner is None:
-            remedy = 'use split = "iid" or "dirichlet"'
-            raise SpecError(f"split = 'natural': {dataset.name!r} does not say who owns a record; {remedy}")
+            remedy = 'use task.split = "iid" or "dirichlet"'
+            raise SpecError(f"task.split = 'natural': {dataset.name!r} does not say who owns a record; {remedy}")
         names = dataset.owners[: self._count(dataset)]
         sizes = torch.bincount(dataset.owner, minlength=len(dataset.owners)).tolist()
         if empty := [name for name, size in zip(names, sizes, strict=False) if not size]:
@@ -140,8 +140,8 @@ def _named(parts: Iterable[Ints]) -> dict[str, Tensor]:
 def _labels(dataset: Dataset) -> Ints:
     if dataset.labels is None:
         why = f"{dataset.name!r} is for forecasting and has no labels to divide by"
-        remedy = 'use split = "natural" or "iid"'
-        raise SpecError(f"split = 'dirichlet': {why}; {remedy}")
+        remedy = 'use task.split = "natural" or "iid"'
+        raise SpecError(f"task.split = 'dirichlet': {why}; {remedy}")
     labels: Ints = dataset.labels.cpu().numpy()
     return labels
 

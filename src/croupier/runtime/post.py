@@ -104,7 +104,7 @@ class Post:
                 return Received(head.source, head.kind, schema.unpack(parcel.envelope.body))
             if not self._passed.same(head.kind, parcel.body):
                 schema.check(parcel.body)
-                self._passed = _Last(head.kind, parcel.body, b"")
+                self._passed = _Last(head.kind, dict(parcel.body), b"")
             return Received(head.source, head.kind, parcel.body)
         except CroupierError as error:
             self._refuse(head.source, head.target, error)
@@ -117,7 +117,7 @@ class Post:
         if isinstance(letter.body, bytes):
             return letter.body
         if not self._packed.same(letter.kind, letter.body):
-            self._packed = _Last(letter.kind, letter.body, schema.pack(letter.body))
+            self._packed = _Last(letter.kind, dict(letter.body), schema.pack(letter.body))
         return self._packed.data
 
     def _link(self, source: str, target: str) -> Link:

@@ -100,14 +100,19 @@ class RunDir:
                 f"{self.path / name}: cannot be written ({error.strerror}); free space and resume"
             ) from None
 
-    def cut(self, name: str, before: int) -> list[dict[str, Any]]:
-        """Drop the lines of rounds after `before`, and any that is cut short or no line of ours; what is left."""
+    def read(self, name: str, last: int) -> list[dict[str, Any]]:
+        """The lines of a log up to a round; what is cut short or no line of ours is left out."""
+        return [value for _, value in self._lines(name, last)]
+
+    def cut(self, name: str, last: int) -> None:
+        """Drop the lines of a log that `read` would leave out."""
+        self.write(name, b"".join(line for line, _ in self._lines(name, last)))
+
+    def _lines(self, name: str, last: int) -> list[tuple[bytes, dict[str, Any]]]:
         path = self.path / name
         lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
         found = [(line, _parsed(line)) for line in lines]
-        kept = [(line, value) for line, value in found if value is not None and value["round"] <= before]
-        self.write(name, b"".join(line for line, _ in kept))
-        return [value for _, value in kept]
+        return [(line, value) for line, value in found if value is not None and value["round"] <= last]
 
     def checkpoint(self, number: int, state: Mapping[str, Any]) -> None:
         """Keep the state after a round, and the one before it in case this one is damaged later."""

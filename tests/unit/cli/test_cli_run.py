@@ -174,7 +174,9 @@ def test_resuming_a_whole_run_shows_it_again(shell: Shell) -> None:
     assert run["final"]["round"] == 2
 
 
-@pytest.mark.parametrize("extra", [("digits",), ("--seed", "1"), ("--out", "x"), ("--set", "federation.rounds=3")])
+@pytest.mark.parametrize(
+    "extra", [("digits",), ("--seed", "1"), ("--out", "x"), ("--set", "federation.rounds=3"), ("--print-config",)]
+)
 def test_resume_takes_nothing_else(shell: Shell, extra: tuple[str, ...]) -> None:
     code, _, said = shell("run", "--resume", "here", *extra)
     assert code == 2
@@ -200,10 +202,9 @@ def test_an_interrupt_says_how_to_go_on(shell: Shell, at: str, monkeypatch: pyte
     monkeypatch.setattr("croupier.job.assemble" if at == "the data" else "croupier.job.metrics_of", stop)
     code, out, said = shell("run", *SMALL, "--seed", "7", "--out", "here")
     assert (code, out) == (130, "")
-    how = "nothing had begun" if at == "the data" else "go on with: croupier run --resume here"
-    assert said == f"stopped; rounds that ended are kept; {how}\ncroupier: interrupted\n"
+    kept = "rounds that ended are kept; go on with: croupier run --resume here"
+    assert said == f"stopped; {'nothing had begun' if at == 'the data' else kept}\n"
     assert Path("here").exists() == (at == "a round")
-    monkeypatch.undo()
 
 
 def test_an_interrupt_of_several_names_the_one_that_was_stopped(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +220,7 @@ def test_an_interrupt_of_several_names_the_one_that_was_stopped(shell: Shell, mo
     monkeypatch.setattr(job, "metrics_of", stop)
     code, _, said = shell("run", "digits", "digits-sum", *SMALL, "--seed", "7", "--out", "all")
     assert code == 130
-    assert "go on with: croupier run --resume all/2-digits-sum\n" in said
+    assert said == "stopped; rounds that ended are kept; go on with: croupier run --resume all/2-digits-sum\n"
     assert Path("all/1-digits/summary.json").is_file()
 
 

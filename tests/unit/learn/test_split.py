@@ -109,7 +109,7 @@ def test_natural_gives_each_owner_its_own() -> None:
 
 
 def test_natural_says_what_it_lacks() -> None:
-    with pytest.raises(SpecError, match="'toy' does not say who owns a record; use split = \"iid\""):
+    with pytest.raises(SpecError, match=r"'toy' does not say who owns a record; use task\.split"):
         Natural()(toy([0, 1]), COINS)
     with pytest.raises(SpecError, match=r"split\.clients = 3: 'owned' has 2 owners; use at most that"):
         Natural(clients=3)(owned([0, 1], ("ann", "bob")), COINS)
@@ -125,7 +125,7 @@ def test_too_many_clients_are_refused() -> None:
 
 
 def test_dirichlet_needs_labels() -> None:
-    with pytest.raises(SpecError, match=r'for forecasting and has no labels .* use split = "natural" or "iid"'):
+    with pytest.raises(SpecError, match=r'for forecasting and has no labels .* use task.split = "natural" or "iid"'):
         Dirichlet()(owned([0, 1], ("ann", "bob")), COINS)
 
 

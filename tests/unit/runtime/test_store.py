@@ -120,7 +120,8 @@ def test_a_log_is_cut_after_a_round(folder: RunDir) -> None:
         folder.append("metrics.jsonl", {"round": number, "b": 1.5, "a": None})
     whole = (folder.path / "metrics.jsonl").read_bytes()
     assert whole.splitlines()[0] == b'{"a": null, "b": 1.5, "round": 1}'
-    kept = folder.cut("metrics.jsonl", 3)
+    kept = folder.read("metrics.jsonl", 3)
+    folder.cut("metrics.jsonl", 3)
     assert [line["round"] for line in kept] == [1, 2, 3]
     assert (folder.path / "metrics.jsonl").read_bytes() == b"".join(whole.splitlines(keepends=True)[:3])
 
@@ -129,7 +130,8 @@ def test_a_line_cut_short_is_dropped_and_the_next_starts_afresh(folder: RunDir) 
     folder.append("metrics.jsonl", {"round": 1})
     with (folder.path / "metrics.jsonl").open("ab") as file:
         file.write(b'{"round": 2')
-    assert folder.cut("metrics.jsonl", 2) == [{"round": 1}]
+    assert folder.read("metrics.jsonl", 2) == [{"round": 1}]
+    folder.cut("metrics.jsonl", 2)
     folder.append("metrics.jsonl", {"round": 2})
     assert (folder.path / "metrics.jsonl").read_bytes() == b'{"round": 1}\n{"round": 2}\n'
 
@@ -140,7 +142,8 @@ def test_a_line_cut_short_is_dropped_and_the_next_starts_afresh(folder: RunDir) 
 )
 def test_a_line_that_is_none_of_ours_is_dropped(folder: RunDir, junk: bytes) -> None:
     (folder.path / "metrics.jsonl").write_bytes(b'{"round": 1}\n' + junk + b'{"round": 2}\n')
-    assert folder.cut("metrics.jsonl", 2) == [{"round": 1}, {"round": 2}]
+    assert folder.read("metrics.jsonl", 2) == [{"round": 1}, {"round": 2}]
+    folder.cut("metrics.jsonl", 2)
     assert (folder.path / "metrics.jsonl").read_bytes() == b'{"round": 1}\n{"round": 2}\n'
 
 
@@ -167,7 +170,8 @@ def test_a_line_that_cannot_be_written_is_said(folder: RunDir) -> None:
 
 
 def test_a_log_that_is_not_there_is_empty(folder: RunDir) -> None:
-    assert folder.cut("metrics.jsonl", 4) == []
+    assert folder.read("metrics.jsonl", 4) == []
+    folder.cut("metrics.jsonl", 4)
     assert (folder.path / "metrics.jsonl").read_bytes() == b""
 
 

@@ -65,7 +65,7 @@ def _rows(images: Path, labels: Path, key: str, limit: int | None) -> Rows:
     pixels, marks = read_idx(images, 3), read_idx(labels, 1)
     _check(images, pixels, labels, marks)
     if limit is not None and limit > len(marks):
-        raise SpecError(f"data.{key} = {limit}: {images.name} has {len(marks)} records; ask for at most that")
+        raise SpecError(f"task.data.{key} = {limit}: {images.name} has {len(marks)} records; ask for at most that")
     # Divided in place: the whole of MNIST as floats is too large to hold twice without need.
     x = torch.from_numpy(pixels[:limit, None].astype(np.float32)).div_(255)
     return Rows(x, torch.from_numpy(marks[:limit].astype(np.int64)))

@@ -1,0 +1,50 @@
+"""Federated averaging on digits with Flower, as small as it goes: the rival in `croupier bench simulate`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import FedAvg
+from torch import nn
+
+from croupier.learn.datasets import Digits
+
+client = ClientApp()
+server = ServerApp()
+
+
+def network() -> nn.Module:
+    """The same small perceptron."""
+    return nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+
+
+@client.train()
+def train(message: Message, context: Context) -> Message:
+    """One local epoch on this client's share of the records."""
+    model = network()
+    model.load_state_dict(message.content["arrays"].to_torch_state_dict())
+    records = Digits().load(None).train
+    number, parts = int(context.node_config["partition-id"]), int(context.node_config["num-partitions"])
+    x, y = records.batch(torch.arange(number, len(records), parts))
+    steps = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for index in torch.randperm(len(x)).split(32):
+        steps.zero_grad()
+        nn.functional.cross_entropy(model(x[index]), y[index]).backward()
+        steps.step()
+    content = {"arrays": ArrayRecord(model.state_dict()), "metrics": MetricRecord({"num-examples": len(x)})}
+    return Message(RecordDict(content), reply_to=message)
+
+
+@server.main()
+def main(grid: Grid, context: Context) -> None:
+    """Two rounds; an error when no client answered, because Flower would end normally."""
+    first: Any = network().state_dict()
+    strategy = FedAvg(fraction_train=1.0, fraction_evaluate=0.0, min_available_nodes=int(context.run_config["clients"]))
+    result = strategy.start(grid, ArrayRecord(first), num_rounds=int(context.run_config["rounds"]))
+    if all(torch.equal(first[name], values) for name, values in result.arrays.to_torch_state_dict().items()):
+        raise RuntimeError("the model did not change: every client failed")
+    print("tinyapp: trained")
