@@ -10,6 +10,7 @@ import math
 import os
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from itertools import permutations
 from typing import Any, Protocol, TypeVar
 
@@ -136,6 +137,7 @@ class Coins:
         raise TypeError("coins are not pickled: a seed must not leave its party by accident")
 
 
+@lru_cache(maxsize=1 << 12, typed=True)
 def _frame(label: Label) -> bytes:
     """Typed and length-prefixed, so that no two lists of labels share an encoding."""
     if isinstance(label, str):

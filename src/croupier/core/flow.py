@@ -150,7 +150,7 @@ class Seat:
         """The letters of the current exchange, handed out once."""
         if not isinstance(self.ask, Exchange):
             return ()
-        letters, self.ask = self.ask.send, replace(self.ask, send=())
+        letters, self.ask = self.ask.send, Exchange((), self.ask.wait)
         return letters
 
     def deliver(self, letter: Received) -> None:

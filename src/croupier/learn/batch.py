@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
+import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from croupier.learn.data import Records
@@ -25,26 +27,41 @@ def train_together(net: FlatNet, goal: str, fit: Fit, clients: Sequence[Client])
     device = net.weights.device
     starts = torch.stack([start[: net.size] for start, _, _ in clients]).to(device)
     leaves = {
-        part.name: starts[:, start:stop].reshape(len(clients), *part.shape) for part, start, stop in net.layout.spans()
+        part.name: _laid_out(starts[:, start:stop].reshape(len(clients), *part.shape))
+        for part, start, stop in net.layout.spans()
     }
     states = {name: fit.start(leaf) for name, leaf in leaves.items()}
     heap = _Heap.of(clients, device)
 
-    def forward(parameters: dict[str, Tensor], inputs: Tensor) -> Tensor:
-        out: Tensor = functional_call(net.module, parameters, (inputs,))
-        return out
-
+    forward = _stacked(net.module)
     for number, (index, share) in enumerate(_plan(fit, clients, device), 1):
         active = len(index)
         inputs, targets = heap.x[index], heap.y[index]
         now = {name: leaf[:active].detach().requires_grad_() for name, leaf in leaves.items()}
-        outputs = vmap(forward, randomness="error")(now, inputs)
+        outputs = forward(now, inputs)
         losses = loss_of(goal, outputs.flatten(0, 1), targets.flatten(0, 1), "none")
         total = (losses.reshape(*share.shape, -1).mean(-1) * share).sum()
         # Clients share no weights, so the gradient of the total is every client's own gradient.
         for (name, leaf), grad in zip(now.items(), torch.autograd.grad(total, list(now.values())), strict=True):
             fit.step(leaf.detach(), grad, {key: held[:active] for key, held in states[name].items()}, number)
     return list(torch.cat([leaf.flatten(1) for leaf in leaves.values()], 1).cpu())
+
+
+def _laid_out(leaf: Tensor) -> Tensor:
+    """Matrices column by column in memory, as their gradients come: a step then runs through both in one order."""
+    return leaf.transpose(1, 2).contiguous().transpose(1, 2) if leaf.dim() == 3 else leaf.contiguous()
+
+
+def _stacked(module: nn.Module) -> Callable[[dict[str, Tensor], Tensor], Tensor]:
+    """The forward pass of many models at once: the module's own, or one made of its plain one."""
+    if (own := getattr(module, "stacked", None)) is not None:
+        return cast(Callable[[dict[str, Tensor], Tensor], Tensor], own)
+
+    def forward(parameters: dict[str, Tensor], inputs: Tensor) -> Tensor:
+        out: Tensor = functional_call(module, parameters, (inputs,))
+        return out
+
+    return vmap(forward, randomness="error")
 
 
 @dataclass(frozen=True)
@@ -60,26 +77,33 @@ class _Heap:
         return cls(torch.cat([x for x, _ in got]), torch.cat([y for _, y in got]))
 
 
-def _plan(fit: Fit, clients: Sequence[Client], device: torch.device) -> list[tuple[Tensor, Tensor]]:
+def _plan(fit: Fit, clients: Sequence[Client], device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
     """For each step, which records of the heap each active client trains on, and what each counts for.
 
-    Short batches are padded to the longest by records that count for nothing.
+    Short batches are padded by records that count for nothing.
     """
-    steps: list[list[Tensor]] = [[] for _ in range(max(fit.steps(len(records)) for _, records, _ in clients))]
+    counts = [len(records) for _, records, _ in clients]
+    steps = [fit.steps(count) for count in counts]
+    width = min(fit.batch, counts[0])
+    index = np.zeros((steps[0], len(clients), width), np.int64)
+    share = np.zeros((steps[0], len(clients), width), np.float32)
+    shares = {count: _shares(fit, count, width) for count in set(counts)}
     first = 0
-    for _, records, generator in clients:
-        for number, rows in enumerate(fit.batches(len(records), generator)):
-            steps[number].append(rows + first)
-        first += len(records)
-    return [_padded(batches, device) for batches in steps]
+    for client, (_, _, generator) in enumerate(clients):
+        count, last = counts[client], steps[client]
+        padded = np.zeros((fit.epochs, last // fit.epochs * width), np.int64)
+        for epoch, order in enumerate(fit.orders(count, generator)):
+            padded[epoch, :count] = order.numpy()
+        index[:last, client] = padded.reshape(last, width) + first
+        share[:last, client] = shares[count]
+        first += count
+    active = [sum(count > number for count in steps) for number in range(steps[0])]
+    for number, many in enumerate(active):
+        yield torch.from_numpy(index[number, :many]).to(device), torch.from_numpy(share[number, :many]).to(device)
 
 
-def _padded(batches: list[Tensor], device: torch.device) -> tuple[Tensor, Tensor]:
-    width = max(rows.shape[0] for rows in batches)
-    index = np.zeros((len(batches), width), np.int64)
-    share = np.zeros((len(batches), width), np.float32)
-    for client, rows in enumerate(batches):
-        count = rows.shape[0]
-        index[client, :count] = rows.numpy()
-        share[client, :count] = 1 / count
-    return torch.from_numpy(index).to(device), torch.from_numpy(share).to(device)
+def _shares(fit: Fit, count: int, width: int) -> npt.NDArray[np.float32]:
+    """What each place of each batch counts for: an equal part of its batch, or nothing where it is padding."""
+    per_epoch = fit.steps(count) // fit.epochs
+    real = (np.arange(per_epoch * width) < count).reshape(per_epoch, width)
+    return np.tile(real / real.sum(1, keepdims=True), (fit.epochs, 1)).astype(np.float32)

@@ -23,10 +23,13 @@ class Fit(Part):
     batch: int = Field(64, ge=1)
     weight_decay: float = Field(0.0, ge=0)
 
+    def orders(self, count: int, generator: torch.Generator) -> list[Tensor]:
+        """Record numbers in a fresh order for every epoch."""
+        return [torch.randperm(count, generator=generator) for _ in range(self.epochs)]
+
     def batches(self, count: int, generator: torch.Generator) -> Iterator[Tensor]:
-        """Record numbers of each batch, every epoch in a fresh order; the last batch of an epoch may be short."""
-        for _ in range(self.epochs):
-            order = torch.randperm(count, generator=generator)
+        """Record numbers of each batch; the last one of an epoch may be short."""
+        for order in self.orders(count, generator):
             yield from (order[at : at + self.batch] for at in range(0, count, self.batch))
 
     def steps(self, count: int) -> int:

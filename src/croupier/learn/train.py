@@ -69,10 +69,14 @@ class Learner:
         return [order[len(order) * g // groups : len(order) * (g + 1) // groups] for g in range(groups)]
 
     def _map(self, fn: Callable[[list[int]], list[Tensor]], parts: list[list[int]]) -> list[list[Tensor]]:
-        if self.workers == 1:
+        if self.workers == 1 or len(parts) == 1:
             return [fn(part) for part in parts]
-        with ThreadPoolExecutor(self.workers) as pool:
-            return list(pool.map(fn, parts))
+        return list(self._pool.map(fn, parts))
+
+    @cached_property
+    def _pool(self) -> ThreadPoolExecutor:
+        """Kept between rounds: a fresh thread would set up its own buffers for every kernel again."""
+        return ThreadPoolExecutor(self.workers)
 
     def _train(self, jobs: list[Job]) -> list[Tensor]:
         torch.set_num_threads(1)

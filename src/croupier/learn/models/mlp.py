@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import ClassVar
 
+import torch
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
@@ -27,6 +28,17 @@ class Perceptron(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """One row of outputs for each input of any shape."""
         out: Tensor = self.layers(x.flatten(1))
+        return out
+
+    def stacked(self, parameters: Mapping[str, Tensor], x: Tensor) -> Tensor:
+        """The same for many models at once: `parameters` have a leading side for the models, and so has `x`."""
+        out = x.flatten(2)
+        for number, layer in enumerate(self.layers):
+            if isinstance(layer, nn.Linear):
+                weight, bias = parameters[f"layers.{number}.weight"], parameters[f"layers.{number}.bias"]
+                out = torch.baddbmm(bias.unsqueeze(1), out, weight.transpose(1, 2))
+            else:
+                out = layer(out)
         return out
 
 
