@@ -58,9 +58,9 @@ def _total(gathered: Gathered) -> Tensor:
     if gathered.rows is None or gathered.weights is None:
         raise ProtocolError("a mean needs rows or sums; nothing was released")
     total = torch.zeros(gathered.rows.shape[1], dtype=torch.float64)
-    for row, weight in zip(gathered.rows, gathered.weights.tolist(), strict=True):
+    for row, weight in zip(gathered.rows.unbind(), gathered.weights.tolist(), strict=True):
         # Two steps on purpose: a fused multiply-add rounds differently where a processor has one.
-        total += row.double() * (1.0 if gathered.scaled else weight)
+        total += row.double() if gathered.scaled or weight == 1 else row.double() * weight
     return total
 
 

@@ -6,6 +6,7 @@ that a scripted `Tape` can stand in for the node and walk every outcome.
 
 from __future__ import annotations
 
+import hmac
 import math
 import os
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -19,7 +20,7 @@ import numpy.typing as npt
 import torch
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from croupier.core.normal import from_words
 from croupier.errors import RangeError
@@ -128,7 +129,8 @@ class Coins:
 
     def _expand(self, purpose: bytes, *labels: Label) -> bytes:
         info = b"".join(_frame(label) for label in (b"croupier/1", purpose, *labels))
-        return HKDFExpand(hashes.SHA256(), 32, info).derive(self.export())
+        # HKDF-Expand for one block of output is this one HMAC; the direct call is several times faster.
+        return hmac.digest(self.export(), info + b"\x01", "sha256")
 
     def __repr__(self) -> str:
         return "Coins(...)"
