@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import NoReturn
+from importlib.metadata import version
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -15,13 +16,28 @@ app = typer.Typer(
     help="Federated learning behind a shuffler, and a plain account of what each party learns.",
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode=None,
+    rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
 app.command("run")(run.command)
 app.command("explain")(explain.command)
 app.command("doctor")(doctor.command)
 app.add_typer(bench.app, name="bench")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"croupier {version('croupier')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version, and stop.")
+    ] = False,
+) -> None:
+    """Federated learning behind a shuffler, and a plain account of what each party learns."""
 
 
 def main() -> NoReturn:

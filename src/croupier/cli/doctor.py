@@ -41,9 +41,7 @@ def command(
 ) -> None:
     """Check this machine: versions, devices, the data folder with each dataset's licence, and the presets.
 
-    croupier doctor
-
-    croupier doctor mnist --data ~/data      can this description run here?
+    `croupier doctor mnist --data ~/data`: can this description run here?
     """
     from croupier.learn.data import folder_of
     from croupier.spec import load

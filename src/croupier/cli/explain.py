@@ -23,9 +23,9 @@ def command(
 ) -> None:
     """State what each party learns in a run, composed from what its parts reveal.
 
-    croupier explain digits-shuffled
+    `croupier explain digits-shuffled`
 
-    croupier explain digits --set protocol.place=relay --json
+    `croupier explain digits --set protocol.place=relay --json`
     """
     from croupier.spec import load
     from croupier.statement import explain

@@ -40,11 +40,11 @@ def command(
 ) -> None:
     """Train a model with many clients, and see how well it does and what crossed the wire.
 
-    croupier run digits                     plain federated averaging on handwritten digits
+    `croupier run digits`: plain federated averaging on handwritten digits.
 
-    croupier run digits digits-shuffled     the same twice, plain and behind a shuffler, compared
+    `croupier run digits digits-shuffled`: plain and behind a shuffler, compared.
 
-    croupier run digits --set federation.rounds=20 --seed 7
+    `croupier run my.toml --set federation.rounds=20 --seed 7`: your own, one key changed.
 
     With no description it runs the preset `digits`. `croupier doctor` lists presets and data.
     """
