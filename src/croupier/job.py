@@ -16,7 +16,7 @@ from torch import nn
 
 from croupier.core import canon
 from croupier.core.coins import Coins
-from croupier.core.view import Kept
+from croupier.core.view import Kept, facts
 from croupier.errors import RangeError, SpecError, StoreError
 from croupier.federate import Round, State, check, rounds, run_id, state_from, view_digests
 from croupier.learn.assemble import Assembled, assemble, model_bytes
@@ -216,8 +216,7 @@ class _Job:
             self.store.append("digests.jsonl", {"round": number, "views": view_digests(done)})
         for name, view in done.views.items():
             if view.kept == "keep":
-                facts = {"party": name, "round": number, "given": _facts(view.given), "inputs": _facts(view.inputs)}
-                self.store.write(f"views/{number:06d}-{name}.view", canon.dump(facts))
+                self.store.write(f"views/{number:06d}-{name}.view", canon.dump(facts(view)))
         if number % self.spec.run.checkpoint_every == 0 or number == self.spec.federation.rounds:
             self.store.checkpoint(number, done.state.plain())
 
@@ -297,12 +296,3 @@ def metrics_of(done: Round) -> dict[str, Any]:
         "noted": noted,
         "model": canon.digest(done.state.model.vector).hex(),
     }
-
-
-def _facts(value: Any) -> Any:
-    """Plain values of what a view holds, dataclasses as tables."""
-    if hasattr(value, "__dataclass_fields__"):
-        return {name: _facts(getattr(value, name)) for name in value.__dataclass_fields__}
-    if isinstance(value, Mapping):
-        return {str(key): _facts(item) for key, item in value.items()}
-    return tuple(_facts(item) for item in value) if isinstance(value, list | tuple) else value

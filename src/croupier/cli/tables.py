@@ -42,7 +42,7 @@ def per_round(result: Result) -> None:
             str(line["round"]), *values, f"{line['present']}/{line['invited']}", size(line["bytes_up_per_client"]),
             size(line["bytes_down_per_client"]), f"{spent['seconds']:.2f}", size(spent["peak_bytes"]),
         )  # fmt: skip
-    _print(table)
+    show(table)
     _remarks(result)
 
 
@@ -61,7 +61,7 @@ def comparison(results: list[Result]) -> None:
             result.spec.name, result.summary["statement"]["learns"]["server"], *values, str(last["round"]),
             size(last["bytes_up_per_client"]), size(last["bytes_down_per_client"]), f"{result.summary['seconds']:.2f}",
         )  # fmt: skip
-    _print(table)
+    show(table)
     for result in results:
         _remarks(result)
 
@@ -87,7 +87,8 @@ def _remarks(result: Result) -> None:
         print(f"{result.spec.name}: {note}")
 
 
-def _print(table: Table) -> None:
+def show(table: Table) -> None:
+    """Print a table as wide as it needs."""
     console = Console()
     # Piped output has no width of its own: rich's guess of 80 columns would cut the table.
     console.print(table) if console.is_terminal else Console(width=140).print(table)

@@ -46,6 +46,22 @@ class View:
         return canon.digest((self.party, self.given, dict(self.memory), self.seal))
 
 
+def facts(view: View) -> dict[str, Any]:
+    """All that a kept view holds, as plain values: what an attack gets, and what a file of views stores.
+
+    The party's coins stay out: they are its own secret, and no input.
+    """
+    return {"party": view.party, "given": _plain(view.given), "inputs": _plain(view.inputs)}
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "__dataclass_fields__"):
+        return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return tuple(_plain(item) for item in value) if isinstance(value, list | tuple) else value
+
+
 def replay(party: Party, view: View) -> tuple[list[Letter], Memory]:
     """Run a party again on its view alone: what it sent and its next memory, byte for byte.
 

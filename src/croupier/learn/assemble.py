@@ -22,7 +22,6 @@ from croupier.learn.evaluate import Evaluate
 from croupier.learn.fit import Fit
 from croupier.learn.flat import FlatNet, layout_of
 from croupier.learn.models import Network
-from croupier.learn.split import Split
 from croupier.learn.train import Learner
 
 
@@ -48,7 +47,7 @@ class Assembled:
 
 def assemble(
     data: Data,
-    split: Split,
+    split: Callable[[Dataset, Coins], Mapping[str, Tensor]],
     network: Network,
     fit: Fit,
     coins: Coins,
