@@ -84,10 +84,10 @@ def _commands() -> dict[str, typer.core.TyperCommand]:
 
 
 def test_the_commands_are_these() -> None:
-    assert sorted(_commands()) == ["audit", "bench simulate", "doctor", "explain", "run"]
+    assert sorted(_commands()) == ["audit", "bench attack", "bench simulate", "doctor", "explain", "run"]
 
 
-@pytest.mark.parametrize("name", ["audit", "bench simulate", "doctor", "explain", "run"])
+@pytest.mark.parametrize("name", ["audit", "bench attack", "bench simulate", "doctor", "explain", "run"])
 def test_every_command_has_the_common_options_and_says_what_they_do(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

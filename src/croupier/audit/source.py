@@ -114,7 +114,7 @@ def layers(judge: Judge) -> Attack:
     def attack(seen: Gathered | None, knowledge: Knowledge, coins: Coins) -> Tensor:
         rows = _rows(seen)
         base = rows.double().mean(0).float()
-        span = _span(knowledge)
+        span = last_layer(knowledge)
         candidates = base.repeat(len(rows), 1)
         candidates[:, span] = rows[:, span]
         chosen = []
@@ -135,19 +135,19 @@ def parameters(judge: Judge, cumulative: bool = False) -> Attack:
     def attack(seen: Gathered | None, knowledge: Knowledge, coins: Coins) -> Tensor:
         rows = _rows(seen)
         base = rows.double().mean(0).float()
-        span = _span(knowledge)
+        span = last_layer(knowledge)
         chosen = []
         for number, shadow in enumerate(knowledge.shadows):
             model = base.clone()
             node = coins.child("shadow", number)
-            model[span] = _replaced(knowledge, base, rows[:, span], shadow, judge, cumulative, node)
+            model[span] = replaced(knowledge, base, rows[:, span], shadow, judge, cumulative, node)
             chosen.append(model)
         return _likelihood(knowledge, chosen)
 
     return attack
 
 
-def _replaced(
+def replaced(
     knowledge: Knowledge, base: Tensor, rows: Tensor, shadow: Sample, judge: Judge, cumulative: bool, coins: Coins
 ) -> Tensor:
     """The last layer, parameter by parameter.
@@ -156,7 +156,7 @@ def _replaced(
     """
     hidden, outputs = _before_last(knowledge, base, shadow[0])
     classes, features = outputs.shape[1], hidden.shape[1]
-    mean = base[_span(knowledge)]
+    mean = base[last_layer(knowledge)]
     out = mean.clone()
     # Weights lie class by class, then the biases: a bias is the weight of a feature that is always 1.
     columns = torch.cat([hidden, torch.ones(len(hidden), 1)], 1)
@@ -181,7 +181,7 @@ def _before_last(knowledge: Knowledge, vector: Tensor, inputs: Tensor) -> tuple[
     return caught[0], outputs
 
 
-def _span(knowledge: Knowledge) -> slice:
+def last_layer(knowledge: Knowledge) -> slice:
     """Where the final layer lies in the vector: its weights, then its biases."""
     name = knowledge.last[0]
     spans = {part.name: (start, stop) for part, start, stop in knowledge.net.layout.spans()}

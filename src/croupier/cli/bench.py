@@ -40,3 +40,26 @@ def simulate(
     options.emit(found, json, out)
     if not json:
         show(found)
+
+
+@app.command("attack")
+def attack(
+    clients: Annotated[int, typer.Option(help="Clients, and so candidates a parameter.", min=2)] = 10,
+    shadow: Annotated[int, typer.Option(help="Records of each shadow set.", min=1)] = 300,
+    parameters: Annotated[int, typer.Option(help="Parameters that the plain form is timed on.", min=1)] = 5,
+    seed: options.Seed = None,
+    out: options.OutFile = None,
+    print_config: options.PrintConfig = False,
+    json: options.Json = False,
+) -> None:
+    """The un-shuffling attack on single parameters: cached activations against whole forward passes."""
+    from croupier.bench.attack import Size, measure, show
+
+    size = Size(clients=clients, shadow=shadow, parameters=parameters)
+    if print_config:
+        options.show_config(size, json)
+        return
+    found = measure(size, seed or 0)
+    options.emit(found, json, out)
+    if not json:
+        show(found)

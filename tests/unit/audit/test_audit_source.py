@@ -50,7 +50,7 @@ def plain_algorithm5(
 ) -> list[list[float]]:
     """Algorithm 5 as printed: one whole forward pass for every parameter and candidate."""
     base = seen.double().mean(0).float()
-    span = source._span(knowledge)
+    span = source.last_layer(knowledge)
     judged = []
     for place in range(span.start, span.stop):
         fits = []
@@ -66,7 +66,7 @@ def plain_algorithm5(
 def test_the_fast_form_judges_as_the_plain_one(knowledge: Knowledge, judge: Judge) -> None:
     seen, shadow = rows(knowledge), knowledge.shadows[0]
     base = seen.double().mean(0).float()
-    span = source._span(knowledge)
+    span = source.last_layer(knowledge)
     slow = plain_algorithm5(knowledge, seen, shadow, judge)
     hidden, outputs = source._before_last(knowledge, base, shadow[0])
     start = float(judge.whole(outputs, shadow[1])) if judge is LOSS else 0.0
@@ -82,9 +82,9 @@ def test_the_fast_form_judges_as_the_plain_one(knowledge: Knowledge, judge: Judg
 
 def test_what_is_chosen_is_a_candidate_and_the_rest_is_the_mean(knowledge: Knowledge) -> None:
     seen = rows(knowledge)
-    span = source._span(knowledge)
+    span = source.last_layer(knowledge)
     base = seen.double().mean(0).float()
-    out = source._replaced(knowledge, base, seen[:, span], knowledge.shadows[1], LOSS, True, Coins.from_seed(1))
+    out = source.replaced(knowledge, base, seen[:, span], knowledge.shadows[1], LOSS, True, Coins.from_seed(1))
     assert bool((out == seen[:, span]).any(0).all())
 
 
@@ -97,7 +97,7 @@ def test_named_updates_give_the_client_with_the_lowest_loss(knowledge: Knowledge
 
 def test_a_planted_leak_is_found(knowledge: Knowledge) -> None:
     """Each client's model loves one class by one bias, and its shadow set is all of that class."""
-    span = source._span(knowledge)
+    span = source.last_layer(knowledge)
     seen = torch.zeros(3, knowledge.net.layout.size)
     for client in range(3):
         seen[client, span.stop - CLASSES + client] = 9.0

@@ -1,0 +1,106 @@
+"""How fast Algorithm 5 runs: candidates judged from cached activations, against whole forward passes."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from croupier.audit import source
+from croupier.audit.knowledge import Knowledge
+from croupier.core.coins import Coins
+from croupier.core.part import Part
+from croupier.core.update import Gathered
+from croupier.learn.models import MnistCnn
+from croupier.systems import naive
+
+
+class Size(Part):
+    """How much is measured: candidates a parameter, records of a shadow set, parameters the plain form is timed on."""
+
+    clients: int = Field(10, ge=2)
+    shadow: int = Field(300, ge=1)
+    parameters: int = Field(5, ge=1)
+
+
+def measure(size: Size, seed: int) -> dict[str, Any]:
+    """The MNIST network with drawn weights and pictures: the work does not depend on what they show."""
+    clients, shadow, parameters = size.clients, size.shadow, size.parameters
+    torch.set_num_threads(1)
+    coins = Coins.from_seed(seed)
+    knowledge = _knowledge(clients, shadow, coins)
+    rows = _rows(knowledge, clients, coins)
+    full, judged = _full(knowledge, rows, parameters)
+    start = time.perf_counter()
+    source.ATTACKS["algorithm5-loss"](Gathered(knowledge.clients, rows), knowledge, coins.child("attack"))
+    everything = time.perf_counter() - start
+    cached, fast = _cached(knowledge, rows)
+    return {
+        "clients": clients,
+        "shadow_records": shadow,
+        "parameters": len(fast),
+        "full_s_per_parameter": full,
+        "cached_s_per_parameter": cached,
+        "ratio": full / cached,
+        "all_targets_s": everything,
+        "sampled_parameters": parameters,
+        # A feature that is 0 for the whole shadow set ties its candidates: any of the best is the same choice.
+        "same_choices": sum(float(fits.max() - fits[fast[place]]) < 1e-4 for place, fits in judged.items()),
+    }
+
+
+def _knowledge(clients: int, shadow: int, coins: Coins) -> Knowledge:
+    def sample(count: int, *labels: str | int) -> tuple[Tensor, Tensor]:
+        draw = coins.child("sample", *labels).fast()
+        return torch.rand(count, 1, 28, 28, generator=draw), torch.randint(10, (count,), generator=draw)
+
+    names = tuple(f"c{number}" for number in range(clients))
+    shadows = tuple(sample(shadow, "shadow", number) for number in range(clients))
+    return Knowledge(names, naive().plain(), MnistCnn().plain(), 10, sample(10 * clients, "records"), shadows)
+
+
+def _rows(knowledge: Knowledge, clients: int, coins: Coins) -> Tensor:
+    """Models a little apart, as after a round."""
+    with coins.child("weights").ambient():
+        first = knowledge.net.layout.flatten(knowledge.net.module.state_dict())
+    draw = coins.child("rows").fast()
+    return first + 0.05 * torch.randn(clients, len(first), generator=draw)
+
+
+def _full(knowledge: Knowledge, rows: Tensor, parameters: int) -> tuple[float, dict[int, Tensor]]:
+    """Algorithm 5 as printed, on evenly spaced parameters of the final layer: seconds each, and how it judged."""
+    base, span, shadow = rows.double().mean(0).float(), source.last_layer(knowledge), knowledge.shadows[0]
+    places = torch.linspace(0, span.stop - span.start - 1, parameters).long().tolist()
+    judged: dict[int, Tensor] = {}
+    start = time.perf_counter()
+    for place in places:
+        fits = []
+        for candidate in rows[:, span.start + place]:
+            model = base.clone()
+            model[span.start + place] = candidate
+            fits.append(source.LOSS.whole(knowledge.outputs(model, shadow[0]), shadow[1]))
+        judged[place] = torch.stack(fits)
+    return (time.perf_counter() - start) / len(places), judged
+
+
+def _cached(knowledge: Knowledge, rows: Tensor) -> tuple[float, list[int]]:
+    """The fast form for one target: seconds a parameter, and what it chose for each."""
+    base, span, shadow = rows.double().mean(0).float(), source.last_layer(knowledge), knowledge.shadows[0]
+    start = time.perf_counter()
+    out = source.replaced(knowledge, base, rows[:, span], shadow, source.LOSS, False, Coins.from_seed(0))
+    spent = time.perf_counter() - start
+    return spent / len(out), (rows[:, span] == out).double().argmax(0).tolist()
+
+
+def show(found: dict[str, Any]) -> None:
+    """The same numbers for people."""
+    count = f"{found['parameters']} parameters, {found['clients']} candidates each"
+    print(f"Algorithm 5 on the final layer of the MNIST network: {count}")
+    print(f"whole forward passes  {1e3 * found['full_s_per_parameter']:10.3f} ms a parameter")
+    print(f"cached activations    {1e3 * found['cached_s_per_parameter']:10.3f} ms a parameter")
+    print(f"ratio                 {found['ratio']:10.0f}")
+    print(f"all {found['clients']} targets: {found['all_targets_s']:.2f} s")
+    print(f"same choice on {found['same_choices']} of {found['sampled_parameters']} sampled parameters")
