@@ -110,7 +110,7 @@ def rounds(
     keep: Mapping[str, Kept] | None = None,
 ) -> Iterator[Round]:
     """Train round after round, from the start or from a state. Raises: ProtocolError when a round lacks its quorum."""
-    check(pipeline, task, plan)
+    check(pipeline, len(task.enrolled), plan)
     loop = _Loop(pipeline, task, plan, coins, drive, threat, keep or {})
     now = state or begin(task)
     while now.round < plan.rounds:
@@ -132,11 +132,11 @@ def run_id(coins: Coins) -> bytes:
     return coins.child("run").export()[:16]
 
 
-def check(pipeline: Pipeline, task: Task, plan: Federation) -> None:
-    """Raises: SpecError when these three cannot run together."""
-    cohort = plan.cohort or len(task.enrolled)
-    if cohort > len(task.enrolled):
-        raise SpecError(f"federation.cohort = {cohort}: only {len(task.enrolled)} clients are enrolled; invite fewer")
+def check(pipeline: Pipeline, enrolled: int, plan: Federation) -> None:
+    """Raises: SpecError when a pipeline, that many clients and a plan cannot run together."""
+    cohort = plan.cohort or enrolled
+    if cohort > enrolled:
+        raise SpecError(f"federation.cohort = {cohort}: only {enrolled} clients are enrolled; invite fewer")
     if cohort < pipeline.release.least:
         raise SpecError(
             f"federation.cohort = {cohort}: release = {pipeline.release.use!r} hides a client among others and needs "

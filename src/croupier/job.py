@@ -176,7 +176,7 @@ class _Job:
             folder=self.folder, together=task.together, warm=warm, device=machine.device,
             workers=machine.workers, tick=lambda count: self.watch("trained", {"clients": count}),
         )  # fmt: skip
-        check(self.spec.protocol, made.task, self.spec.federation)
+        check(self.spec.protocol, len(made.task.enrolled), self.spec.federation)
         known = {*made.task.enrolled, *self.spec.protocol.parties(())}
         if strangers := [name for name in machine.views if name not in known]:
             raise SpecError(f"run.views = {strangers!r}: no such party; there are {', '.join(sorted(known)[-12:])}")

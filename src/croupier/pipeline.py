@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from importlib import import_module
 from typing import Any, Self
 
 import torch
 from pydantic import model_validator
 
+from croupier import aggregate, encode, place, privacy, release
 from croupier.aggregate.aggregator import Aggregator
 from croupier.aggregate.mean import Mean
 from croupier.core.coins import Coins
@@ -28,6 +31,11 @@ from croupier.release.release import Release
 from croupier.release.rows import Rows
 from croupier.release.shuffle import Shuffle
 from croupier.release.sums import Sum
+
+# A part is known by its name as soon as its file lies in its room: nobody keeps a list.
+for _room in (privacy, encode, release, aggregate, place):
+    for _found in pkgutil.iter_modules(_room.__path__):
+        import_module(f"{_room.__name__}.{_found.name}")
 
 __all__ = ["Direct", "FixedPoint", "Floats", "Mean", "NoNoise", "Pipeline", "Relay", "Rows", "Shuffle", "Sum"]
 

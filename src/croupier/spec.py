@@ -10,7 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from croupier.core.part import Part
 from croupier.errors import SpecError, nearest
@@ -29,7 +29,7 @@ class Learning(Part):
     data: Data = Digits()
     split: Split = Dirichlet()
     model: Network = Mlp()
-    fit: Fit = Sgd()
+    fit: Fit = Sgd(lr=0.1, epochs=5, batch=32)
     together: int = Field(64, ge=1)
     warm: str | None = None
 
@@ -37,12 +37,19 @@ class Learning(Part):
 class Machine(Part):
     """How this machine runs it: private, and no part of the protocol's digest."""
 
-    device: str = Field("cpu", pattern=r"^(cpu|cuda(:\d+)?)$")
+    device: str = "cpu"
     workers: int | None = Field(None, ge=1, le=256)
     through_bytes: bool = False
     checkpoint_every: int = Field(1, ge=1)
     views: tuple[str, ...] = ()
     record: Literal["nothing", "digest"] = "nothing"
+
+    @field_validator("device")
+    @classmethod
+    def _known_device(cls, device: str) -> str:
+        if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+            raise ValueError("a device is cpu, cuda, or cuda with a number such as cuda:1")
+        return device
 
 
 class Spec(Part):
@@ -101,6 +108,10 @@ def _apply(table: dict[str, Any], setting: str) -> None:
     if not equals or not key.strip():
         raise SpecError(f"--set {setting!r}: write key=value, for example federation.rounds=10")
     *steps, last = key.strip().split(".")
+    if (steps or [last])[0] not in Spec.model_fields and (
+        known := [p for p in _keys(Spec()) if p.endswith(f".{last}")]
+    ):
+        raise SpecError(f"{key.strip()}: unknown key; did you mean {known[0]!r}?")
     for step in steps:
         inner = table.get(step, {})
         # A part given by its bare name has no fields yet: make room for them.
@@ -108,6 +119,14 @@ def _apply(table: dict[str, Any], setting: str) -> None:
         table[step] = dict(inner) if isinstance(inner, Mapping) else {}
         table = table[step]
     table[last] = _value(text.strip())
+
+
+def _keys(part: Part, path: str = "") -> list[str]:
+    """Every key below a part, as --set writes it."""
+    found = []
+    for name, value in part:
+        found += _keys(value, f"{path}{name}.") if isinstance(value, Part) else [f"{path}{name}"]
+    return found
 
 
 def _value(text: str) -> Any:
@@ -118,7 +137,7 @@ def _value(text: str) -> Any:
 
 
 def to_toml(spec: Part) -> str:
-    """The spec as TOML that reads back to the same spec; what is unset (None) is left out."""
+    """The spec as TOML that reads back to the same spec; what is unset (None) is a comment."""
     lines: list[str] = []
     _table(spec.plain(), (), lines)
     return "\n".join(lines).strip() + "\n"
@@ -130,6 +149,7 @@ def _table(table: Mapping[str, Any], path: tuple[str, ...], lines: list[str]) ->
     if path and (plain or not inner):
         lines += ["", f"[{'.'.join(path)}]"]
     lines += [f"{key} = {_literal(value)}" for key, value in plain.items()]
+    lines += [f"# {key} is not set" for key, value in table.items() if value is None]
     for key, value in inner.items():
         _table(value, (*path, key), lines)
 

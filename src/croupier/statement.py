@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from croupier.core.part import Part
 from croupier.pipeline import Pipeline
+
+ORDER = ("privacy", "encode", "release", "place", "aggregate")
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,8 @@ def explain(pipeline: Pipeline) -> Statement:
     place, tolerance = pipeline.place, pipeline.place.tolerance
     return Statement(
         backend=" → ".join(
-            f"{verb} {getattr(pipeline, verb).use}" for verb in ("privacy", "encode", "release", "place", "aggregate")
+            f"{verb} {_named(getattr(pipeline, verb))}"
+            for verb in ("privacy", "encode", "release", "place", "aggregate")
         ),
         learns={
             **place.learns(pipeline),
@@ -49,6 +53,11 @@ def explain(pipeline: Pipeline) -> Statement:
         robustness=pipeline.aggregate.tolerates(),
         anonymity=_anonymity(pipeline),
     )
+
+
+def _named(part: Part) -> str:
+    said = [f"{key}={value}" for key, value in part.plain().items() if key != "use" and value is not None]
+    return part.use + (f" ({', '.join(said)})" if said else "")
 
 
 def _anonymity(pipeline: Pipeline) -> str:

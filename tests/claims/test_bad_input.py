@@ -28,7 +28,7 @@ BAD = {
     "no data folder": (["mnist"], "pass --data FOLDER or set CROUPIER_DATA"),
     "a data folder that is none": (["mnist", "--data", "{tmp}/nowhere"], "which is no folder; pass --data"),
     "an empty data folder": (["households", "--data", "{tmp}"], "lcl_households.npz is missing in"),
-    "an unknown key": (["digits", "--set", "federatoin.rounds=3"], "did you mean 'federation'?"),
+    "an unknown key": (["digits", "--set", "federatoin.rounds=3"], "did you mean 'federation.rounds'?"),
     "an unknown nested key": (
         ["digits", "--set", "task.fit.momentun=0.5"],
         "task.fit.momentun: unknown key of 'sgd' (--set task.fit=sgd starts it afresh); did you mean 'momentum'?",

@@ -111,7 +111,7 @@ def test_a_setting_reaches_into_a_part_that_is_its_default() -> None:
 def test_a_table_that_names_no_part_changes_the_default_one(tmp_path: Path) -> None:
     (tmp_path / "spec.toml").write_text("[task.fit]\nlr = 0.5\n[task.split]\nalpha = 2.0\n")
     spec = load(tmp_path / "spec.toml")
-    assert (spec.task.fit, spec.task.split) == (Sgd(lr=0.5), Dirichlet(alpha=2.0))
+    assert (spec.task.fit, spec.task.split) == (Sgd(lr=0.5, epochs=5, batch=32), Dirichlet(alpha=2.0))
 
 
 def test_a_setting_keeps_the_rest_of_a_part_given_as_a_value() -> None:

@@ -185,5 +185,5 @@ def show(found: dict[str, Any]) -> None:
     )
     flower = found["tiny_job_flower_s"]
     print(f"tiny job (10 clients, 2 rounds), whole command: {found['tiny_job_s']:.2f} s")
-    rival = "not measured (flwr with Ray is not installed)" if flower is None else f"{flower:.1f} s"
+    rival = "not measured (pip install 'croupier[flower]')" if flower is None else f"{flower:.1f} s"
     print(f"the same under flwr run: {rival}")

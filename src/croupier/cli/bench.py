@@ -9,7 +9,7 @@ import typer
 from croupier.cli import options
 
 app = typer.Typer(
-    help="Measure; every number is a ratio against a named rival in the same run.",
+    help="Measure, each time against a named rival in the same run.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )

@@ -103,9 +103,11 @@ def _show(found: dict[str, Any]) -> None:
     print(f"python {machine['python']} on {machine['system']}, {machine['cores']} cores")
     print(f"CUDA: {', '.join(machine['cuda']) or 'none'}")
     print("packages: " + ", ".join(f"{k} {v or '(not installed)'}" for k, v in found["packages"].items()))
-    print(f"data folder: {found['data_folder'] or 'none (pass --data FOLDER or set CROUPIER_DATA)'}")
+    folder = found["data_folder"]
+    absent = "" if folder is None or Path(folder).is_dir() else " (no such folder)"
+    print(f"data folder: {folder or 'none (pass --data FOLDER or set CROUPIER_DATA)'}{absent}")
     for name, facts in found["datasets"].items():
-        print(f"  {name:<12}{'ready' if facts['present'] else 'missing':<9}{facts['licence']}")
+        print(f"  {name:<12}{'files present' if facts['present'] else 'missing':<15}{facts['licence']}")
     print("presets: " + ", ".join(f"{n}{'' if ready else ' (data missing)'}" for n, ready in found["presets"].items()))
     if "checked" in found:
         print(f"{found['checked']['spec']}: can run here")

@@ -27,6 +27,7 @@ def command(
 
     `croupier explain digits --set protocol.place=relay --json`
     """
+    from croupier.federate import check
     from croupier.spec import load
     from croupier.statement import explain
 
@@ -34,6 +35,10 @@ def command(
     if print_config:
         options.show_config(described, json)
         return
+    # A statement about a run that would be refused is worth nothing; natural clients are counted when they are loaded.
+    clients = getattr(described.task.split, "clients", None)
+    if clients is not None:
+        check(described.protocol, clients, described.federation)
     statement = explain(described.protocol)
     options.emit({"name": described.name, "seed": seed, **statement.plain()}, json, out)
     if not json:

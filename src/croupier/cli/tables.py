@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -47,21 +48,24 @@ def per_round(result: Result) -> None:
 
 
 def comparison(results: list[Result]) -> None:
-    """Several runs, a row each."""
+    """Several runs, a row each; what the server learns stands below, where a sentence has room."""
     scores = [key for key in SCORES if any(key in result.final for result in results)]
     table = Table(title="after the last round", title_justify="left")
-    table.add_column("run")
-    table.add_column("the server learns", max_width=44)
+    table.add_column("run", no_wrap=True)
     for head in [*(SCORES[key][0] for key in scores), "rounds", "up/client", "down/client", "seconds"]:
-        table.add_column(head, justify="right")
+        table.add_column(head, justify="right", no_wrap=True)
     for result in results:
         last = result.final
         values = [SCORES[key][1].format(last[key]) if key in last else "" for key in scores]
         table.add_row(
-            result.spec.name, result.summary["statement"]["learns"]["server"], *values, str(last["round"]),
-            size(last["bytes_up_per_client"]), size(last["bytes_down_per_client"]), f"{result.summary['seconds']:.2f}",
+            result.spec.name, *values, str(last["round"]), size(last["bytes_up_per_client"]),
+            size(last["bytes_down_per_client"]), f"{result.summary['seconds']:.2f}",
         )  # fmt: skip
     show(table)
+    print("What the server learns in each round:")
+    for result in results:
+        learns = result.summary["statement"]["learns"]["server"]
+        print(textwrap.fill(learns, 78, initial_indent=f"  {result.spec.name}: ", subsequent_indent="    "))
     for result in results:
         _remarks(result)
 

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 
 from croupier.errors import SpecError, nearest
+
+
+class _Misfit(SpecError):  # noqa: N818 - reads as what it is
+    """A part whose fields are wrong; keeps what the library said until it is known where the part stands."""
+
+    def __init__(self, error: ValidationError, part: type[Part]) -> None:
+        super().__init__(_first_line(error, part.use or part.__name__, part.model_fields))
+        self.error = error
 
 
 class Part(BaseModel):
@@ -30,6 +38,15 @@ class Part(BaseModel):
         cls.use = use
         if use:
             Part.named[cls.verb, use] = cls
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _in_our_words(cls, data: Any, build: ModelWrapValidatorHandler[Self]) -> Self:
+        """Raise our error, not the library's, however a part is built."""
+        try:
+            return build(data)
+        except ValidationError as error:
+            raise _Misfit(error, cls) from None
 
     @classmethod
     def parse(cls, data: object, where: str = "") -> Self:
@@ -71,8 +88,8 @@ class Part(BaseModel):
             ready[key] = kind.parse(_named(value, field.default), at) if nested else value  # type: ignore[union-attr]
         try:
             return cls(**ready)
-        except ValidationError as error:
-            raise SpecError(_first_line(error, where)) from None
+        except _Misfit as misfit:
+            raise SpecError(_first_line(misfit.error, where)) from None
 
     def plain(self) -> dict[str, Any]:
         """The whole value as plain data, defaults included: what the digest binds and TOML shows."""
@@ -86,9 +103,9 @@ class Part(BaseModel):
 
 
 def _named(value: Any, default: Any) -> Any:
-    """A table that names no part changes the default one."""
+    """A table that names no part changes the default one, and keeps the rest of it."""
     if isinstance(value, Mapping) and "use" not in value and isinstance(default, Part) and default.use:
-        return {"use": default.use, **value}
+        return {**default.plain(), **value}
     return value
 
 
@@ -102,10 +119,14 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
-def _first_line(error: ValidationError, where: str) -> str:
+def _first_line(error: ValidationError, where: str, known: Iterable[str] = ()) -> str:
     first = error.errors(include_url=False)[0]
     at = ".".join([where] * bool(where) + [str(step) for step in first["loc"]]) or "value"
     said = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        return f"{at}: unknown key; {nearest(str(first['loc'][-1]), known)}"
     if first["type"] == "missing":
-        return f"{at}: this key is required"
+        return f"{at}: this key is required; set it in the description or with --set {at}=VALUE"
+    if first["type"] in ("tuple_type", "list_type"):
+        said = "a list is wanted, for example [64]"
     return f"{at} = {first['input']!r}: {said[0].lower()}{said[1:]}" if first["loc"] else f"{at}: {said}"

@@ -85,8 +85,9 @@ class FixedPoint(Encoder, use="fixed"):
         """What the rounding costs."""
         return (
             *super().says(),
-            f"each value is rounded to {self.digits} decimal digits of the public scale, and clamped beyond it: an "
-            f"unweighted mean is within half a unit of digit {self.digits}; a client alone sees how many it clamped",
+            f"each value is rounded to {self.digits} decimal digits of the public scale and clamped beyond it, modulo "
+            f"{self.modulus}: with nothing clamped, an unweighted mean is within half a unit of digit {self.digits}; "
+            "a client alone sees how many values it clamped",
         )
 
     def _scale(self, brief: Brief) -> float:

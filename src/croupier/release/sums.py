@@ -45,4 +45,4 @@ class Sum(Release, use="sum"):
 
     def reveals(self) -> str:
         """The sum."""
-        return "the exact sum of the updates of the clients present, coordinate by coordinate, modulo M"
+        return "the sum of the encoded updates of the clients present, exact, coordinate by coordinate"

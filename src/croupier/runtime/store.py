@@ -34,19 +34,29 @@ class RunDir:
 
     def open(self, resume: bool) -> None:
         """Take the directory for this process. Raises: StoreError when it is in use, unwritable or holds a run."""
+        self._check_empty()
         try:
             (self.path / "checkpoints").mkdir(parents=True, exist_ok=True)
             self._lock = (self.path / "lock").open("w")
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise StoreError(
-                f"{self.path}: another process is running here; wait for it or choose another --out"
-            ) from None
+            other = "" if resume else ", or choose another --out"
+            raise StoreError(f"{self.path}: another process is running here; wait for it{other}") from None
         except OSError as error:
             raise StoreError(f"{self.path}: cannot be written ({error.strerror}); choose another --out") from None
         if not resume and (self.path / "spec.toml").exists():
             self.close()
             raise StoreError(f"{self.path} holds a run already; resume it with --resume, or choose another --out")
+
+    def _check_empty(self) -> None:
+        """Raises: StoreError when the folder holds anything that is not a run's: files must not be scattered there."""
+        if not self.path.is_dir():
+            return
+        known = ("lock", "manifest.json", "checkpoints", "spec.toml")
+        if not (self.path / "spec.toml").exists() and any(
+            entry.name not in known and not entry.name.endswith(".part") for entry in self.path.iterdir()
+        ):
+            raise StoreError(f"{self.path} holds other files and no run; choose another --out")
 
     def close(self) -> None:
         """Let go of the directory."""

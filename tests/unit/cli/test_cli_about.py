@@ -17,7 +17,7 @@ LEARNED = {
     "digits-model": "every client's whole update, as a row without a name",
     "digits-layer": "rows without names that differ in order from layer to layer",
     "digits-shuffled": "the values of every parameter, as a set",
-    "digits-sum": "the exact sum of the updates",
+    "digits-sum": "the sum of the encoded updates",
 }
 
 

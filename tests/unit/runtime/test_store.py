@@ -219,7 +219,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 @pytest.mark.parametrize("resume", [False, True])
 def test_a_second_process_is_refused_until_the_first_is_gone(tmp_path: Path, resume: bool) -> None:
-    with _locked(tmp_path), pytest.raises(StoreError, match="another process is running here; wait for it or choose"):
+    with _locked(tmp_path), pytest.raises(StoreError, match="another process is running here; wait for it"):
         RunDir(tmp_path).open(resume=resume)
     run = RunDir(tmp_path)
     run.open(resume=resume)

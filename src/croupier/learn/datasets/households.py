@@ -87,7 +87,7 @@ def _read(path: Path) -> tuple[Readings, tuple[str, ...]]:
         with np.load(path, allow_pickle=False) as arrays:
             watt_hours, names = arrays["wh"], tuple(str(name) for name in arrays["household"])
     except Exception as error:  # a damaged archive of arrays can fail in any way at all
-        raise DataError(f"{path} is corrupt: {error}; fetch it again") from error
+        raise DataError(f"{path} is no archive of plain arrays with wh and household; fetch it again") from error
     if watt_hours.dtype != np.uint16 or watt_hours.shape[:-1] != (len(names),) or not watt_hours.size:
         found = f"{watt_hours.dtype} {watt_hours.shape} for {len(names)} households"
         raise DataError(f"{path} is corrupt: wh is {found}, not one row of uint16 each")
