@@ -127,7 +127,7 @@ def test_mistakes_are_named_from_where_the_part_lies() -> None:
 def test_parts_do_not_change_and_take_no_strangers() -> None:
     with pytest.raises(ValidationError):
         Leaf().size = 4  # type: ignore[misc]
-    with pytest.raises(SpecError, match="Leaf.colour: unknown key; known: "):
+    with pytest.raises(SpecError, match=r"Leaf\.colour: unknown key; known: "):
         Leaf(colour=1)  # type: ignore[call-arg]
 
 
