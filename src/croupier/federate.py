@@ -17,7 +17,7 @@ from croupier.core.part import Part
 from croupier.core.sitting import Bench, Drive, Sat, Sitting, Stamp, Traffic
 from croupier.core.update import Layout, Model, Update
 from croupier.core.view import Kept, View
-from croupier.errors import CroupierError, ProtocolError, SpecError, TooFew
+from croupier.errors import CroupierError, ProtocolError, SpecError, StoreError, TooFew
 from croupier.pipeline import Pipeline
 
 Fits = Callable[[Sequence[tuple[Any, ...]]], Sequence[Update | CroupierError]]
@@ -111,6 +111,8 @@ def rounds(
 ) -> Iterator[Round]:
     """Train round after round, from the start or from a state. Raises: ProtocolError when a round lacks its quorum."""
     check(pipeline, len(task.enrolled), plan)
+    if taken := set(task.enrolled) & set(pipeline.parties(())):
+        raise SpecError(f"a client may not be called {' or '.join(sorted(taken))}: a party of the protocol is")
     loop = _Loop(pipeline, task, plan, coins, drive, threat, keep or {})
     now = state or begin(task)
     while now.round < plan.rounds:
@@ -279,7 +281,12 @@ def _why(number: int, sat: Sat) -> str:
 
 def state_from(plain: Mapping[str, Any]) -> State:
     """A state from a checkpoint's plain values."""
-    return State(plain["round"], plain["memories"], plain["participations"])
+    try:
+        return State(plain["round"], plain["memories"], plain["participations"])
+    except (KeyError, TypeError):
+        raise StoreError(
+            "a checkpoint is whole but holds no state of a run; remove it to resume from the one before"
+        ) from None
 
 
 def view_digests(done: Round) -> dict[str, str]:

@@ -70,7 +70,9 @@ def resume(path: str | Path, *, data: str | Path | None = None, watch: Watch | N
     manifest = folder.read_json("manifest.json")
     try:
         coins = Coins(bytes.fromhex(manifest["coins"]))
-        began = _Began(manifest["spec"], manifest["data"]["digest"], manifest["first"], dict(manifest["packages"]))
+        began = _Began(
+            manifest["run"], manifest["spec"], manifest["data"]["digest"], manifest["first"], dict(manifest["packages"])
+        )
     except (KeyError, TypeError, ValueError, RangeError):
         raise StoreError(f"{path}/manifest.json is damaged: this is no run that can be resumed") from None
     job = _Job(load(folder.path / "spec.toml"), folder, coins, folder_of(data), watch or _silent)
@@ -81,6 +83,7 @@ def resume(path: str | Path, *, data: str | Path | None = None, watch: Watch | N
 class _Began:
     """What a run began with, from its manifest."""
 
+    run: str
     spec: str
     data: str
     first: str
@@ -136,6 +139,8 @@ class _Job:
             self.watch("opened", {"path": str(self.store.path)})
             plain = self.store.latest()
             state = None if plain is None else state_from(plain)
+            if state is None and self.store.damaged:
+                self.watch("note", {"text": "no checkpoint is whole: starting again from the first round"})
             done = 0 if state is None else state.round
             # A state has everything the first model gave: the file it was warmed from may be gone by now.
             made = self._assemble(self.spec.task.warm if state is None else None)
@@ -157,6 +162,8 @@ class _Job:
 
     def _check_same(self, made: Assembled, began: _Began, state: State | None) -> None:
         """Raises: StoreError when going on would not be going on with the same run."""
+        if run_id(self.coins).hex() != began.run:
+            raise StoreError(f"{self.store.path}/manifest.json: its coins are not those of its run; restore it")
         if self._described() != began.spec:
             raise StoreError(f"{self.store.path}/spec.toml is not the one this run began with; restore it")
         if made.dataset.digest != began.data:
@@ -203,7 +210,8 @@ class _Job:
     def _rounds(self, made: Assembled, state: State | None) -> Iterator[Round]:
         machine = self.spec.run
         keep: dict[str, Kept] = {"*": machine.record, **dict.fromkeys(machine.views, "keep")}
-        drive = Local(self.coins.child("links", run_id(self.coins)) if machine.through_bytes else None)
+        # Link keys need not be reproducible, and two runs from one seed must not share them.
+        drive = Local(Coins.from_os() if machine.through_bytes else None)
         plan = self.spec.federation
         return rounds(self.spec.protocol, made.task, plan, self.coins, drive, state=state, keep=keep)
 

@@ -71,6 +71,11 @@ class Pipeline(Part):
                 f"protocol.encode.weights = 'open' would travel beside what {named['release']} hides; "
                 "use weights = 'slot' or 'uniform'"
             )
+        if encode.scaled and release.coarse:
+            yield (
+                f"encode.weights = 'slot' multiplies a layer by its client's weight, and {named['release']} would let "
+                "coordinates that nobody changed tell which layers belong together; use weights = 'uniform'"
+            )
         if encode.form not in rule.forms:
             yield f"{named['aggregate']} does not take updates as {encode.form!r}"
         if encode.scaled and not rule.linear:

@@ -6,15 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
+import torch
 from torch import Tensor
 
 from croupier.core.coins import Coins, Label, Node, Stream
 from croupier.core.flow import Letter
-from croupier.core.update import Layout
+from croupier.core.update import Layout, Update
 from croupier.core.view import View
 from croupier.federate import Threat, run_id
 from croupier.pipeline import Pipeline
 from croupier.place.relay import Relay
+from croupier.privacy.local import LocalPrivacy, Spent
 from croupier.release.shuffle import Shuffle
 from tests.laws.pipelines import PIPELINES
 from tests.laws.toy import CLIENTS, absent, play
@@ -60,6 +62,8 @@ def check(pipeline: Pipeline, threat: Threat | None = None) -> None:
     run = run_id(Coins.from_seed(5))
     for path in drawn:
         assert path[0] == "party"
+        if path[-1] == "mask":
+            assert any(isinstance(label, bytes) and len(label) == 32 for label in path), f"no roster: {path}"
         assert path[2:4] == ("run", run)
         assert path[4] == "round"
         assert ("participation" if path[1] in CLIENTS and "toy" in path else "attempt") in path, f"unbound: {path}"
@@ -90,6 +94,43 @@ def test_a_second_attempt_draws_fresh_coins_and_sends_the_same_update(release: s
     assert seen["c0", 0, 0] == seen["c0", 0, 1]
     assert seen["c0", 0, 0] != seen["c0", 1, 0]
     check(pipeline, absent("c1"))
+    middle = [path for path in nodes(pipeline, absent("c1")) if path[1] == "second"]
+    assert all(path[6:8] == ("attempt", 1) for path in middle), "a middle party drew from another attempt's node"
+
+
+class Dither(LocalPrivacy, use="dither"):
+    """A little noise, to see which node it comes from."""
+
+    def __call__(self, update: Update, coins: Coins) -> tuple[Update, Spent]:
+        """Add it."""
+        noise = torch.from_numpy(coins.secure().normal(len(update.vector))).float()
+        return replace(update, vector=update.vector + 1e-3 * noise), Spent("dither")
+
+    def claims(self) -> str:
+        """None."""
+        return "none"
+
+
+def test_noise_belongs_to_the_participation_and_outlives_an_attempt() -> None:
+    pipeline = Pipeline(privacy=Dither(), release=Shuffle(), place=TwoHop(patient=True))
+    seen: dict[tuple[int, int], bytes] = {}
+
+    def listen(letters: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:
+        for letter in letters:
+            if not isinstance(letter.body, bytes):
+                seen[view.given.round, view.given.attempt] = letter.body["vector"].numpy().tobytes()
+        return letters
+
+    play(pipeline, threat=replace(absent("c1"), corrupted={"c0": listen}))
+    assert seen[0, 0] == seen[0, 1]
+    assert seen[1, 0] == seen[1, 1]
+    assert seen[0, 0] != seen[1, 0]
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_no_partys_coins_lead_to_anothers(name: str) -> None:
+    (done,) = play(PIPELINES[name], count=1)
+    assert all(view.coins._above is None for view in done.views.values())
 
 
 class Stuck(Shuffle, use="stuck"):

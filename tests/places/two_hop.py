@@ -6,13 +6,14 @@ The first hop collects and may ask for a restart; the second computes the releas
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
 
 from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Flow, Given, Letter, Memory, Party, Received, SubFlow, Wait
-from croupier.core.wire import Field, Schema, attendance, bitmap, chosen
+from croupier.core.wire import Schema, attendance, bitmap, chosen
 from croupier.encode.encoder import Payload
 from croupier.place.placement import (
     Mechanism,
@@ -69,12 +70,13 @@ class TwoHop(Placement, use="two-hop"):
     def schemas(self, mechanism: Mechanism, given: Given) -> Mapping[str, Schema]:
         """Three kinds of message."""
         up = up_schema(mechanism, given)
-        rows = tuple(Field(f.name, f.dtype, ("present", *f.shape), f.top) for f in up.fields)
+        rows = tuple(replace(f, shape=("present", *f.shape)) for f in up.fields)
         stack = Schema((attendance(given.roster), *rows))
         return {"up": up, "stack": stack, "released": released_schema(mechanism, given)}
 
     def submit(self, mechanism: Mechanism, given: Given, payload: Payload, coins: Coins) -> SubFlow:
-        """To the first hop."""
+        """To the first hop. The draw stands for a mask that a real placement would make here."""
+        coins.child("mask").secure()
         yield Exchange((Letter("first", "up", up_body(payload)),))
 
     def collect(self, mechanism: Mechanism, given: Given, coins: Coins) -> SubFlow:

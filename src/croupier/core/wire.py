@@ -38,13 +38,15 @@ class Field:
     """One array of a body.
 
     A side of the shape may name an earlier field of zeros and ones: as many as it has ones. Integers with a `top` lie
-    in [0, top]; floats are finite, always.
+    in [0, top], and not strictly inside a `gap`; floats are finite, always, and above 0 where `positive`.
     """
 
     name: str
     dtype: str
     shape: tuple[int | str, ...]
     top: int | None = None
+    gap: tuple[int, int] | None = None
+    positive: bool = False
 
     def dims(self, known: Mapping[str, Tensor]) -> tuple[int, ...]:
         """The shape once the fields before it are known."""
@@ -99,6 +101,12 @@ def _check_content(field: Field, values: Tensor) -> None:
     check_finite(values, field.name)
     if field.top is not None and bool(((values < 0) | (values > field.top)).any()):
         raise RangeError(f"{field.name} holds values outside 0 to {field.top}")
+    if field.gap is not None and bool(((values > field.gap[0]) & (values < field.gap[1])).any()):
+        raise RangeError(
+            f"{field.name} holds residues between {field.gap[0]} and {field.gap[1]}, which no client sends"
+        )
+    if field.positive and not bool((values > 0).all()):
+        raise RangeError(f"{field.name} is not above 0")
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,11 @@ class Encoder(Part):
         return None
 
     @property
+    def gap(self) -> tuple[int, int] | None:
+        """Residues strictly between these are nobody's, and refused at the door."""
+        return None
+
+    @property
     def scaled(self) -> bool:
         """Whether rows arrive multiplied by their weight."""
         return self.weights == "slot"
@@ -87,7 +92,7 @@ class Encoder(Part):
 
     def luggage(self) -> tuple[wire.Field, ...]:
         """What travels beside a row."""
-        return (wire.Field("weight", "<f8", (1,)),) if self.weights == "open" else ()
+        return (wire.Field("weight", "<f8", (1,), positive=True),) if self.weights == "open" else ()
 
     @abstractmethod
     def encode(self, update: Update, brief: Brief, coins: Node) -> Payload:

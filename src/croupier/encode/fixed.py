@@ -11,7 +11,10 @@ from torch import Tensor
 from croupier.core.coins import Node
 from croupier.core.update import Gathered, Update
 from croupier.encode.encoder import Brief, Encoder, Payload, Released, row_weights
-from croupier.errors import IntegrityError, SpecError
+from croupier.errors import IntegrityError, RangeError, SpecError
+
+# Beyond these a scale carries no model: a server that sends one wants a client's values to vanish or to be clamped.
+LEAST, MOST = 2.0**-30, 2.0**30
 
 
 class FixedPoint(Encoder, use="fixed"):
@@ -23,7 +26,7 @@ class FixedPoint(Encoder, use="fixed"):
 
     digits: int = Field(4, ge=1, le=9)
     clients: int = Field(ge=1)
-    scale: float = Field(1.0, gt=0)
+    scale: float = Field(1.0, ge=LEAST, le=MOST)
 
     @property
     def dtype(self) -> str:
@@ -49,6 +52,11 @@ class FixedPoint(Encoder, use="fixed"):
             )
         return self
 
+    @property
+    def gap(self) -> tuple[int, int]:
+        """No honest client sends a residue between the largest value, or weight, and the smallest negative one."""
+        return self.top + self.scaled, self.modulus - self.top
+
     def encode(self, update: Update, brief: Brief, coins: Node) -> Payload:
         """Residues, with what was clamped noted for the client."""
         factor, capped = self._factor(update)
@@ -56,12 +64,14 @@ class FixedPoint(Encoder, use="fixed"):
         whole = torch.round(unit.clamp(-1, 1) * factor * 10**self.digits)
         clamped = int(((unit.abs() > 1) | (whole.abs() > self.top)).sum())
         values = whole.clamp(-self.top, self.top).to(torch.int64) % self.modulus
+        share = round(factor * 10**self.digits)
         if self.scaled:
             # The weight is no value: it reaches 10^digits itself, and is never negative.
-            values = torch.cat([values, torch.tensor([round(factor * 10**self.digits)])])
+            values = torch.cat([values, torch.tensor([share])])
         beside = {"weight": update.luggage["weight"]} if self.weights == "open" else {}
         kind = torch.int32 if self.dtype == "<i4" else torch.int64
-        return Payload(values.to(kind), beside, {"clamped": clamped, "capped_weights": capped})
+        lost = {"lost_weights": 1} if self.scaled and share == 0 else {}
+        return Payload(values.to(kind), beside, {"clamped": clamped, "capped_weights": capped, **lost})
 
     def decode(self, released: Released, brief: Brief) -> Gathered:
         """Floats again. Raises: IntegrityError when a sum lies outside what the present clients could have sent."""
@@ -86,12 +96,16 @@ class FixedPoint(Encoder, use="fixed"):
         return (
             *super().says(),
             f"each value is rounded to {self.digits} decimal digits of the public scale and clamped beyond it, modulo "
-            f"{self.modulus}: with nothing clamped, an unweighted mean is within half a unit of digit {self.digits}; "
-            "a client alone sees how many values it clamped",
+            f"{self.modulus}: with nothing clamped, an unweighted mean is within half a unit of digit {self.digits}, "
+            "up to float32; a client alone sees how many values it clamped",
         )
 
     def _scale(self, brief: Brief) -> float:
-        return float(brief["scale"][0]) if "scale" in brief else self.scale
+        """The round's public scale. Raises: RangeError when it is none: a client must not be made to send nothing."""
+        scale = float(brief["scale"][0]) if "scale" in brief else self.scale
+        if not LEAST <= scale <= MOST:
+            raise RangeError(f"scale = {scale}: a public scale lies between {LEAST:g} and {MOST:g}")
+        return scale
 
     def _centred(self, residues: Tensor, reach: int) -> Tensor:
         values = residues.long()

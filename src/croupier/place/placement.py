@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
 import torch
@@ -75,14 +75,15 @@ def up_schema(mechanism: Mechanism, given: Given) -> Schema:
     """A client's payload: its coordinates, and what rides beside them."""
     encode = mechanism.encode
     top = None if encode.modulus is None else encode.modulus - 1
-    return Schema((Field("vector", encode.dtype, (encode.slots(given.layout.size),), top), *encode.luggage()))
+    vector = Field("vector", encode.dtype, (encode.slots(given.layout.size),), top, encode.gap)
+    return Schema((vector, *encode.luggage()))
 
 
 def released_schema(mechanism: Mechanism, given: Given) -> Schema:
     """What a release lets out: who was present, the arrays, and luggage as one row a client."""
     encode, release = mechanism.encode, mechanism.release
     arrays = release.fields(encode.dtype, encode.modulus, encode.slots(given.layout.size))
-    beside = tuple(Field(f.name, f.dtype, ("present", *f.shape), f.top) for f in encode.luggage())
+    beside = tuple(replace(f, shape=("present", *f.shape)) for f in encode.luggage())
     return Schema((attendance(given.roster), *arrays, *beside))
 
 

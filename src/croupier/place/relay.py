@@ -28,7 +28,8 @@ class Relay(Placement, use="relay"):
 
     realises: ClassVar[frozenset[Shape]] = frozenset({"rows", "sums", "scored"})
     tolerance: ClassVar[Tolerance] = Tolerance(
-        privacy="the server alone; the relay is trusted and sees every update with its name",
+        privacy="a server that follows the protocol; one that hands clients different models or scales can single one "
+        "out. The relay is trusted and sees every update with its name",
         integrity="none: the relay computes alone; links between parties are authenticated",
         liveness="the relay and the server; a round completes with the clients present, above the quorum",
         apart=(("relay", "server"),),

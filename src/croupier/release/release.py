@@ -27,6 +27,11 @@ class Release(Part):
     hides: ClassVar[frozenset[str]] = frozenset()
     least: ClassVar[int] = 1
 
+    @property
+    def coarse(self) -> bool:
+        """Whether a row leaves in pieces that are more than single coordinates and less than the row."""
+        return False
+
     @abstractmethod
     def fields(self, dtype: str, modulus: int | None, slots: int) -> tuple[Field, ...]:
         """The arrays that leave; a side named `present` counts the clients that took part."""

@@ -31,6 +31,11 @@ class Shuffle(Release, use="shuffle"):
 
     grain: Grain = "parameter"
 
+    @property
+    def coarse(self) -> bool:
+        """Layers are such pieces."""
+        return self.grain == "layer"
+
     def fields(self, dtype: str, modulus: int | None, slots: int) -> tuple[Field, ...]:
         """As many rows as clients; which is whose is gone."""
         return (Field("rows", dtype, ("present", slots), None if modulus is None else modulus - 1),)

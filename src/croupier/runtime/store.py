@@ -144,6 +144,11 @@ class RunDir:
                 return state
         return None
 
+    @property
+    def damaged(self) -> bool:
+        """Whether there are checkpoints though none is whole."""
+        return bool(self._checkpoints()) and self.latest() is None
+
     def _checkpoints(self) -> list[Path]:
         return sorted((self.path / "checkpoints").glob("*.state"))
 
