@@ -273,7 +273,8 @@ def _why(number: int, sat: Sat) -> str:
     middle = [error for name, error in errors.items() if name != "server" and name not in turned_away]
     said = f"round {number + 1} cannot go on: {(middle or [errors['server']])[0]}"
     if not sat.refusals:
-        return f"{said}. Remedy: bring the missing back, or lower federation.quorum"
+        few = any(isinstance(o.error, TooFew) for o in sat.outcomes.values())
+        return f"{said}. Remedy: bring the missing back, or lower federation.quorum" if few else said
     first = sat.refusals[0]
     others = f" ({len(turned_away)} were refused)" if len(turned_away) > 1 else ""
     return f"{said}. {first.source} was refused at {first.at}: {first.why}{others}"

@@ -73,8 +73,8 @@ class Pipeline(Part):
             )
         if encode.scaled and release.coarse:
             yield (
-                f"encode.weights = 'slot' multiplies a layer by its client's weight, and {named['release']} would let "
-                "coordinates that nobody changed tell which layers belong together; use weights = 'uniform'"
+                f"encode.weights = 'slot' multiplies a row by its client's weight; in {named['release']} with grain "
+                "'model' or 'layer' that weight would mark whose pieces belong together; use weights = 'uniform'"
             )
         if encode.form not in rule.forms:
             yield f"{named['aggregate']} does not take updates as {encode.form!r}"
@@ -94,8 +94,10 @@ class Pipeline(Part):
     def client(self, given: Given, memory: Memory, coins: Coins) -> Flow:
         """Wait for a model, train, privatise, encode, submit. Reveals: what `place.submit` says."""
         (letter,) = yield Exchange(wait=Wait("model", ("server",)))
-        start = self.encode.open(Model(letter.body["model"]), memory)
+        handed = Model(letter.body["model"])
+        start = self.encode.open(handed, memory)
         brief = {name: values for name, values in letter.body.items() if name != "model"}
+        self.aggregate.verify(handed, brief)
         # Bound to the participation, not the attempt: a second attempt must carry the very same update.
         own = coins.child("participation", given.participation)
         update: Update = yield Work("fit", (start, given.shard, own.child("fit")))

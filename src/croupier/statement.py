@@ -11,6 +11,9 @@ from croupier.pipeline import Pipeline
 ORDER = ("privacy", "encode", "release", "place", "aggregate")
 
 
+NAMED = "none: the server sees every update with its name"
+
+
 @dataclass(frozen=True)
 class Statement:
     """Composed from what each part says about itself; nothing is written here that no part said."""
@@ -42,10 +45,10 @@ def explain(pipeline: Pipeline) -> Statement:
         learns={
             **place.learns(pipeline),
             "each client": "every model the server hands out, and its own update",
-            "the network": "who talks to whom, when, and message sizes, which depend on public facts only",
+            "the network": "who talks to whom, when, and message sizes, which tell who took part and no more",
         },
         must_not_collude=tolerance.apart,
-        privacy_threshold=tolerance.privacy,
+        privacy_threshold=tolerance.privacy if pipeline.release.hides or place.keeps_ids else NAMED,
         integrity_threshold=tolerance.integrity,
         liveness_threshold=tolerance.liveness,
         encoding=pipeline.encode.says(),

@@ -16,7 +16,7 @@ from croupier.encode.fixed import FixedPoint
 from croupier.errors import ProtocolError, SpecError, StoreError
 from croupier.federate import Threat
 from croupier.job import resume, run
-from croupier.pipeline import Pipeline
+from croupier.pipeline import Floats, Pipeline, Relay, Shuffle
 from croupier.statement import explain
 from croupier.systems import naive, plain, total
 from tests.claims.tools import SMALL
@@ -37,9 +37,9 @@ def bent(kind: str, **fields: Any) -> Threat:
     return Threat(corrupted={"server" if kind == "model" else "c0": change})
 
 
-@pytest.mark.parametrize("scale", [0.0, -1.0, 2.0**60, 1e-300])
+@pytest.mark.parametrize("scale", [0.0, -1.0, 2.0**60, 2.0**20, 1e-300])
 def test_a_scale_that_would_make_values_vanish_is_refused_by_the_clients(scale: float) -> None:
-    with pytest.raises(ProtocolError, match="a public scale lies between"):
+    with pytest.raises(ProtocolError, match="the model handed out gives"):
         play(total(8), count=1, threat=bent("model", scale=torch.tensor([scale], dtype=torch.float64)))
 
 
@@ -59,12 +59,22 @@ def test_a_residue_that_no_client_sends_costs_its_sender_only(place: str) -> Non
     assert done.present == ("c1", "c2", "c3")
 
 
-def test_weights_do_not_link_layers() -> None:
-    with pytest.raises(SpecError, match="which layers belong together"):
+@pytest.mark.parametrize("grain", ["layer", "model"])
+def test_weights_do_not_mark_whose_pieces_belong_together(grain: str) -> None:
+    with pytest.raises(SpecError, match="would mark whose pieces belong together"):
         Pipeline.parse(
             {"encode": {"use": "floats", "weights": "slot", "cap": 9}, "place": "relay",
-             "release": {"use": "shuffle", "grain": "layer"}}
+             "release": {"use": "shuffle", "grain": grain}}
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("factor", [-100.0, 1e6])
+def test_a_weight_slot_that_is_no_share_is_refused(factor: float) -> None:
+    pipeline = Pipeline(encode=Floats(weights="slot", cap=50), release=Shuffle(), place=Relay())
+    bad = torch.full((task().layout.size + 1,), 0.1)
+    bad[-1] = factor
+    (done,) = play(pipeline, count=1, threat=bent("up", vector=bad))
+    assert [refusal.source for refusal in done.refusals] == ["c0"]
 
 
 @pytest.mark.parametrize("name", ["server", "relay"])
@@ -75,6 +85,8 @@ def test_a_client_may_not_take_a_partys_name(name: str) -> None:
 
 def test_the_statement_names_the_active_server() -> None:
     assert "different models or scales" in explain(total(8)).privacy_threshold
+    rows = explain(Pipeline(place=Relay()))
+    assert rows.privacy_threshold.startswith("none")
 
 
 def test_a_weight_that_rounds_to_nothing_is_counted(tmp_path: Path) -> None:

@@ -47,6 +47,9 @@ class Quiet(Listening, use="listening-quietly"):
         """Nothing."""
         return {}
 
+    def verify(self, model: Model, brief: Any) -> None:
+        """Nothing to check."""
+
 
 def ideal(pipeline: Pipeline, done: Round) -> Gathered:
     """The release as a function: computed here from the clients' own views, in one place, in the clear."""

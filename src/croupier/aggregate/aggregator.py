@@ -39,6 +39,9 @@ class Aggregator(Part):
         """The brief of a round."""
         return {}
 
+    def verify(self, model: Model, brief: Brief) -> None:
+        """What a client checks of a brief before it follows it. Raises: RangeError."""
+
     @abstractmethod
     def __call__(self, gathered: Gathered, desk: Desk, memory: Memory) -> tuple[tuple[Model, ...], Memory]:
         """The next models, and what the rule remembers."""

@@ -14,7 +14,7 @@ from croupier.core import wire
 from croupier.core.flow import Memory
 from croupier.core.update import Gathered, Layout, Model
 from croupier.encode.encoder import Brief
-from croupier.errors import ProtocolError
+from croupier.errors import ProtocolError, RangeError
 
 
 class Mean(Aggregator, use="mean"):
@@ -47,8 +47,16 @@ class Scaled(Mean, use="scaled"):
 
     def brief(self, desk: Desk, memory: Memory) -> Brief:
         """The least power of two that leaves room above the last model's largest weight."""
-        largest = max(self.room * float(desk.models[0].vector.abs().max()), self.floor)
-        return {"scale": torch.tensor([2.0 ** math.ceil(math.log2(largest))], dtype=torch.float64)}
+        return {"scale": torch.tensor([self._scale(desk.models[0])], dtype=torch.float64)}
+
+    def verify(self, model: Model, brief: Brief) -> None:
+        """The scale is a function of the model: a server cannot choose one that makes a client's values vanish."""
+        if float(brief["scale"][0]) != self._scale(model):
+            raise RangeError(f"scale = {float(brief['scale'][0])}: the model handed out gives {self._scale(model)}")
+
+    def _scale(self, model: Model) -> float:
+        largest = max(self.room * float(model.vector.abs().max()), self.floor)
+        return float(2.0 ** math.ceil(math.log2(largest)))
 
 
 def _total(gathered: Gathered) -> Tensor:

@@ -38,7 +38,8 @@ class Field:
     """One array of a body.
 
     A side of the shape may name an earlier field of zeros and ones: as many as it has ones. Integers with a `top` lie
-    in [0, top], and not strictly inside a `gap`; floats are finite, always, and above 0 where `positive`.
+    in [0, top], and not strictly inside a `gap`; floats are finite, always, and above 0 where `positive`. With
+    `share_last` the last value is a share of 1.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Field:
     top: int | None = None
     gap: tuple[int, int] | None = None
     positive: bool = False
+    share_last: bool = False
 
     def dims(self, known: Mapping[str, Tensor]) -> tuple[int, ...]:
         """The shape once the fields before it are known."""
@@ -107,6 +109,8 @@ def _check_content(field: Field, values: Tensor) -> None:
         )
     if field.positive and not bool((values > 0).all()):
         raise RangeError(f"{field.name} is not above 0")
+    if field.share_last and not 0 <= float(values.reshape(-1)[-1]) <= 1:
+        raise RangeError(f"{field.name} ends in a weight that is no share of 1")
 
 
 @dataclass(frozen=True)

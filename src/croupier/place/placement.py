@@ -75,8 +75,14 @@ def up_schema(mechanism: Mechanism, given: Given) -> Schema:
     """A client's payload: its coordinates, and what rides beside them."""
     encode = mechanism.encode
     top = None if encode.modulus is None else encode.modulus - 1
-    vector = Field("vector", encode.dtype, (encode.slots(given.layout.size),), top, encode.gap)
+    vector = Field(
+        "vector", encode.dtype, (encode.slots(given.layout.size),), top, encode.gap, share_last=_float_share(encode)
+    )
     return Schema((vector, *encode.luggage()))
+
+
+def _float_share(encode: Encoder) -> bool:
+    return encode.scaled and encode.modulus is None
 
 
 def released_schema(mechanism: Mechanism, given: Given) -> Schema:

@@ -29,7 +29,7 @@ class Release(Part):
 
     @property
     def coarse(self) -> bool:
-        """Whether a row leaves in pieces that are more than single coordinates and less than the row."""
+        """Whether a row leaves without its name but in pieces of more than one coordinate."""
         return False
 
     @abstractmethod

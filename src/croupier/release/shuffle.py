@@ -33,8 +33,8 @@ class Shuffle(Release, use="shuffle"):
 
     @property
     def coarse(self) -> bool:
-        """Layers are such pieces."""
-        return self.grain == "layer"
+        """Whole models and layers are such pieces."""
+        return self.grain != "parameter"
 
     def fields(self, dtype: str, modulus: int | None, slots: int) -> tuple[Field, ...]:
         """As many rows as clients; which is whose is gone."""
