@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,7 @@ def measure(clients: int, last: int, repeats: int, seed: int) -> dict[str, Any]:
         "ratio": fast / slow,
         "batched_by_workers": {str(w): rate for w, rate in sorted(batched.items())},
         "serial_by_workers": {str(w): rate for w, rate in sorted(serial.items())},
+        "protocol_s_per_round": _protocol(spec, coins, repeats),
         "largest_difference": _difference(spec, coins),
         "peak_bytes_first": first_mark,
         "peak_bytes_last": last_mark,
@@ -89,6 +91,15 @@ def _rate(made: Assembled, spec: Spec, coins: Coins, repeats: int) -> float:
             done += 1
         best = max(best, done / (time.perf_counter() - start))
     return best
+
+
+def _protocol(spec: Spec, coins: Coins, repeats: int) -> float:
+    """Seconds of a round without training: encoding, counting and checking messages, aggregating, evaluating."""
+    made = _made(spec, coins, spec.task.together, 1)
+    jobs = [(made.task.first.vector, shard, coins.child("kept", shard)) for shard in made.task.shards.values()]
+    kept = made.task.fit(jobs)
+    idle = replace(made, task=replace(made.task, fit=lambda asked: kept[: len(asked)]))
+    return 1 / _rate(idle, spec, coins, repeats)
 
 
 def _difference(spec: Spec, coins: Coins) -> float:
@@ -178,6 +189,7 @@ def show(found: dict[str, Any]) -> None:
     print(f"stacked     {found['rounds_per_s_batched']:8.2f} rounds/s")
     print(f"one by one  {found['rounds_per_s_serial']:8.2f} rounds/s at its best worker count")
     print(f"ratio       {found['ratio']:8.1f}")
+    print(f"of a round, {1e3 * found['protocol_s_per_round']:.0f} ms are not training but the protocol itself")
     print(f"largest parameter difference after one epoch: {found['largest_difference']:.2e}")
     print(
         f"resident high-water mark: {found['peak_bytes_first'] / 1e6:.0f} MB after round 5, "
