@@ -10,7 +10,6 @@ from typing import Any
 from pydantic import Field
 
 from croupier.aggregate.aggregator import Desk
-from croupier.core.canon import digest
 from croupier.core.coins import Coins
 from croupier.core.flow import Change, Coalition, Given, Memory, Refusal, corrupt
 from croupier.core.part import Part
@@ -293,8 +292,3 @@ def state_from(plain: Mapping[str, Any]) -> State:
 def view_digests(done: Round) -> dict[str, str]:
     """What binds each view of a round that was taken down."""
     return {name: view.digest().hex() for name, view in done.views.items() if view.kept != "nothing"}
-
-
-def memory_digest(state: State) -> str:
-    """What binds a state."""
-    return digest(state.plain()).hex()

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.wire import Schema
-from croupier.federate import Federation, Round, Threat, memory_digest, rounds
+from croupier.federate import Federation, Round, Threat, rounds
 from croupier.pipeline import Pipeline
 from tests.laws.pipelines import PIPELINES
 from tests.laws.processes import Processes
@@ -20,7 +21,7 @@ def binds(done: list[Round]) -> list[Any]:
     return [
         (
             {name: view.digest().hex() for name, view in one.views.items()},
-            memory_digest(one.state),
+            canon.digest(one.state.plain()).hex(),
             dict(one.traffic.sent),
             dict(one.traffic.got),
         )

@@ -94,16 +94,20 @@ ACCURACY = Judge(_right, _right_single)
 LOSS = Judge(_fit, _fit_single)
 
 
+def _matched(judge: Judge, candidates: Tensor, knowledge: Knowledge, coins: Coins) -> Tensor:
+    """To each client the candidate that does best on its shadow set, and what that model says of the records."""
+    chosen = []
+    for number, (inputs, labels) in enumerate(knowledge.shadows):
+        fits = torch.stack([judge.whole(knowledge.outputs(row, inputs), labels) for row in candidates])
+        chosen.append(candidates[int(pick(fits, coins.child("match", number)))])
+    return _likelihood(knowledge, chosen)
+
+
 def models(judge: Judge) -> Attack:
     """Algorithm 2: to each client the row that does best on its shadow set."""
 
     def attack(seen: Gathered | None, knowledge: Knowledge, coins: Coins) -> Tensor:
-        rows = _rows(seen)
-        chosen = []
-        for number, shadow in enumerate(knowledge.shadows):
-            fits = torch.stack([judge.whole(knowledge.outputs(row, shadow[0]), shadow[1]) for row in rows])
-            chosen.append(rows[int(pick(fits, coins.child("row", number)))])
-        return _likelihood(knowledge, chosen)
+        return _matched(judge, _rows(seen), knowledge, coins)
 
     return attack
 
@@ -112,16 +116,10 @@ def layers(judge: Judge) -> Attack:
     """Algorithm 3: the mean of all layers but the last; to each client the last layer that does best."""
 
     def attack(seen: Gathered | None, knowledge: Knowledge, coins: Coins) -> Tensor:
-        rows = _rows(seen)
-        base = rows.double().mean(0).float()
-        span = last_layer(knowledge)
-        candidates = base.repeat(len(rows), 1)
+        rows, span = _rows(seen), last_layer(knowledge)
+        candidates = rows.double().mean(0).float().repeat(len(rows), 1)
         candidates[:, span] = rows[:, span]
-        chosen = []
-        for number, shadow in enumerate(knowledge.shadows):
-            fits = torch.stack([judge.whole(knowledge.outputs(row, shadow[0]), shadow[1]) for row in candidates])
-            chosen.append(candidates[int(pick(fits, coins.child("layer", number)))])
-        return _likelihood(knowledge, chosen)
+        return _matched(judge, candidates, knowledge, coins)
 
     return attack
 
