@@ -180,7 +180,7 @@ class _Job:
         torch.set_num_threads(1)
         made = assemble(
             task.data, task.split, task.model, task.fit, self.coins,
-            folder=self.folder, together=task.together, warm=warm, device=machine.device,
+            augment=task.augment, folder=self.folder, together=task.together, warm=warm, device=machine.device,
             workers=machine.workers, tick=lambda count: self.watch("trained", {"clients": count}),
         )  # fmt: skip
         check(self.spec.protocol, len(made.task.enrolled), self.spec.federation)

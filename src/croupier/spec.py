@@ -15,6 +15,7 @@ from pydantic import Field, field_validator
 from croupier.core.part import Part
 from croupier.errors import SpecError, nearest
 from croupier.federate import Federation
+from croupier.learn.augment import Augment, NoAugment
 from croupier.learn.data import Data
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Fit, Sgd
@@ -30,6 +31,7 @@ class Learning(Part):
     split: Split = Dirichlet()
     model: Network = Mlp()
     fit: Fit = Sgd(lr=0.1, epochs=5, batch=32)
+    augment: Augment = NoAugment()
     together: int = Field(64, ge=1)
     warm: str | None = None
 

@@ -46,8 +46,9 @@ class Moody(Shuffle, use="moody"):
         self, rows: Sequence[Tensor], layout: Layout, modulus: int | None, coins: Node
     ) -> Mapping[str, Tensor]:
         """Shuffle by chance that no view holds."""
-        order = np.argsort(np.frombuffer(os.urandom(8 * len(rows)), "<u8"))
-        return {"rows": torch.stack([rows[i] + i * 1e-3 for i in order])}
+        # A permutation alone would come out the same twice now and then, and the fault would go unseen.
+        chance = np.frombuffer(os.urandom(8 * len(rows)), "<u8") / 2**64
+        return {"rows": torch.stack([row + float(moved) for row, moved in zip(rows, chance, strict=True)])}
 
 
 def test_hidden_randomness_is_caught() -> None:

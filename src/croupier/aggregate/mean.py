@@ -16,6 +16,9 @@ from croupier.core.update import Gathered, Layout, Model
 from croupier.encode.encoder import Brief
 from croupier.errors import ProtocolError, RangeError
 
+# Coordinates that are summed at once.
+_BLOCK = 1 << 18
+
 
 class Mean(Aggregator, use="mean"):
     """The mean of the updates, weighted as the encoder says."""
@@ -60,16 +63,35 @@ class Scaled(Mean, use="scaled"):
 
 
 def _total(gathered: Gathered) -> Tensor:
-    """The weighted sum in float64, client after client in a fixed order: a library's own sum may regroup."""
+    """The weighted sum in float64, the same whatever order a shuffle left the rows in."""
     if gathered.sums is not None:
         return gathered.sums.double()
     if gathered.rows is None or gathered.weights is None:
         raise ProtocolError("a mean needs rows or sums; nothing was released")
-    total = torch.zeros(gathered.rows.shape[1], dtype=torch.float64)
-    for row, weight in zip(gathered.rows.unbind(), gathered.weights.tolist(), strict=True):
-        # Two steps on purpose: a fused multiply-add rounds differently where a processor has one.
-        total += row.double() if gathered.scaled or weight == 1 else row.double() * weight
-    return total
+    if len(gathered.weights) != len(gathered.rows):
+        raise ProtocolError(f"{len(gathered.weights)} weights for {len(gathered.rows)} rows")
+    weights = torch.ones_like(gathered.weights) if gathered.scaled else gathered.weights
+    blocks = gathered.rows.split(_BLOCK, 1)  # type: ignore[no-untyped-call]
+    # Two steps on purpose: a fused multiply-add rounds differently where a processor has one.
+    return torch.cat([_added(block.double() * weights.reshape(-1, 1)) for block in blocks])
+
+
+def _added(rows: Tensor) -> Tensor:
+    """The sum of the rows, pair by pair, with what each addition rounds away carried along.
+
+    From: Knuth's two-sum. The result is off by some 2^-100 of the largest row, so that the order of the rows does not
+    show in the float that it is rounded to; a library's own sum may regroup and would.
+    """
+    lost = torch.zeros_like(rows)
+    while (count := len(rows)) > 1:
+        half = count // 2
+        one, two = rows[:half], rows[half : 2 * half]
+        total = one + two
+        part = total - one
+        missed = (one - (total - part)) + (two - part)
+        lost = torch.cat([lost[:half] + lost[half : 2 * half] + missed, lost[2 * half :]])
+        rows = torch.cat([total, rows[2 * half :]])
+    return rows[0] + lost[0]
 
 
 def _weight(gathered: Gathered) -> float:

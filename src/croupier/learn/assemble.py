@@ -17,6 +17,7 @@ from croupier.core.coins import Coins
 from croupier.core.update import Model
 from croupier.errors import DataError, SpecError
 from croupier.federate import Task
+from croupier.learn.augment import AS_IS, Augment
 from croupier.learn.data import Data, Dataset
 from croupier.learn.evaluate import Evaluate
 from croupier.learn.fit import Fit
@@ -52,6 +53,7 @@ def assemble(
     fit: Fit,
     coins: Coins,
     *,
+    augment: Augment = AS_IS,
     folder: Path | None = None,
     together: int = 1,
     warm: str | None = None,
@@ -61,7 +63,7 @@ def assemble(
 ) -> Assembled:
     """Build the task. Raises: DataError, SpecError."""
     _check_device(device)
-    dataset = data.load(folder)
+    dataset = augment.prepare(data.load(folder), folder, coins.child("augment"))
     index = split(dataset, coins.child("split"))
     with coins.child("first model").ambient():
         module = network.build(dataset)
@@ -78,8 +80,9 @@ def assemble(
         {digests[who]: shard.to(device) for who, shard in records.items()},
         device,
         hands,
-        together if network.batchable else 1,
+        together if network.batchable and not augment.fresh else 1,
         tick,
+        augment,
     )
     evaluate = Evaluate(FlatNet(module, device), dataset.goal, dataset.test.to(device), dataset.unit)
     layout = layout_of(module)

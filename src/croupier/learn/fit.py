@@ -27,10 +27,12 @@ class Fit(Part):
         """Record numbers in a fresh order for every epoch."""
         return [torch.randperm(count, generator=generator) for _ in range(self.epochs)]
 
-    def batches(self, count: int, generator: torch.Generator) -> Iterator[Tensor]:
-        """Record numbers of each batch; the last one of an epoch may be short."""
+    def batches(self, count: int, generator: torch.Generator, least: int = 1) -> Iterator[Tensor]:
+        """Record numbers of each batch; the last one of an epoch may be short, or join the one before it."""
+        last = count - self.batch if 0 < count % self.batch < least else count
+        starts = range(0, max(1, last), self.batch)
         for order in self.orders(count, generator):
-            yield from (order[at : at + self.batch] for at in range(0, count, self.batch))
+            yield from (order[at : None if at == starts[-1] else at + self.batch] for at in starts)
 
     def steps(self, count: int) -> int:
         """How many batches a client with this many records trains on."""
@@ -46,18 +48,26 @@ class Fit(Part):
 
 
 class Sgd(Fit, use="sgd"):
-    """Stochastic gradient descent with momentum."""
+    """Stochastic gradient descent with momentum.
+
+    `proximal` (the mu of FedProx) draws the weights back to where the client started from. One epoch without momentum
+    and with a batch that holds every client's records is FedSGD.
+    """
 
     momentum: float = Field(0.9, ge=0, lt=1)
+    proximal: float = Field(0.0, ge=0)
 
     def start(self, weights: Tensor) -> dict[str, Tensor]:
-        """No speed."""
-        return {"speed": torch.zeros_like(weights)} if self.momentum else {}
+        """No speed, and the start itself where it is drawn back to."""
+        speed = {"speed": torch.zeros_like(weights)} if self.momentum else {}
+        return speed | ({"start": weights.clone()} if self.proximal else {})
 
     def step(self, weights: Tensor, grads: Tensor, state: dict[str, Tensor], number: int) -> None:
         """Against the gradient."""
         if self.weight_decay:
             grads.add_(weights, alpha=self.weight_decay)
+        if self.proximal:
+            grads.add_(weights - state["start"], alpha=self.proximal)
         move = grads
         if self.momentum:
             move = torch.add(grads, state["speed"], alpha=self.momentum, out=state["speed"])

@@ -14,11 +14,13 @@ from torch import Tensor, nn
 
 from croupier.core.coins import Coins
 from croupier.core.update import Layout, Update
-from croupier.errors import CroupierError, RangeError
+from croupier.errors import CroupierError, RangeError, SpecError
+from croupier.learn.augment import AS_IS, Augment
 from croupier.learn.batch import train_together
 from croupier.learn.data import Records
 from croupier.learn.fit import Fit
 from croupier.learn.flat import FlatNet, layout_of, loss_of
+from croupier.learn.models.layers import draw_from
 
 Job = tuple[Tensor, str, Coins]
 
@@ -39,9 +41,15 @@ class Learner:
     workers: int = 1
     group: int = 1
     tick: Callable[[int], None] | None = None
+    augment: Augment = AS_IS
     _idle: SimpleQueue[FlatNet] = field(default_factory=SimpleQueue, repr=False)
 
     def __post_init__(self) -> None:
+        if any(len(shard) < self.least for shard in self.shards.values()):
+            raise SpecError(
+                "task.split.least = 1: a client has one record, but task.model normalises over batches, which takes "
+                "two; set it to 2 or more"
+            )
         for _ in range(self.workers):
             self._idle.put(FlatNet(self.module, self.device))
 
@@ -49,6 +57,11 @@ class Learner:
     def layout(self) -> Layout:
         """What lies where in an update."""
         return layout_of(self.module)
+
+    @cached_property
+    def least(self) -> int:
+        """The fewest records of a batch: one alone has no spread to normalise by."""
+        return 2 if any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in self.module.modules()) else 1
 
     def __call__(self, jobs: Sequence[tuple[Any, ...]]) -> list[Update | CroupierError]:
         """An update, or the error that says why there is none, for each job."""
@@ -95,11 +108,14 @@ class Learner:
         records = self.shards[shard]
         net.load(start)
         net.module.train()
+        # Nodes of their own: the order of the batches is the same with and without them.
+        draw_from(net.module, coins.child("dropout").fast())
+        fresh = coins.child("augment").fast()
         state = self.fit.start(net.weights)
-        for number, index in enumerate(self.fit.batches(len(records), coins.fast()), 1):
+        for number, index in enumerate(self.fit.batches(len(records), coins.fast(), self.least), 1):
             inputs, targets = records.batch(index.to(self.device))
             net.grads.zero_()
-            loss_of(self.goal, net.module(inputs), targets).backward()  # type: ignore[no-untyped-call]
+            loss_of(self.goal, net.module(self.augment(inputs, fresh)), targets).backward()  # type: ignore[no-untyped-call]
             self.fit.step(net.weights, net.grads, state, number)
         return net.vector()
 

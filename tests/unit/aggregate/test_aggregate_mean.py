@@ -106,7 +106,7 @@ def test_nothing_released_is_an_error() -> None:
 
 
 def test_a_weight_for_every_row() -> None:
-    with pytest.raises(ValueError, match="zip"):
+    with pytest.raises(ProtocolError, match="3 weights for 2 rows"):
         mean(Gathered(names(2), torch.ones(2, 3), weights=torch.ones(3)))
 
 
@@ -153,3 +153,23 @@ def test_a_scaled_mean_is_the_mean() -> None:
     assert Mean().public(LAYOUT) == ()
     assert dict(Mean().brief(DESK, {})) == {}
     assert "none" in Scaled().tolerates()
+
+
+def test_the_order_of_the_rows_does_not_show() -> None:
+    """What a shuffle permuted gives the same model, bit for bit, although plain sums of these rows would not."""
+    draw = torch.Generator().manual_seed(5)
+    layout = Layout((Slice("w", (70_000,)),))
+    rows = torch.randn(11, 70_000, generator=draw) * 10.0 ** torch.randint(-6, 6, (11, 70_000), generator=draw)
+    desk = Desk((Model(torch.zeros(70_000)),), layout, Coins.from_seed(0))
+
+    def model(rows: Tensor) -> Tensor:
+        (got,), _ = Mean()(Gathered(names(11), rows, weights=torch.ones(11)), desk, {})
+        return got.vector
+
+    mixed = rows.gather(0, torch.rand(11, 70_000, generator=draw).argsort(0))
+    assert torch.equal(model(rows), model(mixed))
+    exact = torch.tensor([math.fsum(column) / 11 for column in rows[:, :500].T.double().tolist()], dtype=torch.float64)
+    assert torch.equal(model(rows)[:500], exact.float())
+    # The test can fail: one addition after the other shows the order.
+    naive = [torch.stack(list(part.double())).cumsum(0)[-1] for part in (rows, mixed)]
+    assert not torch.equal(*naive)

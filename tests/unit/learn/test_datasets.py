@@ -13,7 +13,7 @@ import torch
 from croupier.errors import DataError, SpecError
 from croupier.learn.data import Data, Windows
 from croupier.learn.datasets import Digits, Households, Mnist, digits
-from croupier.learn.datasets.mnist import read_idx
+from croupier.learn.datasets.idx import read_idx
 
 M = 65535
 

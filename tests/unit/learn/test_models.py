@@ -7,7 +7,7 @@ from torch import nn
 from croupier.core.coins import Coins
 from croupier.errors import SpecError
 from croupier.learn.data import Dataset, Rows, Windows
-from croupier.learn.models import CifarCnn, Lstm, Mlp, MnistCnn, Network, ResidualNet, ResNet18
+from croupier.learn.models import CifarCnn, Lstm, Mlp, MnistCnn, Network, OwnNetwork, ResidualNet, ResNet18
 
 
 def images(*shape: int, classes: int = 10) -> Dataset:
@@ -104,9 +104,10 @@ def test_resnet18_takes_images_of_any_size() -> None:
 
 
 def test_only_the_perceptron_can_be_stacked() -> None:
-    assert Mlp.batchable
-    assert not any(part.batchable for part in (MnistCnn, CifarCnn, ResNet18, Lstm))
-    assert Network.choices() == ["cifar-cnn", "lstm", "mlp", "mnist-cnn", "resnet18"]
+    assert Mlp().batchable
+    others = (Mlp(dropout=0.1), MnistCnn(), CifarCnn(), ResNet18(), Lstm(), OwnNetwork(make="mine:make"))
+    assert not any(part.batchable for part in others)
+    assert Network.choices() == ["cifar-cnn", "lstm", "mlp", "mnist-cnn", "own", "resnet18"]
 
 
 def test_stacked_perceptrons_give_what_each_gives() -> None:

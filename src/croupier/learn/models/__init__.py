@@ -1,20 +1,25 @@
 """The models that can be chosen by name, and the plain modules that they build."""
 
 from croupier.learn.models.cnn import CifarCnn, ConvNet, MnistCnn
+from croupier.learn.models.layers import Dropout, Standardise
 from croupier.learn.models.lstm import Forecaster, Lstm
 from croupier.learn.models.mlp import Mlp, Perceptron
 from croupier.learn.models.network import Network
+from croupier.learn.models.own import OwnNetwork
 from croupier.learn.models.resnet import ResidualNet, ResNet18
 
 __all__ = [
     "CifarCnn",
     "ConvNet",
+    "Dropout",
     "Forecaster",
     "Lstm",
     "Mlp",
     "MnistCnn",
     "Network",
+    "OwnNetwork",
     "Perceptron",
     "ResNet18",
     "ResidualNet",
+    "Standardise",
 ]

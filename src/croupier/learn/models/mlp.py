@@ -5,24 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import ClassVar
 
 import torch
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from croupier.learn.data import Dataset
+from croupier.learn.models.layers import Dropout
 from croupier.learn.models.network import Network
 
 
 class Perceptron(nn.Module):
-    """Linear layers of the given widths, input and output included, with ReLU between them."""
+    """Linear layers of the given widths, input and output included, with ReLU and dropout between them."""
 
-    def __init__(self, widths: Sequence[int]) -> None:
+    def __init__(self, widths: Sequence[int], dropout: float = 0.0) -> None:
         super().__init__()
         steps: list[nn.Module] = []
         for before, after in pairwise(widths):
-            steps += [nn.Linear(before, after), nn.ReLU()]
+            # Dropout shares ReLU's place, so that the weights have the same names with and without it.
+            between = nn.Sequential(nn.ReLU(), Dropout(dropout)) if dropout else nn.ReLU()
+            steps += [nn.Linear(before, after), between]
         self.layers = nn.Sequential(*steps[:-1])
 
     def forward(self, x: Tensor) -> Tensor:
@@ -45,10 +47,14 @@ class Perceptron(nn.Module):
 class Mlp(Network, use="mlp"):
     """A multilayer perceptron for inputs of any shape."""
 
-    batchable: ClassVar[bool] = True
-
     hidden: tuple[PositiveInt, ...] = (64,)
+    dropout: float = Field(0.0, ge=0, lt=1)
+
+    @property
+    def batchable(self) -> bool:
+        """Whether it can be stacked: masks are drawn for one client at a time."""
+        return not self.dropout
 
     def build(self, dataset: Dataset) -> Perceptron:
         """A fresh model."""
-        return Perceptron((math.prod(dataset.shape), *self.hidden, dataset.outputs))
+        return Perceptron((math.prod(dataset.shape), *self.hidden, dataset.outputs), self.dropout)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar
 
 from torch import nn
 
@@ -16,8 +15,11 @@ class Network(Part):
     """What is trained."""
 
     verb = "model"
-    # Whether many clients' copies can be trained as one stacked model: no running state, no branch on data.
-    batchable: ClassVar[bool] = False
+
+    @property
+    def batchable(self) -> bool:
+        """Whether many clients' copies can be trained as one stacked model: no running state, no branch, no dropout."""
+        return False
 
     @abstractmethod
     def build(self, dataset: Dataset) -> nn.Module:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from croupier.learn.data import Dataset
+from croupier.learn.models.layers import Standardise
 from croupier.learn.models.network import Network
 
 
@@ -28,10 +29,14 @@ class Residual(nn.Module):
 
 
 class ResidualNet(nn.Module):
-    """Eight residual blocks on RGB images of any size; 11,227,812 weights for 100 classes."""
+    """Eight residual blocks on RGB images of any size; 11,227,812 weights for 100 classes.
 
-    def __init__(self, classes: int) -> None:
+    `first` is done to the images before all else.
+    """
+
+    def __init__(self, classes: int, first: Standardise | None = None) -> None:
         super().__init__()
+        self.first = first
         self.conv1 = nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False)
         self.bn1 = nn.BatchNorm2d(64)
         self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
@@ -44,6 +49,7 @@ class ResidualNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits."""
+        x = x if self.first is None else self.first(x)
         x = self.maxpool(torch.relu(self.bn1(self.conv1(x))))
         for stage in (self.layer1, self.layer2, self.layer3, self.layer4):
             x = stage(x)
@@ -52,14 +58,16 @@ class ResidualNet(nn.Module):
 
 
 class ResNet18(Network, use="resnet18"):
-    """ResNet-18 without pretrained weights."""
+    """ResNet-18 without pretrained weights. `standardise` brings pixels to [-1, 1]."""
+
+    standardise: bool = False
 
     def build(self, dataset: Dataset) -> ResidualNet:
         """A fresh model. Raises: SpecError unless the dataset has classes of RGB images."""
         if dataset.goal != "classify" or len(dataset.shape) != 3 or dataset.shape[0] != 3:
             remedy = 'use data of RGB images or model = "mlp"'
             raise self._misfit(dataset, "inputs of shape (3, height, width) to classify", remedy)
-        return ResidualNet(dataset.classes)
+        return ResidualNet(dataset.classes, Standardise(0.5, 0.5) if self.standardise else None)
 
 
 def _stage(before: int, after: int, stride: int) -> nn.Sequential:

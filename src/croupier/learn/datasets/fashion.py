@@ -1,0 +1,15 @@
+"""Fashion-MNIST from its four original files."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from croupier.learn.datasets.idx import NAMES, Idx
+
+
+class Fashion(Idx, use="fashion-mnist"):
+    """70,000 pictures of clothes of 28 x 28 pixels, 10 classes."""
+
+    licence: ClassVar[str] = "MIT"
+    source: ClassVar[str] = "Fashion-MNIST (Xiao, Rasul and Vollgraf), Zalando Research"
+    files: ClassVar[tuple[str, ...]] = tuple(f"fashion-mnist/{name}" for name in NAMES)
