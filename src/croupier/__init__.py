@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from croupier.errors import CroupierError as CroupierError
+    from croupier.inquiry import Findings as Findings
+    from croupier.inquiry import examine as examine
     from croupier.job import Result as Result
     from croupier.job import resume as resume
     from croupier.job import run as run
@@ -26,10 +28,12 @@ if TYPE_CHECKING:
 # Loaded when first asked for: importing torch takes over a second, and `croupier --help` needs none of it.
 _HOMES = {
     "CroupierError": "errors",
+    "Findings": "inquiry",
     "Pipeline": "pipeline",
     "Result": "job",
     "Spec": "spec",
     "Statement": "statement",
+    "examine": "inquiry",
     "explain": "statement",
     "load": "spec",
     "naive": "systems",

@@ -1,49 +1,108 @@
-"""blind: an attack runs in a fresh process that holds only bytes of views and declared knowledge.
+"""blind: attacks run in a fresh process that holds only bytes of views and declared knowledge.
 prior: every success stands beside the best attack with the same knowledge and no view."""
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from croupier.audit import blind, experiment
-from croupier.audit.blind import Blind
-from croupier.audit.knowledge import Knowledge
-from croupier.audit.source import ATTACKS
-from croupier.cli import main
-from croupier.cli.audit import defences
+from croupier.audit import membership, source
+from croupier.audit.blind import Answer, Blind, Panel, Question, mount, study
+from croupier.audit.experiment import Defence, Setting, _Stage, _Truth
+from croupier.audit.knowledge import Knowledge, Scene
 from croupier.core import canon
 from croupier.core.coins import Coins
-from croupier.core.update import Gathered
 from croupier.core.view import facts
 from croupier.errors import CroupierError
 from croupier.federate import Federation, rounds
-from croupier.learn.assemble import assemble
+from croupier.inquiry import defences
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Sgd
 from croupier.learn.models import Mlp
 from croupier.learn.split import Dirichlet
 from croupier.runtime.local import Local
 
-SETTING = experiment.Setting(
-    Digits(), Dirichlet(alpha=0.1, least=20), Mlp(hidden=(16,)), Sgd(lr=0.1, epochs=2), Federation(rounds=1), records=10
-)
+CLIENTS = 4
+SETTING = Setting(
+    Digits(), Dirichlet(clients=CLIENTS, alpha=0.3, least=20), Mlp(hidden=(16,)), Sgd(lr=0.1, epochs=1),
+    Federation(rounds=1), records=10,
+)  # fmt: skip
+DEFENCES = defences(CLIENTS)
+QUIET = Coins.from_seed(6)
 
 
-def view_of(defence: experiment.Defence) -> tuple[dict[str, Any], Knowledge, Tensor]:
-    """One round's view of the server, the adversary's knowledge, and the truth."""
-    coins = Coins.from_seed(1)
-    held = experiment._Withheld(SETTING.split, SETTING.shadow)
-    made = assemble(SETTING.data, held, SETTING.model, SETTING.fit, coins, workers=1, together=64)
-    knowledge, truth = experiment._ask(SETTING, defence, made, held, coins.child("audit"))
-    (done,) = rounds(defence.pipeline, made.task, SETTING.plan, coins, Local(), keep={"server": "keep"})
+class Nobody(Panel):
+    """A panel that is asked nothing: what the prior answers is no matter here."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+    def ask(self, knowledge: Knowledge, quiet: Coins, question: Question) -> Any:
+        """Nothing."""
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """As in the fresh process: sums over several threads could differ in last bits."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@cache
+def stage() -> _Stage:
+    return _Stage(SETTING, Coins.from_seed(1), Nobody())
+
+
+@cache
+def view_of(number: int) -> tuple[Mapping[str, Any], Knowledge, _Truth]:
+    """One round's view of a defence's server, the adversary's knowledge, and the truth."""
+    pipeline, one = DEFENCES[number].pipeline, stage()
+    (done,) = rounds(pipeline, one.task, SETTING.plan, one.coins, Local(), keep={"server": "keep"})
+    knowledge, truth, _ = one._about(done.present, SETTING.noise)
     return facts(done.views["server"]), knowledge, truth
+
+
+def question(number: int, **changes: Any) -> Question:
+    """All that is asked about a defence's view."""
+    view, defence = view_of(number)[0], DEFENCES[number]
+    asked = Question(view, defence.pipeline.plain(), defence.attacks, defence.membership, Coins.from_seed(8))
+    return replace(asked, **changes)
+
+
+def nothing_seen(**changes: Any) -> Question:
+    """What the prior is asked."""
+    return replace(Question(None, {}, ("prior",), ("prior",), Coins.from_seed(9)), **changes)
+
+
+def same(here: Answer, there: Answer) -> bool:
+    """To the last bit."""
+    return canon.dump(
+        {"guesses": dict(here.guesses), "scores": dict(here.scores)}
+    ) == canon.dump({"guesses": dict(there.guesses), "scores": dict(there.scores)})  # fmt: skip
+
+
+def here(knowledge: Knowledge, asked: Question) -> Answer:
+    """What attacks answer in this process, from the very bytes that the fresh one is sent."""
+    known = canon.load(canon.dump({"knowledge": knowledge.plain(), "quiet": QUIET.export()}))
+    return mount(study(known), canon.load(canon.dump(asked.plain())))
+
+
+def check(process: Blind, knowledge: Knowledge, asked: Question) -> Answer:
+    """The same answer here and in the fresh process."""
+    try:
+        there = process.ask(knowledge, QUIET, asked)
+    except CroupierError as error:
+        raise AssertionError(f"the fresh process could not: {error}") from None
+    assert same(here(knowledge, asked), there), "the fresh process answered otherwise"
+    return there
 
 
 @pytest.fixture(scope="module")
@@ -53,62 +112,185 @@ def process() -> Iterator[Blind]:
         yield started
 
 
-CASES = [(defence, attack) for defence in defences() for attack in ("prior", *defence.attacks)]
+@pytest.mark.parametrize("number", range(len(DEFENCES)), ids=[defence.name for defence in DEFENCES])
+def test_blind(process: Blind, number: int) -> None:
+    knowledge = view_of(number)[1]
+    got = check(process, knowledge, question(number))
+    assert set(got.guesses) == set(DEFENCES[number].attacks)
+    assert set(got.scores) == set(DEFENCES[number].membership)
+    assert all(len(guesses) == len(knowledge.records[1]) for guesses in got.guesses.values())
+    assert all(set(guesses.tolist()) <= set(range(CLIENTS)) for guesses in got.guesses.values())
+    assert all(len(scores) == len(knowledge.suspects[1]) for scores in got.scores.values())
 
 
-def check(process: Blind, attack: str, view: Mapping[str, Any] | None, knowledge: Knowledge) -> None:
-    """The same guesses here and in the fresh process."""
-    coins = Coins.from_seed(8)
-    job = {"attack": attack, "view": view, "knowledge": knowledge.plain(), "coins": coins.export()}
-    here = blind.mount(canon.load(canon.dump(job)))
-    try:
-        there = process.guess(attack, view, knowledge, coins)
-    except CroupierError as error:
-        raise AssertionError(f"the fresh process could not: {error}") from None
-    assert torch.equal(here, there), "the fresh process guessed otherwise"
+def test_the_prior_is_blind_too(process: Blind) -> None:
+    check(process, view_of(0)[1], nothing_seen())
 
 
-@pytest.mark.parametrize(("defence", "attack"), CASES, ids=[f"{d.name}-{a}" for d, a in CASES])
-def test_blind(process: Blind, defence: experiment.Defence, attack: str) -> None:
-    view, knowledge, _ = view_of(defence)
-    check(process, attack, None if attack == "prior" else view, knowledge)
+def test_every_attack_is_among_them() -> None:
+    tried = {name for defence in DEFENCES for name in defence.attacks} | {"prior"}
+    assert tried == set(source.ATTACKS) == set(source.TITLES)
+    looked = {name for defence in DEFENCES for name in defence.membership} | {"prior"}
+    assert looked == set(membership.ATTACKS) == set(membership.TITLES)
 
 
-def test_a_planted_peek_is_caught(process: Blind, monkeypatch: pytest.MonkeyPatch) -> None:
-    view, knowledge, truth = view_of(defences()[0])
+def test_a_planted_peek_at_owners_is_caught(process: Blind, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, knowledge, truth = view_of(0)
 
-    def peek(seen: Gathered | None, known: Knowledge, coins: Coins) -> Tensor:
-        return torch.nn.functional.one_hot(truth, len(known.clients)).T.double()
+    def peek(scene: Scene, coins: Coins) -> Tensor:
+        return torch.nn.functional.one_hot(truth.owners, CLIENTS).T.double()
 
-    monkeypatch.setitem(ATTACKS, "named", peek)
-    with pytest.raises(AssertionError, match="guessed otherwise"):
-        check(process, "named", view, knowledge)
-
-
-def test_what_the_process_is_sent_holds_no_truth() -> None:
-    view, knowledge, truth = view_of(defences()[3])
-    sent = canon.dump({"view": view, "knowledge": knowledge.plain()})
-    assert canon.dump(truth)[4:] not in sent
-    trained = {row.numpy().tobytes() for row in knowledge.records[0]}
-    shadow = {row.numpy().tobytes() for inputs, _ in knowledge.shadows for row in inputs}
-    # Digits has a few pictures twice; shadow and training records are otherwise different ones.
-    assert len(trained & shadow) <= 1
+    monkeypatch.setitem(source.ATTACKS, "named", peek)
+    with pytest.raises(AssertionError, match="answered otherwise"):
+        check(process, knowledge, question(0, source=("named",), membership=()))
 
 
-def test_audit_on_the_command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    sets = ["--set", "task.fit.epochs=2", "--set", "federation.rounds=1"]
-    monkeypatch.setattr(sys, "argv", ["croupier", "audit", "--fast", "--json", *sets])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [row["defence"] for row in found["rows"]] == ["none", "model shuffle", "layer shuffle", "parameter shuffle"]
-    for row in found["rows"]:
-        assert {"defence", "accuracy", "bytes_per_client", "attacks"} <= row.keys()
-        for attack in row["attacks"].values():
-            assert attack["low"] <= attack["rate"] <= attack["high"]
-            assert attack["chance"] == 0.1
-    undefended = found["rows"][0]["attacks"]
-    # The positive control, and the point of the prior: knowledge alone is far above 1/n.
-    assert undefended["named"]["low"] > 0.1
-    assert undefended["prior"]["low"] > 0.1
+def test_a_planted_peek_at_members_is_caught(process: Blind, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, knowledge, truth = view_of(0)
+    monkeypatch.setitem(membership.ATTACKS, "loss", lambda scene, coins: truth.members.double())
+    with pytest.raises(AssertionError, match="answered otherwise"):
+        check(process, knowledge, question(0, source=(), membership=("loss",)))
+
+
+def test_an_attack_that_the_process_does_not_know_is_an_error(process: Blind, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(source.ATTACKS, "mine", source.prior)
+    with pytest.raises(AssertionError, match="no attack is called 'mine'"):
+        check(process, view_of(0)[1], question(0, source=("mine",)))
+    check(process, view_of(0)[1], question(0, source=("named",), membership=()))
+
+
+def leaves(value: Any) -> Iterator[Tensor]:
+    """Every tensor in plain values."""
+    if isinstance(value, Tensor):
+        yield value
+    for inner in value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple) else ():
+        yield from leaves(inner)
+
+
+def holds(tensor: Tensor, truth: Tensor) -> bool:
+    """Whether it tells the truth by itself, as it is or turned round."""
+    if tensor.dim() != 1 or len(tensor) != len(truth):
+        return False
+    return torch.equal(tensor.double(), truth.double()) or torch.equal(tensor.double(), 1 - truth.double())
+
+
+@pytest.mark.parametrize("number", range(len(DEFENCES)), ids=[defence.name for defence in DEFENCES])
+def test_what_the_process_is_sent_holds_no_truth(number: int) -> None:
+    _, knowledge, truth = view_of(number)
+    sent = {"knowledge": knowledge.plain(), "quiet": QUIET.export(), "question": question(number).plain()}
+    every = list(leaves(canon.load(canon.dump(sent))))
+    assert len(every) > 10
+    for told in (truth.owners, truth.members):
+        assert not any(holds(tensor, told) for tensor in every)
+        for tensor in (told.to(dtype) for dtype in (torch.int64, torch.int32, torch.uint8, torch.bool)):
+            assert bytes(canon.tensor_bytes(tensor)) not in canon.dump(sent)
+    # The search would have found it.
+    planted = {**sent, "hint": truth.owners}
+    assert any(holds(tensor, truth.owners) for tensor in leaves(planted))
+    assert bytes(canon.tensor_bytes(truth.owners)) in canon.dump(planted)
+
+
+def test_the_order_of_records_and_suspects_tells_nothing() -> None:
+    truth = view_of(0)[2]
+    # Sorted by owner there would be 3 changes from one record to the next; shuffled, about 3 in 4.
+    assert int((truth.owners.diff() != 0).sum()) > len(truth.owners) // 2
+    assert int((truth.members.int().diff() != 0).sum()) > len(truth.members) // 3
+    assert torch.equal(torch.bincount(truth.owners), torch.full((CLIENTS,), 10))
+    assert int(truth.members.sum()) * 2 == len(truth.members)
+
+
+def test_shadow_sets_fresh_records_and_training_records_are_disjoint() -> None:
+    held = stage().held
+    every = [
+        index for parts in (held.shadows, held.unused, held.training) for who in sorted(parts) for index in [parts[who]]
+    ]
+    assert len(every) == 3 * CLIENTS
+    together = torch.cat(every)
+    assert len(set(together.tolist())) == len(together)
+    assert len(together) == len(stage().made.dataset.train)
+
+
+def test_what_is_asked_about_and_what_is_known_are_what_they_should_be() -> None:
+    """By the records themselves: asked are training records of their owner, shadows are nobody's training records."""
+    _, knowledge, truth = view_of(0)
+    held, train = stage().held, stage().made.dataset.train
+
+    def these(index: Tensor) -> set[bytes]:
+        return {row.numpy().tobytes() for row in train.batch(index)[0]}
+
+    own = {who: these(held.training[who]) for who in knowledge.clients}
+    for owner, row in zip(truth.owners.tolist(), knowledge.records[0], strict=True):
+        assert row.numpy().tobytes() in own[knowledge.clients[owner]]
+    trained, unused = set().union(*own.values()), these(torch.cat(list(held.unused.values())))
+    for member, row in zip(truth.members.tolist(), knowledge.suspects[0], strict=True):
+        assert row.numpy().tobytes() in (trained if member else unused)
+    for who, (inputs, labels) in zip(knowledge.clients, knowledge.shadows, strict=True):
+        assert torch.equal(inputs, train.batch(held.shadows[who])[0])
+        assert torch.equal(labels, train.batch(held.shadows[who])[1])
+
+
+def test_training_sees_only_training_records() -> None:
+    """The task's shards, by their digests, are the training records and nothing else."""
+    one = stage()
+    for who, digest in one.task.shards.items():
+        assert digest == f"{who}:{one.made.dataset.train.take(one.held.training[who]).digest()}"
+
+
+def test_which_process_answers_and_in_which_order_changes_nothing(process: Blind) -> None:
+    """One process asked in order, and two asked at once in the opposite order."""
+    knowledge = view_of(0)[1]
+    every = [question(0), nothing_seen(), *(question(number) for number in range(1, len(DEFENCES)))]
+    one = [process.ask(knowledge, QUIET, asked) for asked in every]
+    with Panel(2) as panel:
+        waiting = [panel.ask(knowledge, QUIET, asked) for asked in every[::-1]]
+        two = [future.result() for future in waiting][::-1]
+    assert all(same(*pair) for pair in zip(one, two, strict=True))
+
+
+def test_a_process_forgets_what_it_knew(process: Blind) -> None:
+    """Other knowledge in between leaves no trace, and is not mixed up."""
+    knowledge = view_of(0)[1]
+    other = replace(knowledge, shadows=knowledge.shadows[::-1])
+    first = process.ask(knowledge, QUIET, nothing_seen())
+    between = process.ask(other, QUIET, nothing_seen())
+    assert same(process.ask(knowledge, QUIET, nothing_seen()), first)
+    assert not same(between, first)
+
+
+def test_an_attack_that_does_not_fit_a_view_is_refused_not_fooled(process: Blind) -> None:
+    """A shuffled view has no names, and a sum no rows."""
+    knowledge = view_of(1)[1]
+    with pytest.raises(CroupierError, match="senders' names"):
+        process.ask(knowledge, QUIET, question(1, source=("named",)))
+    with pytest.raises(CroupierError, match="a sum leaves none"):
+        process.ask(knowledge, QUIET, question(len(DEFENCES) - 1, source=("algorithm5",)))
+
+
+def test_a_failed_answer_does_not_shift_the_next(process: Blind) -> None:
+    """Knowledge that cannot be studied is one error to one question, and leaves nothing behind."""
+    knowledge = view_of(0)[1]
+    first = process.ask(knowledge, QUIET, nothing_seen())
+    with pytest.raises(CroupierError, match="no model has that name"):
+        process.ask(replace(knowledge, model={"use": "nothing"}), QUIET, nothing_seen())
+    assert same(process.ask(knowledge, QUIET, nothing_seen()), first)
+
+
+def test_a_process_that_dies_is_an_error_and_stays_one(capfd: pytest.CaptureFixture[str]) -> None:
+    """Suspects that no network can take crash the attack: it is said at once, again, and is not hidden at the end."""
+    broken = replace(view_of(0)[1], suspects=(torch.zeros(3, 99), torch.zeros(3, dtype=torch.int64)))
+
+    def asked() -> None:
+        with Panel(1) as panel:
+            waiting = [panel.ask(broken, QUIET, nothing_seen()) for _ in range(3)]
+            assert all(isinstance(future.exception(), CroupierError) for future in waiting)
+            waiting[2].result()
+
+    with pytest.raises(CroupierError, match="its process ended"):
+        asked()
+    assert "Traceback" in capfd.readouterr().err
+
+
+def test_the_names_of_defences_are_these() -> None:
+    names = ["none", "model shuffle", "layer shuffle", "parameter shuffle", "sum only"]
+    assert [defence.name for defence in DEFENCES] == names
+    assert all(isinstance(defence, Defence) and defence.attacks[-1].endswith("+prior") for defence in DEFENCES)

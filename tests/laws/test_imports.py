@@ -17,14 +17,14 @@ FLOORS = [
     {"place"},
     {"pipeline"},
     {"federate", "statement"},
-    {"audit", "runtime", "systems", "papers", "learn"},
+    {"audit", "runtime", "systems", "learn"},
     {"spec"},
-    {"job"},
-    {"bench"},
+    {"job", "inquiry"},
+    {"bench", "papers"},
     {"cli"},
     {"__main__"},
 ]
-ASIDE = {("papers", "audit"), ("papers", "systems"), ("aggregate", "encode"), ("audit", "learn")}
+ASIDE = {("aggregate", "encode"), ("audit", "learn")}
 
 
 def room(module: str) -> str:

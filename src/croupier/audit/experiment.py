@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from croupier.audit.blind import Blind
+from croupier.audit.blind import Answer, Panel, Question
+from croupier.audit.distort import CLEAN, Distortion
 from croupier.audit.knowledge import Knowledge, Sample
-from croupier.audit.score import Rate, over_runs
+from croupier.audit.score import LEVEL, Rate, area, caught, over_runs
+from croupier.core import canon
 from croupier.core.coins import Coins
+from croupier.core.part import Part
 from croupier.core.sitting import Drive
+from croupier.core.update import Update
 from croupier.core.view import facts
-from croupier.errors import SpecError
-from croupier.federate import Federation, rounds
+from croupier.errors import CroupierError, SpecError
+from croupier.federate import Federation, Fits, Round, rounds
 from croupier.learn.assemble import Assembled, assemble
+from croupier.learn.augment import AS_IS, Augment
 from croupier.learn.data import Data, Dataset
 from croupier.learn.fit import Fit
 from croupier.learn.models import Network
@@ -30,8 +38,9 @@ from croupier.pipeline import Pipeline
 class Setting:
     """What is learned, and what the adversary gets beside its view.
 
-    `shadow` is the share of each client's records that is held out of its training and given to the adversary;
-    `records` is how many training records of each client it is asked about.
+    `shadow` is the share of each client's records that is held out of its training and given to the adversary,
+    distorted by `noise`; `fresh` the share that nobody trains on and that members are told from; `records` is how many
+    training records of each client it is asked about.
     """
 
     data: Data
@@ -39,136 +48,325 @@ class Setting:
     model: Network
     fit: Fit
     plan: Federation
+    augment: Augment = AS_IS
     shadow: float = 0.05
+    noise: Distortion = CLEAN
+    fresh: float = 0.1
     records: int = 100
     together: int = 64
     folder: Path | None = None
-    workers: int | None = None
+    device: str = "cpu"
+    workers: int = 1
 
 
 @dataclass(frozen=True)
 class Defence:
-    """A pipeline to attack, and the attacks that fit what its server sees."""
+    """A pipeline to attack, the attacks that fit what its server sees, and what it changes in local training.
+
+    The last attack is the one that a verdict trusts most: it should use all that the adversary has. `control` are
+    attacks on other defences, mounted on this one's first round to see whether they work at all.
+    """
 
     name: str
     pipeline: Pipeline
     attacks: tuple[str, ...]
+    membership: tuple[str, ...] = ("loss", "lira")
+    changes: tuple[tuple[str, Part], ...] = ()
+    control: tuple[str, ...] = ()
+
+    def applied(self, setting: Setting) -> Setting:
+        """The setting under this defence."""
+        changes: dict[str, Any] = dict(self.changes)
+        return replace(setting, **changes)
+
+
+@dataclass(frozen=True)
+class Member:
+    """Membership inference on the joint model of the last round: the area under the curve, against the prior's."""
+
+    auc: Rate
+    prior: Rate
+    leak: Rate
+    caught: Rate
 
 
 @dataclass(frozen=True)
 class Outcome:
     """One defence in all runs: how good the model is, what it costs, and how each attack does.
 
-    `success` is by round, `overall` the mean over rounds, `best` the best round, which overstates and is never shown
-    alone. `leak` is overall success minus the prior of the same run: the two share their records, so the difference
-    is sharper than either.
+    `success` is by round, `overall` the mean over rounds; a single round is never shown alone. `gains` is, run by run,
+    success minus the prior: the two share their records, so the difference is sharper than either.
     """
 
     name: str
-    accuracy: Rate
+    chance: float
+    accuracy: Mapping[int, Rate]
     bytes_per_client: float
     success: Mapping[str, Mapping[int, Rate]]
     overall: Mapping[str, Rate]
-    leak: Mapping[str, Rate]
-    best: Mapping[str, Rate]
+    gains: Mapping[str, Sequence[float]]
+    membership: Mapping[str, Member]
+
+    def leak(self, attack: str, doubt: float = 1 - LEVEL) -> Rate:
+        """What the view adds to the prior."""
+        return over_runs(self.gains[attack], doubt)
+
+    def best(self, attack: str) -> tuple[int, Rate]:
+        """The round in which an attack did best: it overstates."""
+        return max(self.success[attack].items(), key=lambda item: item[1].rate)
 
 
 @dataclass
 class _Withheld:
-    """A split that keeps part of each client's records back, as its shadow set."""
+    """A split that keeps part of each client's records back: its shadow set, and records nobody trains on."""
 
     split: Split
-    share: float
+    shadow: float
+    fresh: float
     shadows: dict[str, Tensor] = field(default_factory=dict)
+    unused: dict[str, Tensor] = field(default_factory=dict)
     training: dict[str, Tensor] = field(default_factory=dict)
 
     def __call__(self, dataset: Dataset, coins: Coins) -> Mapping[str, Tensor]:
         for who, index in self.split(dataset, coins.child("whole")).items():
-            order = coins.child("withheld", who).sampler().permutation(len(index))
-            cut = max(2, round(self.share * len(index)))
-            if len(index) <= cut + 1:
+            order = torch.from_numpy(coins.child("withheld", who).sampler().permutation(len(index)))
+            first, second = (max(2, round(share * len(index))) for share in (self.shadow, self.fresh))
+            if len(index) <= first + second + 1:
                 raise SpecError(
-                    f"task.split.least: {who} has {len(index)} records, too few to train on and to withhold {cut} of; "
-                    "set it to 20 or more"
+                    f"task.split: {who} has {len(index)} records, too few to train on and to withhold {first + second} "
+                    "of; use fewer clients, or set task.split.least to 20 or more"
                 )
-            self.shadows[who] = index[torch.from_numpy(order[:cut]).sort().values]
-            self.training[who] = index[torch.from_numpy(order[cut:]).sort().values]
+            parts = order.split([first, second, len(index) - first - second])  # type: ignore[no-untyped-call]
+            held = [index[part.sort().values] for part in parts]
+            self.shadows[who], self.unused[who], self.training[who] = held
         return self.training
+
+
+@dataclass
+class _Remembered:
+    """Training that is not done twice: the same start, records and coins give the same update.
+
+    Defences that differ only in what the server sees train alike, and one training then serves them all.
+    """
+
+    fit: Fits
+    room: int = 6 << 30
+    known: dict[tuple[bytes, str, bytes], Update | CroupierError] = field(default_factory=dict)
+
+    def __call__(self, jobs: Sequence[tuple[Any, ...]]) -> Sequence[Update | CroupierError]:
+        keys = [(hashlib.blake2b(canon.tensor_bytes(job[0])).digest(), job[1], job[2].export()) for job in jobs]
+        # All or nothing: which clients train stacked must not depend on what is remembered.
+        if all(key in self.known for key in keys):
+            return [self.known[key] for key in keys]
+        done = self.fit(jobs)
+        size = sum(update.vector.nbytes for update in done if isinstance(update, Update))
+        if size <= self.room:
+            self.room -= size
+            self.known.update(zip(keys, done, strict=True))
+        return done
 
 
 Watch = Callable[[str], None]
 
 
 def run(
-    setting: Setting, defences: Sequence[Defence], seeds: Sequence[int], drive: Drive, watch: Watch = lambda _: None
+    setting: Setting,
+    defences: Sequence[Defence],
+    seeds: Sequence[int],
+    drive: Drive,
+    watch: Watch = lambda _: None,
+    abreast: int = 1,
 ) -> list[Outcome]:
-    """Train every defence from every seed, and mount its attacks on its server's view of every round."""
-    found: dict[str, list[_Run]] = {defence.name: [] for defence in defences}
-    with Blind() as blind:
-        for seed in seeds:
-            for defence in defences:
-                watch(f"seed {seed}: {defence.name}")
-                found[defence.name].append(_one(setting, defence, Coins.from_seed(seed), drive, blind))
-    return [_outcome(name, runs) for name, runs in found.items()]
+    """Train every defence from every seed, and mount its attacks on its server's view of every round.
+
+    `abreast` seeds run at once, each in its own process; a script that asks for more than one must guard its main part.
+    """
+    if abreast > 1:
+        found = _abreast(setting, defences, seeds, drive, abreast)
+    else:
+        with Panel(setting.workers, setting.device) as panel:
+            found = [_seeded(setting, defences, seed, drive, panel, watch) for seed in seeds]
+    return [_outcome(d.name, [runs[at] for runs in found]) for at, d in enumerate(defences)]
+
+
+def _seeded(
+    setting: Setting, defences: Sequence[Defence], seed: int, drive: Drive, panel: Panel, watch: Watch
+) -> list[_Run]:
+    """All defences from one seed, one after another."""
+    stages: dict[Setting, _Stage] = {}
+    waiting = []
+    for defence in defences:
+        watch(f"seed {seed}: {defence.name}")
+        chosen = defence.applied(setting)
+        # What the adversary's pictures look like changes no training.
+        learned = replace(chosen, noise=CLEAN)
+        if learned not in stages:
+            stages[learned] = _Stage(learned, Coins.from_seed(seed), panel, any(d.membership for d in defences))
+        waiting.append(stages[learned].play(defence, chosen.noise, drive))
+    return [played() for played in waiting]
+
+
+def _abreast(
+    setting: Setting, defences: Sequence[Defence], seeds: Sequence[int], drive: Drive, count: int
+) -> list[list[_Run]]:
+    with ProcessPoolExecutor(count, get_context("spawn")) as pool:
+        waiting = [pool.submit(_apart, replace(setting, workers=1), defences, seed, drive) for seed in seeds]
+        for failed in wait(waiting, return_when=FIRST_EXCEPTION).done:
+            # One that failed ends all: the others' hours would be lost with it anyway.
+            if failed.exception() is not None:
+                pool.shutdown(cancel_futures=True, wait=False)
+                failed.result()
+        return [future.result() for future in waiting]
+
+
+def _apart(setting: Setting, defences: Sequence[Defence], seed: int, drive: Drive) -> list[_Run]:
+    with Panel(1, setting.device) as panel:
+        return _seeded(setting, defences, seed, drive, panel, lambda _: None)
 
 
 @dataclass(frozen=True)
 class _Run:
-    accuracy: float
+    chance: float
+    accuracy: Mapping[int, float]
     bytes: float
     hits: Mapping[str, Mapping[int, float]]
+    areas: Mapping[str, float]
+    caught: Mapping[str, float]
 
 
-def _one(setting: Setting, defence: Defence, coins: Coins, drive: Drive, blind: Blind) -> _Run:
-    held = _Withheld(setting.split, setting.shadow)
-    made = assemble(
-        setting.data, held, setting.model, setting.fit, coins,
-        folder=setting.folder, together=setting.together, workers=setting.workers,
-    )  # fmt: skip
-    if made.dataset.goal != "classify":
-        raise SpecError(f"task.data = {setting.data.use!r}: source inference is defined for classes, not forecasts")
-    knowledge, truth = _ask(setting, defence, made, held, coins.child("audit"))
-    hits: dict[str, dict[int, float]] = {name: {} for name in ("prior", *defence.attacks)}
-    accuracy, sent = 0.0, []
-    for done in rounds(defence.pipeline, made.task, setting.plan, coins, drive, keep={"server": "keep"}):
-        view = facts(done.views["server"])
-        for name, by_round in hits.items():
-            node = coins.child("attack", defence.name, name, done.number)
-            guesses = blind.guess(name, None if name == "prior" else view, knowledge, node)
-            by_round[done.number + 1] = float((guesses == truth).double().mean())
-        accuracy = done.metrics["accuracy"]
-        sent += [done.traffic.sent[client] for client in done.present]
-    return _Run(accuracy, sum(sent) / len(sent), hits)
+@dataclass(frozen=True)
+class _Truth:
+    """Whose each record is, and which suspects are members. It never leaves this module."""
+
+    owners: Tensor
+    members: Tensor
 
 
-def _ask(
-    setting: Setting, defence: Defence, made: Assembled, held: _Withheld, coins: Coins
-) -> tuple[Knowledge, Tensor]:
-    """The adversary's knowledge, and the truth that never leaves this function's caller."""
-    clients = made.task.enrolled
-    count = min(setting.records, *(len(held.training[who]) for who in clients))
-    asked = []
-    for who in clients:
-        drawn = coins.child("records", who).sampler().permutation(len(held.training[who]))[:count]
-        asked.append(held.training[who][torch.from_numpy(drawn)])
-    # In a random order: the place of a record in the list must not tell whose it is.
-    order = torch.from_numpy(coins.child("order").sampler().permutation(count * len(clients)))
-    records: Sample = made.dataset.train.batch(torch.cat(asked)[order])
-    shadows = tuple(made.dataset.train.batch(held.shadows[who]) for who in clients)
-    truth = torch.arange(len(clients)).repeat_interleave(count)[order]
-    model: dict[str, Any] = setting.model.plain()
-    protocol = defence.pipeline.plain()
-    return Knowledge(clients, protocol, model, made.dataset.classes, records, shadows), truth
+@dataclass
+class _Stage:
+    """One run's data, model and clients, on which defences play one after another."""
+
+    setting: Setting
+    coins: Coins
+    panel: Panel
+    membership: bool = True
+
+    def __post_init__(self) -> None:
+        self.held = _Withheld(self.setting.split, self.setting.shadow, self.setting.fresh)
+        self.made = self._assembled()
+        if self.made.dataset.goal != "classify":
+            raise SpecError(
+                f"task.data = {self.setting.data.use!r}: source inference is defined for classes, not forecasts; "
+                "use data with labels, such as 'digits'"
+            )
+        self.task = replace(self.made.task, fit=_Remembered(self.made.task.fit))
+        self.asked: dict[tuple[Distortion, tuple[str, ...]], tuple[Knowledge, _Truth, Future[Answer]]] = {}
+
+    def _assembled(self) -> Assembled:
+        one = self.setting
+        return assemble(
+            one.data, self.held, one.model, one.fit, self.coins, folder=one.folder, together=one.together,
+            device=one.device, workers=one.workers, augment=one.augment,
+        )  # fmt: skip
+
+    def play(self, defence: Defence, noise: Distortion, drive: Drive) -> Callable[[], _Run]:
+        """Train under a defence while its attacks run; the answers are there when called."""
+        node = self.coins.child("attack", defence.name)
+        heard: list[tuple[Round, Future[Answer]]] = []
+        for done in rounds(defence.pipeline, self.task, self.setting.plan, self.coins, drive, keep={"server": "keep"}):
+            knowledge = self._about(done.present, noise)[0]
+            attacks = defence.attacks + (() if heard else defence.control)
+            question = Question(
+                facts(done.views["server"]), defence.pipeline.plain(), attacks, defence.membership,
+                node.child(done.number),
+            )  # fmt: skip
+            # The server's own work is in its view; here only truth and metrics are kept of the round.
+            heard.append((replace(done, views={}), self.panel.ask(knowledge, self._quiet(done.present), question)))
+        return lambda: self._scored(heard, noise)
+
+    def _quiet(self, present: tuple[str, ...]) -> Coins:
+        return self.coins.child("study", *present)
+
+    def _about(self, present: tuple[str, ...], noise: Distortion) -> tuple[Knowledge, _Truth, Future[Answer]]:
+        """What is asked about the clients of a round, the truth, and what the prior answers."""
+        key = noise, present
+        if key not in self.asked:
+            knowledge, truth = self._ask(present, noise, self.coins.child("audit", *present))
+            question = Question(None, {}, ("prior",), ("prior",) * self.membership, self.coins.child("prior", *present))
+            self.asked[key] = knowledge, truth, self.panel.ask(knowledge, self._quiet(present), question)
+        return self.asked[key]
+
+    def _ask(self, clients: tuple[str, ...], noise: Distortion, coins: Coins) -> tuple[Knowledge, _Truth]:
+        """The adversary's knowledge, and the truth that never leaves this module."""
+        training, unused = self.held.training, self.held.unused
+        count = min(self.setting.records, *(len(training[who]) for who in clients))
+        asked = [_drawn(training[who], count, coins.child("records", who)) for who in clients]
+        # In a random order: the place of a record in the list must not tell whose it is.
+        order = torch.from_numpy(coins.child("order").sampler().permutation(count * len(clients)))
+        owners = torch.arange(len(clients)).repeat_interleave(count)[order]
+        pairs = [min(len(training[who]), len(unused[who])) for who in clients]
+        inside = [_drawn(training[who], many, coins.child("in", who)) for who, many in zip(clients, pairs, strict=True)]
+        outside = [_drawn(unused[who], many, coins.child("out", who)) for who, many in zip(clients, pairs, strict=True)]
+        mixed = torch.from_numpy(coins.child("mixed").sampler().permutation(2 * sum(pairs)))
+        members = (torch.arange(2 * sum(pairs)) < sum(pairs))[mixed]
+        knowledge = Knowledge(
+            clients, self.setting.model.plain(), self.setting.fit.plain(), self.made.dataset.classes,
+            self._sample(torch.cat(asked)[order]), tuple(self._shadow(who, noise, coins) for who in clients),
+            self._sample(torch.cat([*inside, *outside])[mixed]),
+        )  # fmt: skip
+        return knowledge, _Truth(owners, members)
+
+    def _sample(self, index: Tensor) -> Sample:
+        return self.made.dataset.train.batch(index)
+
+    def _shadow(self, who: str, noise: Distortion, coins: Coins) -> Sample:
+        inputs, labels = self._sample(self.held.shadows[who])
+        return noise(inputs, coins.child("noise", who).fast()), labels
+
+    def _scored(self, heard: Sequence[tuple[Round, Future[Answer]]], noise: Distortion) -> _Run:
+        hits: dict[str, dict[int, float]] = {}
+        for done, answer in heard:
+            _, truth, prior = self._about(done.present, noise)
+            for name, guesses in {**prior.result().guesses, **answer.result().guesses}.items():
+                rate = float((guesses == truth.owners).double().mean())
+                hits.setdefault(name, {})[done.number + 1] = rate
+        last, answer = heard[-1]
+        _, truth, prior = self._about(last.present, noise)
+        scores = {**prior.result().scores, **answer.result().scores}
+        split = {name: (score[truth.members], score[~truth.members]) for name, score in scores.items()}
+        sent = [done.traffic.sent[client] for done, _ in heard for client in done.present]
+        return _Run(
+            1 / len(last.present), {done.number + 1: done.metrics["accuracy"] for done, _ in heard},
+            sum(sent) / len(sent), hits, {name: area(*pair) for name, pair in split.items()},
+            {name: caught(*pair) for name, pair in split.items()},
+        )  # fmt: skip
+
+
+def _drawn(index: Tensor, count: int, coins: Coins) -> Tensor:
+    return index[torch.from_numpy(coins.sampler().permutation(len(index))[:count])]
 
 
 def _outcome(name: str, runs: Sequence[_Run]) -> Outcome:
-    attacks = runs[0].hits
-    success = {a: {r: over_runs([run.hits[a][r] for run in runs]) for r in attacks[a]} for a in attacks}
-    means = {a: over_runs([_mean(run, a) for run in runs]) for a in attacks}
-    leak = {a: over_runs([_mean(run, a) - _mean(run, "prior") for run in runs]) for a in attacks}
-    best = {a: max(success[a].values(), key=lambda rate: rate.rate) for a in attacks}
-    accuracy = over_runs([run.accuracy for run in runs])
-    return Outcome(name, accuracy, sum(run.bytes for run in runs) / len(runs), success, means, leak, best)
+    attacks, first = runs[0].hits, runs[0]
+    return Outcome(
+        name,
+        first.chance,
+        {r: over_runs([run.accuracy[r] for run in runs]) for r in first.accuracy},
+        sum(run.bytes for run in runs) / len(runs),
+        {a: {r: over_runs([run.hits[a][r] for run in runs]) for r in attacks[a]} for a in attacks},
+        {a: over_runs([_mean(run, a) for run in runs]) for a in attacks},
+        {a: [_mean(run, a) - _mean(run, "prior") for run in runs] for a in attacks},
+        {a: _member(a, runs) for a in first.areas if a != "prior"},
+    )
+
+
+def _member(attack: str, runs: Sequence[_Run]) -> Member:
+    return Member(
+        over_runs([run.areas[attack] for run in runs]),
+        over_runs([run.areas["prior"] for run in runs]),
+        over_runs([run.areas[attack] - run.areas["prior"] for run in runs]),
+        over_runs([run.caught[attack] for run in runs]),
+    )
 
 
 def _mean(run: _Run, attack: str) -> float:

@@ -1,15 +1,18 @@
-"""What an adversary knows besides its views, and what it reads in a view."""
+"""What an adversary knows besides its views, what it reads in a view, and a network to try weights in."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from croupier.core import canon
+from croupier.core.coins import Coins
 from croupier.core.update import Gathered
 from croupier.encode.encoder import Released
 from croupier.errors import SpecError
@@ -19,68 +22,157 @@ from croupier.learn.models import Network
 from croupier.pipeline import Pipeline
 
 Sample = tuple[Tensor, Tensor]
+_BATCH = 1024
 
 
 @dataclass(frozen=True)
 class Knowledge:
     """Records known to be in the training data, and a shadow set of each client: its distribution, not its records.
 
-    The protocol and the architecture are public.
+    `suspects` are records of which it is asked whether they were trained on. The architecture and the recipe of local
+    training are public.
     """
 
     clients: tuple[str, ...]
-    protocol: Mapping[str, Any]
     model: Mapping[str, Any]
+    fit: Mapping[str, Any]
     classes: int
     records: Sample
     shadows: tuple[Sample, ...]
+    suspects: Sample
 
     def plain(self) -> dict[str, Any]:
         """As plain values, to hand to another process."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
+    @property
+    def pool(self) -> Sample:
+        """All shadow sets together."""
+        return torch.cat([x for x, _ in self.shadows]), torch.cat([y for _, y in self.shadows])
+
     @cached_property
-    def net(self) -> FlatNet:
+    def module(self) -> nn.Module:
         """A network of the public architecture, to load weights into."""
+        return self.build()
+
+    def build(self) -> nn.Module:
+        """A fresh network, its weights drawn from torch's global generator."""
         inputs, _ = self.records
         stand_in = Rows(torch.zeros_like(inputs[:1]), torch.zeros(1, dtype=torch.int64))
         dataset = Dataset("audit", "classify", self.classes, stand_in, stand_in, "", "")
-        return FlatNet(Network.parse(self.model).build(dataset))
+        return Network.parse(self.model).build(dataset)
+
+
+def read(view: Mapping[str, Any], protocol: Mapping[str, Any]) -> Gathered:
+    """What the server's view of a round holds, decoded as the public protocol says."""
+    pipeline = Pipeline.parse(protocol)
+    letters = [letter for box in view["inputs"] if isinstance(box, tuple) for letter in box if "kind" in letter]
+    ups = [letter for letter in letters if letter["kind"] == "up"]
+    if ups:
+        names = tuple(letter["source"] for letter in ups)
+        rows = torch.stack([letter["body"]["vector"] for letter in ups])
+        beside = {f.name: torch.stack([u["body"][f.name] for u in ups]) for f in pipeline.encode.luggage()}
+        return pipeline.encode.decode(Released(names, rows, luggage=beside, ids=names), {})
+    body = next(letter["body"] for letter in letters if letter["kind"] == "released")
+    roster = view["given"]["roster"]
+    present = tuple(name for name, bit in zip(roster, body["present"].tolist(), strict=True) if bit)
+    beside = {f.name: body[f.name] for f in pipeline.encode.luggage()}
+    ids = present if "ids" not in pipeline.release.hides else None
+    brief = next((box for box in view["inputs"] if isinstance(box, Mapping)), {})
+    return pipeline.encode.decode(Released(present, body.get("rows"), body.get("sums"), beside, ids), brief)
+
+
+def log_odds(said: Tensor, labels: Tensor) -> Tensor:
+    """Log-odds of each record's label, from logits whose last two sides are records and classes."""
+    own = nn.functional.one_hot(labels, said.shape[-1]).bool().expand_as(said)
+    rest = torch.logsumexp(said.double().masked_fill(own, -torch.inf), -1)
+    return said[own].double().reshape(rest.shape) - rest
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What an attack stands before: knowledge, and what it read in the view, or nothing.
+
+    What weights say of inputs is computed once for all attacks on a scene. `study` holds what follows from knowledge
+    alone and outlives the view, drawn from `quiet`, so that it is the same whichever view comes first.
+    """
+
+    knowledge: Knowledge
+    seen: Gathered | None
+    net: FlatNet
+    quiet: Coins
+    study: dict[str, Any] = field(default_factory=dict)
+    said: dict[tuple[bytes, int], tuple[Tensor, Tensor, Tensor]] = field(default_factory=dict)
+    names: dict[tuple[int, int], tuple[bytes, Tensor]] = field(default_factory=dict)
+
+    def facing(self, seen: Gathered | None) -> Scene:
+        """The same knowledge before another view."""
+        return Scene(self.knowledge, seen, self.net, self.quiet, self.study)
+
+    def knowing(self, shadows: tuple[Sample, ...]) -> Scene:
+        """The same scene with other shadow sets."""
+        return replace(self, knowledge=replace(self.knowledge, shadows=shadows))
+
+    @cached_property
+    def joint(self) -> Tensor:
+        """The mean of all updates, which every release gives away. Raises: SpecError without a view."""
+        if self.seen is None:
+            raise SpecError("this attack needs a view")
+        if self.seen.rows is not None:
+            return self.seen.rows.double().mean(0).float()
+        if self.seen.sums is None or self.seen.weights is None:
+            raise SpecError("this attack needs rows or sums")
+        return (self.seen.sums.double() / float(self.seen.weights.sum())).float()
 
     @cached_property
     def last(self) -> tuple[str, nn.Linear]:
         """The final fully connected layer and its name. Raises: SpecError when the network ends otherwise."""
         found = [(name, part) for name, part in self.net.module.named_modules() if isinstance(part, nn.Linear)]
         if not found:
-            raise SpecError(f"task.model = {self.model!r}: un-shuffling needs a final fully connected layer")
+            raise SpecError(f"task.model = {self.knowledge.model!r}: un-shuffling needs a final fully connected layer")
         return found[-1]
 
-    def losses(self, vector: Tensor, sample: Sample) -> Tensor:
-        """Cross-entropy of each record under these weights."""
-        return nn.functional.cross_entropy(self.outputs(vector, sample[0]), sample[1], reduction="none")
+    @cached_property
+    def span(self) -> slice:
+        """Where the final layer lies in the vector: its weights, then its biases."""
+        name = self.last[0]
+        spans = {part.name: (start, stop) for part, start, stop in self.net.layout.spans()}
+        start, middle = spans[f"{name}.weight"]
+        first, stop = spans.get(f"{name}.bias", (-1, -1))
+        if first != middle:
+            raise SpecError("un-shuffling needs a final layer whose biases lie right after its weights")
+        return slice(start, stop)
 
     def outputs(self, vector: Tensor, inputs: Tensor) -> Tensor:
         """Logits under these weights."""
+        return self._run(vector, inputs)[1]
+
+    def hidden(self, vector: Tensor, inputs: Tensor) -> Tensor:
+        """What enters the final layer under these weights."""
+        return self._run(vector, inputs)[0]
+
+    def _run(self, vector: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        key = (self._name(vector), id(inputs))
+        if key not in self.said:
+            # The inputs are kept beside what was said of them, so that their id stays theirs.
+            self.said[key] = (*self._forward(vector, inputs), inputs)
+        return self.said[key]
+
+    def _name(self, vector: Tensor) -> bytes:
+        """What the vector holds, as a digest: rows that were copied about are still the same rows."""
+        place = (vector.data_ptr(), len(vector))
+        if place not in self.names:
+            # Kept beside its name, so that its place stays its own.
+            self.names[place] = hashlib.blake2b(canon.tensor_bytes(vector)).digest(), vector
+        return self.names[place][0]
+
+    def _forward(self, vector: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor]:
         self.net.load(vector)
         self.net.module.eval()
+        caught: list[Tensor] = []
+        handle = self.last[1].register_forward_pre_hook(lambda _, args: caught.append(args[0].cpu()))
+        device = self.net.weights.device
         with torch.no_grad():
-            out: Tensor = self.net.module(inputs)
-        return out
-
-    def read(self, view: Mapping[str, Any]) -> Gathered:
-        """What the server's view of a round holds, decoded as the public protocol says."""
-        pipeline = Pipeline.parse(self.protocol)
-        letters = [letter for box in view["inputs"] if isinstance(box, tuple) for letter in box if "kind" in letter]
-        ups = [letter for letter in letters if letter["kind"] == "up"]
-        if ups:
-            names = tuple(letter["source"] for letter in ups)
-            rows = torch.stack([letter["body"]["vector"] for letter in ups])
-            beside = {f.name: torch.stack([u["body"][f.name] for u in ups]) for f in pipeline.encode.luggage()}
-            return pipeline.encode.decode(Released(names, rows, luggage=beside, ids=names), {})
-        body = next(letter["body"] for letter in letters if letter["kind"] == "released")
-        roster = view["given"]["roster"]
-        present = tuple(name for name, bit in zip(roster, body["present"].tolist(), strict=True) if bit)
-        beside = {f.name: body[f.name] for f in pipeline.encode.luggage()}
-        ids = present if "ids" not in pipeline.release.hides else None
-        brief = next((box for box in view["inputs"] if isinstance(box, Mapping)), {})
-        return pipeline.encode.decode(Released(present, body.get("rows"), body.get("sums"), beside, ids), brief)
+            outputs = [self.net.module(part.to(device)).cpu() for part in torch.split(inputs, _BATCH)]
+        handle.remove()
+        return torch.cat(caught), torch.cat(outputs)

@@ -7,6 +7,19 @@ from torch import Tensor
 
 from croupier.audit.knowledge import Knowledge
 
+# How many records' worth of doubt stands behind a lean.
+DOUBTS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+
+
+def counts(labels: tuple[Tensor, ...], classes: int) -> Tensor:
+    """Records of each class (columns) that each client (rows) is known to have."""
+    return torch.stack([torch.bincount(y, minlength=classes) for y in labels]).double()
+
+
+def shares(known: Tensor, lean: Tensor, doubt: float) -> Tensor:
+    """Each client's shares of the classes: its counts, and `doubt` more records spread as `lean` says."""
+    return (known + doubt * lean) / (known.sum(1, keepdim=True) + doubt)
+
 
 def label_posterior(knowledge: Knowledge) -> Tensor:
     """Log-probability of each client (rows) for each record (columns), from the shadow sets' labels alone.
@@ -14,8 +27,18 @@ def label_posterior(knowledge: Knowledge) -> Tensor:
     As many records are asked about for each client, so clients are equally likely before the label is seen. Where
     clients differ in their labels only, no attack without a view does better.
     """
-    _, labels = knowledge.records
-    counts = torch.stack([torch.bincount(y, minlength=knowledge.classes) for _, y in knowledge.shadows]).double()
-    # Half a record of every class: a class that a small shadow set lacks is rare there, not impossible.
-    shares = (counts + 0.5) / (counts.sum(1, keepdim=True) + 0.5 * knowledge.classes)
-    return torch.log_softmax(torch.log(shares)[:, labels], 0)
+    known = counts(tuple(y for _, y in knowledge.shadows), knowledge.classes)
+    even = torch.full_like(known, 1 / knowledge.classes)
+    doubt = max(DOUBTS, key=lambda doubt: _left_out(known, even, doubt))
+    return by_label(shares(known, even, doubt), knowledge.records[1])
+
+
+def by_label(held: Tensor, labels: Tensor) -> Tensor:
+    """Log-probability of each client for each record, when shares of classes are known."""
+    return torch.log_softmax(torch.log(held)[:, labels], 0)
+
+
+def _left_out(known: Tensor, lean: Tensor, doubt: float) -> float:
+    """How likely each shadow record's label is, by its client's other shadow records."""
+    others = (known - 1).clamp(min=0) + doubt * lean
+    return float((known * torch.log(others / (known.sum(1, keepdim=True) - 1 + doubt))).sum())

@@ -1,216 +1,163 @@
 """Source inference: whose record is it? On named updates, and on what shuffles leave of them.
 
-From: Hu et al. (source inference); the un-shuffling Algorithms 2, 3 and 5 of the source-inference paper. An attack
-gives a score for each client (rows) and record (columns); the highest score is its guess.
+From: Hu et al. (lowest loss); the source-inference paper (un-shuffling first); the posteriors are ours. An attack gives
+a score for each client (rows) and record (columns); the highest score is its guess.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from croupier.audit.knowledge import Knowledge, Sample
-from croupier.audit.prior import label_posterior
+from croupier.audit import unshuffle
+from croupier.audit.knowledge import Scene, log_odds
+from croupier.audit.prior import DOUBTS, by_label, counts, label_posterior, shares
+from croupier.audit.unshuffle import ACCURACY, LOSS, Rebuild, Rebuilt
 from croupier.core.coins import Coins
-from croupier.core.update import Gathered
-from croupier.errors import SpecError
 
-Attack = Callable[[Gathered | None, Knowledge, Coins], Tensor]
+Attack = Callable[[Scene, Coins], Tensor]
 
-
-def pick(scores: Tensor, coins: Coins, dim: int = 0) -> Tensor:
-    """The place of the highest score; ties are broken at random."""
-    noise = torch.rand(scores.shape, generator=coins.fast(), dtype=torch.float64)
-    best = scores == scores.amax(dim, keepdim=True)
-    return torch.where(best, noise, -1.0).argmax(dim)
+# How steeply shares of classes may rise with a sign of them, in units of its spread.
+SLOPES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
+# What a record's own log-odds count for, in units of their spread: a model that saw the record is surer of it.
+OWN = 0.5
+FOLDS = 4
 
 
-def prior(seen: Gathered | None, knowledge: Knowledge, coins: Coins) -> Tensor:
+def prior(scene: Scene, coins: Coins) -> Tensor:
     """The shadow sets' labels, and no view."""
-    return label_posterior(knowledge)
+    return label_posterior(scene.knowledge)
 
 
-def _likelihood(knowledge: Knowledge, models: list[Tensor]) -> Tensor:
-    """Log-probability of each record's label under each client's model."""
-    return -torch.stack([knowledge.losses(model, knowledge.records) for model in models]).double()
+def lowest_loss(rebuild: Rebuild) -> Attack:
+    """The client whose model gives the record's label the highest probability."""
 
-
-def named(seen: Gathered | None, knowledge: Knowledge, coins: Coins) -> Tensor:
-    """Updates with their senders' names: the client whose model has the lowest loss."""
-    if seen is None or seen.rows is None or seen.ids is None:
-        raise SpecError("attack 'named' needs updates with their senders' names")
-    order = [seen.ids.index(client) for client in knowledge.clients]
-    return _likelihood(knowledge, [seen.rows[i] for i in order])
-
-
-def _rows(seen: Gathered | None) -> Tensor:
-    if seen is None or seen.rows is None:
-        raise SpecError("un-shuffling needs rows: a sum leaves none")
-    return seen.rows
-
-
-@dataclass(frozen=True)
-class Judge:
-    """How well weights do on a shadow set: `whole` from all logits, `single` when one logit of each record changes.
-
-    `single(outputs, change, labels)`: `change` (candidates, classes, records) is added to that class's logit alone.
-    """
-
-    whole: Callable[[Tensor, Tensor], Tensor]
-    single: Callable[[Tensor, Tensor, Tensor], Tensor]
-
-
-def _right(outputs: Tensor, labels: Tensor) -> Tensor:
-    return (outputs.argmax(-1) == labels).double().sum(-1)
-
-
-def _right_single(outputs: Tensor, change: Tensor, labels: Tensor) -> Tensor:
-    """Right when the changed logit wins for its own class, or fails to overtake a label that leads the others."""
-    count, classes = outputs.shape
-    others = outputs.expand(classes, count, classes).clone()
-    others[torch.arange(classes), :, torch.arange(classes)] = -torch.inf
-    lead, leader = others.max(-1)
-    own = labels == torch.arange(classes).unsqueeze(1)
-    moved = outputs.T + change
-    return torch.where(own, moved > lead, (leader == labels) & (lead > moved)).double().sum(-1)
-
-
-def _fit(outputs: Tensor, labels: Tensor) -> Tensor:
-    return -nn.functional.cross_entropy(outputs.double(), labels, reduction="sum")
-
-
-def _fit_single(outputs: Tensor, change: Tensor, labels: Tensor) -> Tensor:
-    """Only one term of each record's normaliser changes, so the whole sum need not be taken again."""
-    shares = torch.softmax(outputs.double(), -1).T
-    own = labels == torch.arange(outputs.shape[1]).unsqueeze(1)
-    grown = torch.log1p(shares * torch.expm1(change.double()))
-    return (torch.where(own, change.double(), 0.0) - grown).sum(-1)
-
-
-ACCURACY = Judge(_right, _right_single)
-LOSS = Judge(_fit, _fit_single)
-
-
-def _matched(judge: Judge, candidates: Tensor, knowledge: Knowledge, coins: Coins) -> Tensor:
-    """To each client the candidate that does best on its shadow set, and what that model says of the records."""
-    chosen = []
-    for number, (inputs, labels) in enumerate(knowledge.shadows):
-        fits = torch.stack([judge.whole(knowledge.outputs(row, inputs), labels) for row in candidates])
-        chosen.append(candidates[int(pick(fits, coins.child("match", number)))])
-    return _likelihood(knowledge, chosen)
-
-
-def models(judge: Judge) -> Attack:
-    """Algorithm 2: to each client the row that does best on its shadow set."""
-
-    def attack(seen: Gathered | None, knowledge: Knowledge, coins: Coins) -> Tensor:
-        return _matched(judge, _rows(seen), knowledge, coins)
+    def attack(scene: Scene, coins: Coins) -> Tensor:
+        inputs, labels = scene.knowledge.records
+        said = torch.log_softmax(rebuild(scene, coins).outputs(scene, inputs).double(), -1)
+        return said[:, torch.arange(len(labels)), labels]
 
     return attack
 
 
-def layers(judge: Judge) -> Attack:
-    """Algorithm 3: the mean of all layers but the last; to each client the last layer that does best."""
+def posterior(rebuild: Rebuild, fitted: bool = True) -> Attack:
+    """Prior and view together.
 
-    def attack(seen: Gathered | None, knowledge: Knowledge, coins: Coins) -> Tensor:
-        rows, span = _rows(seen), last_layer(knowledge)
-        candidates = rows.double().mean(0).float().repeat(len(rows), 1)
-        candidates[:, span] = rows[:, span]
-        return _matched(judge, candidates, knowledge, coins)
+    A client's model is sure of the classes that the client has many of, and its last biases lean to them. How much
+    that tells is learnt from the shadow sets: models must foretell the labels of records that were left out. Models
+    that were `fitted` to shadow sets are rebuilt without those records. Where they foretell nothing, the prior remains,
+    and the record's own log-odds where a whole model may remember it.
+    """
+
+    def attack(scene: Scene, coins: Coins) -> Tensor:
+        known = scene.knowledge
+        inputs, labels = known.records
+        models = rebuild(scene, coins.child("whole"))
+        signs = _signs(models, scene)
+        slopes, doubt = _calibrated(_folds(rebuild, scene, coins) if fitted else _left_out(signs, scene))
+        held = counts(tuple(y for _, y in known.shadows), known.classes)
+        base = by_label(shares(held, _lean(signs, slopes), doubt), labels) if any(slopes) else prior(scene, coins)
+        # Only a whole model that a client trained can remember a record; one that was put together cannot.
+        whole = models.trunk is None and not fitted
+        return base + OWN * _even(log_odds(models.outputs(scene, inputs), labels)) if whole else base
 
     return attack
 
 
-def parameters(judge: Judge, cumulative: bool = False) -> Attack:
-    """Algorithm 5: the mean of all parameters; each one of the last layer replaced by the candidate that does best.
-
-    `cumulative` keeps a replacement before it looks at the next parameter; the paper judges each on its own.
-    """
-
-    def attack(seen: Gathered | None, knowledge: Knowledge, coins: Coins) -> Tensor:
-        rows = _rows(seen)
-        base = rows.double().mean(0).float()
-        span = last_layer(knowledge)
-        chosen = []
-        for number, shadow in enumerate(knowledge.shadows):
-            model = base.clone()
-            node = coins.child("shadow", number)
-            model[span] = replaced(knowledge, base, rows[:, span], shadow, judge, cumulative, node)
-            chosen.append(model)
-        return _likelihood(knowledge, chosen)
-
-    return attack
+def _signs(models: Rebuilt, scene: Scene) -> tuple[Tensor, Tensor]:
+    """Two signs of a client's classes, by client and class: log-odds over all records at hand, and last biases."""
+    known = scene.knowledge
+    parts = [known.records, *known.shadows]
+    odds = torch.cat([log_odds(models.outputs(scene, x), y) for x, y in parts], 1)
+    hot = torch.nn.functional.one_hot(torch.cat([y for _, y in parts]), known.classes).double()
+    return _even(odds @ hot / hot.sum(0).clamp(min=1)), _even(models.biases(scene).double())
 
 
-def replaced(
-    knowledge: Knowledge, base: Tensor, rows: Tensor, shadow: Sample, judge: Judge, cumulative: bool, coins: Coins
-) -> Tensor:
-    """The last layer, parameter by parameter.
-
-    What enters it is computed once, and all candidates of one feature's weights are judged together.
-    """
-    hidden, outputs = _before_last(knowledge, base, shadow[0])
-    classes, features = outputs.shape[1], hidden.shape[1]
-    mean = base[last_layer(knowledge)]
-    out = mean.clone()
-    # Weights lie class by class, then the biases: a bias is the weight of a feature that is always 1.
-    columns = torch.cat([hidden, torch.ones(len(hidden), 1)], 1)
-    for feature in range(features + 1):
-        places = torch.arange(classes) * features + feature
-        if feature == features:
-            places = classes * features + torch.arange(classes)
-        change = (rows[:, places] - mean[places]).unsqueeze(2) * columns[:, feature]
-        best = pick(judge.single(outputs, change, shadow[1]), coins.child("feature", feature))
-        out[places] = rows[best, places]
-        if cumulative:
-            outputs = outputs + columns[:, feature : feature + 1] * (out[places] - mean[places])
-    return out
+def _even(signs: Tensor) -> Tensor:
+    """Against the other clients, and in units of its own spread, so that one set of slopes serves all networks."""
+    apart = signs - signs.mean(0)
+    return apart / apart.std().clamp(min=1e-12)
 
 
-def _before_last(knowledge: Knowledge, vector: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor]:
-    """What enters the final layer, and what leaves it."""
-    caught: list[Tensor] = []
-    handle = knowledge.last[1].register_forward_pre_hook(lambda _, args: caught.append(args[0]))
-    outputs = knowledge.outputs(vector, inputs)
-    handle.remove()
-    return caught[0], outputs
+def _lean(signs: tuple[Tensor, Tensor], slopes: tuple[float, float]) -> Tensor:
+    return torch.softmax(slopes[0] * signs[0] + slopes[1] * signs[1], 1)
 
 
-def last_layer(knowledge: Knowledge) -> slice:
-    """Where the final layer lies in the vector: its weights, then its biases."""
-    name = knowledge.last[0]
-    spans = {part.name: (start, stop) for part, start, stop in knowledge.net.layout.spans()}
-    start, middle = spans[f"{name}.weight"]
-    first, stop = spans[f"{name}.bias"]
-    if first != middle:
-        raise SpecError("the final layer's weights and biases must lie together")
-    return slice(start, stop)
+# What models show of the classes, what is counted, and what is to be foretold; the last two by client and class.
+Trial = tuple[tuple[Tensor, Tensor], Tensor, Tensor]
 
 
-def combined(attack: Attack) -> Attack:
-    """Prior and view together: the posterior over sources when each model's word is taken as a likelihood."""
+def _folds(rebuild: Rebuild, scene: Scene, coins: Coins) -> Iterator[Trial]:
+    """Models rebuilt without every fourth record of each shadow set, to foretell those."""
+    shadows, classes = scene.knowledge.shadows, scene.knowledge.classes
+    for at in range(FOLDS):
+        out = [torch.arange(len(y)) % FOLDS == at for _, y in shadows]
+        left = tuple((x[~gone], y[~gone]) for (x, y), gone in zip(shadows, out, strict=True))
+        models = rebuild(scene.knowing(left), coins.child("fold", at))
+        asked = tuple(y[gone] for (_, y), gone in zip(shadows, out, strict=True))
+        yield _signs(models, scene), counts(tuple(y for _, y in left), classes), counts(asked, classes)
 
-    def both(seen: Gathered | None, knowledge: Knowledge, coins: Coins) -> Tensor:
-        return label_posterior(knowledge) + torch.log_softmax(attack(seen, knowledge, coins), 0)
 
-    return both
+def _left_out(signs: tuple[Tensor, Tensor], scene: Scene) -> Iterator[Trial]:
+    """Every record of a shadow set foretold from the others of its client; one of a class stands for all its like."""
+    held = counts(tuple(y for _, y in scene.knowledge.shadows), scene.knowledge.classes)
+    for label in range(held.shape[1]):
+        one = torch.nn.functional.one_hot(torch.tensor(label), held.shape[1])
+        yield signs, held - (held[:, label : label + 1] > 0) * one, held * one
 
+
+def _calibrated(trials: Iterable[Trial]) -> tuple[tuple[float, float], float]:
+    """The slopes and the doubt that foretell best."""
+    grid = [((first, second), doubt) for first in SLOPES for second in SLOPES for doubt in DOUBTS]
+    likely = torch.zeros(len(grid), dtype=torch.float64)
+    for signs, held, asked in trials:
+        leans = {(first, second): _lean(signs, (first, second)) for first in SLOPES for second in SLOPES}
+        likely += torch.stack([(asked * torch.log(shares(held, leans[slopes], doubt))).sum() for slopes, doubt in grid])
+    return grid[int(likely.argmax())]
+
+
+REBUILDS: Mapping[str, Rebuild] = {
+    "named": unshuffle.named,
+    "algorithm2": unshuffle.models(ACCURACY),
+    "algorithm2-loss": unshuffle.models(LOSS),
+    "algorithm2-matched": unshuffle.models(LOSS, one_to_one=True),
+    "algorithm3": unshuffle.layers(ACCURACY),
+    "algorithm3-loss": unshuffle.layers(LOSS),
+    "algorithm3-matched": unshuffle.layers(LOSS, one_to_one=True),
+    "algorithm5": unshuffle.parameters(ACCURACY),
+    "algorithm5-loss": unshuffle.parameters(LOSS),
+    "algorithm5-cumulative": unshuffle.parameters(LOSS, cumulative=True),
+    "tuned": unshuffle.tuned,
+}
 
 ATTACKS: Mapping[str, Attack] = {
     "prior": prior,
-    "named": named,
-    "algorithm2": models(ACCURACY),
-    "algorithm2-loss": models(LOSS),
-    "algorithm3": layers(ACCURACY),
-    "algorithm3-loss": layers(LOSS),
-    "algorithm5": parameters(ACCURACY),
-    "algorithm5-loss": parameters(LOSS),
-    "algorithm5-cumulative": parameters(LOSS, cumulative=True),
-    "named+prior": combined(named),
-    "algorithm2+prior": combined(models(LOSS)),
-    "algorithm3+prior": combined(layers(LOSS)),
-    "algorithm5+prior": combined(parameters(LOSS, cumulative=True)),
+    **{name: lowest_loss(rebuild) for name, rebuild in REBUILDS.items()},
+    "named+prior": posterior(unshuffle.named, fitted=False),
+    "algorithm2+prior": posterior(REBUILDS["algorithm2-matched"], fitted=False),
+    "algorithm3+prior": posterior(REBUILDS["algorithm3-matched"], fitted=False),
+    "algorithm5+prior": posterior(REBUILDS["algorithm5-loss"]),
+    "tuned+prior": posterior(unshuffle.tuned),
+}
+
+TITLES: Mapping[str, str] = {
+    "prior": "the adversary's knowledge, no view",
+    "named": "lowest loss over the named updates (Hu et al.)",
+    "named+prior": "named updates and prior, as one posterior",
+    "algorithm2": "Algorithm 2: the row most accurate on the shadow set",
+    "algorithm2-loss": "Algorithm 2, by loss",
+    "algorithm2-matched": "Algorithm 2, by loss, rows assigned one to one",
+    "algorithm2+prior": "rows assigned one to one, and prior, as one posterior",
+    "algorithm3": "Algorithm 3: mean layers, last layer most accurate on the shadow set",
+    "algorithm3-loss": "Algorithm 3, by loss",
+    "algorithm3-matched": "Algorithm 3, by loss, last layers assigned one to one",
+    "algorithm3+prior": "last layers assigned one to one, and prior, as one posterior",
+    "algorithm5": "Algorithm 5: each parameter of the last layer replaced on its own, by accuracy",
+    "algorithm5-loss": "Algorithm 5, by loss",
+    "algorithm5-cumulative": "Algorithm 5, by loss, replacements kept",
+    "algorithm5+prior": "Algorithm 5, by loss, and prior, as one posterior",
+    "tuned": "joint model trained on with each shadow set",
+    "tuned+prior": "joint model trained on with each shadow set, and prior, as one posterior",
 }

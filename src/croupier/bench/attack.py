@@ -10,12 +10,14 @@ from pydantic import Field
 from torch import Tensor
 
 from croupier.audit import source
-from croupier.audit.knowledge import Knowledge
+from croupier.audit.knowledge import Knowledge, Sample, Scene
+from croupier.audit.unshuffle import LOSS, replaced
 from croupier.core.coins import Coins
 from croupier.core.part import Part
 from croupier.core.update import Gathered
+from croupier.learn.fit import Sgd
+from croupier.learn.flat import FlatNet, layout_of
 from croupier.learn.models import MnistCnn
-from croupier.systems import naive
 
 
 class Size(Part):
@@ -33,11 +35,11 @@ def measure(size: Size, seed: int) -> dict[str, Any]:
     coins = Coins.from_seed(seed)
     knowledge = _knowledge(clients, shadow, coins)
     rows = _rows(knowledge, clients, coins)
-    full, judged = _full(knowledge, rows, parameters)
+    full, judged = _full(_scene(knowledge, rows), rows, parameters)
     start = time.perf_counter()
-    source.ATTACKS["algorithm5-loss"](Gathered(knowledge.clients, rows), knowledge, coins.child("attack"))
+    source.ATTACKS["algorithm5-loss"](_scene(knowledge, rows), coins.child("attack"))
     everything = time.perf_counter() - start
-    cached, fast = _cached(knowledge, rows)
+    cached, fast = _cached(_scene(knowledge, rows), rows)
     return {
         "clients": clients,
         "shadow_records": shadow,
@@ -52,47 +54,53 @@ def measure(size: Size, seed: int) -> dict[str, Any]:
     }
 
 
+def _scene(knowledge: Knowledge, rows: Tensor) -> Scene:
+    """A fresh scene: nothing said before is remembered."""
+    return Scene(knowledge, Gathered(knowledge.clients, rows), FlatNet(knowledge.module), Coins.from_seed(0))
+
+
 def _knowledge(clients: int, shadow: int, coins: Coins) -> Knowledge:
-    def sample(count: int, *labels: str | int) -> tuple[Tensor, Tensor]:
+    def sample(count: int, *labels: str | int) -> Sample:
         draw = coins.child("sample", *labels).fast()
         return torch.rand(count, 1, 28, 28, generator=draw), torch.randint(10, (count,), generator=draw)
 
     names = tuple(f"c{number}" for number in range(clients))
     shadows = tuple(sample(shadow, "shadow", number) for number in range(clients))
-    return Knowledge(names, naive().plain(), MnistCnn().plain(), 10, sample(10 * clients, "records"), shadows)
+    records, suspects = sample(10 * clients, "records"), sample(1, "suspects")
+    return Knowledge(names, MnistCnn().plain(), Sgd().plain(), 10, records, shadows, suspects)
 
 
 def _rows(knowledge: Knowledge, clients: int, coins: Coins) -> Tensor:
     """Models a little apart, as after a round."""
     with coins.child("weights").ambient():
-        first = knowledge.net.layout.flatten(knowledge.net.module.state_dict())
-    draw = coins.child("rows").fast()
-    return first + 0.05 * torch.randn(clients, len(first), generator=draw)
+        module = knowledge.build()
+    first = layout_of(module).flatten(module.state_dict())
+    return first + 0.05 * torch.randn(clients, len(first), generator=coins.child("rows").fast())
 
 
-def _full(knowledge: Knowledge, rows: Tensor, parameters: int) -> tuple[float, dict[int, Tensor]]:
+def _full(scene: Scene, rows: Tensor, parameters: int) -> tuple[float, dict[int, Tensor]]:
     """Algorithm 5 as printed, on evenly spaced parameters of the final layer: seconds each, and how it judged."""
-    base, span, shadow = rows.double().mean(0).float(), source.last_layer(knowledge), knowledge.shadows[0]
+    span, shadow = scene.span, scene.knowledge.shadows[0]
     places = torch.linspace(0, span.stop - span.start - 1, parameters).long().tolist()
     judged: dict[int, Tensor] = {}
     start = time.perf_counter()
     for place in places:
         fits = []
         for candidate in rows[:, span.start + place]:
-            model = base.clone()
+            model = scene.joint.clone()
             model[span.start + place] = candidate
-            fits.append(source.LOSS.whole(knowledge.outputs(model, shadow[0]), shadow[1]))
+            fits.append(LOSS.whole(scene.outputs(model, shadow[0]), shadow[1]))
         judged[place] = torch.stack(fits)
     return (time.perf_counter() - start) / len(places), judged
 
 
-def _cached(knowledge: Knowledge, rows: Tensor) -> tuple[float, list[int]]:
+def _cached(scene: Scene, rows: Tensor) -> tuple[float, list[int]]:
     """The fast form for one target: seconds a parameter, and what it chose for each."""
-    base, span, shadow = rows.double().mean(0).float(), source.last_layer(knowledge), knowledge.shadows[0]
+    last, shadow = rows[:, scene.span], scene.knowledge.shadows[0]
     start = time.perf_counter()
-    out = source.replaced(knowledge, base, rows[:, span], shadow, source.LOSS, False, Coins.from_seed(0))
+    out = replaced(scene, last, shadow, LOSS, False, Coins.from_seed(0))
     spent = time.perf_counter() - start
-    return spent / len(out), (rows[:, span] == out).double().argmax(0).tolist()
+    return spent / len(out), (last == out).double().argmax(0).tolist()
 
 
 def show(found: dict[str, Any]) -> None:

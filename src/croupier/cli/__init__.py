@@ -8,7 +8,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from croupier.cli import audit, bench, doctor, explain, run
+from croupier.cli import audit, bench, doctor, explain, reproduce, run
 from croupier.errors import CroupierError
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 app.command("run")(run.command)
 app.command("audit")(audit.command)
+app.command("reproduce")(reproduce.command)
 app.command("explain")(explain.command)
 app.command("doctor")(doctor.command)
 app.add_typer(bench.app, name="bench")

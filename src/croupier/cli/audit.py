@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+import time
+from pathlib import Path
+from typing import Annotated, Any, Optional
 
 import typer
 
 from croupier.cli import options
 
-if TYPE_CHECKING:
-    from croupier.audit.experiment import Defence, Outcome
-    from croupier.spec import Spec
-
 DEFAULTS = ("task.split.alpha=0.1", "task.split.least=20", "federation.rounds=5")
+FAST = ("federation.rounds=2",)
+RUNS, FAST_RUNS = 30, 24
+
+Report = Annotated[
+    Optional[Path],  # noqa: UP045 - typer reads this form
+    typer.Option(help="Where the page goes; the JSON goes beside it. Default: audits/NAME-TIME.html."),
+]
 
 
 def command(
@@ -22,89 +26,77 @@ def command(
         str, typer.Argument(help="A preset or TOML file: its task is audited under each defence.")
     ] = "digits",
     sets: options.Sets = None,
-    seeds: Annotated[int, typer.Option(help="Independent runs; intervals are over runs.", min=2, max=31)] = 5,
-    fast: Annotated[bool, typer.Option("--fast", help="Two rounds and three runs: under a minute.")] = False,
+    seeds: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(
+            help="Independent runs; intervals are over runs. Default: 30, or 24 with --fast.", min=2, max=1000
+        ),
+    ] = None,
+    fast: Annotated[bool, typer.Option("--fast", help="Two rounds and fewer runs: a minute on digits.")] = False,
     shadow: Annotated[float, typer.Option(help="Share of each client's records that the adversary holds.")] = 0.05,
+    noise: Annotated[
+        str, typer.Option(help="For data of pictures, how the shadow sets are off: clean, rotate, mirror, colour.")
+    ] = "clean",
     seed: options.Seed = None,
     data: options.Data = None,
+    report: Report = None,
     out: options.OutFile = None,
     print_config: options.PrintConfig = False,
     json: options.Json = False,
 ) -> None:
-    """Whose record is it? Source inference on plain and naively shuffled updates, against the prior.
+    """Whose record is it? Attacks on plain, shuffled and summed updates, against the prior, with a report.
 
     The server knows that a record was trained on, and has a small shadow set of each client's distribution. The prior
     is what that knowledge guesses without any view; a defence leaks what an attack adds to it.
 
     `croupier audit --fast`: handwritten digits, ten clients, alpha = 0.1.
     """
-    from croupier.audit import experiment
     from croupier.errors import SpecError
-    from croupier.learn.data import folder_of
-    from croupier.runtime.local import Local
+    from croupier.inquiry import examine
     from croupier.spec import load
 
-    if not 0 < shadow < 0.5:
-        raise SpecError(f"--shadow = {shadow}: a share above 0 and below 0.5 of each client's records is withheld")
-    described = load(
-        spec, [*(DEFAULTS if spec == "digits" else ()), *(["federation.rounds=2"] if fast else []), *(sets or [])]
-    )
+    described = load(spec, [*(DEFAULTS if spec == "digits" else ()), *(FAST if fast else ()), *(sets or [])])
     if print_config:
         options.show_config(described, json)
         return
-    task = described.task
-    setting = experiment.Setting(
-        task.data, task.split, task.model, task.fit, described.federation, shadow,
-        together=task.together, folder=folder_of(data), workers=described.run.workers or os.cpu_count(),
+    page = report or _somewhere(described.name)
+    if page.suffix == ".json":
+        raise SpecError(f"--report = {page}: the numbers would take the page's place; name it {page.stem}.html")
+    if report is not None:
+        # Before the minutes of work, not after.
+        options.make_room(report, "--report")
+    findings = examine(
+        described, seeds=seeds or (FAST_RUNS if fast else RUNS), seed=seed or 0, shadow=shadow, noise=noise, data=data,
+        watch=_watch,
     )  # fmt: skip
-    first = seed or 0
-    numbers = range(first, first + (3 if fast else seeds))
-    outcomes = experiment.run(setting, defences(), numbers, Local(), _watch)
-    options.emit(report(described, outcomes, len(numbers)), json, out)
+    found = stamped(findings.plain)
+    write(found, page)
+    options.emit(found | {"report": str(page)}, json, out)
     if not json:
-        _show(described, outcomes, len(numbers))
+        show(found)
+        print(f"report: {page}")
 
 
-def defences() -> list[Defence]:
-    """What is compared, and the attacks that fit each server's view."""
-    from croupier.audit.experiment import Defence
-    from croupier.systems import naive, plain
+def stamped(plain: Any) -> dict[str, Any]:
+    """The findings with what only this moment knows: date, version and command."""
+    from importlib.metadata import version
 
-    return [
-        Defence("none", plain(), ("named", "named+prior")),
-        Defence("model shuffle", naive("model"), ("algorithm2", "algorithm2-loss", "algorithm2+prior")),
-        Defence("layer shuffle", naive("layer"), ("algorithm3", "algorithm3-loss", "algorithm3+prior")),
-        Defence(
-            "parameter shuffle",
-            naive("parameter"),
-            ("algorithm5", "algorithm5-loss", "algorithm5-cumulative", "algorithm5+prior"),
-        ),
-    ]
+    made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    command = " ".join(["croupier", *sys.argv[1:]])
+    return {**plain, "made": made, "version": version("croupier"), "command": command}
 
 
-def report(spec: Spec, outcomes: list[Outcome], runs: int) -> dict[str, Any]:
-    """The whole result as plain data. Rates are means over rounds and runs; the best round stands beside, labelled."""
-    clients = getattr(spec.task.split, "clients", None)
-    chance = 1 / clients if clients else None
+def write(found: dict[str, Any], page: Path) -> None:
+    """The page, and the numbers beside it."""
+    from croupier.inquiry import Findings
 
-    def row(outcome: Outcome) -> dict[str, Any]:
-        prior = outcome.overall["prior"]
-        attacks = {
-            name: {
-                "rate": rate.rate, "low": rate.low, "high": rate.high, "prior": prior.rate, "chance": chance,
-                "leak": vars(outcome.leak[name]), "best_round": outcome.best[name].rate,
-            }
-            for name, rate in outcome.overall.items()
-        }  # fmt: skip
-        return {
-            "defence": outcome.name,
-            "accuracy": outcome.accuracy.rate,
-            "bytes_per_client": outcome.bytes_per_client,
-            "attacks": attacks,
-        }
+    options.make_room(page, "--report")
+    Findings(found).save(page)
+    options.emit(found, False, page.with_suffix(".json"))
 
-    threat = "the server, honest but curious, with a shadow set of each client; it knows the records were trained on"
-    return {"task": spec.plain()["task"], "runs": runs, "threat": threat, "rows": [row(o) for o in outcomes]}
+
+def _somewhere(name: str) -> Path:
+    return Path("audits") / f"{name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.html"
 
 
 def _watch(said: str) -> None:
@@ -112,36 +104,37 @@ def _watch(said: str) -> None:
         print(said, file=sys.stderr)
 
 
-def _show(spec: Spec, outcomes: list[Outcome], runs: int) -> None:
+def show(found: dict[str, Any]) -> None:
+    """The same for the terminal: a table, and a sentence for each defence."""
     from rich.table import Table
 
-    from croupier.cli.tables import show, size
+    from croupier.cli.tables import show as print_table
+    from croupier.cli.tables import size, wrapped
 
-    table = Table(title=f"{spec.name}: whose record is it? Means over rounds and {runs} runs", title_justify="left")
-    for head in (
-        "defence",
-        "attack",
-        "success",
-        "95 % interval",
-        "prior",
-        "leak",
-        "best round",
-        "accuracy",
-        "up/client",
-    ):
+    title = f"{found['name']}: whose record is it? Means over rounds and {found['runs']} runs"
+    table = Table(title=title, title_justify="left")
+    for head in ("defence", "attack", "success", "95 %", "prior", "leak, points (95 %)", "accuracy", "up/client"):
         table.add_column(head, justify="left" if head in ("defence", "attack") else "right")
-    for outcome in outcomes:
-        prior = outcome.overall["prior"].rate
-        for number, (name, rate) in enumerate((n, r) for n, r in outcome.overall.items() if n != "prior"):
-            leak = outcome.leak[name]
+    for row in found["rows"]:
+        for number, (name, attack) in enumerate((n, a) for n, a in row["attacks"].items() if n != "prior"):
             table.add_row(
-                "" if number else outcome.name, name, f"{rate.rate:.1%}", f"{rate.low:.0%} to {rate.high:.0%}",
-                f"{prior:.1%}", f"{100 * leak.rate:+.1f} ({100 * leak.low:+.1f} to {100 * leak.high:+.1f})",
-                f"{outcome.best[name].rate:.1%}", "" if number else f"{outcome.accuracy.rate:.1%}",
-                "" if number else size(outcome.bytes_per_client),
+                "" if number else row["defence"], name, *_figures(attack),
+                "" if number else f"{row['accuracy']:.1%}", "" if number else size(row["bytes_per_client"]),
             )  # fmt: skip
         table.add_section()
-    show(table)
-    clients = getattr(spec.task.split, "clients", None)
-    print(f"1/n = {1 / clients:.1%}. " if clients else "", end="")
-    print("The prior is the adversary's knowledge without a view; the leak is what the view adds to it.")
+    print_table(table)
+    print(
+        f"1/n = {found['chance']:.1%}. Prior: the adversary's knowledge without a view. Leak: what the view adds to it."
+    )
+    for row in found["rows"]:
+        print(wrapped(f"{row['defence']}: {row['verdict']['sentence']}"))
+
+
+def _figures(attack: dict[str, Any]) -> tuple[str, ...]:
+    if not attack["scored"]:
+        return "failed its control", "", "", ""
+    leak = attack["leak"]
+    return (
+        f"{attack['rate']:.1%}", f"{attack['low']:.0%} to {attack['high']:.0%}", f"{attack['prior']:.1%}",
+        f"{100 * leak['rate']:+.1f} ({100 * leak['low']:+.1f} to {100 * leak['high']:+.1f})",
+    )  # fmt: skip

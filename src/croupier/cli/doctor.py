@@ -107,7 +107,7 @@ def _show(found: dict[str, Any]) -> None:
     absent = "" if folder is None or Path(folder).is_dir() else " (no such folder)"
     print(f"data folder: {folder or 'none (pass --data FOLDER or set CROUPIER_DATA)'}{absent}")
     for name, facts in found["datasets"].items():
-        print(f"  {name:<12}{'files present' if facts['present'] else 'missing':<15}{facts['licence']}")
+        print(f"  {name:<15}{'files present' if facts['present'] else 'missing':<15}{facts['licence']}")
     print("presets: " + ", ".join(f"{n}{'' if ready else ' (data missing)'}" for n, ready in found["presets"].items()))
     if "checked" in found:
         print(f"{found['checked']['spec']}: can run here")

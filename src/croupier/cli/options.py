@@ -30,6 +30,18 @@ def show_config(spec: Part, as_json: bool) -> None:
     print(json.dumps(spec.plain(), indent=2, sort_keys=True) if as_json else to_toml(spec).rstrip())
 
 
+def make_room(path: Path, option: str = "--out") -> None:
+    """Make the folder of a file that will be written. Raises: StoreError when that cannot be."""
+    from croupier.errors import StoreError
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{option} = {path}: cannot make its folder ({error.strerror}); choose another") from None
+    if path.is_dir():
+        raise StoreError(f"{option} = {path}: is a folder; name a file in it")
+
+
 def emit(value: Mapping[str, Any], as_json: bool, out: Path | None) -> None:
     """Print a result as the one JSON object, and write it to a file, where asked."""
     from croupier.errors import StoreError

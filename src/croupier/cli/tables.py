@@ -23,6 +23,11 @@ def size(count: float) -> str:
     return f"{count:.2f} GB"
 
 
+def wrapped(said: str) -> str:
+    """A sentence for the terminal: broken at 100 columns, later lines set in."""
+    return textwrap.fill(said, 100, initial_indent="  ", subsequent_indent="    ")
+
+
 def per_round(result: Result) -> None:
     """One run, a row a round."""
     scores = [key for key in SCORES if key in result.final]

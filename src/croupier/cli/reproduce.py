@@ -1,0 +1,142 @@
+"""`croupier reproduce`: what papers print, run again, with their numbers beside ours."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from croupier.cli import options
+
+
+def command(
+    name: Annotated[Optional[str], typer.Argument(help="Which one; without it, all are listed.")] = None,  # noqa: UP045
+    scale: Annotated[
+        str, typer.Option(help="smoke: a minute; small: a quarter of an hour; paper: for a GPU.")
+    ] = "smoke",
+    only: Annotated[str, typer.Option(help="Only cases whose label holds this text.")] = "",
+    seeds: Annotated[Optional[int], typer.Option(help="Independent runs.", min=2)] = None,  # noqa: UP045
+    seed: options.Seed = None,
+    data: options.Data = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or cuda with a number.")] = "cpu",
+    abreast: Annotated[int, typer.Option(help="How many runs at once, each in its own process.", min=1)] = 1,
+    out: options.OutFile = None,
+    json: options.Json = False,
+) -> None:
+    """Run a paper's figure or table again, and print its numbers beside ours.
+
+    A result carries its scale, its seeds, the date and every substitution; it is kept under reproductions/ unless --out
+    names a file.
+    """
+    import os
+
+    from croupier.errors import SpecError, nearest
+    from croupier.learn.data import folder_of
+    from croupier.papers import ENTRIES
+    from croupier.papers.entry import SCALES, Means, reproduce
+    from croupier.spec import Machine
+
+    if name is None:
+        _list(json)
+        return
+    if name not in ENTRIES:
+        raise SpecError(f"{name!r} is no figure or table that is known; {nearest(name, ENTRIES)}")
+    size = next((known for known in SCALES if known == scale), None)
+    if size is None:
+        raise SpecError(f"--scale = {scale!r}: no such scale; {nearest(scale, SCALES)}")
+    if out is not None:
+        # Before the hours of work, not after.
+        options.make_room(out)
+    start = time.perf_counter()
+    checked = Machine.parse({"device": device}, "run").device
+    means = Means(folder_of(data), checked, os.cpu_count() or 1, abreast)
+    found = reproduce(ENTRIES[name], size, means, only=only, seeds=seeds, seed=seed or 0, watch=_watch)
+    found |= {"seconds": time.perf_counter() - start, **_stamp()}
+    path = out or _somewhere(name, scale)
+    options.make_room(path)
+    options.emit(found, json, path)
+    if not json:
+        show(found)
+        print(f"result: {path}")
+
+
+def _stamp() -> dict[str, Any]:
+    from importlib.metadata import version
+
+    import torch
+
+    made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return {
+        "made": made, "version": version("croupier"), "torch": torch.__version__,
+        "command": " ".join(["croupier", *sys.argv[1:]]),
+    }  # fmt: skip
+
+
+def _somewhere(name: str, scale: str) -> Path:
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    return Path("reproductions") / f"{name.replace('/', '-')}-{scale}-{stamp}.json"
+
+
+def _watch(said: str) -> None:
+    if sys.stderr.isatty():
+        print(said, file=sys.stderr)
+
+
+def _list(as_json: bool) -> None:
+    from croupier.papers import ENTRIES
+
+    table = {entry.name: {"source": entry.source, "title": entry.title} for entry in ENTRIES.values()}
+    options.emit({"entries": table}, as_json, None)
+    if not as_json:
+        for entry in ENTRIES.values():
+            print(f"{entry.name:14} {entry.title}")
+        print("croupier reproduce NAME --scale smoke|small|paper")
+
+
+def show(found: dict[str, Any]) -> None:
+    """One table: the paper's number, ours in its reading, the prior, and what the view adds."""
+    from rich.table import Table
+
+    from croupier.cli.tables import show as print_table
+    from croupier.cli.tables import wrapped
+
+    title = f"{found['source']}: {found['title']}. Scale: {found['scale']}; {len(found['seeds'])} runs"
+    table = Table(title=title, title_justify="left")
+    heads = (
+        "case",
+        "defence",
+        "paper",
+        "best round",
+        "mean (95 %)",
+        "prior",
+        "1/n",
+        "prior + view: leak, points",
+        "accuracy",
+    )
+    for head in heads:
+        table.add_column(head, justify="left" if head in ("case", "defence") else "right")
+    for case in found["cases"]:
+        for number, row in enumerate(case["rows"]):
+            table.add_row("" if number else case["label"], row["defence"], *_figures(case, row))
+        table.add_section()
+    print_table(table)
+    print(wrapped(found["reading"]))
+    for said in dict.fromkeys(s for case in found["cases"] for s in case["substitutions"]):
+        print(wrapped(f"instead of the paper's: {said}"))
+    for said in found["says"]:
+        print(wrapped(said))
+
+
+def _figures(case: dict[str, Any], row: dict[str, Any]) -> tuple[str, ...]:
+    names = [name for name in row["attacks"] if name != "prior"]
+    theirs, ours = row["attacks"][names[0]], row["attacks"][names[-1]]
+    leak, printed = ours["leak"], row["printed"]
+    return (
+        f"{printed['rate']:.1%}" if printed else "", f"{theirs['best_round']['rate']:.1%}",
+        f"{theirs['rate']:.1%} ({theirs['low']:.0%} to {theirs['high']:.0%})", f"{theirs['prior']:.1%}",
+        f"{case['chance']:.0%}", f"{100 * leak['rate']:+.1f} ({100 * leak['low']:+.1f} to {100 * leak['high']:+.1f})",
+        f"{row['accuracy']:.1%}",
+    )  # fmt: skip

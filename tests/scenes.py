@@ -1,0 +1,85 @@
+"""Made-up scenes for attacks: a few clients, a small perceptron, and views that say what a test wants said."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from croupier.audit.blind import Answer, Panel, Question, mount, study
+from croupier.audit.knowledge import Knowledge, Sample, Scene
+from croupier.core import canon
+from croupier.core.coins import Coins
+from croupier.core.update import Gathered
+from croupier.learn.fit import Sgd
+from croupier.learn.flat import FlatNet
+from croupier.learn.models import Mlp
+
+CLIENTS = ("a", "b", "c", "d")
+FEATURES, CLASSES, HIDDEN = 6, 3, 5
+
+
+def draw(*labels: str | int) -> torch.Generator:
+    """A generator for made-up data."""
+    return Coins.from_seed(3).child(*labels).fast()
+
+
+def sample(count: int, name: str) -> Sample:
+    """Made-up records."""
+    return torch.randn(count, FEATURES, generator=draw(name)), torch.randint(CLASSES, (count,), generator=draw(name, 1))
+
+
+def knowledge(shadow: int = 9) -> Knowledge:
+    """Four clients, a small perceptron, forty records."""
+    shadows = tuple(sample(shadow, f"shadow {who}") for who in CLIENTS)
+    model, fit = Mlp(hidden=(HIDDEN,)).plain(), Sgd(lr=0.1, epochs=2, batch=4).plain()
+    return Knowledge(CLIENTS, model, fit, CLASSES, sample(40, "records"), shadows, sample(12, "suspects"))
+
+
+def labelled(*held: list[int]) -> tuple[Sample, ...]:
+    """Shadow sets with these labels; their inputs say nothing."""
+    return tuple((torch.zeros(len(labels), FEATURES), torch.tensor(labels)) for labels in held)
+
+
+def scene(known: Knowledge, seen: Gathered | None) -> Scene:
+    """Where an attack stands."""
+    return Scene(known, seen, FlatNet(known.module), Coins.from_seed(11))
+
+
+def rows(known: Knowledge, count: int = len(CLIENTS)) -> Tensor:
+    """Updates that differ everywhere."""
+    size = FlatNet(known.module).layout.size
+    return 0.5 * torch.randn(count, size, generator=draw("rows"))
+
+
+def sure(known: Knowledge, classes: list[int], strength: float = 9.0) -> Tensor:
+    """Models that say nothing but their last biases: each leans to one class."""
+    out = torch.zeros(len(classes), FlatNet(known.module).layout.size)
+    span = scene(known, None).span
+    for row, label in enumerate(classes):
+        out[row, span.stop - known.classes + label] = strength
+    return out
+
+
+class Here(Panel):
+    """A panel without processes: questions and answers still pass through canonical bytes. It keeps what was asked."""
+
+    def __init__(self, count: int = 1, device: str = "cpu") -> None:
+        super().__init__(count, device)
+        self.asked: list[tuple[Knowledge, Question, Answer]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        pass
+
+    def ask(self, knowledge: Knowledge, quiet: Coins, question: Question) -> Future[Answer]:
+        """The answer, at once."""
+        known = canon.load(canon.dump({"knowledge": knowledge.plain(), "quiet": quiet.export()}))
+        future: Future[Answer] = Future()
+        future.set_result(mount(study(known), canon.load(canon.dump(question.plain()))))
+        self.asked.append((knowledge, question, future.result()))
+        return future

@@ -1,0 +1,185 @@
+"""What papers print: every entry is whole at every scale, says what it puts in place of what, and can be run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, get_args
+
+import pytest
+import torch
+from tests.scenes import Here
+
+from croupier.audit import experiment, source
+from croupier.audit.distort import CLEAN
+from croupier.errors import SpecError
+from croupier.federate import Federation, check
+from croupier.learn.data import Dataset, Rows
+from croupier.learn.datasets import Synthetic
+from croupier.learn.models import Mlp
+from croupier.papers import ENTRIES
+from croupier.papers.entry import SCALES, Case, Entry, Means, Scale, reproduce, says
+from croupier.papers.rns import ALWAYS, HUNDRED
+
+EVERY = pytest.mark.parametrize("entry", ENTRIES.values(), ids=list(ENTRIES))
+ALL: tuple[Scale, ...] = get_args(Scale)
+SHAPES = {"mnist": (1, 28, 28), "cifar10": (3, 32, 32), "synthetic": (60,)}
+WHOLE = {"mnist": 60_000, "cifar10": 50_000}
+
+
+def test_the_scales_are_these() -> None:
+    assert ALL == tuple(SCALES) == ("smoke", "small", "paper")
+    assert len(ENTRIES) == 11
+    assert all(name == entry.name for name, entry in ENTRIES.items())
+
+
+@EVERY
+@pytest.mark.parametrize("scale", ALL)
+def test_every_case_is_whole(entry: Entry, scale: Scale) -> None:
+    cases = entry.cases(scale)
+    assert cases
+    assert len({case.label for case in cases}) == len(cases)
+    assert entry.seeds[scale] >= 2
+    for case in cases:
+        clients = case.setting.split.clients  # type: ignore[attr-defined]
+        assert case.defences[0].name == "none"
+        assert not case.defences[0].changes
+        assert len({defence.name for defence in case.defences}) == len(case.defences)
+        for defence in case.defences:
+            check(defence.pipeline, clients, case.setting.plan)
+            assert set(defence.attacks) <= set(source.ATTACKS)
+            assert defence.attacks[-1].endswith("+prior")
+            applied = defence.applied(case.setting)
+            assert hash(applied) == hash(defence.applied(case.setting))
+            assert (applied != case.setting) == bool(defence.changes)
+            assert case.setting.data.use in SHAPES
+
+
+@EVERY
+@pytest.mark.parametrize("scale", ALL)
+def test_every_printed_number_has_its_place_and_its_defence(entry: Entry, scale: Scale) -> None:
+    for case in entry.cases(scale):
+        assert set(case.printed) <= {defence.name for defence in case.defences}, case.label
+        for printed in case.printed.values():
+            assert 0 < printed.rate < 1
+            assert any(word in printed.where for word in ("Table", "Appendix", "Section", "text"))
+
+
+@EVERY
+def test_some_number_is_printed_or_the_paper_has_none(entry: Entry) -> None:
+    """Figures 7 and 9 are pictures only."""
+    some = any(case.printed for case in entry.cases("paper"))
+    assert some != (entry.name in ("rns/figure7", "rns/figure9"))
+
+
+@EVERY
+@pytest.mark.parametrize("scale", ALL)
+def test_another_dataset_is_said(entry: Entry, scale: Scale) -> None:
+    for case in entry.cases(scale):
+        assert set(ALWAYS) <= set(case.substitutions)
+        assert (HUNDRED in case.substitutions) == (case.setting.model.use == "resnet18"), case.label
+        if case.setting.model.use == "resnet18":
+            assert case.setting.data.use == "cifar10"
+            assert all("CIFAR-100" in printed.where for printed in case.printed.values())
+
+
+def test_some_case_has_another_dataset() -> None:
+    cases = [case for entry in ENTRIES.values() for case in entry.cases("paper")]
+    assert any(HUNDRED in case.substitutions for case in cases)
+
+
+def records(case: Case) -> int:
+    data: Any = case.setting.data
+    return int(data.records if isinstance(data, Synthetic) else data.train or WHOLE[data.use])
+
+
+def work(cases: list[Case]) -> int:
+    """About how many records are trained on in all."""
+    return sum(
+        case.setting.plan.rounds * case.setting.fit.epochs * records(case) * len(case.defences) for case in cases
+    )
+
+
+@EVERY
+def test_smoke_is_less_than_small_is_less_than_paper(entry: Entry) -> None:
+    smoke, small, paper = (list(entry.cases(scale)) for scale in ALL)
+    assert len(smoke) <= len(small) <= len(paper)
+    assert {case.label for case in small} <= {case.label for case in paper}
+    assert max(map(records, smoke)) < min(map(records, small))
+    assert max(map(records, small)) < min(map(records, paper))
+    for less, more in ((smoke, small), (small, paper)):
+        assert max(case.setting.plan.rounds for case in less) <= min(case.setting.plan.rounds for case in more)
+        assert max(case.setting.records for case in less) <= min(case.setting.records for case in more)
+        assert 2 * work(less) < work(more)
+
+
+def test_every_network_can_be_built_and_attacked_at_its_end() -> None:
+    """Each distinct model, on a picture of its dataset's shape; attacks need a final fully connected layer."""
+    built = set()
+    for entry in ENTRIES.values():
+        for case in entry.cases("smoke"):
+            for defence in case.defences:
+                setting = defence.applied(case.setting)
+                key = setting.data.use, setting.model
+                if key not in built:
+                    rows = Rows(torch.zeros(2, *SHAPES[setting.data.use]), torch.zeros(2, dtype=torch.int64))
+                    module = setting.model.build(Dataset("shape", "classify", 10, rows, rows, "", ""))
+                    layers = [part for part in module.modules() if isinstance(part, torch.nn.Linear)]
+                    assert layers[-1].out_features == 10
+                    built.add(key)
+    assert len(built) > 3
+
+
+def test_only_looks_for_a_label() -> None:
+    entry = ENTRIES["rns/figure1"]
+    said = r"--only = 'alpha = 7': no case of rns/figure1 holds that; known: MNIST/CNN, .*"
+    with pytest.raises(SpecError, match=said):
+        reproduce(entry, "smoke", Means(), only="alpha = 7", watch=lambda _: None)
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> Entry:
+    """Table 7 with a small network and few records: two cases, the second with other clients."""
+    monkeypatch.setattr(experiment, "Panel", Here)
+    (case,) = ENTRIES["rns/table7"].cases("smoke")
+    setting = replace(case.setting, data=Synthetic(records=800), model=Mlp(hidden=(8,)), plan=Federation(rounds=1))
+    cases = [replace(case, label=label, setting=setting, defences=case.defences[:2]) for label in ("one", "two")]
+    return replace(ENTRIES["rns/table7"], cases=lambda _: cases)
+
+
+def test_a_result_carries_all_that_is_needed_to_read_it(tiny: Entry) -> None:
+    heard: list[str] = []
+    got = reproduce(tiny, "smoke", Means(), only="two", seeds=3, seed=4, watch=heard.append)
+    assert (got["kind"], got["entry"], got["scale"]) == ("croupier reproduction", "rns/table7", "smoke")
+    assert (got["seeds"], got["scale_means"], got["device"]) == ([4, 5, 6], SCALES["smoke"], "cpu")
+    assert "Table 7" in got["source"]
+    (case,) = got["cases"]
+    assert case["label"] == "two"
+    assert set(ALWAYS) < set(case["substitutions"])
+    assert case["setting"]["data"] == {"use": "synthetic", "records": 800, "draw": 0}
+    assert case["setting"]["noise"] == CLEAN.plain()
+    printed = {row["defence"]: row["printed"] for row in case["rows"]}
+    assert printed["none"] == {"rate": 0.462, "where": "Table 7"}
+    assert printed["model shuffle"] == {"rate": 0.393, "where": "Table 7"}
+    assert heard
+    assert all(said.startswith("two: ") for said in heard)
+
+
+def test_seeds_are_the_entrys_own_unless_said(tiny: Entry) -> None:
+    got = reproduce(tiny, "smoke", Means(), only="one", watch=lambda _: None)
+    assert got["seeds"] == list(range(tiny.seeds["smoke"]))
+
+
+def cell(theirs: tuple[float, float], ours: float) -> Mapping[str, Any]:
+    """A row: the lower ends of the paper's attack, of its leak, and of the leak of ours."""
+    none = {"low": 0.0, "leak": {"low": 0.0}}
+    attacks = {"prior": none, "named": {"low": theirs[0], "leak": {"low": theirs[1]}}}
+    return {"attacks": attacks | {"named+prior": {"low": 0.0, "leak": {"low": ours}}}}
+
+
+def test_what_is_said_is_counted() -> None:
+    """Above 1/n and above the prior; above 1/n only, twice; at 1/n. Ours is above the prior once."""
+    rows = [cell((0.3, 0.1), 0.1), cell((0.3, -0.1), 0.0), cell((0.2, 0.0), -0.1), cell((0.1, 0.1), -0.2)]
+    first, second = says([{"chance": 0.1, "rows": rows[:2]}, {"chance": 0.1, "rows": rows[2:]}])
+    assert first.startswith("The paper's attack is above 1/n in 3 of 4 cells; in 2 of those it is not above the prior")
+    assert second.startswith("The attack that joins prior and view is above the prior in 1 of 4 cells")
