@@ -1,4 +1,4 @@
-# make demo   federated training on handwritten digits, plain and shuffled, with a table of what it cost
+# make demo   an audit on handwritten digits: what plain, shuffled and summed updates give away, with a report
 # make test   everything that must hold; make test-long adds what takes many minutes
 
 PYTHON ?= python3
@@ -8,7 +8,7 @@ BIN = $(VENV)/bin
 .PHONY: demo test test-long check format clean
 
 demo: $(VENV)/.core
-	$(BIN)/croupier run digits digits-model digits-layer digits-shuffled digits-sum --seed 7
+	$(BIN)/croupier audit --fast
 
 test: check
 	$(BIN)/python -m pytest -n 2 --cov=croupier --cov-report=
@@ -37,4 +37,4 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 	touch $(VENV)/.core $@
 
 clean:
-	rm -rf $(VENV) runs .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
+	rm -rf $(VENV) runs audits reproductions .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

@@ -21,8 +21,6 @@ Attack = Callable[[Scene, Coins], Tensor]
 
 # How steeply shares of classes may rise with a sign of them, in units of its spread.
 SLOPES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
-# What a record's own log-odds count for, in units of their spread: a model that saw the record is surer of it.
-OWN = 0.5
 FOLDS = 4
 
 
@@ -61,9 +59,17 @@ def posterior(rebuild: Rebuild, fitted: bool = True) -> Attack:
         base = by_label(shares(held, _lean(signs, slopes), doubt), labels) if any(slopes) else prior(scene, coins)
         # Only a whole model that a client trained can remember a record; one that was put together cannot.
         whole = models.trunk is None and not fitted
-        return base + OWN * _even(log_odds(models.outputs(scene, inputs), labels)) if whole else base
+        return base + _own(log_odds(models.outputs(scene, inputs), labels), labels) if whole else base
 
     return attack
+
+
+def _own(odds: Tensor, labels: Tensor) -> Tensor:
+    """How far a record's log-odds under each model lie above those under the others, in units usual for its class."""
+    apart = odds - odds.mean(0)
+    hot = torch.nn.functional.one_hot(labels).double()
+    usual = (apart**2 @ hot / hot.sum(0).clamp(min=1)).sqrt()
+    return apart / usual[:, labels].clamp(min=1e-9)
 
 
 def _signs(models: Rebuilt, scene: Scene) -> tuple[Tensor, Tensor]:

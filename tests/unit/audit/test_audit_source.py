@@ -87,8 +87,10 @@ def test_a_posterior_whose_models_foretell_nothing_leaves_the_prior() -> None:
     slopes, _ = source._calibrated(source._left_out(signs, where))
     assert slopes == (0.0, 0.0)
     # What remains besides is the record's own log-odds: a whole model may remember it.
-    own = source._even(log_odds(named(where, COINS).outputs(where, known.records[0]), known.records[1]))
-    assert torch.allclose(found, prior.label_posterior(known) + source.OWN * own, atol=1e-9)
+    own = source._own(
+        log_odds(named(where, COINS).outputs(where, known.records[0]), known.records[1]), known.records[1]
+    )
+    assert torch.allclose(found, prior.label_posterior(known) + own, atol=1e-9)
 
 
 @pytest.mark.parametrize("seed", [21, 22, 23])
@@ -222,3 +224,13 @@ def test_an_attack_refuses_a_view_that_it_cannot_read() -> None:
         ATTACKS["algorithm5"](scene(known, Gathered(CLIENTS, sums=torch.zeros(3))), COINS)
     with pytest.raises(SpecError, match="needs a view"):
         ATTACKS["tuned"](scene(known, None), COINS)
+
+
+def test_a_record_that_one_model_remembers_stands_out() -> None:
+    """Hard for all models but its own client's; the others are alike."""
+    odds = torch.zeros(3, 6, dtype=torch.float64)
+    odds[:, 4] = torch.tensor([-5.0, 1.0, -5.0])
+    own = source._own(odds, torch.tensor([0, 0, 0, 1, 1, 1]))
+    assert own[:, 4].argmax() == 1
+    assert torch.equal(own[:, :4], torch.zeros(3, 4, dtype=torch.float64))
+    assert float(own[1, 4]) == pytest.approx(3**0.5)
