@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ UNSHUFFLING = {
     "parameter": ("algorithm5", "algorithm5-loss", "algorithm5-cumulative", "algorithm5+prior"),
 }
 
+# Each server could make the next one's view of its own.
+COARSE_TO_FINE = ("none", "model shuffle", "layer shuffle", "parameter shuffle")
 # How often a verdict may accuse a defence that leaks nothing: by the attack named in advance, and by all the others.
 FIRST, OTHERS = 0.04, 0.01
 
@@ -164,7 +167,16 @@ def controlled(compared: Sequence[Defence]) -> list[Defence]:
 def rows(compared: Sequence[Defence], outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     """One object for each defence. Rates are means over rounds and runs."""
     control = outcomes[0]
-    return [_row(defence, outcome, control) for defence, outcome in zip(compared, outcomes, strict=True)]
+    found = [_row(defence, outcome, control) for defence, outcome in zip(compared, outcomes, strict=True)]
+    by_name = {row["defence"]: row["verdict"] for row in found}
+    for coarse, fine in reversed(list(pairwise(COARSE_TO_FINE))):
+        if coarse in by_name and by_name.get(fine, {}).get("leaks") == "yes" and by_name[coarse]["leaks"] != "yes":
+            by_name[coarse] |= {
+                "leaks": "yes",
+                "sentence": f"Leaks, because {fine!r} does: who sees these updates can shuffle them further and attack "
+                f"that. By itself: {by_name[coarse]['sentence']}",
+            }
+    return found
 
 
 def _row(defence: Defence, outcome: Outcome, control: Outcome) -> dict[str, Any]:

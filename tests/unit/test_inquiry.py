@@ -23,6 +23,7 @@ from croupier.inquiry import Findings, controlled, defences, examine, rows, verd
 from croupier.learn.data import Dataset, Windows
 from croupier.learn.datasets import Digits
 from croupier.spec import load
+from croupier.systems import plain
 
 CLIENTS = 4
 PRIOR = [0.30, 0.31, 0.32, 0.33]
@@ -341,3 +342,20 @@ def test_the_settings_of_a_description_are_the_experiments() -> None:
         spec.task.data, spec.task.split, spec.task.model, spec.task.fit,
     )  # fmt: skip
     assert (got.plan, got.augment, got.together, got.workers) == (spec.federation, spec.task.augment, 3, 1)
+
+
+def test_a_finer_shuffle_that_leaks_accuses_the_coarser_ones() -> None:
+    """A server can shuffle what it sees: its view tells at least as much as a finer one."""
+    compared = [
+        Defence(name, plain("uniform"), ("named", "named+prior"), ())
+        for name in ("none", "model shuffle", "layer shuffle", "parameter shuffle", "sum only")
+    ]
+    nothing, much = [0.25, 0.36, 0.33, 0.30], [0.6, 0.61, 0.63, 0.62]
+    outcomes = [
+        outcome(dict.fromkeys(BOTH, much if one.name in ("none", "layer shuffle") else nothing), one.name)
+        for one in compared
+    ]
+    got = {row["defence"]: row["verdict"] for row in rows(compared, outcomes)}
+    assert [got[one.name]["leaks"] for one in compared] == ["yes", "yes", "yes", "unclear", "unclear"]
+    assert got["model shuffle"]["sentence"].startswith("Leaks, because 'layer shuffle' does: ")
+    assert "By itself: No leak found" in got["model shuffle"]["sentence"]
