@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from croupier.encode.moduli import moduli as moduli
     from croupier.errors import CroupierError as CroupierError
     from croupier.inquiry import Findings as Findings
     from croupier.inquiry import examine as examine
@@ -36,6 +37,7 @@ _HOMES = {
     "examine": "inquiry",
     "explain": "statement",
     "load": "spec",
+    "moduli": "encode.moduli",
     "naive": "systems",
     "plain": "systems",
     "presets": "spec",

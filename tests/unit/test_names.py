@@ -15,8 +15,8 @@ import croupier
 from croupier.cli import app
 
 NAMES = [
-    "CroupierError", "Findings", "Pipeline", "Result", "Spec", "Statement", "examine", "explain", "load", "naive",
-    "plain", "presets", "resume", "run", "total",
+    "CroupierError", "Findings", "Pipeline", "Result", "Spec", "Statement", "examine", "explain", "load", "moduli",
+    "naive", "plain", "presets", "resume", "run", "total",
 ]  # fmt: skip
 
 
