@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ def outcome(runs: Mapping[str, Sequence[float]], name: str = "none") -> Outcome:
     flat = Rate(0.5, 0.4, 0.6)
     members = {attack: Member(flat, flat, flat, flat) for attack in ("loss", "rows", "lira")}
     success = {attack: {1: rate} for attack, rate in overall.items()}
-    return Outcome(name, 1 / CLIENTS, {1: flat}, 100.0, success, overall, gains, members)
+    return Outcome(name, 1 / CLIENTS, (5, 5), {1: flat}, 100.0, success, overall, gains, members)
 
 
 BOTH = ["named", "named+prior"]
@@ -63,8 +64,8 @@ def test_no_leak_found_says_what_could_have_gone_unseen() -> None:
     got = verdict(found, BOTH, "named+prior")
     assert got["leaks"] == "unclear"
     high = max(found.leak("named", 0.01).high, found.leak("named+prior", 0.04).high)
-    assert got["sentence"].startswith("No leak found: the best attack changes the adversary's success by ")
-    assert got["sentence"].endswith(f"A leak below {100 * high:.1f} points could have gone unseen.")
+    assert got["sentence"].startswith("Cannot tell: the best of these attacks changes the adversary's success by ")
+    assert got["sentence"].endswith(f"They may gain up to {100 * high:.1f} points; other attacks may gain more.")
 
 
 def test_nothing_scored_is_not_judged() -> None:
@@ -75,7 +76,14 @@ def test_nothing_scored_is_not_judged() -> None:
 
 
 def test_an_attack_that_is_worse_than_the_prior_is_no_leak() -> None:
-    assert verdict(outcome({"named": [0.01, 0.02, 0.03, 0.04]}), ["named"], "named+prior")["leaks"] == "unclear"
+    got = verdict(outcome({"named": [0.01, 0.02, 0.03, 0.04]}), ["named"], "named+prior")
+    assert got["leaks"] == "unclear"
+    assert "gain up to 0.0 points" in got["sentence"]
+
+
+def test_too_few_runs_are_not_judged() -> None:
+    found = replace(outcome({"named": [0.9, 0.91, 0.92, 0.93]}), gains={"named": [0.5, 0.5, 0.5]})
+    assert verdict(found, ["named"], "named")["sentence"] == "Not judged: 3 runs are too few; ask for 4 or more."
 
 
 def between(low: float, high: float) -> list[float]:
@@ -358,4 +366,4 @@ def test_a_finer_shuffle_that_leaks_accuses_the_coarser_ones() -> None:
     got = {row["defence"]: row["verdict"] for row in rows(compared, outcomes)}
     assert [got[one.name]["leaks"] for one in compared] == ["yes", "yes", "yes", "unclear", "unclear"]
     assert got["model shuffle"]["sentence"].startswith("Leaks, because 'layer shuffle' does: ")
-    assert "By itself: No leak found" in got["model shuffle"]["sentence"]
+    assert "By itself: Cannot tell" in got["model shuffle"]["sentence"]

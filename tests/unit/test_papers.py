@@ -170,16 +170,23 @@ def test_seeds_are_the_entrys_own_unless_said(tiny: Entry) -> None:
     assert got["seeds"] == list(range(tiny.seeds["smoke"]))
 
 
-def cell(theirs: tuple[float, float], ours: float) -> Mapping[str, Any]:
+def cell(theirs: tuple[float, float], ours: float, scored: bool = True) -> Mapping[str, Any]:
     """A row: the lower ends of the paper's attack, of its leak, and of the leak of ours."""
-    none = {"low": 0.0, "leak": {"low": 0.0}}
-    attacks = {"prior": none, "named": {"low": theirs[0], "leak": {"low": theirs[1]}}}
-    return {"attacks": attacks | {"named+prior": {"low": 0.0, "leak": {"low": ours}}}}
+
+    def attack(low: float, leak: float) -> dict[str, Any]:
+        return {"low": low, "leak": {"low": leak, "high": leak + 0.05}, "scored": scored}
+
+    named = {"named": attack(*theirs), "named+prior": attack(0.0, ours)}
+    return {"attacks": {"prior": attack(0.0, 0.0), **named}}
 
 
 def test_what_is_said_is_counted() -> None:
-    """Above 1/n and above the prior; above 1/n only, twice; at 1/n. Ours is above the prior once."""
-    rows = [cell((0.3, 0.1), 0.1), cell((0.3, -0.1), 0.0), cell((0.2, 0.0), -0.1), cell((0.1, 0.1), -0.2)]
-    first, second = says([{"chance": 0.1, "rows": rows[:2]}, {"chance": 0.1, "rows": rows[2:]}])
-    assert first.startswith("The paper's attack is above 1/n in 3 of 4 cells; in 2 of those it is not above the prior")
-    assert second.startswith("The attack that joins prior and view is above the prior in 1 of 4 cells")
+    """Above 1/n: above the prior, below it, not to be told; at 1/n; failed its control. Ours is above once."""
+    rows = [cell((0.3, 0.1), 0.1), cell((0.3, -0.1), 0.0), cell((0.2, -0.01), -0.1), cell((0.1, 0.1), -0.2)]
+    failed = cell((0.3, 0.1), 0.1, scored=False)
+    first, second, third = says([{"chance": 0.1, "rows": rows[:2]}, {"chance": 0.1, "rows": [*rows[2:], failed]}])
+    assert first.startswith("The paper's attack passed its control in 4 of 5 cells, and is above 1/n in 3.")
+    assert first.endswith("above in 1 of these, below in 1, and not to be told from it in 1.")
+    assert second.startswith("Where it is below the prior")
+    assert third.startswith("The attack that joins prior and view is above the prior in 1 of 5 cells")
+    assert len(says([{"chance": 0.1, "rows": [rows[0]]}])) == 2

@@ -16,7 +16,8 @@ from croupier.spec import Spec, load, presets, to_toml
 from croupier.systems import naive
 
 PRESETS = [
-    "cifar10", "digits", "digits-layer", "digits-model", "digits-shuffled", "digits-sum", "households", "mnist",
+    "cifar10", "digits", "digits-layer", "digits-model", "digits-shuffled", "digits-sum", "digits-uneven",
+    "households", "mnist",
 ]  # fmt: skip
 
 

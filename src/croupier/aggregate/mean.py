@@ -80,7 +80,7 @@ def _added(rows: Tensor) -> Tensor:
     """The sum of the rows, pair by pair, with what each addition rounds away carried along.
 
     From: Knuth's two-sum. The result is off by some 2^-100 of the largest row, so that the order of the rows does not
-    show in the float that it is rounded to; a library's own sum may regroup and would.
+    show in the float that it is rounded to, unless far larger values cancel; a library's own sum may regroup and would.
     """
     lost = torch.zeros_like(rows)
     while (count := len(rows)) > 1:

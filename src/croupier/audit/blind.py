@@ -63,10 +63,17 @@ class Blind:
 
     def __enter__(self) -> Self:
         command = [sys.executable, "-m", "croupier.audit.blind", self.device]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        # A session of its own: an interrupt from the keyboard is for the experiment, which then ends this process.
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def stop(self) -> None:
+        """End the process whatever it is doing."""
+        self._process.kill()
+
+    def __exit__(self, *error: object) -> None:
+        if error[0] is not None:
+            self.stop()
         if self._process.stdin:
             # A process that ended early takes no more: whoever asked it has been told.
             with suppress(BrokenPipeError):
@@ -99,14 +106,20 @@ class Panel:
 
     def __enter__(self) -> Self:
         self._open = ExitStack()
-        for _ in range(self._count):
-            self._idle.put(self._open.enter_context(Blind(self._device)))
+        self._blinds = [self._open.enter_context(Blind(self._device)) for _ in range(self._count)]
+        for blind in self._blinds:
+            self._idle.put(blind)
         self._pool = self._open.enter_context(ThreadPoolExecutor(self._count))
         # Views wait here with all they hold: no more of them than are being read and one to come.
         self._room = BoundedSemaphore(2 * self._count)
         return self
 
     def __exit__(self, *error: Any) -> None:
+        if error[0] is not None:
+            # Nobody waits for these answers any more.
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            for blind in self._blinds:
+                blind.stop()
         self._open.__exit__(*error)
 
     def ask(self, knowledge: Knowledge, quiet: Coins, question: Question) -> Future[Answer]:

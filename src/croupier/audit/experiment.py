@@ -40,7 +40,7 @@ class Setting:
 
     `shadow` is the share of each client's records that is held out of its training and given to the adversary,
     distorted by `noise`; `fresh` the share that nobody trains on and that members are told from; `records` is how many
-    training records of each client it is asked about.
+    training records of each client it is asked about at most: as many of each as the smallest client can give.
     """
 
     data: Data
@@ -95,11 +95,13 @@ class Outcome:
     """One defence in all runs: how good the model is, what it costs, and how each attack does.
 
     `success` is by round, `overall` the mean over rounds; a single round is never shown alone. `gains` is, run by run,
-    success minus the prior: the two share their records, so the difference is sharper than either.
+    success minus the prior: the two share their records, so the difference is sharper than either. `asked` is the
+    fewest and the most records of a client that a run asked about.
     """
 
     name: str
     chance: float
+    asked: tuple[int, int]
     accuracy: Mapping[int, Rate]
     bytes_per_client: float
     success: Mapping[str, Mapping[int, Rate]]
@@ -211,12 +213,15 @@ def _abreast(
 ) -> list[list[_Run]]:
     with ProcessPoolExecutor(count, get_context("spawn")) as pool:
         waiting = [pool.submit(_apart, replace(setting, workers=1), defences, seed, drive) for seed in seeds]
-        for failed in wait(waiting, return_when=FIRST_EXCEPTION).done:
+        try:
             # One that failed ends all: the others' hours would be lost with it anyway.
-            if failed.exception() is not None:
-                pool.shutdown(cancel_futures=True, wait=False)
-                failed.result()
-        return [future.result() for future in waiting]
+            failed = [done for done in wait(waiting, return_when=FIRST_EXCEPTION).done if done.exception()]
+            return [future.result() for future in (failed or waiting)]
+        except BaseException:
+            for process in list(pool._processes.values()):
+                process.terminate()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def _apart(setting: Setting, defences: Sequence[Defence], seed: int, drive: Drive) -> list[_Run]:
@@ -227,6 +232,7 @@ def _apart(setting: Setting, defences: Sequence[Defence], seed: int, drive: Driv
 @dataclass(frozen=True)
 class _Run:
     chance: float
+    asked: int
     accuracy: Mapping[int, float]
     bytes: float
     hits: Mapping[str, Mapping[int, float]]
@@ -299,19 +305,24 @@ class _Stage:
     def _ask(self, clients: tuple[str, ...], noise: Distortion, coins: Coins) -> tuple[Knowledge, _Truth]:
         """The adversary's knowledge, and the truth that never leaves this module."""
         training, unused = self.held.training, self.held.unused
-        count = min(self.setting.records, *(len(training[who]) for who in clients))
-        asked = [_drawn(training[who], count, coins.child("records", who)) for who in clients]
+        order = {who: _mixed(training[who], coins.child("records", who)) for who in clients}
+        pairs = [min(len(training[who]) // 2, len(unused[who])) for who in clients]
+        # Suspects first: a record known to be trained on is no suspect any more.
+        inside = [order[who][:many] for who, many in zip(clients, pairs, strict=True)]
+        outside = [
+            _mixed(unused[who], coins.child("out", who))[:many] for who, many in zip(clients, pairs, strict=True)
+        ]
+        left = [order[who][many:] for who, many in zip(clients, pairs, strict=True)]
+        count = min(self.setting.records, *(len(part) for part in left))
         # In a random order: the place of a record in the list must not tell whose it is.
-        order = torch.from_numpy(coins.child("order").sampler().permutation(count * len(clients)))
-        owners = torch.arange(len(clients)).repeat_interleave(count)[order]
-        pairs = [min(len(training[who]), len(unused[who])) for who in clients]
-        inside = [_drawn(training[who], many, coins.child("in", who)) for who, many in zip(clients, pairs, strict=True)]
-        outside = [_drawn(unused[who], many, coins.child("out", who)) for who, many in zip(clients, pairs, strict=True)]
+        shown = torch.from_numpy(coins.child("order").sampler().permutation(count * len(clients)))
+        owners = torch.arange(len(clients)).repeat_interleave(count)[shown]
         mixed = torch.from_numpy(coins.child("mixed").sampler().permutation(2 * sum(pairs)))
         members = (torch.arange(2 * sum(pairs)) < sum(pairs))[mixed]
         knowledge = Knowledge(
             clients, self.setting.model.plain(), self.setting.fit.plain(), self.made.dataset.classes,
-            self._sample(torch.cat(asked)[order]), tuple(self._shadow(who, noise, coins) for who in clients),
+            self._sample(torch.cat([part[:count] for part in left])[shown]),
+            tuple(self._shadow(who, noise, coins) for who in clients),
             self._sample(torch.cat([*inside, *outside])[mixed]),
         )  # fmt: skip
         return knowledge, _Truth(owners, members)
@@ -336,14 +347,15 @@ class _Stage:
         split = {name: (score[truth.members], score[~truth.members]) for name, score in scores.items()}
         sent = [done.traffic.sent[client] for done, _ in heard for client in done.present]
         return _Run(
-            1 / len(last.present), {done.number + 1: done.metrics["accuracy"] for done, _ in heard},
+            1 / len(last.present), len(truth.owners) // len(last.present),
+            {done.number + 1: done.metrics["accuracy"] for done, _ in heard},
             sum(sent) / len(sent), hits, {name: area(*pair) for name, pair in split.items()},
             {name: caught(*pair) for name, pair in split.items()},
         )  # fmt: skip
 
 
-def _drawn(index: Tensor, count: int, coins: Coins) -> Tensor:
-    return index[torch.from_numpy(coins.sampler().permutation(len(index))[:count])]
+def _mixed(index: Tensor, coins: Coins) -> Tensor:
+    return index[torch.from_numpy(coins.sampler().permutation(len(index)))]
 
 
 def _outcome(name: str, runs: Sequence[_Run]) -> Outcome:
@@ -351,6 +363,7 @@ def _outcome(name: str, runs: Sequence[_Run]) -> Outcome:
     return Outcome(
         name,
         first.chance,
+        (min(run.asked for run in runs), max(run.asked for run in runs)),
         {r: over_runs([run.accuracy[r] for run in runs]) for r in first.accuracy},
         sum(run.bytes for run in runs) / len(runs),
         {a: {r: over_runs([run.hits[a][r] for run in runs]) for r in attacks[a]} for a in attacks},

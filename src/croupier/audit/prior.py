@@ -10,6 +10,8 @@ from croupier.audit.knowledge import Knowledge
 # How many records' worth of doubt stands behind a lean.
 DOUBTS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 
+SETTLE = 30
+
 
 def counts(labels: tuple[Tensor, ...], classes: int) -> Tensor:
     """Records of each class (columns) that each client (rows) is known to have."""
@@ -22,15 +24,37 @@ def shares(known: Tensor, lean: Tensor, doubt: float) -> Tensor:
 
 
 def label_posterior(knowledge: Knowledge) -> Tensor:
-    """Log-probability of each client (rows) for each record (columns), from the shadow sets' labels alone.
+    """Log-probability of each client (rows) for each record (columns), from the labels of shadow sets and records.
 
     As many records are asked about for each client, so clients are equally likely before the label is seen. Where
-    clients differ in their labels only, no attack without a view does better.
+    clients differ in their labels only, nothing else than labels can help without a view.
     """
     known = counts(tuple(y for _, y in knowledge.shadows), knowledge.classes)
     even = torch.full_like(known, 1 / knowledge.classes)
     doubt = max(DOUBTS, key=lambda doubt: _left_out(known, even, doubt))
-    return by_label(shares(known, even, doubt), knowledge.records[1])
+    return by_label(settled(known, even, doubt, knowledge.records[1]), knowledge.records[1])
+
+
+def settled(known: Tensor, lean: Tensor, doubt: float, labels: Tensor) -> Tensor:
+    """Shares of classes that also explain the asked labels: each client owns as many of them as any other.
+
+    Who owns how many records of a class is filled in to fit the totals on both sides, and counted with what is known;
+    repeated until it settles.
+    """
+    asked = torch.bincount(labels, minlength=known.shape[1]).double()
+    held = shares(known, lean, doubt)
+    for _ in range(SETTLE):
+        held = shares(known + _filled(held, asked), lean, doubt)
+    return held
+
+
+def _filled(held: Tensor, asked: Tensor) -> Tensor:
+    """The table nearest to the shares whose columns add up to the asked labels and whose rows are equal."""
+    table, each = held, asked.sum() / len(held)
+    for _ in range(SETTLE):
+        table = table * (asked / table.sum(0).clamp(min=1e-300))
+        table = table * (each / table.sum(1, keepdim=True).clamp(min=1e-300))
+    return table
 
 
 def by_label(held: Tensor, labels: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from croupier.audit import unshuffle
 from croupier.audit.knowledge import Scene, log_odds
-from croupier.audit.prior import DOUBTS, by_label, counts, label_posterior, shares
+from croupier.audit.prior import DOUBTS, by_label, counts, label_posterior, settled, shares
 from croupier.audit.unshuffle import ACCURACY, LOSS, Rebuild, Rebuilt
 from croupier.core.coins import Coins
 
@@ -56,7 +56,9 @@ def posterior(rebuild: Rebuild, fitted: bool = True) -> Attack:
         signs = _signs(models, scene)
         slopes, doubt = _calibrated(_folds(rebuild, scene, coins) if fitted else _left_out(signs, scene))
         held = counts(tuple(y for _, y in known.shadows), known.classes)
-        base = by_label(shares(held, _lean(signs, slopes), doubt), labels) if any(slopes) else prior(scene, coins)
+        base = (
+            by_label(settled(held, _lean(signs, slopes), doubt, labels), labels) if any(slopes) else prior(scene, coins)
+        )
         # Only a whole model that a client trained can remember a record; one that was put together cannot.
         whole = models.trunk is None and not fitted
         return base + _own(log_odds(models.outputs(scene, inputs), labels), labels) if whole else base

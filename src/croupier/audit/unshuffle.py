@@ -123,7 +123,9 @@ def _choose(scene: Scene, candidates: Rebuilt, judge: Judge, one_to_one: bool, c
     suits = _suits(scene, candidates, judge)
     if one_to_one:
         # Every row is somebody's: the best assignment of all rows beats each client's own best row.
-        chosen = torch.from_numpy(linear_sum_assignment(suits.numpy(), maximize=True)[1])
+        # In a random order: where rows suit alike, the solver would keep the order in which they came.
+        order = torch.from_numpy(coins.child("order").sampler().permutation(suits.shape[1]))
+        chosen = order[torch.from_numpy(linear_sum_assignment(suits[:, order].numpy(), maximize=True)[1])]
     else:
         chosen = pick(suits, coins.child("match").fast(), 1)
     return Rebuilt(candidates.parts[chosen], candidates.trunk)

@@ -11,7 +11,6 @@ import typer
 
 from croupier.cli import options
 
-DEFAULTS = ("task.split.alpha=0.1", "task.split.least=20", "federation.rounds=5")
 FAST = ("federation.rounds=2",)
 RUNS, FAST_RUNS = 30, 24
 
@@ -24,7 +23,7 @@ Report = Annotated[
 def command(
     spec: Annotated[
         str, typer.Argument(help="A preset or TOML file: its task is audited under each defence.")
-    ] = "digits",
+    ] = "digits-uneven",
     sets: options.Sets = None,
     seeds: Annotated[
         Optional[int],  # noqa: UP045
@@ -55,7 +54,7 @@ def command(
     from croupier.inquiry import examine
     from croupier.spec import load
 
-    described = load(spec, [*(DEFAULTS if spec == "digits" else ()), *(FAST if fast else ()), *(sets or [])])
+    described = load(spec, [*(FAST if fast else ()), *(sets or [])])
     if print_config:
         options.show_config(described, json)
         return

@@ -40,6 +40,13 @@ def make_room(path: Path, option: str = "--out") -> None:
         raise StoreError(f"{option} = {path}: cannot make its folder ({error.strerror}); choose another") from None
     if path.is_dir():
         raise StoreError(f"{option} = {path}: is a folder; name a file in it")
+    there = path.exists()
+    try:
+        path.open("ab").close()
+    except OSError as error:
+        raise StoreError(f"{option} = {path}: cannot be written ({error.strerror}); choose another") from None
+    if not there:
+        path.unlink()
 
 
 def emit(value: Mapping[str, Any], as_json: bool, out: Path | None) -> None:

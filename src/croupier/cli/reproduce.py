@@ -123,6 +123,10 @@ def show(found: dict[str, Any]) -> None:
             table.add_row("" if number else case["label"], row["defence"], *_figures(case, row))
         table.add_section()
     print_table(table)
+    print(wrapped(f"Scale {found['scale']}: {found['scale_means']}."))
+    if found["scale"] == "smoke":
+        print(wrapped("It shows that everything runs; models are hardly trained, so do not compare its numbers."))
+    print(wrapped("-: the paper prints no number. *: the attack failed its control (not above 1/n without a defence)."))
     print(wrapped(found["reading"]))
     for said in dict.fromkeys(s for case in found["cases"] for s in case["substitutions"]):
         print(wrapped(f"instead of the paper's: {said}"))
@@ -135,7 +139,8 @@ def _figures(case: dict[str, Any], row: dict[str, Any]) -> tuple[str, ...]:
     theirs, ours = row["attacks"][names[0]], row["attacks"][names[-1]]
     leak, printed = ours["leak"], row["printed"]
     return (
-        f"{printed['rate']:.1%}" if printed else "", f"{theirs['best_round']['rate']:.1%}",
+        f"{printed['rate']:.1%}" if printed else "-",
+        f"{theirs['best_round']['rate']:.1%}{'' if theirs['scored'] else '*'}",
         f"{theirs['rate']:.1%} ({theirs['low']:.0%} to {theirs['high']:.0%})", f"{theirs['prior']:.1%}",
         f"{case['chance']:.0%}", f"{100 * leak['rate']:+.1f} ({100 * leak['low']:+.1f} to {100 * leak['high']:+.1f})",
         f"{row['accuracy']:.1%}",

@@ -121,18 +121,32 @@ def _described(setting: Setting) -> dict[str, Any]:
 
 
 def says(cases: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What the prior does to the paper's claim, counted."""
-    cells = [(case, row, *_pair(row)) for case in cases for row in case["rows"]]
-    above = [cell for cell in cells if cell[2]["low"] > cell[0]["chance"]]
-    beaten = [cell for cell in above if cell[2]["leak"]["low"] <= 0]
-    ours = [cell for cell in cells if cell[3]["leak"]["low"] > 0]
-    return [
-        f"The paper's attack is above 1/n in {len(above)} of {len(cells)} cells; in {len(beaten)} of those it is not "
-        "above the prior, the same adversary's guess from its shadow sets' labels without any view. There its success "
-        "shows what the adversary already knew, not what the view gave away.",
-        f"The attack that joins prior and view is above the prior in {len(ours)} of {len(cells)} cells (95 % intervals "
-        "cell by cell): there the view does leak.",
+    """What the prior does to the paper's claim, counted; cells whose attack failed its control are left out."""
+    cells = [(case["chance"], *_pair(row)) for case in cases for row in case["rows"]]
+    theirs = [(chance, attack) for chance, attack, _ in cells if attack["scored"]]
+    above = [attack for chance, attack in theirs if attack["low"] > chance]
+    beats, loses = ([a for a in above if test(a["leak"])] for test in (_gains, _loses))
+    said = [
+        f"The paper's attack passed its control in {len(theirs)} of {len(cells)} cells, and is above 1/n in "
+        f"{len(above)}. Against the prior, the same adversary's guess from labels without any view, it is above in "
+        f"{len(beats)} of these, below in {len(loses)}, and not to be told from it in "
+        f"{len(above) - len(beats) - len(loses)}."
     ]
+    if loses:
+        said.append("Where it is below the prior, success above 1/n is no sign that the view gave anything away.")
+    ours = [attack for _, _, attack in cells if attack["scored"] and _gains(attack["leak"])]
+    return [
+        *said,
+        f"The attack that joins prior and view is above the prior in {len(ours)} of {len(cells)} cells (95 % each).",
+    ]
+
+
+def _gains(leak: Mapping[str, float]) -> bool:
+    return leak["low"] > 0
+
+
+def _loses(leak: Mapping[str, float]) -> bool:
+    return leak["high"] < 0
 
 
 def _pair(row: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:

@@ -123,8 +123,41 @@ def test_the_prior_is_the_share_of_the_label() -> None:
     assert torch.allclose(posterior.sum(0), torch.ones(40, dtype=torch.float64))
     doubt = best_doubt(HELD)
     for number, label in enumerate(known.records[1].tolist()):
-        shares = torch.tensor([(held.count(label) + doubt / CLASSES) / (len(held) + doubt) for held in HELD])
-        assert torch.allclose(posterior[:, number].float(), shares / shares.sum(), atol=1e-6)
+        shares = held_shares(doubt, known.records[1])[:, label]
+        assert torch.allclose(posterior[:, number], shares / shares.sum(), atol=1e-6)
+
+
+def held_shares(doubt: float, labels: Tensor) -> Tensor:
+    """By plain loops: shares from counts, the asked labels dealt out to fit both totals, counted in, and again."""
+    each = len(labels) / len(HELD)
+    asked = [int((labels == label).sum()) for label in range(CLASSES)]
+    extra = [[0.0] * CLASSES for _ in HELD]
+    for _ in range(31):
+        held = [
+            [(one.count(c) + more[c] + doubt / CLASSES) / (len(one) + sum(more) + doubt) for c in range(CLASSES)]
+            for one, more in zip(HELD, extra, strict=True)
+        ]
+        table = [list(row) for row in held]
+        for _ in range(30):
+            columns = [sum(row[c] for row in table) for c in range(CLASSES)]
+            table = [[value * asked[c] / columns[c] for c, value in enumerate(row)] for row in table]
+            table = [[value * each / sum(row) for value in row] for row in table]
+        extra = table
+    return torch.tensor(held, dtype=torch.float64)
+
+
+def test_the_prior_uses_that_all_own_equally_many_of_the_asked() -> None:
+    """Two clients are known to have class 0; nearly all records asked about are of it: the third must own some too."""
+    known = replace(
+        knowledge(), clients=("a", "b", "c"), shadows=labelled([0, 0], [0, 0], [1, 2]),
+        records=(torch.zeros(30, FEATURES), torch.tensor([0] * 28 + [1, 2])),
+    )  # fmt: skip
+    found = prior.settled(
+        prior.counts(tuple(y for _, y in known.shadows), CLASSES), torch.full((3, CLASSES), 1 / CLASSES).double(), 1.0,
+        known.records[1],
+    )  # fmt: skip
+    assert float(found[2, 0]) > 0.5
+    assert float(found[2, 1]) > float(found[0, 1])
 
 
 def left_out_likelihood(held: list[list[int]], doubt: float) -> float:

@@ -66,7 +66,7 @@ def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], t
 def test_audit_fast_gives_one_object_and_a_report(shell: Shell) -> None:
     found = shell.json("audit", "--fast", *TINY, "--seed", "3")
     assert [row["defence"] for row in found["rows"]] == DEFENCES
-    assert (found["name"], found["rounds"], found["runs"], found["seeds"]) == ("digits", 2, 2, [3, 4])
+    assert (found["name"], found["rounds"], found["runs"], found["seeds"]) == ("digits-uneven", 2, 2, [3, 4])
     assert found["task"]["split"] == {"use": "dirichlet", "clients": 3, "alpha": 0.1, "least": 20}
     for row in found["rows"]:
         assert {"defence", "accuracy", "bytes_per_client", "attacks"} <= row.keys()
@@ -88,7 +88,7 @@ def test_audit_for_people_prints_a_table_and_a_sentence_a_defence(shell: Shell) 
     where = ("--report", "new/page.html", "--out", "x.json")
     code, out, said = shell("audit", *TINY, "-s", "federation.rounds=1", "--seeds", "2", *where)
     assert (code, said) == (0, "")
-    assert "digits: whose record is it? Means over rounds and 2 runs" in out
+    assert "digits-uneven: whose record is it? Means over rounds and 2 runs" in out
     assert "1/n = 33.3%" in out
     assert all(f"  {name}: " in out for name in DEFENCES)
     assert out.endswith("report: new/page.html\n")
@@ -101,7 +101,7 @@ def test_audit_for_people_prints_a_table_and_a_sentence_a_defence(shell: Shell) 
 def test_audit_prints_its_description_and_stops(shell: Shell, tmp_path: Path) -> None:
     _, out, _ = shell("audit", "--fast", "--print-config")
     Path("spec.toml").write_text(out)
-    assert load("spec.toml") == load("digits", [*audit.DEFAULTS, *audit.FAST])
+    assert load("spec.toml") == load("digits-uneven", audit.FAST)
     assert [path.name for path in tmp_path.iterdir()] == ["spec.toml"]
     assert load(shell.json("audit", "digits-sum", "--print-config")) == load("digits-sum")
 
@@ -188,7 +188,7 @@ def test_reproduce_runs_and_keeps_its_result(shell: Shell) -> None:
         name: {"rate": rate, "where": "Table 7"}
         for name, rate in zip(DEFENCES[:4], (0.462, 0.393, 0.370, 0.211), strict=True)
     }
-    for words in ("46.2%", "synthetic/MLP,", "instead of the paper's: another draw of the synthetic set"):
+    for words in ("46.2%", "synthetic/MLP,", "instead of the paper's: another draw of the set"):
         assert words in " ".join(out.split())
     assert all(said[:40] in " ".join(out.split()) for said in found["says"])
 

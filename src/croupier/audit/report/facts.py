@@ -36,7 +36,7 @@ class Attack:
 
 @dataclass(frozen=True)
 class Membership:
-    """One membership attack: its AUC, what that adds to 0.5, and its rate of true positives at 1 % false ones."""
+    """One membership attack: its AUC, what that adds to the prior's, and true positives at 1 % false ones."""
 
     title: str
     auc: Rate | None

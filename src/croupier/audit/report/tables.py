@@ -9,7 +9,7 @@ from croupier.audit.report.plots import FAILED
 from croupier.audit.report.words import NOTHING, Html, Rate, decimal, full, interval, joined, percent, points, tag
 
 NUMBERS = ("Attack", "Success", "95 % interval", "Prior", "Leak (points)", "Best round (not a result)", "Control")
-MEMBERS = ("Attack", "AUC", "95 % interval", "Above 0.5", "TPR at 1 % FPR")
+MEMBERS = ("Attack", "AUC", "95 % interval", "Above the prior", "TPR at 1 % FPR")
 
 
 def numbers(rows: Sequence[Row]) -> Html:
@@ -19,10 +19,11 @@ def numbers(rows: Sequence[Row]) -> Html:
 
 
 def membership(rows: Sequence[Row]) -> Html:
-    """Every membership attack against 0.5."""
+    """Every membership attack against the prior."""
     caption = (
         "Was a record trained on? AUC 0.5 is guessing. "
-        "TPR at 1 % FPR: the share of members found when one other in 100 is taken for one."
+        "The prior is how easy a record is for models that never saw it. "
+        "TPR at 1 % FPR: the share of members found when at most one other in 100 is taken for one."
     )
     return _table("members", caption, MEMBERS, [(row.name, _members(row)) for row in rows if row.membership])
 
