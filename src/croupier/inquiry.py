@@ -91,7 +91,7 @@ def examine(
     source: str | Path | Mapping[str, Any] | Spec = "digits-uneven",
     *,
     sets: Sequence[str] = (),
-    seeds: int = 30,
+    seeds: int = 40,
     seed: int = 0,
     shadow: float = 0.05,
     noise: Distortion | str | Mapping[str, Any] = CLEAN,

@@ -167,8 +167,10 @@ def _put(pipe: IO[bytes], body: bytes) -> None:
 
 
 def _get(pipe: IO[bytes]) -> Any:
-    size = pipe.read(8)
-    return canon.load(pipe.read(int.from_bytes(size, "little"))) if len(size) == 8 else None
+    """What comes next; None at the end, also when the other side was cut off."""
+    size = int.from_bytes(pipe.read(8), "little")
+    body = pipe.read(size)
+    return canon.load(body) if size and len(body) == size else None
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -96,6 +96,12 @@ def _remarks(result: Result) -> None:
         print(f"{result.spec.name}: {note}")
 
 
+def is_narrow() -> bool:
+    """Whether people look at it in a window that a wide table does not fit."""
+    console = Console()
+    return console.is_terminal and console.width < 120
+
+
 def show(table: Table) -> None:
     """Print a table as wide as it needs."""
     console = Console()

@@ -59,7 +59,7 @@ def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], t
     monkeypatch.setattr(experiment, "Panel", Here)
     monkeypatch.setattr(membership, "MODELS", 3)
     monkeypatch.setattr(membership, "STEPS", 5)
-    monkeypatch.setattr(audit, "FAST_RUNS", 2)
+    monkeypatch.setattr(audit, "RUNS", 2)
     return Shell(monkeypatch, capsys)
 
 

@@ -41,7 +41,7 @@ READING = (
     ),
     (
         "Control",
-        "A case in which the attack ought to succeed. One that fails there is weak: its low numbers show nothing.",
+        "The same attack on the first round of undefended updates. It must lie above 1/n there, or it scores nothing.",
     ),
 )
 
