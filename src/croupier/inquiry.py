@@ -253,7 +253,7 @@ def verdict(outcome: Outcome, scored: Sequence[str], first: str) -> dict[str, st
 
     def points(name: str) -> str:
         leak, level = leaks[name], 100 * (1 - (FIRST if name == first else share))
-        return f"{100 * leak.rate:+.1f} points ({100 * leak.low:+.1f} to {100 * leak.high:+.1f}, {level:.3g} %)"
+        return f"{100 * leak.rate:+.1f} points ({100 * leak.low:+.1f} to {100 * leak.high:+.1f}, {level:.3g}\u00a0%)"
 
     surest = max(scored, key=lambda name: leaks[name].low)
     if leaks[surest].low > 0:
