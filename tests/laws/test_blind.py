@@ -290,6 +290,34 @@ def test_a_process_that_dies_is_an_error_and_stays_one(capfd: pytest.CaptureFixt
     assert "Traceback" in capfd.readouterr().err
 
 
+def test_no_suspect_is_known_to_be_trained_on() -> None:
+    """The adversary knows that the records asked about are members; a suspect among them would be no question."""
+    _, knowledge, truth = view_of(0)
+    known = {row.numpy().tobytes() for row in knowledge.records[0]}
+    suspects = [row.numpy().tobytes() for row in knowledge.suspects[0]]
+    # Digits has a few pictures twice.
+    assert sum(row in known for row in suspects) <= 2
+    assert int(truth.members.sum()) * 2 == len(truth.members) > 0
+
+
+def test_processes_end_when_the_experiment_does(capfd: pytest.CaptureFixture[str]) -> None:
+    """Interrupted in the middle of an attack: no process is left, and none of them has anything to say."""
+    _, knowledge, _ = view_of(3)
+    with pytest.raises(KeyboardInterrupt), Panel(2) as panel:  # noqa: PT012
+        panel.ask(knowledge, Coins.from_seed(1), question(3))
+        raise KeyboardInterrupt
+    assert all(blind._process.poll() is not None for blind in panel._blinds)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_question_that_is_cut_off_ends_the_process_quietly(capfd: pytest.CaptureFixture[str]) -> None:
+    with Blind() as blind:
+        assert blind._process.stdin is not None
+        blind._process.stdin.write((1000).to_bytes(8, "little") + b"only this much")
+    assert blind._process.returncode == 0
+    assert capfd.readouterr().err == ""
+
+
 def test_the_names_of_defences_are_these() -> None:
     names = ["none", "model shuffle", "layer shuffle", "parameter shuffle", "sum only"]
     assert [defence.name for defence in DEFENCES] == names
