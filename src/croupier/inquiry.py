@@ -11,7 +11,8 @@ from typing import Any
 
 from croupier.audit import membership, source
 from croupier.audit.distort import CLEAN, Distortion
-from croupier.audit.experiment import Defence, Outcome, Setting, Watch, run
+from croupier.audit.experiment import Defence, Setting, Watch, run
+from croupier.audit.outcome import Outcome
 from croupier.audit.score import Rate
 from croupier.errors import SpecError, StoreError
 from croupier.learn.data import folder_of

@@ -17,7 +17,8 @@ from tests.scenes import Here
 
 import croupier
 from croupier.audit import experiment, membership
-from croupier.audit.experiment import Defence, Member, Outcome, Setting
+from croupier.audit.experiment import Defence, Setting
+from croupier.audit.outcome import Member, Outcome
 from croupier.audit.score import Rate, over_runs
 from croupier.errors import CroupierError, SpecError, StoreError
 from croupier.inquiry import Findings, controlled, defences, examine, rows, verdict

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import ClassVar
 
 import torch
@@ -19,9 +20,9 @@ class Distortion(Part):
 
     verb: ClassVar[str] = "distort"
 
+    @abstractmethod
     def __call__(self, inputs: Tensor, generator: torch.Generator) -> Tensor:
         """Distorted inputs of the same shape. Raises: SpecError when they are no pictures."""
-        raise NotImplementedError
 
 
 class Clean(Distortion, use="clean"):

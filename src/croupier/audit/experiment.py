@@ -16,7 +16,8 @@ from torch import Tensor
 from croupier.audit.blind import Answer, Panel, Question
 from croupier.audit.distort import CLEAN, Distortion
 from croupier.audit.knowledge import Knowledge, Sample
-from croupier.audit.score import LEVEL, Rate, area, caught, over_runs
+from croupier.audit.outcome import Outcome, Run, outcome
+from croupier.audit.score import area, caught
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.part import Part
@@ -78,44 +79,6 @@ class Defence:
         """The setting under this defence."""
         changes: dict[str, Any] = dict(self.changes)
         return replace(setting, **changes)
-
-
-@dataclass(frozen=True)
-class Member:
-    """Membership inference on the joint model of the last round: the area under the curve, against the prior's."""
-
-    auc: Rate
-    prior: Rate
-    leak: Rate
-    caught: Rate
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """One defence in all runs: how good the model is, what it costs, and how each attack does.
-
-    `success` is by round, `overall` the mean over rounds; a single round is never shown alone. `gains` is, run by run,
-    success minus the prior: the two share their records, so the difference is sharper than either. `asked` is the
-    fewest and the most records of a client that a run asked about.
-    """
-
-    name: str
-    chance: float
-    asked: tuple[int, int]
-    accuracy: Mapping[int, Rate]
-    bytes_per_client: float
-    success: Mapping[str, Mapping[int, Rate]]
-    overall: Mapping[str, Rate]
-    gains: Mapping[str, Sequence[float]]
-    membership: Mapping[str, Member]
-
-    def leak(self, attack: str, doubt: float = 1 - LEVEL) -> Rate:
-        """What the view adds to the prior."""
-        return over_runs(self.gains[attack], doubt)
-
-    def best(self, attack: str) -> tuple[int, Rate]:
-        """The round in which an attack did best: it overstates."""
-        return max(self.success[attack].items(), key=lambda item: item[1].rate)
 
 
 @dataclass
@@ -188,12 +151,12 @@ def run(
     else:
         with Panel(setting.workers, setting.device) as panel:
             found = [_seeded(setting, defences, seed, drive, panel, watch) for seed in seeds]
-    return [_outcome(d.name, [runs[at] for runs in found]) for at, d in enumerate(defences)]
+    return [outcome(d.name, [runs[at] for runs in found]) for at, d in enumerate(defences)]
 
 
 def _seeded(
     setting: Setting, defences: Sequence[Defence], seed: int, drive: Drive, panel: Panel, watch: Watch
-) -> list[_Run]:
+) -> list[Run]:
     """All defences from one seed, one after another."""
     stages: dict[Setting, _Stage] = {}
     waiting = []
@@ -210,7 +173,7 @@ def _seeded(
 
 def _abreast(
     setting: Setting, defences: Sequence[Defence], seeds: Sequence[int], drive: Drive, count: int
-) -> list[list[_Run]]:
+) -> list[list[Run]]:
     with ProcessPoolExecutor(count, get_context("spawn")) as pool:
         waiting = [pool.submit(_apart, replace(setting, workers=1), defences, seed, drive) for seed in seeds]
         try:
@@ -224,20 +187,9 @@ def _abreast(
             raise
 
 
-def _apart(setting: Setting, defences: Sequence[Defence], seed: int, drive: Drive) -> list[_Run]:
+def _apart(setting: Setting, defences: Sequence[Defence], seed: int, drive: Drive) -> list[Run]:
     with Panel(1, setting.device) as panel:
         return _seeded(setting, defences, seed, drive, panel, lambda _: None)
-
-
-@dataclass(frozen=True)
-class _Run:
-    chance: float
-    asked: int
-    accuracy: Mapping[int, float]
-    bytes: float
-    hits: Mapping[str, Mapping[int, float]]
-    areas: Mapping[str, float]
-    caught: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -275,7 +227,7 @@ class _Stage:
             device=one.device, workers=one.workers, augment=one.augment,
         )  # fmt: skip
 
-    def play(self, defence: Defence, noise: Distortion, drive: Drive) -> Callable[[], _Run]:
+    def play(self, defence: Defence, noise: Distortion, drive: Drive) -> Callable[[], Run]:
         """Train under a defence while its attacks run; the answers are there when called."""
         node = self.coins.child("attack", defence.name)
         heard: list[tuple[Round, Future[Answer]]] = []
@@ -334,7 +286,7 @@ class _Stage:
         inputs, labels = self._sample(self.held.shadows[who])
         return noise(inputs, coins.child("noise", who).fast()), labels
 
-    def _scored(self, heard: Sequence[tuple[Round, Future[Answer]]], noise: Distortion) -> _Run:
+    def _scored(self, heard: Sequence[tuple[Round, Future[Answer]]], noise: Distortion) -> Run:
         hits: dict[str, dict[int, float]] = {}
         for done, answer in heard:
             _, truth, prior = self._about(done.present, noise)
@@ -346,7 +298,7 @@ class _Stage:
         scores = {**prior.result().scores, **answer.result().scores}
         split = {name: (score[truth.members], score[~truth.members]) for name, score in scores.items()}
         sent = [done.traffic.sent[client] for done, _ in heard for client in done.present]
-        return _Run(
+        return Run(
             1 / len(last.present), len(truth.owners) // len(last.present),
             {done.number + 1: done.metrics["accuracy"] for done, _ in heard},
             sum(sent) / len(sent), hits, {name: area(*pair) for name, pair in split.items()},
@@ -356,31 +308,3 @@ class _Stage:
 
 def _mixed(index: Tensor, coins: Coins) -> Tensor:
     return index[torch.from_numpy(coins.sampler().permutation(len(index)))]
-
-
-def _outcome(name: str, runs: Sequence[_Run]) -> Outcome:
-    attacks, first = runs[0].hits, runs[0]
-    return Outcome(
-        name,
-        first.chance,
-        (min(run.asked for run in runs), max(run.asked for run in runs)),
-        {r: over_runs([run.accuracy[r] for run in runs]) for r in first.accuracy},
-        sum(run.bytes for run in runs) / len(runs),
-        {a: {r: over_runs([run.hits[a][r] for run in runs]) for r in attacks[a]} for a in attacks},
-        {a: over_runs([_mean(run, a) for run in runs]) for a in attacks},
-        {a: [_mean(run, a) - _mean(run, "prior") for run in runs] for a in attacks},
-        {a: _member(a, runs) for a in first.areas if a != "prior"},
-    )
-
-
-def _member(attack: str, runs: Sequence[_Run]) -> Member:
-    return Member(
-        over_runs([run.areas[attack] for run in runs]),
-        over_runs([run.areas["prior"] for run in runs]),
-        over_runs([run.areas[attack] - run.areas["prior"] for run in runs]),
-        over_runs([run.caught[attack] for run in runs]),
-    )
-
-
-def _mean(run: _Run, attack: str) -> float:
-    return sum(run.hits[attack].values()) / len(run.hits[attack])

@@ -16,7 +16,7 @@ from croupier.audit.knowledge import Sample, Scene, log_odds
 from croupier.audit.source import Attack
 from croupier.core.coins import Coins
 from croupier.core.update import Update
-from croupier.errors import SpecError
+from croupier.errors import RangeError, SpecError
 from croupier.learn.data import Rows
 from croupier.learn.fit import Fit
 from croupier.learn.models import Network
@@ -78,7 +78,11 @@ def _trained(scene: Scene, coins: Coins) -> list[Tensor]:
     with coins.child("start").ambient():
         start = scene.net.layout.flatten(known.build().state_dict())
     got = learner([(start, name, coins.child("train", name)) for name in shards])
-    return [update.vector for update in got if isinstance(update, Update)]
+    # A model of its own that diverged tells the adversary nothing; with fewer than two there is no spread.
+    whole = [update.vector for update in got if isinstance(update, Update)]
+    if len(whole) < 2:
+        raise RangeError(f"{len(whole)} of {MODELS} models of the adversary's own could be trained; lower task.fit.lr")
+    return whole
 
 
 def _half(pool: Sample, coins: Coins) -> Rows:

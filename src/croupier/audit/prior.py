@@ -9,7 +9,7 @@ from croupier.audit.knowledge import Knowledge
 
 # How many records' worth of doubt stands behind a lean.
 DOUBTS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
-
+# Rounds of filling in, far more than the answer takes to stand still.
 SETTLE = 30
 
 

@@ -25,7 +25,7 @@ FOLDS = 4
 
 
 def prior(scene: Scene, coins: Coins) -> Tensor:
-    """The shadow sets' labels, and no view."""
+    """Labels of shadow sets and records, and no view."""
     return label_posterior(scene.knowledge)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import Annotated, Any, Optional
@@ -64,23 +63,14 @@ def command(
         options.make_room(report, "--report")
     findings = examine(
         described, seeds=seeds or RUNS, seed=seed or 0, shadow=shadow, noise=noise, data=data,
-        watch=_watch,
+        watch=options.watch,
     )  # fmt: skip
-    found = stamped(findings.plain)
+    found = {**findings.plain, **options.stamp()}
     write(found, page)
     options.emit(found | {"report": str(page)}, json, out)
     if not json:
         show(found)
         print(f"report: {page}")
-
-
-def stamped(plain: Any) -> dict[str, Any]:
-    """The findings with what only this moment knows: date, version and command."""
-    from importlib.metadata import version
-
-    made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    command = " ".join(["croupier", *sys.argv[1:]])
-    return {**plain, "made": made, "version": version("croupier"), "command": command}
 
 
 def write(found: dict[str, Any], page: Path) -> None:
@@ -94,11 +84,6 @@ def write(found: dict[str, Any], page: Path) -> None:
 
 def _somewhere(name: str) -> Path:
     return Path("audits") / f"{name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.html"
-
-
-def _watch(said: str) -> None:
-    if sys.stderr.isatty():
-        print(said, file=sys.stderr)
 
 
 def show(found: dict[str, Any]) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
+import time
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -47,6 +50,18 @@ def make_room(path: Path, option: str = "--out") -> None:
         raise StoreError(f"{option} = {path}: cannot be written ({error.strerror}); choose another") from None
     if not there:
         path.unlink()
+
+
+def watch(said: str) -> None:
+    """A line on the way, for people who look."""
+    if sys.stderr.isatty():
+        print(said, file=sys.stderr)
+
+
+def stamp() -> dict[str, str]:
+    """What only this moment knows: date, version and command."""
+    made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return {"made": made, "version": version("croupier"), "command": " ".join(["croupier", *sys.argv[1:]])}
 
 
 def emit(value: Mapping[str, Any], as_json: bool, out: Path | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import Annotated, Any, Optional
@@ -33,6 +32,8 @@ def command(
     """
     import os
 
+    import torch
+
     from croupier.errors import SpecError, nearest
     from croupier.learn.data import folder_of
     from croupier.papers import ENTRIES
@@ -53,8 +54,8 @@ def command(
     start = time.perf_counter()
     checked = Machine.parse({"device": device}, "run").device
     means = Means(folder_of(data), checked, os.cpu_count() or 1, abreast)
-    found = reproduce(ENTRIES[name], size, means, only=only, seeds=seeds, seed=seed or 0, watch=_watch)
-    found |= {"seconds": time.perf_counter() - start, **_stamp()}
+    found = reproduce(ENTRIES[name], size, means, only=only, seeds=seeds, seed=seed or 0, watch=options.watch)
+    found |= {"seconds": time.perf_counter() - start, "torch": torch.__version__, **options.stamp()}
     path = out or _somewhere(name, scale)
     options.make_room(path)
     options.emit(found, json, path)
@@ -63,26 +64,9 @@ def command(
         print(f"result: {path}")
 
 
-def _stamp() -> dict[str, Any]:
-    from importlib.metadata import version
-
-    import torch
-
-    made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return {
-        "made": made, "version": version("croupier"), "torch": torch.__version__,
-        "command": " ".join(["croupier", *sys.argv[1:]]),
-    }  # fmt: skip
-
-
 def _somewhere(name: str, scale: str) -> Path:
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     return Path("reproductions") / f"{name.replace('/', '-')}-{scale}-{stamp}.json"
-
-
-def _watch(said: str) -> None:
-    if sys.stderr.isatty():
-        print(said, file=sys.stderr)
 
 
 def _list(as_json: bool) -> None:
@@ -135,8 +119,9 @@ def show(found: dict[str, Any]) -> None:
 
 
 def _figures(case: dict[str, Any], row: dict[str, Any]) -> tuple[str, ...]:
-    names = [name for name in row["attacks"] if name != "prior"]
-    theirs, ours = row["attacks"][names[0]], row["attacks"][names[-1]]
+    from croupier.papers.entry import pair
+
+    theirs, ours = pair(row)
     leak, printed = ours["leak"], row["printed"]
     return (
         f"{printed['rate']:.1%}" if printed else "-",

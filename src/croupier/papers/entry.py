@@ -122,7 +122,7 @@ def _described(setting: Setting) -> dict[str, Any]:
 
 def says(cases: Sequence[Mapping[str, Any]]) -> list[str]:
     """What the prior does to the paper's claim, counted; cells whose attack failed its control are left out."""
-    cells = [(case["chance"], *_pair(row)) for case in cases for row in case["rows"]]
+    cells = [(case["chance"], *pair(row)) for case in cases for row in case["rows"]]
     theirs = [(chance, attack) for chance, attack, _ in cells if attack["scored"]]
     above = [attack for chance, attack in theirs if attack["low"] > chance]
     beats, loses = ([a for a in above if test(a["leak"])] for test in (_gains, _loses))
@@ -149,7 +149,7 @@ def _loses(leak: Mapping[str, float]) -> bool:
     return leak["high"] < 0
 
 
-def _pair(row: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+def pair(row: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """The paper's own attack on a defence, and ours that joins prior and view: the first and the last."""
     names = [name for name in row["attacks"] if name != "prior"]
     return row["attacks"][names[0]], row["attacks"][names[-1]]

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from croupier.audit import experiment, source
 from croupier.audit.distort import CLEAN, Distortion
-from croupier.audit.experiment import Defence, Outcome, Setting, _Remembered, _Stage, _Truth, run
+from croupier.audit.experiment import Defence, Setting, _Remembered, _Stage, _Truth, run
 from croupier.audit.knowledge import Knowledge, Scene
+from croupier.audit.outcome import Outcome
 from croupier.audit.score import over_runs
 from croupier.core.coins import Coins
 from croupier.core.update import Layout, Slice, Update
