@@ -10,32 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.shell import Shell
 
-from croupier.cli import main
 from croupier.federate import Round
 from croupier.spec import load, presets, to_toml
 
 SMALL = ("-s", "federation.rounds=2", "-s", "task.fit.epochs=1", "-s", "run.workers=1")
-
-
-class Shell:
-    """Runs commands in this process: status, standard output, standard error."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        self._patch, self._capture = monkeypatch, capsys
-
-    def __call__(self, *words: str | Path) -> tuple[int, str, str]:
-        self._patch.setattr(sys, "argv", ["croupier", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, said = self._capture.readouterr()
-        return int(ended.value.code or 0), out, said
-
-    def json(self, *words: str | Path) -> dict[str, Any]:
-        code, out, said = self(*words, "--json")
-        assert (code, said) == (0, "")
-        found: dict[str, Any] = json.loads(out)
-        return found
 
 
 @pytest.fixture
