@@ -66,6 +66,11 @@ class Pipeline(Part):
             yield f"{named['aggregate']} needs to know whose row is whose, and {named['release']} hides it"
         if release.shape == "sums" and encode.modulus is None:
             yield f"{named['release']} adds integers only, and {named['encode']} gives floats; use encode = 'fixed'"
+        if release.unary != encode.unary:
+            fitting = "encode = 'residues'" if release.unary else "release = 'mod', 'counts' or 'bits'"
+            yield f"{named['release']} and {named['encode']} do not fit: only one works on bits; use {fitting}"
+        if release.unary and not place.unary:
+            yield f"{named['place']} cannot compute {named['release']}, which works on bits; use place = 'relay'"
         if release.hides and encode.luggage():
             yield (
                 f"protocol.encode.weights = 'open' would travel beside what {named['release']} hides; "
@@ -97,7 +102,7 @@ class Pipeline(Part):
         handed = Model(letter.body["model"])
         start = self.encode.open(handed, memory)
         brief = {name: values for name, values in letter.body.items() if name != "model"}
-        self.aggregate.verify(handed, brief)
+        self.aggregate.verify(handed, brief, given.layout)
         # Bound to the participation, not the attempt: a second attempt must carry the very same update.
         own = coins.child("participation", given.participation)
         update: Update = yield Work("fit", (start, given.shard, own.child("fit")))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from croupier.aggregate.mean import Mean, Scaled
 from croupier.encode.encoder import Weights
 from croupier.encode.fixed import FixedPoint
 from croupier.encode.floats import Floats
+from croupier.encode.residues import Residues
 from croupier.pipeline import Pipeline
 from croupier.place.direct import Direct
 from croupier.place.relay import Relay
+from croupier.release.release import Release
 from croupier.release.rows import Rows
 from croupier.release.shuffle import Grain, Shuffle
 from croupier.release.sums import Sum
@@ -28,3 +32,9 @@ def total(clients: int, digits: int = 4) -> Pipeline:
     """FedAvg behind a relay that lets out nothing but the sum."""
     encode = FixedPoint(clients=clients, digits=digits)
     return Pipeline(encode=encode, release=Sum(), aggregate=Scaled(), place=Relay())
+
+
+def rns(clients: int, digits: int = 4, release: Literal["bits", "counts", "mod"] = "mod") -> Pipeline:
+    """RNS behind a trusted relay: residues in unary, of which shuffled bits, counts or the sum's residues leave."""
+    encode = Residues(clients=clients, digits=digits)
+    return Pipeline(encode=encode, release=Release.parse(release), aggregate=Scaled(), place=Relay())

@@ -8,7 +8,7 @@ from croupier.pipeline import Pipeline
 from croupier.place.relay import Relay
 from croupier.release.rows import Rows
 from croupier.release.shuffle import Shuffle
-from croupier.systems import naive, plain, total
+from croupier.systems import naive, plain, rns, total
 from tests.places.two_hop import TwoHop
 
 PIPELINES: dict[str, Pipeline] = {
@@ -26,6 +26,23 @@ PIPELINES: dict[str, Pipeline] = {
         {"encode": {"use": "fixed", "clients": 8, "weights": "slot", "cap": 50}, "release": "sum", "place": "relay"}
     ),
     "sum, wide": total(8, digits=9),
+    "bits": rns(8, release="bits"),
+    "counts": rns(8, release="counts"),
+    "residues of sums": rns(8),
+    "residues of sums, weighted, in steps, at random": Pipeline.parse(
+        {
+            "encode": {
+                "use": "residues",
+                "clients": 8,
+                "weights": "slot",
+                "cap": 50,
+                "steps": 127,
+                "rounding": "stochastic",
+            },
+            "release": "mod",
+            "place": "relay",
+        }
+    ),
     "two hops, rows": Pipeline(release=Rows(), place=TwoHop()),
     "two hops, shuffle": Pipeline(release=Shuffle(), place=TwoHop()),
     "two hops, sum": total(8).model_copy(update={"place": TwoHop()}),

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from croupier.core.coins import Coins, Label, Node, Stream
 from croupier.core.flow import Letter
-from croupier.core.update import Layout, Update
+from croupier.core.update import Layout, Modulus, Update
 from croupier.core.view import View
 from croupier.federate import Threat, run_id
 from croupier.pipeline import Pipeline
@@ -66,7 +66,8 @@ def check(pipeline: Pipeline, threat: Threat | None = None) -> None:
             assert any(isinstance(label, bytes) and len(label) == 32 for label in path), f"no roster: {path}"
         assert path[2:4] == ("run", run)
         assert path[4] == "round"
-        assert ("participation" if path[1] in CLIENTS and "toy" in path else "attempt") in path, f"unbound: {path}"
+        own = path[1] in CLIENTS and ("toy" in path or "encode" in path)
+        assert ("participation" if own else "attempt") in path, f"unbound: {path}"
 
 
 @pytest.mark.parametrize("name", PIPELINES)
@@ -136,9 +137,7 @@ def test_no_partys_coins_lead_to_anothers(name: str) -> None:
 class Stuck(Shuffle, use="stuck"):
     """A planted fault: every block is permuted by the same node."""
 
-    def __call__(
-        self, rows: Sequence[Tensor], layout: Layout, modulus: int | None, coins: Node
-    ) -> Mapping[str, Tensor]:
+    def __call__(self, rows: Sequence[Tensor], layout: Layout, modulus: Modulus, coins: Node) -> Mapping[str, Tensor]:
         """Draw twice from one node."""
         coins.child("block", 0).secure()
         return super().__call__(rows, layout, modulus, coins)

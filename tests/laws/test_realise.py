@@ -47,7 +47,7 @@ class Quiet(Listening, use="listening-quietly"):
         """Nothing."""
         return {}
 
-    def verify(self, model: Model, brief: Any) -> None:
+    def verify(self, model: Model, brief: Any, layout: Any) -> None:
         """Nothing to check."""
 
 
@@ -60,16 +60,19 @@ def ideal(pipeline: Pipeline, done: Round) -> Gathered:
         if pipeline.encode.form == "delta":
             vector = update.vector - inbox[0].body["model"]
             update = type(update)(vector, update.layout, update.luggage, form="delta")
-        payloads.append(pipeline.encode.encode(update, brief, Coins.from_seed(0)))
+        own = done.views[who].coins.child("participation", done.views[who].given.participation)
+        payloads.append(pipeline.encode.encode(update, brief, own.child("encode")))
     rows = [payload.vector for payload in payloads]
-    arrays = pipeline.release(rows, done.views["server"].given.layout, pipeline.encode.modulus, Coins.from_seed(1))
+    layout = done.views["server"].given.layout
+    arrays = pipeline.release(rows, layout, pipeline.encode.modulus, Coins.from_seed(1))
     beside = {
         field.name: torch.stack([payload.luggage[field.name] for payload in payloads])
         for field in pipeline.encode.luggage()
     }
     from croupier.encode.encoder import Released
 
-    return pipeline.encode.decode(Released(done.present, arrays.get("rows"), arrays.get("sums"), beside), brief)
+    released = Released(done.present, arrays.get("rows"), arrays.get("sums"), beside, layout=layout)
+    return pipeline.encode.decode(released, brief)
 
 
 def check(pipeline: Pipeline, missing: tuple[str, ...] = ()) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from croupier.core import canon
 from croupier.core.coins import Node
-from croupier.core.update import Layout
+from croupier.core.update import Layout, Modulus
 from croupier.core.view import replay
 from croupier.errors import IntegrityError
 from croupier.pipeline import Pipeline
@@ -42,9 +42,7 @@ def test_replay(name: str) -> None:
 class Moody(Shuffle, use="moody"):
     """A planted fault: permutations that are not from the party's coins."""
 
-    def __call__(
-        self, rows: Sequence[Tensor], layout: Layout, modulus: int | None, coins: Node
-    ) -> Mapping[str, Tensor]:
+    def __call__(self, rows: Sequence[Tensor], layout: Layout, modulus: Modulus, coins: Node) -> Mapping[str, Tensor]:
         """Shuffle by chance that no view holds."""
         # A permutation alone would come out the same twice now and then, and the fault would go unseen.
         chance = np.frombuffer(os.urandom(8 * len(rows)), "<u8") / 2**64

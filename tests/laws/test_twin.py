@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from croupier.core.coins import Coins, Label, Node
-from croupier.core.update import Layout
+from croupier.core.update import Layout, Modulus
 from croupier.encode.fixed import FixedPoint
 from croupier.federate import Round
 from croupier.pipeline import Pipeline
@@ -61,19 +61,20 @@ def test_twin(name: str) -> None:
 class Ranked(Sum, use="ranked"):
     """A planted fault: later clients count for more."""
 
-    def __call__(
-        self, rows: Sequence[Tensor], layout: Layout, modulus: int | None, coins: Node
-    ) -> Mapping[str, Tensor]:
+    def __call__(self, rows: Sequence[Tensor], layout: Layout, modulus: Modulus, coins: Node) -> Mapping[str, Tensor]:
         """A sum that knows who is who."""
-        return super().__call__([row * (i + 1) % (modulus or 1) for i, row in enumerate(rows)], layout, modulus, coins)
+        return super().__call__(
+            [row * (i + 1) % int(str(modulus)) for i, row in enumerate(rows)],
+            layout,
+            modulus,
+            coins,
+        )
 
 
 class Marked(Shuffle, use="marked"):
     """A planted fault: every row carries its client's place."""
 
-    def __call__(
-        self, rows: Sequence[Tensor], layout: Layout, modulus: int | None, coins: Node
-    ) -> Mapping[str, Tensor]:
+    def __call__(self, rows: Sequence[Tensor], layout: Layout, modulus: Modulus, coins: Node) -> Mapping[str, Tensor]:
         """A shuffle that leaves a mark."""
         return super().__call__([row + i * 1e-3 for i, row in enumerate(rows)], layout, modulus, coins)
 

@@ -39,7 +39,7 @@ class Aggregator(Part):
         """The brief of a round."""
         return {}
 
-    def verify(self, model: Model, brief: Brief) -> None:
+    def verify(self, model: Model, brief: Brief, layout: Layout) -> None:
         """What a client checks of a brief before it follows it. Raises: RangeError."""
 
     @abstractmethod

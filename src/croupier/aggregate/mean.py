@@ -38,28 +38,35 @@ class Mean(Aggregator, use="mean"):
 
 
 class Scaled(Mean, use="scaled"):
-    """The mean, with a public power-of-two scale taken from the last model, so that fixed point wastes no digits."""
+    """The mean, with a public power-of-two scale taken from the last model, so that fixed point wastes no digits.
+
+    With `each`, every tensor has its own.
+    """
 
     room: float = Field(1.25, ge=1)
     # The first model is small and its weights grow at once: a scale taken from it alone would clamp them.
     floor: float = Field(1.0, gt=0)
+    each: bool = False
 
     def public(self, layout: Layout) -> tuple[wire.Field, ...]:
-        """One scale for the whole model."""
-        return (wire.Field("scale", "<f8", (1,)),)
+        """One scale for the whole model, or one a tensor."""
+        return (wire.Field("scale", "<f8", (len(layout.carried) if self.each else 1,)),)
 
     def brief(self, desk: Desk, memory: Memory) -> Brief:
         """The least power of two that leaves room above the last model's largest weight."""
-        return {"scale": torch.tensor([self._scale(desk.models[0])], dtype=torch.float64)}
+        return {"scale": self._scales(desk.models[0], desk.layout)}
 
-    def verify(self, model: Model, brief: Brief) -> None:
+    def verify(self, model: Model, brief: Brief, layout: Layout) -> None:
         """The scale is a function of the model: a server cannot choose one that makes a client's values vanish."""
-        if float(brief["scale"][0]) != self._scale(model):
-            raise RangeError(f"scale = {float(brief['scale'][0])}: the model handed out gives {self._scale(model)}")
+        given, wanted = brief["scale"], self._scales(model, layout)
+        if not torch.equal(given, wanted):
+            raise RangeError(f"scale = {given.tolist()}: the model handed out gives {wanted.tolist()}")
 
-    def _scale(self, model: Model) -> float:
-        largest = max(self.room * float(model.vector.abs().max()), self.floor)
-        return float(2.0 ** math.ceil(math.log2(largest)))
+    def _scales(self, model: Model, layout: Layout) -> Tensor:
+        parts = list(layout.split(model.vector).values()) if self.each else [model.vector]
+        most = [float(part.abs().max()) if part.numel() else 0.0 for part in parts]
+        needed = [max(self.room * value, self.floor) for value in most]
+        return torch.tensor([2.0 ** math.ceil(math.log2(value)) for value in needed], dtype=torch.float64)
 
 
 def _total(gathered: Gathered) -> Tensor:

@@ -145,7 +145,7 @@ def study(known: Mapping[str, Any], device: str = "cpu") -> Scene:
 def mount(scene: Scene, question: Mapping[str, Any]) -> Answer:
     """Mount the attacks: a pure function of knowledge and question."""
     view = question["view"]
-    facing = scene.facing(None if view is None else read(view, question["protocol"]))
+    facing = scene.facing(None if view is None else read(view, question["protocol"], scene.net.layout))
     coins = Coins(question["coins"])
     guesses = {}
     for name in question["source"]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from croupier.core import canon
 from croupier.core.coins import Coins
-from croupier.core.update import Gathered
+from croupier.core.update import Gathered, Layout
 from croupier.encode.encoder import Released
 from croupier.errors import SpecError
 from croupier.learn.data import Dataset, Rows
@@ -63,7 +63,7 @@ class Knowledge:
         return Network.parse(self.model).build(dataset)
 
 
-def read(view: Mapping[str, Any], protocol: Mapping[str, Any]) -> Gathered:
+def read(view: Mapping[str, Any], protocol: Mapping[str, Any], layout: Layout) -> Gathered:
     """What the server's view of a round holds, decoded as the public protocol says."""
     pipeline = Pipeline.parse(protocol)
     letters = [letter for box in view["inputs"] if isinstance(box, tuple) for letter in box if "kind" in letter]
@@ -72,14 +72,14 @@ def read(view: Mapping[str, Any], protocol: Mapping[str, Any]) -> Gathered:
         names = tuple(letter["source"] for letter in ups)
         rows = torch.stack([letter["body"]["vector"] for letter in ups])
         beside = {f.name: torch.stack([u["body"][f.name] for u in ups]) for f in pipeline.encode.luggage()}
-        return pipeline.encode.decode(Released(names, rows, luggage=beside, ids=names), {})
+        return pipeline.encode.decode(Released(names, rows, luggage=beside, ids=names, layout=layout), {})
     body = next(letter["body"] for letter in letters if letter["kind"] == "released")
     roster = view["given"]["roster"]
     present = tuple(name for name, bit in zip(roster, body["present"].tolist(), strict=True) if bit)
     beside = {f.name: body[f.name] for f in pipeline.encode.luggage()}
     ids = present if "ids" not in pipeline.release.hides else None
     brief = next((box for box in view["inputs"] if isinstance(box, Mapping)), {})
-    return pipeline.encode.decode(Released(present, body.get("rows"), body.get("sums"), beside, ids), brief)
+    return pipeline.encode.decode(Released(present, body.get("rows"), body.get("sums"), beside, ids, layout), brief)
 
 
 def log_odds(said: Tensor, labels: Tensor) -> Tensor:

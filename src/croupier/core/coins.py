@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from croupier.core.normal import from_words
 from croupier.errors import RangeError
-from croupier.kernels import permute
+from croupier.kernels import permute, residues
 
 Label = str | int | bytes
 Ints = npt.NDArray[np.int64]
@@ -49,6 +49,9 @@ class Choices(Protocol):
 
     def mask(self, modulus: int, count: int) -> Ints:
         """`count` uniform residues: a one-time pad modulo `modulus`."""
+
+    def scatter(self, ones: Ints, people: int, moduli: tuple[int, ...]) -> npt.NDArray[np.uint8]:
+        """Rows of bits in which each block's ones lie in a uniform arrangement (see `kernels.residues`)."""
 
     def normal(self, count: int) -> npt.NDArray[np.float64]:
         """`count` independent standard normals."""
@@ -204,6 +207,13 @@ class Stream:
         """Uniform residues."""
         return self.below(modulus, count)
 
+    def scatter(self, ones: Ints, people: int, moduli: tuple[int, ...]) -> npt.NDArray[np.uint8]:
+        """Rows of bits in which each block's ones lie in a uniform arrangement."""
+        return residues.scatter(ones, people, moduli, self._narrow)
+
+    def _narrow(self, count: int, bits: int) -> npt.NDArray[Any]:
+        return np.frombuffer(self.bytes(count * bits // 8), f"<u{bits // 8}")
+
     def normal(self, count: int) -> npt.NDArray[np.float64]:
         """Standard normals, the same bits on every machine."""
         return from_words(self.words(count))
@@ -252,6 +262,15 @@ class Tape:
     def mask(self, modulus: int, count: int) -> Ints:
         """The next scripted residues."""
         return self.below(modulus, count)
+
+    def scatter(self, ones: Ints, people: int, moduli: tuple[int, ...]) -> npt.NDArray[np.uint8]:
+        """One scripted arrangement a block."""
+
+        def place(size: int, count: int) -> Sequence[int]:
+            every = list(combinations(range(size), count))
+            return every[self._pick(len(every))]
+
+        return residues.scatter_plain(ones, people, moduli, place)
 
     def normal(self, count: int) -> npt.NDArray[np.float64]:
         """Raises: RangeError, because normals cannot be enumerated."""

@@ -16,6 +16,8 @@ from croupier.errors import RangeError
 
 Role = Literal["weight", "statistic", "counter"]
 Form = Literal["weights", "delta"]
+# What coordinates are sums modulo: nothing for floats, one number, or the moduli of residues in unary.
+Modulus = int | tuple[int, ...] | None
 NO_LUGGAGE: Mapping[str, Tensor] = MappingProxyType({})
 
 

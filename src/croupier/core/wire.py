@@ -22,6 +22,7 @@ from croupier.core.canon import DTYPES, tensor_bytes, tensor_from
 from croupier.core.coins import Coins
 from croupier.core.update import check_finite
 from croupier.errors import IntegrityError, RangeError, WireError
+from croupier.kernels import pack
 
 VERSION = 1
 CHUNK = 1 << 20
@@ -39,7 +40,8 @@ class Field:
 
     A side of the shape may name an earlier field of zeros and ones: as many as it has ones. Integers with a `top` lie
     in [0, top], and not strictly inside a `gap`; floats are finite, always, and above 0 where `positive`. With
-    `share_last` the last value is a share of 1.
+    `share_last` the last value is a share of 1. With `widths`, integers travel in that many bits each, without
+    gaps; the widths repeat along the last side. Of bytes that hold bits, the last `spare` ones of all are 0.
     """
 
     name: str
@@ -49,6 +51,8 @@ class Field:
     gap: tuple[int, int] | None = None
     positive: bool = False
     share_last: bool = False
+    widths: tuple[int, ...] = ()
+    spare: int = 0
 
     def dims(self, known: Mapping[str, Tensor]) -> tuple[int, ...]:
         """The shape once the fields before it are known."""
@@ -80,17 +84,17 @@ class Schema:
     def pack(self, values: Mapping[str, Tensor]) -> bytes:
         """Canonical bytes of the values, in form only: what they hold is checked at the receiver's door."""
         self._check_form(values)
-        return b"".join(tensor_bytes(values[field.name]) for field in self.fields)
+        return b"".join(_packed(field, values[field.name]) for field in self.fields)
 
     def unpack(self, data: bytes | memoryview) -> dict[str, Tensor]:
         """The values. Raises: WireError when bytes are missing or left over; RangeError when a value may not be."""
         view, at, values = memoryview(data), 0, dict[str, Tensor]()
         for field in self.fields:
             shape = field.dims(values)
-            stop = at + math.prod(shape) * np.dtype(field.dtype).itemsize
+            stop = at + _length(field, math.prod(shape))
             if stop > len(view):
                 raise WireError(f"{field.name} ends {stop - len(view)} bytes after the message")
-            values[field.name] = tensor_from(view[at:stop], field.dtype, shape)
+            values[field.name] = _unpacked(field, view[at:stop], shape)
             _check_content(field, values[field.name])
             at = stop
         if at != len(view):
@@ -99,8 +103,39 @@ class Schema:
         return values
 
 
+def _length(field: Field, count: int) -> int:
+    """Bytes that so many values take."""
+    if field.widths:
+        return pack.size(count // len(field.widths), field.widths)
+    return count * np.dtype(field.dtype).itemsize
+
+
+def _packed(field: Field, values: Tensor) -> bytes | memoryview:
+    if not field.widths:
+        return tensor_bytes(values)
+    # Narrowing must not change a value in silence, also not for a sender that lies: it may only lie within the width.
+    rows = values.reshape(-1, len(field.widths)).numpy()
+    tops = np.array([(1 << width) - 1 for width in field.widths], np.int64)
+    if rows.size and ((rows < 0) | (rows > tops)).any():
+        raise RangeError(f"{field.name} holds values that need more bits than the {list(field.widths)} it has")
+    return pack.pack(rows, field.widths).data
+
+
+def _unpacked(field: Field, data: memoryview, shape: tuple[int, ...]) -> Tensor:
+    if not field.widths:
+        return tensor_from(data, field.dtype, shape)
+    rows = math.prod(shape) // len(field.widths)
+    body = np.frombuffer(data, np.uint8)
+    unused = 8 * len(body) - rows * sum(field.widths)
+    if unused and body[-1] >> (8 - unused):
+        raise WireError(f"{field.name} has bits set after its end")
+    return torch.from_numpy(pack.unpack(body, rows, field.widths, np.dtype(field.dtype)).reshape(shape))
+
+
 def _check_content(field: Field, values: Tensor) -> None:
     check_finite(values, field.name)
+    if field.spare and values.numel() and bool((values[..., -1] >> (8 - field.spare)).any()):
+        raise RangeError(f"{field.name} has bits set after its end")
     if field.top is not None and bool(((values < 0) | (values > field.top)).any()):
         raise RangeError(f"{field.name} holds values outside 0 to {field.top}")
     if field.gap is not None and bool(((values > field.gap[0]) & (values < field.gap[1])).any()):

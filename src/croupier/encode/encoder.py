@@ -15,7 +15,7 @@ from croupier.core import wire
 from croupier.core.coins import Node
 from croupier.core.flow import Memory
 from croupier.core.part import Part
-from croupier.core.update import NO_LUGGAGE, Form, Gathered, Model, Update
+from croupier.core.update import NO_LUGGAGE, Form, Gathered, Layout, Model, Modulus, Update
 from croupier.errors import SpecError
 
 Brief = Mapping[str, Tensor]
@@ -36,13 +36,17 @@ class Payload:
 
 @dataclass(frozen=True)
 class Released:
-    """What a release let out: rows or sums, who was present, and luggage where nothing is hidden."""
+    """What a release let out: rows or sums, who was present, and luggage where nothing is hidden.
+
+    `layout` is needed where coordinates are not all treated alike.
+    """
 
     present: tuple[str, ...]
     rows: Tensor | None = None
     sums: Tensor | None = None
     luggage: Mapping[str, Tensor] = field(default_factory=lambda: NO_LUGGAGE)
     ids: tuple[str, ...] | None = None
+    layout: Layout | None = None
 
 
 class Encoder(Part):
@@ -72,23 +76,27 @@ class Encoder(Part):
         """The type of a coordinate on the wire."""
 
     @property
-    def modulus(self) -> int | None:
+    def modulus(self) -> Modulus:
         """What sums are taken modulo; None where coordinates are not residues."""
         return None
 
     @property
-    def gap(self) -> tuple[int, int] | None:
-        """Residues strictly between these are nobody's, and refused at the door."""
-        return None
+    def unary(self) -> bool:
+        """Whether coordinates are residues in unary, as bits."""
+        return isinstance(self.modulus, tuple)
 
     @property
     def scaled(self) -> bool:
         """Whether rows arrive multiplied by their weight."""
         return self.weights == "slot"
 
-    def slots(self, size: int) -> int:
-        """How many coordinates travel for a vector of this size."""
-        return size + self.scaled
+    def slots(self, layout: Layout) -> int:
+        """How many coordinates travel for a vector of this layout."""
+        return layout.size + self.scaled
+
+    def field(self, layout: Layout) -> wire.Field:
+        """The vector as it leaves a client."""
+        return wire.Field("vector", self.dtype, (self.slots(layout),), share_last=self.scaled)
 
     def luggage(self) -> tuple[wire.Field, ...]:
         """What travels beside a row."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from croupier.core.coins import Coins
 from croupier.core.flow import Given, Inbox, Party, SubFlow
 from croupier.core.part import Part
-from croupier.core.wire import Field, Schema, attendance, bitmap, chosen
+from croupier.core.wire import Schema, attendance, bitmap, chosen
 from croupier.encode.encoder import Encoder, Payload, Released
 from croupier.release.release import Release, Shape
 
@@ -45,6 +45,8 @@ class Placement(Part):
 
     verb: ClassVar[str] = "place"
     realises: ClassVar[frozenset[Shape]]
+    # Whether it can handle residues in unary.
+    unary: ClassVar[bool] = False
     keeps_ids: ClassVar[bool] = False
     # Whether a round may start again without the missing: only while nothing that depends on an input has been opened.
     restarts: ClassVar[bool] = False
@@ -73,22 +75,13 @@ class Placement(Part):
 
 def up_schema(mechanism: Mechanism, given: Given) -> Schema:
     """A client's payload: its coordinates, and what rides beside them."""
-    encode = mechanism.encode
-    top = None if encode.modulus is None else encode.modulus - 1
-    vector = Field(
-        "vector", encode.dtype, (encode.slots(given.layout.size),), top, encode.gap, share_last=_float_share(encode)
-    )
-    return Schema((vector, *encode.luggage()))
-
-
-def _float_share(encode: Encoder) -> bool:
-    return encode.scaled and encode.modulus is None
+    return Schema((mechanism.encode.field(given.layout), *mechanism.encode.luggage()))
 
 
 def released_schema(mechanism: Mechanism, given: Given) -> Schema:
     """What a release lets out: who was present, the arrays, and luggage as one row a client."""
     encode, release = mechanism.encode, mechanism.release
-    arrays = release.fields(encode.dtype, encode.modulus, encode.slots(given.layout.size))
+    arrays = release.fields(encode.dtype, encode.modulus, encode.slots(given.layout))
     beside = tuple(replace(f, shape=("present", *f.shape)) for f in encode.luggage())
     return Schema((attendance(given.roster), *arrays, *beside))
 
@@ -116,4 +109,4 @@ def read_released(mechanism: Mechanism, given: Given, body: Mapping[str, Tensor]
     """What the server got."""
     present = chosen(given.roster, body["present"])
     beside = {field.name: body[field.name] for field in mechanism.encode.luggage()}
-    return Released(present, body.get("rows"), body.get("sums"), beside, present if ids else None)
+    return Released(present, body.get("rows"), body.get("sums"), beside, present if ids else None, given.layout)

@@ -27,6 +27,7 @@ class Relay(Placement, use="relay"):
     """A trusted relay computes the release in the clear and passes it on."""
 
     realises: ClassVar[frozenset[Shape]] = frozenset({"rows", "sums", "scored"})
+    unary: ClassVar[bool] = True
     tolerance: ClassVar[Tolerance] = Tolerance(
         privacy="a server that follows the protocol; one that hands clients different models or scales can single one "
         "out. The relay is trusted and sees every update with its name",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
 from croupier.core.coins import BLOCK, Node
 from croupier.core.part import Part
-from croupier.core.update import Layout
+from croupier.core.update import Layout, Modulus
 from croupier.core.wire import Field
 
 Shape = Literal["rows", "sums", "scored"]
@@ -26,6 +26,8 @@ class Release(Part):
     shape: ClassVar[Shape]
     hides: ClassVar[frozenset[str]] = frozenset()
     least: ClassVar[int] = 1
+    # Whether it works on residues in unary, bit by bit.
+    unary: ClassVar[bool] = False
 
     @property
     def coarse(self) -> bool:
@@ -33,18 +35,23 @@ class Release(Part):
         return False
 
     @abstractmethod
-    def fields(self, dtype: str, modulus: int | None, slots: int) -> tuple[Field, ...]:
+    def fields(self, dtype: str, modulus: Modulus, slots: int) -> tuple[Field, ...]:
         """The arrays that leave; a side named `present` counts the clients that took part."""
 
     @abstractmethod
-    def __call__(
-        self, rows: Sequence[Tensor], layout: Layout, modulus: int | None, coins: Node
-    ) -> Mapping[str, Tensor]:
+    def __call__(self, rows: Sequence[Tensor], layout: Layout, modulus: Modulus, coins: Node) -> Mapping[str, Tensor]:
         """What leaves of one coordinate vector per client."""
 
     @abstractmethod
     def reveals(self) -> str:
         """What the receiver learns, as a sentence of the statement."""
+
+
+def whole(modulus: Modulus) -> dict[str, Any]:
+    """How the wire carries residues of one modulus: their top, and no more bits than they need."""
+    if not isinstance(modulus, int):
+        return {}
+    return {"top": modulus - 1, "widths": ((modulus - 1).bit_length(),)}
 
 
 def blocks(size: int) -> Iterator[tuple[int, int, int]]:

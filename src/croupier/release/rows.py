@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from croupier.core.coins import Node
-from croupier.core.update import Layout
+from croupier.core.update import Layout, Modulus
 from croupier.core.wire import Field
-from croupier.release.release import Release, Shape
+from croupier.release.release import Release, Shape, whole
 
 
 class Rows(Release, use="rows"):
@@ -19,15 +19,15 @@ class Rows(Release, use="rows"):
 
     shape: ClassVar[Shape] = "rows"
 
-    def fields(self, dtype: str, modulus: int | None, slots: int) -> tuple[Field, ...]:
+    def fields(self, dtype: str, modulus: Modulus, slots: int) -> tuple[Field, ...]:
         """One row a client."""
-        return (Field("rows", dtype, ("present", slots), None if modulus is None else modulus - 1),)
+        return (Field("rows", dtype, ("present", slots), **whole(modulus)),)
 
     def __call__(
         self,
         rows: Sequence[Tensor],
         layout: Layout,
-        modulus: int | None,
+        modulus: Modulus,
         coins: Node,
     ) -> Mapping[str, Tensor]:
         """The rows as they are."""

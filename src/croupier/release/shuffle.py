@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from croupier.core.coins import Ints, Node
-from croupier.core.update import Layout
+from croupier.core.update import Layout, Modulus
 from croupier.core.wire import Field
-from croupier.release.release import Release, Shape, blocks
+from croupier.release.release import Release, Shape, blocks, whole
 
 Grain = Literal["model", "layer", "parameter"]
 Span = tuple[int, int]
@@ -36,15 +36,15 @@ class Shuffle(Release, use="shuffle"):
         """Whole models and layers are such pieces."""
         return self.grain != "parameter"
 
-    def fields(self, dtype: str, modulus: int | None, slots: int) -> tuple[Field, ...]:
+    def fields(self, dtype: str, modulus: Modulus, slots: int) -> tuple[Field, ...]:
         """As many rows as clients; which is whose is gone."""
-        return (Field("rows", dtype, ("present", slots), None if modulus is None else modulus - 1),)
+        return (Field("rows", dtype, ("present", slots), **whole(modulus)),)
 
     def __call__(
         self,
         rows: Sequence[Tensor],
         layout: Layout,
-        modulus: int | None,
+        modulus: Modulus,
         coins: Node,
     ) -> Mapping[str, Tensor]:
         """The permuted rows, block by block."""

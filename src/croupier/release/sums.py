@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from croupier.core.coins import Node
-from croupier.core.update import Layout
+from croupier.core.update import Layout, Modulus
 from croupier.core.wire import Field
 from croupier.errors import ProtocolError
-from croupier.release.release import Release, Shape, blocks
+from croupier.release.release import Release, Shape, blocks, whole
 
 
 class Sum(Release, use="sum"):
@@ -22,19 +22,19 @@ class Sum(Release, use="sum"):
     hides: ClassVar[frozenset[str]] = frozenset({"ids", "rows"})
     least: ClassVar[int] = 2
 
-    def fields(self, dtype: str, modulus: int | None, slots: int) -> tuple[Field, ...]:
+    def fields(self, dtype: str, modulus: Modulus, slots: int) -> tuple[Field, ...]:
         """One residue a coordinate."""
-        return (Field("sums", dtype, (slots,), None if modulus is None else modulus - 1),)
+        return (Field("sums", dtype, (slots,), **whole(modulus)),)
 
     def __call__(
         self,
         rows: Sequence[Tensor],
         layout: Layout,
-        modulus: int | None,
+        modulus: Modulus,
         coins: Node,
     ) -> Mapping[str, Tensor]:
         """Fold one client's block at a time. Raises: ProtocolError on floats, whose last bits tell the order."""
-        if modulus is None or rows[0].is_floating_point():
+        if not isinstance(modulus, int) or rows[0].is_floating_point():
             raise ProtocolError("only integers are summed: the last bits of a float sum tell the order")
         total = torch.zeros(len(rows[0]), dtype=torch.int64)
         for _, start, stop in blocks(len(total)):

@@ -223,7 +223,7 @@ def test_rows_with_a_slot_come_scaled_with_their_weight() -> None:
     assert got.weights.tolist() == pytest.approx([0.5, 0.1])
     assert got.scaled
     assert got.form == "delta"
-    assert encoder.slots(2) == 3
+    assert encoder.slots(Layout((Slice("w", (2,)),))) == 3
 
 
 def test_the_scale_of_the_brief_wins() -> None:

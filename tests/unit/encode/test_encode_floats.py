@@ -37,7 +37,7 @@ def test_open_weights_ride_beside() -> None:
     encoder = Floats(weights="open")
     payload = encoded(encoder, [1.0, 2.0, 3.0], 41)
     assert payload.luggage["weight"].tolist() == [41.0]
-    assert encoder.slots(3) == 3
+    assert encoder.slots(LAYOUT) == 3
     released = Released(
         ("a", "b"), rows=torch.zeros(2, 3), luggage={"weight": torch.tensor([[4.0], [5.0]]).double()}, ids=("a", "b")
     )
@@ -55,7 +55,7 @@ def test_slot_weights_scale_the_row_and_close_it() -> None:
     assert payload.vector.dtype == torch.float32
     assert payload.noted == {"capped_weights": 0}
     assert dict(payload.luggage) == {}
-    assert encoder.slots(3) == 4
+    assert encoder.slots(LAYOUT) == 4
     past = encoded(encoder, [1.0, -2.0, 4.0], 9)
     assert past.vector.tolist() == [1.0, -2.0, 4.0, 1.0]
     assert past.noted == {"capped_weights": 1}

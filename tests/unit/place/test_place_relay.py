@@ -26,6 +26,7 @@ ROSTER = ("a", "b", "c")
 GIVEN = Given("server", bytes(16), 0, 0, ROSTER, 1, Layout((Slice("w", (2,)),)))
 COINS = Coins.from_seed(1)
 PLAIN, NAIVE, TOTAL = systems.plain(), systems.naive("model"), systems.total(3)
+MODULUS = FixedPoint(clients=3).modulus
 
 
 def up(source: str, *values: float, weight: float = 1.0, dtype: torch.dtype = torch.float32) -> Received:
@@ -107,7 +108,7 @@ def test_the_relay_computes_the_release_from_its_own_coins() -> None:
 
 def test_a_relay_lets_out_nothing_of_one_client_in_a_sum() -> None:
     relay = TOTAL.place.middle(TOTAL)["relay"]
-    inbox = (up("a", 1, 2, dtype=torch.int32), up("b", 3, TOTAL.encode.modulus or 0, dtype=torch.int32))
+    inbox = (up("a", 1, 2, dtype=torch.int32), up("b", 3, MODULUS, dtype=torch.int32))
     asks, _ = ended(relay(GIVEN, {}, COINS), [inbox, ()])
     body = asks[1].send[0].body
     assert set(body) == {"present", "sums"}

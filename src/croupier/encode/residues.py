@@ -1,0 +1,106 @@
+"""Residues in unary: each integer by its residues of small coprime moduli, each residue by as many ones.
+
+From: Algorithm 1 of the source-inference paper, with the corrections that make it lossless: moduli whose product is at
+least 2 n v + 1, canonical residues (also of negative numbers), m - 1 bits for modulus m, rounding to the nearest.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+import torch
+from pydantic import model_validator
+from torch import Tensor
+
+from croupier.core import wire
+from croupier.core.coins import Node
+from croupier.core.update import Layout, Update
+from croupier.encode.encoder import Brief, Payload, Released
+from croupier.encode.grid import OnGrid
+from croupier.encode.moduli import Moduli, cheapest, values_of
+from croupier.errors import IntegrityError
+from croupier.kernels import residues
+
+
+class Residues(OnGrid, use="residues"):
+    """Integers as bits that can be shuffled one by one and still be added: their numbers of ones add up.
+
+    `moduli` are the cheapest that keep every sum apart, unless given. Every string of bits is some client's valid
+    update, so nothing malformed can be sent.
+    """
+
+    moduli: tuple[int, ...] | None = None
+
+    @model_validator(mode="after")
+    def _sums_apart(self) -> Self:
+        _ = self.chosen
+        return self
+
+    @property
+    def chosen(self) -> Moduli:
+        """The moduli, checked. Raises: SpecError when sums of so many clients would be confused."""
+        bound = values_of(self.clients, self.top)
+        return cheapest(bound) if self.moduli is None else Moduli(self.moduli, bound)
+
+    @property
+    def dtype(self) -> str:
+        """Bytes that hold bits."""
+        return "|u1"
+
+    @property
+    def modulus(self) -> tuple[int, ...]:
+        """The moduli."""
+        return self.chosen.values
+
+    @property
+    def bits(self) -> int:
+        """Bits of a coordinate on the wire."""
+        return self.chosen.bits
+
+    def field(self, layout: Layout) -> wire.Field:
+        """Packed bits, number by number, modulus by modulus."""
+        return bit_rows("vector", (), self.slots(layout), self.modulus)
+
+    def encode(self, update: Update, brief: Brief, coins: Node) -> Payload:
+        """Bits, made a cache full at a time."""
+        if self.weights != "uniform" or self.excluded:
+            return super().encode(update, brief, coins)
+        grid = residues.Grid(
+            self._scales(brief, update.layout).numpy(), self.unit, self.top, 1.0, self.rounding
+        )  # fmt: skip
+        draws = self._draws(len(update.vector), coins)
+        bits, clamped = residues.encode(update.vector.numpy(), grid, draws, self.modulus)
+        return Payload(torch.from_numpy(bits), {}, {"clamped": clamped, "capped_weights": 0})
+
+    def coded(self, numbers: Tensor) -> Tensor:
+        """Bits."""
+        most = max(self.top, int(numbers.abs().max()) if len(numbers) else 0)
+        return torch.from_numpy(residues.spread(numbers.numpy(), most, self.modulus))
+
+    def summed(self, released: Released) -> Tensor:
+        """From bits, counts of ones, or counts modulo each modulus: they all have the same residues."""
+        moduli = self.modulus
+        if released.rows is not None:
+            if released.layout is None:
+                raise IntegrityError("bits cannot be counted without the model's layout")
+            ones = residues.counts([row.numpy() for row in released.rows], self.slots(released.layout), moduli)
+        elif released.sums is not None:
+            ones = released.sums.numpy()
+        else:
+            raise IntegrityError("nothing was released")
+        numbers = torch.from_numpy(residues.join(np.ascontiguousarray(ones), moduli))
+        if self.scaled:
+            numbers[-1] %= self.chosen.product
+        return numbers
+
+    def says(self) -> tuple[str, ...]:
+        """The moduli, too."""
+        said = ", ".join(str(m) for m in self.modulus)
+        return (*super().says(), f"a coordinate takes {self.bits} bits: residues modulo {said}, in unary")
+
+
+def bit_rows(name: str, sides: tuple[int | str, ...], slots: int, moduli: tuple[int, ...]) -> wire.Field:
+    """Bytes that hold the bits of so many numbers; the last ones, which hold none, are 0."""
+    size = residues.size(slots, moduli)
+    return wire.Field(name, "|u1", (*sides, size), spare=8 * size - slots * sum(residues.widths(moduli)))

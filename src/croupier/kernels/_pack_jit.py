@@ -1,0 +1,47 @@
+"""The compiled loops of `pack`; in their own file so that their compiled form can be cached on disk."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+_ONE = np.uint64(1)
+_WORD = np.uint64(64)
+
+
+@njit(cache=True, nogil=True)
+def pack(values: Any, widths: Any, out: Any) -> None:
+    """Write each value's low bits one after another; the widths repeat from row to row."""
+    acc, fill, k = np.uint64(0), np.uint64(0), 0
+    for row in range(values.shape[0]):
+        for j in range(values.shape[1]):
+            value = np.uint64(values[row, j])
+            width = np.uint64(widths[j])
+            acc |= value << fill
+            fill += width
+            if fill >= _WORD:
+                out[k] = acc
+                k += 1
+                fill -= _WORD
+                acc = value >> (width - fill) if fill > 0 else np.uint64(0)
+    if fill > 0:
+        out[k] = acc
+
+
+@njit(cache=True, nogil=True)
+def unpack(words: Any, widths: Any, out: Any) -> None:
+    """Read them again; there is one word more than the values fill."""
+    k, shift = 0, np.uint64(0)
+    for row in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            width = np.uint64(widths[j])
+            value = words[k] >> shift
+            if shift + width > _WORD:
+                value |= words[k + 1] << (_WORD - shift)
+            shift += width
+            if shift >= _WORD:
+                shift -= _WORD
+                k += 1
+            out[row, j] = value & ((_ONE << width) - _ONE)

@@ -1,0 +1,164 @@
+"""The compiled loops of `residues`; in their own file so that their compiled form can be cached on disk."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+from numba.extending import intrinsic
+
+_ONE = np.uint64(1)
+_WORD = np.uint64(64)
+
+
+@intrinsic
+def _ones(typing: Any, word: Any) -> Any:
+    """How many bits of a word are set: one instruction where the processor has it."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.uint64(types.uint64), build
+
+
+@njit(cache=True, nogil=True)
+def even(values: Any, scales: Any, factor: float, unit: float, top: float, out: Any) -> int:
+    """Round half to even, clamp, and count what was clamped."""
+    clamped, step = 0, 0 if len(scales) == 1 else 1
+    for i in range(len(values)):
+        whole, over = _scaled(values[i], scales[i * step], factor, unit)
+        clamped += _kept(np.rint(whole), top, over, out, i)
+    return clamped
+
+
+@njit(cache=True, nogil=True)
+def down(values: Any, scales: Any, factor: float, unit: float, top: float, draws: Any, out: Any) -> int:
+    """Round down after adding each value's own draw: at random, or (with draws of 0) always down."""
+    clamped, step, each = 0, 0 if len(scales) == 1 else 1, 0 if len(draws) == 1 else 1
+    for i in range(len(values)):
+        whole, over = _scaled(values[i], scales[i * step], factor, unit)
+        clamped += _kept(np.floor(whole + draws[i * each] / 4294967296.0), top, over, out, i)
+    return clamped
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _scaled(value: Any, scale: float, factor: float, unit: float) -> Any:
+    share = np.float64(value) / scale
+    over = share > 1 or share < -1
+    return min(max(share, -1.0), 1.0) * factor * unit, over
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _kept(whole: float, top: float, over: bool, out: Any, i: int) -> int:
+    out[i] = np.int64(min(max(whole, -top), top))
+    return 1 if over or whole > top or whole < -top else 0
+
+
+@njit(cache=True, nogil=True)
+def spread(numbers: Any, top: int, table: Any, width: Any, out: Any) -> None:
+    """Look up each number's code and write the codes one after another."""
+    acc, fill, k = np.uint64(0), np.uint64(0), 0
+    for i in range(len(numbers)):
+        left = np.uint64(width)
+        for part in range(table.shape[1]):
+            code = table[np.int64(numbers[i]) + top, part]
+            bits = min(left, _WORD)
+            acc |= code << fill
+            fill += bits
+            left -= bits
+            if fill >= _WORD:
+                out[k] = acc
+                k += 1
+                fill -= _WORD
+                acc = code >> (bits - fill) if fill > 0 else np.uint64(0)
+    if fill > 0:
+        out[k] = acc
+
+
+@njit(cache=True, nogil=True)
+def count(words: Any, widths: Any, out: Any) -> None:
+    """Add the ones of every block to its count."""
+    k, shift = 0, np.uint64(0)
+    for row in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            width = np.uint64(widths[j])
+            value = words[k] >> shift
+            if shift + width > _WORD:
+                value |= words[k + 1] << (_WORD - shift)
+            shift += width
+            if shift >= _WORD:
+                shift -= _WORD
+                k += 1
+            out[row, j] += _ones(value & ((_ONE << width) - _ONE))  # type: ignore[call-arg]
+
+
+@njit(cache=True, nogil=True)
+def scatter(
+    counts: Any, widths: Any, draws: Any, low: Any, shift: Any, block: Any, acc: Any, fill: Any, out: Any
+) -> int:
+    """Scatter each block's ones uniformly over all rows and places; the number of draws used, or -1 if too few.
+
+    From: Floyd's sampling of a subset; the smaller of ones and zeros is placed. `fill` and `acc` are each row's end.
+    """
+    used = 0
+    people = out.shape[0]
+    words = np.zeros(people, np.int64)
+    for row in range(counts.shape[0]):
+        for j in range(counts.shape[1]):
+            width = widths[j]
+            size = width * people
+            ones = counts[row, j]
+            rare = min(ones, size - ones)
+            for w in range((size + 63) // 64 + 1):
+                block[w] = np.uint64(0)
+            for last in range(size - rare, size):
+                span = np.uint64(last + 1)
+                while True:
+                    if used >= len(draws):
+                        return -1
+                    product = np.uint64(draws[used]) * span
+                    used += 1
+                    # Lemire's test; the division is needed for few draws only.
+                    rest = product & low
+                    if rest >= span or rest >= (low + _ONE) % span:
+                        break
+                at = product >> shift
+                if (block[at >> np.uint64(6)] >> (at & np.uint64(63))) & _ONE:
+                    at = np.uint64(last)
+                block[at >> np.uint64(6)] |= _ONE << (at & np.uint64(63))
+            flip = np.uint64(0) if rare == ones else ~np.uint64(0)
+            mask = (_ONE << np.uint64(width)) - _ONE
+            for who in range(people):
+                start = np.uint64(who * width)
+                word, off = start >> np.uint64(6), start & np.uint64(63)
+                piece = block[word] >> off
+                if off > 0:
+                    piece |= block[word + _ONE] << (_WORD - off)
+                piece = (piece ^ flip) & mask
+                acc[who] |= piece << fill[who]
+                fill[who] += np.uint64(width)
+                if fill[who] >= _WORD:
+                    out[who, words[who]] = acc[who]
+                    words[who] += 1
+                    fill[who] -= _WORD
+                    acc[who] = piece >> (np.uint64(width) - fill[who]) if fill[who] > 0 else np.uint64(0)
+    for who in range(people):
+        if fill[who] > 0:
+            out[who, words[who]] = acc[who]
+    return used
+
+
+@njit(cache=True, nogil=True)
+def join(residues: Any, moduli: Any, lifts: Any, product: int, out: Any) -> None:
+    """The number within (-product / 2, product / 2) that has these residues."""
+    half = product // 2
+    for i in range(residues.shape[0]):
+        total = 0
+        for j in range(residues.shape[1]):
+            residue = np.int64(residues[i, j])
+            if residue >= moduli[j]:
+                residue %= moduli[j]
+            total += residue * lifts[j]
+        value = total % product
+        out[i] = value - product if value > half else value

@@ -1,0 +1,71 @@
+"""Numbers of few bits, one after another without gaps, lowest bit first: a compiled loop and its plain reference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from croupier.kernels.threads import over
+
+Ints = npt.NDArray[Any]
+Bytes = npt.NDArray[np.uint8]
+
+# Rows that end on a whole word, whatever their width.
+_WHOLE = 64
+_FEW = 1 << 10
+
+
+def size(rows: int, widths: tuple[int, ...]) -> int:
+    """How many bytes that many rows take."""
+    return (rows * sum(widths) + 7) // 8
+
+
+def pack(values: Ints, widths: tuple[int, ...]) -> Bytes:
+    """Rows of values, each in as many bits (1 to 63) as its column has. Values must fit."""
+    rows = values.reshape(-1, len(widths))
+    if rows.size < _FEW:
+        return pack_plain(rows, widths)
+    from croupier.kernels import _pack_jit
+
+    bits, many = sum(widths), np.array(widths, np.int64)
+    out = np.empty((len(rows) * bits + 63) // 64, np.uint64)
+    over(len(rows), _WHOLE, lambda a, b: _pack_jit.pack(rows[a:b], many, out[a * bits // 64 : -(-b * bits // 64)]))
+    return out.view(np.uint8)[: size(len(rows), widths)]
+
+
+def unpack(data: Bytes, rows: int, widths: tuple[int, ...], dtype: Any = np.int64) -> Ints:
+    """The values, as rows."""
+    if rows * len(widths) < _FEW:
+        return unpack_plain(data, rows, widths).astype(dtype)
+    from croupier.kernels import _pack_jit
+
+    bits, many = sum(widths), np.array(widths, np.int64)
+    out = np.empty((rows, len(widths)), dtype)
+    words = as_words(data)
+    over(rows, _WHOLE, lambda a, b: _pack_jit.unpack(words[a * bits // 64 :], many, out[a:b]))
+    return out
+
+
+def as_words(data: Bytes) -> npt.NDArray[np.uint64]:
+    """The same bytes as 64-bit words, with a word to spare after them."""
+    words = np.zeros(len(data) // 8 + 2, np.uint64)
+    words.view(np.uint8)[: len(data)] = data
+    return words
+
+
+def pack_plain(values: Ints, widths: tuple[int, ...]) -> Bytes:
+    """The same, bit by bit."""
+    rows = values.reshape(-1, len(widths)).astype(np.uint64)
+    parts = [(rows[:, j, None] >> np.arange(w, dtype=np.uint64)) & np.uint64(1) for j, w in enumerate(widths)]
+    return np.packbits(np.concatenate(parts, 1).astype(np.uint8).reshape(-1), bitorder="little")
+
+
+def unpack_plain(data: Bytes, rows: int, widths: tuple[int, ...]) -> Ints:
+    """The same, bit by bit."""
+    bits = np.unpackbits(data, count=rows * sum(widths), bitorder="little").reshape(rows, -1).astype(np.int64)
+    stops = np.cumsum(widths)
+    return np.stack(
+        [bits[:, e - w : e] @ (1 << np.arange(w, dtype=np.int64)) for e, w in zip(stops, widths, strict=True)], 1
+    )

@@ -1,0 +1,252 @@
+"""Numbers as residues in unary: rounding, bits, counts, scattering, and back. Compiled loops with plain references.
+
+The layout is fixed: numbers one after another without gaps; a number is its residues in the order of the moduli; a
+residue r of modulus m is m - 1 bits, r ones first. Bits fill bytes from the lowest. A block is the m - 1 bits that
+every client sends for one number and one modulus.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from croupier.kernels.pack import as_words
+from croupier.kernels.threads import over
+
+Bytes = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Moduli = tuple[int, ...]
+Words = npt.NDArray[np.uint32]
+Rounding = Literal["even", "stochastic", "floor"]
+
+# Numbers that end on a whole word, whatever their width.
+_WHOLE = 64
+_FEW = 1 << 10
+# Numbers that fit a processor's cache, codes and all.
+_CHUNK = 1 << 14
+# Numbers whose codes fit a table that a processor keeps close by.
+_TABLE = 1 << 22
+# Up to here a draw of 16 bits is refused rarely enough.
+_HALF = 1 << 12
+
+
+def widths(moduli: Moduli) -> Moduli:
+    """Bits of each residue."""
+    return tuple(m - 1 for m in moduli)
+
+
+def size(count: int, moduli: Moduli) -> int:
+    """Bytes that so many numbers take."""
+    return (count * sum(widths(moduli)) + 7) // 8
+
+
+@dataclass(frozen=True)
+class Grid:
+    """How values become integers: value / scale * factor * unit, rounded, and clamped to the top.
+
+    `scales` is one number or one for each value. From: fixed point with the clamp counted.
+    """
+
+    scales: Floats
+    unit: int
+    top: int
+    factor: float = 1.0
+    rounding: Rounding = "even"
+
+    def part(self, start: int, stop: int) -> Grid:
+        """The same for some of the values."""
+        return self if len(self.scales) == 1 else replace(self, scales=self.scales[start:stop])
+
+
+def whole(values: npt.NDArray[Any], grid: Grid, draws: Words) -> tuple[Ints, int]:
+    """The integers, and how many had to be clamped. `draws` are 32-bit words for rounding at random."""
+    out, clamped = np.empty(len(values), np.int64), list[int]()
+    over(len(values), 1, lambda a, b: clamped.append(_whole(values[a:b], grid.part(a, b), draws[a:b], out[a:b])))
+    return out, sum(clamped)
+
+
+def _whole(values: npt.NDArray[Any], grid: Grid, draws: Words, out: Ints) -> int:
+    if len(values) < _FEW:
+        out[:], clamped = whole_plain(values, grid, draws)
+        return clamped
+    from croupier.kernels import _residues_jit as jit
+
+    numbers = (grid.factor, float(grid.unit), float(grid.top))
+    if grid.rounding == "even":
+        return int(jit.even(values, grid.scales, *numbers, out))
+    words = draws if grid.rounding == "stochastic" else np.zeros(1, np.uint32)
+    return int(jit.down(values, grid.scales, *numbers, words, out))
+
+
+def whole_plain(values: npt.NDArray[Any], grid: Grid, draws: Words) -> tuple[Ints, int]:
+    """The same by NumPy."""
+    share = values.astype(np.float64) / grid.scales
+    scaled = np.clip(share, -1, 1) * grid.factor * float(grid.unit)
+    added = draws / 4294967296.0 if grid.rounding == "stochastic" else 0.0
+    rounded = np.rint(scaled) if grid.rounding == "even" else np.floor(scaled + added)
+    clamped = int(((np.abs(share) > 1) | (np.abs(rounded) > grid.top)).sum())
+    return np.clip(rounded, -grid.top, grid.top).astype(np.int64), clamped
+
+
+def encode(values: npt.NDArray[Any], grid: Grid, draws: Words, moduli: Moduli) -> tuple[Bytes, int]:
+    """The bits of the values, and how many had to be clamped: a cache full at a time, so that no array of integers
+    as long as the values is ever made."""
+    if len(values) < _FEW or 2 * grid.top + 1 > _TABLE:
+        numbers, clamped = whole(values, grid, draws)
+        return spread(numbers, grid.top, moduli), clamped
+    from croupier.kernels import _residues_jit as jit
+
+    table, bits, counted = _table(grid.top, moduli), sum(widths(moduli)), list[int]()
+    out = np.empty((len(values) * bits + 63) // 64, np.uint64)
+
+    def part(start: int, stop: int) -> None:
+        numbers = np.empty(_CHUNK, np.int64)
+        for a in range(start, stop, _CHUNK):
+            b = min(stop, a + _CHUNK)
+            counted.append(_whole(values[a:b], grid.part(a, b), draws[a:b], numbers[: b - a]))
+            jit.spread(numbers[: b - a], grid.top, table, bits, out[a * bits // 64 : -(-b * bits // 64)])
+
+    over(len(values), _WHOLE, part)
+    return out.view(np.uint8)[: size(len(values), moduli)], sum(counted)
+
+
+def spread(numbers: Ints, top: int, moduli: Moduli) -> Bytes:
+    """The bits of numbers within -top and top."""
+    if len(numbers) < _FEW or 2 * top + 1 > _TABLE:
+        return spread_plain(numbers, moduli)
+    from croupier.kernels import _residues_jit as jit
+
+    table, bits = _table(top, moduli), sum(widths(moduli))
+    out = np.empty((len(numbers) * bits + 63) // 64, np.uint64)
+    over(
+        len(numbers),
+        _WHOLE,
+        lambda a, b: jit.spread(numbers[a:b], top, table, bits, out[a * bits // 64 : -(-b * bits // 64)]),
+    )
+    return out.view(np.uint8)[: size(len(numbers), moduli)]
+
+
+def spread_plain(numbers: Ints, moduli: Moduli) -> Bytes:
+    """The same, block by block of numbers, bit by bit."""
+    parts = []
+    step = 1 << 16
+    for start in range(0, len(numbers), step):
+        some = numbers[start : start + step, None]
+        parts += [np.concatenate([np.arange(m - 1) < some % m for m in moduli], 1).reshape(-1)]
+    bits = np.concatenate(parts) if parts else np.zeros(0, bool)
+    return np.packbits(bits, bitorder="little")
+
+
+@lru_cache(maxsize=8)
+def _table(top: int, moduli: Moduli) -> npt.NDArray[np.uint64]:
+    """The code of every number, in 64-bit words."""
+    numbers = np.arange(-top, top + 1, dtype=np.int64)
+    code = np.zeros((len(numbers), -(-sum(widths(moduli)) // 64)), np.uint64)
+    at = 0
+    for m in moduli:
+        ones = (np.uint64(1) << (numbers % m).astype(np.uint64)) - np.uint64(1)
+        word, off = divmod(at, 64)
+        code[:, word] |= ones << np.uint64(off)
+        if off and off + m - 1 > 64:
+            code[:, word + 1] |= ones >> np.uint64(64 - off)
+        at += m - 1
+    return code
+
+
+def counts(rows: Sequence[Bytes], count: int, moduli: Moduli) -> Ints:
+    """How many ones each block of the rows has: a number (rows) by modulus (columns)."""
+    out = np.zeros((count, len(moduli)), np.int64)
+    for row in rows:
+        add(row, out, moduli)
+    return out
+
+
+def add(row: Bytes, out: Ints, moduli: Moduli) -> None:
+    """Add one client's ones to the counts of its blocks."""
+    if out.size < _FEW:
+        out += counts_plain([row], len(out), moduli)
+        return
+    from croupier.kernels import _residues_jit as jit
+
+    bits, many = sum(widths(moduli)), np.array(widths(moduli), np.int64)
+    words = as_words(row)
+    over(len(out), _WHOLE, lambda a, b: jit.count(words[a * bits // 64 :], many, out[a:b]))
+
+
+def counts_plain(rows: Sequence[Bytes], count: int, moduli: Moduli) -> Ints:
+    """The same, bit by bit."""
+    stops = np.cumsum(widths(moduli))
+    total = np.zeros((count, len(moduli)), np.int64)
+    for row in rows:
+        bits = np.unpackbits(row, count=count * int(stops[-1]), bitorder="little").reshape(count, -1)
+        parts = np.split(bits, stops[:-1], 1)
+        total += np.stack([part.sum(1, dtype=np.int64) for part in parts], 1)
+    return total
+
+
+def scatter(ones: Ints, people: int, moduli: Moduli, draw: Callable[[int, int], Any]) -> npt.NDArray[np.uint8]:
+    """As many rows as people, in which each block's ones lie in a uniformly random arrangement.
+
+    A uniform permutation of a block's bits gives every arrangement of its ones the same probability, so that the
+    arrangement is drawn, and not the permutation. `draw(count, bits)` gives words of 16 or 32 bits.
+    """
+    from croupier.kernels import _residues_jit as jit
+
+    many = np.array(widths(moduli), np.int64)
+    largest = people * int(many.max())
+    bits = 16 if largest <= _HALF else 32
+    block, length = np.zeros(largest // 64 + 2, np.uint64), (len(ones) * int(many.sum()) + 63) // 64
+    rare = int(np.minimum(ones, many * people - ones).sum())
+    spare = 64
+    while True:
+        # Enough for nearly always; should refused words use them up, all is drawn afresh, which favours nothing.
+        words = draw(rare + rare * largest // (1 << bits) + spare, bits)
+        out = np.zeros((people, length), np.uint64)
+        acc, fill = np.zeros(people, np.uint64), np.zeros(people, np.uint64)
+        low, shift = np.uint64((1 << bits) - 1), np.uint64(bits)
+        if jit.scatter(ones, many, words, low, shift, block, acc, fill, out) >= 0:
+            return out.view(np.uint8)[:, : size(len(ones), moduli)]
+        spare *= 16
+
+
+def scatter_plain(
+    ones: Ints, people: int, moduli: Moduli, place: Callable[[int, int], Sequence[int]]
+) -> npt.NDArray[np.uint8]:
+    """The same, block by block: `place(size, count)` says where a block's ones lie."""
+    columns = []
+    for row in ones:
+        for m, count in zip(moduli, row.tolist(), strict=True):
+            block = np.zeros(people * (m - 1), np.uint8)
+            block[list(place(len(block), count))] = 1
+            columns.append(block.reshape(people, m - 1))
+    return np.packbits(np.concatenate(columns, 1), axis=1, bitorder="little")
+
+
+def join(residues: npt.NDArray[Any], moduli: Moduli) -> Ints:
+    """The numbers nearest to 0 that have these residues, or these counts of ones. By the Chinese remainder theorem."""
+    product = math.prod(moduli)
+    if len(residues) < _FEW or product * sum(moduli) >= 1 << 63:
+        return join_plain(residues, moduli)
+    from croupier.kernels import _residues_jit as jit
+
+    lifts = np.array([product // m * pow(product // m, -1, m) for m in moduli], np.int64)
+    many, out = np.array(moduli, np.int64), np.empty(len(residues), np.int64)
+    over(len(residues), 1, lambda a, b: jit.join(residues[a:b], many, lifts, product, out[a:b]))
+    return out
+
+
+def join_plain(residues: npt.NDArray[Any], moduli: Moduli) -> Ints:
+    """The same in mixed radix (Garner): no intermediate exceeds the product, which is below 2^62."""
+    value, base = np.zeros(len(residues), np.int64), 1
+    for j, m in enumerate(moduli):
+        digit = (residues[:, j].astype(np.int64) - value) % m * pow(base, -1, m) % m if base > 1 else residues[:, j] % m
+        value = value + digit.astype(np.int64) * base
+        base *= m
+    return np.where(value > base // 2, value - base, value)

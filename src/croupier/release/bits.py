@@ -1,0 +1,123 @@
+"""Releases of residues in unary: the bits of each block shuffled, their number, or their number modulo the modulus."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from croupier.core.coins import Node
+from croupier.core.update import Layout, Modulus
+from croupier.core.wire import Field
+from croupier.errors import ProtocolError
+from croupier.kernels import residues
+from croupier.release.release import Release, Shape, blocks
+
+
+class _Unary(Release):
+    """What is made of the bits that all clients send for one number and one modulus: a block."""
+
+    shape: ClassVar[Shape] = "sums"
+    hides: ClassVar[frozenset[str]] = frozenset({"ids", "rows"})
+    least: ClassVar[int] = 2
+    unary: ClassVar[bool] = True
+
+
+class Bits(_Unary, use="bits"):
+    """All bits, each block's permuted uniformly and independently.
+
+    From: Algorithm 1 of the source-inference paper. The number of ones in a block is an integer, not a residue: the
+    multiples of the modulus in it tell more than the sum.
+    """
+
+    hides: ClassVar[frozenset[str]] = frozenset({"ids", "rows"})
+
+    def fields(self, dtype: str, modulus: Modulus, slots: int) -> tuple[Field, ...]:
+        """As many rows of bits as clients; no row is anybody's."""
+        size = residues.size(slots, _moduli(modulus))
+        spare = 8 * size - slots * sum(residues.widths(_moduli(modulus)))
+        return (Field("rows", "|u1", ("present", size), spare=spare),)
+
+    def __call__(self, rows: Sequence[Tensor], layout: Layout, modulus: Modulus, coins: Node) -> Mapping[str, Tensor]:
+        """Count each block's ones and scatter them again."""
+        moduli, bits = _moduli(modulus), sum(residues.widths(_moduli(modulus)))
+        out = torch.empty((len(rows), len(rows[0])), dtype=torch.uint8)
+        for number, start, stop in blocks(_slots(rows, moduli)):
+            # Blocks of coordinates begin on whole bytes.
+            first, last = start * bits // 8, -(-stop * bits // 8)
+            ones = residues.counts([row[first:last].numpy() for row in rows], stop - start, moduli)
+            moved = coins.child("block", number).secure().scatter(ones, len(rows), moduli)
+            out[:, first:last] = torch.from_numpy(moved)
+        return {"rows": out}
+
+    def reveals(self) -> str:
+        """More than a sum."""
+        return (
+            "for every coordinate and modulus m, how many ones all clients sent: the sum of their residues as an "
+            "integer. That is the sum modulo m and, beside it, a carry: it tells, for example, (0, 0) from (1, -1), "
+            "and so more than the sum"
+        )
+
+
+class Counts(_Unary, use="counts"):
+    """The number of ones in each block: what shuffled bits tell, in fewer bytes."""
+
+    def fields(self, dtype: str, modulus: Modulus, slots: int) -> tuple[Field, ...]:
+        """One number a block."""
+        # As wide as the largest cohort's count could be is not known here; four bytes hold any.
+        return (Field("sums", "<i4", (slots, len(_moduli(modulus))), (1 << 31) - 1),)
+
+    def __call__(self, rows: Sequence[Tensor], layout: Layout, modulus: Modulus, coins: Node) -> Mapping[str, Tensor]:
+        """Count."""
+        return {"sums": _folded(rows, _moduli(modulus), torch.int32, reduce=False)}
+
+    def reveals(self) -> str:
+        """The same as bits."""
+        return Bits().reveals()
+
+
+class Mod(_Unary, use="mod"):
+    """The number of ones in each block modulo its modulus: the sum's residues, and nothing else."""
+
+    def fields(self, dtype: str, modulus: Modulus, slots: int) -> tuple[Field, ...]:
+        """One residue a block, in no more bits than it needs."""
+        moduli = _moduli(modulus)
+        widths = tuple((m - 1).bit_length() for m in moduli)
+        return (Field("sums", "|u1", (slots, len(moduli)), max(moduli) - 1, widths=widths),)
+
+    def __call__(self, rows: Sequence[Tensor], layout: Layout, modulus: Modulus, coins: Node) -> Mapping[str, Tensor]:
+        """Count, modulo."""
+        return {"sums": _folded(rows, _moduli(modulus), torch.uint8, reduce=True)}
+
+    def reveals(self) -> str:
+        """The sum."""
+        return "the sum of the encoded updates of the clients present, exact, coordinate by coordinate"
+
+
+def _moduli(modulus: Modulus) -> tuple[int, ...]:
+    if not isinstance(modulus, tuple):
+        raise ProtocolError("only residues in unary have bits to shuffle; use encode = 'residues'")
+    return modulus
+
+
+def _slots(rows: Sequence[Tensor], moduli: tuple[int, ...]) -> int:
+    """How many numbers lie in a row: the spare bits of its last byte are too few for another one."""
+    bits = sum(residues.widths(moduli))
+    if bits < 8:
+        raise ProtocolError(f"moduli = {list(moduli)}: fewer than 8 bits a coordinate; use more digits or more clients")
+    return 8 * len(rows[0]) // bits
+
+
+def _folded(rows: Sequence[Tensor], moduli: tuple[int, ...], kind: torch.dtype, *, reduce: bool) -> Tensor:
+    """Ones by block, one block of coordinates at a time, so that memory holds no count of the whole model twice."""
+    slots, bits = _slots(rows, moduli), sum(residues.widths(moduli))
+    out = torch.empty((slots, len(moduli)), dtype=kind)
+    many = np.array(moduli)
+    for _, start, stop in blocks(slots):
+        first, last = start * bits // 8, -(-stop * bits // 8)
+        ones = residues.counts([row[first:last].numpy() for row in rows], stop - start, moduli)
+        out[start:stop] = torch.from_numpy(ones % many if reduce else ones)
+    return out
