@@ -11,12 +11,12 @@ from pydantic import Field
 
 from croupier.aggregate.aggregator import Desk
 from croupier.core.coins import Coins
-from croupier.core.flow import Change, Coalition, Given, Memory, Refusal, corrupt
+from croupier.core.flow import Change, Coalition, Given, Memory, Refusal, corrupt, roster_digest
 from croupier.core.part import Part
 from croupier.core.sitting import Bench, Drive, Sat, Sitting, Stamp, Traffic
 from croupier.core.update import Layout, Model, Update
 from croupier.core.view import Kept, View
-from croupier.errors import CroupierError, ProtocolError, SpecError, StoreError, TooFew
+from croupier.errors import CroupierError, IntegrityError, ProtocolError, SpecError, StoreError, TooFew
 from croupier.pipeline import Pipeline
 
 Fits = Callable[[Sequence[tuple[Any, ...]]], Sequence[Update | CroupierError]]
@@ -112,7 +112,8 @@ def rounds(
     check(pipeline, len(task.enrolled), plan)
     if taken := set(task.enrolled) & set(pipeline.parties(())):
         raise SpecError(f"a client may not be called {' or '.join(sorted(taken))}: a party of the protocol is")
-    loop = _Loop(pipeline, task, plan, coins, drive, threat, keep or {})
+    keys = pipeline.place.enrol(task.enrolled, coins.child("enrol", roster_digest(task.enrolled)))
+    loop = _Loop(pipeline, task, plan, coins, drive, threat, keep or {}, keys)
     now = state or begin(task)
     while now.round < plan.rounds:
         done = loop.round(now)
@@ -159,6 +160,7 @@ class _Loop:
     drive: Drive
     threat: Threat
     keep: Mapping[str, Kept]
+    keys: Mapping[str, Mapping[str, Any]]
 
     def round(self, state: State) -> Round:
         cohort = self._cohort(state.round)
@@ -166,6 +168,7 @@ class _Loop:
         bench = self._bench()
         for attempt in range(self.plan.attempts):
             sat = self.drive(self._sitting(state, cohort, least, attempt, bench))
+            _alarmed(state.round, cohort, sat)
             if sat.outcomes["server"].error is None:
                 return self._finish(state, cohort, attempt, sat)
             missing = self._missing(sat, cohort)
@@ -202,7 +205,10 @@ class _Loop:
             stamp=Stamp(self.pipeline.digest(), run, state.round, attempt),
             parties={**parties, **changed},
             givens=givens,
-            memories=state.memories,
+            memories={
+                name: {**state.memories.get(name, {}), **({"keys": self.keys[name]} if name in self.keys else {})}
+                for name in parties
+            },
             coins={name: self._party_coins(name, run, state.round, attempt, name in cohort) for name in parties},
             schemas=self.pipeline.schemas(givens["server"]),
             bench=bench,
@@ -256,6 +262,15 @@ class _Loop:
                 f"round {state.round + 1}: the model's {' and '.join(wild)} is not finite any more; lower task.fit.lr"
             )
         return Round(state.round, attempt, cohort, present, sat.refusals, metrics, sat.traffic, sat.views, noted, after)
+
+
+def _alarmed(number: int, cohort: tuple[str, ...], sat: Sat) -> None:
+    """Raises: IntegrityError when a client has proof of foul play: what the server made of the round is then worth
+    nothing."""
+    for name in cohort:
+        error = sat.outcomes[name].error if name in sat.outcomes else None
+        if isinstance(error, IntegrityError):
+            raise IntegrityError(f"round {number + 1} is refused: {error}") from error
 
 
 def _tried(pipeline: Pipeline, gathered: Any, desk: Desk, rule: Memory) -> Any:

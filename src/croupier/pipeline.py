@@ -81,6 +81,7 @@ class Pipeline(Part):
                 f"encode.weights = 'slot' multiplies a row by its client's weight; in {named['release']} with grain "
                 "'model' or 'layer' that weight would mark whose pieces belong together; use weights = 'uniform'"
             )
+        yield from (f"{named['place']} {wrong}" for wrong in place.misfits(self))
         if encode.form not in rule.forms:
             yield f"{named['aggregate']} does not take updates as {encode.form!r}"
         if encode.scaled and not rule.linear:
@@ -111,8 +112,9 @@ class Pipeline(Part):
         update, spent = self.privacy(update, own.child("privacy"))
         payload = self.encode.encode(update, brief, own.child("encode"))
         once = coins.child("attempt", given.attempt, roster_digest(given.roster))
-        yield from self.place.submit(self, given, payload, once.child("submit"))
-        return {**memory, "noted": dict(payload.noted), "spent": spent.mechanism}
+        yield from self.place.submit(self, given, payload, memory.get("keys", {}), once.child("submit"))
+        kept = {name: value for name, value in memory.items() if name != "keys"}
+        return {**kept, "noted": dict(payload.noted), "spent": spent.mechanism}
 
     def server(self, given: Given, memory: Memory, coins: Coins) -> Flow:
         """Hand out the model, collect the release, aggregate."""

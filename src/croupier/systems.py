@@ -12,6 +12,7 @@ from croupier.encode.residues import Residues
 from croupier.pipeline import Pipeline
 from croupier.place.direct import Direct
 from croupier.place.relay import Relay
+from croupier.place.servers import SumServers
 from croupier.release.release import Release
 from croupier.release.rows import Rows
 from croupier.release.shuffle import Grain, Shuffle
@@ -32,6 +33,12 @@ def total(clients: int, digits: int = 4) -> Pipeline:
     """FedAvg behind a relay that lets out nothing but the sum."""
     encode = FixedPoint(clients=clients, digits=digits)
     return Pipeline(encode=encode, release=Sum(), aggregate=Scaled(), place=Relay())
+
+
+def sum_servers(clients: int, digits: int = 4, servers: int = 3) -> Pipeline:
+    """FedAvg behind several servers of which one honest one suffices: nothing but the sum comes out."""
+    encode = FixedPoint(clients=clients, digits=digits)
+    return Pipeline(encode=encode, release=Sum(), aggregate=Scaled(), place=SumServers(servers=servers))
 
 
 def rns(clients: int, digits: int = 4, release: Literal["bits", "counts", "mod"] = "mod") -> Pipeline:

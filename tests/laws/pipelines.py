@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from croupier.aggregate.mean import Scaled
 from croupier.encode.fixed import FixedPoint
 from croupier.encode.floats import Floats
 from croupier.pipeline import Pipeline
+from croupier.place.masks import Masks
 from croupier.place.relay import Relay
+from croupier.place.servers import SumServers
 from croupier.release.rows import Rows
 from croupier.release.shuffle import Shuffle
+from croupier.release.sums import Sum
 from croupier.systems import naive, plain, rns, total
 from tests.places.two_hop import TwoHop
 
@@ -43,7 +47,19 @@ PIPELINES: dict[str, Pipeline] = {
             "place": "relay",
         }
     ),
+    "sum servers": Pipeline(encode=FixedPoint(clients=8), release=Sum(), aggregate=Scaled(), place=SumServers()),
+    "two sum servers, weighted": Pipeline.parse(
+        {
+            "encode": {"use": "fixed", "clients": 8, "weights": "slot", "cap": 50, "digits": 9},
+            "release": "sum",
+            "place": {"use": "sum-servers", "servers": 2},
+        }
+    ),
+    "masks": Pipeline(encode=FixedPoint(clients=8), release=Sum(), aggregate=Scaled(), place=Masks()),
     "two hops, rows": Pipeline(release=Rows(), place=TwoHop()),
     "two hops, shuffle": Pipeline(release=Shuffle(), place=TwoHop()),
     "two hops, sum": total(8).model_copy(update={"place": TwoHop()}),
 }
+
+# Those that complete with the clients present; the others lose the round when one is missing.
+COMPLETING = [name for name, pipeline in PIPELINES.items() if not isinstance(pipeline.place, Masks)]

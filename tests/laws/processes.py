@@ -117,7 +117,7 @@ def _listen(seat: Seat, post: Post, pipe: Connection, read: int) -> int:
         pipe.send_bytes(canon.dump({"say": "moved"}))
         seat.go()
     elif heard["say"] == "gone" and isinstance(seat.ask, Exchange):
-        known = set(seat.view.given.roster) | {"server", "relay", "first", "second"}
+        known = set(seat.view.given.roster) | {"server", "relay", "first", "second", "sum1", "sum2", "sum3"}
         if all(source in heard["ended"] or source not in known for source in seat.absent()):
             seat.give_up()
     return 0

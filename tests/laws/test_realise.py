@@ -14,7 +14,7 @@ from croupier.core.flow import Memory
 from croupier.core.update import Gathered, Model
 from croupier.federate import Round
 from croupier.pipeline import Pipeline
-from tests.laws.pipelines import PIPELINES
+from tests.laws.pipelines import COMPLETING, PIPELINES
 from tests.laws.toy import CLIENTS, absent, play
 from tests.places.two_hop import TwoHopPlusOne
 
@@ -90,8 +90,9 @@ def check(pipeline: Pipeline, missing: tuple[str, ...] = ()) -> None:
                 assert torch.equal(rule["rows"], want.rows)
 
 
-@pytest.mark.parametrize("missing", [(), ("c3",)])
-@pytest.mark.parametrize("name", PIPELINES)
+@pytest.mark.parametrize(
+    ("name", "missing"), [*((name, ()) for name in PIPELINES), *((name, ("c3",)) for name in COMPLETING)]
+)
 def test_realise(name: str, missing: tuple[str, ...]) -> None:
     check(PIPELINES[name], missing)
 

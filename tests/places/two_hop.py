@@ -12,10 +12,12 @@ from typing import ClassVar
 import torch
 
 from croupier.core.coins import Coins
-from croupier.core.flow import Exchange, Flow, Given, Letter, Memory, Party, Received, SubFlow, Wait
+from croupier.core.flow import Exchange, Flow, Given, Inbox, Letter, Memory, Party, Received, SubFlow, Wait
+from croupier.core.update import Layout
 from croupier.core.wire import Schema, attendance, bitmap, chosen
-from croupier.encode.encoder import Payload
+from croupier.encode.encoder import Payload, Released
 from croupier.place.placement import (
+    Keys,
     Mechanism,
     Placement,
     Tolerance,
@@ -74,15 +76,19 @@ class TwoHop(Placement, use="two-hop"):
         stack = Schema((attendance(given.roster), *rows))
         return {"up": up, "stack": stack, "released": released_schema(mechanism, given)}
 
-    def submit(self, mechanism: Mechanism, given: Given, payload: Payload, coins: Coins) -> SubFlow:
+    def submit(self, mechanism: Mechanism, given: Given, payload: Payload, keys: Keys, coins: Coins) -> SubFlow:
         """To the first hop. The draw stands for a mask that a real placement would make here."""
         coins.child("mask").secure()
         yield Exchange((Letter("first", "up", up_body(payload)),))
 
     def collect(self, mechanism: Mechanism, given: Given, coins: Coins) -> SubFlow:
         """From the second hop."""
-        (letter,) = yield Exchange(wait=Wait("released", ("second",)))
-        return read_released(mechanism, given, letter.body, ids="ids" not in mechanism.release.hides)
+        inbox = yield Exchange(wait=Wait("released", ("second",)))
+        return self.opened(mechanism, given.roster, given.layout, inbox)
+
+    def opened(self, mechanism: Mechanism, roster: tuple[str, ...], layout: Layout, inbox: Inbox) -> Released:
+        """What the second hop let out."""
+        return read_released(mechanism, roster, layout, inbox[0].body, ids="ids" not in mechanism.release.hides)
 
     def learns(self, mechanism: Mechanism) -> Mapping[str, str]:
         """A toy says little."""

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from croupier.core import canon
 from croupier.core.coins import Coins
+from croupier.core.flow import Received
 from croupier.core.update import Gathered, Layout
-from croupier.encode.encoder import Released
 from croupier.errors import SpecError
 from croupier.learn.data import Dataset, Rows
 from croupier.learn.flat import FlatNet
@@ -66,20 +66,10 @@ class Knowledge:
 def read(view: Mapping[str, Any], protocol: Mapping[str, Any], layout: Layout) -> Gathered:
     """What the server's view of a round holds, decoded as the public protocol says."""
     pipeline = Pipeline.parse(protocol)
-    letters = [letter for box in view["inputs"] if isinstance(box, tuple) for letter in box if "kind" in letter]
-    ups = [letter for letter in letters if letter["kind"] == "up"]
-    if ups:
-        names = tuple(letter["source"] for letter in ups)
-        rows = torch.stack([letter["body"]["vector"] for letter in ups])
-        beside = {f.name: torch.stack([u["body"][f.name] for u in ups]) for f in pipeline.encode.luggage()}
-        return pipeline.encode.decode(Released(names, rows, luggage=beside, ids=names, layout=layout), {})
-    body = next(letter["body"] for letter in letters if letter["kind"] == "released")
-    roster = view["given"]["roster"]
-    present = tuple(name for name, bit in zip(roster, body["present"].tolist(), strict=True) if bit)
-    beside = {f.name: body[f.name] for f in pipeline.encode.luggage()}
-    ids = present if "ids" not in pipeline.release.hides else None
+    boxes = [box for box in view["inputs"] if isinstance(box, tuple) and box and "kind" in box[0]]
+    inbox = tuple(Received(**letter) for letter in boxes[0])
     brief = next((box for box in view["inputs"] if isinstance(box, Mapping)), {})
-    return pipeline.encode.decode(Released(present, body.get("rows"), body.get("sums"), beside, ids, layout), brief)
+    return pipeline.encode.decode(pipeline.place.opened(pipeline, view["given"]["roster"], layout, inbox), brief)
 
 
 def log_odds(said: Tensor, labels: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from croupier.core.update import Layout
 from croupier.encode.encoder import Released
 from croupier.encode.grid import OnGrid
 from croupier.errors import IntegrityError
+from croupier.kernels import shares
 
 
 class FixedPoint(OnGrid, use="fixed"):
@@ -46,18 +47,17 @@ class FixedPoint(OnGrid, use="fixed"):
 
     def coded(self, numbers: Tensor) -> Tensor:
         """Residues."""
-        return (numbers % self.modulus).to(torch.int32 if self.dtype == "<i4" else torch.int64)
+        return torch.from_numpy(shares.wrapped(numbers.numpy(), self.bits))
 
     def summed(self, released: Released) -> Tensor:
         """Centred again, but for weights, which are never negative."""
         got = released.rows if released.rows is not None else released.sums
         if got is None:
             raise IntegrityError("nothing was released")
-        numbers = got.long()
-        centred = numbers - self.modulus * (numbers >= self.modulus // 2)
+        numbers = torch.from_numpy(shares.signed(got.numpy(), self.bits))
         if self.scaled:
-            centred[..., -1] = numbers[..., -1]
-        return centred
+            numbers[..., -1] = got[..., -1]
+        return numbers
 
     def says(self) -> tuple[str, ...]:
         """The modulus, too."""

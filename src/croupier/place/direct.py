@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+import torch
+
 from croupier.core.coins import Coins
-from croupier.core.flow import Exchange, Given, Letter, SubFlow, Wait
+from croupier.core.flow import Exchange, Given, Inbox, Letter, SubFlow, Wait
+from croupier.core.update import Layout
 from croupier.core.wire import Schema
-from croupier.encode.encoder import Payload
+from croupier.encode.encoder import Payload, Released
 from croupier.place.placement import (
+    Keys,
     Mechanism,
     Placement,
     Tolerance,
-    let_out,
     quorum,
-    read_released,
     up_body,
     up_schema,
 )
@@ -37,14 +39,21 @@ class Direct(Placement, use="direct"):
         """One kind of message."""
         return {"up": up_schema(mechanism, given)}
 
-    def submit(self, mechanism: Mechanism, given: Given, payload: Payload, coins: Coins) -> SubFlow:
+    def submit(self, mechanism: Mechanism, given: Given, payload: Payload, keys: Keys, coins: Coins) -> SubFlow:
         """Reveals: the whole update to the server."""
         yield Exchange((Letter("server", "up", up_body(payload)),))
 
     def collect(self, mechanism: Mechanism, given: Given, coins: Coins) -> SubFlow:
         """Wait for those who come."""
         inbox = yield Exchange(wait=Wait("up", given.roster, quorum(mechanism, given)))
-        return read_released(mechanism, given, let_out(mechanism, given, inbox, coins.child("release")), ids=True)
+        return self.opened(mechanism, given.roster, given.layout, inbox)
+
+    def opened(self, mechanism: Mechanism, roster: tuple[str, ...], layout: Layout, inbox: Inbox) -> Released:
+        """Each update as it came, under its sender's name."""
+        names = tuple(letter.source for letter in inbox)
+        beside = {f.name: torch.stack([m.body[f.name] for m in inbox]) for f in mechanism.encode.luggage()}
+        rows = torch.stack([letter.body["vector"] for letter in inbox])
+        return Released(names, rows, None, beside, names, layout)
 
     def learns(self, mechanism: Mechanism) -> Mapping[str, str]:
         """The server, everything."""

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
 from croupier.core.coins import Coins
-from croupier.core.flow import Given, Inbox, Party, SubFlow
+from croupier.core.flow import Given, Inbox, Party, SubFlow, roster_digest
 from croupier.core.part import Part
+from croupier.core.update import Layout
 from croupier.core.wire import Schema, attendance, bitmap, chosen
 from croupier.encode.encoder import Encoder, Payload, Released
+from croupier.encode.fixed import FixedPoint
+from croupier.errors import ProtocolError
 from croupier.release.release import Release, Shape
+
+Keys = Mapping[str, Any]
 
 
 class Mechanism(Protocol):
@@ -52,6 +57,14 @@ class Placement(Part):
     restarts: ClassVar[bool] = False
     tolerance: ClassVar[Tolerance]
 
+    def enrol(self, clients: tuple[str, ...], coins: Coins) -> Mapping[str, Keys]:
+        """Key material that each client holds before the first round, by client; servers never see it."""
+        return {}
+
+    def misfits(self, mechanism: Mechanism) -> Iterator[str]:
+        """What else keeps this placement from working with an encoder and a release."""
+        yield from ()
+
     def middle(self, mechanism: Mechanism) -> Mapping[str, Party]:
         """The parties between the clients and the server."""
         return {}
@@ -61,12 +74,16 @@ class Placement(Part):
         """Every kind of message this placement sends, with its fields."""
 
     @abstractmethod
-    def submit(self, mechanism: Mechanism, given: Given, payload: Payload, coins: Coins) -> SubFlow:
-        """What a client does with its payload."""
+    def submit(self, mechanism: Mechanism, given: Given, payload: Payload, keys: Keys, coins: Coins) -> SubFlow:
+        """What a client does with its payload, until it is content with what became of it."""
 
     @abstractmethod
     def collect(self, mechanism: Mechanism, given: Given, coins: Coins) -> SubFlow:
         """What the server does to get the `Released`."""
+
+    @abstractmethod
+    def opened(self, mechanism: Mechanism, roster: tuple[str, ...], layout: Layout, inbox: Inbox) -> Released:
+        """What the letters that reach the server in `collect` amount to."""
 
     @abstractmethod
     def learns(self, mechanism: Mechanism) -> Mapping[str, str]:
@@ -105,8 +122,23 @@ def let_out(mechanism: Mechanism, given: Given, inbox: Inbox, coins: Coins) -> d
     return {"present": present, **arrays, **beside}
 
 
-def read_released(mechanism: Mechanism, given: Given, body: Mapping[str, Tensor], ids: bool) -> Released:
+def adding(mechanism: Mechanism) -> FixedPoint:
+    """The encoder of a placement that adds residues of a power of two. Raises: ProtocolError when it is another."""
+    if not isinstance(mechanism.encode, FixedPoint):
+        raise ProtocolError(f"this placement adds residues of a power of two, not encode = {mechanism.encode.use!r}")
+    return mechanism.encode
+
+
+def once(seed: bytes, given: Given) -> Coins:
+    """The node of a long-lived secret for one attempt of one round, bound to who was invited: used for one sum."""
+    bound = ("run", given.run, "round", given.round, "attempt", given.attempt)
+    return Coins(seed).child(*bound, roster_digest(given.roster))
+
+
+def read_released(
+    mechanism: Mechanism, roster: tuple[str, ...], layout: Layout, body: Mapping[str, Tensor], ids: bool
+) -> Released:
     """What the server got."""
-    present = chosen(given.roster, body["present"])
+    present = chosen(roster, body["present"])
     beside = {field.name: body[field.name] for field in mechanism.encode.luggage()}
-    return Released(present, body.get("rows"), body.get("sums"), beside, present if ids else None, given.layout)
+    return Released(present, body.get("rows"), body.get("sums"), beside, present if ids else None, layout)

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from croupier.core.coins import Coins
-from croupier.core.flow import Exchange, Flow, Given, Letter, Memory, Party, SubFlow, Wait
+from croupier.core.flow import Exchange, Flow, Given, Inbox, Letter, Memory, Party, SubFlow, Wait
+from croupier.core.update import Layout
 from croupier.core.wire import Schema
-from croupier.encode.encoder import Payload
+from croupier.encode.encoder import Payload, Released
 from croupier.place.placement import (
+    Keys,
     Mechanism,
     Placement,
     Tolerance,
@@ -51,14 +53,18 @@ class Relay(Placement, use="relay"):
         """What clients send up, and what the relay lets out."""
         return {"up": up_schema(mechanism, given), "released": released_schema(mechanism, given)}
 
-    def submit(self, mechanism: Mechanism, given: Given, payload: Payload, coins: Coins) -> SubFlow:
+    def submit(self, mechanism: Mechanism, given: Given, payload: Payload, keys: Keys, coins: Coins) -> SubFlow:
         """Reveals: the whole update to the relay."""
         yield Exchange((Letter("relay", "up", up_body(payload)),))
 
     def collect(self, mechanism: Mechanism, given: Given, coins: Coins) -> SubFlow:
         """Wait for the relay."""
-        (letter,) = yield Exchange(wait=Wait("released", ("relay",)))
-        return read_released(mechanism, given, letter.body, ids="ids" not in mechanism.release.hides)
+        inbox = yield Exchange(wait=Wait("released", ("relay",)))
+        return self.opened(mechanism, given.roster, given.layout, inbox)
+
+    def opened(self, mechanism: Mechanism, roster: tuple[str, ...], layout: Layout, inbox: Inbox) -> Released:
+        """What the relay let out."""
+        return read_released(mechanism, roster, layout, inbox[0].body, ids="ids" not in mechanism.release.hides)
 
     def learns(self, mechanism: Mechanism) -> Mapping[str, str]:
         """The server the release, the relay everything."""

@@ -84,13 +84,13 @@ def test_what_is_let_out_fits_its_schema_and_reads_back() -> None:
     body = let_out(open_relay, GIVEN, inbox, COINS)
     schema = released_schema(open_relay, GIVEN)
     schema.check(body)
-    back = read_released(open_relay, GIVEN, schema.unpack(schema.pack(body)), ids=True)
+    back = read_released(open_relay, GIVEN.roster, GIVEN.layout, schema.unpack(schema.pack(body)), ids=True)
     assert back.present == back.ids == ("a", "c")
     assert back.rows is not None
     assert back.rows.tolist() == [[1.0, 2.0], [3.0, 4.0]]
     assert back.luggage["weight"].tolist() == [[4.0], [6.0]]
     assert back.sums is None
-    assert read_released(open_relay, GIVEN, body, ids=False).ids is None
+    assert read_released(open_relay, GIVEN.roster, GIVEN.layout, body, ids=False).ids is None
 
 
 def test_the_relay_computes_the_release_from_its_own_coins() -> None:
@@ -138,7 +138,7 @@ def test_a_direct_server_gets_rows_with_names() -> None:
 def test_a_client_sends_its_payload_once(place: Direct | Relay, target: str) -> None:
     pipeline = Pipeline(place=place)
     payload = Payload(torch.ones(2), {"weight": torch.ones(1)}, {"clamped": 7})
-    asks, _ = ended(place.submit(pipeline, GIVEN, payload, COINS), [()])
+    asks, _ = ended(place.submit(pipeline, GIVEN, payload, {}, COINS), [()])
     (ask,) = asks
     assert ask.wait is None
     (letter,) = ask.send

@@ -1,0 +1,75 @@
+"""The compiled loops of `shares`; in their own file so that their compiled form can be cached on disk."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+_ONE = np.uint64(1)
+_WORD = np.uint64(64)
+_P = np.uint64((1 << 61) - 1)
+_LOW31 = np.uint64((1 << 31) - 1)
+_LOW30 = np.uint64((1 << 30) - 1)
+
+
+@njit(cache=True, nogil=True)
+def fold(words: Any, bits: int, minus: bool, total: Any) -> None:
+    """Add packed numbers to a total that wraps around, or take them away."""
+    k, shift, width = 0, np.uint64(0), np.uint64(bits)
+    mask = (_ONE << width) - _ONE
+    for i in range(len(total)):
+        value = words[k] >> shift
+        if shift + width > _WORD:
+            value |= words[k + 1] << (_WORD - shift)
+        shift += width
+        if shift >= _WORD:
+            shift -= _WORD
+            k += 1
+        value &= mask
+        total[i] = total[i] - value if minus else total[i] + value
+
+
+@njit(cache=True, nogil=True)
+def signed(residues: Any, bits: int, out: Any) -> None:
+    """Residues of 2^bits as the numbers nearest to 0."""
+    for i in range(len(out)):
+        value = np.int64(residues[i])
+        out[i] = value - ((value >> (bits - 1)) << bits)
+
+
+@njit(cache=True, nogil=True)
+def wrapped(numbers: Any, bits: int, out: Any) -> None:
+    """Numbers as residues of 2^bits."""
+    mask = (np.int64(1) << bits) - 1
+    for i in range(len(out)):
+        out[i] = numbers[i] & mask
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _times(one: Any, two: Any) -> Any:
+    """The product modulo 2^61 - 1, by halves, because 2^61 counts as 1."""
+    high1, low1 = one >> np.uint64(31), one & _LOW31
+    high2, low2 = two >> np.uint64(31), two & _LOW31
+    middle = high1 * low2 + low1 * high2
+    total = (high1 * high2 << _ONE) + (middle >> np.uint64(30)) + ((middle & _LOW30) << np.uint64(31)) + low1 * low2
+    total = (total & _P) + (total >> np.uint64(61))
+    return total - _P if total >= _P else total
+
+
+@njit(cache=True, nogil=True)
+def dot(keys: Any, numbers: Any, lane: int) -> Any:
+    """Keys times signed numbers modulo 2^61 - 1; with a lane, two numbers to a key, that many bits apart."""
+    total = np.uint64(0)
+    step = 2 if lane else 1
+    for k in range((len(numbers) + step - 1) // step):
+        value = np.int64(numbers[k * step])
+        if lane and k * step + 1 < len(numbers):
+            value += np.int64(numbers[k * step + 1]) << lane
+        other = np.uint64(value) if value >= 0 else _P - np.uint64(-value)
+        key = keys[k] & _P
+        total += _times(key - _P if key >= _P else key, other)
+        if total >= _P:
+            total -= _P
+    return total

@@ -1,0 +1,40 @@
+"""A vector split among servers: uniform shares from seeds, and one long share that makes them add up.
+
+From: additive sharing with compressed shares. Any set of shares but all of them is uniform, whatever the vector is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from croupier.core.coins import Coins
+from croupier.kernels import pack, shares
+from croupier.kernels.shares import Bytes, P
+
+
+def stretched(seed: bytes, count: int, bits: int) -> tuple[Bytes, int]:
+    """The share of a vector and of its tag that a seed stands for: packed numbers, and an element of the field."""
+    node = Coins(seed)
+    body = node.child("numbers").secure().bytes(pack.size(count, (bits,)))
+    return np.frombuffer(body, np.uint8), int(node.child("tag").secure().below(P)[0])
+
+
+def rest(vector: Tensor, tag: int, seeds: Sequence[bytes], bits: int) -> tuple[Tensor, int]:
+    """The long share: the vector and its tag without the shares that the seeds stand for."""
+    left = shares.total(len(vector), bits)
+    shares.add(vector.numpy(), left)
+    for seed in seeds:
+        body, part = stretched(seed, len(vector), bits)
+        shares.fold(body, bits, left, minus=True)
+        tag = (tag - part) % P
+    return reduced(left, bits), tag
+
+
+def reduced(total: np.ndarray, bits: int) -> Tensor:
+    """A total modulo 2^bits, as the wire carries it."""
+    total &= total.dtype.type((1 << bits) - 1)
+    return torch.from_numpy(total.view(np.int32) if bits <= 31 else total.astype(np.int64))

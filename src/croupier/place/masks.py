@@ -1,0 +1,96 @@
+"""Masks that cancel: clients send their updates to the server under sums of pairwise masks.
+
+From: pairwise masking without recovery. Each pair of clients has a common secret; one adds the mask that it stands for,
+the other takes it away. What the server gets is uniform but for its sum. If one invited client does not deliver,
+nothing can be read and the round is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+import numpy as np
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from croupier.core import wire
+from croupier.core.coins import Coins
+from croupier.core.flow import Exchange, Given, Inbox, Letter, SubFlow, Wait
+from croupier.core.update import Layout
+from croupier.core.wire import Schema
+from croupier.encode.encoder import Payload, Released
+from croupier.encode.fixed import FixedPoint
+from croupier.kernels import pack, shares
+from croupier.mpc.shares import reduced
+from croupier.place.placement import Keys, Mechanism, Placement, Tolerance, adding, once
+from croupier.release.release import Shape
+
+
+class Masks(Placement, use="masks"):
+    """No party between: the server adds masked updates, and the masks go away."""
+
+    realises: ClassVar[frozenset[Shape]] = frozenset({"sums"})
+    tolerance: ClassVar[Tolerance] = Tolerance(
+        privacy="the server, following the protocol, with any clients but two: those two's sum stays hidden in the "
+        "rest. The directory of the clients' public keys must not be the server's own: it could stand in between",
+        integrity="none: the server computes alone; links between parties are authenticated",
+        liveness="every invited client and the server: if one does not deliver, the round is lost",
+    )
+
+    def enrol(self, clients: tuple[str, ...], coins: Coins) -> Mapping[str, Keys]:
+        """A key pair for each client, and a directory of the public ones."""
+        private = {name: coins.child("pair", name).export() for name in clients}
+        public = {
+            n: X25519PrivateKey.from_private_bytes(key).public_key().public_bytes_raw() for n, key in private.items()
+        }
+        return {name: {"private": private[name], "directory": public} for name in clients}
+
+    def misfits(self, mechanism: Mechanism) -> Iterator[str]:
+        """Masks are residues of one power of two."""
+        if not isinstance(mechanism.encode, FixedPoint):
+            yield f"masks residues of a power of two, not encode = {mechanism.encode.use!r}; use encode = 'fixed'"
+
+    def schemas(self, mechanism: Mechanism, given: Given) -> Mapping[str, Schema]:
+        """One kind of message."""
+        encode = adding(mechanism)
+        field = wire.Field("vector", encode.dtype, (encode.slots(given.layout),), widths=(encode.bits,))
+        return {"up": Schema((field,))}
+
+    def submit(self, mechanism: Mechanism, given: Given, payload: Payload, keys: Keys, coins: Coins) -> SubFlow:
+        """Reveals: numbers that are uniform but for the sum of everybody's."""
+        encode = adding(mechanism)
+        total = shares.total(len(payload.vector), encode.bits)
+        shares.add(payload.vector.numpy(), total)
+        for other in given.roster:
+            if other != given.me:
+                mask = _mask(keys, given, other).secure().bytes(pack.size(len(total), (encode.bits,)))
+                shares.fold(np.frombuffer(mask, np.uint8), encode.bits, total, minus=other < given.me)
+        yield Exchange((Letter("server", "up", {"vector": reduced(total, encode.bits)}),))
+
+    def collect(self, mechanism: Mechanism, given: Given, coins: Coins) -> SubFlow:
+        """Wait for everybody: less than all of the masks hide nothing and show nothing."""
+        inbox = yield Exchange(wait=Wait("up", given.roster))
+        return self.opened(mechanism, given.roster, given.layout, inbox)
+
+    def opened(self, mechanism: Mechanism, roster: tuple[str, ...], layout: Layout, inbox: Inbox) -> Released:
+        """The sum."""
+        encode = adding(mechanism)
+        total = shares.total(len(inbox[0].body["vector"]), encode.bits)
+        for letter in inbox:
+            shares.add(letter.body["vector"].numpy(), total)
+        return Released(tuple(letter.source for letter in inbox), sums=reduced(total, encode.bits), layout=layout)
+
+    def learns(self, mechanism: Mechanism) -> Mapping[str, str]:
+        """The sum."""
+        return {"server": f"{mechanism.release.reveals()}; and which clients took part"}
+
+
+def _mask(keys: Keys, given: Given, other: str) -> Coins:
+    """The node of a pair's mask: bound to the attempt and to who was invited, so that no mask is used twice."""
+    mine = X25519PrivateKey.from_private_bytes(keys["private"])
+    secret = mine.exchange(X25519PublicKey.from_public_bytes(keys["directory"][other]))
+    pair = b"/".join(sorted(keys["directory"][name] for name in (given.me, other)))
+    seed = HKDF(hashes.SHA256(), 32, b"croupier/1", b"masks" + pair).derive(secret)
+    return once(seed, given)

@@ -1,0 +1,187 @@
+"""Several servers of which one honest one suffices: each adds shares that tell it nothing.
+
+From: additive sharing with compressed shares, and an affine tag that clients alone can make and check. A client sends
+one server a long share and each other a seed; which server gets the long one goes round with the client's place. The
+servers agree on who reached all of them, each sends one sum, and the sums add up to the clients' sum. That is
+published, and every client checks that it carries the tags of exactly the clients named, itself among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from croupier.core import wire
+from croupier.core.coins import Coins
+from croupier.core.flow import Exchange, Flow, Given, Inbox, Letter, Memory, Party, SubFlow, Wait
+from croupier.core.update import Layout
+from croupier.core.wire import Schema, attendance, bitmap, chosen
+from croupier.encode.encoder import Payload, Released
+from croupier.encode.fixed import FixedPoint
+from croupier.errors import IntegrityError, ProtocolError, TooFew
+from croupier.kernels import shares
+from croupier.kernels.shares import P
+from croupier.mpc.shares import reduced, rest, stretched
+from croupier.mpc.tags import Tagger
+from croupier.place.placement import Keys, Mechanism, Placement, Tolerance, adding, once, quorum
+from croupier.release.release import Shape
+
+# Sums of more bits would not be told apart in the field of the tags.
+MOST_BITS = 60
+
+
+class SumServers(Placement, use="sum-servers"):
+    """`servers` parties, sum1, sum2, ..., that add what they cannot read."""
+
+    realises: ClassVar[frozenset[Shape]] = frozenset({"sums"})
+    tolerance: ClassVar[Tolerance] = Tolerance(
+        privacy="the server and all sum servers but one, colluding and malicious; whoever hands clients different "
+        "models can single one out. Of the clients it hides a sum of those present, of which colluders know their own "
+        "part. A malicious sum server can leave clients out, down to the quorum, but not unseen by them",
+        integrity="the server and all sum servers, colluding: a client present refuses a published sum that is not "
+        "exactly the sum of the clients named, itself among them, but for a chance of 2^-60. One client that tells a "
+        "server the clients' secret undoes this, not the privacy. The tag covers the published sum, not the model "
+        "that the server makes of it; and no client's own values are bounded: one that lies can move the sum anywhere",
+        liveness="all sum servers and the server; a round completes with the clients that reached all sum servers, "
+        "above the quorum, and is lost when a client reached only some of them",
+    )
+
+    servers: int = Field(3, ge=2, le=16)
+    _padded: ClassVar[bool] = True
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the servers are called."""
+        return tuple(f"sum{number}" for number in range(1, self.servers + 1))
+
+    def enrol(self, clients: tuple[str, ...], coins: Coins) -> Mapping[str, Keys]:
+        """One secret that all clients share and no server knows; other clients, another secret."""
+        secret = coins.child("group").export()
+        return {name: {"group": secret} for name in clients}
+
+    def misfits(self, mechanism: Mechanism) -> Iterator[str]:
+        """Shares are of residues of one power of two."""
+        if not isinstance(mechanism.encode, FixedPoint):
+            yield f"adds residues of a power of two, not encode = {mechanism.encode.use!r}; use encode = 'fixed'"
+        elif mechanism.encode.bits > MOST_BITS:
+            yield f"takes sums of {MOST_BITS} bits at most, not {mechanism.encode.bits}; use fewer digits"
+
+    def middle(self, mechanism: Mechanism) -> Mapping[str, Party]:
+        """The sum servers."""
+
+        def adder(given: Given, memory: Memory, coins: Coins) -> Flow:
+            me, others = self.names.index(given.me), tuple(name for name in self.names if name != given.me)
+            long = tuple(who for place, who in enumerate(given.roster) if place % self.servers == me)
+            short = tuple(who for who in given.roster if who not in long)
+            inbox = yield Exchange(wait=Wait("share", long, 0))
+            inbox += yield Exchange(wait=Wait("seed", short, 0))
+            here = bitmap(given.roster, tuple(letter.source for letter in inbox))
+            seen = yield Exchange(
+                tuple(Letter(name, "here", {"present": here}) for name in others), Wait("here", others)
+            )  # fmt: skip
+            for letter in seen:
+                here = here & letter.body["present"]
+            present = chosen(given.roster, here)
+            if len(present) < (least := quorum(mechanism, given)):
+                missing = tuple(name for name in given.roster if name not in present)
+                raise TooFew(
+                    f"{given.me}: {len(present)} of the {least} needed reached all sum servers; missing "
+                    f"{', '.join(missing[:8])}", missing,
+                )  # fmt: skip
+            sums, tag = self._added(mechanism, given, tuple(m for m in inbox if m.source in present))
+            body = {"present": here, "vector": sums, "tag": torch.tensor([tag])}
+            yield Exchange((Letter("server", "sum", body),))
+            return memory
+
+        return dict.fromkeys(self.names, adder)
+
+    def schemas(self, mechanism: Mechanism, given: Given) -> Mapping[str, Schema]:
+        """A long share, a seed, who is here, a server's sum, and what is published."""
+        encode = adding(mechanism)
+        vector = wire.Field("vector", encode.dtype, (encode.slots(given.layout),), widths=(encode.bits,))
+        tag = wire.Field("tag", "<i8", (1,), P - 1)
+        present = attendance(given.roster)
+        return {
+            "share": Schema((vector, tag)),
+            "seed": Schema((wire.Field("seed", "|u1", (32,)),)),
+            "here": Schema((present,)),
+            "sum": Schema((present, vector, tag)),
+            "published": Schema((present, vector, tag)),
+        }
+
+    def submit(self, mechanism: Mechanism, given: Given, payload: Payload, keys: Keys, coins: Coins) -> SubFlow:
+        """Share, and check what is published. Reveals: to each sum server a uniform share.
+
+        Raises: IntegrityError when the published sum is not that of the clients it names, or leaves this one out.
+        """
+        encode = adding(mechanism)
+        tagger = self._tagger(given, keys, encode.bits)
+        key = tagger.key(len(payload.vector))
+        tag = tagger.tag(key, _numbers(encode, payload.vector), given.me)
+        holder = given.roster.index(given.me) % self.servers
+        seeds = {name: coins.child("seed", name).export() for at, name in enumerate(self.names) if at != holder}
+        share, left = rest(payload.vector, tag, tuple(seeds.values()), encode.bits)
+        letters = [Letter(self.names[holder], "share", {"vector": share, "tag": torch.tensor([left])})]
+        for name, seed in seeds.items():
+            letters.append(Letter(name, "seed", {"seed": torch.frombuffer(bytearray(seed), dtype=torch.uint8)}))
+        (published,) = yield Exchange(tuple(letters), Wait("published", ("server",)))
+        body = published.body
+        present = chosen(given.roster, body["present"])
+        if given.me not in present:
+            raise IntegrityError("a client that sent its update is missing from the published sum")
+        if not tagger.fits(key, _numbers(encode, body["vector"]), int(body["tag"][0]), present):
+            raise IntegrityError("the published sum is not the sum of the clients that it names: its tag does not fit")
+
+    def collect(self, mechanism: Mechanism, given: Given, coins: Coins) -> SubFlow:
+        """Add the servers' sums and publish them."""
+        inbox = yield Exchange(wait=Wait("sum", self.names))
+        released = self.opened(mechanism, given.roster, given.layout, inbox)
+        tag = sum(int(letter.body["tag"][0]) for letter in inbox) % P
+        body = {"present": inbox[0].body["present"], "vector": released.sums, "tag": torch.tensor([tag])}
+        yield Exchange(tuple(Letter(name, "published", body) for name in given.roster))
+        return released
+
+    def opened(self, mechanism: Mechanism, roster: tuple[str, ...], layout: Layout, inbox: Inbox) -> Released:
+        """The servers' sums, added. Raises: ProtocolError when they are not of the same clients."""
+        encode = adding(mechanism)
+        present = inbox[0].body["present"]
+        if other := [letter.source for letter in inbox if not torch.equal(letter.body["present"], present)]:
+            raise ProtocolError(f"{inbox[0].source} and {other[0]} added different clients; the round is lost")
+        total = shares.total(len(inbox[0].body["vector"]), encode.bits)
+        for letter in inbox:
+            shares.add(letter.body["vector"].numpy(), total)
+        return Released(chosen(roster, present), sums=reduced(total, encode.bits), layout=layout)
+
+    def learns(self, mechanism: Mechanism) -> Mapping[str, str]:
+        """The server the sum, a sum server nothing."""
+        return {
+            "server": f"{mechanism.release.reveals()}; and which clients took part",
+            "each sum server": "which clients took part, and uniform numbers that depend on nobody's update",
+        }
+
+    def _added(self, mechanism: Mechanism, given: Given, inbox: Inbox) -> tuple[Tensor, int]:
+        encode = adding(mechanism)
+        count = encode.slots(given.layout)
+        total, tag = shares.total(count, encode.bits), 0
+        for letter in inbox:
+            if letter.kind == "share":
+                shares.add(letter.body["vector"].numpy(), total)
+                part = int(letter.body["tag"][0])
+            else:
+                body, part = stretched(letter.body["seed"].numpy().tobytes(), count, encode.bits)
+                shares.fold(body, encode.bits, total)
+            tag = (tag + part) % P
+        return reduced(total, encode.bits), tag
+
+    def _tagger(self, given: Given, keys: Keys, bits: int) -> Tagger:
+        return Tagger(once(keys["group"], given).child("tags"), bits, self._padded)
+
+
+def _numbers(encode: FixedPoint, residues: Tensor) -> Any:
+    """Residues as the signed integers that they stand for: what the tag is of."""
+    return np.ascontiguousarray(encode.summed(Released((), sums=residues)).numpy())
