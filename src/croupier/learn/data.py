@@ -151,6 +151,12 @@ class Dataset:
         return tuple(inputs.shape[1:])
 
     @property
+    def worded(self) -> bool:
+        """Whether inputs are numbers of words, which are names, and not quantities."""
+        inputs, _ = self.train.batch(torch.zeros(1, dtype=torch.int64))
+        return not inputs.is_floating_point()
+
+    @property
     def outputs(self) -> int:
         """How many numbers a model gives for one input."""
         return self.classes or 1

@@ -50,7 +50,11 @@ CASES = [
     (ResNet18(), images(3, 32, 32, classes=100), 11_227_812),
     (ActivityCnn(), images(6, 128, classes=6), 176_710),
     (TextTransformer(), texts(), 567_380),
-    (TextTransformer(width=8, heads=4, layers=2, hidden=5), texts(6, 30), 30 * 8 + 6 * 8 + 2 * 413 + 16 + 180),
+    (
+        TextTransformer(vocabulary=30, width=8, heads=4, layers=2, hidden=5),
+        texts(6, 30),
+        30 * 8 + 6 * 8 + 2 * 413 + 16 + 180,
+    ),
     (Lstm(), series(), 4 * 32 * (1 + 32 + 2) + 33),
     (Lstm(hidden=3, layers=2), series(), 12 * (1 + 3 + 2) + 12 * (3 + 3 + 2) + 4),
 ]

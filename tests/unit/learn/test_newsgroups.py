@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +174,7 @@ def texts(count: int = 12, length: int = 6, classes: int = 3) -> Dataset:
 
 def reader(layers: int = 1) -> Reader:
     with Coins.from_seed(1).ambient():
-        return TextTransformer(layers=layers).build(texts())
+        return TextTransformer(vocabulary=30, layers=layers).build(texts())
 
 
 @pytest.mark.parametrize("layers", [1, 2])
@@ -232,6 +233,10 @@ def test_words_are_no_quantities() -> None:
     pictures = Dataset("pictures", "classify", 3, plain, plain, "none", "made up", labels=plain.y)
     with pytest.raises(SpecError, match=r"'text-transformer': needs texts .* use data = \"newsgroups\""):
         TextTransformer().build(pictures)
+    with pytest.raises(SpecError, match=r"vocabulary = 29: 'texts' has numbers of words below 30; use at least that"):
+        TextTransformer(vocabulary=29).build(texts())
+    unnamed = replace(texts(), tokens=0)
+    assert TextTransformer(vocabulary=30).build(unnamed).words.num_embeddings == 30, "as an attacker rebuilds it"
     with pytest.raises(SpecError, match="'texts' has no pictures"):
         InstaHide(k=1).prepare(texts(), None, Coins.from_seed(0))
 

@@ -57,6 +57,6 @@ class Mlp(Network, use="mlp"):
 
     def build(self, dataset: Dataset) -> Perceptron:
         """A fresh model. Raises: SpecError on words, whose numbers are names and no quantities."""
-        if dataset.tokens:
+        if dataset.worded:
             raise self._misfit(dataset, "inputs that are quantities, not words", 'use model = "text-transformer"')
         return Perceptron((math.prod(dataset.shape), *self.hidden, dataset.outputs), self.dropout)

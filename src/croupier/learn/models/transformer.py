@@ -98,6 +98,8 @@ class TextTransformer(Network, use="text-transformer"):
     It is trained one client at a time: stacked, every client's table of words would have to be held at once.
     """
 
+    # The model's own: an attacker who rebuilds it knows the description, not the data.
+    vocabulary: int = Field(8192, ge=2, le=1 << 31)
     width: PositiveInt = 64
     heads: PositiveInt = 2
     layers: PositiveInt = 1
@@ -112,10 +114,13 @@ class TextTransformer(Network, use="text-transformer"):
 
     def build(self, dataset: Dataset) -> Reader:
         """A fresh model. Raises: SpecError unless the dataset has classes of texts."""
-        if dataset.goal != "classify" or not dataset.tokens:
+        if dataset.goal != "classify" or not dataset.worded:
             raise self._misfit(dataset, "texts as numbers of words to classify", 'use data = "newsgroups"')
+        if dataset.tokens > self.vocabulary:
+            need = f"{dataset.name!r} has numbers of words below {dataset.tokens}; use at least that"
+            raise SpecError(f"task.model.vocabulary = {self.vocabulary}: {need}")
         return Reader(
-            dataset.tokens,
+            self.vocabulary,
             dataset.shape[0],
             dataset.classes,
             self.width,
