@@ -84,6 +84,10 @@ class Pipeline(Part):
         yield from (f"{named['place']} {wrong}" for wrong in place.misfits(self))
         if encode.form not in rule.forms:
             yield f"{named['aggregate']} does not take updates as {encode.form!r}"
+        if "rows" in rule.needs and release.shape == "sums":
+            yield f"{named['aggregate']} needs every client's values, and {named['release']} lets out a sum only"
+        if encode.weights == "open" and not rule.linear:
+            yield f"{named['aggregate']} counts every client alike; use encode.weights = 'uniform'"
         if encode.scaled and not rule.linear:
             yield f"{named['aggregate']} is no mean, and encode.weights = 'slot' sends rows multiplied by their weight"
 

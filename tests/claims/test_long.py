@@ -29,6 +29,14 @@ def test_households_forecast_better_than_their_mean(tmp_path: Path) -> None:
     assert scores[-1] < 0.9 * scores[0]
 
 
+@pytest.mark.data
+@pytest.mark.parametrize(("preset", "least"), [("activity", 0.75), ("newsgroups", 0.4)])
+def test_sensors_and_texts_are_learnt_behind_a_shuffler(tmp_path: Path, preset: str, least: float) -> None:
+    result = run(preset, out=tmp_path / "run", seed=7, data=os.environ["CROUPIER_DATA"])
+    assert result.final["accuracy"] > least
+    assert result.final["accuracy"] > result.metrics[0]["accuracy"] + 0.2
+
+
 @pytest.mark.parametrize("size", [3, 4, 5])
 def test_columns_are_permuted_uniformly(size: int) -> None:
     columns = 2_000_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from croupier.aggregate.mean import Scaled
+from croupier.aggregate.median import Median
 from croupier.encode.fixed import FixedPoint
 from croupier.encode.floats import Floats
 from croupier.pipeline import Pipeline
@@ -24,6 +25,7 @@ PIPELINES: dict[str, Pipeline] = {
     "layer shuffle": naive("layer"),
     "parameter shuffle": naive("parameter"),
     "parameter shuffle, weighted": Pipeline(encode=Floats(weights="slot", cap=50), release=Shuffle(), place=Relay()),
+    "parameter shuffle, median": Pipeline(release=Shuffle(), aggregate=Median(), place=Relay()),
     "shuffled integers": Pipeline(encode=FixedPoint(clients=8), release=Shuffle(grain="layer"), place=Relay()),
     "sum": total(8),
     "sum, weighted": Pipeline.parse(

@@ -24,7 +24,7 @@ class Desk:
 
 
 class Aggregator(Part):
-    """A rule, with what it needs of the release: `ids`, and whether rows may come `scaled` or only as sums."""
+    """A rule, with what it needs of the release (`ids`, `rows`), and whether rows may come `scaled` or only as sums."""
 
     verb: ClassVar[str] = "aggregate"
     needs: ClassVar[frozenset[str]] = frozenset()

@@ -88,7 +88,7 @@ class InstaHide(Augment, use="instahide"):
 
     def prepare(self, dataset: Dataset, folder: Path | None, coins: Coins) -> Dataset:
         """All records, encoded. Raises: SpecError unless the public pictures have the shape of the private ones."""
-        if dataset.goal != "classify":
+        if dataset.goal != "classify" or dataset.worded:
             remedy = 'use data of pictures or task.augment = "none"'
             raise SpecError(f"task.augment = 'instahide': {dataset.name!r} has no pictures; {remedy}")
         public = self._pictures(dataset, folder) if self.k > 1 else torch.zeros(1, *dataset.shape)

@@ -141,12 +141,20 @@ class Dataset:
     notes: Mapping[str, int | float | str] = field(default_factory=dict)
     # What a target of 1 stands for in the data's own unit (kWh, say).
     unit: float = 1.0
+    # How many numbers words can have, 0 for padding included, where inputs are words; 0 where they are quantities.
+    tokens: int = 0
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of one input."""
         inputs, _ = self.train.batch(torch.zeros(1, dtype=torch.int64))
         return tuple(inputs.shape[1:])
+
+    @property
+    def worded(self) -> bool:
+        """Whether inputs are numbers of words, which are names, and not quantities."""
+        inputs, _ = self.train.batch(torch.zeros(1, dtype=torch.int64))
+        return not inputs.is_floating_point()
 
     @property
     def outputs(self) -> int:
@@ -157,7 +165,8 @@ class Dataset:
     def digest(self) -> str:
         """SHA-256 of all that training can see."""
         held = [part for part in (self.labels, self.owner) if part is not None]
-        said = json.dumps([self.name, self.goal, self.classes, len(held), self.owners])
+        words = [self.tokens] if self.tokens else []
+        said = json.dumps([self.name, self.goal, self.classes, len(held), self.owners, *words])
         return fingerprint(said, self.train.digest(), self.test.digest(), *held)
 
 

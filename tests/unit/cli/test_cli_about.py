@@ -73,7 +73,8 @@ def test_doctor_shows_licences_and_what_is_missing(shell: Any) -> None:
     assert found["datasets"]["digits"]["present"]
     assert not found["datasets"]["mnist"]["present"]
     assert all(facts["licence"] for facts in found["datasets"].values())
-    assert found["presets"] == {name: name not in ("cifar10", "mnist", "households") for name in presets()}
+    absent = ("activity", "cifar10", "households", "mnist", "newsgroups")
+    assert found["presets"] == {name: name not in absent for name in presets()}
     assert found["packages"]["torch"]
     text = shell("doctor")
     assert "CC BY 4.0" in text

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from croupier.errors import DataError
 from croupier.learn.data import Data, Dataset, Rows, Windows, fingerprint, folder_of, locate
-from croupier.learn.datasets import Cifar10, Digits, Fashion, Households, Mnist, Own, Synthetic
+from croupier.learn.datasets import Activity, Cifar10, Digits, Fashion, Households, Mnist, Newsgroups, Own, Synthetic
 
 
 def rows(count: int = 6) -> Rows:
@@ -121,11 +121,15 @@ def test_a_missing_file_is_named_with_its_folder_and_a_remedy(tmp_path: Path) ->
 
 
 def test_every_dataset_says_what_it_needs(tmp_path: Path) -> None:
-    assert Data.choices() == ["cifar10", "digits", "fashion-mnist", "households", "mnist", "own", "synthetic"]
+    assert Data.choices() == [
+        "activity", "cifar10", "digits", "fashion-mnist", "households", "mnist", "newsgroups", "own", "synthetic",
+    ]  # fmt: skip
     assert Digits.present(None)
     assert not Households.present(None)
     assert not Households.present(tmp_path)
     (tmp_path / "lcl_households.npz").touch()
     assert Households.present(tmp_path)
     assert len(Mnist.files) == 4
-    assert all(part.licence for part in (Cifar10, Digits, Fashion, Households, Mnist, Own, Synthetic))
+    assert all(
+        part.licence for part in (Activity, Cifar10, Digits, Fashion, Households, Mnist, Newsgroups, Own, Synthetic)
+    )

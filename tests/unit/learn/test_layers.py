@@ -13,7 +13,7 @@ from croupier.learn.assemble import Assembled, assemble
 from croupier.learn.data import Dataset, Rows
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Sgd
-from croupier.learn.models import CifarCnn, Dropout, Mlp, MnistCnn, Network, ResNet18
+from croupier.learn.models import ActivityCnn, CifarCnn, Dropout, Mlp, MnistCnn, Network, ResNet18, TextTransformer
 from croupier.learn.split import Iid
 from croupier.learn.train import Learner
 
@@ -113,7 +113,7 @@ def test_clients_with_dropout_are_not_stacked() -> None:
         assert learner.group == group
 
 
-@pytest.mark.parametrize("part", [Mlp, MnistCnn, CifarCnn])
+@pytest.mark.parametrize("part", [ActivityCnn, CifarCnn, Mlp, MnistCnn, TextTransformer])
 @pytest.mark.parametrize("rate", [-0.1, 1.0])
 def test_a_rate_out_of_bounds_is_named(part: type[Network], rate: float) -> None:
     with pytest.raises(SpecError, match=rf"dropout = {rate}: input should be"):

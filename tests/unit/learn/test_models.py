@@ -7,7 +7,19 @@ from torch import nn
 from croupier.core.coins import Coins
 from croupier.errors import SpecError
 from croupier.learn.data import Dataset, Rows, Windows
-from croupier.learn.models import CifarCnn, Lstm, Mlp, MnistCnn, Network, OwnNetwork, ResidualNet, ResNet18
+from croupier.learn.flat import layout_of
+from croupier.learn.models import (
+    ActivityCnn,
+    CifarCnn,
+    Lstm,
+    Mlp,
+    MnistCnn,
+    Network,
+    OwnNetwork,
+    ResidualNet,
+    ResNet18,
+    TextTransformer,
+)
 
 
 def images(*shape: int, classes: int = 10) -> Dataset:
@@ -18,6 +30,11 @@ def images(*shape: int, classes: int = 10) -> Dataset:
 def series(width: int = 6) -> Dataset:
     windows = Windows(torch.rand(20), torch.arange(3), width)
     return Dataset("meter", "forecast", 0, windows, windows, "none", "made up")
+
+
+def texts(length: int = 128, tokens: int = 8192) -> Dataset:
+    rows = Rows(torch.randint(1, tokens, (3, length)), torch.tensor([0, 1, 2]))
+    return Dataset("texts", "classify", 20, rows, rows, "none", "made up", labels=rows.y, tokens=tokens)
 
 
 def weights(model: nn.Module) -> int:
@@ -31,6 +48,13 @@ CASES = [
     (MnistCnn(), images(1, 28, 28), 643_850),
     (CifarCnn(), images(3, 32, 32), 940_362),
     (ResNet18(), images(3, 32, 32, classes=100), 11_227_812),
+    (ActivityCnn(), images(6, 128, classes=6), 176_710),
+    (TextTransformer(), texts(), 567_380),
+    (
+        TextTransformer(vocabulary=30, width=8, heads=4, layers=2, hidden=5),
+        texts(6, 30),
+        30 * 8 + 6 * 8 + 2 * 413 + 16 + 180,
+    ),
     (Lstm(), series(), 4 * 32 * (1 + 32 + 2) + 33),
     (Lstm(hidden=3, layers=2), series(), 12 * (1 + 3 + 2) + 12 * (3 + 3 + 2) + 4),
 ]
@@ -105,9 +129,22 @@ def test_resnet18_takes_images_of_any_size() -> None:
 
 def test_only_the_perceptron_can_be_stacked() -> None:
     assert Mlp().batchable
-    others = (Mlp(dropout=0.1), MnistCnn(), CifarCnn(), ResNet18(), Lstm(), OwnNetwork(make="mine:make"))
+    others: tuple[Network, ...] = (Mlp(dropout=0.1), MnistCnn(), CifarCnn(), ResNet18(), Lstm(), ActivityCnn())
+    others += (TextTransformer(), OwnNetwork(make="mine:make"))
     assert not any(part.batchable for part in others)
-    assert Network.choices() == ["cifar-cnn", "lstm", "mlp", "mnist-cnn", "own", "resnet18"]
+    assert Network.choices() == [
+        "activity-cnn", "cifar-cnn", "lstm", "mlp", "mnist-cnn", "own", "resnet18", "text-transformer",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("network", "dataset"), [case[:2] for case in CASES])
+def test_the_last_layer_is_linear_and_its_biases_follow_its_weights(network: Network, dataset: Dataset) -> None:
+    """Un-shuffling looks for it there."""
+    module = network.build(dataset)
+    name, layer = [(name, part) for name, part in module.named_modules() if isinstance(part, nn.Linear)][-1]
+    spans = [part.name for part, _, _ in layout_of(module).spans() if part.role == "weight"]
+    assert spans[-2:] == [f"{name}.weight", f"{name}.bias"]
+    assert layer.out_features == dataset.outputs
 
 
 def test_stacked_perceptrons_give_what_each_gives() -> None:

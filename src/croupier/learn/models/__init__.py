@@ -1,5 +1,6 @@
 """The models that can be chosen by name, and the plain modules that they build."""
 
+from croupier.learn.models.activity import ActivityCnn, TimeNet
 from croupier.learn.models.cnn import CifarCnn, ConvNet, MnistCnn
 from croupier.learn.models.layers import Dropout, Standardise
 from croupier.learn.models.lstm import Forecaster, Lstm
@@ -7,8 +8,10 @@ from croupier.learn.models.mlp import Mlp, Perceptron
 from croupier.learn.models.network import Network
 from croupier.learn.models.own import OwnNetwork
 from croupier.learn.models.resnet import ResidualNet, ResNet18
+from croupier.learn.models.transformer import Reader, TextTransformer
 
 __all__ = [
+    "ActivityCnn",
     "CifarCnn",
     "ConvNet",
     "Dropout",
@@ -19,7 +22,10 @@ __all__ = [
     "Network",
     "OwnNetwork",
     "Perceptron",
+    "Reader",
     "ResNet18",
     "ResidualNet",
     "Standardise",
+    "TextTransformer",
+    "TimeNet",
 ]

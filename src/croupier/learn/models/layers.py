@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -34,12 +36,17 @@ def draw_from(module: nn.Module, generator: torch.Generator) -> None:
 
 
 class Standardise(nn.Module):
-    """Inputs less a public mean, in units of a public deviation: plain numbers, so no part of the model's state."""
+    """Inputs less a public mean, in units of a public deviation: plain numbers, so no part of the model's state.
 
-    def __init__(self, mean: float, deviation: float) -> None:
+    Several means are one for each row of an input: a channel of a window over time.
+    """
+
+    def __init__(self, mean: float | Sequence[float], deviation: float) -> None:
         super().__init__()
         self.mean, self.deviation = mean, deviation
 
     def forward(self, x: Tensor) -> Tensor:
         """The same shape."""
+        if isinstance(self.mean, Sequence):
+            return (x - torch.tensor(self.mean, device=x.device).unsqueeze(1)) / self.deviation
         return (x - self.mean) / self.deviation

@@ -56,5 +56,7 @@ class Mlp(Network, use="mlp"):
         return not self.dropout
 
     def build(self, dataset: Dataset) -> Perceptron:
-        """A fresh model."""
+        """A fresh model. Raises: SpecError on words, whose numbers are names and no quantities."""
+        if dataset.worded:
+            raise self._misfit(dataset, "inputs that are quantities, not words", 'use model = "text-transformer"')
         return Perceptron((math.prod(dataset.shape), *self.hidden, dataset.outputs), self.dropout)
