@@ -7,7 +7,7 @@ from torch import nn
 from croupier.core.coins import Coins
 from croupier.errors import SpecError
 from croupier.learn.data import Dataset, Rows, Windows
-from croupier.learn.models import CifarCnn, Lstm, Mlp, MnistCnn, Network, OwnNetwork, ResidualNet, ResNet18
+from croupier.learn.models import CifarCnn, DlgLeNet, Lstm, Mlp, MnistCnn, Network, OwnNetwork, ResidualNet, ResNet18
 
 
 def images(*shape: int, classes: int = 10) -> Dataset:
@@ -31,6 +31,8 @@ CASES = [
     (MnistCnn(), images(1, 28, 28), 643_850),
     (CifarCnn(), images(3, 32, 32), 940_362),
     (ResNet18(), images(3, 32, 32, classes=100), 11_227_812),
+    (DlgLeNet(), images(3, 32, 32), 15_826),
+    (DlgLeNet(), images(1, 8, 8), 8_026),
     (Lstm(), series(), 4 * 32 * (1 + 32 + 2) + 33),
     (Lstm(hidden=3, layers=2), series(), 12 * (1 + 3 + 2) + 12 * (3 + 3 + 2) + 4),
 ]
@@ -97,6 +99,17 @@ def test_resnet18_has_torchvisions_state() -> None:
     assert sum(part.numel() for part in model.buffers()) == 9_620
 
 
+def test_the_dlg_network_starts_uniform_biases_too() -> None:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = DlgLeNet().build(images(3, 32, 32))
+    for name, part in model.named_parameters():
+        assert float(part.detach().abs().max()) <= 0.5, name
+        assert part.numel() < 100 or float(part.detach().std()) == pytest.approx(12**-0.5, rel=0.1), name
+    biases = torch.cat([part.detach() for name, part in model.named_parameters() if "bias" in name])
+    assert float(biases.abs().max()) > 0.4
+
+
 def test_resnet18_takes_images_of_any_size() -> None:
     model = ResidualNet(7).eval()
     for side in (32, 64, 224):
@@ -105,9 +118,9 @@ def test_resnet18_takes_images_of_any_size() -> None:
 
 def test_only_the_perceptron_can_be_stacked() -> None:
     assert Mlp().batchable
-    others = (Mlp(dropout=0.1), MnistCnn(), CifarCnn(), ResNet18(), Lstm(), OwnNetwork(make="mine:make"))
+    others = (Mlp(dropout=0.1), MnistCnn(), CifarCnn(), ResNet18(), Lstm(), DlgLeNet(), OwnNetwork(make="mine:make"))
     assert not any(part.batchable for part in others)
-    assert Network.choices() == ["cifar-cnn", "lstm", "mlp", "mnist-cnn", "own", "resnet18"]
+    assert Network.choices() == ["cifar-cnn", "dlg-lenet", "lstm", "mlp", "mnist-cnn", "own", "resnet18"]
 
 
 def test_stacked_perceptrons_give_what_each_gives() -> None:
@@ -133,6 +146,7 @@ def test_stacked_perceptrons_give_what_each_gives() -> None:
             r"'cifar-cnn': needs .* \(1, 28, 28\) to classify; .* model = \"mlp\"",
         ),
         (ResNet18(), images(1, 28, 28), r"'resnet18': needs inputs of shape \(3, height, width\)"),
+        (DlgLeNet(), series(), r"'dlg-lenet': needs inputs of shape \(channels, height, width\)"),
         (ResNet18(), series(), r"'resnet18': .*'meter' has inputs of shape \(6, 1\) to forecast"),
         (Lstm(), images(6, 1), r"'lstm': needs .* to forecast, .* to classify; use data = \"households\""),
     ],

@@ -2,6 +2,7 @@
 
 from croupier.learn.models.cnn import CifarCnn, ConvNet, MnistCnn
 from croupier.learn.models.layers import Dropout, Standardise
+from croupier.learn.models.lenet import DlgLeNet, SigmoidNet
 from croupier.learn.models.lstm import Forecaster, Lstm
 from croupier.learn.models.mlp import Mlp, Perceptron
 from croupier.learn.models.network import Network
@@ -11,6 +12,7 @@ from croupier.learn.models.resnet import ResidualNet, ResNet18
 __all__ = [
     "CifarCnn",
     "ConvNet",
+    "DlgLeNet",
     "Dropout",
     "Forecaster",
     "Lstm",
@@ -21,5 +23,6 @@ __all__ = [
     "Perceptron",
     "ResNet18",
     "ResidualNet",
+    "SigmoidNet",
     "Standardise",
 ]
