@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
+from collections.abc import Iterator
 from typing import Any, get_args
 
 import pytest
@@ -28,17 +29,24 @@ def pictures() -> Dataset:
     return Dataset("cifar10", "classify", 10, *parts, "none", "made up", labels=parts[0].y)
 
 
-@pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Cifar10, "load", lambda *_: pictures())
-    trials = (
-        Trial("a", DlgLeNet(), Dlg(steps=3), 2, 3, 8),
-        Trial("b", DlgLeNet(), Inverting(steps=3), 2, 3, 8, batch=2),
-    )
-    monkeypatch.setattr(rns_inversion, "TRIALS", {"smoke": trials})
+TINY = (
+    Trial("a", DlgLeNet(), Dlg(steps=3), 2, 3, 8),
+    Trial("b", DlgLeNet(), Inverting(steps=3), 2, 3, 8, batch=2),
+)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module", autouse=True)
+def tiny() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Cifar10, "load", lambda *_: pictures())
+        patch.setattr(rns_inversion, "TRIALS", {"smoke": TINY})
+        yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
 def got(tiny: None) -> dict[str, Any]:
     return figure8("smoke", None)
 

@@ -78,7 +78,8 @@ def matched(found: Tensor, true: Tensor) -> tuple[Tensor, Tensor]:
     Without names any pairing is as good to the adversary, so the scorer takes its best one; where one side has more
     pictures, the rest of them stays alone.
     """
-    ratios = torch.stack([psnr(one.expand_as(true), true) for one in found])
+    count, others = len(found), len(true)
+    ratios = psnr(found.repeat_interleave(others, 0), true.repeat(count, 1, 1, 1)).reshape(count, others)
     rows, columns = linear_sum_assignment(ratios.cpu().numpy(), maximize=True)
     return torch.from_numpy(np.asarray(rows)), torch.from_numpy(np.asarray(columns))
 
