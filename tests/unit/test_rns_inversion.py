@@ -22,11 +22,11 @@ from croupier.papers.rns_inversion import ONE, PRINTED, TRIALS, Trial, figure8, 
 
 def pictures() -> Dataset:
     generator = torch.Generator().manual_seed(0)
-    parts = [
+    train, test = (
         Rows(torch.rand(60, 3, 32, 32, generator=generator), torch.randint(10, (60,), generator=generator))
         for _ in range(2)
-    ]
-    return Dataset("cifar10", "classify", 10, *parts, "none", "made up", labels=parts[0].y)
+    )
+    return Dataset("cifar10", "classify", 10, train, test, "none", "made up", labels=train.y)
 
 
 TINY = (

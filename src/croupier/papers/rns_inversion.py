@@ -87,8 +87,8 @@ _PAPER = Dlg(steps=300, restarts=4, enough=1e-6)
 _INVERTING = "Inverting Gradients on cifar-cnn"
 TRIALS: Mapping[Scale, tuple[Trial, ...]] = {
     "smoke": (
-        Trial("DLG, 5 clients", LENET, _SMOKE, 3, 5, 16),
-        Trial(f"{_INVERTING}, 5 clients", CNN, Inverting(steps=60, variation=FAINT), 2, 5, 32, UNLINKED),
+        Trial("DLG, 5 clients", LENET, _SMOKE, 2, 5, 16),
+        Trial(f"{_INVERTING}, 5 clients", CNN, Inverting(steps=50, variation=FAINT), 2, 5, 32, UNLINKED),
     ),
     "small": (
         Trial("DLG, 5 clients", LENET, _SMALL, 6, 5, 16),
