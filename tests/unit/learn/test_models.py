@@ -11,6 +11,7 @@ from croupier.learn.flat import layout_of
 from croupier.learn.models import (
     ActivityCnn,
     CifarCnn,
+    DlgLeNet,
     Lstm,
     Mlp,
     MnistCnn,
@@ -55,6 +56,8 @@ CASES = [
         texts(6, 30),
         30 * 8 + 6 * 8 + 2 * 413 + 16 + 180,
     ),
+    (DlgLeNet(), images(3, 32, 32), 15_826),
+    (DlgLeNet(), images(1, 8, 8), 8_026),
     (Lstm(), series(), 4 * 32 * (1 + 32 + 2) + 33),
     (Lstm(hidden=3, layers=2), series(), 12 * (1 + 3 + 2) + 12 * (3 + 3 + 2) + 4),
 ]
@@ -121,6 +124,17 @@ def test_resnet18_has_torchvisions_state() -> None:
     assert sum(part.numel() for part in model.buffers()) == 9_620
 
 
+def test_the_dlg_network_starts_uniform_biases_too() -> None:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = DlgLeNet().build(images(3, 32, 32))
+    for name, part in model.named_parameters():
+        assert float(part.detach().abs().max()) <= 0.5, name
+        assert part.numel() < 100 or float(part.detach().std()) == pytest.approx(12**-0.5, rel=0.1), name
+    biases = torch.cat([part.detach() for name, part in model.named_parameters() if "bias" in name])
+    assert float(biases.abs().max()) > 0.4
+
+
 def test_resnet18_takes_images_of_any_size() -> None:
     model = ResidualNet(7).eval()
     for side in (32, 64, 224):
@@ -129,11 +143,19 @@ def test_resnet18_takes_images_of_any_size() -> None:
 
 def test_only_the_perceptron_can_be_stacked() -> None:
     assert Mlp().batchable
-    others: tuple[Network, ...] = (Mlp(dropout=0.1), MnistCnn(), CifarCnn(), ResNet18(), Lstm(), ActivityCnn())
-    others += (TextTransformer(), OwnNetwork(make="mine:make"))
+    others: tuple[Network, ...] = (
+        Mlp(dropout=0.1),
+        MnistCnn(),
+        CifarCnn(),
+        ResNet18(),
+        Lstm(),
+        ActivityCnn(),
+        DlgLeNet(),
+    )
+    others += (DlgLeNet(), TextTransformer(), OwnNetwork(make="mine:make"))
     assert not any(part.batchable for part in others)
     assert Network.choices() == [
-        "activity-cnn", "cifar-cnn", "lstm", "mlp", "mnist-cnn", "own", "resnet18", "text-transformer",
+        "activity-cnn", "cifar-cnn", "dlg-lenet", "lstm", "mlp", "mnist-cnn", "own", "resnet18", "text-transformer",
     ]  # fmt: skip
 
 
@@ -170,6 +192,7 @@ def test_stacked_perceptrons_give_what_each_gives() -> None:
             r"'cifar-cnn': needs .* \(1, 28, 28\) to classify; .* model = \"mlp\"",
         ),
         (ResNet18(), images(1, 28, 28), r"'resnet18': needs inputs of shape \(3, height, width\)"),
+        (DlgLeNet(), series(), r"'dlg-lenet': needs inputs of shape \(channels, height, width\)"),
         (ResNet18(), series(), r"'resnet18': .*'meter' has inputs of shape \(6, 1\) to forecast"),
         (Lstm(), images(6, 1), r"'lstm': needs .* to forecast, .* to classify; use data = \"households\""),
     ],

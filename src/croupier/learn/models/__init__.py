@@ -3,6 +3,7 @@
 from croupier.learn.models.activity import ActivityCnn, TimeNet
 from croupier.learn.models.cnn import CifarCnn, ConvNet, MnistCnn
 from croupier.learn.models.layers import Dropout, Standardise
+from croupier.learn.models.lenet import DlgLeNet, SigmoidNet
 from croupier.learn.models.lstm import Forecaster, Lstm
 from croupier.learn.models.mlp import Mlp, Perceptron
 from croupier.learn.models.network import Network
@@ -14,6 +15,7 @@ __all__ = [
     "ActivityCnn",
     "CifarCnn",
     "ConvNet",
+    "DlgLeNet",
     "Dropout",
     "Forecaster",
     "Lstm",
@@ -25,6 +27,7 @@ __all__ = [
     "Reader",
     "ResNet18",
     "ResidualNet",
+    "SigmoidNet",
     "Standardise",
     "TextTransformer",
     "TimeNet",

@@ -1,0 +1,121 @@
+"""How like two pictures are, and what a guess without any view comes to: a likeness without a prior says nothing.
+
+Only the scorer uses this: an attack never sees the truth that pictures are compared with.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor
+from torch.nn import functional
+
+from croupier.core.coins import Coins
+from croupier.errors import RangeError
+
+WINDOW, SIGMA, K1, K2 = 11, 1.5, 0.01, 0.03
+# Equal pictures would have an infinite ratio, and a mean over pictures none at all.
+BEST = 100.0
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """Squared error, peak signal-to-noise ratio in dB and structural similarity, each a mean over pictures."""
+
+    mse: float
+    psnr: float
+    ssim: float
+
+
+def mse(found: Tensor, true: Tensor) -> Tensor:
+    """The mean squared error of each picture. Raises: RangeError unless both have one shape of pictures."""
+    _check(found, true)
+    return (found.double() - true.double()).square().flatten(1).mean(1)
+
+
+def psnr(found: Tensor, true: Tensor) -> Tensor:
+    """10 log10(1 / MSE) of each picture with values from 0 to 1, at most 100 dB."""
+    return -10 * torch.log10(mse(found, true).clamp(min=10 ** (-BEST / 10)))
+
+
+def window_for(height: int, width: int) -> int:
+    """The side of the window: 11, or the largest odd number that fits into a smaller picture."""
+    side = min(WINDOW, height, width)
+    return side if side % 2 else side - 1
+
+
+def ssim(found: Tensor, true: Tensor) -> Tensor:
+    """Structural similarity of each picture (Wang et al. 2004) with values from 0 to 1.
+
+    Gaussian window with deviation 1.5, only where it lies within the picture, means over places and channels.
+    """
+    _check(found, true)
+    side = window_for(*found.shape[2:])
+    at = torch.arange(side, dtype=torch.float64, device=found.device) - side // 2
+    bell = torch.exp(-at.square() / (2 * SIGMA**2))
+    bell = bell / bell.sum()
+
+    def blurred(values: Tensor) -> Tensor:
+        flat = values.flatten(0, 1).unsqueeze(1)
+        return functional.conv2d(functional.conv2d(flat, bell.view(1, 1, -1, 1)), bell.view(1, 1, 1, -1))
+
+    one, two = found.double(), true.double()
+    mean1, mean2 = blurred(one), blurred(two)
+    var1, var2 = blurred(one * one) - mean1**2, blurred(two * two) - mean2**2
+    shared = blurred(one * two) - mean1 * mean2
+    c1, c2 = K1**2, K2**2
+    each = (2 * mean1 * mean2 + c1) * (2 * shared + c2) / ((mean1**2 + mean2**2 + c1) * (var1 + var2 + c2))
+    return each.reshape(len(found), -1).mean(1)
+
+
+def matched(found: Tensor, true: Tensor) -> tuple[Tensor, Tensor]:
+    """Which found picture stands for which true one: pairs of numbers with the highest sum of PSNR.
+
+    Without names any pairing is as good to the adversary, so the scorer takes its best one; where one side has more
+    pictures, the rest of them stays alone.
+    """
+    count, others = len(found), len(true)
+    ratios = psnr(found.repeat_interleave(others, 0), true.repeat(count, 1, 1, 1)).reshape(count, others)
+    rows, columns = linear_sum_assignment(ratios.cpu().numpy(), maximize=True)
+    return torch.from_numpy(np.asarray(rows)), torch.from_numpy(np.asarray(columns))
+
+
+def judged(found: Tensor, true: Tensor) -> Likeness:
+    """The likeness of matched pictures. What was found is first cut to values from 0 to 1, as anybody would do."""
+    shown = found.nan_to_num(0.5).clamp(0, 1)
+    rows, columns = matched(shown, true)
+    shown, true = shown[rows.to(shown.device)], true[columns.to(true.device)]
+    return Likeness(*(float(measure(shown, true).mean()) for measure in (mse, psnr, ssim)))
+
+
+def mean_picture(public: Tensor, count: int) -> Tensor:
+    """The prior that hedges: the mean of public pictures, as often as asked."""
+    return public.mean(0).expand(count, *public.shape[1:])
+
+
+def some_pictures(public: Tensor, count: int, coins: Coins) -> Tensor:
+    """The prior that bets: as many public pictures as an attack would find. Raises: RangeError with too few."""
+    if count > len(public):
+        raise RangeError(f"{count} pictures asked for where {len(public)} are public")
+    return public[torch.randperm(len(public), generator=coins.fast())[:count].to(public.device)]
+
+
+def without_view(public: Tensor, true: Tensor, count: int, draws: int, coins: Coins) -> dict[str, Likeness]:
+    """Both priors under the rules of the attack: as many pictures, matched alike. Bets are a mean over draws."""
+    bets = [judged(some_pictures(public, count, coins.child("draw", draw)), true) for draw in range(draws)]
+    return {"mean picture": judged(mean_picture(public, count), true), "public pictures": _mean(bets)}
+
+
+def _mean(all_of_them: list[Likeness]) -> Likeness:
+    count = len(all_of_them)
+    return Likeness(*(math.fsum(getattr(one, name) for one in all_of_them) / count for name in ("mse", "psnr", "ssim")))
+
+
+def _check(found: Tensor, true: Tensor) -> None:
+    if found.dim() != 4 or found.shape != true.shape:
+        shapes = f"{tuple(found.shape)} and {tuple(true.shape)}"
+        raise RangeError(f"pictures have the shape (number, channels, height, width), and two sets one: not {shapes}")
