@@ -13,7 +13,7 @@ from croupier.audit import membership, source
 from croupier.audit.distort import CLEAN, Distortion
 from croupier.audit.experiment import Defence, Setting, Watch, run
 from croupier.audit.outcome import Outcome
-from croupier.audit.score import Rate
+from croupier.audit.score import LEVEL, Rate
 from croupier.errors import SpecError, StoreError
 from croupier.learn.data import folder_of
 from croupier.runtime.local import Local
@@ -176,10 +176,13 @@ def controlled(compared: Sequence[Defence]) -> list[Defence]:
     return [replace(first, control=tuple(dict.fromkeys(extra))), *others]
 
 
-def rows(compared: Sequence[Defence], outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
-    """One object for each defence. Rates are means over rounds and runs."""
+def rows(compared: Sequence[Defence], outcomes: Sequence[Outcome], comparisons: int = 1) -> list[dict[str, Any]]:
+    """One object for each defence. Rates are means over rounds and runs.
+
+    `leak_together` is an interval that holds with 95 % for so many comparisons at once (Bonferroni).
+    """
     control = outcomes[0]
-    found = [_row(defence, outcome, control) for defence, outcome in zip(compared, outcomes, strict=True)]
+    found = [_row(defence, outcome, control, comparisons) for defence, outcome in zip(compared, outcomes, strict=True)]
     by_name = {row["defence"]: row["verdict"] for row in found}
     for coarse, fine in reversed(list(pairwise(COARSE_TO_FINE))):
         if coarse in by_name and by_name.get(fine, {}).get("leaks") == "yes" and by_name[coarse]["leaks"] != "yes":
@@ -191,8 +194,8 @@ def rows(compared: Sequence[Defence], outcomes: Sequence[Outcome]) -> list[dict[
     return found
 
 
-def _row(defence: Defence, outcome: Outcome, control: Outcome) -> dict[str, Any]:
-    attacks = {name: _attack(name, outcome, control) for name in ("prior", *defence.attacks)}
+def _row(defence: Defence, outcome: Outcome, control: Outcome, comparisons: int) -> dict[str, Any]:
+    attacks = {name: _attack(name, outcome, control, comparisons) for name in ("prior", *defence.attacks)}
     last = outcome.accuracy[max(outcome.accuracy)]
     return {
         "defence": defence.name,
@@ -209,7 +212,7 @@ def _row(defence: Defence, outcome: Outcome, control: Outcome) -> dict[str, Any]
     }
 
 
-def _attack(name: str, outcome: Outcome, control: Outcome) -> dict[str, Any]:
+def _attack(name: str, outcome: Outcome, control: Outcome, comparisons: int) -> dict[str, Any]:
     proof = control.overall[name]
     passed = name == "prior" or proof.low > control.chance
     number, best = outcome.best(name)
@@ -219,6 +222,7 @@ def _attack(name: str, outcome: Outcome, control: Outcome) -> dict[str, Any]:
         "prior": outcome.overall["prior"].rate,
         "chance": outcome.chance,
         "leak": asdict(outcome.leak(name)),
+        "leak_together": asdict(outcome.leak(name, (1 - LEVEL) / comparisons)),
         "best_round": {"round": number, **asdict(best)},
         "by_round": _by_round(outcome.success[name]),
         "control": {**asdict(proof), "passed": passed},

@@ -64,7 +64,7 @@ class Pipeline(Part):
             yield f"{named['place']} shows the server what {named['release']} should hide; use place = 'relay'"
         if "ids" in rule.needs and "ids" in release.hides:
             yield f"{named['aggregate']} needs to know whose row is whose, and {named['release']} hides it"
-        if release.shape == "sums" and encode.modulus is None:
+        if (release.shape == "sums" or release.grouped) and encode.modulus is None:
             yield f"{named['release']} adds integers only, and {named['encode']} gives floats; use encode = 'fixed'"
         if release.unary != encode.unary:
             fitting = "encode = 'residues'" if release.unary else "release = 'mod', 'counts' or 'bits'"
@@ -82,6 +82,8 @@ class Pipeline(Part):
                 "'model' or 'layer' that weight would mark whose pieces belong together; use weights = 'uniform'"
             )
         yield from (f"{named['place']} {wrong}" for wrong in place.misfits(self))
+        if release.grouped and encode.weights != "uniform":
+            yield f"{named['release']} counts every client alike; use encode.weights = 'uniform'"
         if encode.form not in rule.forms:
             yield f"{named['aggregate']} does not take updates as {encode.form!r}"
         if "rows" in rule.needs and release.shape == "sums":

@@ -10,6 +10,7 @@ from croupier.pipeline import Pipeline
 from croupier.place.masks import Masks
 from croupier.place.relay import Relay
 from croupier.place.servers import SumServers
+from croupier.release.groups import Groups
 from croupier.release.rows import Rows
 from croupier.release.shuffle import Shuffle
 from croupier.release.sums import Sum
@@ -58,6 +59,9 @@ PIPELINES: dict[str, Pipeline] = {
         }
     ),
     "masks": Pipeline(encode=FixedPoint(clients=8), release=Sum(), aggregate=Scaled(), place=Masks()),
+    "median of groups": Pipeline(
+        encode=FixedPoint(clients=8), release=Groups(size=3), aggregate=Median(), place=Relay()
+    ),
     "two hops, rows": Pipeline(release=Rows(), place=TwoHop()),
     "two hops, shuffle": Pipeline(release=Shuffle(), place=TwoHop()),
     "two hops, sum": total(8).model_copy(update={"place": TwoHop()}),

@@ -71,7 +71,7 @@ def ideal(pipeline: Pipeline, done: Round) -> Gathered:
     }
     from croupier.encode.encoder import Released
 
-    released = Released(done.present, arrays.get("rows"), arrays.get("sums"), beside, layout=layout)
+    released = Released(done.present, arrays.get("rows"), arrays.get("sums"), beside, None, layout, arrays.get("sizes"))
     return pipeline.encode.decode(released, brief)
 
 

@@ -170,14 +170,15 @@ def test_seeds_are_the_entrys_own_unless_said(tiny: Entry) -> None:
     assert got["seeds"] == list(range(tiny.seeds["smoke"]))
 
 
-def cell(theirs: tuple[float, float], ours: float, scored: bool = True) -> Mapping[str, Any]:
+def cell(theirs: tuple[float, float], ours: float, scored: bool = True, defence: str = "none") -> Mapping[str, Any]:
     """A row: the lower ends of the paper's attack, of its leak, and of the leak of ours."""
 
     def attack(low: float, leak: float) -> dict[str, Any]:
-        return {"low": low, "leak": {"low": leak, "high": leak + 0.05}, "scored": scored}
+        leaks = {"rate": leak + 0.02, "low": leak, "high": leak + 0.05}
+        return {"low": low, "leak": leaks, "leak_together": leaks, "scored": scored}
 
     named = {"named": attack(*theirs), "named+prior": attack(0.0, ours)}
-    return {"attacks": {"prior": attack(0.0, 0.0), **named}}
+    return {"defence": defence, "attacks": {"prior": attack(0.0, 0.0), **named}}
 
 
 def test_what_is_said_is_counted() -> None:
@@ -190,3 +191,11 @@ def test_what_is_said_is_counted() -> None:
     assert second.startswith("Where it is below the prior")
     assert third.startswith("The attack that joins prior and view is above the prior in 1 of 5 cells")
     assert len(says([{"chance": 0.1, "rows": [rows[0]]}])) == 2
+
+
+def test_attacks_on_sums_are_counted_apart() -> None:
+    seen = [cell((0.3, 0.1), 0.1), cell((0.3, 0.01), -0.1, defence="RNS")]
+    *_, ours, last = says([{"chance": 0.1, "rows": seen}])
+    assert ours.startswith("The attack that joins prior and view is above the prior in 1 of 1 cells")
+    assert "2 attacks were tried; against the prior 1 gain, the best by +3.0 points" in last
+    assert "±2.5 points wide" in last

@@ -38,7 +38,7 @@ class Payload:
 class Released:
     """What a release let out: rows or sums, who was present, and luggage where nothing is hidden.
 
-    `layout` is needed where coordinates are not all treated alike.
+    `layout` is needed where coordinates are not all treated alike. `sizes` says how many clients each row is a sum of.
     """
 
     present: tuple[str, ...]
@@ -47,6 +47,7 @@ class Released:
     luggage: Mapping[str, Tensor] = field(default_factory=lambda: NO_LUGGAGE)
     ids: tuple[str, ...] | None = None
     layout: Layout | None = None
+    sizes: Tensor | None = None
 
 
 class Encoder(Part):

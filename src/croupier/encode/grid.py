@@ -93,6 +93,8 @@ class OnGrid(Encoder):
         """Floats again. Raises: IntegrityError when a sum lies outside what the present clients could have sent."""
         numbers = self.summed(released)
         count = len(released.present)
+        if released.sizes is not None:
+            return self._groups(numbers, released, brief)
         reach = count if numbers.dim() == 1 else 1
         total = self._weight(numbers[..., -1], reach) if self.scaled else None
         values = numbers[..., :-1] if self.scaled else numbers
@@ -105,6 +107,15 @@ class OnGrid(Encoder):
             )
         weights = torch.tensor(float(count), dtype=torch.float64) if total is None else total
         return Gathered(released.present, sums=values, weights=weights, form=self.form)
+
+    def _groups(self, numbers: Tensor, released: Released, brief: Brief) -> Gathered:
+        """Each row the mean of its group: groups count alike, whatever their size."""
+        sizes = released.sizes.double() if released.sizes is not None else torch.zeros(0)
+        for row, size in zip(numbers, sizes.tolist(), strict=True):
+            self._within(row, int(size) * self.top)
+        scale = self._scales(brief, released.layout) / self.unit
+        rows = self._whole(numbers.double() * scale / sizes.unsqueeze(1), released.layout)
+        return Gathered(released.present, rows.float(), weights=torch.ones(len(rows)).double(), form=self.form)
 
     def says(self) -> tuple[str, ...]:
         """What the rounding costs."""

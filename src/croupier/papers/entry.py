@@ -79,7 +79,8 @@ def reproduce(
             f"--only = {only!r}: no case of {entry.name} holds that; {nearest(only, [c.label for c in every])}"
         )
     numbers = range(seed, seed + (seeds or entry.seeds[scale]))
-    done = [_case(case, numbers, means, watch) for case in cases]
+    comparisons = sum(len(defence.attacks) for case in every for defence in case.defences)
+    done = [_case(case, numbers, means, comparisons, watch) for case in cases]
     return {
         "kind": "croupier reproduction",
         "entry": entry.name,
@@ -90,17 +91,18 @@ def reproduce(
         "scale_means": SCALES[scale],
         "seeds": list(numbers),
         "device": means.device,
+        "comparisons": comparisons,
         "cases": done,
         "says": says(done),
     }
 
 
-def _case(case: Case, seeds: Sequence[int], means: Means, watch: Watch) -> dict[str, Any]:
+def _case(case: Case, seeds: Sequence[int], means: Means, comparisons: int, watch: Watch) -> dict[str, Any]:
     setting = replace(case.setting, folder=means.folder, device=means.device, workers=means.workers)
     outcomes = run(
         setting, controlled(case.defences), seeds, Local(), lambda said: watch(f"{case.label}: {said}"), means.abreast
     )
-    found = rows(case.defences, outcomes)
+    found = rows(case.defences, outcomes, comparisons)
     for row in found:
         printed = case.printed.get(row["defence"])
         row["printed"] = None if printed is None else {"rate": printed.rate, "where": printed.where}
@@ -122,7 +124,7 @@ def _described(setting: Setting) -> dict[str, Any]:
 
 def says(cases: Sequence[Mapping[str, Any]]) -> list[str]:
     """What the prior does to the paper's claim, counted; cells whose attack failed its control are left out."""
-    cells = [(case["chance"], *pair(row)) for case in cases for row in case["rows"]]
+    cells = [(case["chance"], *pair(row)) for case in cases for row in case["rows"] if not _sums(row)]
     theirs = [(chance, attack) for chance, attack, _ in cells if attack["scored"]]
     above = [attack for chance, attack in theirs if attack["low"] > chance]
     beats, loses = ([a for a in above if test(a["leak"])] for test in (_gains, _loses))
@@ -135,10 +137,34 @@ def says(cases: Sequence[Mapping[str, Any]]) -> list[str]:
     if loses:
         said.append("Where it is below the prior, success above 1/n is no sign that the view gave anything away.")
     ours = [attack for _, _, attack in cells if attack["scored"] and _gains(attack["leak"])]
+    said.append(
+        f"The attack that joins prior and view is above the prior in {len(ours)} of {len(cells)} cells (95 % each)."
+    )
+    return [*said, *_under_sums([row for case in cases for row in case["rows"] if _sums(row)])]
+
+
+def _under_sums(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What attacks on sums gain, all of them, with intervals that hold together."""
+    leaks = {
+        (number, name): attack["leak_together"]
+        for number, row in enumerate(found)
+        for name, attack in row["attacks"].items()
+        if name != "prior"
+    }
+    if not leaks:
+        return []
+    above = [leak for leak in leaks.values() if _gains(leak)]
+    widest = max((leak["high"] - leak["low"]) / 2 for leak in leaks.values())
+    most = max(leak["rate"] for leak in leaks.values())
     return [
-        *said,
-        f"The attack that joins prior and view is above the prior in {len(ours)} of {len(cells)} cells (95 % each).",
+        f"Where only a sum is seen (RNS), {len(leaks)} attacks were tried; against the prior {len(above)} gain, the "
+        f"best by {100 * most:+.1f} points. Intervals that hold together for all comparisons of this entry are "
+        f"±{100 * widest:.1f} points wide at most."
     ]
+
+
+def _sums(row: Mapping[str, Any]) -> bool:
+    return str(row["defence"]).startswith("RNS")
 
 
 def _gains(leak: Mapping[str, float]) -> bool:

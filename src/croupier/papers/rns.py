@@ -20,7 +20,7 @@ from croupier.learn.fit import Sgd
 from croupier.learn.models import CifarCnn, Mlp, MnistCnn, Network, ResNet18
 from croupier.learn.split import Dirichlet
 from croupier.papers.entry import Case, Entry, Printed, Scale
-from croupier.systems import naive, plain
+from croupier.systems import naive, plain, rns, sum_servers
 
 PAPER = "Athanasiou, Jung and Palamidessi, ICLR 2026"
 ALIKE = "clients count alike; the paper weighs them by their records"
@@ -91,16 +91,30 @@ SHUFFLES = tuple(
     for grain, attacks in UNSHUFFLING.items()
 )
 FOUR = (VANILLA, *SHUFFLES)
+# On a sum: the joint model trained on with each shadow set, alone and joined with the prior.
+ON_SUMS = ("tuned", "tuned+prior")
+
+
+def _five(cohort: int) -> tuple[Defence, ...]:
+    """The naive shuffles, and RNS behind a relay that lets the sum's residues out."""
+    return (*FOUR, _rns(cohort))
+
+
+def _rns(cohort: int) -> Defence:
+    return Defence("RNS", rns(cohort), ON_SUMS, ())
 
 
 def _printed(where: str, **rates: float) -> dict[str, Printed]:
-    names = {"none": "none", "model": "model shuffle", "layer": "layer shuffle", "parameter": "parameter shuffle"}
+    shuffles = {grain: f"{grain} shuffle" for grain in UNSHUFFLING}
+    names = {"none": "none", **shuffles, "rns": "RNS"}
     return {names[key]: Printed(rate, where) for key, rate in rates.items()}
 
 
+GUESSING = "Section 7.1: random guessing"
 FIRST_POINTS = {
-    "MNIST/CNN": _printed("Table 2, vanilla FL", none=0.4501),
+    "MNIST/CNN": _printed("Table 2, vanilla FL", none=0.4501) | _printed(GUESSING, rns=0.1),
     "CIFAR-10/CNN": _printed("Table 2, vanilla FL", none=0.5157)
+    | _printed(GUESSING, rns=0.1)
     | _printed(
         "Table 4, Original; the text reads 28 % for parameters in Figure 1", model=0.45, layer=0.42, parameter=0.27
     ),
@@ -114,7 +128,8 @@ def _figure1(scale: Scale) -> Sequence[Case]:
     alphas = (0.1, 10.0) if scale == "smoke" else (0.1, 0.5, 1.0, 10.0)
     return [
         Case(
-            f"{task}, alpha = {alpha:g}", _setting(task, scale, alpha), FOUR,
+            f"{task}, alpha = {alpha:g}", _setting(task, scale, alpha),
+            (*_five(10), Defence("RNS, sum servers", sum_servers(10), ON_SUMS, ())),
             FIRST_POINTS[task] if alpha == 0.1 else {}, (*ALWAYS, *([HUNDRED] if "ResNet" in task else [])),
         )
         for task in tasks
@@ -127,7 +142,7 @@ def _figure6(scale: Scale) -> Sequence[Case]:
     known = {10: 0.45, 50: 0.102}
     return [
         Case(
-            f"MNIST/CNN, {count} clients", _setting("MNIST/CNN", scale, clients=count), FOUR,
+            f"MNIST/CNN, {count} clients", _setting("MNIST/CNN", scale, clients=count), _five(count),
             _printed("Appendix F.7", none=known[count]) if count in known else {}, ALWAYS,
         )
         for count in counts
@@ -138,7 +153,7 @@ def _figure7(scale: Scale) -> Sequence[Case]:
     epochs = {"smoke": (1, 2), "small": (1, 5, 10), "paper": (1, 5, 10, 20)}[scale]
     fits = {count: Sgd(lr=0.01, momentum=0.9, batch=64, epochs=count) for count in epochs}
     return [
-        Case(f"MNIST/CNN, {count} local epochs", _setting("MNIST/CNN", scale, fit=fit), FOUR, {}, ALWAYS)
+        Case(f"MNIST/CNN, {count} local epochs", _setting("MNIST/CNN", scale, fit=fit), _five(10), {}, ALWAYS)
         for count, fit in fits.items()
     ]
 
@@ -150,11 +165,11 @@ def _figure9(scale: Scale) -> Sequence[Case]:
     more = Federation(rounds=size.rounds * (1 if scale == "smoke" else 5))
     return [
         Case(
-            "CIFAR-10/CNN, FedProx", _setting("CIFAR-10/CNN", scale, fit=prox), FOUR, {},
+            "CIFAR-10/CNN, FedProx", _setting("CIFAR-10/CNN", scale, fit=prox), _five(10), {},
             (*ALWAYS, "proximal weight 0.01: the paper does not say"),
         ),
         Case(
-            "CIFAR-10/CNN, FedSGD", _setting("CIFAR-10/CNN", scale, fit=whole, plan=more), FOUR, {},
+            "CIFAR-10/CNN, FedSGD", _setting("CIFAR-10/CNN", scale, fit=whole, plan=more), _five(10), {},
             (*ALWAYS, "one step on all records a round, lr 0.01, five times as many rounds: the paper does not say"),
         ),
     ]  # fmt: skip
@@ -168,7 +183,7 @@ def _figure15(scale: Scale) -> Sequence[Case]:
         Case(
             f"MNIST/CNN, {share:.0%} of 50 clients",
             _setting("MNIST/CNN", scale, clients=50, plan=Federation(rounds=size.rounds, cohort=round(50 * share))),
-            (VANILLA,),
+            (VANILLA, _rns(round(50 * share))),
             _printed("Appendix F.7", none=known[share]) if share in known else {},
             ALWAYS,
         )
@@ -203,7 +218,7 @@ def _regularised(task: str, scale: Scale) -> Case:
     setting = _setting(task, scale)
     names = [name for name in TABLE2[task] if scale != "smoke" or name in ("none", "crop 20", "dropout 0.5")]
     changed = {name: _regulariser(name, setting) for name in names if name != "none"}
-    defences = (VANILLA, *(_variant(name, **changes) for name, changes in changed.items()))
+    defences = (VANILLA, *(_variant(name, **changes) for name, changes in changed.items()), _rns(10))
     printed = {name: Printed(TABLE2[task][name], "Table 2, SIA Acc.") for name in names}
     how = (
         "a cropped window is stretched to the full picture so that the network fits, and tests see whole pictures: the "
@@ -226,7 +241,7 @@ def _regulariser(name: str, setting: Setting) -> dict[str, Any]:
 def _table3(scale: Scale) -> Sequence[Case]:
     rates = {1: 0.503, 2: 0.499, 3: 0.509, 4: 0.5045, 5: 0.5271}
     ks = (1, 3) if scale == "smoke" else tuple(rates)
-    defences = (VANILLA, *(_variant(f"InstaHide k = {k}", augment=InstaHide(k=k)) for k in ks))
+    defences = (VANILLA, *(_variant(f"InstaHide k = {k}", augment=InstaHide(k=k)) for k in ks), _rns(10))
     printed = {f"InstaHide k = {k}": Printed(rates[k], "Table 3, SIA Accuracy") for k in ks}
     printed["none"] = Printed(0.4501, "Table 3, caption")
     how = (
@@ -241,10 +256,10 @@ def _distorted(scale: Scale, noises: Mapping[str, tuple[Distortion, Mapping[str,
     """Several shadow sets on one training: each a case of its own."""
     chosen = list(noises.items())[: 1 if scale == "smoke" else None]
     clean = _printed("Tables 4 and 5, Original", model=0.45, layer=0.42, parameter=0.27)
-    cases = [Case("CIFAR-10/CNN, as they are", _setting("CIFAR-10/CNN", scale), FOUR, clean, (*ALWAYS, how))]
+    cases = [Case("CIFAR-10/CNN, as they are", _setting("CIFAR-10/CNN", scale), _five(10), clean, (*ALWAYS, how))]
     for label, (noise, printed) in chosen:
         setting = _setting("CIFAR-10/CNN", scale, noise=noise)
-        cases.append(Case(f"CIFAR-10/CNN, {label}", setting, FOUR, printed, (*ALWAYS, how)))
+        cases.append(Case(f"CIFAR-10/CNN, {label}", setting, _five(10), printed, (*ALWAYS, how)))
     return cases
 
 
@@ -275,8 +290,8 @@ def _table6(scale: Scale) -> Sequence[Case]:
     }
     return [
         Case(
-            f"CIFAR-10/CNN, shadow sets of {share:.1%}", _setting("CIFAR-10/CNN", scale, shadow=share), FOUR, printed,
-            (*ALWAYS, "at least two records a client"),
+            f"CIFAR-10/CNN, shadow sets of {share:.1%}", _setting("CIFAR-10/CNN", scale, shadow=share), _five(10),
+            printed, (*ALWAYS, "at least two records a client"),
         )
         for share, printed in known.items()
     ]  # fmt: skip
@@ -286,7 +301,7 @@ def _table7(scale: Scale) -> Sequence[Case]:
     printed = _printed("Table 7", none=0.462, model=0.393, layer=0.370, parameter=0.211)
     return [
         Case(
-            "synthetic/MLP, alpha = 0.1", _setting("synthetic/MLP", scale), FOUR, printed,
+            "synthetic/MLP, alpha = 0.1", _setting("synthetic/MLP", scale), _five(10), printed,
             (*ALWAYS, "alpha = 0.1: the paper does not say", "another draw of the set; Table 8 has 54.3 % for none"),
         )
     ]  # fmt: skip

@@ -141,4 +141,5 @@ def read_released(
     """What the server got."""
     present = chosen(roster, body["present"])
     beside = {field.name: body[field.name] for field in mechanism.encode.luggage()}
-    return Released(present, body.get("rows"), body.get("sums"), beside, present if ids else None, layout)
+    own = present if ids else None
+    return Released(present, body.get("rows"), body.get("sums"), beside, own, layout, body.get("sizes"))

@@ -26,6 +26,8 @@ class Release(Part):
     shape: ClassVar[Shape]
     hides: ClassVar[frozenset[str]] = frozenset()
     least: ClassVar[int] = 1
+    # Whether its rows are sums over groups of clients.
+    grouped: ClassVar[bool] = False
     # Whether it works on residues in unary, bit by bit.
     unary: ClassVar[bool] = False
 
