@@ -77,6 +77,25 @@ def spread(numbers: Any, top: int, table: Any, width: Any, out: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
+def spread_each(numbers: Any, moduli: Any, out: Any) -> None:
+    """The same, where there are too many numbers for a table: residue by residue."""
+    acc, fill, k = np.uint64(0), np.uint64(0), 0
+    for i in range(len(numbers)):
+        for j in range(len(moduli)):
+            residue = numbers[i] % moduli[j]
+            code, bits = (_ONE << np.uint64(residue)) - _ONE, np.uint64(moduli[j] - 1)
+            acc |= code << fill
+            fill += bits
+            if fill >= _WORD:
+                out[k] = acc
+                k += 1
+                fill -= _WORD
+                acc = code >> (bits - fill) if fill > 0 else np.uint64(0)
+    if fill > 0:
+        out[k] = acc
+
+
+@njit(cache=True, nogil=True)
 def count(words: Any, widths: Any, out: Any) -> None:
     """Add the ones of every block to its count."""
     k, shift = 0, np.uint64(0)

@@ -98,12 +98,10 @@ def whole_plain(values: npt.NDArray[Any], grid: Grid, draws: Words) -> tuple[Int
 def encode(values: npt.NDArray[Any], grid: Grid, draws: Words, moduli: Moduli) -> tuple[Bytes, int]:
     """The bits of the values, and how many had to be clamped: a cache full at a time, so that no array of integers
     as long as the values is ever made."""
-    if len(values) < _FEW or 2 * grid.top + 1 > _TABLE:
+    if len(values) < _FEW:
         numbers, clamped = whole(values, grid, draws)
-        return spread(numbers, grid.top, moduli), clamped
-    from croupier.kernels import _residues_jit as jit
-
-    table, bits, counted = _table(grid.top, moduli), sum(widths(moduli)), list[int]()
+        return spread_plain(numbers, moduli), clamped
+    bits, counted, write = sum(widths(moduli)), list[int](), _writer(grid.top, moduli)
     out = np.empty((len(values) * bits + 63) // 64, np.uint64)
 
     def part(start: int, stop: int) -> None:
@@ -111,7 +109,7 @@ def encode(values: npt.NDArray[Any], grid: Grid, draws: Words, moduli: Moduli) -
         for a in range(start, stop, _CHUNK):
             b = min(stop, a + _CHUNK)
             counted.append(_whole(values[a:b], grid.part(a, b), draws[a:b], numbers[: b - a]))
-            jit.spread(numbers[: b - a], grid.top, table, bits, out[a * bits // 64 : -(-b * bits // 64)])
+            write(numbers[: b - a], out[a * bits // 64 : -(-b * bits // 64)])
 
     over(len(values), _WHOLE, part)
     return out.view(np.uint8)[: size(len(values), moduli)], sum(counted)
@@ -119,18 +117,23 @@ def encode(values: npt.NDArray[Any], grid: Grid, draws: Words, moduli: Moduli) -
 
 def spread(numbers: Ints, top: int, moduli: Moduli) -> Bytes:
     """The bits of numbers within -top and top."""
-    if len(numbers) < _FEW or 2 * top + 1 > _TABLE:
+    if len(numbers) < _FEW:
         return spread_plain(numbers, moduli)
+    bits, write = sum(widths(moduli)), _writer(top, moduli)
+    out = np.empty((len(numbers) * bits + 63) // 64, np.uint64)
+    over(len(numbers), _WHOLE, lambda a, b: write(numbers[a:b], out[a * bits // 64 : -(-b * bits // 64)]))
+    return out.view(np.uint8)[: size(len(numbers), moduli)]
+
+
+def _writer(top: int, moduli: Moduli) -> Callable[[Ints, npt.NDArray[np.uint64]], None]:
+    """What writes the codes of numbers into words: from a table where one is small enough."""
     from croupier.kernels import _residues_jit as jit
 
+    if 2 * top + 1 > _TABLE:
+        many = np.array(moduli, np.int64)
+        return lambda numbers, out: jit.spread_each(numbers, many, out)
     table, bits = _table(top, moduli), sum(widths(moduli))
-    out = np.empty((len(numbers) * bits + 63) // 64, np.uint64)
-    over(
-        len(numbers),
-        _WHOLE,
-        lambda a, b: jit.spread(numbers[a:b], top, table, bits, out[a * bits // 64 : -(-b * bits // 64)]),
-    )
-    return out.view(np.uint8)[: size(len(numbers), moduli)]
+    return lambda numbers, out: jit.spread(numbers, top, table, bits, out)
 
 
 def spread_plain(numbers: Ints, moduli: Moduli) -> Bytes:
@@ -183,9 +186,10 @@ def add(row: Bytes, out: Ints, moduli: Moduli) -> None:
 def counts_plain(rows: Sequence[Bytes], count: int, moduli: Moduli) -> Ints:
     """The same, bit by bit."""
     stops = np.cumsum(widths(moduli))
+    wide = int(stops[-1])
     total = np.zeros((count, len(moduli)), np.int64)
     for row in rows:
-        bits = np.unpackbits(row, count=count * int(stops[-1]), bitorder="little").reshape(count, -1)
+        bits = np.unpackbits(row, count=count * wide, bitorder="little").reshape(count, wide)
         parts = np.split(bits, stops[:-1], 1)
         total += np.stack([part.sum(1, dtype=np.int64) for part in parts], 1)
     return total
