@@ -41,8 +41,8 @@ class Residues(OnGrid, use="residues"):
         chosen = self.chosen
         if max(chosen.values) > _LARGEST or chosen.product >= _PRODUCT:
             raise SpecError(
-                f"protocol.encode.moduli = {list(chosen.values)}: a modulus is {_LARGEST} at most, their product less than "
-                "2^63; use fewer or smaller ones"
+                f"protocol.encode.moduli = {list(chosen.values)}: a modulus is {_LARGEST} at most, and their product "
+                "less than 2^63; use fewer or smaller ones"
             )
         return self
 

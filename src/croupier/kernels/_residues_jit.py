@@ -114,13 +114,15 @@ def count(words: Any, widths: Any, out: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def scatter(
-    counts: Any, widths: Any, draws: Any, low: Any, shift: Any, block: Any, acc: Any, fill: Any, out: Any
-) -> int:
+    counts: Any, widths: Any, draws: Any, coins: Any, least: int, low: Any, shift: Any, block: Any, acc: Any,
+    fill: Any, out: Any
+) -> int:  # fmt: skip
     """Scatter each block's ones uniformly over all rows and places; the number of draws used, or -1 if too few.
 
-    From: Floyd's sampling of a subset; the smaller of ones and zeros is placed. `fill` and `acc` are each row's end.
+    `fill` and `acc` are each row's end. A block of `least` bits or more with many ones and zeros is tossed, bit by bit,
+    from `coins`, and then bits of the kind that is too many are turned over, one random one after another.
     """
-    used = 0
+    used, tossed = 0, 0
     people = out.shape[0]
     words = np.zeros(people, np.int64)
     for row in range(counts.shape[0]):
@@ -129,24 +131,55 @@ def scatter(
             size = width * people
             ones = counts[row, j]
             rare = min(ones, size - ones)
-            for w in range((size + 63) // 64 + 1):
-                block[w] = np.uint64(0)
-            for last in range(size - rare, size):
-                span = np.uint64(last + 1)
-                while True:
+            flip = np.uint64(0)
+            if size >= least and 4 * rare >= size:
+                many = 0
+                last = (size - 1) >> 6
+                for w in range(last + 1):
+                    word = coins[tossed + w]
+                    if w == last:
+                        word &= ~np.uint64(0) >> np.uint64(63 - ((size - 1) & 63))
+                    block[w] = word
+                    many += _ones(word)  # type: ignore[call-arg]
+                tossed += last + 1
+                block[last + 1] = np.uint64(0)
+                wrong = np.uint64(1) if many > ones else np.uint64(0)
+                left = abs(many - ones)
+                span = np.uint64(size)
+                while left > 0:
                     if used >= len(draws):
                         return -1
                     product = np.uint64(draws[used]) * span
                     used += 1
-                    # Lemire's test; the division is needed for few draws only.
                     rest = product & low
-                    if rest >= span or rest >= (low + _ONE) % span:
-                        break
-                at = product >> shift
-                if (block[at >> np.uint64(6)] >> (at & np.uint64(63))) & _ONE:
-                    at = np.uint64(last)
-                block[at >> np.uint64(6)] |= _ONE << (at & np.uint64(63))
-            flip = np.uint64(0) if rare == ones else ~np.uint64(0)
+                    if rest < span and rest < (low + _ONE) % span:
+                        continue
+                    at = product >> shift
+                    # Without a branch: whether a bit is of the right kind cannot be foreseen.
+                    hit = (((block[at >> np.uint64(6)] >> (at & np.uint64(63))) ^ wrong) & _ONE) ^ _ONE
+                    block[at >> np.uint64(6)] ^= hit << (at & np.uint64(63))
+                    left -= np.int64(hit)
+            else:
+                # From: Floyd's sampling of a subset; the smaller of ones and zeros is placed.
+                for w in range((size + 63) // 64 + 1):
+                    block[w] = np.uint64(0)
+                for last in range(size - rare, size):
+                    span = np.uint64(last + 1)
+                    while True:
+                        if used >= len(draws):
+                            return -1
+                        product = np.uint64(draws[used]) * span
+                        used += 1
+                        # Lemire's test; the division is needed for few draws only.
+                        rest = product & low
+                        if rest >= span or rest >= (low + _ONE) % span:
+                            break
+                    at = product >> shift
+                    if (block[at >> np.uint64(6)] >> (at & np.uint64(63))) & _ONE:
+                        at = np.uint64(last)
+                    block[at >> np.uint64(6)] |= _ONE << (at & np.uint64(63))
+                if rare != ones:
+                    flip = ~np.uint64(0)
             mask = (_ONE << np.uint64(width)) - _ONE
             for who in range(people):
                 start = np.uint64(who * width)

@@ -33,6 +33,8 @@ _FEW = 1 << 10
 _CHUNK = 1 << 14
 # Numbers whose codes fit a table that a processor keeps close by.
 _TABLE = 1 << 22
+# Blocks from this size on are tossed and mended, where that takes fewer draws than placing every one.
+_TOSS = 16
 # Up to here a draw of 16 bits is refused rarely enough.
 _HALF = 1 << 12
 
@@ -195,11 +197,14 @@ def counts_plain(rows: Sequence[Bytes], count: int, moduli: Moduli) -> Ints:
     return total
 
 
-def scatter(ones: Ints, people: int, moduli: Moduli, draw: Callable[[int, int], Any]) -> npt.NDArray[np.uint8]:
+def scatter(
+    ones: Ints, people: int, moduli: Moduli, draw: Callable[[int, int], Any], least: int = _TOSS
+) -> npt.NDArray[np.uint8]:
     """As many rows as people, in which each block's ones lie in a uniformly random arrangement.
 
     A uniform permutation of a block's bits gives every arrangement of its ones the same probability, so that the
-    arrangement is drawn, and not the permutation. `draw(count, bits)` gives words of 16 or 32 bits.
+    arrangement is drawn, and not the permutation. `draw(count, bits)` gives words of 16, 32 or 64 bits. Blocks of
+    `least` bits are tossed and mended: no place is treated unlike another, so that no arrangement is either.
     """
     from croupier.kernels import _residues_jit as jit
 
@@ -207,17 +212,30 @@ def scatter(ones: Ints, people: int, moduli: Moduli, draw: Callable[[int, int], 
     largest = people * int(many.max())
     bits = 16 if largest <= _HALF else 32
     block, length = np.zeros(largest // 64 + 2, np.uint64), (len(ones) * int(many.sum()) + 63) // 64
-    rare = int(np.minimum(ones, many * people - ones).sum())
-    spare = 64
+    need = sum(float(_need(people * w, least)[ones[:, j]].sum()) for j, w in enumerate(many.tolist()))
+    tosses = len(ones) * sum(-(-people * w // 64) for w in many.tolist() if people * w >= least)
+    low, shift, more = np.uint64((1 << bits) - 1), np.uint64(bits), 1.02
     while True:
-        # Enough for nearly always; should refused words use them up, all is drawn afresh, which favours nothing.
-        words = draw(rare + rare * largest // (1 << bits) + spare, bits)
+        # Enough for nearly always. Should they be used up, all is drawn afresh: how many are needed does not depend
+        # on where the ones lie, so that this favours nothing.
+        coins = draw(tosses, 64)
+        words = draw(int(more * need + 16 * math.sqrt(need)) + 64, bits)
         out = np.zeros((people, length), np.uint64)
         acc, fill = np.zeros(people, np.uint64), np.zeros(people, np.uint64)
-        low, shift = np.uint64((1 << bits) - 1), np.uint64(bits)
-        if jit.scatter(ones, many, words, low, shift, block, acc, fill, out) >= 0:
+        if jit.scatter(ones, many, words, coins, least, low, shift, block, acc, fill, out) >= 0:
             return out.view(np.uint8)[:, : size(len(ones), moduli)]
-        spare *= 16
+        more *= 2
+
+
+@lru_cache(maxsize=64)
+def _need(size: int, least: int) -> Floats:
+    """About how many draws a block takes, for each number of ones in it."""
+    rare = np.minimum(np.arange(size + 1), size - np.arange(size + 1))
+    placed = rare * (1 + size / (1 << 16))
+    # A toss is about sqrt(size) off the middle, and every draw meets a bit of the wrong kind about every second time.
+    mended = size * np.log(size / np.maximum(2 * rare, 1)) + math.sqrt(size)
+    need: Floats = np.where((size >= least) & (4 * rare >= size), mended, placed).astype(np.float64)
+    return need
 
 
 def scatter_plain(

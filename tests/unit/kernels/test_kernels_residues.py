@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from croupier.core.coins import Coins, Tape, outcomes
+from croupier.kernels import _residues_jit as jit
 from croupier.kernels import residues, threads
 from croupier.kernels.residues import Grid, Rounding
 
@@ -177,6 +178,51 @@ def test_every_choice_of_the_compiled_loop_leads_to_each_arrangement_alike(size:
     assert len(set(found.values())) == 1
 
 
+def tossed(size: int, ones: int, coins: int, choices: Sequence[int]) -> tuple[int, ...] | None:
+    """A block of two clients that is tossed like this and mended by these choices; None where they do not suffice."""
+    words = np.array([-(-((choice + 1) << 16) // size) - 1 for choice in choices], np.uint16)
+    block, acc, fill = (np.zeros(2, np.uint64) for _ in range(3))
+    low, shift, out = np.uint64((1 << 16) - 1), np.uint64(16), np.zeros((2, 1), np.uint64)
+    counts, widths, toss = np.array([[ones]]), np.array([size // 2]), np.array([coins], np.uint64)
+    done = jit.scatter(counts, widths, words, toss, 0, low, shift, block, acc, fill, out)
+    return None if done < 0 else arrangement(out.view(np.uint8), size // 2)
+
+
+@pytest.mark.parametrize(("size", "ones"), [(4, 1), (4, 2), (4, 3), (6, 2), (6, 3), (6, 4)])
+def test_every_toss_and_choice_leads_to_each_arrangement_alike(size: int, ones: int) -> None:
+    """All tosses, and all choices up to a number of them: each arrangement comes from as many of those that suffice."""
+    found: Counter[tuple[int, ...] | None] = Counter()
+    for coins in range(1 << size):
+        for choices in product(range(size), repeat=3):
+            found[tossed(size, ones, coins, choices)] += 1
+    del found[None]
+    want = {tuple(int(i in places) for i in range(size)) for places in combinations(range(size), ones)}
+    assert set(found) == want
+    assert len(set(found.values())) == 1
+
+
+@pytest.mark.parametrize("least", [0, 1 << 30], ids=["tossed", "placed"])
+@pytest.mark.parametrize(("people", "width", "ones"), [(3, 2, 3), (3, 2, 2), (10, 16, 60), (10, 2, 9)])
+def test_both_ways_are_uniform(people: int, width: int, ones: int, least: int) -> None:
+    """Chi-square over arrangements, or over pairs of places where there are too many."""
+    trials, size = 12_000, people * width
+    stream = Coins.from_seed(8).secure()
+    rows = residues.scatter(np.full((trials, 1), ones), people, (width + 1,), stream._narrow, least)
+    bits = np.unpackbits(rows, axis=1, bitorder="little")[:, : trials * width].reshape(people, trials, width)
+    blocks = bits.transpose(1, 0, 2).reshape(trials, size)
+    assert (blocks.sum(1) == ones).all()
+    if size < 10:
+        seen = list(Counter(map(tuple, blocks.tolist())).values())
+        assert len(seen) == math.comb(size, ones)
+        assert stats.chisquare(seen).pvalue > 1e-4
+        return
+    # Neighbours within a word, across words and across clients: each pair is set together as often as any other.
+    rate = ones * (ones - 1) / (size * (size - 1))
+    for apart in (1, width, size // 2):
+        both = (blocks & np.roll(blocks, apart, 1)).sum(0)
+        assert (np.abs(both - trials * rate) < 5 * math.sqrt(trials * rate * (1 - rate))).all()
+
+
 def test_every_accepted_word_counts_alike() -> None:
     """Three places: of 2^16 words one must be refused, and each place gets a third of the others."""
     words = list(range(1 << 16))
@@ -191,7 +237,7 @@ def test_when_words_run_out_all_are_drawn_afresh() -> None:
     asked: list[int] = []
 
     def draw(count: int, bits: int) -> npt.NDArray[Any]:
-        asked.append(count)
+        asked.extend([count] if bits == 16 else [])
         # Nothing but refused words at first.
         return np.full(count, 0 if len(asked) == 1 else 7, f"<u{bits // 8}")
 
