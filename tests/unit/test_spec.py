@@ -17,7 +17,7 @@ from croupier.systems import naive
 
 PRESETS = [
     "cifar10", "digits", "digits-layer", "digits-model", "digits-shuffled", "digits-sum", "digits-uneven",
-    "households", "mnist",
+    "households", "mnist", "rns", "rns-bits",
 ]  # fmt: skip
 
 
