@@ -290,3 +290,16 @@ def show_sweep(points: list[dict[str, Any]]) -> None:
             f"{point['peak_growth_bytes'] / 1e6:>11.0f}"
         )
     print("encoding, releasing and decoding, a chunk at a time; ns each: for one parameter of one client")
+
+
+def seconds(size: Size, seed: int) -> tuple[float, float]:
+    """Seconds to encode one client's update and to decode a sum, the best of several, in this process."""
+    coins, encoder = Coins.from_seed(seed), Residues(clients=size.clients, digits=size.digits)
+    _warm(encoder, coins)
+    update = Update(torch.from_numpy(draw(coins.child(0), size.params)), _flat(size.params))
+    sent = encoder.encode(update, {}, coins)
+    # What everybody sending the same would add up to.
+    sums = Mod()([sent.vector] * size.clients, update.layout, encoder.modulus, coins)["sums"]
+    released = Released(tuple(f"c{i}" for i in range(size.clients)), sums=sums, layout=update.layout)
+    encode = min(_timed(lambda: encoder.encode(update, {}, coins))[0] for _ in range(size.repeats))
+    return encode, min(_timed(lambda: _mean(encoder, released))[0] for _ in range(size.repeats))
