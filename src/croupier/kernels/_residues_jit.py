@@ -112,6 +112,16 @@ def count(words: Any, widths: Any, out: Any) -> None:
             out[row, j] += _ones(value & ((_ONE << width) - _ONE))  # type: ignore[call-arg]
 
 
+@njit(cache=True, nogil=True, inline="always")
+def _tossed(share: int, a: Any, b: Any, c: Any) -> Any:
+    """Bits that are each 1 with probability share / 8, 2 to 6, from three that are 1 every second time."""
+    if share < 4:
+        return a & (b | c) if share == 3 else a & b
+    if share > 4:
+        return a | (b & c) if share == 5 else a | b
+    return a
+
+
 @njit(cache=True, nogil=True)
 def scatter(
     counts: Any, widths: Any, draws: Any, coins: Any, least: int, low: Any, shift: Any, block: Any, acc: Any,
@@ -119,8 +129,8 @@ def scatter(
 ) -> int:  # fmt: skip
     """Scatter each block's ones uniformly over all rows and places; the number of draws used, or -1 if too few.
 
-    `fill` and `acc` are each row's end. A block of `least` bits or more with many ones and zeros is tossed, bit by bit,
-    from `coins`, and then bits of the kind that is too many are turned over, one random one after another.
+    `fill` and `acc` are each row's end. A block of `least` bits or more, with many ones and zeros, is tossed from
+    `coins`, each bit alike, and then bits of the kind that is too many are turned over, one random one after another.
     """
     used, tossed = 0, 0
     people = out.shape[0]
@@ -135,13 +145,14 @@ def scatter(
             if size >= least and 4 * rare >= size:
                 many = 0
                 last = (size - 1) >> 6
+                share = (8 * ones + size // 2) // size
                 for w in range(last + 1):
-                    word = coins[tossed + w]
+                    word = _tossed(share, coins[tossed], coins[tossed + 1], coins[tossed + 2])
+                    tossed += 3
                     if w == last:
                         word &= ~np.uint64(0) >> np.uint64(63 - ((size - 1) & 63))
                     block[w] = word
                     many += _ones(word)  # type: ignore[call-arg]
-                tossed += last + 1
                 block[last + 1] = np.uint64(0)
                 wrong = np.uint64(1) if many > ones else np.uint64(0)
                 left = abs(many - ones)

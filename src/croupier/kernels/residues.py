@@ -34,7 +34,7 @@ _CHUNK = 1 << 14
 # Numbers whose codes fit a table that a processor keeps close by.
 _TABLE = 1 << 22
 # Blocks from this size on are tossed and mended, where that takes fewer draws than placing every one.
-_TOSS = 16
+_TOSS = 32
 # Up to here a draw of 16 bits is refused rarely enough.
 _HALF = 1 << 12
 
@@ -213,7 +213,7 @@ def scatter(
     bits = 16 if largest <= _HALF else 32
     block, length = np.zeros(largest // 64 + 2, np.uint64), (len(ones) * int(many.sum()) + 63) // 64
     need = sum(float(_need(people * w, least)[ones[:, j]].sum()) for j, w in enumerate(many.tolist()))
-    tosses = len(ones) * sum(-(-people * w // 64) for w in many.tolist() if people * w >= least)
+    tosses = 3 * len(ones) * sum(-(-people * w // 64) for w in many.tolist() if people * w >= least)
     low, shift, more = np.uint64((1 << bits) - 1), np.uint64(bits), 1.02
     while True:
         # Enough for nearly always. Should they be used up, all is drawn afresh: how many are needed does not depend
@@ -232,8 +232,11 @@ def _need(size: int, least: int) -> Floats:
     """About how many draws a block takes, for each number of ones in it."""
     rare = np.minimum(np.arange(size + 1), size - np.arange(size + 1))
     placed = rare * (1 + size / (1 << 16))
-    # A toss is about sqrt(size) off the middle, and every draw meets a bit of the wrong kind about every second time.
-    mended = size * np.log(size / np.maximum(2 * rare, 1)) + math.sqrt(size)
+    # A toss is off by chance and by the rounding of its odds to eighths; a draw then meets a bit of the kind that is
+    # too many about as often as there are such bits.
+    odds = np.clip((8 * np.arange(size + 1) + size // 2) // size, 2, 6) / 8
+    off = np.abs(odds * size - np.arange(size + 1))
+    mended = (off + 0.5 * np.sqrt(size * odds * (1 - odds))) * size / np.maximum(rare, 1)
     need: Floats = np.where((size >= least) & (4 * rare >= size), mended, placed).astype(np.float64)
     return need
 

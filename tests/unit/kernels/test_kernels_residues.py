@@ -178,22 +178,24 @@ def test_every_choice_of_the_compiled_loop_leads_to_each_arrangement_alike(size:
     assert len(set(found.values())) == 1
 
 
-def tossed(size: int, ones: int, coins: int, choices: Sequence[int]) -> tuple[int, ...] | None:
+def tossed(size: int, ones: int, coins: Sequence[int], choices: Sequence[int]) -> tuple[int, ...] | None:
     """A block of two clients that is tossed like this and mended by these choices; None where they do not suffice."""
     words = np.array([-(-((choice + 1) << 16) // size) - 1 for choice in choices], np.uint16)
     block, acc, fill = (np.zeros(2, np.uint64) for _ in range(3))
     low, shift, out = np.uint64((1 << 16) - 1), np.uint64(16), np.zeros((2, 1), np.uint64)
-    counts, widths, toss = np.array([[ones]]), np.array([size // 2]), np.array([coins], np.uint64)
+    counts, widths, toss = np.array([[ones]]), np.array([size // 2]), np.array(coins, np.uint64)
     done = jit.scatter(counts, widths, words, toss, 0, low, shift, block, acc, fill, out)
     return None if done < 0 else arrangement(out.view(np.uint8), size // 2)
 
 
-@pytest.mark.parametrize(("size", "ones"), [(4, 1), (4, 2), (4, 3), (6, 2), (6, 3), (6, 4)])
-def test_every_toss_and_choice_leads_to_each_arrangement_alike(size: int, ones: int) -> None:
+@pytest.mark.parametrize("ones", [1, 2, 3])
+def test_every_toss_and_choice_leads_to_each_arrangement_alike(ones: int) -> None:
     """All tosses, and all choices up to a number of them: each arrangement comes from as many of those that suffice."""
+    size = 4
     found: Counter[tuple[int, ...] | None] = Counter()
-    for coins in range(1 << size):
-        for choices in product(range(size), repeat=3):
+    for coins in product(range(1 << size), repeat=3):
+        # The third word counts for odds of 3 and 5 eighths alone, which a block of four never has.
+        for choices in product(range(size), repeat=3) if not coins[2] else ():
             found[tossed(size, ones, coins, choices)] += 1
     del found[None]
     want = {tuple(int(i in places) for i in range(size)) for places in combinations(range(size), ones)}
@@ -201,8 +203,19 @@ def test_every_toss_and_choice_leads_to_each_arrangement_alike(size: int, ones: 
     assert len(set(found.values())) == 1
 
 
+@pytest.mark.parametrize("share", [2, 3, 4, 5, 6])
+def test_a_toss_has_the_odds_it_says(share: int) -> None:
+    """Each of a word's bits, over all eight settings of the three that make it."""
+    words = [[np.uint64(-bit % (1 << 64)) for bit in bits] for bits in product((0, 1), repeat=3)]
+    made = [int(jit._tossed(share, *three)) for three in words]
+    assert set(made) <= {0, (1 << 64) - 1}
+    assert sum(word > 0 for word in made) == share
+
+
 @pytest.mark.parametrize("least", [0, 1 << 30], ids=["tossed", "placed"])
-@pytest.mark.parametrize(("people", "width", "ones"), [(3, 2, 3), (3, 2, 2), (10, 16, 60), (10, 2, 9)])
+@pytest.mark.parametrize(
+    ("people", "width", "ones"), [(3, 2, 3), (3, 2, 2), (4, 2, 3), (4, 2, 5), (10, 16, 60), (10, 16, 97), (10, 2, 9)]
+)
 def test_both_ways_are_uniform(people: int, width: int, ones: int, least: int) -> None:
     """Chi-square over arrangements, or over pairs of places where there are too many."""
     trials, size = 12_000, people * width
