@@ -24,7 +24,7 @@ FLOORS = [
     {"cli"},
     {"__main__"},
 ]
-ASIDE = {("aggregate", "encode"), ("audit", "learn")}
+ASIDE = {("aggregate", "encode"), ("audit", "learn"), ("papers", "bench")}
 
 
 def room(module: str) -> str:

@@ -15,6 +15,8 @@ from croupier.core.coins import Coins, Node, Tape, outcomes
 from croupier.core.update import Layout, Modulus, Slice, Update
 from croupier.encode.encoder import Released
 from croupier.encode.grid import OnGrid
+from croupier.kernels import residues
+from croupier.release.bits import Bits, Counts, Mod
 from croupier.release.release import Release
 from croupier.release.shuffle import Shuffle
 from croupier.release.sums import Sum
@@ -125,3 +127,42 @@ def test_hide_by_shuffles(grain: str, other: list[list[float]], equal: bool) -> 
 def test_hide_by_a_sum() -> None:
     assert seen(Sum(), [[0, 0], [0, 0]], 8) == seen(Sum(), [[1, 7], [7, 1]], 8)
     assert seen(Sum(), [[0, 0], [0, 0]], 8) != seen(Sum(), [[1, 0], [0, 0]], 8)
+
+
+# Moduli whose blocks are small enough to walk every arrangement of two clients' bits.
+MODULI = (3, 7)
+
+
+def told(release: Release, pair: tuple[int, int]) -> dict[tuple[int, ...], float]:
+    """The exact distribution of what the server sees of two clients' integers in unary."""
+    rows = [torch.from_numpy(residues.spread(np.array([number]), 9, MODULI)) for number in pair]
+    layout = Layout((Slice("w", (1,)),))
+
+    def view(tape: Tape) -> tuple[int, ...]:
+        return tuple(next(iter(release(rows, layout, MODULI, tape).values())).reshape(-1).tolist())
+
+    return {key: round(value, 12) for key, value in outcomes(view).items()}
+
+
+@pytest.mark.parametrize("release", [Bits(), Counts()], ids=["bits", "counts"])
+def test_shuffled_bits_do_not_hide_what_a_sum_hides(release: Release) -> None:
+    """Theorem 1 of the paper fails here: (0, 0) and (1, -1) have one sum, and the server tells them with certainty."""
+    zeros, opposite = told(release, (0, 0)), told(release, (1, -1))
+    assert not set(zeros) & set(opposite), "some view is possible under both"
+    assert "more than the sum" in release.reveals()
+    # The order of the clients is hidden all the same.
+    assert told(release, (1, -1)) == told(release, (-1, 1))
+
+
+def test_shuffled_bits_tell_no_more_than_their_counts() -> None:
+    """Different inputs with the same counts give one distribution of bits (Proposition A.2)."""
+    assert told(Counts(), (0, 4)) == told(Counts(), (1, 3))
+    assert told(Bits(), (0, 4)) == told(Bits(), (1, 3))
+
+
+def test_residues_of_a_sum_tell_the_sum_alone() -> None:
+    for total in range(-4, 5):
+        views = {tuple(told(Mod(), (one, total - one)).items()) for one in range(-2, 3) if abs(total - one) <= 2}
+        assert len(views) == 1, total
+    every = [tuple(told(Mod(), (total, 0)).items()) for total in range(-10, 11)]
+    assert len(set(every)) == 21, "two sums give one view"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, get_args
@@ -12,15 +14,19 @@ from tests.scenes import Here
 
 from croupier.audit import experiment, source
 from croupier.audit.distort import CLEAN
+from croupier.encode.moduli import moduli
 from croupier.errors import SpecError
 from croupier.federate import Federation, check
 from croupier.learn.data import Dataset, Rows
 from croupier.learn.datasets import Synthetic
 from croupier.learn.models import Mlp
-from croupier.papers import ENTRIES
-from croupier.papers.entry import SCALES, Case, Entry, Means, Scale, reproduce, says
+from croupier.papers import ENTRIES as REGISTRY
+from croupier.papers import cost
+from croupier.papers.entry import SCALES, Case, Entry, Ledger, Means, Scale, account, reproduce, says
 from croupier.papers.rns import ALWAYS, HUNDRED
 
+ENTRIES = {name: entry for name, entry in REGISTRY.items() if isinstance(entry, Entry)}
+LEDGERS = {name: entry for name, entry in REGISTRY.items() if isinstance(entry, Ledger)}
 EVERY = pytest.mark.parametrize("entry", ENTRIES.values(), ids=list(ENTRIES))
 ALL: tuple[Scale, ...] = get_args(Scale)
 SHAPES = {"mnist": (1, 28, 28), "cifar10": (3, 32, 32), "synthetic": (60,)}
@@ -29,8 +35,51 @@ WHOLE = {"mnist": 60_000, "cifar10": 50_000}
 
 def test_the_scales_are_these() -> None:
     assert ALL == tuple(SCALES) == ("smoke", "small", "paper")
-    assert len(ENTRIES) == 11
-    assert all(name == entry.name for name, entry in ENTRIES.items())
+    assert (len(ENTRIES), len(LEDGERS), len(REGISTRY)) == (11, 8, 19)
+    assert all(name == entry.name for name, entry in REGISTRY.items())
+
+
+@pytest.mark.parametrize("name", LEDGERS)
+def test_every_ledger_is_whole(name: str) -> None:
+    found = account(LEDGERS[name], "smoke")
+    assert json.loads(json.dumps(found)) == found
+    assert (found["kind"], found["entry"], found["scale"]) == ("croupier ledger", name, "smoke")
+    rows = found["rows"]
+    assert rows
+    assert all(list(row) == list(rows[0]) for row in rows)
+    assert all(any(key.startswith("paper") for key in row) for row in rows)
+
+
+def test_bits_on_the_wire_are_the_moduli() -> None:
+    for clients, digits in ((10, 5), (1000, 8), (10_000, 12), (1000, 16)):
+        found, ours = cost.cost(clients, digits, "smoke"), moduli(clients, digits)
+        assert found["unary"] == ours.bits
+        assert found["paper_form"] == moduli(clients, digits, "sum").literal_bits
+        assert found["binary_residues"] == ours.packed_bits
+        assert found["floats"] == 32
+        assert found["one_modulus"] == math.ceil(math.log2(2 * clients * (10**digits - 1) + 1))
+
+
+def test_the_rivals_bytes_are_real_for_few_and_labelled_for_many() -> None:
+    few, many = cost.shared(5, 4, "smoke"), cost.shared(50, 4, "smoke")
+    assert (few["sharing_is"], many["sharing_is"]) == ("run", "by formula")
+    assert few["sharing_61_bits"] == 4 * 61
+    assert many["sharing_61_bits"] == 49 * 61
+    assert few["sharing_least_c"] == 4 * 17
+    beyond = cost.shared(10, 18, "smoke")
+    assert (beyond["sharing_is"], beyond["sharing_61_bits"]) == ("sums do not fit", None)
+
+
+def test_the_papers_rival_is_rebuilt_from_its_numbers() -> None:
+    """Its Table 9 charges C (n - 2), where the text says C (n - 1)."""
+    rows = account(LEDGERS["rns/table9"], "smoke")["rows"]
+    assert [row["sa_rebuilt"] for row in rows] == [row["paper_sa"] for row in rows]
+
+
+def test_seconds_name_the_machine() -> None:
+    rows = account(LEDGERS["rns/table10"], "smoke")["rows"]
+    assert [row["parameters"] for row in rows] == [643_850, 940_362]
+    assert all(row["encode_s"] > 0 and row["decode_s"] > 0 and "cores" in row["machine"] for row in rows)
 
 
 @EVERY

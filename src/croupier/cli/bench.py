@@ -63,3 +63,33 @@ def attack(
     options.emit(found, json, out)
     if not json:
         show(found)
+
+
+@app.command("rns")
+def rns(
+    params: Annotated[int, typer.Option(help="Parameters of the model.", min=1)] = 11_237_432,
+    clients: Annotated[int, typer.Option(help="Clients whose updates are added.", min=2)] = 10,
+    digits: Annotated[int, typer.Option(help="Decimal digits that are kept.", min=1, max=9)] = 5,
+    repeats: Annotated[int, typer.Option(help="Timed repeats of what is short; the best counts.", min=1)] = 5,
+    sweep: Annotated[bool, typer.Option("--sweep", help="Also time and memory from 10^5 parameters upwards.")] = False,
+    largest: Annotated[int, typer.Option(help="Where the sweep ends.", min=1)] = 10**8,
+    seed: options.Seed = None,
+    out: options.OutFile = None,
+    print_config: options.PrintConfig = False,
+    json: options.Json = False,
+) -> None:
+    """Residues in unary: encode, shuffle bit by bit or count, and decode, against a copy and the paper's plain form."""
+    from croupier.bench import rns as bench
+
+    size = bench.Size(params=params, clients=clients, digits=digits, repeats=repeats)
+    if print_config:
+        options.show_config(size, json)
+        return
+    found = bench.measure(size, seed or 0)
+    if sweep:
+        found["sweep"] = bench.sweep(size, seed or 0, largest)
+    options.emit(found, json, out)
+    if not json:
+        bench.show(found)
+        if sweep:
+            bench.show_sweep(found["sweep"])

@@ -37,7 +37,7 @@ def command(
     from croupier.errors import SpecError, nearest
     from croupier.learn.data import folder_of
     from croupier.papers import ENTRIES
-    from croupier.papers.entry import SCALES, Means, reproduce
+    from croupier.papers.entry import SCALES, Ledger, Means, account, reproduce
     from croupier.spec import Machine
 
     if name is None:
@@ -53,14 +53,19 @@ def command(
         options.make_room(out)
     start = time.perf_counter()
     checked = Machine.parse({"device": device}, "run").device
-    means = Means(folder_of(data), checked, os.cpu_count() or 1, abreast)
-    found = reproduce(ENTRIES[name], size, means, only=only, seeds=seeds, seed=seed or 0, watch=options.watch)
+    means, entry = Means(folder_of(data), checked, os.cpu_count() or 1, abreast), ENTRIES[name]
+    if isinstance(entry, Ledger):
+        if only or seeds is not None:
+            raise SpecError(f"{name} is counted, not run: it has no cases and no seeds; leave out --only and --seeds")
+        found = account(entry, size)
+    else:
+        found = reproduce(entry, size, means, only=only, seeds=seeds, seed=seed or 0, watch=options.watch)
     found |= {"seconds": time.perf_counter() - start, "torch": torch.__version__, **options.stamp()}
     path = out or _somewhere(name, scale)
     options.make_room(path)
     options.emit(found, json, path)
     if not json:
-        show(found)
+        (show_ledger if isinstance(entry, Ledger) else show)(found)
         print(f"result: {path}")
 
 
@@ -116,6 +121,30 @@ def show(found: dict[str, Any]) -> None:
         print(wrapped(f"instead of the paper's: {said}"))
     for said in found["says"]:
         print(wrapped(said))
+
+
+def show_ledger(found: dict[str, Any]) -> None:
+    """The rows as they are, a column for every key."""
+    from rich.table import Table
+
+    from croupier.cli.tables import show as print_table
+    from croupier.cli.tables import wrapped
+
+    table = Table(title=f"{found['source']}: {found['title']}. Scale: {found['scale']}", title_justify="left")
+    for key, first in found["rows"][0].items():
+        # Folded where it is too wide: a number must not be cut.
+        justify: Any = "left" if isinstance(first, str) else "right"
+        table.add_column(key.replace("_", " "), justify=justify, overflow="fold")
+    for row in found["rows"]:
+        table.add_row(*(_cell(value) for value in row.values()))
+    print_table(table)
+    print(wrapped(found["reading"]))
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
 def _figures(case: dict[str, Any], row: dict[str, Any]) -> tuple[str, ...]:

@@ -93,6 +93,11 @@ def cheapest(bound: int, cost: Cost = "bits") -> Moduli:
         budget *= 2
 
 
+def largest(total: int, cost: Cost = "sum") -> int:
+    """How many sums moduli of that cost can tell apart at most: no set of them has a larger product."""
+    return _largest(total, cost)[total][0]
+
+
 @lru_cache(maxsize=32)
 def _largest(budget: int, cost: Cost) -> list[tuple[int, tuple[int, ...]]]:
     """For each cost up to the budget, the largest product of coprime moduli that cost no more, and the moduli."""

@@ -19,8 +19,12 @@ from croupier.core.update import Layout, Update
 from croupier.encode.encoder import Brief, Payload, Released
 from croupier.encode.grid import OnGrid
 from croupier.encode.moduli import Moduli, cheapest, values_of
-from croupier.errors import IntegrityError
+from croupier.errors import IntegrityError, SpecError
 from croupier.kernels import residues
+
+# A residue's bits fit a word, and a sum's value an integer; the cheapest moduli stay far below both.
+_LARGEST = 64
+_PRODUCT = 1 << 63
 
 
 class Residues(OnGrid, use="residues"):
@@ -34,7 +38,12 @@ class Residues(OnGrid, use="residues"):
 
     @model_validator(mode="after")
     def _sums_apart(self) -> Self:
-        _ = self.chosen
+        chosen = self.chosen
+        if max(chosen.values) > _LARGEST or chosen.product >= _PRODUCT:
+            raise SpecError(
+                f"protocol.encode.moduli = {list(chosen.values)}: a modulus is {_LARGEST} at most, and their product "
+                "less than 2^63; use fewer or smaller ones"
+            )
         return self
 
     @property

@@ -77,6 +77,25 @@ def spread(numbers: Any, top: int, table: Any, width: Any, out: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
+def spread_each(numbers: Any, moduli: Any, out: Any) -> None:
+    """The same, where there are too many numbers for a table: residue by residue."""
+    acc, fill, k = np.uint64(0), np.uint64(0), 0
+    for i in range(len(numbers)):
+        for j in range(len(moduli)):
+            residue = numbers[i] % moduli[j]
+            code, bits = (_ONE << np.uint64(residue)) - _ONE, np.uint64(moduli[j] - 1)
+            acc |= code << fill
+            fill += bits
+            if fill >= _WORD:
+                out[k] = acc
+                k += 1
+                fill -= _WORD
+                acc = code >> (bits - fill) if fill > 0 else np.uint64(0)
+    if fill > 0:
+        out[k] = acc
+
+
+@njit(cache=True, nogil=True)
 def count(words: Any, widths: Any, out: Any) -> None:
     """Add the ones of every block to its count."""
     k, shift = 0, np.uint64(0)
@@ -93,15 +112,27 @@ def count(words: Any, widths: Any, out: Any) -> None:
             out[row, j] += _ones(value & ((_ONE << width) - _ONE))  # type: ignore[call-arg]
 
 
+@njit(cache=True, nogil=True, inline="always")
+def _tossed(share: int, a: Any, b: Any, c: Any) -> Any:
+    """Bits that are each 1 with probability share / 8, 2 to 6, from three that are 1 every second time."""
+    if share < 4:
+        return a & (b | c) if share == 3 else a & b
+    if share > 4:
+        return a | (b & c) if share == 5 else a | b
+    return a
+
+
 @njit(cache=True, nogil=True)
 def scatter(
-    counts: Any, widths: Any, draws: Any, low: Any, shift: Any, block: Any, acc: Any, fill: Any, out: Any
-) -> int:
+    counts: Any, widths: Any, draws: Any, coins: Any, least: int, low: Any, shift: Any, block: Any, acc: Any,
+    fill: Any, out: Any
+) -> int:  # fmt: skip
     """Scatter each block's ones uniformly over all rows and places; the number of draws used, or -1 if too few.
 
-    From: Floyd's sampling of a subset; the smaller of ones and zeros is placed. `fill` and `acc` are each row's end.
+    `fill` and `acc` are each row's end. A block of `least` bits or more, with many ones and zeros, is tossed from
+    `coins`, each bit alike, and then bits of the kind that is too many are turned over, one random one after another.
     """
-    used = 0
+    used, tossed = 0, 0
     people = out.shape[0]
     words = np.zeros(people, np.int64)
     for row in range(counts.shape[0]):
@@ -110,24 +141,56 @@ def scatter(
             size = width * people
             ones = counts[row, j]
             rare = min(ones, size - ones)
-            for w in range((size + 63) // 64 + 1):
-                block[w] = np.uint64(0)
-            for last in range(size - rare, size):
-                span = np.uint64(last + 1)
-                while True:
+            flip = np.uint64(0)
+            if size >= least and 4 * rare >= size:
+                many = 0
+                last = (size - 1) >> 6
+                share = (8 * ones + size // 2) // size
+                for w in range(last + 1):
+                    word = _tossed(share, coins[tossed], coins[tossed + 1], coins[tossed + 2])
+                    tossed += 3
+                    if w == last:
+                        word &= ~np.uint64(0) >> np.uint64(63 - ((size - 1) & 63))
+                    block[w] = word
+                    many += _ones(word)  # type: ignore[call-arg]
+                block[last + 1] = np.uint64(0)
+                wrong = np.uint64(1) if many > ones else np.uint64(0)
+                left = abs(many - ones)
+                span = np.uint64(size)
+                while left > 0:
                     if used >= len(draws):
                         return -1
                     product = np.uint64(draws[used]) * span
                     used += 1
-                    # Lemire's test; the division is needed for few draws only.
                     rest = product & low
-                    if rest >= span or rest >= (low + _ONE) % span:
-                        break
-                at = product >> shift
-                if (block[at >> np.uint64(6)] >> (at & np.uint64(63))) & _ONE:
-                    at = np.uint64(last)
-                block[at >> np.uint64(6)] |= _ONE << (at & np.uint64(63))
-            flip = np.uint64(0) if rare == ones else ~np.uint64(0)
+                    if rest < span and rest < (low + _ONE) % span:
+                        continue
+                    at = product >> shift
+                    # Without a branch: whether a bit is of the right kind cannot be foreseen.
+                    hit = (((block[at >> np.uint64(6)] >> (at & np.uint64(63))) ^ wrong) & _ONE) ^ _ONE
+                    block[at >> np.uint64(6)] ^= hit << (at & np.uint64(63))
+                    left -= np.int64(hit)
+            else:
+                # From: Floyd's sampling of a subset; the smaller of ones and zeros is placed.
+                for w in range((size + 63) // 64 + 1):
+                    block[w] = np.uint64(0)
+                for last in range(size - rare, size):
+                    span = np.uint64(last + 1)
+                    while True:
+                        if used >= len(draws):
+                            return -1
+                        product = np.uint64(draws[used]) * span
+                        used += 1
+                        # Lemire's test; the division is needed for few draws only.
+                        rest = product & low
+                        if rest >= span or rest >= (low + _ONE) % span:
+                            break
+                    at = product >> shift
+                    if (block[at >> np.uint64(6)] >> (at & np.uint64(63))) & _ONE:
+                        at = np.uint64(last)
+                    block[at >> np.uint64(6)] |= _ONE << (at & np.uint64(63))
+                if rare != ones:
+                    flip = ~np.uint64(0)
             mask = (_ONE << np.uint64(width)) - _ONE
             for who in range(people):
                 start = np.uint64(who * width)

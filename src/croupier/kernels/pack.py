@@ -64,7 +64,8 @@ def pack_plain(values: Ints, widths: tuple[int, ...]) -> Bytes:
 
 def unpack_plain(data: Bytes, rows: int, widths: tuple[int, ...]) -> Ints:
     """The same, bit by bit."""
-    bits = np.unpackbits(data, count=rows * sum(widths), bitorder="little").reshape(rows, -1).astype(np.int64)
+    wide = sum(widths)
+    bits = np.unpackbits(data, count=rows * wide, bitorder="little").reshape(rows, wide).astype(np.int64)
     stops = np.cumsum(widths)
     return np.stack(
         [bits[:, e - w : e] @ (1 << np.arange(w, dtype=np.int64)) for e, w in zip(stops, widths, strict=True)], 1

@@ -33,6 +33,8 @@ _FEW = 1 << 10
 _CHUNK = 1 << 14
 # Numbers whose codes fit a table that a processor keeps close by.
 _TABLE = 1 << 22
+# Blocks from this size on are tossed and mended, where that takes fewer draws than placing every one.
+_TOSS = 32
 # Up to here a draw of 16 bits is refused rarely enough.
 _HALF = 1 << 12
 
@@ -98,12 +100,10 @@ def whole_plain(values: npt.NDArray[Any], grid: Grid, draws: Words) -> tuple[Int
 def encode(values: npt.NDArray[Any], grid: Grid, draws: Words, moduli: Moduli) -> tuple[Bytes, int]:
     """The bits of the values, and how many had to be clamped: a cache full at a time, so that no array of integers
     as long as the values is ever made."""
-    if len(values) < _FEW or 2 * grid.top + 1 > _TABLE:
+    if len(values) < _FEW:
         numbers, clamped = whole(values, grid, draws)
-        return spread(numbers, grid.top, moduli), clamped
-    from croupier.kernels import _residues_jit as jit
-
-    table, bits, counted = _table(grid.top, moduli), sum(widths(moduli)), list[int]()
+        return spread_plain(numbers, moduli), clamped
+    bits, counted, write = sum(widths(moduli)), list[int](), _writer(grid.top, moduli)
     out = np.empty((len(values) * bits + 63) // 64, np.uint64)
 
     def part(start: int, stop: int) -> None:
@@ -111,7 +111,7 @@ def encode(values: npt.NDArray[Any], grid: Grid, draws: Words, moduli: Moduli) -
         for a in range(start, stop, _CHUNK):
             b = min(stop, a + _CHUNK)
             counted.append(_whole(values[a:b], grid.part(a, b), draws[a:b], numbers[: b - a]))
-            jit.spread(numbers[: b - a], grid.top, table, bits, out[a * bits // 64 : -(-b * bits // 64)])
+            write(numbers[: b - a], out[a * bits // 64 : -(-b * bits // 64)])
 
     over(len(values), _WHOLE, part)
     return out.view(np.uint8)[: size(len(values), moduli)], sum(counted)
@@ -119,18 +119,23 @@ def encode(values: npt.NDArray[Any], grid: Grid, draws: Words, moduli: Moduli) -
 
 def spread(numbers: Ints, top: int, moduli: Moduli) -> Bytes:
     """The bits of numbers within -top and top."""
-    if len(numbers) < _FEW or 2 * top + 1 > _TABLE:
+    if len(numbers) < _FEW:
         return spread_plain(numbers, moduli)
+    bits, write = sum(widths(moduli)), _writer(top, moduli)
+    out = np.empty((len(numbers) * bits + 63) // 64, np.uint64)
+    over(len(numbers), _WHOLE, lambda a, b: write(numbers[a:b], out[a * bits // 64 : -(-b * bits // 64)]))
+    return out.view(np.uint8)[: size(len(numbers), moduli)]
+
+
+def _writer(top: int, moduli: Moduli) -> Callable[[Ints, npt.NDArray[np.uint64]], None]:
+    """What writes the codes of numbers into words: from a table where one is small enough."""
     from croupier.kernels import _residues_jit as jit
 
+    if 2 * top + 1 > _TABLE:
+        many = np.array(moduli, np.int64)
+        return lambda numbers, out: jit.spread_each(numbers, many, out)
     table, bits = _table(top, moduli), sum(widths(moduli))
-    out = np.empty((len(numbers) * bits + 63) // 64, np.uint64)
-    over(
-        len(numbers),
-        _WHOLE,
-        lambda a, b: jit.spread(numbers[a:b], top, table, bits, out[a * bits // 64 : -(-b * bits // 64)]),
-    )
-    return out.view(np.uint8)[: size(len(numbers), moduli)]
+    return lambda numbers, out: jit.spread(numbers, top, table, bits, out)
 
 
 def spread_plain(numbers: Ints, moduli: Moduli) -> Bytes:
@@ -183,19 +188,23 @@ def add(row: Bytes, out: Ints, moduli: Moduli) -> None:
 def counts_plain(rows: Sequence[Bytes], count: int, moduli: Moduli) -> Ints:
     """The same, bit by bit."""
     stops = np.cumsum(widths(moduli))
+    wide = int(stops[-1])
     total = np.zeros((count, len(moduli)), np.int64)
     for row in rows:
-        bits = np.unpackbits(row, count=count * int(stops[-1]), bitorder="little").reshape(count, -1)
+        bits = np.unpackbits(row, count=count * wide, bitorder="little").reshape(count, wide)
         parts = np.split(bits, stops[:-1], 1)
         total += np.stack([part.sum(1, dtype=np.int64) for part in parts], 1)
     return total
 
 
-def scatter(ones: Ints, people: int, moduli: Moduli, draw: Callable[[int, int], Any]) -> npt.NDArray[np.uint8]:
+def scatter(
+    ones: Ints, people: int, moduli: Moduli, draw: Callable[[int, int], Any], least: int = _TOSS
+) -> npt.NDArray[np.uint8]:
     """As many rows as people, in which each block's ones lie in a uniformly random arrangement.
 
     A uniform permutation of a block's bits gives every arrangement of its ones the same probability, so that the
-    arrangement is drawn, and not the permutation. `draw(count, bits)` gives words of 16 or 32 bits.
+    arrangement is drawn, and not the permutation. `draw(count, bits)` gives words of 16, 32 or 64 bits. Blocks of
+    `least` bits are tossed and mended: no place is treated unlike another, so that no arrangement is either.
     """
     from croupier.kernels import _residues_jit as jit
 
@@ -203,17 +212,33 @@ def scatter(ones: Ints, people: int, moduli: Moduli, draw: Callable[[int, int], 
     largest = people * int(many.max())
     bits = 16 if largest <= _HALF else 32
     block, length = np.zeros(largest // 64 + 2, np.uint64), (len(ones) * int(many.sum()) + 63) // 64
-    rare = int(np.minimum(ones, many * people - ones).sum())
-    spare = 64
+    need = sum(float(_need(people * w, least)[ones[:, j]].sum()) for j, w in enumerate(many.tolist()))
+    tosses = 3 * len(ones) * sum(-(-people * w // 64) for w in many.tolist() if people * w >= least)
+    low, shift, more = np.uint64((1 << bits) - 1), np.uint64(bits), 1.02
     while True:
-        # Enough for nearly always; should refused words use them up, all is drawn afresh, which favours nothing.
-        words = draw(rare + rare * largest // (1 << bits) + spare, bits)
+        # Enough for nearly always. Should they be used up, all is drawn afresh: how many are needed does not depend
+        # on where the ones lie, so that this favours nothing.
+        coins = draw(tosses, 64)
+        words = draw(int(more * need + 16 * math.sqrt(need)) + 64, bits)
         out = np.zeros((people, length), np.uint64)
         acc, fill = np.zeros(people, np.uint64), np.zeros(people, np.uint64)
-        low, shift = np.uint64((1 << bits) - 1), np.uint64(bits)
-        if jit.scatter(ones, many, words, low, shift, block, acc, fill, out) >= 0:
+        if jit.scatter(ones, many, words, coins, least, low, shift, block, acc, fill, out) >= 0:
             return out.view(np.uint8)[:, : size(len(ones), moduli)]
-        spare *= 16
+        more *= 2
+
+
+@lru_cache(maxsize=64)
+def _need(size: int, least: int) -> Floats:
+    """About how many draws a block takes, for each number of ones in it."""
+    rare = np.minimum(np.arange(size + 1), size - np.arange(size + 1))
+    placed = rare * (1 + size / (1 << 16))
+    # A toss is off by chance and by the rounding of its odds to eighths; a draw then meets a bit of the kind that is
+    # too many about as often as there are such bits.
+    odds = np.clip((8 * np.arange(size + 1) + size // 2) // size, 2, 6) / 8
+    off = np.abs(odds * size - np.arange(size + 1))
+    mended = (off + 0.5 * np.sqrt(size * odds * (1 - odds))) * size / np.maximum(rare, 1)
+    need: Floats = np.where((size >= least) & (4 * rare >= size), mended, placed).astype(np.float64)
+    return need
 
 
 def scatter_plain(

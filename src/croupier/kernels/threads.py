@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
@@ -21,6 +21,16 @@ def over(count: int, step: int, work: Callable[[int, int], None]) -> None:
     size = -(-count // (pieces * step)) * step
     waiting = [_pool().submit(work, start, min(count, start + size)) for start in range(0, count, size)]
     for done in waiting:
+        done.result()
+
+
+def each(jobs: Sequence[Callable[[], None]]) -> None:
+    """Run jobs that do not depend on each other, which may run at the same time. None may itself ask for threads."""
+    if len(jobs) < 2 or _cores() == 1:
+        for job in jobs:
+            job()
+        return
+    for done in [_pool().submit(job) for job in jobs]:
         done.result()
 
 

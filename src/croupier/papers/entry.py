@@ -56,6 +56,17 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class Ledger:
+    """A figure or table of costs: rows of plain values that are counted or timed, no experiment with clients."""
+
+    name: str
+    source: str
+    title: str
+    reading: str
+    rows: Callable[[Scale], list[dict[str, Any]]]
+
+
+@dataclass(frozen=True)
 class Means:
     """Where and how an entry is run on this machine."""
 
@@ -94,6 +105,19 @@ def reproduce(
         "comparisons": comparisons,
         "cases": done,
         "says": says(done),
+    }
+
+
+def account(ledger: Ledger, scale: Scale) -> dict[str, Any]:
+    """Fill in a ledger."""
+    return {
+        "kind": "croupier ledger",
+        "entry": ledger.name,
+        "source": ledger.source,
+        "title": ledger.title,
+        "reading": ledger.reading,
+        "scale": scale,
+        "rows": ledger.rows(scale),
     }
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from croupier.core.coins import Node
+from croupier.core.coins import Choices, Node
 from croupier.core.update import Layout, Modulus
 from croupier.core.wire import Field
 from croupier.errors import ProtocolError
 from croupier.kernels import residues
+from croupier.kernels.threads import each
 from croupier.release.release import Release, Shape, blocks
 
 
@@ -33,8 +35,6 @@ class Bits(_Unary, use="bits"):
     multiples of the modulus in it tell more than the sum.
     """
 
-    hides: ClassVar[frozenset[str]] = frozenset({"ids", "rows"})
-
     def fields(self, dtype: str, modulus: Modulus, slots: int) -> tuple[Field, ...]:
         """As many rows of bits as clients; no row is anybody's."""
         size = residues.size(slots, _moduli(modulus))
@@ -43,14 +43,21 @@ class Bits(_Unary, use="bits"):
 
     def __call__(self, rows: Sequence[Tensor], layout: Layout, modulus: Modulus, coins: Node) -> Mapping[str, Tensor]:
         """Count each block's ones and scatter them again."""
-        moduli, bits = _moduli(modulus), sum(residues.widths(_moduli(modulus)))
+        moduli = _moduli(modulus)
         out = torch.empty((len(rows), len(rows[0])), dtype=torch.uint8)
-        for number, start, stop in blocks(_slots(rows, moduli)):
-            # Blocks of coordinates begin on whole bytes.
-            first, last = start * bits // 8, -(-stop * bits // 8)
-            ones = residues.counts([row[first:last].numpy() for row in rows], stop - start, moduli)
-            moved = coins.child("block", number).secure().scatter(ones, len(rows), moduli)
-            out[:, first:last] = torch.from_numpy(moved)
+
+        def scatter(start: int, stop: int, choices: Choices) -> None:
+            span = _bytes(start, stop, moduli)
+            ones = residues.counts([row[span].numpy() for row in rows], stop - start, moduli)
+            out[:, span] = torch.from_numpy(choices.scatter(ones, len(rows), moduli))
+
+        # Each block has coins of its own, named here and in order, so that it does not matter when it is done.
+        each(
+            [
+                partial(scatter, start, stop, coins.child("block", number).secure())
+                for number, start, stop in blocks(_slots(rows, moduli))
+            ]
+        )
         return {"rows": out}
 
     def reveals(self) -> str:
@@ -111,13 +118,22 @@ def _slots(rows: Sequence[Tensor], moduli: tuple[int, ...]) -> int:
     return 8 * len(rows[0]) // bits
 
 
+def _bytes(start: int, stop: int, moduli: tuple[int, ...]) -> slice:
+    """Where a block of coordinates lies in a row: such blocks begin on whole bytes."""
+    bits = sum(residues.widths(moduli))
+    return slice(start * bits // 8, -(-stop * bits // 8))
+
+
 def _folded(rows: Sequence[Tensor], moduli: tuple[int, ...], kind: torch.dtype, *, reduce: bool) -> Tensor:
     """Ones by block, one block of coordinates at a time, so that memory holds no count of the whole model twice."""
-    slots, bits = _slots(rows, moduli), sum(residues.widths(moduli))
+    slots = _slots(rows, moduli)
     out = torch.empty((slots, len(moduli)), dtype=kind)
     many = np.array(moduli)
-    for _, start, stop in blocks(slots):
-        first, last = start * bits // 8, -(-stop * bits // 8)
-        ones = residues.counts([row[first:last].numpy() for row in rows], stop - start, moduli)
+
+    def fold(start: int, stop: int) -> None:
+        span = _bytes(start, stop, moduli)
+        ones = residues.counts([row[span].numpy() for row in rows], stop - start, moduli)
         out[start:stop] = torch.from_numpy(ones % many if reduce else ones)
+
+    each([partial(fold, start, stop) for _, start, stop in blocks(slots)])
     return out

@@ -18,6 +18,8 @@ LEARNED = {
     "digits-layer": "rows without names that differ in order from layer to layer",
     "digits-shuffled": "the values of every parameter, as a set",
     "digits-sum": "the sum of the encoded updates",
+    "rns": "the sum of the encoded updates of the clients present, exact",
+    "rns-bits": "and so more than the sum",
 }
 
 
@@ -48,6 +50,31 @@ def test_explain_says_what_the_server_learns(shell: Any, preset: str) -> None:
     text = " ".join(shell("explain", preset).split())
     assert LEARNED[preset] in text
     assert ("relay with server" if relayed else "nobody is kept apart") in text
+
+
+def test_only_shuffled_bits_leak_more_than_the_sum(shell: Any) -> None:
+    said = {name: json.loads(shell("explain", name, "--json")) for name in ("rns", "rns-bits")}
+    assert "more than the sum" not in said["rns"]["learns"]["server"]
+    assert "(0, 0) from (1, -1)" in said["rns-bits"]["learns"]["server"]
+    assert any("residues modulo 5, 7, 8, 9, 11, 13, in unary" in line for line in said["rns"]["encoding"])
+
+
+def test_the_table_judges_what_the_paper_prints(shell: Any) -> None:
+    found = json.loads(shell("explain", "rns", "--table", "--json"))
+    cells = {(row["clients"], row["digits"]): row for row in found["table"]}
+    assert len(cells) == 7 * 10
+    assert cells[10, 5]["moduli"] == [3, 5, 7, 8, 11, 13, 17]
+    assert (cells[10, 5]["bits"], cells[10, 5]["sum"], cells[10, 5]["one_modulus"]) == (57, 64, 21)
+    assert cells[10_000, 16]["bits"] == 371
+    claims = {(row["where"].split(",")[0], row["clients"], row["digits"], row["bits"]): row for row in found["printed"]}
+    assert claims["Table 1", 10, 5, 58]["lossless"] is False
+    assert claims["Table 1", 10, 5, 58]["most_sums"] == 510_510
+    assert claims["Table 9", 10_000, 8, 160]["lossless"] is False
+    assert claims["Table 9", 1000, 8, 160]["lossless"] is True
+    text = shell("explain", "rns", "--table")
+    assert " 57 bits: 3, 5, 7, 8, 11, 13, 17\n" in text
+    assert "1.81" in text
+    assert text.count("breaks its condition") == sum(not row["lossless"] for row in found["printed"])
 
 
 def test_explain_follows_settings(shell: Any) -> None:

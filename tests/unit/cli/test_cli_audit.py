@@ -15,6 +15,7 @@ from croupier.cli import audit
 from croupier.learn.datasets import Synthetic
 from croupier.learn.models import Mlp
 from croupier.papers import ENTRIES
+from croupier.papers.entry import Entry
 from croupier.spec import load
 
 TINY = (
@@ -165,9 +166,24 @@ def test_reproduce_runs_and_keeps_its_result(shell: Shell) -> None:
     assert all(said[:40] in " ".join(out.split()) for said in found["says"])
 
 
+def test_reproduce_fills_in_a_ledger(shell: Shell) -> None:
+    found = shell.json("reproduce", "rns/table1", "--out", "new/x.json")
+    assert json.loads(Path("new/x.json").read_text()) == found
+    assert (found["kind"], found["scale"]) == ("croupier ledger", "smoke")
+    first = found["rows"][0]
+    assert (first["task"], first["unary"], first["paper_form"], first["paper"]) == ("CNN, MNIST", 1.09, 1.25, 1.04)
+    code, out, _ = shell("reproduce", "rns/table1")
+    assert code == 0
+    assert "Table 1" in out
+    assert "Transformer, Newsgroups" in out
+    for words in (("--only", "CNN"), ("--seeds", "3")):
+        assert "leave out --only and --seeds" in shell.refused("reproduce", "rns/table1", *words)
+
+
 def test_reproduce_prints_one_object(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """Table 7 made small."""
     entry = ENTRIES["rns/table7"]
+    assert isinstance(entry, Entry)
     (case,) = entry.cases("smoke")
     setting = replace(case.setting, data=Synthetic(records=800), model=Mlp(hidden=(8,)))
     small = replace(case, setting=setting, defences=case.defences[:1])

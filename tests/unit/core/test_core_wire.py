@@ -351,3 +351,58 @@ def test_nonces_differ_for_every_chunk_message_round_and_attempt() -> None:
             # Counter mode: equal clear text under equal nonces would show as equal bytes.
             seen.add(packet[SIZE + 8 : SIZE + 24])
     assert len(seen) == 10
+
+
+@settings(deadline=None)
+@given(st.integers(1, 62), st.integers(0, 40), st.data())
+def test_narrow_integers_take_no_bit_more_than_they_need(width: int, count: int, data: st.DataObject) -> None:
+    schema = Schema((Field("x", "<i8", (count,), (1 << width) - 1, widths=(width,)),))
+    edge = st.one_of(st.integers(0, (1 << width) - 1), st.sampled_from([0, (1 << width) - 1]))
+    values = torch.tensor(data.draw(st.lists(edge, min_size=count, max_size=count)), dtype=torch.int64)
+    packed = schema.pack({"x": values})
+    assert len(packed) == -(-count * width // 8)
+    assert torch.equal(schema.unpack(packed)["x"], values)
+    assert schema.pack(schema.unpack(packed)) == packed
+
+
+@pytest.mark.parametrize("value", [8, -1, 1 << 40, -(1 << 62)])
+def test_what_needs_more_bits_than_it_has_is_not_cut(value: int) -> None:
+    schema = Schema((Field("x", "<i8", (3,), widths=(3,)),))
+    with pytest.raises(RangeError, match=r"x holds values that need more bits than the \[3\] it has"):
+        schema.pack({"x": torch.tensor([0, value, 7])})
+
+
+def test_widths_repeat_along_the_last_side() -> None:
+    schema = Schema((Field("x", "|u1", (2, 3), widths=(2, 3, 4)), Field("y", "<i4", (1,))))
+    values = {"x": torch.tensor([[3, 7, 15], [1, 2, 9]], dtype=torch.uint8), "y": torch.tensor([5], dtype=torch.int32)}
+    packed = schema.pack(values)
+    assert len(packed) == 3 + 4
+    assert torch.equal(schema.unpack(packed)["x"], values["x"])
+    with pytest.raises(RangeError, match="more bits"):
+        schema.pack({**values, "x": torch.tensor([[4, 0, 0], [0, 0, 0]], dtype=torch.uint8)})
+
+
+@pytest.mark.parametrize("bit", range(2, 8))
+def test_bits_after_the_end_of_narrow_integers_are_refused(bit: int) -> None:
+    schema = Schema((Field("x", "<i4", (6,), widths=(3,)),))
+    data = bytearray(schema.pack({"x": torch.arange(6, dtype=torch.int32)}))
+    schema.unpack(bytes(data))
+    data[-1] |= 1 << bit
+    with pytest.raises(WireError, match="x has bits set after its end"):
+        schema.unpack(bytes(data))
+
+
+@pytest.mark.parametrize("spare", range(1, 8))
+def test_spare_bits_of_every_row_are_0(spare: int) -> None:
+    schema = Schema((Field("x", "|u1", (2, 3), spare=spare),))
+    full = torch.full((2, 3), 255, dtype=torch.uint8)
+    full[:, -1] = 255 >> spare
+    schema.check({"x": full})
+    assert torch.equal(schema.unpack(schema.pack({"x": full}))["x"], full)
+    for row in range(2):
+        bad = full.clone()
+        bad[row, -1] |= 1 << (8 - spare)
+        with pytest.raises(RangeError, match="x has bits set after its end"):
+            schema.check({"x": bad})
+        with pytest.raises(RangeError, match="x has bits set after its end"):
+            schema.unpack(schema.pack({"x": bad}))

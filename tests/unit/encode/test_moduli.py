@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from croupier.encode.moduli import Moduli, cheapest, moduli, one_modulus, values_of
+from croupier.encode.moduli import Cost, Moduli, cheapest, largest, moduli, one_modulus, values_of
 from croupier.errors import SpecError
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "moduli.json").read_text("utf-8"))
@@ -76,3 +76,17 @@ def test_bad_input_is_named() -> None:
         moduli(10, 0)
     with pytest.raises(SpecError, match="clients = 0"):
         moduli(0, 3)
+
+
+@pytest.mark.parametrize(("total", "product"), [(1, 1), (2, 2), (5, 6), (10, 30), (15, 105), (33, 5460), (41, 30_030)])
+def test_no_moduli_of_a_sum_have_a_larger_product_than_landaus(total: int, product: int) -> None:
+    assert largest(total) == product
+
+
+@pytest.mark.parametrize("bound", [55, 397, 19_981, 1_999_981])
+def test_the_largest_product_of_a_cost_reaches_a_bound_at_the_cheapest(bound: int) -> None:
+    costs: tuple[Cost, Cost] = ("bits", "sum")
+    for cost in costs:
+        least = cheapest(bound, cost)
+        price = least.bits if cost == "bits" else least.literal_bits
+        assert largest(price, cost) == least.product >= bound > largest(price - 1, cost)
