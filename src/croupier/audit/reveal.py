@@ -148,26 +148,26 @@ def most_leaked(inputs: Inputs, clients: int, moduli: Moduli) -> float:
     return sum(leaked_by_modulus(inputs, clients, modulus) for modulus in moduli)
 
 
-def estimated(ones: Ints, moduli: Moduli, coins: Coins, bins: int = 4) -> Rate:
+def estimated(ones: Ints, clients: int, moduli: Moduli, coins: Coins) -> Rate:
     """What `most_leaked` is for the parameters of one view, with a 95 % interval.
 
-    Parameters count as draws of one distribution. For each modulus, H(carry | residue and size of the sum): sizes are
-    `bins` quantiles. Less than the whole sum is conditioned on, so that this still is no less than H(carry | sum).
-    Plug-in entropies with the Miller-Madow correction in each cell; the interval is of the jackknife that leaves out
-    one of twenty random parts of the parameters at a time. Raises: RangeError when there are too few parameters.
+    Parameters count as draws of one distribution. For each modulus m, H(carry | sum modulo n m): that is the residue,
+    and the carry that n clients would have if they all held the mean. Less than the whole sum is conditioned on, so
+    that this still is no less than H(carry | sum). Plug-in entropies with the Miller-Madow correction in each cell; the
+    interval is of the jackknife that leaves out one of twenty random parts of the parameters at a time. Raises:
+    RangeError when there are too few parameters.
     """
     if len(ones) < _FEWEST * PARTS:
         raise RangeError(f"{len(ones)} parameters are too few for an estimate; {_FEWEST * PARTS} at least")
     sums, carried = carries(ones, moduli)
     part = coins.sampler().permutation(len(ones)) % PARTS
-    size = np.searchsorted(np.quantile(sums, np.arange(1, bins) / bins), sums)
-    whole = _plug_in(sums, size, carried, moduli)
-    without = [_plug_in(sums[part != p], size[part != p], carried[part != p], moduli) for p in range(PARTS)]
+    whole = _plug_in(sums, carried, clients, moduli)
+    without = [_plug_in(sums[part != p], carried[part != p], clients, moduli) for p in range(PARTS)]
     return over_runs([PARTS * whole - (PARTS - 1) * left for left in without])
 
 
-def _plug_in(sums: Ints, size: Ints, carried: Ints, moduli: Moduli) -> float:
-    return sum(_conditional(sums % m + m * size, carried[:, j]) for j, m in enumerate(moduli))
+def _plug_in(sums: Ints, carried: Ints, clients: int, moduli: Moduli) -> float:
+    return sum(_conditional(sums % (clients * m), carried[:, j]) for j, m in enumerate(moduli))
 
 
 def _conditional(cells: Ints, values: Ints) -> float:

@@ -167,7 +167,7 @@ def test_the_estimate_from_counts_meets_the_exact_number() -> None:
     many = moduli(5, 2).values
     draws = Coins.from_seed(1).sampler().normal(0, 5.0, (5, 20_000))
     ones = shown(np.rint(draws).astype(np.int64), many)
-    exact, found = most_leaked(rounded_normal(5.0, 99), 5, many), estimated(ones, many, COINS.child("parts"))
+    exact, found = most_leaked(rounded_normal(5.0, 99), 5, many), estimated(ones, 5, many, COINS.child("parts"))
     # Less than the sum is conditioned on: an upper bound, and not a loose one.
     assert exact - 0.02 < found.rate < exact + 0.15
     assert found.low < found.rate < found.high < found.low + 0.2
@@ -175,9 +175,17 @@ def test_the_estimate_from_counts_meets_the_exact_number() -> None:
 
 def test_the_estimate_is_zero_where_carries_are_none() -> None:
     ones = shown(np.abs(Coins.from_seed(1).sampler().normal(0, 0.4, (1, 5000))).astype(np.int64), (5, 7))
-    assert estimated(ones, (5, 7), COINS.child("none")).rate == 0
+    assert estimated(ones, 1, (5, 7), COINS.child("none")).rate == 0
     with pytest.raises(RangeError, match="too few"):
-        estimated(ones[:9], (5, 7), COINS.child("few"))
+        estimated(ones[:9], 1, (5, 7), COINS.child("few"))
+
+
+def test_clients_that_hold_the_same_leak_nothing() -> None:
+    """Their carries follow from the sum, although they take many values."""
+    held = np.rint(Coins.from_seed(1).sampler().normal(0, 500.0, 20_000)).astype(np.int64)
+    ones = shown(np.tile(held, (6, 1)), FIVE)
+    assert len(np.unique(carries(ones, FIVE)[1][:, 4])) > 4
+    assert estimated(ones, 6, FIVE, COINS.child("same")).rate == pytest.approx(0, abs=1e-9)
 
 
 def test_sums_and_carries_make_the_counts_again() -> None:
