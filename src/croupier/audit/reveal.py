@@ -7,15 +7,19 @@ the sum modulo m, and m times a carry. A sum needs no carries, so whatever they 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy import fft
 from scipy.special import ndtr
 
+from croupier.audit.knowledge import counted
 from croupier.audit.score import Rate, over_runs
 from croupier.core.coins import Coins
+from croupier.core.update import Layout
 from croupier.errors import RangeError
 from croupier.kernels import residues
 
@@ -164,6 +168,12 @@ def estimated(ones: Ints, clients: int, moduli: Moduli, coins: Coins) -> Rate:
     whole = _plug_in(sums, carried, clients, moduli)
     without = [_plug_in(sums[part != p], carried[part != p], clients, moduli) for p in range(PARTS)]
     return over_runs([PARTS * whole - (PARTS - 1) * left for left in without])
+
+
+def told(view: Mapping[str, Any], protocol: Mapping[str, Any], layout: Layout, coins: Coins) -> Rate:
+    """At most how many bits a parameter a server's view tells beyond the sums; none where it holds no counts."""
+    found = counted(view, protocol, layout)
+    return Rate(0.0, 0.0, 0.0) if found is None else estimated(found.ones.numpy(), found.clients, found.moduli, coins)
 
 
 def _plug_in(sums: Ints, carried: Ints, clients: int, moduli: Moduli) -> float:

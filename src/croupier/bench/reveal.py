@@ -10,7 +10,6 @@ from pydantic import Field
 
 from croupier.audit import reveal
 from croupier.audit.experiment import Defence, Setting, run
-from croupier.audit.knowledge import counted
 from croupier.core.coins import Coins
 from croupier.core.part import Part
 from croupier.core.view import facts
@@ -92,10 +91,8 @@ def _view(size: Size, clients: int, coins: Coins) -> dict[str, Any]:
     one, pipeline = setting(clients, size.alpha), rns(clients, size.digits, "counts")
     task = assemble(one.data, one.split, one.model, one.fit, coins.child("task"), folder=None).task
     (done,) = rounds(pipeline, task, one.plan, coins.child("run"), Local(), keep={"server": "keep"})
-    found = counted(facts(done.views["server"]), pipeline.plain(), task.layout)
-    assert found is not None
-    rate = reveal.estimated(found.ones.numpy(), clients, found.moduli, coins.child("parts"))
-    return {"clients": clients, "parameters": len(found.ones), "moduli": list(found.moduli), "most_bits": asdict(rate)}
+    rate = reveal.told(facts(done.views["server"]), pipeline.plain(), task.layout, coins.child("parts"))
+    return {"clients": clients, "parameters": task.layout.size, "most_bits": asdict(rate)}
 
 
 def _attacked(size: Size, clients: int, seed: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -27,6 +27,7 @@ from croupier.audit.reveal import (
     shown,
     shrink,
     success,
+    told,
 )
 from croupier.core.coins import Coins
 from croupier.core.update import Layout, Slice, Update
@@ -178,6 +179,24 @@ def test_the_estimate_is_zero_where_carries_are_none() -> None:
     assert estimated(ones, 1, (5, 7), COINS.child("none")).rate == 0
     with pytest.raises(RangeError, match="too few"):
         estimated(ones[:9], 1, (5, 7), COINS.child("few"))
+
+
+@pytest.mark.parametrize(("release", "least"), [("bits", 3), ("counts", 3), ("mod", 0)])
+def test_a_view_tells_what_its_release_lets_out(release: Literal["bits", "counts", "mod"], least: float) -> None:
+    """A round of three clients, as a server sees it."""
+    layout, pipeline = Layout((Slice("w", (2000,)),)), rns(3, 2, release)
+    draw = Coins.from_seed(3).fast()
+    rows = [
+        pipeline.encode.encode(Update(0.05 * torch.randn(2000, generator=draw), layout), {}, COINS).vector
+        for _ in range(3)
+    ]
+    out = pipeline.release(rows, layout, pipeline.encode.modulus, COINS.child("told", release))
+    letter = {"kind": "released", "body": {"present": torch.ones(3), **out}}
+    view = {"inputs": ((letter,),), "given": {"roster": ("a", "b", "c")}}
+    found = told(view, pipeline.plain(), layout, COINS.child("told", "parts", release))
+    exact = most_leaked(rounded_normal(5.0, 99), 3, moduli(3, 2).values)
+    assert least <= found.rate < exact + 0.4
+    assert (found.rate == 0) == (release == "mod")
 
 
 def test_clients_that_hold_the_same_leak_nothing() -> None:
