@@ -27,13 +27,15 @@ from croupier.learn.fit import Sgd
 from croupier.learn.models import Mlp
 from croupier.learn.split import Dirichlet
 from croupier.runtime.local import Local
+from croupier.systems import rns
 
 CLIENTS = 4
 SETTING = Setting(
     Digits(), Dirichlet(clients=CLIENTS, alpha=0.3, least=20), Mlp(hidden=(16,)), Sgd(lr=0.1, epochs=1),
     Federation(rounds=1), records=10,
 )  # fmt: skip
-DEFENCES = defences(CLIENTS)
+COUNTS = Defence("residue counts", rns(CLIENTS, release="counts"), ("carries", "carries+prior"), ("loss", "lira"))
+DEFENCES = (*defences(CLIENTS), COUNTS)
 QUIET = Coins.from_seed(6)
 
 
@@ -319,6 +321,6 @@ def test_a_question_that_is_cut_off_ends_the_process_quietly(capfd: pytest.Captu
 
 
 def test_the_names_of_defences_are_these() -> None:
-    names = ["none", "model shuffle", "layer shuffle", "parameter shuffle", "sum only"]
+    names = ["none", "model shuffle", "layer shuffle", "parameter shuffle", "sum only", "residue counts"]
     assert [defence.name for defence in DEFENCES] == names
     assert all(isinstance(defence, Defence) and defence.attacks[-1].endswith("+prior") for defence in DEFENCES)

@@ -83,7 +83,10 @@ def _commands() -> dict[str, typer.core.TyperCommand]:
     return found
 
 
-COMMANDS = ["audit", "bench attack", "bench rns", "bench simulate", "doctor", "explain", "reproduce", "run"]
+COMMANDS = [
+    "audit", "bench attack", "bench disaggregate", "bench reveal", "bench rns", "bench simulate", "doctor", "explain",
+    "reproduce", "run",
+]  # fmt: skip
 COMMON = {"--print-config", "--seed", "--out", "--json"}
 # A reproduction is many descriptions at once, so there is not one to print.
 LACKS = {"reproduce": {"--print-config"}}

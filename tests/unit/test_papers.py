@@ -22,20 +22,23 @@ from croupier.learn.datasets import Synthetic
 from croupier.learn.models import Mlp
 from croupier.papers import ENTRIES as REGISTRY
 from croupier.papers import cost
-from croupier.papers.entry import SCALES, Case, Entry, Ledger, Means, Scale, account, reproduce, says
+from croupier.papers.entry import SCALES, Case, Entry, Ledger, Means, Scale, Trial, account, reproduce, says
 from croupier.papers.rns import ALWAYS, HUNDRED
 
 ENTRIES = {name: entry for name, entry in REGISTRY.items() if isinstance(entry, Entry)}
+TRIALS = {name: entry for name, entry in REGISTRY.items() if isinstance(entry, Trial)}
 LEDGERS = {name: entry for name, entry in REGISTRY.items() if isinstance(entry, Ledger)}
 EVERY = pytest.mark.parametrize("entry", ENTRIES.values(), ids=list(ENTRIES))
 ALL: tuple[Scale, ...] = get_args(Scale)
-SHAPES = {"mnist": (1, 28, 28), "cifar10": (3, 32, 32), "synthetic": (60,)}
-WHOLE = {"mnist": 60_000, "cifar10": 50_000}
+SHAPES = {"mnist": (1, 28, 28), "cifar10": (3, 32, 32), "synthetic": (60,), "activity": (6, 128), "newsgroups": (64,)}
+WHOLE = {"mnist": 60_000, "cifar10": 50_000, "activity": 7_415, "newsgroups": 11_314}
+# Small datasets are taken whole at every scale.
+SMALL = {"activity", "newsgroups"}
 
 
 def test_the_scales_are_these() -> None:
     assert ALL == tuple(SCALES) == ("smoke", "small", "paper")
-    assert (len(ENTRIES), len(LEDGERS), len(REGISTRY)) == (11, 8, 19)
+    assert (len(ENTRIES), len(LEDGERS), len(TRIALS), len(REGISTRY)) == (13, 8, 4, 25)
     assert all(name == entry.name for name, entry in REGISTRY.items())
 
 
@@ -139,7 +142,7 @@ def test_some_case_has_another_dataset() -> None:
 
 def records(case: Case) -> int:
     data: Any = case.setting.data
-    return int(data.records if isinstance(data, Synthetic) else data.train or WHOLE[data.use])
+    return int(data.records if isinstance(data, Synthetic) else getattr(data, "train", None) or WHOLE[data.use])
 
 
 def work(cases: list[Case]) -> int:
@@ -154,8 +157,9 @@ def test_smoke_is_less_than_small_is_less_than_paper(entry: Entry) -> None:
     smoke, small, paper = (list(entry.cases(scale)) for scale in ALL)
     assert len(smoke) <= len(small) <= len(paper)
     assert {case.label for case in small} <= {case.label for case in paper}
-    assert max(map(records, smoke)) < min(map(records, small))
-    assert max(map(records, small)) < min(map(records, paper))
+    cut = [[records(case) for case in cases if case.setting.data.use not in SMALL] for cases in (smoke, small, paper)]
+    assert max(cut[0]) < min(cut[1])
+    assert max(cut[1]) < min(cut[2])
     for less, more in ((smoke, small), (small, paper)):
         assert max(case.setting.plan.rounds for case in less) <= min(case.setting.plan.rounds for case in more)
         assert max(case.setting.records for case in less) <= min(case.setting.records for case in more)

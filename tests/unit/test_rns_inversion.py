@@ -17,7 +17,7 @@ from croupier.learn.datasets import Cifar10
 from croupier.learn.models import DlgLeNet
 from croupier.papers import rns_inversion
 from croupier.papers.entry import Scale
-from croupier.papers.rns_inversion import ONE, PRINTED, TRIALS, Trial, figure8, png
+from croupier.papers.rns_inversion import ATTEMPTS, ONE, PRINTED, Attempt, figure8, png
 
 
 def pictures() -> Dataset:
@@ -30,8 +30,8 @@ def pictures() -> Dataset:
 
 
 TINY = (
-    Trial("a", DlgLeNet(), Dlg(steps=3), 2, 3, 8),
-    Trial("b", DlgLeNet(), Inverting(steps=3), 2, 3, 8, batch=2),
+    Attempt("a", DlgLeNet(), Dlg(steps=3), 2, 3, 8),
+    Attempt("b", DlgLeNet(), Inverting(steps=3), 2, 3, 8, batch=2),
 )
 
 
@@ -41,7 +41,7 @@ def tiny() -> Iterator[None]:
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Cifar10, "load", lambda *_: pictures())
-        patch.setattr(rns_inversion, "TRIALS", {"smoke": TINY})
+        patch.setattr(rns_inversion, "ATTEMPTS", {"smoke": TINY})
         yield
     torch.set_num_threads(before)
 
@@ -110,7 +110,7 @@ def test_a_picture_as_a_file() -> None:
 
 @pytest.mark.parametrize("scale", get_args(Scale))
 def test_every_scale_is_whole(scale: Scale) -> None:
-    trials = TRIALS[scale]
+    trials = ATTEMPTS[scale]
     assert len({trial.label for trial in trials}) == len(trials)
     for trial in trials:
         assert trial.targets >= 2

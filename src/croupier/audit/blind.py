@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from croupier.audit import membership, source
-from croupier.audit.knowledge import Knowledge, Scene, read
+from croupier.audit.knowledge import Knowledge, Scene, counted, read
 from croupier.audit.unshuffle import pick
 from croupier.core import canon
 from croupier.core.coins import Coins
@@ -144,8 +144,9 @@ def study(known: Mapping[str, Any], device: str = "cpu") -> Scene:
 
 def mount(scene: Scene, question: Mapping[str, Any]) -> Answer:
     """Mount the attacks: a pure function of knowledge and question."""
-    view = question["view"]
-    facing = scene.facing(None if view is None else read(view, question["protocol"], scene.net.layout))
+    view, protocol, layout = question["view"], question["protocol"], scene.net.layout
+    found = (None, None) if view is None else (read(view, protocol, layout), counted(view, protocol, layout))
+    facing = scene.facing(*found)
     coins = Coins(question["coins"])
     guesses = {}
     for name in question["source"]:

@@ -194,7 +194,7 @@ def _apart(setting: Setting, defences: Sequence[Defence], seed: int, drive: Driv
 
 @dataclass(frozen=True)
 class _Truth:
-    """Whose each record is, and which suspects are members. It never leaves this module."""
+    """Whose each record is, and which suspects are members. Experiments hold it; no attack is given it."""
 
     owners: Tensor
     members: Tensor
@@ -255,7 +255,7 @@ class _Stage:
         return self.asked[key]
 
     def _ask(self, clients: tuple[str, ...], noise: Distortion, coins: Coins) -> tuple[Knowledge, _Truth]:
-        """The adversary's knowledge, and the truth that never leaves this module."""
+        """The adversary's knowledge, and the truth that it is not given."""
         training, unused = self.held.training, self.held.unused
         order = {who: _mixed(training[who], coins.child("records", who)) for who in clients}
         pairs = [min(len(training[who]) // 2, len(unused[who])) for who in clients]

@@ -15,7 +15,9 @@ from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.flow import Received
 from croupier.core.update import Gathered, Layout
+from croupier.encode.residues import Residues
 from croupier.errors import SpecError
+from croupier.kernels import residues
 from croupier.learn.data import Dataset, Rows
 from croupier.learn.flat import FlatNet
 from croupier.learn.models import Network
@@ -23,6 +25,8 @@ from croupier.pipeline import Pipeline
 
 Sample = tuple[Tensor, Tensor]
 _BATCH = 1024
+# Releases whose counts are integers, and not residues.
+COUNTING = ("bits", "counts")
 
 
 @dataclass(frozen=True)
@@ -63,13 +67,56 @@ class Knowledge:
         return Network.parse(self.model).build(dataset)
 
 
+@dataclass(frozen=True)
+class Counted:
+    """The ones that a server counted for every parameter (rows) and modulus (columns), and what one unit is worth.
+
+    A sum does not need them as integers, but `bits` and `counts` show them so. `found` keeps what was made of them, as
+    that takes a while and several attacks want it.
+    """
+
+    ones: Tensor
+    moduli: tuple[int, ...]
+    units: Tensor
+    clients: int
+    top: int
+    found: dict[str, Any] = field(default_factory=dict)
+
+
+def counted(view: Mapping[str, Any], protocol: Mapping[str, Any], layout: Layout) -> Counted | None:
+    """The counts in a server's view; None where it holds none, or not one value a parameter that all count alike."""
+    pipeline = Pipeline.parse(protocol)
+    encode = pipeline.encode
+    if not isinstance(encode, Residues) or pipeline.release.use not in COUNTING or encode.slots(layout) != layout.size:
+        return None
+    body = next((letter["body"] for letter in _letters(view) if letter["kind"] == "released"), None)
+    if body is None or encode.scaled:
+        return None
+    ones: Tensor = body["sums"].long() if "sums" in body else _ones(body["rows"], layout.size, encode.modulus)
+    scales = _brief(view).get("scale", torch.tensor([encode.scale])).double()
+    each = torch.tensor([part.size for part in layout.carried])
+    units = scales.expand(layout.size) if len(scales) == 1 else scales.repeat_interleave(each)
+    return Counted(ones, encode.modulus, units / encode.unit, int(body["present"].sum()), encode.top)
+
+
+def _ones(rows: Tensor, slots: int, moduli: tuple[int, ...]) -> Tensor:
+    return torch.from_numpy(residues.counts([row.numpy() for row in rows], slots, moduli))
+
+
+def _letters(view: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [letter for box in view["inputs"] if isinstance(box, tuple) for letter in box if "kind" in letter]
+
+
+def _brief(view: Mapping[str, Any]) -> Mapping[str, Tensor]:
+    return next((box for box in view["inputs"] if isinstance(box, Mapping)), {})
+
+
 def read(view: Mapping[str, Any], protocol: Mapping[str, Any], layout: Layout) -> Gathered:
     """What the server's view of a round holds, decoded as the public protocol says."""
     pipeline = Pipeline.parse(protocol)
     boxes = [box for box in view["inputs"] if isinstance(box, tuple) and box and "kind" in box[0]]
     inbox = tuple(Received(**letter) for letter in boxes[0])
-    brief = next((box for box in view["inputs"] if isinstance(box, Mapping)), {})
-    return pipeline.encode.decode(pipeline.place.opened(pipeline, view["given"]["roster"], layout, inbox), brief)
+    return pipeline.encode.decode(pipeline.place.opened(pipeline, view["given"]["roster"], layout, inbox), _brief(view))
 
 
 def log_odds(said: Tensor, labels: Tensor) -> Tensor:
@@ -84,7 +131,8 @@ class Scene:
     """What an attack stands before: knowledge, and what it read in the view, or nothing.
 
     What weights say of inputs is computed once for all attacks on a scene. `study` holds what follows from knowledge
-    alone and outlives the view, drawn from `quiet`, so that it is the same whichever view comes first.
+    alone and outlives the view, drawn from `quiet`, so that it is the same whichever view comes first. `counts` are
+    there where the view holds them: they tell more than `seen`, which was decoded from them.
     """
 
     knowledge: Knowledge
@@ -94,10 +142,11 @@ class Scene:
     study: dict[str, Any] = field(default_factory=dict)
     said: dict[tuple[bytes, int], tuple[Tensor, Tensor, Tensor]] = field(default_factory=dict)
     names: dict[tuple[int, int], tuple[bytes, Tensor]] = field(default_factory=dict)
+    counts: Counted | None = None
 
-    def facing(self, seen: Gathered | None) -> Scene:
+    def facing(self, seen: Gathered | None, counts: Counted | None = None) -> Scene:
         """The same knowledge before another view."""
-        return Scene(self.knowledge, seen, self.net, self.quiet, self.study)
+        return Scene(self.knowledge, seen, self.net, self.quiet, self.study, counts=counts)
 
     def knowing(self, shadows: tuple[Sample, ...]) -> Scene:
         """The same scene with other shadow sets."""

@@ -138,6 +138,7 @@ REBUILDS: Mapping[str, Rebuild] = {
     "algorithm5-loss": unshuffle.parameters(LOSS),
     "algorithm5-cumulative": unshuffle.parameters(LOSS, cumulative=True),
     "tuned": unshuffle.tuned,
+    "carries": unshuffle.carried,
 }
 
 ATTACKS: Mapping[str, Attack] = {
@@ -148,6 +149,7 @@ ATTACKS: Mapping[str, Attack] = {
     "algorithm3+prior": posterior(REBUILDS["algorithm3-matched"], fitted=False),
     "algorithm5+prior": posterior(REBUILDS["algorithm5-loss"]),
     "tuned+prior": posterior(unshuffle.tuned),
+    "carries+prior": posterior(unshuffle.carried),
 }
 
 TITLES: Mapping[str, str] = {
@@ -168,4 +170,6 @@ TITLES: Mapping[str, str] = {
     "algorithm5+prior": "Algorithm 5, by loss, and prior, as one posterior",
     "tuned": "joint model trained on with each shadow set",
     "tuned+prior": "joint model trained on with each shadow set, and prior, as one posterior",
+    "carries": "Algorithm 5, by loss, on values that the carries of counted ones make likely",
+    "carries+prior": "values that the carries of counted ones make likely, and prior, as one posterior",
 }

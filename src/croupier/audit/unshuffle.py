@@ -12,6 +12,7 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
+from croupier.audit.candidates import candidates
 from croupier.audit.knowledge import Sample, Scene
 from croupier.core.coins import Coins
 from croupier.core.update import Update
@@ -164,6 +165,24 @@ def parameters(judge: Judge, cumulative: bool = False) -> Rebuild:
         return Rebuilt(torch.stack(heads), scene.joint)
 
     return rebuild
+
+
+def carried(scene: Scene, coins: Coins) -> Rebuilt:
+    """Algorithm 5 where only counts came out: its candidates are the values that the carries make likely.
+
+    Raises: SpecError when the view holds no counts.
+    """
+    counts = scene.counts
+    if counts is None:
+        raise SpecError("attack 'carries' needs the counts of every parameter's ones, and clients that count alike")
+    if "values" not in counts.found:
+        # The same draws whichever attack comes first.
+        counts.found["values"] = candidates(counts, scene.span, scene.quiet.child("carries").fast())
+    heads = [
+        replaced(scene, counts.found["values"], shadow, LOSS, False, coins.child("shadow", number))
+        for number, shadow in enumerate(scene.knowledge.shadows)
+    ]
+    return Rebuilt(torch.stack(heads), scene.joint)
 
 
 def replaced(scene: Scene, rows: Tensor, shadow: Sample, judge: Judge, cumulative: bool, coins: Coins) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Optional
 
 import typer
 
@@ -93,3 +93,62 @@ def rns(
         bench.show(found)
         if sweep:
             bench.show_sweep(found["sweep"])
+
+
+@app.command("reveal")
+def reveal(
+    clients: Annotated[
+        Optional[list[int]],  # noqa: UP045 - typer reads this form
+        typer.Option(help="Clients of the trained rounds; may be repeated. By default 2, 3, 5 and 10.", min=2),
+    ] = None,
+    digits: Annotated[int, typer.Option(help="Decimal digits that the trained rounds send.", min=1, max=6)] = 4,
+    alpha: Annotated[float, typer.Option(help="How alike clients of the trained rounds are.", min=0.001)] = 0.1,
+    seeds: Annotated[int, typer.Option(help="Runs of source inference on the carries; 0 leaves it out.", min=0)] = 0,
+    seed: options.Seed = None,
+    out: options.OutFile = None,
+    print_config: options.PrintConfig = False,
+    json: options.Json = False,
+) -> None:
+    """What integer residue sums (releases 'bits' and 'counts') tell beyond the sum: bits, candidates, sources."""
+    from croupier.bench.reveal import Size, measure, show
+
+    given = {} if clients is None else {"clients": tuple(clients)}
+    size = Size.parse({**given, "digits": digits, "alpha": alpha, "seeds": seeds})
+    if print_config:
+        options.show_config(size, json)
+        return
+    found = measure(size, seed or 0)
+    options.emit(found, json, out)
+    if not json:
+        show(found)
+
+
+@app.command("disaggregate")
+def disaggregate(
+    clients: Annotated[int, typer.Option(help="Enrolled clients.", min=2)] = 6,
+    cohort: Annotated[
+        Optional[list[int]],  # noqa: UP045 - typer reads this form
+        typer.Option(help="Clients a round; may be repeated. By default half, all but one, and all.", min=2),
+    ] = None,
+    rounds: Annotated[int, typer.Option(help="Rounds that the server keeps.", min=1)] = 40,
+    colluders: Annotated[int, typer.Option(help="Clients that share their own updates with it.", min=0)] = 0,
+    alpha: Annotated[float, typer.Option(help="How alike clients are.", min=0.001)] = 0.1,
+    seeds: Annotated[int, typer.Option(help="Independent runs.", min=2)] = 8,
+    seed: options.Seed = None,
+    out: options.OutFile = None,
+    print_config: options.PrintConfig = False,
+    json: options.Json = False,
+) -> None:
+    """Single updates out of sums over several rounds with changing cohorts or colluding clients, against the mean."""
+    from croupier.bench.disaggregate import Size, measure, show
+
+    given = {} if cohort is None else {"cohorts": tuple(cohort)}
+    many = {"clients": clients, "rounds": rounds, "colluders": colluders, "alpha": alpha, "seeds": seeds}
+    size = Size.parse({**given, **many})
+    if print_config:
+        options.show_config(size, json)
+        return
+    found = measure(size, seed or 0, options.watch)
+    options.emit(found, json, out)
+    if not json:
+        show(found)

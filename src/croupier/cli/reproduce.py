@@ -37,7 +37,7 @@ def command(
     from croupier.errors import SpecError, nearest
     from croupier.learn.data import folder_of
     from croupier.papers import ENTRIES
-    from croupier.papers.entry import SCALES, Ledger, Means, account, reproduce
+    from croupier.papers.entry import SCALES, Entry, Ledger, Means, Trial, account, reproduce, tried
     from croupier.spec import Machine
 
     if name is None:
@@ -58,6 +58,10 @@ def command(
         if only or seeds is not None:
             raise SpecError(f"{name} is counted, not run: it has no cases and no seeds; leave out --only and --seeds")
         found = account(entry, size)
+    elif isinstance(entry, Trial):
+        if only:
+            raise SpecError(f"{name} has no cases; leave out --only")
+        found = tried(entry, size, means, seeds=seeds, seed=seed or 0, watch=options.watch)
     else:
         found = reproduce(entry, size, means, only=only, seeds=seeds, seed=seed or 0, watch=options.watch)
     found |= {"seconds": time.perf_counter() - start, "torch": torch.__version__, **options.stamp()}
@@ -65,7 +69,7 @@ def command(
     options.make_room(path)
     options.emit(found, json, path)
     if not json:
-        (show_ledger if isinstance(entry, Ledger) else show)(found)
+        (show if isinstance(entry, Entry) else show_ledger)(found)
         print(f"result: {path}")
 
 
@@ -131,14 +135,18 @@ def show_ledger(found: dict[str, Any]) -> None:
     from croupier.cli.tables import wrapped
 
     table = Table(title=f"{found['source']}: {found['title']}. Scale: {found['scale']}", title_justify="left")
-    for key, first in found["rows"][0].items():
+    shown = [key for key in found["rows"][0] if not key.startswith("_")]
+    for key in shown:
+        first = found["rows"][0][key]
         # Folded where it is too wide: a number must not be cut.
         justify: Any = "left" if isinstance(first, str) else "right"
         table.add_column(key.replace("_", " "), justify=justify, overflow="fold")
     for row in found["rows"]:
-        table.add_row(*(_cell(value) for value in row.values()))
+        table.add_row(*(_cell(row[key]) for key in shown))
     print_table(table)
     print(wrapped(found["reading"]))
+    for said in found.get("substitutions", ()):
+        print(wrapped(f"instead of the paper's: {said}"))
 
 
 def _cell(value: object) -> str:

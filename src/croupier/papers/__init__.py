@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 
-from croupier.papers import cost, rns
-from croupier.papers.entry import Entry, Ledger
+from croupier.papers import accuracy, cost, rns, rns_inversion
+from croupier.papers.entry import Entry, Ledger, Trial
 
-ENTRIES: Mapping[str, Entry | Ledger] = {entry.name: entry for entry in (*rns.ENTRIES, *cost.LEDGERS)}
+ENTRIES: Mapping[str, Entry | Ledger | Trial] = {
+    entry.name: entry for entry in (*rns.ENTRIES, *cost.LEDGERS, *accuracy.TRIALS, rns_inversion.FIGURE8)
+}

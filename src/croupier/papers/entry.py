@@ -67,6 +67,19 @@ class Ledger:
 
 
 @dataclass(frozen=True)
+class Trial:
+    """A figure or table of what is trained or reconstructed: rows of plain values over seeds."""
+
+    name: str
+    source: str
+    title: str
+    reading: str
+    rows: Callable[[Scale, Means, Sequence[int], Watch], list[dict[str, Any]]]
+    seeds: Mapping[Scale, int]
+    substitutions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Means:
     """Where and how an entry is run on this machine."""
 
@@ -105,6 +118,26 @@ def reproduce(
         "comparisons": comparisons,
         "cases": done,
         "says": says(done),
+    }
+
+
+def tried(
+    trial: Trial, scale: Scale, means: Means, *, seeds: int | None = None, seed: int = 0, watch: Watch
+) -> dict[str, Any]:
+    """Run a trial."""
+    numbers = range(seed, seed + (seeds or trial.seeds[scale]))
+    return {
+        "kind": "croupier trial",
+        "entry": trial.name,
+        "source": trial.source,
+        "title": trial.title,
+        "reading": trial.reading,
+        "scale": scale,
+        "scale_means": SCALES[scale],
+        "seeds": list(numbers),
+        "device": means.device,
+        "substitutions": list(trial.substitutions),
+        "rows": trial.rows(scale, means, numbers, watch),
     }
 
 

@@ -44,7 +44,7 @@ from croupier.core.coins import Coins
 from croupier.learn.data import Dataset, Rows
 from croupier.learn.datasets import Cifar10
 from croupier.learn.models import CifarCnn, DlgLeNet, Network
-from croupier.papers.entry import SCALES, Scale
+from croupier.papers.entry import SCALES, Means, Scale, Trial
 from croupier.papers.rns import PAPER
 
 Watch = Callable[[str], None]
@@ -59,7 +59,7 @@ PICTURES = 8
 
 
 @dataclass(frozen=True)
-class Trial:
+class Attempt:
     """One attack on one network: how many FedSGD steps are tried, with how many clients of `batch` records each."""
 
     label: str
@@ -85,21 +85,21 @@ _SMOKE = Dlg(steps=30, restarts=2, enough=1e-4)
 _SMALL = Dlg(steps=120, restarts=4, enough=3e-5)
 _PAPER = Dlg(steps=300, restarts=4, enough=1e-6)
 _INVERTING = "Inverting Gradients on cifar-cnn"
-TRIALS: Mapping[Scale, tuple[Trial, ...]] = {
+ATTEMPTS: Mapping[Scale, tuple[Attempt, ...]] = {
     "smoke": (
-        Trial("DLG, 5 clients", LENET, _SMOKE, 2, 5, 16),
-        Trial(f"{_INVERTING}, 5 clients", CNN, Inverting(steps=50, variation=FAINT), 2, 5, 32, UNLINKED),
+        Attempt("DLG, 5 clients", LENET, _SMOKE, 2, 5, 16),
+        Attempt(f"{_INVERTING}, 5 clients", CNN, Inverting(steps=50, variation=FAINT), 2, 5, 32, UNLINKED),
     ),
     "small": (
-        Trial("DLG, 5 clients", LENET, _SMALL, 6, 5, 16),
-        Trial("DLG, 10 clients", LENET, _SMALL, 6, 10, 16, UNLINKED),
-        Trial(f"{_INVERTING}, 5 clients", CNN, Inverting(steps=300, variation=FAINT), 4, 5, 32, UNLINKED),
+        Attempt("DLG, 5 clients", LENET, _SMALL, 6, 5, 16),
+        Attempt("DLG, 10 clients", LENET, _SMALL, 6, 10, 16, UNLINKED),
+        Attempt(f"{_INVERTING}, 5 clients", CNN, Inverting(steps=300, variation=FAINT), 4, 5, 32, UNLINKED),
     ),
     "paper": (
-        Trial("DLG, 5 clients", LENET, _PAPER, 20, 5, 32),
-        Trial("DLG, 10 clients", LENET, _PAPER, 20, 10, 32),
-        Trial(f"{_INVERTING}, 5 clients", CNN, Inverting(steps=4000, variation=FAINT), 10, 5, 32),
-        Trial(f"{_INVERTING}, 10 clients", CNN, Inverting(steps=4000, variation=FAINT), 10, 10, 32, UNLINKED),
+        Attempt("DLG, 5 clients", LENET, _PAPER, 20, 5, 32),
+        Attempt("DLG, 10 clients", LENET, _PAPER, 20, 10, 32),
+        Attempt(f"{_INVERTING}, 5 clients", CNN, Inverting(steps=4000, variation=FAINT), 10, 5, 32),
+        Attempt(f"{_INVERTING}, 10 clients", CNN, Inverting(steps=4000, variation=FAINT), 10, 10, 32, UNLINKED),
     ),
 }
 PUBLIC = 1000
@@ -130,7 +130,7 @@ def figure8(
     """Invert gradients under every defence, as plain data. Raises: DataError when CIFAR-10 is not there."""
     dataset = Cifar10(train=PUBLIC, test=PUBLIC).load(folder)
     coins = Coins.from_seed(seed)
-    cases = [_case(trial, dataset, device, coins.child("figure8", trial.label), watch) for trial in TRIALS[scale]]
+    cases = [_case(trial, dataset, device, coins.child("figure8", trial.label), watch) for trial in ATTEMPTS[scale]]
     return {
         "kind": "croupier inversion",
         "entry": "rns/figure8",
@@ -146,7 +146,7 @@ def figure8(
     }
 
 
-def _case(trial: Trial, dataset: Dataset, device: str, coins: Coins, watch: Watch) -> dict[str, Any]:
+def _case(trial: Attempt, dataset: Dataset, device: str, coins: Coins, watch: Watch) -> dict[str, Any]:
     public, hidden = (_shrunk(_rows(part), trial.side, device) for part in (dataset.train, dataset.test))
     each = trial.clients * trial.batch
     order = torch.randperm(len(hidden), generator=coins.child("records").fast())
@@ -192,7 +192,7 @@ class _Step:
     defences are compared on one picture.
     """
 
-    trial: Trial
+    trial: Attempt
     module: nn.Module
     records: Rows
     public: Tensor
@@ -257,12 +257,12 @@ def _shrunk(rows: Rows, side: int, device: str) -> Rows:
     return Rows(functional.avg_pool2d(rows.x, times) if times > 1 else rows.x, rows.y).to(device)
 
 
-def _fresh(trial: Trial, dataset: Dataset, public: Rows, device: str, coins: Coins) -> nn.Module:
+def _fresh(trial: Attempt, dataset: Dataset, public: Rows, device: str, coins: Coins) -> nn.Module:
     with coins.child("weights").ambient():
         return trial.network.build(replace(dataset, train=public.to("cpu"))).to(device).eval()
 
 
-def _row(name: str, trial: Trial, results: Sequence[_Result]) -> dict[str, Any]:
+def _row(name: str, trial: Attempt, results: Sequence[_Result]) -> dict[str, Any]:
     gains = {prior: _over([one.likeness.psnr - one.prior[prior].psnr for one in results]) for prior in results[0].prior}
     return {
         "defence": name,
@@ -316,3 +316,32 @@ def png(picture: Tensor) -> str:
     parts = ((b"IHDR", head), (b"IDAT", zlib.compress(lines, 9)), (b"IEND", b""))
     body = b"".join(struct.pack(">I", len(p)) + k + p + struct.pack(">I", zlib.crc32(k + p)) for k, p in parts)
     return base64.b64encode(b"\x89PNG\r\n\x1a\n" + body).decode()
+
+
+def _figure8_rows(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> list[dict[str, Any]]:
+    """One row an attack, a defence and a seed, with the priors beside it."""
+    out = []
+    for seed in seeds:
+        for case in figure8(scale, means.folder, means.device, seed, watch)["cases"]:
+            shown = {picture["what"]: picture["png"] for picture in case["pictures"]}
+            for row in case["rows"]:
+                out.append(
+                    {
+                        "attack": case["label"], "seed": seed, "defence": row["defence"],
+                        "paper": None if row["printed"] is None else row["printed"]["loss"],
+                        "records_sought": row["records_assumed"], "mse": round(row["mse"]["mean"], 5),
+                        "psnr": round(row["psnr"]["mean"], 1), "psnr_low": round(row["psnr"]["low"], 1),
+                        "psnr_high": round(row["psnr"]["high"], 1), "ssim": round(row["ssim"]["mean"], 3),
+                        **{f"psnr_of_{name}": round(one["psnr"]["mean"], 1) for name, one in row["prior"].items()},
+                        "_true": shown.get("true"), "_png": shown.get(row["defence"]),
+                    }
+                )  # fmt: skip
+    return out
+
+
+FIGURE8 = Trial(
+    "rns/figure8", f"{PAPER}, Figure 8 and Appendix F.3",
+    "gradient inversion of one FedSGD step, CIFAR-10, batch size 1",
+    READING + " Intervals are over targets. The file holds the first target's pictures.",
+    _figure8_rows, {"smoke": 1, "small": 1, "paper": 1}, SUBSTITUTIONS,
+)  # fmt: skip

@@ -1,0 +1,216 @@
+"""What sums of residues tell as integers, beyond the sum: the carries.
+
+The releases `bits` and `counts` show, for each parameter and modulus m, the sum of the clients' residues as an integer:
+the sum modulo m, and m times a carry. A sum needs no carries, so whatever they tell of the clients is leaked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import fft
+from scipy.special import ndtr
+
+from croupier.audit.knowledge import counted
+from croupier.audit.score import Rate, over_runs
+from croupier.core.coins import Coins
+from croupier.core.update import Layout
+from croupier.errors import RangeError
+from croupier.kernels import residues
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Moduli = tuple[int, ...]
+
+# Deviations beyond which a rounded normal has no mass that a double would show.
+_REACH = 9.0
+# Parts of the parameters that an interval leaves out one by one.
+PARTS = 20
+# Below this many parameters in a part there are fewer samples than cells.
+_FEWEST = 10
+
+
+def shown(values: Ints, moduli: Moduli, integers: bool = True) -> Ints:
+    """What a server is shown of values (clients, parameters): counts, or counts modulo each modulus."""
+    many = np.array(moduli)
+    ones: Ints = (values[:, :, None] % many).sum(0)
+    return ones if integers else ones % many
+
+
+def carries(ones: Ints, moduli: Moduli) -> tuple[Ints, Ints]:
+    """The sums, and the carry of every parameter (rows) and modulus (columns)."""
+    return residues.join(np.ascontiguousarray(ones), moduli), ones // np.array(moduli)
+
+
+def log_ratio(seen: Ints, first: Ints, second: Ints, moduli: Moduli, integers: bool = True) -> float:
+    """How much likelier a view is under the first values of clients than under the second.
+
+    A view is a function of the values, so it is 0 (both explain it), or infinite in favour of the one that does.
+    Raises: RangeError when neither does.
+    """
+    fits = [bool(np.array_equal(seen, shown(values, moduli, integers))) for values in (first, second)]
+    if not any(fits):
+        raise RangeError("neither candidate explains the view")
+    return 0.0 if all(fits) else math.inf if fits[0] else -math.inf
+
+
+def success(first: Ints, second: Ints, moduli: Moduli, integers: bool = True) -> float:
+    """How often the best guess between two equally likely inputs is right.
+
+    Raises: RangeError when their sums differ.
+    """
+    if not np.array_equal(first.sum(0), second.sum(0)):
+        raise RangeError("the two inputs have different sums: the sum itself tells them apart")
+    ratios = [log_ratio(shown(truth, moduli, integers), first, second, moduli, integers) for truth in (first, second)]
+    return float(
+        np.mean(
+            [
+                0.5 if ratio == 0 else float((ratio > 0) == right)
+                for ratio, right in zip(ratios, (True, False), strict=True)
+            ]
+        )
+    )
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What one client may hold for a parameter: integers and their probabilities. Clients are independent."""
+
+    values: Ints
+    chances: Floats
+
+
+def rounded_normal(deviation: float, top: int) -> Inputs:
+    """A normal variable of mean 0 rounded to integers and clamped to -top and top."""
+    reach = min(top, math.ceil(_REACH * deviation))
+    values = np.arange(-reach, reach + 1)
+    edges = ndtr((np.arange(-reach, reach) + 0.5) / deviation)
+    return Inputs(values, np.diff(edges, prepend=0.0, append=1.0))
+
+
+def entropy(chances: Floats) -> float:
+    """In bits."""
+    some = chances[chances > 1e-18]
+    return float(-(some * np.log2(some)).sum())
+
+
+def _gathered(places: Ints, chances: Floats) -> Floats:
+    """What falls on each place, together."""
+    return np.asarray(np.bincount(places.reshape(-1), chances.reshape(-1)), np.float64)
+
+
+def joint(inputs: Inputs, clients: int, moduli: Moduli) -> tuple[Ints, Floats]:
+    """Every (sum, counts...) that clients can make, as rows, and its probability: client after client, exactly.
+
+    For small cases: the rows are as many as there are views.
+    """
+    one = np.concatenate([inputs.values[:, None], inputs.values[:, None] % np.array(moduli)], 1)
+    rows, chances = np.zeros((1, one.shape[1]), np.int64), np.asarray(np.ones(1))
+    for _ in range(clients):
+        every = (rows[:, None] + one[None]).reshape(-1, one.shape[1])
+        rows, place = np.unique(every, axis=0, return_inverse=True)
+        chances = _gathered(place, (chances[:, None] * inputs.chances))
+    return rows, chances
+
+
+def leaked(inputs: Inputs, clients: int, moduli: Moduli) -> float:
+    """H(counts | sum) in bits a parameter, exactly."""
+    rows, chances = joint(inputs, clients, moduli)
+    _, place = np.unique(rows[:, 0], return_inverse=True)
+    return entropy(chances) - entropy(_gathered(place, chances))
+
+
+def leaked_by_modulus(inputs: Inputs, clients: int, modulus: int) -> float:
+    """H(carry | sum) in bits a parameter for one modulus, by a transform: exact but for the last digits of doubles.
+
+    A value is its residue and a multiple of the modulus, and both add up over clients, so that one power of a
+    transform in two dimensions gives their joint distribution.
+    """
+    multiple, rest = inputs.values // modulus, inputs.values % modulus
+    spread = math.sqrt(float(inputs.chances @ inputs.values.astype(float) ** 2) * clients) / modulus
+    # Multiples of all clients together keep within this of their mean; what would lie beyond has no mass.
+    wide = min(clients * int(np.ptp(multiple)) + 1, 2 * math.ceil(_REACH * spread + clients) + 1)
+    lowest = clients * int(multiple.min()) if wide > clients * int(np.ptp(multiple)) else -(wide // 2) - clients // 2
+    wide = fft.next_fast_len(wide, real=False)
+    shape = (wide, fft.next_fast_len(clients * (modulus - 1) + 1, real=True))
+    table = np.zeros(shape)
+    np.add.at(table, (multiple % wide, rest), inputs.chances)
+    both = fft.irfft2(fft.rfft2(table) ** clients, shape).clip(0)
+    total = lowest + (np.arange(wide) - lowest) % wide
+    sums = modulus * total[:, None] + np.arange(shape[1])
+    by_sum = _gathered(sums - sums.min(), both)
+    return max(0.0, entropy(both.reshape(-1)) - entropy(by_sum))
+
+
+def most_leaked(inputs: Inputs, clients: int, moduli: Moduli) -> float:
+    """The sum of H(carry | sum) over the moduli: H(counts | sum) is no more."""
+    return sum(leaked_by_modulus(inputs, clients, modulus) for modulus in moduli)
+
+
+def estimated(ones: Ints, clients: int, moduli: Moduli, coins: Coins) -> Rate:
+    """What `most_leaked` is for the parameters of one view, with a 95 % interval.
+
+    Parameters count as draws of one distribution. For each modulus m, H(carry | sum modulo n m): that is the residue,
+    and the carry that n clients would have if they all held the mean. Less than the whole sum is conditioned on, so
+    that this still is no less than H(carry | sum). Plug-in entropies with the Miller-Madow correction in each cell; the
+    interval is of the jackknife that leaves out one of twenty random parts of the parameters at a time. Raises:
+    RangeError when there are too few parameters.
+    """
+    if len(ones) < _FEWEST * PARTS:
+        raise RangeError(f"{len(ones)} parameters are too few for an estimate; {_FEWEST * PARTS} at least")
+    sums, carried = carries(ones, moduli)
+    part = coins.sampler().permutation(len(ones)) % PARTS
+    whole = _plug_in(sums, carried, clients, moduli)
+    without = [_plug_in(sums[part != p], carried[part != p], clients, moduli) for p in range(PARTS)]
+    return over_runs([PARTS * whole - (PARTS - 1) * left for left in without])
+
+
+def told(view: Mapping[str, Any], protocol: Mapping[str, Any], layout: Layout, coins: Coins) -> Rate:
+    """At most how many bits a parameter a server's view tells beyond the sums; none where it holds no counts."""
+    found = counted(view, protocol, layout)
+    return Rate(0.0, 0.0, 0.0) if found is None else estimated(found.ones.numpy(), found.clients, found.moduli, coins)
+
+
+def _plug_in(sums: Ints, carried: Ints, clients: int, moduli: Moduli) -> float:
+    return sum(_conditional(sums % (clients * m), carried[:, j]) for j, m in enumerate(moduli))
+
+
+def _conditional(cells: Ints, values: Ints) -> float:
+    """H(value | cell), Miller-Madow."""
+    table = np.zeros((int(cells.max()) + 1, int(values.max()) + 1))
+    np.add.at(table, (cells, values), 1)
+    each = table.sum(1, keepdims=True)
+    share = table / np.maximum(each, 1)
+    plug = -np.where(table > 0, share * np.log2(np.where(table > 0, share, 1)), 0).sum(1)
+    extra = np.maximum((table > 0).sum(1) - 1, 0) / (2 * math.log(2) * np.maximum(each[:, 0], 1))
+    return float((each[:, 0] / len(cells)) @ (plug + extra))
+
+
+def shrink(pairs: Ints, top: int, moduli: Moduli) -> Rate:
+    """By what factor counts shrink the set of pairs that a sum of two leaves: its logarithm to base 2, with interval.
+
+    `pairs` (2, samples) are what clients hold; candidates are all pairs of integers within -top and top.
+    """
+    return over_runs([math.log2(before / after) for before, after in _left(pairs, top, moduli)])
+
+
+def _left(pairs: Ints, top: int, moduli: Moduli) -> list[tuple[int, int]]:
+    found = []
+    for one, two in pairs.T:
+        first = np.arange(max(-top, one + two - top), min(top, one + two + top) + 1)
+        fits = pairs_fit(first, one + two, shown(np.array([[one], [two]]), moduli)[0], moduli)
+        found.append((len(first), int(fits.sum())))
+    return found
+
+
+def pairs_fit(first: Ints, total: int, ones: Ints, moduli: Moduli) -> npt.NDArray[np.bool_]:
+    """Which first values, with what is left of the total, make these counts."""
+    fits = np.ones(len(first), bool)
+    for m, many in zip(moduli, ones.tolist(), strict=True):
+        fits &= first % m + (total - first) % m == many
+    return fits
