@@ -35,6 +35,8 @@ _CHUNK = 1 << 14
 _TABLE = 1 << 22
 # Blocks from this size on are tossed and mended, where that takes fewer draws than placing every one.
 _TOSS = 32
+# Numbers whose draws and bits fit a cache; they end on a whole word.
+_STRIP = 1 << 11
 # Up to here a draw of 16 bits is refused rarely enough.
 _HALF = 1 << 12
 
@@ -209,22 +211,26 @@ def scatter(
     from croupier.kernels import _residues_jit as jit
 
     many = np.array(widths(moduli), np.int64)
-    largest = people * int(many.max())
+    largest, wide = people * int(many.max()), int(many.sum())
     bits = 16 if largest <= _HALF else 32
-    block, length = np.zeros(largest // 64 + 2, np.uint64), (len(ones) * int(many.sum()) + 63) // 64
-    need = sum(float(_need(people * w, least)[ones[:, j]].sum()) for j, w in enumerate(many.tolist()))
-    tosses = 3 * len(ones) * sum(-(-people * w // 64) for w in many.tolist() if people * w >= least)
-    low, shift, more = np.uint64((1 << bits) - 1), np.uint64(bits), 1.02
-    while True:
-        # Enough for nearly always. Should they be used up, all is drawn afresh: how many are needed does not depend
-        # on where the ones lie, so that this favours nothing.
-        coins = draw(tosses, 64)
-        words = draw(int(more * need + 16 * math.sqrt(need)) + 64, bits)
-        out = np.zeros((people, length), np.uint64)
-        acc, fill = np.zeros(people, np.uint64), np.zeros(people, np.uint64)
-        if jit.scatter(ones, many, words, coins, least, low, shift, block, acc, fill, out) >= 0:
-            return out.view(np.uint8)[:, : size(len(ones), moduli)]
-        more *= 2
+    low, shift = np.uint64((1 << bits) - 1), np.uint64(bits)
+    block, out = np.zeros(largest // 64 + 2, np.uint64), np.zeros((people, (len(ones) * wide + 63) // 64), np.uint64)
+    # A strip at a time, so that draws are used while a processor still holds them.
+    for a in range(0, len(ones), _STRIP):
+        some = ones[a : a + _STRIP]
+        part = out[:, a * wide // 64 : -(-(a + len(some)) * wide // 64)]
+        need = sum(float(_need(people * w, least)[some[:, j]].sum()) for j, w in enumerate(many.tolist()))
+        tosses = 3 * len(some) * sum(-(-people * w // 64) for w in many.tolist() if people * w >= least)
+        more, done = 1.02, -1
+        while done < 0:
+            # Enough for nearly always. Should they be used up, all is drawn afresh: how many are needed does not
+            # depend on where the ones lie, so that this favours nothing.
+            coins = draw(tosses, 64)
+            words = draw(int(more * need + 16 * math.sqrt(need)) + 64, bits)
+            acc, fill = np.zeros(people, np.uint64), np.zeros(people, np.uint64)
+            done = jit.scatter(some, many, words, coins, least, low, shift, block, acc, fill, part)
+            more *= 2
+    return out.view(np.uint8)[:, : size(len(ones), moduli)]
 
 
 @lru_cache(maxsize=64)
