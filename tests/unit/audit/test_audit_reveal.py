@@ -79,7 +79,10 @@ def test_the_releases_show_what_is_said_here(release: str) -> None:
         rows = [encode.encode(Update(torch.full((3,), x), layout), {}, COINS).vector for x in pair]
         out = Release.parse(release)(rows, layout, FIVE, COINS.child(release, str(pair)))
         body = {"present": torch.ones(2), **out}
-        view = {"inputs": ((), ({"source": "relay", "kind": "released", "body": body},)), "given": {"roster": ("a", "b")}}
+        view = {
+            "inputs": ((), ({"source": "relay", "kind": "released", "body": body},)),
+            "given": {"roster": ("a", "b")},
+        }
         pipeline = rns(2).model_copy(update={"encode": encode, "release": Release.parse(release)})
         assert torch.equal(_sums(view, pipeline.plain(), layout), torch.zeros(3, dtype=torch.float64))
         found = counted(view, pipeline.plain(), layout)
