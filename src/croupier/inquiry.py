@@ -170,9 +170,13 @@ def notes(runs: int) -> list[str]:
 
 
 def controlled(compared: Sequence[Defence]) -> list[Defence]:
-    """The same defences, with every attack mounted on the undefended one's first round too: its positive control."""
+    """The same defences, with every attack mounted on the undefended one's first round too: its positive control.
+
+    Attacks on counts of ones find none there: their control is that they are above 1/n where they are mounted.
+    """
     first, *others = compared
-    extra = [name for other in others for name in other.attacks if name not in first.attacks]
+    known = {*first.attacks, *source.ON_COUNTS}
+    extra = [name for other in others for name in other.attacks if name not in known]
     return [replace(first, control=tuple(dict.fromkeys(extra))), *others]
 
 
@@ -213,7 +217,7 @@ def _row(defence: Defence, outcome: Outcome, control: Outcome, comparisons: int)
 
 
 def _attack(name: str, outcome: Outcome, control: Outcome, comparisons: int) -> dict[str, Any]:
-    proof = control.overall[name]
+    proof = control.overall.get(name, outcome.overall[name])
     passed = name == "prior" or proof.low > control.chance
     number, best = outcome.best(name)
     return {

@@ -152,6 +152,9 @@ ATTACKS: Mapping[str, Attack] = {
     "carries+prior": posterior(unshuffle.carried),
 }
 
+# Attacks that read how many ones each block has, which only residues in unary let out.
+ON_COUNTS = ("carries", "carries+prior")
+
 TITLES: Mapping[str, str] = {
     "prior": "the adversary's knowledge, no view",
     "named": "lowest loss over the named updates (Hu et al.)",
