@@ -68,12 +68,13 @@ def _outside(scene: Scene) -> tuple[Tensor, Tensor]:
 def _trained(scene: Scene, coins: Coins) -> list[Tensor]:
     known = scene.knowledge
     pool = known.pool
-    shards = {str(number): _half(pool, coins.child("half", number)) for number in range(MODELS)}
+    device = str(scene.net.weights.device)
+    shards = {str(number): _half(pool, coins.child("half", number)).to(device) for number in range(MODELS)}
     recipe = Fit.parse(known.fit)
     epochs = max(recipe.epochs, math.ceil(STEPS * recipe.epochs / recipe.steps(len(shards["0"]))))
     learner = Learner(
         known.module, "classify", recipe.model_copy(update={"epochs": epochs}), shards,
-        str(scene.net.weights.device), group=MODELS if Network.parse(known.model).batchable else 1,
+        device, group=MODELS if Network.parse(known.model).batchable else 1,
     )  # fmt: skip
     with coins.child("start").ambient():
         start = scene.net.layout.flatten(known.build().state_dict())

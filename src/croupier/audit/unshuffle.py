@@ -214,9 +214,9 @@ def replaced(scene: Scene, rows: Tensor, shadow: Sample, judge: Judge, cumulativ
 
 def tuned(scene: Scene, coins: Coins) -> Rebuilt:
     """The joint model trained on with each client's shadow set: what is left to try when only a sum came out."""
-    known = scene.knowledge
-    shards = {str(number): Rows(*shadow) for number, shadow in enumerate(known.shadows)}
-    learner = Learner(known.module, "classify", Fit.parse(known.fit), shards, str(scene.net.weights.device))
+    known, device = scene.knowledge, str(scene.net.weights.device)
+    shards = {str(number): Rows(*shadow).to(device) for number, shadow in enumerate(known.shadows)}
+    learner = Learner(known.module, "classify", Fit.parse(known.fit), shards, device)
     jobs = [(scene.joint, name, coins.child("tune", name)) for name in shards]
     # Where training diverged the joint model stands in: every client keeps its place.
     return Rebuilt(torch.stack([got.vector if isinstance(got, Update) else scene.joint for got in learner(jobs)]))
