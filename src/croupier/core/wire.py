@@ -6,6 +6,7 @@ MiB, each sealed under the link's key with header and chunk number as associated
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import struct
 from collections.abc import Mapping
@@ -211,7 +212,7 @@ class Envelope:
     """A header with its body."""
 
     header: Header
-    body: bytes
+    body: bytes = dataclasses.field(repr=False)
 
     @cached_property
     def size(self) -> int:

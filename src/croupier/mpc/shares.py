@@ -5,7 +5,7 @@ From: additive sharing with compressed shares. Any set of shares but all of them
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -25,13 +25,17 @@ def stretched(seed: bytes, count: int, bits: int) -> tuple[Bytes, int]:
 
 def rest(vector: Tensor, tag: int, seeds: Sequence[bytes], bits: int) -> tuple[Tensor, int]:
     """The long share: the vector and its tag without the shares that the seeds stand for."""
-    left = shares.total(len(vector), bits)
-    shares.add(vector.numpy(), left)
-    for seed in seeds:
-        body, part = stretched(seed, len(vector), bits)
-        shares.fold(body, bits, left, minus=True)
-        tag = (tag - part) % P
-    return reduced(left, bits), tag
+    parts = [stretched(seed, len(vector), bits) for seed in seeds]
+    return hidden(vector, ((body, True) for body, _ in parts), bits), (tag - sum(part for _, part in parts)) % P
+
+
+def hidden(vector: Tensor, masks: Iterable[tuple[Bytes, bool]], bits: int) -> Tensor:
+    """A vector with packed masks added to it, or taken away where the mark says so: uniform while one is unknown."""
+    total = shares.total(len(vector), bits)
+    shares.add(vector.numpy(), total)
+    for mask, minus in masks:
+        shares.fold(mask, bits, total, minus=minus)
+    return reduced(total, bits)
 
 
 def reduced(total: np.ndarray, bits: int) -> Tensor:

@@ -49,6 +49,10 @@ class SumServers(Placement, use="sum-servers"):
         "that the server makes of it; and no client's own values are bounded: one that lies can move the sum anywhere",
         liveness="all sum servers and the server; a round completes with the clients that reached all sum servers, "
         "above the quorum, and is lost when a client reached only some of them",
+        apart=(
+            ("one sum server", "all the others"),
+            ("any client", "the server or a sum server (or the tags prove nothing)"),
+        ),
     )
 
     servers: int = Field(3, ge=2, le=16)
