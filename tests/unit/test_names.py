@@ -83,7 +83,17 @@ def _commands() -> dict[str, typer.core.TyperCommand]:
     return found
 
 
-COMMANDS = ["audit", "bench attack", "bench simulate", "doctor", "explain", "reproduce", "run"]
+COMMANDS = [
+    "audit",
+    "bench attack",
+    "bench simulate",
+    "bench sum",
+    "bench tamper",
+    "doctor",
+    "explain",
+    "reproduce",
+    "run",
+]
 COMMON = {"--print-config", "--seed", "--out", "--json"}
 # A reproduction is many descriptions at once, so there is not one to print.
 LACKS = {"reproduce": {"--print-config"}}
