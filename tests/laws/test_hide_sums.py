@@ -20,7 +20,7 @@ from croupier.core.flow import Exchange, Given, Letter
 from croupier.core.update import Layout, Slice
 from croupier.encode.encoder import Payload
 from croupier.encode.fixed import FixedPoint
-from croupier.kernels import pack
+from croupier.kernels import shares
 from croupier.mpc.shares import hidden, stretched
 from croupier.pipeline import Pipeline
 from croupier.place.masks import Masks
@@ -34,14 +34,16 @@ ZEROS, APART, OTHER = (0, 0), (1, MODULUS - 1), (1, 0)
 Hide = Callable[[Tensor, list[np.ndarray]], Tensor]
 
 
-def packed(values: Any) -> Any:
-    """Residues as the wire and the masks carry them."""
-    return pack.pack_plain(np.array(values), (BITS,))
+class Known(Tape):
+    """A mask that was drawn before."""
+
+    def __init__(self, values: Any) -> None:
+        super().__init__([int(value) for value in values])
 
 
 def honest(vector: Tensor, masks: list[np.ndarray]) -> Tensor:
     """The long share as clients make it."""
-    return hidden(vector, ((packed(mask), True) for mask in masks), BITS)
+    return hidden(vector, ((Known(mask), True) for mask in masks), BITS)
 
 
 def careless(vector: Tensor, masks: list[np.ndarray]) -> Tensor:
@@ -94,7 +96,7 @@ def under_masks(inputs: tuple[int, ...], colluder: int | None, fresh: bool = Tru
             pairs = dict.fromkeys(pairs, np.zeros(1, np.int64))
         sent = []
         for client, value in enumerate(inputs):
-            masks = ((packed(mask), client == pair[1]) for pair, mask in pairs.items() if client in pair)
+            masks = ((Known(mask), client == pair[1]) for pair, mask in pairs.items() if client in pair)
             sent.append(int(hidden(torch.tensor([value], dtype=torch.int32), masks, BITS)[0]))
         return (*sent, *(int(mask[0]) for pair, mask in pairs.items() if colluder in pair))
 
@@ -140,8 +142,9 @@ def share(letter: Letter) -> Any:
     """The share that a letter stands for."""
     assert not isinstance(letter.body, bytes)
     if letter.kind == "seed":
-        data, _ = stretched(letter.body["seed"].numpy().tobytes(), DRAWS, ENCODE.bits)
-        return pack.unpack(data, DRAWS, (ENCODE.bits,))[:, 0]
+        total = shares.total(DRAWS, ENCODE.bits)
+        stretched(letter.body["seed"].numpy().tobytes())[0].blind(total, ENCODE.bits)
+        return total.astype(np.int64) % ENCODE.modulus
     return letter.body["vector"].numpy().astype(np.int64)
 
 
@@ -187,7 +190,7 @@ def test_chance_tells_shares_that_are_not_hidden() -> None:
 
 def test_the_shares_of_a_tag_look_alike() -> None:
     drawn = [
-        [stretched(Coins.from_seed(seed).child(value, n).export(), 1, ENCODE.bits)[1] for n in range(DRAWS // 2)]
+        [stretched(Coins.from_seed(seed).child(value, n).export())[1] for n in range(DRAWS // 2)]
         for seed, value in ((3, 0), (4, 1))
     ]
     counts = np.array([np.bincount(np.array(column) >> 57, minlength=16) for column in drawn])

@@ -17,7 +17,7 @@ def over(count: int, step: int, work: Callable[[int, int], None]) -> None:
     if count <= FEW or cores == 1:
         work(0, count)
         return
-    pieces = 4 * cores
+    pieces = 2 * cores
     size = -(-count // (pieces * step)) * step
     waiting = [_pool().submit(work, start, min(count, start + size)) for start in range(0, count, size)]
     for done in waiting:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-import numpy as np
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -23,7 +22,7 @@ from croupier.core.wire import Schema
 from croupier.encode.encoder import Payload, Released
 from croupier.encode.fixed import FixedPoint
 from croupier.errors import ProtocolError, TooFew
-from croupier.kernels import pack, shares
+from croupier.kernels import shares
 from croupier.mpc.shares import hidden, reduced
 from croupier.place.placement import Keys, Mechanism, Placement, Tolerance, adding, once
 from croupier.release.release import Shape
@@ -64,12 +63,7 @@ class Masks(Placement, use="masks"):
     def submit(self, mechanism: Mechanism, given: Given, payload: Payload, keys: Keys, coins: Coins) -> SubFlow:
         """Reveals: numbers that are uniform but for the sum of everybody's."""
         encode = adding(mechanism)
-        size = pack.size(len(payload.vector), (encode.bits,))
-        masks = (
-            (np.frombuffer(_mask(keys, given, other).secure().bytes(size), np.uint8), other < given.me)
-            for other in given.roster
-            if other != given.me
-        )
+        masks = ((_mask(keys, given, other).secure(), other < given.me) for other in given.roster if other != given.me)
         yield Exchange((Letter("server", "up", {"vector": hidden(payload.vector, masks, encode.bits)}),))
 
     def collect(self, mechanism: Mechanism, given: Given, coins: Coins) -> SubFlow:

@@ -162,10 +162,11 @@ class SumServers(Placement, use="sum-servers"):
         return Released(chosen(roster, present), sums=reduced(total, encode.bits), layout=layout)
 
     def learns(self, mechanism: Mechanism) -> Mapping[str, str]:
-        """The server the sum, a sum server nothing."""
+        """The server and the clients the sum, a sum server nothing."""
         return {
             "server": f"{mechanism.release.reveals()}; and which clients took part",
             "each sum server": "which clients took part, and uniform numbers that depend on nobody's update",
+            "each client": "the published sum, and which clients took part",
         }
 
     def _added(self, mechanism: Mechanism, given: Given, inbox: Inbox) -> tuple[Tensor, int]:
@@ -177,8 +178,8 @@ class SumServers(Placement, use="sum-servers"):
                 shares.add(letter.body["vector"].numpy(), total)
                 part = int(letter.body["tag"][0])
             else:
-                body, part = stretched(letter.body["seed"].numpy().tobytes(), count, encode.bits)
-                shares.fold(body, encode.bits, total)
+                numbers, part = stretched(letter.body["seed"].numpy().tobytes())
+                numbers.blind(total, encode.bits)
             tag = (tag + part) % P
         return reduced(total, encode.bits), tag
 
@@ -187,5 +188,7 @@ class SumServers(Placement, use="sum-servers"):
 
 
 def _numbers(encode: FixedPoint, residues: Tensor) -> Any:
-    """Residues as the signed integers that they stand for: what the tag is of."""
+    """What the tag is of: residues, which it takes for the signed integers that they stand for, or these themselves."""
+    if shares.centred(encode.bits) and not encode.scaled:
+        return np.ascontiguousarray(residues.numpy())
     return np.ascontiguousarray(encode.summed(Released((), sums=residues)).numpy())

@@ -41,19 +41,28 @@ def test_packing(bits: int, count: int) -> None:
     assert np.array_equal(pack.unpack_plain(data, count, (bits,))[:, 0], values)
 
 
-@pytest.mark.usefixtures("several")
-@pytest.mark.parametrize("bits", WIDTHS)
-@pytest.mark.parametrize("count", EDGES)
+@pytest.mark.parametrize("widths", [(3, 17), (1, 63, 30), (8, 8)])
+@pytest.mark.parametrize("count", [1, 64, 1025, 20_000])
+def test_packing_in_several_widths(widths: tuple[int, ...], count: int) -> None:
+    rows = np.stack([drawn(width, count) for width in widths], 1)
+    data = pack.pack(rows, widths)
+    assert np.array_equal(data, pack.pack_plain(rows, widths))
+    assert np.array_equal(pack.unpack(data, count, widths), rows)
+
+
+@pytest.mark.parametrize("bits", [1, 21, 32, 33, 60])
+@pytest.mark.parametrize("count", [1, (1 << 13) - 1, 1 << 13, 1 << 14, (1 << 14) + 1, 40_000])
 @pytest.mark.parametrize("minus", [False, True])
-def test_folding(bits: int, count: int, minus: bool) -> None:
-    data = pack.pack_plain(drawn(bits, count), (bits,))
-    start = shares.total(count, bits)
-    start += drawn(min(bits, 32), count, 2).astype(start.dtype)
-    fast, plain = start.copy(), start.copy()
-    shares.fold(data, bits, fast, minus=minus)
-    shares.fold_plain(data, bits, plain, minus=minus)
-    assert np.array_equal(fast, plain)
-    assert not np.array_equal(fast, start)
+def test_blinding_adds_the_words_of_the_stream(bits: int, count: int, minus: bool) -> None:
+    total = shares.total(count, bits)
+    total += drawn(bits, count).astype(total.dtype)
+    start = total.copy()
+    data = Coins.from_seed(4).secure().bytes(total.nbytes)
+    words = np.frombuffer(data, total.dtype)
+    Coins.from_seed(4).secure().blind(total, bits, minus=minus)
+    assert np.array_equal(total, start - words if minus else start + words)
+    Coins.from_seed(4).secure().blind(total, bits, minus=not minus)
+    assert np.array_equal(total, start)
 
 
 @pytest.mark.usefixtures("several")
@@ -63,7 +72,23 @@ def test_inner_products(bits: int, count: int) -> None:
     numbers = shares.signed(drawn(bits, count), bits)
     words = Coins.from_seed(9).secure().words(shares.keys(count, bits)).copy()
     words[0], words[-1] = np.uint64(P), np.uint64((1 << 64) - 1)
-    assert shares.dot(words, numbers, bits) == shares.dot_plain(words, numbers, bits)
+    want = shares.dot_plain(words, numbers, bits)
+    assert shares.dot(words, numbers, bits) == want
+    if shares.centred(bits):
+        residues = shares.wrapped(numbers, bits)
+        assert residues.dtype == np.int32
+        assert shares.dot(words, residues, bits) == want
+        assert shares.dot_plain(words, residues, bits) == want
+
+
+@pytest.mark.parametrize("bits", [1, 2, 21, 28])
+@pytest.mark.parametrize("edge", ["least", "most"])
+def test_inner_products_of_extremes_do_not_overflow(bits: int, edge: str) -> None:
+    half = 1 << (bits - 1)
+    numbers = np.full(300_001, -half if edge == "least" else half - 1, np.int64)
+    words = np.full(shares.keys(len(numbers), bits), P - 1, np.uint64)
+    residues = shares.wrapped(numbers, bits)
+    assert shares.dot(words, residues, bits) == shares.dot_plain(words, numbers, bits)
 
 
 @pytest.mark.usefixtures("several")

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from croupier.core.coins import Coins
-from croupier.kernels import pack, shares
+from croupier.kernels import shares
 from croupier.kernels.shares import P
 from croupier.mpc.shares import rest, stretched
 from croupier.mpc.tags import Tagger
@@ -75,9 +75,8 @@ def test_shares_add_up(bits: int, count: int) -> None:
     total = shares.total(count, bits)
     shares.add(long.numpy(), total)
     for seed in seeds:
-        body, part = stretched(seed, count, bits)
-        assert len(body) == pack.size(count, (bits,))
-        shares.fold(body, bits, total)
+        numbers, part = stretched(seed)
+        numbers.blind(total, bits)
         left += part
     assert np.array_equal(total & total.dtype.type((1 << bits) - 1), vector.numpy().astype(total.dtype))
     assert left % P == 5
