@@ -6,11 +6,12 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from pydantic import Field
 
+from croupier.bench.rivals import PACKAGES, RIVALS
 from croupier.core.coins import Coins
 from croupier.core.flow import Flow, Given, Memory, Party, roster_digest
 from croupier.core.part import Part
@@ -123,7 +124,7 @@ def measure(size: Size, seed: int, say: Callable[[str], None] = lambda _: None) 
         found |= {f"{name}round_s": seconds, f"{name}bytes_up": sent, f"{name}largest_error": off}
     found["itemised"] = _itemised(servers, size)
     for name, rival in RIVALS.items():
-        if find_spec({"secaggplus": "flwr", "ckks": "tenseal"}[name]):
+        if find_spec(PACKAGES[name]):
             say(name)
             seconds, sent, total = rival(updates, size.repeats)
             found |= {f"{name}_s": seconds, f"{name}_bytes_up": sent, f"{name}_ratio": seconds / found["round_s"]}
@@ -157,11 +158,6 @@ def _itemised(pipeline: Pipeline, size: Size) -> dict[str, int]:
     payload = (size.params * bits + 7) // 8
     chunks = max(1, -(-(payload + 8) // CHUNK))
     return {"payload": payload, "tag": 8, "header": header, "seal": chunks * (header + 8 + 16)}
-
-
-Rival = Callable[[Mapping[str, Update], int], tuple[float, int, torch.Tensor]]
-Name = Literal["secaggplus", "ckks"]
-RIVALS: dict[Name, Rival] = {}
 
 
 def show(found: dict[str, Any]) -> None:
