@@ -17,7 +17,7 @@ from croupier.systems import naive
 
 PRESETS = [
     "activity", "cifar10", "digits", "digits-layer", "digits-model", "digits-shuffled", "digits-sum", "digits-uneven",
-    "households", "mnist", "newsgroups",
+    "households", "mnist", "newsgroups", "rns-masks", "rns-servers",
 ]  # fmt: skip
 
 
