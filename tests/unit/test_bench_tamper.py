@@ -86,3 +86,10 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     found = shell.json("bench", "tamper", "--system", "masks", "--trials", "20")
     assert {"trials", "escapes", "kinds", "control"} <= set(found)
     assert "trials = 20" in shell("bench", "tamper", "--trials", "20", "--print-config")[1]
+
+
+def test_a_round_loop_that_asks_no_client_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tamper, "alarmed", lambda *_: None)
+    found = tried(monkeypatch, "silence", "double")
+    assert found["kinds"]["silence"]["escapes"] == found["kinds"]["silence"]["trials"] == 3
+    assert found["kinds"]["double"]["escapes"] > 0
