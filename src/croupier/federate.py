@@ -160,7 +160,7 @@ class _Loop:
     drive: Drive
     threat: Threat
     keep: Mapping[str, Kept]
-    keys: Mapping[str, Mapping[str, Any]]
+    keys: Mapping[str, Mapping[str, Any]] = field(repr=False)
 
     def round(self, state: State) -> Round:
         cohort = self._cohort(state.round)
@@ -168,7 +168,7 @@ class _Loop:
         bench = self._bench()
         for attempt in range(self.plan.attempts):
             sat = self.drive(self._sitting(state, cohort, least, attempt, bench))
-            _alarmed(state.round, cohort, sat)
+            alarmed(state.round, cohort, sat)
             if sat.outcomes["server"].error is None:
                 return self._finish(state, cohort, attempt, sat)
             missing = self._missing(sat, cohort)
@@ -264,13 +264,19 @@ class _Loop:
         return Round(state.round, attempt, cohort, present, sat.refusals, metrics, sat.traffic, sat.views, noted, after)
 
 
-def _alarmed(number: int, cohort: tuple[str, ...], sat: Sat) -> None:
-    """Raises: IntegrityError when a client has proof of foul play: what the server made of the round is then worth
-    nothing."""
-    for name in cohort:
-        error = sat.outcomes[name].error if name in sat.outcomes else None
+def alarmed(number: int, cohort: tuple[str, ...], sat: Sat) -> None:
+    """Raises: IntegrityError when a client has proof of foul play, ProtocolError when none ended content.
+
+    What the server made of such a round is worth nothing. That everybody's check failed to take place would be an easy
+    way around the checks.
+    """
+    errors = {name: sat.outcomes[name].error for name in cohort if name in sat.outcomes}
+    for error in errors.values():
         if isinstance(error, IntegrityError):
             raise IntegrityError(f"round {number + 1} is refused: {error}") from error
+    server = sat.outcomes["server"].error
+    if server is None and errors and all(errors.values()):
+        raise ProtocolError(f"round {number + 1} is refused: no client ended content. {next(iter(errors.values()))}")
 
 
 def _tried(pipeline: Pipeline, gathered: Any, desk: Desk, rule: Memory) -> Any:

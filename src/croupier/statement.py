@@ -11,6 +11,7 @@ from croupier.pipeline import Pipeline
 ORDER = ("privacy", "encode", "release", "place", "aggregate")
 
 
+CLIENT = "each client"
 NAMED = "none: the server sees every update with its name"
 
 
@@ -37,14 +38,16 @@ class Statement:
 def explain(pipeline: Pipeline) -> Statement:
     """Ask every part what it reveals."""
     place, tolerance = pipeline.place, pipeline.place.tolerance
+    learns = dict(place.learns(pipeline))
+    own = ["every model the server hands out, and its own update", *([learns.pop(CLIENT)] if CLIENT in learns else [])]
     return Statement(
         backend=" → ".join(
             f"{verb} {_named(getattr(pipeline, verb))}"
             for verb in ("privacy", "encode", "release", "place", "aggregate")
         ),
         learns={
-            **place.learns(pipeline),
-            "each client": "every model the server hands out, and its own update",
+            **learns,
+            CLIENT: "; ".join(own),
             "the network": "who talks to whom, when, and message sizes, which tell who took part and no more",
         },
         must_not_collude=tolerance.apart,

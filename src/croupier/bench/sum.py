@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from pydantic import Field
 
+from croupier.bench.rivals import PACKAGES, RIVALS
 from croupier.core.coins import Coins
-from croupier.core.flow import Flow, Given, Memory, Party
+from croupier.core.flow import Flow, Given, Memory, Party, roster_digest
 from croupier.core.part import Part
 from croupier.core.sitting import Sat, Sitting, Stamp
 from croupier.core.update import Layout, Slice, Update
-from croupier.errors import CroupierError, ProtocolError
+from croupier.encode.encoder import Released
+from croupier.errors import CroupierError
 from croupier.federate import run_id
 from croupier.pipeline import Pipeline
 from croupier.place.masks import Masks
@@ -33,43 +36,64 @@ class Size(Part):
     repeats: int = Field(3, ge=1)
 
 
-def one_sum(
-    pipeline: Pipeline, updates: Mapping[str, Update], coins: Coins, links: Coins | None, round_: int = 0
-) -> tuple[Sat, torch.Tensor | None]:
-    """One sum from updates to the decoded total, without any model handed out: who ended how, and the sum.
+@dataclass(frozen=True)
+class Seated:
+    """One sum from updates to the decoded total, without any model handed out: the sitting, and what came of it."""
 
-    Every message is sealed, sent as bytes, opened and parsed where there are `links`.
-    """
+    sitting: Sitting
+    got: list[Released]
+
+
+def seated(
+    pipeline: Pipeline,
+    updates: Mapping[str, Update],
+    coins: Coins,
+    round_: int = 0,
+    attempt: int = 0,
+    quorum: int | None = None,
+) -> Seated:
+    """Seat everybody for one sum; what the server lets pass will lie in `got`."""
     roster = tuple(sorted(updates))
     run = run_id(coins)
     keys = pipeline.place.enrol(roster, coins.child("enrol"))
-    got: list[torch.Tensor] = []
+    got: list[Released] = []
 
     def client(given: Given, memory: Memory, own: Coins) -> Flow:
         payload = pipeline.encode.encode(updates[given.me], {}, own.child("encode"))
-        yield from pipeline.place.submit(pipeline, given, payload, memory["keys"], own.child("submit"))
+        once = own.child("attempt", given.attempt, roster_digest(given.roster))
+        yield from pipeline.place.submit(pipeline, given, payload, memory["keys"], once.child("submit"))
         return {}
 
     def server(given: Given, memory: Memory, own: Coins) -> Flow:
-        released = yield from pipeline.place.collect(pipeline, given, own)
+        released = yield from pipeline.place.collect(pipeline, given, own.child("collect"))
         gathered = pipeline.encode.decode(released, {})
-        if gathered.sums is None:
-            raise ProtocolError("no sum was released")
-        got.append(gathered.sums)
-        return {}
+        got.append(released)
+        return {"gathered": gathered}
 
     parties: dict[str, Party] = {
         **dict.fromkeys(roster, client), **pipeline.place.middle(pipeline), "server": server,
     }  # fmt: skip
     layout = next(iter(updates.values())).layout
-    givens = {name: Given(name, run, round_, 0, roster, len(roster), layout) for name in parties}
-    sitting = Sitting(
-        stamp=Stamp(pipeline.digest(), run, round_, 0), parties=parties, givens=givens,
-        memories={name: {"keys": keys.get(name, {})} for name in parties},
-        coins={name: coins.child("party", name, "round", round_) for name in parties},
-        schemas=pipeline.schemas(givens["server"]), bench={},
+    least = len(roster) if quorum is None else quorum
+    givens = {name: Given(name, run, round_, attempt, roster, least, layout) for name in parties}
+    return Seated(
+        Sitting(
+            stamp=Stamp(pipeline.digest(), run, round_, attempt), parties=parties, givens=givens,
+            memories={name: {"keys": keys.get(name, {})} for name in parties},
+            coins={name: coins.child("party", name, "round", round_) for name in parties},
+            schemas=pipeline.schemas(givens["server"]), bench={},
+        ),
+        got,
     )  # fmt: skip
-    return Local(links)(sitting), got[0] if got else None
+
+
+def one_sum(
+    pipeline: Pipeline, updates: Mapping[str, Update], coins: Coins, links: Coins | None, round_: int = 0
+) -> tuple[Sat, torch.Tensor | None]:
+    """One honest sum: who ended how, and the sum. With `links` every message is sealed, sent, opened and parsed."""
+    sat = Local(links)(seated(pipeline, updates, coins, round_).sitting)
+    memory = sat.outcomes["server"].memory
+    return sat, memory["gathered"].sums if memory else None
 
 
 def drawn(params: int, clients: int, coins: Coins) -> dict[str, Update]:
@@ -100,7 +124,7 @@ def measure(size: Size, seed: int, say: Callable[[str], None] = lambda _: None) 
         found |= {f"{name}round_s": seconds, f"{name}bytes_up": sent, f"{name}largest_error": off}
     found["itemised"] = _itemised(servers, size)
     for name, rival in RIVALS.items():
-        if find_spec({"secaggplus": "flwr", "ckks": "tenseal"}[name]):
+        if find_spec(PACKAGES[name]):
             say(name)
             seconds, sent, total = rival(updates, size.repeats)
             found |= {f"{name}_s": seconds, f"{name}_bytes_up": sent, f"{name}_ratio": seconds / found["round_s"]}
@@ -136,6 +160,13 @@ def _itemised(pipeline: Pipeline, size: Size) -> dict[str, int]:
     return {"payload": payload, "tag": 8, "header": header, "seal": chunks * (header + 8 + 16)}
 
 
-Rival = Callable[[Mapping[str, Update], int], tuple[float, int, torch.Tensor]]
-Name = Literal["secaggplus", "ckks"]
-RIVALS: dict[Name, Rival] = {}
+def show(found: dict[str, Any]) -> None:
+    """The same numbers for people."""
+    print(f"{found['clients']} clients, {found['params']} parameters of {found['digits']} digits: best of the repeats")
+    rows = {"sum servers": "", "masks": "masks_", "SecAgg+ (flwr)": "secaggplus_", "CKKS (tenseal)": "ckks_"}
+    for name, key in rows.items():
+        seconds = found.get(f"{key}s" if key in ("secaggplus_", "ckks_") else f"{key}round_s")
+        if seconds is None:
+            print(f"{name:<16}not installed")
+        else:
+            print(f"{name:<16}{seconds:9.3f} s {found[f'{key}bytes_up']:>12} bytes up a client")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Optional
 
 import typer
@@ -149,6 +150,58 @@ def disaggregate(
         options.show_config(size, json)
         return
     found = measure(size, seed or 0, options.watch)
+    options.emit(found, json, out)
+    if not json:
+        show(found)
+
+
+@app.command("sum")
+def secure_sum(
+    params: Annotated[int, typer.Option(help="Parameters of each update.", min=1)] = 1_000_000,
+    clients: Annotated[int, typer.Option(help="Clients.", min=2)] = 10,
+    servers: Annotated[int, typer.Option(help="Sum servers, of which one honest one suffices.", min=2, max=16)] = 3,
+    digits: Annotated[int, typer.Option(help="Decimal digits of a parameter.", min=1, max=9)] = 5,
+    repeats: Annotated[int, typer.Option(help="Timed repeats of each side; the best counts.", min=1)] = 3,
+    seed: options.Seed = None,
+    out: options.OutFile = None,
+    print_config: options.PrintConfig = False,
+    json: options.Json = False,
+) -> None:
+    """One secure sum from updates to the decoded total, against SecAgg+ (flwr) and CKKS (tenseal) where installed."""
+    from croupier.bench.sum import Size, measure, show
+
+    size = Size(params=params, clients=clients, servers=servers, digits=digits, repeats=repeats)
+    if print_config:
+        options.show_config(size, json)
+        return
+    found = measure(size, seed or 0, options.watch)
+    options.emit(found, json, out)
+    if not json:
+        show(found)
+
+
+class _System(StrEnum):
+    SUM_SERVERS = "sum-servers"
+    MASKS = "masks"
+
+
+@app.command("tamper")
+def tamper(
+    system: Annotated[_System, typer.Option(help="Which placement is tampered with.")] = _System.SUM_SERVERS,
+    trials: Annotated[int, typer.Option(help="How many times somebody cheats.", min=1)] = 10_000,
+    seed: options.Seed = None,
+    out: options.OutFile = None,
+    print_config: options.PrintConfig = False,
+    json: options.Json = False,
+) -> None:
+    """Cheat in every place that there is, and count the wrong sums that were taken for right."""
+    from croupier.bench.tamper import Size, measure, show
+
+    size = Size(trials=trials)
+    if print_config:
+        options.show_config(size, json)
+        return
+    found = measure(system.value, size, seed or 0, options.watch)
     options.emit(found, json, out)
     if not json:
         show(found)

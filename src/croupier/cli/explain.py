@@ -133,4 +133,4 @@ def _show(name: str, statement: Statement) -> None:
 
 
 def _line(head: str, text: str) -> None:
-    print(textwrap.fill(text, 100, initial_indent=f"{head + ':':<23}", subsequent_indent=" " * 23))
+    print(textwrap.fill(text, 100, initial_indent=f"{head + ':':<22} ", subsequent_indent=" " * 23))

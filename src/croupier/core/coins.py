@@ -33,6 +33,8 @@ T = TypeVar("T", bound=Hashable)
 # Randomness is bound to blocks of coordinates of this size, so that the order of the work never changes an outcome.
 BLOCK = 1 << 16
 _ZEROS = memoryview(bytes(1 << 20))
+# Small enough to stay in the nearest cache while it is drawn and added.
+_SCRATCH = _ZEROS[: 1 << 16]
 
 
 class Choices(Protocol):
@@ -49,6 +51,9 @@ class Choices(Protocol):
 
     def mask(self, modulus: int, count: int) -> Ints:
         """`count` uniform residues: a one-time pad modulo `modulus`."""
+
+    def blind(self, total: npt.NDArray[Any], bits: int, *, minus: bool = False) -> None:
+        """Add uniform residues of 2^bits to a total that wraps around at a multiple of it, or take them away."""
 
     def scatter(self, ones: Ints, people: int, moduli: tuple[int, ...]) -> npt.NDArray[np.uint8]:
         """Rows of bits in which each block's ones lie in a uniform arrangement (see `kernels.residues`)."""
@@ -207,6 +212,16 @@ class Stream:
         """Uniform residues."""
         return self.below(modulus, count)
 
+    def blind(self, total: npt.NDArray[Any], bits: int, *, minus: bool = False) -> None:
+        """Add a whole word of the stream to each number, which is uniform modulo every power of two up to its size."""
+        step = len(_SCRATCH) // total.dtype.itemsize
+        buffer = bytearray(len(_SCRATCH))
+        words = np.frombuffer(buffer, total.dtype.newbyteorder("<"))
+        for start in range(0, len(total), step):
+            part = total[start : start + step]
+            self._cipher.update_into(_SCRATCH[: part.nbytes], memoryview(buffer)[: part.nbytes])
+            (np.subtract if minus else np.add)(part, words[: len(part)], out=part)
+
     def scatter(self, ones: Ints, people: int, moduli: tuple[int, ...]) -> npt.NDArray[np.uint8]:
         """Rows of bits in which each block's ones lie in a uniform arrangement."""
         return residues.scatter(ones, people, moduli, self._narrow)
@@ -262,6 +277,11 @@ class Tape:
     def mask(self, modulus: int, count: int) -> Ints:
         """The next scripted residues."""
         return self.below(modulus, count)
+
+    def blind(self, total: npt.NDArray[Any], bits: int, *, minus: bool = False) -> None:
+        """The next scripted residues."""
+        drawn = self.below(1 << bits, len(total)).astype(total.dtype)
+        (np.subtract if minus else np.add)(total, drawn, out=total)
 
     def scatter(self, ones: Ints, people: int, moduli: tuple[int, ...]) -> npt.NDArray[np.uint8]:
         """One scripted arrangement a block."""

@@ -29,7 +29,8 @@ class Letter:
 
     target: str
     kind: str
-    body: Body | bytes
+    # Bodies hold what a party may not show: they are kept out of every print.
+    body: Body | bytes = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Received:
 
     source: str
     kind: str
-    body: Body
+    body: Body = field(repr=False)
 
 
 Inbox = tuple[Received, ...]

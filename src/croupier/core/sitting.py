@@ -48,7 +48,7 @@ class Sitting:
     stamp: Stamp
     parties: Mapping[str, Party]
     givens: Mapping[str, Given]
-    memories: Mapping[str, Memory]
+    memories: Mapping[str, Memory] = field(repr=False)
     coins: Mapping[str, Coins]
     schemas: Mapping[str, Schema]
     bench: Bench

@@ -26,10 +26,10 @@ class View:
 
     party: str
     given: Given
-    memory: Mapping[str, Any]
+    memory: Mapping[str, Any] = field(repr=False)
     coins: Coins
     kept: Kept = "keep"
-    inputs: list[Any] = field(default_factory=list)
+    inputs: list[Any] = field(default_factory=list, repr=False)
     seal: bytes = b""
 
     def record(self, value: Any) -> None:

@@ -6,6 +6,7 @@ MiB, each sealed under the link's key with header and chunk number as associated
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import struct
 from collections.abc import Mapping
@@ -115,8 +116,9 @@ def _packed(field: Field, values: Tensor) -> bytes | memoryview:
         return tensor_bytes(values)
     # Narrowing must not change a value in silence, also not for a sender that lies: it may only lie within the width.
     rows = values.reshape(-1, len(field.widths)).numpy()
-    tops = np.array([(1 << width) - 1 for width in field.widths], np.int64)
-    if rows.size and ((rows < 0) | (rows > tops)).any():
+    # The bits that occur anywhere in a column: in one pass, whether all of its values fit.
+    seen = np.bitwise_or.reduce(rows, 0) if rows.size else np.zeros(0, np.int64)
+    if any(int(bits) < 0 or int(bits) >> width for bits, width in zip(seen, field.widths, strict=bool(rows.size))):
         raise RangeError(f"{field.name} holds values that need more bits than the {list(field.widths)} it has")
     return pack.pack(rows, field.widths).data
 
@@ -211,7 +213,7 @@ class Envelope:
     """A header with its body."""
 
     header: Header
-    body: bytes
+    body: bytes = dataclasses.field(repr=False)
 
     @cached_property
     def size(self) -> int:
@@ -252,7 +254,7 @@ class Link:
         for index in range(count):
             clear = head + _PIECE.pack(index, count)
             piece = body[index * CHUNK : (index + 1) * CHUNK]
-            packets.append(clear + self._aead.encrypt(_nonce(envelope.header, index), bytes(piece), clear))
+            packets.append(clear + self._aead.encrypt(_nonce(envelope.header, index), piece, clear))
         return packets
 
     def open(self, packet: bytes) -> Envelope | None:
@@ -269,7 +271,7 @@ class Link:
         if not index < count <= _PIECES:
             raise WireError(f"chunk {index} of {count}: no message has such a chunk")
         try:
-            piece = self._aead.decrypt(_nonce(header, index), packet[start:], clear)
+            piece = self._aead.decrypt(_nonce(header, index), memoryview(packet)[start:], clear)
         except InvalidTag:
             raise IntegrityError("a message was altered on the way") from None
         if (header.source, header.target) != (self.source, self.target):

@@ -29,9 +29,9 @@ class Payload:
     `noted` (clamped values and the like) stays at home: it depends on private data.
     """
 
-    vector: Tensor
-    luggage: Mapping[str, Tensor] = field(default_factory=lambda: NO_LUGGAGE)
-    noted: Mapping[str, int] = field(default_factory=dict)
+    vector: Tensor = field(repr=False)
+    luggage: Mapping[str, Tensor] = field(default_factory=lambda: NO_LUGGAGE, repr=False)
+    noted: Mapping[str, int] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,8 @@ class OnGrid(Encoder):
         total = self._weight(numbers[..., -1], reach) if self.scaled else None
         values = numbers[..., :-1] if self.scaled else numbers
         self._within(values, reach * self.top)
-        values = self._whole(values.double() * (self._scales(brief, released.layout) / self.unit), released.layout)
+        scales = (self._scales(brief, released.layout) / self.unit).numpy()
+        values = self._whole(torch.from_numpy(np.multiply(values.numpy(), scales)), released.layout)
         if numbers.dim() > 1:
             weights = row_weights(self, released) if total is None else total
             return Gathered(
@@ -188,5 +189,5 @@ class OnGrid(Encoder):
         return share
 
     def _within(self, values: Tensor, most: int) -> None:
-        if bool((values.abs() > most).any()):
+        if values.numel() and max(int(values.numpy().max()), -int(values.numpy().min())) > most:
             raise IntegrityError(f"a released value lies outside ±{most}, which the clients present cannot reach")

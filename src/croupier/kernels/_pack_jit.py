@@ -45,3 +45,39 @@ def unpack(words: Any, widths: Any, out: Any) -> None:
                 shift -= _WORD
                 k += 1
             out[row, j] = value & ((_ONE << width) - _ONE)
+
+
+@njit(cache=True, nogil=True)
+def pack_one(values: Any, bits: int, out: Any) -> None:
+    """The same for one width."""
+    acc, fill, k, width = np.uint64(0), np.uint64(0), 0, np.uint64(bits)
+    for value in values:
+        wide = np.uint64(value)
+        acc |= wide << fill
+        fill += width
+        if fill >= _WORD:
+            out[k] = acc
+            k += 1
+            fill -= _WORD
+            acc = wide >> (width - fill) if fill > 0 else np.uint64(0)
+    if fill > 0:
+        out[k] = acc
+
+
+@njit(cache=True, nogil=True)
+def unpack_one(words: Any, bits: int, out: Any) -> None:
+    """The same for one width: every word is read once."""
+    width = np.uint64(bits)
+    mask = (_ONE << width) - _ONE
+    acc, have, k = np.uint64(0), np.uint64(0), 0
+    for i in range(len(out)):
+        if have >= width:
+            out[i] = acc & mask
+            acc >>= width
+            have -= width
+        else:
+            word = words[k]
+            k += 1
+            out[i] = (acc | (word << have)) & mask
+            acc = word >> (width - have)
+            have = _WORD - (width - have)

@@ -8,27 +8,48 @@ import numpy as np
 from numba import njit
 
 _ONE = np.uint64(1)
-_WORD = np.uint64(64)
 _P = np.uint64((1 << 61) - 1)
 _LOW31 = np.uint64((1 << 31) - 1)
 _LOW30 = np.uint64((1 << 30) - 1)
 
 
 @njit(cache=True, nogil=True)
-def fold(words: Any, bits: int, minus: bool, total: Any) -> None:
-    """Add packed numbers to a total that wraps around, or take them away."""
-    k, shift, width = 0, np.uint64(0), np.uint64(bits)
-    mask = (_ONE << width) - _ONE
-    for i in range(len(total)):
-        value = words[k] >> shift
-        if shift + width > _WORD:
-            value |= words[k + 1] << (_WORD - shift)
-        shift += width
-        if shift >= _WORD:
-            shift -= _WORD
-            k += 1
-        value &= mask
-        total[i] = total[i] - value if minus else total[i] + value
+def halves(keys: Any, residues: Any, bits: int) -> Any:
+    """Sums of products of the low 31 and the high 30 bits of a key with each of its two numbers, as low and high words.
+
+    Products of 32 with 32 bits are what processors do many of at a time; a block is as long as 64 bits can hold.
+    """
+    out = np.zeros(8, np.int64)
+    away = np.int32(32 - bits)
+    block = 1 << (32 - bits)
+    count = len(residues) // 2
+    for start in range(0, count, block):
+        low0, high0, low1, high1 = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+        for k in range(start, min(count, start + block)):
+            first = np.int32(np.int32(residues[2 * k]) << away) >> away
+            second = np.int32(np.int32(residues[2 * k + 1]) << away) >> away
+            low = np.int64(np.int32(keys[k] & _LOW31))
+            high = np.int64(np.int32((keys[k] >> np.uint64(31)) & _LOW30))
+            low0 += low * np.int64(first)
+            high0 += high * np.int64(first)
+            low1 += low * np.int64(second)
+            high1 += high * np.int64(second)
+        _carry(out, 0, low0)
+        _carry(out, 2, high0)
+        _carry(out, 4, low1)
+        _carry(out, 6, high1)
+    if len(residues) % 2:
+        last = np.int64(np.int32(np.int32(residues[2 * count]) << away) >> away)
+        _carry(out, 0, np.int64(keys[count] & _LOW31) * last)
+        _carry(out, 2, np.int64((keys[count] >> np.uint64(31)) & _LOW30) * last)
+    return out
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _carry(out: Any, at: int, value: Any) -> None:
+    """Add to a sum in two words: 32 bits, and what is above them with its sign."""
+    out[at] += value & np.int64(0xFFFFFFFF)
+    out[at + 1] += value >> np.int64(32)
 
 
 @njit(cache=True, nogil=True)

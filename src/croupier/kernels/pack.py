@@ -14,6 +14,7 @@ Bytes = npt.NDArray[np.uint8]
 
 # Rows that end on a whole word, whatever their width.
 _WHOLE = 64
+_STEP = 1 << 14
 _FEW = 1 << 10
 
 
@@ -31,7 +32,11 @@ def pack(values: Ints, widths: tuple[int, ...]) -> Bytes:
 
     bits, many = sum(widths), np.array(widths, np.int64)
     out = np.empty((len(rows) * bits + 63) // 64, np.uint64)
-    over(len(rows), _WHOLE, lambda a, b: _pack_jit.pack(rows[a:b], many, out[a * bits // 64 : -(-b * bits // 64)]))
+    if len(widths) == 1:
+        flat = rows[:, 0]
+        over(len(flat), _WHOLE, lambda a, b: _pack_jit.pack_one(flat[a:b], bits, out[a * bits // 64 :]))
+    else:
+        over(len(rows), _WHOLE, lambda a, b: _pack_jit.pack(rows[a:b], many, out[a * bits // 64 :]))
     return out.view(np.uint8)[: size(len(rows), widths)]
 
 
@@ -43,8 +48,19 @@ def unpack(data: Bytes, rows: int, widths: tuple[int, ...], dtype: Any = np.int6
 
     bits, many = sum(widths), np.array(widths, np.int64)
     out = np.empty((rows, len(widths)), dtype)
-    words = as_words(data)
-    over(rows, _WHOLE, lambda a, b: _pack_jit.unpack(words[a * bits // 64 :], many, out[a:b]))
+    flat = out[:, 0]
+
+    def piece(start: int, stop: int) -> None:
+        # A little at a time: what is copied to whole words stays in the cache until it is read.
+        for a in range(start, stop, _STEP):
+            b = min(stop, a + _STEP)
+            words = as_words(data[a * bits // 8 : -(-b * bits // 8)])
+            if len(widths) == 1:
+                _pack_jit.unpack_one(words, bits, flat[a:b])
+            else:
+                _pack_jit.unpack(words, many, out[a:b])
+
+    over(rows, _WHOLE, piece)
     return out
 
 

@@ -7,13 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from croupier.kernels.pack import as_words, unpack_plain
 from croupier.kernels.threads import over
 
 P = (1 << 61) - 1
 Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]
-_WHOLE = 64
 _FEW = 1 << 10
 # Numbers of so few bits share a key two by two.
 _NARROW, _LANE = 28, 30
@@ -22,23 +20,6 @@ _NARROW, _LANE = 28, 30
 def total(count: int, bits: int) -> npt.NDArray[Any]:
     """A sum of nothing yet, in the smallest type that wraps around at a power of two above the modulus."""
     return np.zeros(count, np.uint32 if bits <= 32 else np.uint64)
-
-
-def fold(data: Bytes, bits: int, into: npt.NDArray[Any], *, minus: bool = False) -> None:
-    """Add packed numbers to a total, or take them away; it wraps around."""
-    if len(into) < _FEW:
-        fold_plain(data, bits, into, minus=minus)
-        return
-    from croupier.kernels import _shares_jit as jit
-
-    words = as_words(data)
-    over(len(into), _WHOLE, lambda a, b: jit.fold(words[a * bits // 64 :], bits, minus, into[a:b]))
-
-
-def fold_plain(data: Bytes, bits: int, into: npt.NDArray[Any], *, minus: bool = False) -> None:
-    """The same by NumPy."""
-    numbers = unpack_plain(data, len(into), (bits,))[:, 0].astype(into.dtype)
-    into += np.negative(numbers) if minus else numbers
 
 
 def signed(residues: npt.NDArray[Any], bits: int) -> npt.NDArray[np.int64]:
@@ -77,23 +58,42 @@ def keys(count: int, bits: int) -> int:
     return -(-count // 2) if bits <= _NARROW else count
 
 
-def dot(words: Words, numbers: npt.NDArray[np.int64], bits: int) -> int:
+def centred(bits: int) -> bool:
+    """Whether `dot` takes residues of so few bits as they travel."""
+    return bits <= _NARROW
+
+
+def dot(words: Words, numbers: npt.NDArray[Any], bits: int) -> int:
     """The inner product of keys (the low 61 bits of words) and signed numbers, modulo 2^61 - 1.
 
-    Numbers of few bits go two to a key, one above the other, which is as injective and takes half the work.
+    Numbers of few bits go two to a key, one above the other, which is as injective and takes half the work; in 32 bits
+    they may be residues, which stand for the numbers nearest to 0.
     """
     if len(numbers) < _FEW:
         return dot_plain(words, numbers, bits)
     from croupier.kernels import _shares_jit as jit
 
-    lane, parts = _LANE if bits <= _NARROW else 0, list[int]()
+    parts = list[int]()
+    if numbers.dtype == np.int32 and centred(bits):
+        over(len(numbers), 2, lambda a, b: parts.append(_halves(jit.halves(words[a // 2 :], numbers[a:b], bits))))
+        return sum(parts) % P
+    lane = _LANE if bits <= _NARROW else 0
     step = 2 if lane else 1
     over(len(numbers), step, lambda a, b: parts.append(int(jit.dot(words[a // step :], numbers[a:b], lane))))
     return sum(parts) % P
 
 
-def dot_plain(words: Words, numbers: npt.NDArray[np.int64], bits: int) -> int:
+def _halves(sums: npt.NDArray[np.int64]) -> int:
+    """Four sums of products of half a key with one lane, each in two words, put together."""
+    one, two, three, four = (int(low) + (int(high) << 32) for low, high in sums.reshape(4, 2))
+    return (one + (two << 31) + ((three + (four << 31)) << _LANE)) % P
+
+
+def dot_plain(words: Words, numbers: npt.NDArray[Any], bits: int) -> int:
     """The same in whole numbers."""
+    if numbers.dtype == np.int32 and centred(bits):
+        half = 1 << (bits - 1)
+        numbers = (numbers.astype(np.int64) + half) % (1 << bits) - half
     signed = [int(number) for number in numbers]
     if bits <= _NARROW:
         signed += [0] * (len(signed) % 2)

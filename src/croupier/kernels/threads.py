@@ -17,11 +17,19 @@ def over(count: int, step: int, work: Callable[[int, int], None]) -> None:
     if count <= FEW or cores == 1:
         work(0, count)
         return
-    pieces = 4 * cores
-    size = -(-count // (pieces * step)) * step
-    waiting = [_pool().submit(work, start, min(count, start + size)) for start in range(0, count, size)]
+    size = -(-count // (4 * cores * step)) * step
+    starts = iter(range(0, count, size))
+
+    def take() -> None:
+        for start in starts:
+            work(start, min(count, start + size))
+
+    # This thread works too, and waits only for those that have begun: on a busy machine the others may come too late.
+    waiting = [_pool().submit(take) for _ in range(cores - 1)]
+    take()
     for done in waiting:
-        done.result()
+        if not done.cancel():
+            done.result()
 
 
 def each(jobs: Sequence[Callable[[], None]]) -> None:

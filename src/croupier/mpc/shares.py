@@ -5,33 +5,36 @@ From: additive sharing with compressed shares. Any set of shares but all of them
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from croupier.core.coins import Coins
-from croupier.kernels import pack, shares
-from croupier.kernels.shares import Bytes, P
+from croupier.core.coins import Choices, Coins
+from croupier.kernels import shares
+from croupier.kernels.shares import P
 
 
-def stretched(seed: bytes, count: int, bits: int) -> tuple[Bytes, int]:
-    """The share of a vector and of its tag that a seed stands for: packed numbers, and an element of the field."""
+def stretched(seed: bytes) -> tuple[Choices, int]:
+    """The share of a vector and of its tag that a seed stands for: numbers to be drawn, and an element of the field."""
     node = Coins(seed)
-    body = node.child("numbers").secure().bytes(pack.size(count, (bits,)))
-    return np.frombuffer(body, np.uint8), int(node.child("tag").secure().below(P)[0])
+    return node.child("numbers").secure(), int(node.child("tag").secure().below(P)[0])
 
 
 def rest(vector: Tensor, tag: int, seeds: Sequence[bytes], bits: int) -> tuple[Tensor, int]:
     """The long share: the vector and its tag without the shares that the seeds stand for."""
-    left = shares.total(len(vector), bits)
-    shares.add(vector.numpy(), left)
-    for seed in seeds:
-        body, part = stretched(seed, len(vector), bits)
-        shares.fold(body, bits, left, minus=True)
-        tag = (tag - part) % P
-    return reduced(left, bits), tag
+    parts = [stretched(seed) for seed in seeds]
+    return hidden(vector, ((numbers, True) for numbers, _ in parts), bits), (tag - sum(part for _, part in parts)) % P
+
+
+def hidden(vector: Tensor, masks: Iterable[tuple[Choices, bool]], bits: int) -> Tensor:
+    """A vector with masks added to it, or taken away where the mark says so: uniform while one of them is unknown."""
+    total = shares.total(len(vector), bits)
+    shares.add(vector.numpy(), total)
+    for mask, minus in masks:
+        mask.blind(total, bits, minus=minus)
+    return reduced(total, bits)
 
 
 def reduced(total: np.ndarray, bits: int) -> Tensor:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-import numpy as np
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -22,8 +21,9 @@ from croupier.core.update import Layout
 from croupier.core.wire import Schema
 from croupier.encode.encoder import Payload, Released
 from croupier.encode.fixed import FixedPoint
-from croupier.kernels import pack, shares
-from croupier.mpc.shares import reduced
+from croupier.errors import ProtocolError, TooFew
+from croupier.kernels import shares
+from croupier.mpc.shares import hidden, reduced
 from croupier.place.placement import Keys, Mechanism, Placement, Tolerance, adding, once
 from croupier.release.release import Shape
 
@@ -33,10 +33,12 @@ class Masks(Placement, use="masks"):
 
     realises: ClassVar[frozenset[Shape]] = frozenset({"sums"})
     tolerance: ClassVar[Tolerance] = Tolerance(
-        privacy="the server, following the protocol, with any clients but two: those two's sum stays hidden in the "
-        "rest. The directory of the clients' public keys must not be the server's own: it could stand in between",
+        privacy="the server, following the protocol, with any clients but two: of those two it learns the sum, and "
+        "not how it splits. The directory of the clients' public keys must not be the server's own: it could stand in "
+        "between",
         integrity="none: the server computes alone; links between parties are authenticated",
         liveness="every invited client and the server: if one does not deliver, the round is lost",
+        apart=(("server", "all clients but one"), ("server", "whoever keeps the directory of public keys")),
     )
 
     def enrol(self, clients: tuple[str, ...], coins: Coins) -> Mapping[str, Keys]:
@@ -61,17 +63,21 @@ class Masks(Placement, use="masks"):
     def submit(self, mechanism: Mechanism, given: Given, payload: Payload, keys: Keys, coins: Coins) -> SubFlow:
         """Reveals: numbers that are uniform but for the sum of everybody's."""
         encode = adding(mechanism)
-        total = shares.total(len(payload.vector), encode.bits)
-        shares.add(payload.vector.numpy(), total)
-        for other in given.roster:
-            if other != given.me:
-                mask = _mask(keys, given, other).secure().bytes(pack.size(len(total), (encode.bits,)))
-                shares.fold(np.frombuffer(mask, np.uint8), encode.bits, total, minus=other < given.me)
-        yield Exchange((Letter("server", "up", {"vector": reduced(total, encode.bits)}),))
+        masks = ((_mask(keys, given, other).secure(), other < given.me) for other in given.roster if other != given.me)
+        yield Exchange((Letter("server", "up", {"vector": hidden(payload.vector, masks, encode.bits)}),))
 
     def collect(self, mechanism: Mechanism, given: Given, coins: Coins) -> SubFlow:
-        """Wait for everybody: less than all of the masks hide nothing and show nothing."""
-        inbox = yield Exchange(wait=Wait("up", given.roster))
+        """Wait for everybody: while a mask is missing, nothing can be read.
+
+        Raises: ProtocolError when somebody does not deliver.
+        """
+        try:
+            inbox = yield Exchange(wait=Wait("up", given.roster))
+        except TooFew as error:
+            raise ProtocolError(
+                f"{error}. Masks cancel only when every invited client delivers: the round is lost. "
+                "Remedy: bring the missing back, or use place = 'sum-servers', which completes without them"
+            ) from None
         return self.opened(mechanism, given.roster, given.layout, inbox)
 
     def opened(self, mechanism: Mechanism, roster: tuple[str, ...], layout: Layout, inbox: Inbox) -> Released:

@@ -49,6 +49,10 @@ class SumServers(Placement, use="sum-servers"):
         "that the server makes of it; and no client's own values are bounded: one that lies can move the sum anywhere",
         liveness="all sum servers and the server; a round completes with the clients that reached all sum servers, "
         "above the quorum, and is lost when a client reached only some of them",
+        apart=(
+            ("one sum server", "all the others"),
+            ("any client", "the server or a sum server (or the tags prove nothing)"),
+        ),
     )
 
     servers: int = Field(3, ge=2, le=16)
@@ -158,10 +162,11 @@ class SumServers(Placement, use="sum-servers"):
         return Released(chosen(roster, present), sums=reduced(total, encode.bits), layout=layout)
 
     def learns(self, mechanism: Mechanism) -> Mapping[str, str]:
-        """The server the sum, a sum server nothing."""
+        """The server and the clients the sum, a sum server nothing."""
         return {
             "server": f"{mechanism.release.reveals()}; and which clients took part",
             "each sum server": "which clients took part, and uniform numbers that depend on nobody's update",
+            "each client": "the published sum, and which clients took part",
         }
 
     def _added(self, mechanism: Mechanism, given: Given, inbox: Inbox) -> tuple[Tensor, int]:
@@ -173,8 +178,8 @@ class SumServers(Placement, use="sum-servers"):
                 shares.add(letter.body["vector"].numpy(), total)
                 part = int(letter.body["tag"][0])
             else:
-                body, part = stretched(letter.body["seed"].numpy().tobytes(), count, encode.bits)
-                shares.fold(body, encode.bits, total)
+                numbers, part = stretched(letter.body["seed"].numpy().tobytes())
+                numbers.blind(total, encode.bits)
             tag = (tag + part) % P
         return reduced(total, encode.bits), tag
 
@@ -183,5 +188,7 @@ class SumServers(Placement, use="sum-servers"):
 
 
 def _numbers(encode: FixedPoint, residues: Tensor) -> Any:
-    """Residues as the signed integers that they stand for: what the tag is of."""
+    """What the tag is of: residues, which it takes for the signed integers that they stand for, or these themselves."""
+    if shares.centred(encode.bits) and not encode.scaled:
+        return np.ascontiguousarray(residues.numpy())
     return np.ascontiguousarray(encode.summed(Released((), sums=residues)).numpy())

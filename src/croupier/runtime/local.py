@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from croupier.core.coins import Coins
@@ -89,12 +90,14 @@ class _Table:
         return parcels
 
     def _carry(self, parcels: list[Parcel]) -> None:
+        carried: Iterable[Parcel] = parcels
         if self.local.links is not None:
-            packets: list[Packet] = [packet for parcel in parcels for packet in self.post.seal(parcel)]
+            # One after another, unless a network wants to see them all: so few of them take memory at a time.
+            packets: Iterable[Packet] = (packet for parcel in parcels for packet in self.post.seal(parcel))
             if self.local.network is not None:
-                packets = self.local.network(packets)
-            parcels = [parcel for packet in packets if (parcel := self.post.open(packet))]
-        for parcel in parcels:
+                packets = self.local.network(list(packets))
+            carried = (parcel for packet in packets if (parcel := self.post.open(packet)))
+        for parcel in carried:
             self._deliver(parcel)
 
     def _deliver(self, parcel: Parcel) -> None:

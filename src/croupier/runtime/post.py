@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
@@ -32,7 +32,7 @@ class Parcel:
     """A message between seats: the envelope that was counted and, where it need not travel as bytes, its arrays."""
 
     envelope: Envelope
-    body: Mapping[str, Tensor] | None
+    body: Mapping[str, Tensor] | None = field(repr=False)
 
 
 @dataclass(frozen=True)
