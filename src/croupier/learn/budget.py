@@ -79,13 +79,14 @@ def noise_for(wished: float, rate: float, steps: int, delta: float = DELTA) -> f
     """The noise that keeps a client within an epsilon, by bisection. Raises: SpecError without the extra."""
     if not 0 < wished <= _MOST:
         raise RangeError(f"epsilon = {wished}: a wished epsilon is above 0, and at most {_MOST:g}")
-    low, high = 1.0, 1.0
+    # About right where noise is loud, and a start on that side otherwise: a large epsilon takes long to compute.
+    low = high = max(1.0, 4 * rate * math.sqrt(steps) / wished)
     while epsilon(high, rate, steps, delta) > wished:
-        low, high = high, 2 * high
+        low, high = high, 1.5 * high
         if high > _LOUDEST:
             raise RangeError(f"epsilon = {wished}: {steps} steps cannot be kept within it; wish for more")
     while low == high or epsilon(low, rate, steps, delta) <= wished:
-        low, high = low / 2, low
+        low, high = low / 1.5, low
     while high > low * (1 + _NEAR):
         middle = math.sqrt(low * high)
         low, high = (middle, high) if epsilon(middle, rate, steps, delta) > wished else (low, middle)

@@ -97,7 +97,7 @@ def test_more_noise_is_safer_and_more_steps_and_records_a_batch_are_not() -> Non
 
 
 @extra
-@pytest.mark.parametrize("wished", [0.7, 5.0, 30.0])
+@pytest.mark.parametrize("wished", [0.7, 5.0])
 def test_noise_for_an_epsilon_is_the_least_that_keeps_to_it(wished: float) -> None:
     noise = noise_for(wished, 0.05, 60)
     assert epsilon(noise, 0.05, 60) <= wished
