@@ -125,13 +125,12 @@ class DpSgd(Sgd, use="dp-sgd"):
     ) -> None:
         """One step in place by a sum of clipped gradients."""
         deviation = self.noise * self.clip
-        if deviation and self.tail == "truncated":
-            draws = self._truncated(weights, total, expected, state, number, choices)
-        else:
-            # With no noise nothing is drawn.
-            draws = choices.normal(len(weights) if deviation else 0)
         grads = total.clone()
         if deviation:
+            if self.tail == "truncated":
+                draws = self._truncated(weights, total, expected, state, number, choices)
+            else:
+                draws = choices.normal(len(weights))
             grads.add_(torch.from_numpy(draws).to(weights), alpha=deviation)
         self.step(weights, grads.div_(expected), state, number)
         if self.tail != "plain":
