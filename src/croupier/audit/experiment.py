@@ -41,7 +41,8 @@ class Setting:
 
     `shadow` is the share of each client's records that is held out of its training and given to the adversary,
     distorted by `noise`; `fresh` the share that nobody trains on and that members are told from; `records` is how many
-    training records of each client it is asked about at most: as many of each as the smallest client can give.
+    training records of each client it is asked about at most: as many of each as the smallest client can give. Without
+    `suspects` nothing is set aside for membership attacks, and more can be asked about.
     """
 
     data: Data
@@ -54,6 +55,7 @@ class Setting:
     noise: Distortion = CLEAN
     fresh: float = 0.1
     records: int = 100
+    suspects: bool = True
     together: int = 64
     folder: Path | None = None
     device: str = "cpu"
@@ -258,7 +260,8 @@ class _Stage:
         """The adversary's knowledge, and the truth that it is not given."""
         training, unused = self.held.training, self.held.unused
         order = {who: _mixed(training[who], coins.child("records", who)) for who in clients}
-        pairs = [min(len(training[who]) // 2, len(unused[who])) for who in clients]
+        some = self.setting.suspects
+        pairs = [min(len(training[who]) // 2, len(unused[who])) if some else 0 for who in clients]
         # Suspects first: a record known to be trained on is no suspect any more.
         inside = [order[who][:many] for who, many in zip(clients, pairs, strict=True)]
         outside = [

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, Literal
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from pydantic import Field
+from scipy.special import log_ndtr, ndtri_exp
 from torch import Tensor
 
+from croupier.core.coins import Choices
 from croupier.core.part import Part
+
+# What an encoder with scale 1 carries: noised weights are kept within it.
+BOUND = 1.0
+# Choices that are compared with a rate, or stand for a number between 0 and 1.
+_FINE = 1 << 53
 
 
 class Fit(Part):
     """How a client trains: epochs of shuffled batches and an optimiser's step."""
 
     verb: ClassVar[str] = "fit"
+    # Whether many clients can be trained as one stacked model: the same gradient then serves a whole batch.
+    stacks: ClassVar[bool] = True
 
     lr: float = Field(0.01, gt=0)
     epochs: int = Field(1, ge=1)
@@ -72,6 +83,83 @@ class Sgd(Fit, use="sgd"):
         if self.momentum:
             move = torch.add(grads, state["speed"], alpha=self.momentum, out=state["speed"])
         weights.sub_(move, alpha=self.lr)
+
+
+class DpSgd(Sgd, use="dp-sgd"):
+    """Record-level DP-SGD: every record's own gradient is clipped to the norm `clip`, and their sum noised.
+
+    The noise of a step is a Gaussian of `noise` times `clip` in every coordinate; the sum is divided by the expected
+    size of a batch, because the real one is a secret. Each step takes each record with the same chance, independently:
+    the sampling that `learn.budget` accounts for. Momentum, decay and the proximal pull touch only what is noised
+    already. How many records a client has counts as public.
+
+    `tail` is what happens beyond the encoder's range at scale 1: nothing (`plain`); weights are `clamped` to it after
+    each step, which needs no argument; or the noise is `truncated` so that the weight stays inside, as the
+    source-inference paper has it, and then no guarantee is printed.
+
+    Noise is in floating point, as everywhere in training: an idealised Gaussian is what is accounted for.
+    From: Abadi et al. 2016, Algorithm 1.
+    """
+
+    stacks: ClassVar[bool] = False
+
+    clip: float = Field(1.0, gt=0)
+    noise: float = Field(1.0, ge=0)
+    tail: Literal["plain", "clamped", "truncated"] = "plain"
+
+    def rate(self, count: int) -> float:
+        """The chance of a record to be in a batch."""
+        return min(1.0, self.batch / count)
+
+    def samples(self, count: int, choices: Choices) -> Iterator[Tensor]:
+        """Record numbers of each step: every record tosses its own coin, so that a batch may be empty.
+
+        Who is in a batch must stay hidden, so the coins are secure ones.
+        """
+        limit = round(self.rate(count) * _FINE)
+        for _ in range(self.steps(count)):
+            yield torch.from_numpy(np.flatnonzero(choices.below(_FINE, count) < limit))
+
+    def noised(
+        self, weights: Tensor, total: Tensor, expected: float, state: dict[str, Tensor], number: int, choices: Choices
+    ) -> None:
+        """One step in place by a sum of clipped gradients."""
+        deviation = self.noise * self.clip
+        grads = total.clone()
+        if deviation:
+            if self.tail == "truncated":
+                draws = self._truncated(weights, total, expected, state, number, choices)
+            else:
+                draws = choices.normal(len(weights))
+            grads.add_(torch.from_numpy(draws).to(weights), alpha=deviation)
+        self.step(weights, grads.div_(expected), state, number)
+        if self.tail != "plain":
+            weights.clamp_(-BOUND, BOUND)
+
+    def _truncated(
+        self, weights: Tensor, total: Tensor, expected: float, state: dict[str, Tensor], number: int, choices: Choices
+    ) -> npt.NDArray[np.float64]:
+        """Noise between the two values that would bring a weight to the ends of the range."""
+        middle = weights.clone()
+        self.step(middle, total / expected, {name: held.clone() for name, held in state.items()}, number)
+        # A step moves against its gradient: more noise, smaller weight.
+        reach = self.lr * self.noise * self.clip / expected
+        at = middle.double().cpu().numpy()
+        return truncated((at - BOUND) / reach, (at + BOUND) / reach, choices)
+
+
+def truncated(low: npt.NDArray[np.float64], high: npt.NDArray[np.float64], choices: Choices) -> npt.NDArray[np.float64]:
+    """A standard normal between each pair of ends, by the inverse of its distribution.
+
+    In logarithms, and from the side where the ends lie: far out a plain probability has no digits left.
+    """
+    turned = low + high > 0
+    least, most = np.where(turned, -high, low), np.where(turned, -low, high)
+    share = (choices.below(_FINE, len(low)) + 0.5) / _FINE
+    bottom, top = log_ndtr(least), log_ndtr(most)
+    inside = ndtri_exp(np.minimum(top + np.log(share + (1 - share) * np.exp(bottom - top)), 0.0))
+    found: npt.NDArray[np.float64] = np.clip(inside, least, most)
+    return np.where(turned, -found, found)
 
 
 class Adam(Fit, use="adam"):

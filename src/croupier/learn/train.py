@@ -18,9 +18,10 @@ from croupier.errors import CroupierError, RangeError, SpecError
 from croupier.learn.augment import AS_IS, Augment
 from croupier.learn.batch import train_together
 from croupier.learn.data import Records
-from croupier.learn.fit import Fit
+from croupier.learn.fit import DpSgd, Fit
 from croupier.learn.flat import FlatNet, layout_of, loss_of
 from croupier.learn.models.layers import draw_from
+from croupier.learn.private import check_private, train_privately
 
 Job = tuple[Tensor, str, Coins]
 
@@ -45,6 +46,8 @@ class Learner:
     _idle: SimpleQueue[FlatNet] = field(default_factory=SimpleQueue, repr=False)
 
     def __post_init__(self) -> None:
+        if isinstance(self.fit, DpSgd):
+            check_private(self.module)
         if any(len(shard) < self.least for shard in self.shards.values()):
             raise SpecError(
                 "task.split.least = 1: a client has one record, but task.model normalises over batches, which takes "
@@ -75,11 +78,15 @@ class Learner:
 
     def _parts(self, records: Sequence[int]) -> list[list[int]]:
         """Which jobs train together: equal groups of clients of like size, so that little of a batch is padding."""
-        if self.group == 1:
+        if not self._stacked:
             return [[i] for i in range(len(records))]
         order = sorted(range(len(records)), key=lambda i: -records[i])
         groups = -(-len(order) // self.group)
         return [order[len(order) * g // groups : len(order) * (g + 1) // groups] for g in range(groups)]
+
+    @property
+    def _stacked(self) -> bool:
+        return self.group > 1 and self.fit.stacks
 
     def _map(self, fn: Callable[[list[int]], list[Tensor]], parts: list[list[int]]) -> list[list[Tensor]]:
         if self.workers == 1 or len(parts) == 1:
@@ -95,7 +102,7 @@ class Learner:
         torch.set_num_threads(1)
         net = self._idle.get()
         try:
-            if self.group > 1:
+            if self._stacked:
                 work = [(start, self.shards[shard], coins.fast()) for start, shard, coins in jobs]
                 return train_together(net, self.goal, self.fit, work)
             return [self._alone(net, *job) for job in jobs]
@@ -111,6 +118,9 @@ class Learner:
         # Nodes of their own: the order of the batches is the same with and without them.
         draw_from(net.module, coins.child("dropout").fast())
         fresh = coins.child("augment").fast()
+        if isinstance(self.fit, DpSgd):
+            train_privately(net, self.goal, self.fit, records, coins, lambda inputs: self.augment(inputs, fresh))
+            return net.vector()
         state = self.fit.start(net.weights)
         for number, index in enumerate(self.fit.batches(len(records), coins.fast(), self.least), 1):
             inputs, targets = records.batch(index.to(self.device))

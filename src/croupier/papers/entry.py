@@ -176,7 +176,7 @@ def _described(setting: Setting) -> dict[str, Any]:
     parts = {
         name: getattr(setting, name).plain() for name in ("data", "split", "model", "fit", "plan", "augment", "noise")
     }
-    return parts | {name: getattr(setting, name) for name in ("shadow", "fresh", "records", "together")}
+    return parts | {name: getattr(setting, name) for name in ("shadow", "fresh", "records", "suspects", "together")}
 
 
 def says(cases: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -97,7 +97,7 @@ def usual(task: str, scale: Scale, alpha: float = 0.1, clients: int = 10, **chan
     fit = Sgd(lr=0.01, momentum=0.9, batch=64, epochs=size.epochs)
     plan = Federation(rounds=size.rounds)
     split = Dirichlet(clients=clients, alpha=alpha, least=20)
-    return replace(Setting(data, split, model, fit, plan, records=size.records), **changes)
+    return replace(Setting(data, split, model, fit, plan, records=size.records, suspects=False), **changes)
 
 
 VANILLA = Defence("none", plain("uniform"), ("named", "named+prior"), ())

@@ -1,0 +1,104 @@
+"""What DP-SGD guarantees a record, by Google's dp-accounting; without it there is an error, never a number.
+
+Unit: a record. Adjacency: one record of one client is added or removed. Accounted per client over all steps that it
+takes in all rounds, against everybody who sees its updates: models that it is handed are made of what it and others
+sent, and others hold no records of it. That clients are many or shuffled is not made use of.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from croupier.errors import RangeError, SpecError
+from croupier.learn.fit import DpSgd
+
+# A constant, not 1 / records: it must not change with the record that is added, and with fewer than 100,000 records a
+# client is below 1 / records, where it should be.
+DELTA = 1e-5
+UNIT = "a record"
+ADJACENCY = "one record of one client is added or removed"
+# Privacy losses are rounded up to multiples of this.
+_GRID = 5e-4
+# A wished epsilon is met from below, with noise at most this share above the least.
+_NEAR = 0.005
+# Beyond this an epsilon promises nothing, and beyond this noise nothing is learnt.
+_MOST, _LOUDEST = 100.0, 1e6
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What all steps of one client guarantee each of its records; `epsilon` is None where nothing is claimed."""
+
+    epsilon: float | None
+    delta: float
+    noise: float
+    rate: float
+    steps: int
+    tail: str
+
+    def says(self) -> str:
+        """The guarantee in a sentence, with its unit and adjacency."""
+        how = f"noise {self.noise:g}, rate {self.rate:.4g}, {self.steps} steps"
+        if self.tail == "truncated":
+            return f"noise is truncated as the source-inference paper has it ({how}): no guarantee is printed for it"
+        if self.epsilon is None:
+            return f"no noise is added ({how}): no differential privacy is claimed"
+        return (
+            f"({self.epsilon:.3g}, {self.delta:g})-differential privacy of {UNIT}, where {ADJACENCY}: {how}, by the "
+            "accountant of privacy losses (PLD)"
+        )
+
+
+def budget(fit: DpSgd, records: int, rounds: int, delta: float = DELTA) -> Budget:
+    """What a client with so many records gets for so many participations. Raises: SpecError without the extra."""
+    rate, steps = fit.rate(records), rounds * fit.steps(records)
+    claimed = fit.noise > 0 and fit.tail != "truncated"
+    found = epsilon(fit.noise, rate, steps, delta) if claimed else None
+    return Budget(found, delta, fit.noise, rate, steps, fit.tail)
+
+
+@lru_cache(maxsize=1 << 12)
+def epsilon(noise: float, rate: float, steps: int, delta: float = DELTA) -> float:
+    """An upper bound of epsilon for the sampled Gaussian. Raises: SpecError without the extra; RangeError."""
+    if not (noise > 0 and 0 < rate <= 1 and steps >= 1 and 0 < delta < 1):
+        raise RangeError(
+            f"noise = {noise}, rate = {rate}, steps = {steps}, delta = {delta}: noise is above 0, a rate in (0, 1], "
+            "steps 1 or more, delta between 0 and 1"
+        )
+    accounting, pld = _library()
+    step = accounting.PoissonSampledDpEvent(rate, accounting.GaussianDpEvent(noise))
+    accountant = pld.PLDAccountant(accounting.NeighboringRelation.ADD_OR_REMOVE_ONE, _GRID)
+    return float(accountant.compose(accounting.SelfComposedDpEvent(step, steps)).get_epsilon(delta))
+
+
+@lru_cache(maxsize=1 << 12)
+def noise_for(wished: float, rate: float, steps: int, delta: float = DELTA) -> float:
+    """The noise that keeps a client within an epsilon, by bisection. Raises: SpecError without the extra."""
+    if not 0 < wished <= _MOST:
+        raise RangeError(f"epsilon = {wished}: a wished epsilon is above 0, and at most {_MOST:g}")
+    # About right where noise is loud, and a start on that side otherwise: a large epsilon takes long to compute.
+    low = high = max(1.0, 4 * rate * math.sqrt(steps) / wished)
+    while epsilon(high, rate, steps, delta) > wished:
+        low, high = high, 1.5 * high
+        if high > _LOUDEST:
+            raise RangeError(f"epsilon = {wished}: {steps} steps cannot be kept within it; wish for more")
+    while low == high or epsilon(low, rate, steps, delta) <= wished:
+        low, high = low / 1.5, low
+    while high > low * (1 + _NEAR):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if epsilon(middle, rate, steps, delta) > wished else (low, middle)
+    return high
+
+
+def _library() -> tuple[Any, Any]:
+    try:
+        import dp_accounting
+        from dp_accounting import pld
+    except ImportError:
+        raise SpecError(
+            "epsilon cannot be computed: dp-accounting is not installed; pip install 'croupier[dp]'"
+        ) from None
+    return dp_accounting, pld

@@ -1,0 +1,67 @@
+"""Training on clipped gradients of single records: what DP-SGD takes, and no optimiser sees otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+
+from croupier.core.coins import Node
+from croupier.errors import SpecError
+from croupier.learn.data import Records
+from croupier.learn.fit import DpSgd
+from croupier.learn.flat import FlatNet, loss_of
+
+# Gradients of single records that are held at once, as floats: a record has as many as the model has weights.
+ROOM = 1 << 24
+
+
+def check_private(module: nn.Module) -> None:
+    """Raises: SpecError when a record has no gradient of its own, or statistics of records would leave unnoised."""
+    for name, part in module.named_modules():
+        mixes = isinstance(part, nn.modules.batchnorm._BatchNorm)
+        if mixes or (isinstance(part, nn.modules.batchnorm._NormBase) and part.track_running_stats):
+            raise SpecError(
+                f"task.fit = 'dp-sgd': the model's {name or 'whole'} ({type(part).__name__}) normalises over batches "
+                "or keeps statistics of them, so that a record has no gradient of its own to clip; use a model "
+                "without, such as 'mlp' or 'mnist-cnn'"
+            )
+
+
+def train_privately(
+    net: FlatNet, goal: str, fit: DpSgd, records: Records, coins: Node, augment: Callable[[Tensor], Tensor]
+) -> None:
+    """All steps of one participation, in place. Both who is in a batch and the noise hide something: secure coins."""
+    count, device = len(records), net.weights.device
+    sampling, noise = coins.child("sample").secure(), coins.child("noise").secure()
+    state = fit.start(net.weights)
+    for number, index in enumerate(fit.samples(count, sampling), 1):
+        total = torch.zeros_like(net.weights)
+        for part in index.split(max(1, ROOM // max(1, net.size))):  # type: ignore[no-untyped-call]
+            inputs, targets = records.batch(part.to(device))
+            if len(part):
+                total += clipped(each(net.module, goal, augment(inputs), targets), fit.clip)
+        fit.noised(net.weights, total, fit.rate(count) * count, state, number, noise)
+
+
+def each(module: nn.Module, goal: str, inputs: Tensor, targets: Tensor) -> Tensor:
+    """The gradient of every record alone, as rows in the order of the flat weights."""
+
+    def loss(parameters: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        return loss_of(goal, functional_call(module, parameters, (x.unsqueeze(0),)), y.unsqueeze(0))
+
+    now = {name: weight.detach() for name, weight in module.named_parameters()}
+    # Dropout draws a mask for each record.
+    grads = vmap(grad(loss), (None, 0, 0), randomness="different")(now, inputs, targets)
+    return torch.cat([grads[name].flatten(1) for name in now], 1)
+
+
+def clipped(rows: Tensor, clip: float) -> Tensor:
+    """The sum of the rows, each shortened to the norm `clip`; one that is not finite counts for nothing."""
+    norms = rows.norm(dim=1)
+    if not bool((fine := norms.isfinite()).all()):
+        rows, norms = rows[fine], norms[fine]
+    total: Tensor = (clip / norms.clamp(min=clip)) @ rows
+    return total
