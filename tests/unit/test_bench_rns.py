@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -31,7 +33,9 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("here")
 def test_what_is_measured_is_right(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     shell = Shell(monkeypatch, capsys)
-    words = ("--params", "5000", "--clients", "4", "--digits", "3", "--repeats", "2", "--sweep", "--largest", "10000")
+    words = ("--params", "5000", "--clients", "4", "--digits", "3", "--repeats", "2", "--sweep", "--largest", "10000",
+        "--plot", "sweep.svg",
+    )  # fmt: skip
     found = shell.json("bench", "rns", *words)
     assert all(found[key] > 0 for key in TIMES)
     assert found["bits_per_parameter"] == sum(m - 1 for m in found["moduli"])
@@ -42,9 +46,13 @@ def test_what_is_measured_is_right(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert found["encode_to_copy"] == pytest.approx(found["encode_s"] / found["copy_s"])
     assert found["plain_to_encode"] == pytest.approx(found["plain_encode_s"] / found["encode_s"])
     assert [(point["release"], point["params"]) for point in found["sweep"]] == [
-        ("mod", 1000), ("mod", 10_000), ("bits", 1000), ("bits", 10_000),
-    ]  # fmt: skip
+        (release, params) for release in ("mod", "sum-servers", "bits") for params in (1000, 10_000)
+    ]
     assert all(point["seconds"] > 0 for point in found["sweep"])
+    drawn = ElementTree.fromstring(Path("sweep.svg").read_text("utf-8"))
+    lines = drawn.findall(".//{http://www.w3.org/2000/svg}polyline")
+    assert [len(line.attrib["points"].split()) for line in lines] == [2] * 6
+    assert shell.refused("bench", "rns", "--plot", "x.svg").startswith("--plot = 'x.svg': only a sweep is drawn")
     code, out, _ = shell("bench", "rns", *words)
     assert code == 0
     assert "shuffle all bits" in out

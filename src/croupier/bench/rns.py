@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,10 +24,14 @@ from torch import Tensor
 from croupier.core.coins import Coins
 from croupier.core.part import Part
 from croupier.core.update import Layout, Slice, Update
+from croupier.core.wire import Schema
 from croupier.encode.encoder import Released
+from croupier.encode.fixed import FixedPoint
 from croupier.encode.moduli import moduli
 from croupier.encode.residues import Residues
-from croupier.kernels import residues
+from croupier.kernels import residues, shares
+from croupier.mpc.shares import reduced, rest, stretched
+from croupier.mpc.tags import Tagger
 from croupier.release.bits import Bits, Mod
 from croupier.release.release import Release
 
@@ -36,7 +41,8 @@ CHUNK = 1 << 19
 PART = 1 << 20
 SMALLEST = 10**5
 LITERAL = 10**7
-Kind = Literal["mod", "bits"]
+SERVERS = 3
+Kind = Literal["mod", "sum-servers", "bits"]
 
 
 class Size(Part):
@@ -54,9 +60,10 @@ def measure(size: Size, seed: int) -> dict[str, Any]:
 
 
 def sweep(size: Size, seed: int, largest: int) -> list[dict[str, Any]]:
-    """The same work at sizes ten times apart: residues of sums up to the largest, literal bits up to 10^7."""
+    """The same work at sizes ten times apart: residues of sums and sum servers up to the largest, bits up to 10^7."""
     sizes = [SMALLEST * 10**k for k in range(12) if SMALLEST * 10**k <= largest] or [largest]
     points: list[tuple[Kind, int]] = [("mod", params) for params in sizes]
+    points += [("sum-servers", params) for params in sizes]
     points += [("bits", params) for params in sizes if params <= LITERAL]
     return [apart(_point, kind, size.model_copy(update={"params": params}), seed) for kind, params in points]
 
@@ -214,7 +221,7 @@ def _point(kind: Kind, size: Size, seed: int) -> dict[str, Any]:
     for number, start, stop in _chunks(size.params):
         nodes = [coins.child(who, number) for who in range(size.clients)]
         values = (draw(node, stop - start) for node in nodes)
-        work = _summed if kind == "mod" else _shuffled
+        work = {"mod": _summed, "sum-servers": _shared, "bits": _shuffled}[kind]
         spent += work(encoder, values, stop - start, coins.child("release", number))
     peak = _resident("VmHWM")
     return {
@@ -237,6 +244,38 @@ def _summed(encoder: Residues, clients: Iterator[npt.NDArray[np.float32]], count
         spent += time.perf_counter() - start
     start = time.perf_counter()
     residues.join((ones % np.array(encoder.modulus)).astype(np.uint8), encoder.modulus)
+    return spent + time.perf_counter() - start
+
+
+def _shared(encoder: Residues, clients: Iterator[npt.NDArray[np.float32]], count: int, coins: Coins) -> float:
+    """One client at a time: tagged, shared among the servers through bytes, added by them, checked and decoded."""
+    fixed = FixedPoint(clients=encoder.clients, digits=encoder.digits)
+    tagger, names, spent = Tagger(coins.child("tags"), fixed.bits), list[str](), 0.0
+    totals, tags = [shares.total(count, fixed.bits) for _ in range(SERVERS)], [0] * SERVERS
+    wire = Schema((fixed.field(_flat(count)),))
+    for who, values in enumerate(clients):
+        update = Update(torch.from_numpy(values), _flat(count))
+        start = time.perf_counter()
+        vector = fixed.encode(update, {}, coins).vector
+        tag = tagger.tag(tagger.key(count), vector.numpy(), str(who))
+        seeds = [coins.child("seed", who, number).export() for number in range(SERVERS - 1)]
+        share, left = rest(vector, tag, seeds, fixed.bits)
+        sent = Schema((replace(wire.fields[0], gap=None),)).unpack(wire.pack({"vector": share}))["vector"]
+        for place, seed in enumerate(seeds):
+            numbers, part = stretched(seed)
+            at = (who + 1 + place) % SERVERS
+            numbers.blind(totals[at], fixed.bits)
+            tags[at] += part
+        shares.add(sent.numpy(), totals[who % SERVERS])
+        tags[who % SERVERS] += left
+        names.append(str(who))
+        spent += time.perf_counter() - start
+    start = time.perf_counter()
+    total = sum(totals[1:], start=totals[0])
+    sums = reduced(total, fixed.bits)
+    if not tagger.fits(tagger.key(count), sums.numpy(), sum(tags), names):
+        raise AssertionError
+    fixed.decode(Released(tuple(names), sums=sums, layout=_flat(count)), {})
     return spent + time.perf_counter() - start
 
 
@@ -287,10 +326,10 @@ def show(found: dict[str, Any]) -> None:
 
 def show_sweep(points: list[dict[str, Any]]) -> None:
     """One line a size."""
-    print(f"{'release':8}{'parameters':>12}{'seconds':>10}{'ns each':>10}{'peak MB':>10}{'growth MB':>11}")
+    print(f"{'release':12}{'parameters':>12}{'seconds':>10}{'ns each':>10}{'peak MB':>10}{'growth MB':>11}")
     for point in points:
         print(
-            f"{point['release']:8}{point['params']:>12}{point['seconds']:>10.2f}"
+            f"{point['release']:12}{point['params']:>12}{point['seconds']:>10.2f}"
             f"{point['ns_per_parameter_and_client']:>10.1f}{point['peak_bytes'] / 1e6:>10.0f}"
             f"{point['peak_growth_bytes'] / 1e6:>11.0f}"
         )

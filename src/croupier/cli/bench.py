@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
@@ -74,6 +75,7 @@ def rns(
     repeats: Annotated[int, typer.Option(help="Timed repeats of what is short; the best counts.", min=1)] = 5,
     sweep: Annotated[bool, typer.Option("--sweep", help="Also time and memory from 10^5 parameters upwards.")] = False,
     largest: Annotated[int, typer.Option(help="Where the sweep ends.", min=1)] = 10**8,
+    plot: Annotated[Optional[Path], typer.Option(help="Draw the sweep into this SVG file.")] = None,  # noqa: UP045
     seed: options.Seed = None,
     out: options.OutFile = None,
     print_config: options.PrintConfig = False,
@@ -81,14 +83,22 @@ def rns(
 ) -> None:
     """Residues in unary: encode, shuffle bit by bit or count, and decode, against a copy and the paper's plain form."""
     from croupier.bench import rns as bench
+    from croupier.bench.plot import svg
+    from croupier.errors import SpecError
 
     size = bench.Size(params=params, clients=clients, digits=digits, repeats=repeats)
     if print_config:
         options.show_config(size, json)
         return
+    if plot is not None:
+        if not sweep:
+            raise SpecError(f"--plot = {str(plot)!r}: only a sweep is drawn; add --sweep")
+        options.make_room(plot, "--plot")
     found = bench.measure(size, seed or 0)
     if sweep:
         found["sweep"] = bench.sweep(size, seed or 0, largest)
+    if plot is not None:
+        plot.write_text(svg(found["sweep"]), "utf-8")
     options.emit(found, json, out)
     if not json:
         bench.show(found)
