@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from croupier.statement import explain as explain
     from croupier.systems import naive as naive
     from croupier.systems import plain as plain
+    from croupier.systems import rns as rns
+    from croupier.systems import sum_servers as sum_servers
     from croupier.systems import total as total
 
 # Loaded when first asked for: importing torch takes over a second, and `croupier --help` needs none of it.
@@ -42,7 +44,9 @@ _HOMES = {
     "plain": "systems",
     "presets": "spec",
     "resume": "job",
+    "rns": "systems",
     "run": "job",
+    "sum_servers": "systems",
     "total": "systems",
 }
 
