@@ -22,37 +22,37 @@ def _ones(typing: Any, word: Any) -> Any:
     return types.uint64(types.uint64), build
 
 
-@njit(cache=True, nogil=True)
+# Division by 0 must not raise: the check alone would keep the loop from being vectorised. Scales are never 0.
+@njit(cache=True, nogil=True, error_model="numpy")
 def even(values: Any, scales: Any, factor: float, unit: float, top: float, out: Any) -> int:
     """Round half to even, clamp, and count what was clamped."""
-    clamped, step = 0, 0 if len(scales) == 1 else 1
+    clamped = 0
+    if len(scales) == 1:
+        scale = scales[0]
+        for i in range(len(values)):
+            share = np.float64(values[i]) / scale
+            whole = np.rint(min(max(share, -1.0), 1.0) * factor * unit)
+            clamped += (share > 1.0) | (share < -1.0) | (whole > top) | (whole < -top)
+            out[i] = np.int64(min(max(whole, -top), top))
+        return clamped
     for i in range(len(values)):
-        whole, over = _scaled(values[i], scales[i * step], factor, unit)
-        clamped += _kept(np.rint(whole), top, over, out, i)
+        share = np.float64(values[i]) / scales[i]
+        whole = np.rint(min(max(share, -1.0), 1.0) * factor * unit)
+        clamped += (share > 1.0) | (share < -1.0) | (whole > top) | (whole < -top)
+        out[i] = np.int64(min(max(whole, -top), top))
     return clamped
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def down(values: Any, scales: Any, factor: float, unit: float, top: float, draws: Any, out: Any) -> int:
     """Round down after adding each value's own draw: at random, or (with draws of 0) always down."""
     clamped, step, each = 0, 0 if len(scales) == 1 else 1, 0 if len(draws) == 1 else 1
     for i in range(len(values)):
-        whole, over = _scaled(values[i], scales[i * step], factor, unit)
-        clamped += _kept(np.floor(whole + draws[i * each] / 4294967296.0), top, over, out, i)
+        share = np.float64(values[i]) / scales[i * step]
+        whole = np.floor(min(max(share, -1.0), 1.0) * factor * unit + draws[i * each] / 4294967296.0)
+        clamped += (share > 1.0) | (share < -1.0) | (whole > top) | (whole < -top)
+        out[i] = np.int64(min(max(whole, -top), top))
     return clamped
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _scaled(value: Any, scale: float, factor: float, unit: float) -> Any:
-    share = np.float64(value) / scale
-    over = share > 1 or share < -1
-    return min(max(share, -1.0), 1.0) * factor * unit, over
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _kept(whole: float, top: float, over: bool, out: Any, i: int) -> int:
-    out[i] = np.int64(min(max(whole, -top), top))
-    return 1 if over or whole > top or whole < -top else 0
 
 
 @njit(cache=True, nogil=True)
@@ -72,6 +72,23 @@ def spread(numbers: Any, top: int, table: Any, width: Any, out: Any) -> None:
                 k += 1
                 fill -= _WORD
                 acc = code >> (bits - fill) if fill > 0 else np.uint64(0)
+    if fill > 0:
+        out[k] = acc
+
+
+@njit(cache=True, nogil=True)
+def spread_narrow(numbers: Any, top: int, table: Any, width: int, out: Any) -> None:
+    """The same where a code fits one word."""
+    acc, fill, bits, k = np.uint64(0), np.uint64(0), np.uint64(width), 0
+    for i in range(len(numbers)):
+        code = table[numbers[i] + top]
+        acc |= code << fill
+        fill += bits
+        if fill >= _WORD:
+            out[k] = acc
+            k += 1
+            fill -= _WORD
+            acc = code >> (bits - fill) if fill > 0 else np.uint64(0)
     if fill > 0:
         out[k] = acc
 

@@ -137,6 +137,8 @@ def _writer(top: int, moduli: Moduli) -> Callable[[Ints, npt.NDArray[np.uint64]]
         many = np.array(moduli, np.int64)
         return lambda numbers, out: jit.spread_each(numbers, many, out)
     table, bits = _table(top, moduli), sum(widths(moduli))
+    if table.shape[1] == 1:
+        return lambda numbers, out: jit.spread_narrow(numbers, top, table[:, 0], bits, out)
     return lambda numbers, out: jit.spread(numbers, top, table, bits, out)
 
 
