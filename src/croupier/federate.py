@@ -142,7 +142,7 @@ def check(pipeline: Pipeline, enrolled: int, plan: Federation) -> None:
     if cohort < pipeline.release.least:
         raise SpecError(
             f"federation.cohort = {cohort}: release = {pipeline.release.use!r} hides a client among others and needs "
-            f"at least {pipeline.release.least} of them; enrol more clients"
+            f"at least {pipeline.release.least} of them; invite more, or enrol more clients"
         )
     most = getattr(pipeline.encode, "clients", None)
     if most is not None and cohort > most:

@@ -17,7 +17,7 @@ from torch import nn
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.view import Kept, facts
-from croupier.errors import RangeError, SpecError, StoreError
+from croupier.errors import CroupierError, RangeError, SpecError, StoreError
 from croupier.federate import Round, State, check, rounds, run_id, state_from, view_digests
 from croupier.learn.assemble import Assembled, assemble, model_bytes
 from croupier.learn.data import folder_of
@@ -67,6 +67,11 @@ def resume(path: str | Path, *, data: str | Path | None = None, watch: Watch | N
     folder = RunDir(Path(path))
     if not (folder.path / "spec.toml").is_file() or not (folder.path / "manifest.json").is_file():
         raise StoreError(f"{path}: no run to resume here; start one with croupier run --out {path}")
+    if (folder.path / LOST).is_file():
+        raise StoreError(
+            f"{path}: a round failed after its keys were used, and the same updates summed once more with others would "
+            "give single ones away; start a new run, from task.warm if you have a model"
+        )
     manifest = folder.read_json("manifest.json")
     try:
         coins = Coins(bytes.fromhex(manifest["coins"]))
@@ -77,6 +82,9 @@ def resume(path: str | Path, *, data: str | Path | None = None, watch: Watch | N
         raise StoreError(f"{path}/manifest.json is damaged: this is no run that can be resumed") from None
     job = _Job(load(folder.path / "spec.toml"), folder, coins, folder_of(data), watch or _silent)
     return job.go_on(began)
+
+
+LOST = "lost.json"
 
 
 @dataclass(frozen=True)
@@ -195,7 +203,7 @@ class _Job:
         cohort = self.spec.federation.cohort or len(made.task.enrolled)
         self.watch("started", {"rounds": self.spec.federation.rounds, "cohort": cohort, "done": len(metrics)})
         clock = time.perf_counter()
-        for done in self._rounds(made, state):
+        for done in self._unspent(self._rounds(made, state), len(metrics)):
             line, state = metrics_of(done), done.state
             spent = {"round": line["round"], "seconds": time.perf_counter() - clock, "peak_bytes": peak_bytes()}
             self._keep(done, line, spent)
@@ -206,6 +214,20 @@ class _Job:
         if state is None:
             raise StoreError(f"{self.store.path}: nothing was run")
         return self._wrap_up(made, state, metrics, timing)
+
+    def _unspent(self, played: Iterator[Round], number: int) -> Iterator[Round]:
+        """The rounds; where one fails whose secrets are good for one sum only, the run is marked as lost."""
+        while True:
+            try:
+                done = next(played)
+            except StopIteration:
+                return
+            except CroupierError as error:
+                if self.spec.protocol.place.spends:
+                    self.store.write_json(LOST, {"round": number + 1, "why": str(error)})
+                raise
+            number += 1
+            yield done
 
     def _rounds(self, made: Assembled, state: State | None) -> Iterator[Round]:
         machine = self.spec.run
@@ -241,7 +263,9 @@ class _Job:
             "seconds": sum(line["seconds"] for line in timing),
             "peak_bytes": max((line["peak_bytes"] for line in timing), default=peak_bytes()),
             "data": dict(made.dataset.notes),
-            "statement": explain(self.spec.protocol).plain(),
+            "statement": explain(
+                self.spec.protocol, noise=self.spec.task.fit.claims(), cohorts=self.spec.federation.cohort is not None
+            ).plain(),
         }
         self.store.write_json("summary.json", summary)
         return Result(self.store.path, self.spec, tuple(metrics), tuple(timing), summary, module)

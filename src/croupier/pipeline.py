@@ -58,6 +58,14 @@ class Pipeline(Part):
     def _misfits(self) -> Iterator[str]:
         encode, release, rule, place = self.encode, self.release, self.aggregate, self.place
         named = {verb: f"{verb} = {getattr(self, verb).use!r}" for verb in ("encode", "release", "aggregate", "place")}
+        if release.unary != encode.unary:
+            fitting = "encode = 'residues'" if release.unary else "release = 'mod', 'counts' or 'bits'"
+            yield f"{named['release']} and {named['encode']} do not fit: only one works on bits; use {fitting}"
+        if release.unary and not place.unary:
+            yield (
+                f"{named['place']} cannot compute {named['release']}, which works on bits; use place = 'relay', or "
+                "encode = 'fixed' and release = 'sum'"
+            )
         if release.shape not in place.realises:
             yield f"{named['place']} cannot compute {named['release']} ({release.shape}); use place = 'relay'"
         if release.hides and place.keeps_ids:
@@ -66,11 +74,6 @@ class Pipeline(Part):
             yield f"{named['aggregate']} needs to know whose row is whose, and {named['release']} hides it"
         if (release.shape == "sums" or release.grouped) and encode.modulus is None:
             yield f"{named['release']} adds integers only, and {named['encode']} gives floats; use encode = 'fixed'"
-        if release.unary != encode.unary:
-            fitting = "encode = 'residues'" if release.unary else "release = 'mod', 'counts' or 'bits'"
-            yield f"{named['release']} and {named['encode']} do not fit: only one works on bits; use {fitting}"
-        if release.unary and not place.unary:
-            yield f"{named['place']} cannot compute {named['release']}, which works on bits; use place = 'relay'"
         if release.hides and encode.luggage():
             yield (
                 f"protocol.encode.weights = 'open' would travel beside what {named['release']} hides; "

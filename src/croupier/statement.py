@@ -29,14 +29,19 @@ class Statement:
     differential_privacy: str
     robustness: str
     anonymity: str
+    over_rounds: str
 
     def plain(self) -> dict[str, Any]:
         """As plain data."""
         return asdict(self)
 
 
-def explain(pipeline: Pipeline) -> Statement:
-    """Ask every part what it reveals."""
+def explain(pipeline: Pipeline, *, noise: str = "", cohorts: bool | None = None) -> Statement:
+    """Ask every part what it reveals.
+
+    `noise` is what training itself says of noise that it adds; `cohorts` says whether other clients are invited from
+    round to round, where that is known.
+    """
     place, tolerance = pipeline.place, pipeline.place.tolerance
     learns = dict(place.learns(pipeline))
     own = ["every model the server hands out, and its own update", *([learns.pop(CLIENT)] if CLIENT in learns else [])]
@@ -55,15 +60,31 @@ def explain(pipeline: Pipeline) -> Statement:
         integrity_threshold=tolerance.integrity,
         liveness_threshold=tolerance.liveness,
         encoding=pipeline.encode.says(),
-        differential_privacy=pipeline.privacy.claims(),
+        differential_privacy=noise or pipeline.privacy.claims(),
         robustness=pipeline.aggregate.tolerates(),
         anonymity=_anonymity(pipeline),
+        over_rounds=_over_rounds(pipeline, cohorts),
     )
 
 
 def _named(part: Part) -> str:
     said = [f"{key}={value}" for key, value in part.plain().items() if key != "use" and value is not None]
     return part.use + (f" ({', '.join(said)})" if said else "")
+
+
+def _over_rounds(pipeline: Pipeline, cohorts: bool | None) -> str:
+    if "ids" not in pipeline.release.hides:
+        return "everything, every round"
+    if "rows" not in pipeline.release.hides:
+        return "nothing is claimed: a client's values of several rounds can be linked by what they are"
+    apart = (
+        "nothing is claimed for single updates: sums over changing cohorts can be taken apart again, the better the "
+        "more slowly clients move (croupier bench disaggregate)"
+    )
+    same = "with the same clients every round, their sum again and again, from which single updates do not follow"
+    if cohorts is None:
+        return f"{same}; with changing cohorts {apart}"
+    return f"cohorts change here: {apart}" if cohorts else f"{same}; a missing client changes the cohort"
 
 
 def _anonymity(pipeline: Pipeline) -> str:

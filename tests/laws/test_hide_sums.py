@@ -150,12 +150,17 @@ def share(letter: Letter) -> Any:
 
 def alike(one: list[Any], other: list[Any]) -> float:
     """How likely two samples of joint views are this far apart or more, if they have one distribution."""
+    return min(_alike(one, other, shift) for shift in (0, ENCODE.bits - 3))
+
+
+def _alike(one: list[Any], other: list[Any], shift: int) -> float:
+    """By three bits of every number: the lowest, or from the shift upwards."""
     size = 8
     counts = []
     for columns in (one, other):
         joint = np.zeros(DRAWS, np.int64)
         for column in columns:
-            joint = joint * size + column % size
+            joint = joint * size + (column >> shift) % size
         counts.append(np.bincount(joint, minlength=size ** len(columns)))
     table = np.array(counts)
     return float(chi2_contingency(table[:, table.sum(0) > 0]).pvalue)

@@ -17,7 +17,9 @@ from tests.claims.tools import SMALL
 
 from croupier.core import canon
 from croupier.core.coins import Coins
-from croupier.errors import DataError, SpecError, StoreError
+from croupier.core.part import Part
+from croupier.encode.encoder import Released
+from croupier.errors import CroupierError, DataError, ProtocolError, SpecError, StoreError
 from croupier.job import Result, resume, run
 from croupier.learn.assemble import assemble
 from croupier.learn.data import Rows
@@ -447,3 +449,22 @@ def test_a_log_with_a_round_twice_is_no_run(tmp_path: Path) -> None:
     log.write_bytes(first + first)
     with pytest.raises(StoreError):
         resume(tmp_path / "run")
+
+
+@pytest.mark.parametrize("place", ["sum-servers", "masks"])
+def test_a_round_that_failed_with_keys_of_one_use_is_not_run_again(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same updates summed once more, with others, would give single ones away."""
+    folder = tmp_path / "run"
+    preset = {"sum-servers": "rns-servers", "masks": "rns-masks"}[place]
+
+    def broken(*_: object) -> Released:
+        raise ProtocolError("the network is down")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Part.named["place", place], "opened", broken)
+        with pytest.raises(CroupierError, match="the network is down"):
+            run(preset, seed=3, out=folder, sets=["federation.rounds=2"])
+    with pytest.raises(StoreError, match="start a new run"):
+        resume(folder)

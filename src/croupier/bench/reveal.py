@@ -117,11 +117,13 @@ def show(found: dict[str, Any]) -> None:
     print(f"(0, 0) from (1, -1): right {told['counts']:.0%} of the time on counts, {told['mod']:.0%} on 'mod'")
     print(f"At most so many bits a parameter beyond the sum, weights of deviation {found['deviation']}:")
     for row in found["bits"]:
-        before = f"   (before: {row['before']})" if "before" in row else ""
-        print(f"  {row['clients']:4d} clients, {row['digits']} digits  {row['most_bits']:6.2f}{before}")
+        which = (
+            f"moduli of least sum; an earlier estimate: {row['before']}" if "before" in row else "moduli of least bits"
+        )
+        print(f"  {row['clients']:4d} clients, {row['digits']} digits  {row['most_bits']:6.2f}   ({which})")
     print("Pairs that a sum leaves shrink by:")
     for row in found["factors"]:
-        ends = f"({row['low']:.1f} to {row['high']:.1f}, before: {row['before']})"
+        ends = f"({row['low']:.1f} to {row['high']:.1f}; an earlier estimate: {row['before']})"
         print(f"  {row['digits']} digits  {row['factor']:5.1f} {ends}")
     print(f"At most so many bits a parameter in a server's view of digits, alpha = {found['alpha']:g}:")
     for row in found["views"]:

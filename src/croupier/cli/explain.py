@@ -51,7 +51,9 @@ def command(
     clients = getattr(described.task.split, "clients", None)
     if clients is not None:
         check(described.protocol, clients, described.federation)
-    statement = explain(described.protocol)
+    cohort = described.federation.cohort
+    changing = None if clients is None else cohort is not None and cohort < clients
+    statement = explain(described.protocol, noise=described.task.fit.claims(), cohorts=changing)
     options.emit({"name": described.name, "seed": seed, **statement.plain()}, json, out)
     if not json:
         _show(described.name, statement)
@@ -128,7 +130,7 @@ def _show(name: str, statement: Statement) -> None:
         _line(key.replace("_", " "), rest[key])
     for line in statement.encoding:
         _line("encoding", line)
-    for key in ("differential_privacy", "robustness", "anonymity"):
+    for key in ("differential_privacy", "robustness", "anonymity", "over_rounds"):
         _line(key.replace("_", " "), rest[key])
 
 

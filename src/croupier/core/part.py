@@ -82,7 +82,7 @@ class Part(BaseModel):
             at = f"{where}.{key}" if where else key
             field = cls.model_fields.get(key)
             if field is None:
-                raise SpecError(f"{at}: unknown key{_of(cls, where)}; {nearest(key, cls.model_fields)}")
+                raise SpecError(f"{at}: {cls._unknown(key, where)}")
             kind = field.annotation
             nested = isinstance(kind, type) and issubclass(kind, Part)
             ready[key] = kind.parse(_named(value, field.default), at) if nested else value  # type: ignore[union-attr]
@@ -90,6 +90,13 @@ class Part(BaseModel):
             return cls(**ready)
         except _Misfit as misfit:
             raise SpecError(_first_line(misfit.error, where)) from None
+
+    @classmethod
+    def _unknown(cls, key: str, where: str) -> str:
+        """What to say of a key that this part does not have: the nearest it has, or the choices that have it."""
+        said = f"unknown key{_of(cls, where)}; {nearest(key, cls.model_fields)}"
+        others = [use for (verb, use), part in Part.named.items() if verb == cls.verb and key in part.model_fields]
+        return said if cls.model_fields or not others else f"{said} for it, but {sorted(others)[-1]!r} has this one"
 
     def plain(self) -> dict[str, Any]:
         """The whole value as plain data, defaults included: what the digest binds and TOML shows."""
@@ -128,5 +135,5 @@ def _first_line(error: ValidationError, where: str, known: Iterable[str] = ()) -
     if first["type"] == "missing":
         return f"{at}: this key is required; set it in the description or with --set {at}=VALUE"
     if first["type"] in ("tuple_type", "list_type"):
-        said = "a list is wanted, for example [64]"
+        said = "a list is wanted, in brackets"
     return f"{at} = {first['input']!r}: {said[0].lower()}{said[1:]}" if first["loc"] else f"{at}: {said}"

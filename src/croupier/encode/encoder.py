@@ -66,8 +66,8 @@ class Encoder(Part):
     def _cap_fits(self) -> Self:
         if (self.weights == "slot") != (self.cap is not None):
             raise SpecError(
-                f"protocol.encode.cap = {self.cap} with weights = {self.weights!r}: weights = 'slot' needs the public "
-                "largest number of records a client may count for, and nothing else has a use for it"
+                f"protocol.encode.cap = {self.cap} with weights = {self.weights!r}: weights = 'slot' needs it (set "
+                "protocol.encode.cap to the largest number of records a client may count for), and nothing else does"
             )
         return self
 

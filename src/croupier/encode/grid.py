@@ -163,6 +163,8 @@ class OnGrid(Encoder):
                 f"{', '.join(sorted({part.layer for part in layout.carried}))}"
             )
         left = set(self.excluded)
+        if all(part.name in left or part.layer in left for part in layout.carried):
+            raise SpecError(f"protocol.encode.excluded = {list(self.excluded)}: no layer is left to send")
         return [(a, b) for part, a, b in layout.spans() if part.name not in left and part.layer not in left]
 
     def _kept(self, vector: Tensor, layout: Layout) -> Tensor:

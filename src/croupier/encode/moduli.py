@@ -72,8 +72,11 @@ def moduli(clients: int, digits: int, cost: Cost = "bits") -> Moduli:
 
     Lossless for every input in range. Raises: SpecError when clients or digits are out of range.
     """
-    if not 1 <= digits <= 30:
-        raise SpecError(f"digits = {digits}: 1 to 30 decimal digits can be encoded")
+    for name, value in (("clients", clients), ("digits", digits)):
+        if not isinstance(value, int) or value < 1:
+            raise SpecError(f"{name} = {value!r}: a whole number of 1 or more is wanted")
+    if digits > 30:
+        raise SpecError(f"digits = {digits}: 1 to 30 decimal digits have moduli here, and an encoder takes 9 at most")
     return cheapest(values_of(clients, 10**digits - 1), cost)
 
 

@@ -25,6 +25,8 @@ from croupier.kernels import residues
 # A residue's bits fit a word, and a sum's value an integer; the cheapest moduli stay far below both.
 _LARGEST = 64
 _PRODUCT = 1 << 63
+# A row of bytes must tell how many numbers it holds.
+_FEWEST = 8
 
 
 class Residues(OnGrid, use="residues"):
@@ -38,7 +40,15 @@ class Residues(OnGrid, use="residues"):
 
     @model_validator(mode="after")
     def _sums_apart(self) -> Self:
-        chosen = self.chosen
+        try:
+            chosen = self.chosen
+        except SpecError as error:
+            raise SpecError(f"protocol.encode.{error}; or leave it out, and the cheapest are chosen") from None
+        if chosen.bits < _FEWEST:
+            raise SpecError(
+                f"protocol.encode.steps = {self.steps} with clients = {self.clients}: {chosen.bits} bits a coordinate "
+                f"are fewer than the {_FEWEST} that a block of bits needs; use more steps"
+            )
         if max(chosen.values) > _LARGEST or chosen.product >= _PRODUCT:
             raise SpecError(
                 f"protocol.encode.moduli = {list(chosen.values)}: a modulus is {_LARGEST} at most, and their product "

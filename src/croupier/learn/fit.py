@@ -34,6 +34,10 @@ class Fit(Part):
     batch: int = Field(64, ge=1)
     weight_decay: float = Field(0.0, ge=0)
 
+    def claims(self) -> str:
+        """What training says of noise that it adds; nothing where it adds none."""
+        return ""
+
     def orders(self, count: int, generator: torch.Generator) -> list[Tensor]:
         """Record numbers in a fresh order for every epoch."""
         return [torch.randperm(count, generator=generator) for _ in range(self.epochs)]
@@ -106,6 +110,18 @@ class DpSgd(Sgd, use="dp-sgd"):
     clip: float = Field(1.0, gt=0)
     noise: float = Field(1.0, ge=0)
     tail: Literal["plain", "clamped", "truncated"] = "plain"
+
+    def claims(self) -> str:
+        """What the noise is. Epsilon depends on each client's records and steps: it is computed apart or not at all."""
+        said = (
+            f"clients train by DP-SGD: each record's gradient clipped to {self.clip:g}, noise {self.noise:g} times it"
+        )
+        if self.noise == 0 or self.tail == "truncated":
+            return f"{said}, {self.tail}: no guarantee is printed for this"
+        return (
+            f"{said} at every step. The unit is a record, added or taken away; epsilon depends on a client's number of "
+            "records and steps (croupier.learn.budget computes it). Nothing is claimed for clients as a whole"
+        )
 
     def rate(self, count: int) -> float:
         """The chance of a record to be in a batch."""

@@ -32,6 +32,7 @@ class Masks(Placement, use="masks"):
     """No party between: the server adds masked updates, and the masks go away."""
 
     realises: ClassVar[frozenset[Shape]] = frozenset({"sums"})
+    spends: ClassVar[bool] = True
     tolerance: ClassVar[Tolerance] = Tolerance(
         privacy="the server, following the protocol, with any clients but two: of those two it learns the sum, and "
         "not how it splits. The directory of the clients' public keys must not be the server's own: it could stand in "
@@ -90,7 +91,10 @@ class Masks(Placement, use="masks"):
 
     def learns(self, mechanism: Mechanism) -> Mapping[str, str]:
         """The sum."""
-        return {"server": f"{mechanism.release.reveals()}; and which clients took part"}
+        return {
+            "server": f"{mechanism.release.reveals()}; and which clients took part",
+            "each client": "which clients are invited, and their public keys",
+        }
 
 
 def _mask(keys: Keys, given: Given, other: str) -> Coins:

@@ -55,6 +55,8 @@ class Placement(Part):
     keeps_ids: ClassVar[bool] = False
     # Whether a round may start again without the missing: only while nothing that depends on an input has been opened.
     restarts: ClassVar[bool] = False
+    # Whether it uses secrets that are good for one sum only: a round that failed may then not be run again.
+    spends: ClassVar[bool] = False
     tolerance: ClassVar[Tolerance]
 
     def enrol(self, clients: tuple[str, ...], coins: Coins) -> Mapping[str, Keys]:

@@ -39,16 +39,19 @@ class SumServers(Placement, use="sum-servers"):
     """`servers` parties, sum1, sum2, ..., that add what they cannot read."""
 
     realises: ClassVar[frozenset[Shape]] = frozenset({"sums"})
+    spends: ClassVar[bool] = True
     tolerance: ClassVar[Tolerance] = Tolerance(
         privacy="the server and all sum servers but one, colluding and malicious; whoever hands clients different "
         "models can single one out. Of the clients it hides a sum of those present, of which colluders know their own "
-        "part. A malicious sum server can leave clients out, down to the quorum, but not unseen by them",
+        "part. A malicious sum server can leave clients out, down to the quorum; one that is told a sum sees it",
         integrity="the server and all sum servers, colluding: a client present refuses a published sum that is not "
-        "exactly the sum of the clients named, itself among them, but for a chance of 2^-60. One client that tells a "
+        "exactly the sum of the clients named, at least the quorum and itself among them, but for a chance of 2^-60. "
+        "Clients may be shown different sums, each true of the clients that it names. One client that tells a "
         "server the clients' secret undoes this, not the privacy. The tag covers the published sum, not the model "
         "that the server makes of it; and no client's own values are bounded: one that lies can move the sum anywhere",
         liveness="all sum servers and the server; a round completes with the clients that reached all sum servers, "
-        "above the quorum, and is lost when a client reached only some of them",
+        "above the quorum, and is lost when a client reached only some of them. Any client can end a round by a "
+        "wrong tag, and it looks like the servers' doing",
         apart=(
             ("one sum server", "all the others"),
             ("any client", "the server or a sum server (or the tags prove nothing)"),
@@ -136,6 +139,8 @@ class SumServers(Placement, use="sum-servers"):
         (published,) = yield Exchange(tuple(letters), Wait("published", ("server",)))
         body = published.body
         present = chosen(given.roster, body["present"])
+        if len(present) < quorum(mechanism, given):
+            raise IntegrityError(f"the published sum is of {len(present)} clients, fewer than the round needs")
         if given.me not in present:
             raise IntegrityError("a client that sent its update is missing from the published sum")
         if not tagger.fits(key, _numbers(encode, body["vector"]), int(body["tag"][0]), present):

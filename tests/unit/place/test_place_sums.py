@@ -13,12 +13,13 @@ from tests.laws.toy import CLIENTS, absent, play, through_bytes
 
 from croupier.bench.sum import Size, _itemised, drawn, one_sum, seated
 from croupier.core.coins import Coins
-from croupier.core.flow import Change, Letter
+from croupier.core.flow import Change, Exchange, Letter, Received
 from croupier.core.view import View
 from croupier.core.wire import Header
 from croupier.encode.fixed import FixedPoint
 from croupier.errors import CroupierError, IntegrityError, ProtocolError
 from croupier.federate import Threat
+from croupier.kernels import shares as kernel
 from croupier.mpc import shares
 from croupier.pipeline import Pipeline
 from croupier.place.masks import Masks
@@ -195,7 +196,7 @@ def test_the_statement_of_masks() -> None:
     assert said.integrity_threshold.startswith("none")
     assert "every invited client" in said.liveness_threshold
     assert set(said.learns) == {"server", "each client", "the network"}
-    assert said.learns["each client"].endswith("its own update")
+    assert said.learns["each client"].endswith("which clients are invited, and their public keys")
 
 
 def secrets(pipeline: Pipeline) -> tuple[list[Any], list[str]]:
@@ -262,11 +263,12 @@ def test_sums_that_the_field_cannot_hold_are_refused() -> None:
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_a_second_attempt_uses_no_key_twice(name: str) -> None:
+@pytest.mark.parametrize("again", ["attempt", "round_"])
+def test_no_attempt_and_no_round_uses_a_key_twice(name: str, again: str) -> None:
     updates = drawn(5, 4, Coins.from_seed(1))
     bodies: dict[int, dict[tuple[str, str, str], bytes]] = {0: {}, 1: {}}
     for attempt in (0, 1):
-        made = seated(BOTH[name], updates, Coins.from_seed(7), attempt=attempt)
+        made = seated(BOTH[name], updates, Coins.from_seed(7), **{again: attempt})
         sat = Local()(replace(made.sitting, keep=dict.fromkeys(made.sitting.parties, "keep")))
         for party, view in sat.views.items():
             for letter in (letter for inbox in view.inputs for letter in inbox):
@@ -276,3 +278,31 @@ def test_a_second_attempt_uses_no_key_twice(name: str) -> None:
     assert bodies[0].keys() == bodies[1].keys()
     assert bodies[0]
     assert not [key for key in bodies[0] if bodies[0][key] == bodies[1][key]]
+
+
+def test_a_client_is_not_content_with_a_sum_of_fewer_than_the_quorum() -> None:
+    """All servers together publish the true sum of one client to that client: its tag fits, but it hides nothing."""
+    updates = drawn(4, 4, Coins.from_seed(1))
+    made = seated(SERVERS, updates, Coins.from_seed(7))
+    alone = made.sitting.givens["c00"]
+    keys = made.sitting.memories["c00"]["keys"]
+    flow = SERVERS.place.submit(
+        SERVERS, alone, SERVERS.encode.encode(updates["c00"], {}, Coins.from_seed(2)), keys, Coins.from_seed(3)
+    )
+    ask = next(flow)
+    assert isinstance(ask, Exchange)
+    bits = FixedPoint(clients=8).bits
+    total, tag = kernel.total(4, bits), 0
+    for letter in ask.send:
+        assert not isinstance(letter.body, bytes)
+        if letter.kind == "share":
+            kernel.add(letter.body["vector"].numpy(), total)
+            tag += int(letter.body["tag"][0])
+        else:
+            numbers, part = shares.stretched(letter.body["seed"].numpy().tobytes())
+            numbers.blind(total, bits)
+            tag += part
+    present = torch.tensor([1, 0, 0, 0], dtype=torch.uint8)
+    body = {"present": present, "vector": shares.reduced(total, bits), "tag": torch.tensor([tag % kernel.P])}
+    with pytest.raises(IntegrityError, match="of 1 clients, fewer than the round needs"):
+        flow.send((Received("server", "published", body),))
