@@ -88,7 +88,7 @@ _INVERTING = "Inverting Gradients on cifar-cnn"
 ATTEMPTS: Mapping[Scale, tuple[Attempt, ...]] = {
     "smoke": (
         Attempt("DLG, 5 clients", LENET, _SMOKE, 2, 5, 16),
-        Attempt(f"{_INVERTING}, 5 clients", CNN, Inverting(steps=50, variation=FAINT), 2, 5, 32, UNLINKED),
+        Attempt(f"{_INVERTING}, 5 clients", CNN, Inverting(steps=30, variation=FAINT), 2, 5, 32, UNLINKED),
     ),
     "small": (
         Attempt("DLG, 5 clients", LENET, _SMALL, 6, 5, 16),
