@@ -75,6 +75,10 @@ def comparison(results: list[Result]) -> None:
         _remarks(result)
 
 
+# Clamping more than this share of the values changes what is learned.
+MANY = 0.01
+
+
 def _remarks(result: Result) -> None:
     """What was refused, clamped or masked on the way: nothing is dropped in silence."""
     refused: dict[str, int] = {}
@@ -87,6 +91,13 @@ def _remarks(result: Result) -> None:
         for key, value in line["noted"].items():
             noted[key] = noted.get(key, 0) + value
     notes += [f"{value} {key.replace('_', ' ')} (seen by the simulation only)" for key, value in noted.items() if value]
+    size = sum(parameter.numel() for parameter in result.model.parameters())
+    sent = size * sum(line["present"] for line in result.metrics)
+    if noted.get("clamped", 0) > MANY * sent:
+        notes.append(
+            f"warning: {noted['clamped'] / sent:.0%} of all values sent lay beyond the scale and were clamped; raise "
+            "protocol.encode.scale, or use protocol.aggregate = 'scaled'"
+        )
     notes += [
         f"{value} {key.replace('_', ' ')} windows, which hold a missing reading and are not used"
         for key, value in result.summary["data"].items()

@@ -101,6 +101,9 @@ def test_what_was_clamped_or_refused_is_said_below_the_table(shell: Shell) -> No
     sets = ("-s", "protocol.encode.scale=0.01", "-s", "protocol.aggregate=mean")
     _, out, _ = shell("run", "digits-sum", *SMALL, *sets, "--seed", "7", "--out", "here")
     assert "clamped (seen by the simulation only)" in out
+    assert "of all values sent lay beyond the scale and were clamped; raise protocol.encode.scale" in out
+    _, out, _ = shell("run", "digits-sum", *SMALL, "--seed", "7", "--out", "there")
+    assert "lay beyond the scale" not in out
 
 
 @pytest.mark.parametrize("name", presets())
