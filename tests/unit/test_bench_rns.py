@@ -31,7 +31,10 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_what_is_measured_is_right(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_measured_is_right(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
     shell = Shell(monkeypatch, capsys)
     words = ("--params", "5000", "--clients", "4", "--digits", "3", "--repeats", "2", "--sweep", "--largest", "10000",
         "--plot", "sweep.svg",
