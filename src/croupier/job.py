@@ -254,6 +254,7 @@ class _Job:
         self, made: Assembled, state: State, metrics: list[dict[str, Any]], timing: list[dict[str, Any]]
     ) -> Result:
         module = made.export(state.model.vector)
+        cohort = self.spec.federation.cohort or len(made.task.enrolled)
         about = {"version": version("croupier"), "run": self.spec.name}
         self.store.write("model.safetensors", model_bytes(module, about))
         summary = {
@@ -264,7 +265,7 @@ class _Job:
             "peak_bytes": max((line["peak_bytes"] for line in timing), default=peak_bytes()),
             "data": dict(made.dataset.notes),
             "statement": explain(
-                self.spec.protocol, noise=self.spec.task.fit.claims(), cohorts=self.spec.federation.cohort is not None
+                self.spec.protocol, noise=self.spec.task.fit.claims(), cohorts=cohort < len(made.task.enrolled)
             ).plain(),
         }
         self.store.write_json("summary.json", summary)

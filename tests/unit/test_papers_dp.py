@@ -20,6 +20,7 @@ from croupier.learn.fit import DpSgd, Sgd
 from croupier.learn.models import MnistCnn
 from croupier.learn.train import Learner
 from croupier.papers import dp
+from croupier.papers.accuracy import through
 from croupier.papers.entry import SCALES, Means
 
 extra = pytest.mark.skipif(
@@ -106,7 +107,7 @@ def test_clamped_values_are_the_clients_own_notes() -> None:
         vector[:7] = 3.0
         return [Update(vector, stage.made.task.layout) for _ in jobs]
 
-    (done,) = stage.play(dp.rns(3, 4), fit)
+    (done,) = stage.play(through(4, 3), fit)
     assert dp._clamped(done) == 7 * 3
     # The scale is 1 and stays there.
     assert float(done.state.model.vector[:7].max()) == pytest.approx(0.9999)
@@ -119,7 +120,7 @@ def test_the_scale_of_the_paper_is_the_paper_s() -> None:
     assert size.model == MnistCnn(standardise=True)
     assert all(dp.SIZES[scale].substitutions for scale in ("smoke", "small"))
     for digits in dp.DIGITS:
-        check(dp.rns(10, digits), 10, Federation(rounds=1))
+        check(through(digits, 10), 10, Federation(rounds=1))
 
 
 def test_without_the_extra_there_is_an_error_and_no_row(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.flow import Received
 from croupier.core.update import Gathered, Layout
+from croupier.encode.encoder import Released
 from croupier.encode.residues import Residues
 from croupier.errors import SpecError
 from croupier.kernels import residues
@@ -89,22 +90,27 @@ def counted(view: Mapping[str, Any], protocol: Mapping[str, Any], layout: Layout
     encode = pipeline.encode
     if not isinstance(encode, Residues) or pipeline.release.use not in COUNTING or encode.slots(layout) != layout.size:
         return None
-    body = next((letter["body"] for letter in _letters(view) if letter["kind"] == "released"), None)
-    if body is None or encode.scaled:
+    if encode.scaled:
         return None
-    ones: Tensor = body["sums"].long() if "sums" in body else _ones(body["rows"], layout.size, encode.modulus)
+    released = _opened(view, pipeline, layout)
+    ones = _ones(released.rows, layout.size, encode.modulus) if released.sums is None else released.sums.long()
     scales = _brief(view).get("scale", torch.tensor([encode.scale])).double()
     each = torch.tensor([part.size for part in layout.carried])
     units = scales.expand(layout.size) if len(scales) == 1 else scales.repeat_interleave(each)
-    return Counted(ones, encode.modulus, units / encode.unit, int(body["present"].sum()), encode.top)
+    return Counted(ones, encode.modulus, units / encode.unit, len(released.present), encode.top)
 
 
-def _ones(rows: Tensor, slots: int, moduli: tuple[int, ...]) -> Tensor:
+def _ones(rows: Tensor | None, slots: int, moduli: tuple[int, ...]) -> Tensor:
+    if rows is None:
+        raise SpecError("nothing was released that could be counted")
     return torch.from_numpy(residues.counts([row.numpy() for row in rows], slots, moduli))
 
 
-def _letters(view: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [letter for box in view["inputs"] if isinstance(box, tuple) for letter in box if "kind" in letter]
+def _opened(view: Mapping[str, Any], pipeline: Pipeline, layout: Layout) -> Released:
+    """What the letters in a server's view amount to."""
+    boxes = [box for box in view["inputs"] if isinstance(box, tuple) and box and "kind" in box[0]]
+    inbox = tuple(Received(**letter) for letter in boxes[0])
+    return pipeline.place.opened(pipeline, view["given"]["roster"], layout, inbox)
 
 
 def _brief(view: Mapping[str, Any]) -> Mapping[str, Tensor]:
@@ -114,9 +120,7 @@ def _brief(view: Mapping[str, Any]) -> Mapping[str, Tensor]:
 def read(view: Mapping[str, Any], protocol: Mapping[str, Any], layout: Layout) -> Gathered:
     """What the server's view of a round holds, decoded as the public protocol says."""
     pipeline = Pipeline.parse(protocol)
-    boxes = [box for box in view["inputs"] if isinstance(box, tuple) and box and "kind" in box[0]]
-    inbox = tuple(Received(**letter) for letter in boxes[0])
-    return pipeline.encode.decode(pipeline.place.opened(pipeline, view["given"]["roster"], layout, inbox), _brief(view))
+    return pipeline.encode.decode(_opened(view, pipeline, layout), _brief(view))
 
 
 def log_odds(said: Tensor, labels: Tensor) -> Tensor:

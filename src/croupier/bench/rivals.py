@@ -81,7 +81,7 @@ def _secagg_round(vectors: list[Any]) -> tuple[int, Any]:
 
         def create_message(self, *args: Any, **more: Any) -> Any:
             """Not used any more."""
-            raise NotImplementedError
+            raise NotImplementedError("the workflow sends and receives in one call")
 
         def get_node_ids(self) -> Iterable[int]:
             """Everybody."""
@@ -89,11 +89,11 @@ def _secagg_round(vectors: list[Any]) -> tuple[int, Any]:
 
         def push_messages(self, messages: Iterable[Any]) -> Iterable[str]:
             """Not used by the workflow."""
-            raise NotImplementedError
+            raise NotImplementedError("the workflow sends and receives in one call")
 
         def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Any]:
             """Not used by the workflow."""
-            raise NotImplementedError
+            raise NotImplementedError("the workflow sends and receives in one call")
 
         def send_and_receive(self, messages: Iterable[Any], *, timeout: float | None = None) -> Iterable[Any]:
             """Answer at once."""

@@ -23,7 +23,7 @@ from croupier.core.canon import DTYPES, tensor_bytes, tensor_from
 from croupier.core.coins import Coins
 from croupier.core.update import check_finite
 from croupier.errors import IntegrityError, RangeError, WireError
-from croupier.kernels import pack
+from croupier.kernels import pack, residues
 
 VERSION = 1
 CHUNK = 1 << 20
@@ -298,6 +298,12 @@ class Link:
 def _nonce(header: Header, index: int) -> bytes:
     # Keys are fresh per run and link; round, attempt, sequence and chunk never repeat together under one of them.
     return struct.pack("<IHIH", header.round, header.attempt, header.sequence, index)
+
+
+def bit_rows(name: str, sides: tuple[int | str, ...], slots: int, moduli: tuple[int, ...]) -> Field:
+    """Bytes that hold so many numbers as residues in unary; the last bits, which hold none, are 0."""
+    size = residues.size(slots, moduli)
+    return Field(name, "|u1", (*sides, size), spare=8 * size - slots * sum(residues.widths(moduli)))
 
 
 def attendance(members: tuple[str, ...]) -> Field:

@@ -79,7 +79,7 @@ class Residues(OnGrid, use="residues"):
 
     def field(self, layout: Layout) -> wire.Field:
         """Packed bits, number by number, modulus by modulus."""
-        return bit_rows("vector", (), self.slots(layout), self.modulus)
+        return wire.bit_rows("vector", (), self.slots(layout), self.modulus)
 
     def encode(self, update: Update, brief: Brief, coins: Node) -> Payload:
         """Bits, made a cache full at a time."""
@@ -117,9 +117,3 @@ class Residues(OnGrid, use="residues"):
         """The moduli, too."""
         said = ", ".join(str(m) for m in self.modulus)
         return (*super().says(), f"a coordinate takes {self.bits} bits: residues modulo {said}, in unary")
-
-
-def bit_rows(name: str, sides: tuple[int | str, ...], slots: int, moduli: tuple[int, ...]) -> wire.Field:
-    """Bytes that hold the bits of so many numbers; the last ones, which hold none, are 0."""
-    size = residues.size(slots, moduli)
-    return wire.Field(name, "|u1", (*sides, size), spare=8 * size - slots * sum(residues.widths(moduli)))

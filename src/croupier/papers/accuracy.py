@@ -16,7 +16,7 @@ from croupier.kernels.residues import Rounding
 from croupier.learn.assemble import assemble
 from croupier.learn.fit import Adam, Sgd
 from croupier.papers.entry import Means, Scale, Trial
-from croupier.papers.rns import FEWER, PAPER, SIZES, usual
+from croupier.papers.rns import ALIKE, FEWER, PAPER, SIZES, usual
 from croupier.pipeline import Pipeline
 from croupier.place.relay import Relay
 from croupier.release.bits import Mod
@@ -26,7 +26,6 @@ from croupier.systems import plain
 VANILLA = "as usual"
 # The paper assumes every parameter within -1 and 1.
 RANGE = "parameters are clamped to -1 and 1, as the paper assumes; how many were is counted"
-ALIKE = "clients count alike; the paper weighs them by their records"
 NEAREST = "values are rounded to the nearest; the paper rounds down, which shifts every model ('floor' stands beside)"
 
 

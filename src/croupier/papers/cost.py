@@ -19,10 +19,10 @@ from croupier.bench import rns as bench
 from croupier.bench import shamir
 from croupier.core.coins import Coins
 from croupier.core.update import Layout, Slice, Update
-from croupier.core.wire import Field, Schema
+from croupier.core.wire import Field, Schema, bit_rows
 from croupier.encode.floats import Floats
 from croupier.encode.moduli import Moduli, moduli, one_modulus, values_of
-from croupier.encode.residues import Residues, bit_rows
+from croupier.encode.residues import Residues
 from croupier.kernels import residues
 from croupier.papers.claims import PLAIN
 from croupier.papers.entry import Ledger, Scale

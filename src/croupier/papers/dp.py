@@ -13,11 +13,9 @@ from typing import Any
 
 import torch
 
-from croupier.aggregate.mean import Mean
 from croupier.audit.score import over_runs
 from croupier.core.coins import Coins
 from croupier.core.update import Update
-from croupier.encode.residues import Residues
 from croupier.errors import CroupierError
 from croupier.federate import Federation, Fits, Round, Task, rounds
 from croupier.kernels.residues import Rounding
@@ -29,11 +27,10 @@ from croupier.learn.fit import DpSgd, Sgd
 from croupier.learn.models import Mlp, MnistCnn, Network
 from croupier.learn.split import Dirichlet
 from croupier.learn.train import Learner
+from croupier.papers.accuracy import through
 from croupier.papers.entry import Means, Scale, Trial
-from croupier.papers.rns import FEWER, PAPER
+from croupier.papers.rns import ALIKE, FEWER, PAPER
 from croupier.pipeline import Pipeline
-from croupier.place.relay import Relay
-from croupier.release.bits import Mod
 from croupier.runtime.local import Local
 from croupier.systems import plain
 
@@ -53,7 +50,6 @@ CALIBRATED = (
     "one record added or removed; the paper prints neither delta nor what its epsilon covers"
 )
 CLIPPED = "gradients are clipped to 1, the norm of the paper's example; learning rate and momentum as without DP"
-ALIKE = "clients count alike; the paper weighs them by their records"
 
 
 @dataclass(frozen=True)
@@ -92,7 +88,7 @@ def table11(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch = lam
         for seed, one in zip(seeds, seen, strict=True):
             watch(f"Table 11: seed {seed}, epsilon = {epsilon:g}")
             stage = _Stage.of(scale, means, seed)
-            trained = list(stage.play(rns(stage.size.clients, 4), stage.private(epsilon), one))
+            trained = list(stage.play(through(4, stage.size.clients), stage.private(epsilon), one))
             clamped += sum(_clamped(done) for done in trained)
         low, high = min(one.low for one in seen), max(one.high for one in seen)
         printed = RANGES[epsilon]
@@ -135,7 +131,7 @@ def table12(
             fit = stage.made.task.fit if epsilon is None else stage.private(epsilon)
             for digits in (0, *DIGITS):
                 watch(f"Table 12: seed {seed}, {_named(digits)}, {_said(epsilon)}")
-                pipeline = rns(stage.size.clients, digits, rounding) if digits else plain("uniform")
+                pipeline = through(digits, stage.size.clients, rounding) if digits else plain("uniform")
                 trained = list(stage.play(pipeline, fit))
                 key = digits, epsilon
                 accuracy.setdefault(key, []).append(trained[-1].metrics["accuracy"])
@@ -164,12 +160,6 @@ def table12(
                 }
             )
     return rows
-
-
-def rns(clients: int, digits: int, rounding: Rounding = "even") -> Pipeline:
-    """RNS with the scale fixed to 1, as the paper assumes."""
-    encode = Residues(clients=clients, digits=digits, scale=1.0, rounding=rounding)
-    return Pipeline(encode=encode, release=Mod(), aggregate=Mean(), place=Relay())
 
 
 def _named(digits: int) -> str:

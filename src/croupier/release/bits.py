@@ -12,7 +12,7 @@ from torch import Tensor
 
 from croupier.core.coins import Choices, Node
 from croupier.core.update import Layout, Modulus
-from croupier.core.wire import Field
+from croupier.core.wire import Field, bit_rows
 from croupier.errors import ProtocolError
 from croupier.kernels import residues
 from croupier.kernels.threads import each
@@ -37,9 +37,7 @@ class Bits(_Unary, use="bits"):
 
     def fields(self, dtype: str, modulus: Modulus, slots: int) -> tuple[Field, ...]:
         """As many rows of bits as clients; no row is anybody's."""
-        size = residues.size(slots, _moduli(modulus))
-        spare = 8 * size - slots * sum(residues.widths(_moduli(modulus)))
-        return (Field("rows", "|u1", ("present", size), spare=spare),)
+        return (bit_rows("rows", ("present",), slots, _moduli(modulus)),)
 
     def __call__(self, rows: Sequence[Tensor], layout: Layout, modulus: Modulus, coins: Node) -> Mapping[str, Tensor]:
         """Count each block's ones and scatter them again."""
