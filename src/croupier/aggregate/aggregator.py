@@ -30,9 +30,15 @@ class Aggregator(Part):
     needs: ClassVar[frozenset[str]] = frozenset()
     forms: ClassVar[frozenset[Form]] = frozenset({"weights", "delta"})
     linear: ClassVar[bool] = False
+    # Whether it takes a sum of rows that were scored against its reference.
+    scores: ClassVar[bool] = False
 
     def public(self, layout: Layout) -> tuple[Field, ...]:
         """The arrays of this rule's brief: public facts that reach every client before it encodes."""
+        return ()
+
+    def late(self, layout: Layout) -> tuple[Field, ...]:
+        """The arrays of the brief that only those who compute the release are told, once the updates are fixed."""
         return ()
 
     def brief(self, desk: Desk, memory: Memory) -> Brief:

@@ -31,6 +31,10 @@ class LocalPrivacy(Part):
     def claims(self) -> str:
         """The differential-privacy sentence: unit, adjacency and parameters, or that none is claimed."""
 
+    def entropy(self, size: int) -> float:
+        """At least so many bits of chance lie in the signs of an update of this size, whatever the update is."""
+        return 0.0
+
 
 class NoNoise(LocalPrivacy, use="none"):
     """The update as it is."""
