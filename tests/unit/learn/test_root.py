@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
+from tests.claims.test_training import Pictures
 from tests.laws.toy import play, task
 from torch import Tensor
 
@@ -16,15 +17,17 @@ from croupier.core.coins import Coins
 from croupier.core.flow import Memory
 from croupier.core.update import Gathered, Model
 from croupier.errors import SpecError
+from croupier.federate import Federation, rounds
 from croupier.job import run
 from croupier.learn.assemble import Assembled, assemble
 from croupier.learn.data import Dataset, Rows
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Adam, Sgd
-from croupier.learn.models import Mlp
+from croupier.learn.models import Mlp, ResNet18
 from croupier.learn.root import Root
 from croupier.learn.split import Iid, QSkew
 from croupier.pipeline import Pipeline
+from croupier.runtime.local import Local
 from croupier.spec import load
 
 COINS = Coins.from_seed(5)
@@ -146,7 +149,7 @@ def test_features_are_what_the_last_linear_layer_is_fed() -> None:
     ours = made(Root(records=60))
     assert ours.task.features is not None
     assert ours.root is not None
-    net = ours.export(ours.task.first.vector)
+    net: Any = ours.export(ours.task.first.vector)
     pictures = ours.root.batch(torch.arange(60))[0]
     want = net.layers[:-1](pictures.flatten(1)).detach()
     found = ours.task.features(ours.task.first.vector)
@@ -157,9 +160,6 @@ def test_features_are_what_the_last_linear_layer_is_fed() -> None:
 
 def test_a_rule_finds_both_at_its_desk() -> None:
     of = made(Root(records=40))
-    from croupier.federate import Federation, rounds
-    from croupier.runtime.local import Local
-
     (done,) = rounds(Pipeline(aggregate=Watching()), of.task, Federation(rounds=1), COINS, Local())
     rule = done.state.memories["server"]["rule"]
     assert rule["features"].shape == (40, 16)
@@ -174,12 +174,7 @@ def test_a_rule_that_needs_them_is_refused_without() -> None:
 def test_a_description_says_how_many(tmp_path: Any) -> None:
     sets = ["federation.rounds=1", "task.fit.epochs=1", "run.workers=1"]
     with pytest.raises(SpecError, match=r"set task\.root\.records=100"):
-        run(
-            "digits",
-            sets=[*sets, "protocol.aggregate=watching", "protocol.encode.weights=uniform"],
-            seed=1,
-            out=tmp_path / "a",
-        )
+        run("digits", sets=[*sets, "protocol.aggregate=watching"], seed=1, out=tmp_path / "a")
     done = run("digits", sets=[*sets, "task.root.records=50"], seed=1, out=tmp_path / "b")
     assert done.spec.task.root == Root(records=50)
     assert load("digits").task.root == Root()
@@ -188,10 +183,6 @@ def test_a_description_says_how_many(tmp_path: Any) -> None:
 
 
 def test_one_record_is_too_few_to_normalise_by() -> None:
-    from tests.claims.test_training import Pictures
-
-    from croupier.learn.models import ResNet18
-
     with pytest.raises(SpecError, match=r"task\.root\.records = 1: task\.model normalises over batches"):
         assemble(Pictures(), Iid(clients=2), ResNet18(), Sgd(), COINS, root=Root(records=1), workers=1)
 
