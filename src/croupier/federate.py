@@ -267,11 +267,7 @@ class _Loop:
         return frozenset(cohort) & frozenset[str]().union(*named)
 
     def _finish(self, state: State, cohort: tuple[str, ...], attempt: int, sat: Sat) -> Round:
-        memories = {
-            name: {key: value for key, value in outcome.memory.items() if key != "keys"}
-            for name, outcome in sat.outcomes.items()
-            if outcome.memory is not None
-        }
+        memories = {name: outcome.memory for name, outcome in sat.outcomes.items() if outcome.memory is not None}
         present = tuple(memories["server"]["present"])
         counts = {name: state.participations.get(name, 0) + 1 for name in cohort if name in memories}
         after = State(state.round + 1, {**state.memories, **memories}, {**state.participations, **counts})

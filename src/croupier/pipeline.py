@@ -24,7 +24,7 @@ from croupier.encode.fixed import FixedPoint
 from croupier.encode.floats import Floats
 from croupier.errors import SpecError
 from croupier.place.direct import Direct
-from croupier.place.placement import Own, Placement
+from croupier.place.placement import Own, Placement, unkeyed
 from croupier.place.relay import Relay
 from croupier.privacy.local import LocalPrivacy, NoNoise
 from croupier.release.release import Release
@@ -133,8 +133,7 @@ class Pipeline(Part):
         payload = self.encode.encode(update, brief, own.child("encode"))
         once = coins.child("attempt", given.attempt, roster_digest(given.roster))
         yield from self.place.submit(self, given, payload, memory.get("keys", {}), once.child("submit"), brief)
-        kept = {name: value for name, value in memory.items() if name != "keys"}
-        return {**kept, "noted": dict(payload.noted), "spent": spent.mechanism}
+        return {**unkeyed(memory), "noted": dict(payload.noted), "spent": spent.mechanism}
 
     def server(self, given: Given, memory: Memory, coins: Coins) -> Flow:
         """Hand out the model, collect the release, aggregate."""
@@ -152,7 +151,7 @@ class Pipeline(Part):
             "aggregate", (gathered, models, memory.get("rule", {}), coins.child("aggregate"))
         )
         plain: tuple[dict[str, Any], ...] = tuple(model.plain() for model in done[0])
-        return {**memory, "models": plain, "rule": done[1], "present": released.present}
+        return {**unkeyed(memory), "models": plain, "rule": done[1], "present": released.present}
 
 
 def _apart(release: Release) -> bool:

@@ -24,6 +24,7 @@ from croupier.core.coins import Coins
 from croupier.errors import ProtocolError
 from croupier.kernels import field as kernel
 from croupier.kernels.field import Bytes, Words
+from croupier.kernels.shares import P
 from croupier.mpc.authentic import Held
 from croupier.mpc.field import BINARY, PRIME, Field
 
@@ -189,7 +190,8 @@ class Hand:
 
 def mask_of(seed: bytes, deck: Deck) -> Bytes:
     """A client's mask."""
-    return _clean(_bits(Coins(seed).child("mask"), 1, deck), deck)[0]
+    row: Bytes = _clean(_bits(Coins(seed).child("mask"), 1, deck), deck)[0]
+    return row
 
 
 def seeds(deck: Deck, coins: Coins) -> list[bytes]:
@@ -221,7 +223,7 @@ def rest(deck: Deck, coins: Coins) -> dict[str, Any]:
     one, two = (node.child("order").secure().permutation(deck.rows) for node in (first, second))
     masks = np.stack([mask_of(seed, deck) for seed in seeds(deck, coins)])
     hiding = masks[one[two]] ^ _masks(deck, first)[two] ^ _masks(deck, second)
-    point = sum(_keys(deck, node)[0] for node in (first, second)) % kernel.P
+    point = sum(_keys(deck, node)[0] for node in (first, second)) % P
     told = _told(deck, first, (hiding, masks)[: deck.matrices], point)
     if deck.authentic:
         told |= _told_extras(deck, first, second, masks, hiding)

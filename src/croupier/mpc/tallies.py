@@ -1,7 +1,7 @@
 """What two servers compute from shares of hidden rows: distances to a reference, weighted sums, and row fingerprints.
 
-Both hold the same hidden rows q in the clear, and shares of the bits s that hide them. A row's own bits are q + s - 2qs:
-linear in s, so that each server works on its own.
+Both hold the same hidden rows q in the clear, and shares of the bits s that hide them. A row's own bits are
+q + s - 2qs: linear in s, so that each server works on its own.
 """
 
 from __future__ import annotations
@@ -75,9 +75,10 @@ class Tally:
         return np.zeros(count, self.deck.dtype)
 
     def _twice(self, numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        if not self.deck.authentic:
-            return numbers + numbers
-        return PRIME.add(numbers, numbers)
+        if self.deck.authentic:
+            return PRIME.add(numbers, numbers)
+        twice: npt.NDArray[Any] = np.add(numbers, numbers)
+        return twice
 
     def _with(self, values: npt.NDArray[Any], tags: npt.NDArray[Any], known: Ints) -> Held:
         """With a public number added to each."""

@@ -26,8 +26,6 @@ from croupier.mpc import dealer
 from croupier.mpc.authentic import (
     Held,
     Side,
-    as_tensor,
-    as_words,
     byte_tensor,
     bytes_of,
     check_schemas,
@@ -89,7 +87,8 @@ def schemas(deck: Deck, given: Given) -> Mapping[str, Schema]:
         "up": Schema((*row, sign)),
         "here": Schema((attendance(given.roster), digests, Field("commitment", "|u1", (32,)))),
         "forward": Schema((
-            sent, Field("rows", "|u1", ("sent", deck.width), spare=deck.spare), Field("signatures", "|u1", ("sent", 64)),
+            sent, Field("rows", "|u1", ("sent", deck.width), spare=deck.spare),
+            Field("signatures", "|u1", ("sent", 64)),
         )),
         "root": Schema((sign,)), "receipt": Schema((digest, digests, sign)),
         "key": Schema((Field("key", "|u1", (32,)),)),
@@ -172,10 +171,8 @@ class Player:
         tally = Tally(self.deck, hand.shares, self.me, hand.point)
         if self.deck.authentic:
             yield from self._sound(hand, tally, rows, hidden)
-        reference = kernel.packed(late["reference"].numpy())
-        distances = centred(
-            (yield from self._open("hd", "v2", tally.distances(hidden, reference), hand)), self.deck.size
-        )
+        held = tally.distances(hidden, kernel.packed(late["reference"].numpy()))
+        distances = centred((yield from self._open("hd", "v2", held, hand)), self.deck.size)
         if (distances < 0).any():
             raise IntegrityError("round aborted: a distance below 0 was opened")
         verdict = self.release.judge(distances, self.deck.size)
@@ -392,6 +389,3 @@ def _flat(tree: Held, row: int) -> Held:
 def _triple(dealt: Mapping[str, Held], start: int, count: int) -> tuple[Held, Held, Held]:
     part = slice(start, start + count)
     return dealt["x"].at(part), dealt["y"].at(part), dealt["z"].at(part)
-
-
-__all__ = ["SECOND", "SERVERS", "Player", "as_tensor", "as_words", "letters", "schemas"]

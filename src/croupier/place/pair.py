@@ -1,4 +1,4 @@
-"""Two servers that shuffle rows of signs which neither can read, and open how far each lies from a reference, and a sum.
+"""Two servers shuffle rows of signs that neither can read, and open how far each lies from a reference, and a sum.
 
 From: RAIN, in the sound form: masked bits go to both servers, so that no client can send anything but a row of bits;
 each server knows one of two permutations; a dealer, who sees nothing of a round, shares what hides the shuffled rows.
@@ -14,12 +14,11 @@ from typing import ClassVar, Literal
 import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import Field
-from torch import Tensor
 
 from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Flow, Given, Inbox, Letter, Memory, Party, SubFlow, Wait
 from croupier.core.update import Layout
-from croupier.core.wire import Schema, chosen
+from croupier.core.wire import Schema
 from croupier.encode.encoder import Brief, Payload, Released
 from croupier.encode.signs import reference_fields
 from croupier.errors import IntegrityError, PrivacyError, ProtocolError
@@ -29,7 +28,7 @@ from croupier.mpc.authentic import byte_tensor, bytes_of
 from croupier.mpc.dealer import Deck
 from croupier.place import duet
 from croupier.place.duet import SECOND, SERVERS
-from croupier.place.placement import NO_BRIEF, NOTHING, Keys, Mechanism, Own, Placement, Tolerance, quorum
+from croupier.place.placement import NO_BRIEF, NOTHING, Keys, Mechanism, Own, Placement, Tolerance, quorum, unkeyed
 from croupier.place.roster import root_of, signed, verified
 from croupier.release.release import Shape
 from croupier.release.scored import ScoredSum
@@ -117,7 +116,7 @@ class Pair(Placement, use="pair"):
         def second(given: Given, memory: Memory, coins: Coins) -> Flow:
             seat = self._seat(mechanism, given, memory.get("keys", {}), coins)
             yield from seat.play(None)
-            return memory
+            return unkeyed(memory)
 
         def deals(given: Given, memory: Memory, coins: Coins) -> Flow:
             yield Exchange(tuple(duet.letters(self.deck(given), given, coins.child("deal"))))
@@ -201,8 +200,3 @@ class Pair(Placement, use="pair"):
             raise ProtocolError(f"place = 'pair' computes release = 'scored', not {release.use!r}")
         least = quorum(mechanism, given)
         return duet.Player(given, self.deck(given), release, keys, coins, least, self.missing == "vote", self._checked)
-
-
-def present_of(given: Given, marks: Tensor) -> tuple[str, ...]:
-    """The clients that a bitmap marks."""
-    return chosen(given.roster, marks)

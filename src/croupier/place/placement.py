@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from croupier.core.coins import Coins
-from croupier.core.flow import Given, Inbox, Party, SubFlow, roster_digest
+from croupier.core.flow import Given, Inbox, Memory, Party, SubFlow, roster_digest
 from croupier.core.part import Part
 from croupier.core.update import Layout
 from croupier.core.wire import Schema, attendance, bitmap, chosen
@@ -111,6 +111,11 @@ class Placement(Part):
     @abstractmethod
     def learns(self, mechanism: Mechanism) -> Mapping[str, str]:
         """What each party learns, as sentences of the statement."""
+
+
+def unkeyed(memory: Memory) -> Memory:
+    """A memory as it is kept: keys of long standing reach a party anew in every round."""
+    return {name: value for name, value in memory.items() if name != "keys"}
 
 
 def up_schema(mechanism: Mechanism, given: Given) -> Schema:
