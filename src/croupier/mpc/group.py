@@ -18,6 +18,9 @@ Rows = npt.NDArray[Any]
 class Group(Protocol):
     """What a shuffle of rows needs of the group that their elements are in."""
 
+    def zeros(self, rows: int) -> Rows:
+        """Rows of 0."""
+
     def draw(self, rows: int, choices: Choices) -> Rows:
         """Uniform rows."""
 
@@ -48,11 +51,14 @@ class Xor:
         """Bytes of a row."""
         return (self.width + 7) // 8
 
+    def zeros(self, rows: int) -> Rows:
+        """Bits that are 0."""
+        return np.zeros((rows, self.size), np.uint8)
+
     def draw(self, rows: int, choices: Choices) -> Rows:
         """Uniform bits."""
-        flat = np.zeros(rows * self.size, np.uint8)
-        choices.blind(flat, 8)
-        out = flat.reshape(rows, self.size)
+        out = self.zeros(rows)
+        choices.blind(out.reshape(-1), 8)
         out[:, -1] &= np.uint8(0xFF >> self._spare)
         return out
 
@@ -91,6 +97,10 @@ class Modular:
         _check_width(self.width)
         if not 2 <= self.modulus <= 1 << 63:
             raise RangeError(f"modulus = {self.modulus}: residues are of 2 to 2^63, so that two of them fit a word")
+
+    def zeros(self, rows: int) -> Rows:
+        """Residues that are 0."""
+        return np.zeros((rows, self.width), np.uint64)
 
     def draw(self, rows: int, choices: Choices) -> Rows:
         """Uniform residues."""
