@@ -190,6 +190,29 @@ def secure_sum(
         show(found)
 
 
+@app.command("shuffles")
+def shuffles(
+    clients: Annotated[int, typer.Option(help="Clients, and so rows.", min=2)] = 100,
+    params: Annotated[int, typer.Option(help="Parameters, and so bits of a row.", min=1)] = 100_000,
+    repeats: Annotated[int, typer.Option(help="Timed repeats of each form; the best counts.", min=1)] = 3,
+    seed: options.Seed = None,
+    out: options.OutFile = None,
+    print_config: options.PrintConfig = False,
+    json: options.Json = False,
+) -> None:
+    """Shuffles of rows that two servers share: with a dealer, by oblivious transfer, in boxes; and bits to numbers."""
+    from croupier.bench.shuffles import Size, measure, show
+
+    size = Size(clients=clients, params=params, repeats=repeats)
+    if print_config:
+        options.show_config(size, json)
+        return
+    found = measure(size, seed or 0, options.watch)
+    options.emit(found, json, out)
+    if not json:
+        show(found)
+
+
 class _System(StrEnum):
     SUM_SERVERS = "sum-servers"
     MASKS = "masks"
