@@ -97,11 +97,9 @@ def deal_ands(words: int, coins: Coins) -> tuple[Hand, Hand]:
 
 def ands(me: int, peer: str, prefix: str, shares: Words, material: Hand) -> SubFlow:
     """Shares of x AND y, bit by bit, where `shares` holds those of x and of y, one a row. Reveals: nothing."""
-    shoe = material.open(me)
-    out = yield from pairwise(
-        me, peer, kind(prefix, "and"), shares[:1], shares[1:], ((0, 0),), 64 * shares.shape[1], shoe
-    )
-    shoe.end()
+    words = shares.shape[1]
+    shoe, met = material.open(me, fitted(words)), ((0, 0),)
+    out = yield from pairwise(me, peer, kind(prefix, "and"), shares[:1], shares[1:], met, 64 * words, shoe)
     return out[0]
 
 

@@ -1,10 +1,10 @@
 """Is a shared number negative, and is it 0? Answered in shared bits.
 
 From: masked comparison with edaBits. The parties open c = z + r for a dealt r whose bits they share. The top bit of z
-is that of c, that of r and the borrow below them, [c mod 2^(l-1) < r mod 2^(l-1)]: in each place, c lacks a bit that r has
-(`less`), or both agree (`same`), and two stretches join as (less, same) o (less', same') = (less + same less', same
-same'). What a pair of places gives depends on products of two bits of r only, which are dealt; so a tree over pairs is
-left: 4 rounds for 32 bits, 5 for 64, and one before to open c. z is 0 where all places agree, which the tree tells too.
+is that of c plus that of r plus the borrow from the places below, [c < r] there. In each place c lacks a bit that r has
+(`less`), or both agree (`same`), and a stretch joins a lower one as (less + same less', same same'). What two places
+give together depends on r only by products of two of its bits, which are dealt; so a tree over pairs is left: 4 rounds
+for 32 bits, 5 for 64, and one before to open c. z is 0 where all places agree, which the same tree tells.
 """
 
 from __future__ import annotations
@@ -76,10 +76,8 @@ def flow(
     zero: bool = False,
 ) -> SubFlow:  # fmt: skip
     """Shares of one plane, [z < 0], and with `zero` of a second, [z = 0]. Reveals: nothing, but uniform numbers."""
-    shoe = material.open(me)
-    found = yield from steps(me, peer, prefix, ring.residues(shares), ring, zero, shoe)
-    shoe.end()
-    return found
+    shoe = material.open(me, fitted(len(shares), ring, zero))
+    return (yield from steps(me, peer, prefix, ring.residues(shares), ring, zero, shoe))
 
 
 def steps(me: int, peer: str, prefix: str, shares: Residues, ring: Ring, zero: bool, shoe: Shoe) -> SubFlow:
@@ -95,9 +93,7 @@ def steps(me: int, peer: str, prefix: str, shares: Residues, ring: Ring, zero: b
     for number, level in enumerate(levels(ring, zero)):
         left = same[1::2] if whole is None else np.concatenate([same[1::2], whole[None]])
         right = np.concatenate([less[0::2], same[0::2][0 if zero else 1 :]])
-        got = yield from boolean.pairwise(
-            me, peer, kind(prefix, number), left, right, level.pairs, count, shoe
-        )  # fmt: skip
+        got = yield from boolean.pairwise(me, peer, kind(prefix, number), left, right, level.pairs, count, shoe)
         less = less[1::2] ^ got[: level.joins]
         whole = got[-1] if zero else None
         # Nobody asks whether the lowest stretch agrees, but for 0; what stands in its place is never read.
@@ -114,16 +110,14 @@ def _leaves(me: int, lacks: Words, own: Words, doubles: Words) -> tuple[Words, W
     In each place, less = lacks r and same = lacks + r, where `lacks` is public: the complement of c.
     """
     public = np.uint64(0) if me else ~np.uint64(0)
-    high, low, r_high, r_low = lacks[1::2], lacks[0::2], own[1::2], own[0::2]
-    some = len(doubles)
-    high, low, r_high, r_low = high[:some], low[:some], r_high[:some], r_low[:some]
+    some, last = len(doubles), len(own) // 2 - 1
+    high, low, r_high, r_low = (side[:some] for side in (lacks[1::2], lacks[0::2], own[1::2], own[0::2]))
     less = (high & r_high) ^ (low & ((high & r_low) ^ doubles))
     same = (high & low & public) ^ (high & r_low) ^ (low & r_high) ^ doubles
-    whole = same[-1] if some == len(own) // 2 else None
-    top = lacks[-2]
-    last = len(own) // 2 - 1
-    less = np.concatenate([less[:last], (top & own[-2])[None]])
-    same = np.concatenate([same[:last], ((top & public) ^ own[-2])[None]])
+    whole = same[last] if some > last else None
+    alone, r_alone = lacks[-2:-1], own[-2:-1]
+    less = np.concatenate([less[:last], alone & r_alone])
+    same = np.concatenate([same[:last], (alone & public) ^ r_alone])
     return less, same, whole
 
 

@@ -47,17 +47,21 @@ class Hand:
         seed, fitted = self._spend()
         return {"seed": torch.frombuffer(bytearray(seed), dtype=torch.uint8), "fitted": torch.from_numpy(fitted)}
 
-    def open(self, side: int) -> Shoe:
-        """What was dealt, to be drawn in order. Raises: ProtocolError the second time, or for the other party."""
+    def open(self, side: int, fitted: int) -> Shoe:
+        """What was dealt, to be drawn in order, with so many bytes that fit. Before anything is sent.
+
+        Raises: ProtocolError the second time, and when it was dealt for the other party or for another size.
+        """
         if side != self.side:
-            raise ProtocolError(f"party {side} was handed what was dealt for party {self.side}; deal side by side")
-        return Shoe(side, *self._spend())
+            raise ProtocolError(f"party {side} was handed what was dealt for party {self.side}; deal to each its own")
+        seed, held = self._spend()
+        if side and len(held) != fitted:
+            raise ProtocolError(f"a hand of {len(held)} bytes for a gate that needs {fitted}; deal for this very size")
+        return Shoe(side, seed, held)
 
     def _spend(self) -> tuple[bytes, npt.NDArray[np.uint8]]:
         if self._kept is None:
-            raise ProtocolError(
-                "what a dealer dealt was used before: a mask that hides two values hides neither; deal anew"
-            )
+            raise ProtocolError("a hand was used before, and a mask that hides two values hides neither; deal anew")
         kept, self._kept = self._kept, None
         return kept
 
@@ -84,19 +88,10 @@ class Shoe:
         """Halves of residues that the dealer chose."""
         return np.frombuffer(self._next(_size(shape, ring.dtype)), ring.dtype).reshape(shape)
 
-    def end(self) -> None:
-        """Raises: ProtocolError when more was dealt than drawn, because the gate was then dealt for another size."""
-        if self._side and self._at != len(self._fitted):
-            raise ProtocolError(
-                f"{len(self._fitted) - self._at} bytes that were dealt are left over; deal for this size"
-            )
-
     def _next(self, size: int) -> bytes | bytearray:
         if not self._side:
             return self._stream.bytes(size)
         start, self._at = self._at, self._at + size
-        if self._at > len(self._fitted):
-            raise ProtocolError(f"{self._at} bytes are needed, {len(self._fitted)} were dealt; deal for this size")
         # A copy is aligned, wherever the piece lies.
         return self._fitted[start : self._at].tobytes()
 

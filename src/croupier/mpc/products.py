@@ -17,6 +17,11 @@ from croupier.mpc.hands import Dealer, Hand, Shoe, Words
 from croupier.mpc.ring import Z32, Residues, Ring, kind, opened, schema, swap
 
 
+def fitted(count: int, ring: Ring = Z32) -> int:
+    """Bytes of the explicit part of what is dealt for `multiply`, and for `numbers`."""
+    return count * ring.dtype.itemsize
+
+
 def deal_multiply(count: int, coins: Coins, ring: Ring = Z32) -> tuple[Hand, Hand]:
     """Triples for so many products."""
     dealer = Dealer(coins)
@@ -28,12 +33,11 @@ def multiply(
     me: int, peer: str, prefix: str, shares: npt.NDArray[np.integer], material: Hand, ring: Ring = Z32
 ) -> SubFlow:
     """Shares of x times y, where `shares` holds those of x and of y, one a row. Reveals: nothing."""
-    shoe = material.open(me)
     mine = ring.residues(shares)
     count = mine.shape[1:]
+    shoe = material.open(me, fitted(mine.shape[1], ring))
     a, b = shoe.residues(ring, count), shoe.residues(ring, count)
     c = shoe.fitted_residues(ring, count)
-    shoe.end()
     d, e = yield from opened(peer, kind(prefix, "mul"), ring, mine - np.stack([a, b]))
     out = c + d * b + e * a
     return out if me else out + d * e
@@ -59,9 +63,8 @@ def _deal_bits(dealer: Dealer, count: int, ring: Ring) -> Residues:
 
 def numbers(me: int, peer: str, prefix: str, shares: Words, count: int, material: Hand, ring: Ring = Z32) -> SubFlow:
     """Shares by addition of bits (0 or 1) that are shared by XOR. Reveals: nothing."""
-    shoe = material.open(me)
+    shoe = material.open(me, fitted(count, ring))
     mask, half = shoe.words(shares.shape), shoe.fitted_residues(ring, (count,))
-    shoe.end()
     plane = yield from boolean.opened(peer, kind(prefix, "num"), (shares ^ mask)[None], count)
     e = boolean.unpacked(plane[0], count).astype(ring.dtype)
     return half - 2 * e * half + (0 if me else e)

@@ -70,9 +70,7 @@ def kind(prefix: str, step: str | int) -> str:
     """The kind of one step of a gate. Raises: SpecError when the wire has no room for its name."""
     name = f"{prefix}.{step}"
     if len(name.encode()) > KIND:
-        raise SpecError(
-            f"prefix = {prefix!r}: a kind has {KIND} bytes at most and {name!r} has more; use a shorter one"
-        )
+        raise SpecError(f"prefix = {prefix!r}: the kind {name!r} has more than {KIND} bytes; use a shorter prefix")
     return name
 
 

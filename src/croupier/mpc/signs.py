@@ -28,10 +28,8 @@ def flow(
     previous: Signs | None = None,
 ) -> SubFlow:  # fmt: skip
     """The signs. Without a `previous` sign for each number, 0 is a sign too (no update)."""
-    shoe = material.open(me)
-    found = yield from steps(me, peer, prefix, ring.residues(shares), ring, previous, shoe)
-    shoe.end()
-    return found
+    shoe = material.open(me, fitted(len(shares), ring, "zero" if previous is None else "previous"))
+    return (yield from steps(me, peer, prefix, ring.residues(shares), ring, previous, shoe))
 
 
 def steps(me: int, peer: str, prefix: str, shares: Residues, ring: Ring, previous: Signs | None, shoe: Shoe) -> SubFlow:

@@ -1,9 +1,9 @@
 """RAIN's rule with everything secret: threshold, weights and weighted votes are computed on shares, signs are opened.
 
-From: RAIN, Algorithm 2 as printed, with the threshold that it takes for granted. For distances h_i (votes against a
-reference), tau = median(h) + c MAD(h), weights w_i = max(0, tau - h_i), and z = sum_i w_i (2 y_i - 1) of votes y_i in 0 and
-1. All of it in whole numbers, without any rounding: medians are kept twice, c is a public fraction num / den, and weights
-carry the factor 4 den, which no sign depends on.
+From: RAIN, Algorithm 2 as printed, with the threshold that it takes for granted. For distances h_i of votes to a
+reference, tau = median(h) + c MAD(h), weights w_i = max(0, tau - h_i), and z = sum_i w_i (2 y_i - 1) of votes y_i of 0
+and 1. All of it in whole numbers, without any rounding: medians are kept twice, c is a public fraction num / den, and
+weights carry the factor 4 den, which no sign depends on.
 
 Reveals: to both parties the signs of z, and nothing else. Semi-honest: a party that lies changes the outcome unseen.
 """
@@ -46,14 +46,14 @@ class Rule:
                 raise SpecError(f"{name} = {getattr(self, name)}: a rule needs at least {least}")
         if self.largest >= 1 << 63:
             raise RangeError(
-                f"{self.clients} clients with weights up to {self.heaviest} sum to {self.largest}, which 2^64 cannot hold "
-                f"with a sign; use a smaller den than {self.den} or fewer than {self.params} parameters"
+                f"{self.clients} clients with weights up to {self.heaviest} reach {self.largest}, and residues of 2^64 "
+                f"end before {1 << 63}; use a smaller den than {self.den}, or fewer parameters than {self.params}"
             )
 
     @property
     def heaviest(self) -> int:
         """No weight is larger: all of the distance and all of the spread there can be."""
-        return 4 * self.den * self.params + self.num * max(4 * self.params, self.floor)
+        return 4 * self.den * self.params + max(1, self.num) * max(4 * self.params, self.floor)
 
     @property
     def largest(self) -> int:
@@ -68,10 +68,12 @@ class Rule:
 
 def fraction(spread: float | str, den: int = 256) -> tuple[int, int]:
     """1.4826 times `spread` as num / den, to the nearest num (a tie to the even one): off by 1 / (2 den) at most."""
-    if den < 1 or not (exact := Fraction(str(spread))) >= 0:
-        raise SpecError(
-            f"spread = {spread} over den = {den}: a threshold is so many spreads above the median, 0 or more"
-        )
+    try:
+        exact = Fraction(str(spread))
+    except ValueError:
+        exact = Fraction(-1)
+    if den < 1 or exact < 0:
+        raise SpecError(f"spread = {spread}, den = {den}: give a number of at least 0, and a den of at least 1")
     return round(_CONSISTENT * exact * den), den
 
 
@@ -109,14 +111,12 @@ def secret_rule(
     Votes travel masked, clients times params residues each way: for models of few parameters.
     """
     _check(rule, shares, reference, previous)
-    shoe, ring = material.open(me), rule.ring
+    shoe, ring = material.open(me, fitted(rule)), rule.ring
     votes = ring.residues(shares)
     trust = yield from weights(me, peer, prefix, distances(me, votes, reference, ring), rule, shoe)
     rows = 2 * votes - (0 if me else 1)
     z = yield from products.weighted(me, peer, kind(prefix, "z"), trust, rows, ring, shoe)
-    found = yield from signs.steps(me, peer, f"{prefix}.o", z, ring, previous, shoe)
-    shoe.end()
-    return found
+    return (yield from signs.steps(me, peer, f"{prefix}.o", z, ring, previous, shoe))
 
 
 def _check(
@@ -127,9 +127,8 @@ def _check(
     if bool((reference < 0).any() or (reference > 1).any()):
         raise SpecError("the reference holds other numbers than 0 and 1; give its signs as bits, 1 for +1")
     if (previous is None) != (rule.ties == "zero"):
-        raise SpecError(
-            f"ties = {rule.ties!r}: previous signs are {'not ' * (previous is None)}given; they belong to 'previous'"
-        )
+        given = "none were" if previous is None else "they were"
+        raise SpecError(f"ties = {rule.ties!r}: previous signs belong to ties = 'previous', and {given} given")
 
 
 def _gates(prefix: str, rule: Rule) -> Iterable[tuple[str, int]]:
