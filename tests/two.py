@@ -1,23 +1,16 @@
-"""Two parties with a dealer: their sub-flows driven by a bare loop, or as parties of a sitting in the runtime."""
+"""Two parties: their sub-flows driven by a bare loop, which checks what they send. In the runtime: `gates.seated`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from croupier.core.coins import Coins
-from croupier.core.flow import Ask, Body, Exchange, Flow, Given, Memory, Party, Received, SubFlow, Wait
-from croupier.core.sitting import Sat, Sitting, Stamp
-from croupier.core.update import Layout, Slice
+from croupier.bench.gates import NAMES, Side
+from croupier.core.flow import Ask, Body, Exchange, Received, Wait
 from croupier.core.wire import Schema
-from croupier.runtime.local import Local
-
-NAMES = ("s0", "s1")
-# A party's sub-flow, given its number and the other's name.
-Side = Callable[[int, str], SubFlow]
 
 
 @dataclass(frozen=True)
@@ -65,28 +58,3 @@ def _letter(ask: Ask, peer: str) -> tuple[str, Body]:
     assert letter.target == peer
     assert not isinstance(letter.body, bytes)
     return letter.kind, letter.body
-
-
-def seat(side: Side, schemas: Mapping[str, Schema], links: Coins | None = None) -> tuple[tuple[Any, Any], Sat]:
-    """The same two as parties of a sitting, every message sealed where there are links."""
-    got: dict[str, Any] = {}
-
-    def party(given: Given, memory: Memory, coins: Coins) -> Flow:
-        me = NAMES.index(given.me)
-        got[given.me] = yield from side(me, NAMES[1 - me])
-        return memory
-
-    parties: dict[str, Party] = dict.fromkeys(NAMES, party)
-    layout = Layout((Slice("w", (1,)),))
-    sat = Local(links)(
-        Sitting(
-            stamp=Stamp(bytes(32), bytes(16), 0, 0), parties=parties,
-            givens={name: Given(name, bytes(16), 0, 0, (), 0, layout) for name in NAMES}, memories={},
-            coins={name: Coins.from_seed(0).child(name) for name in NAMES}, schemas=schemas, bench={},
-        )
-    )  # fmt: skip
-    for outcome in sat.outcomes.values():
-        if outcome.error:
-            raise outcome.error
-    assert not sat.refusals
-    return (got["s0"], got["s1"]), sat

@@ -10,8 +10,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.two import play, seat
+from tests.two import play
 
+from croupier.bench.gates import seated
 from croupier.core.coins import Coins
 from croupier.errors import ProtocolError, RangeError, SpecError
 from croupier.mpc import boolean, compare, hands, products, signs
@@ -74,7 +75,7 @@ def test_every_small_difference_of_number_and_mask_compares() -> None:
 def test_the_runtime_carries_a_comparison(sealed: bool) -> None:
     numbers = np.array([5, -5, 0, 1 << 30, -(1 << 31)] * 30)
     shares, dealt = Z32.split(numbers, SOME), compare.deal(len(numbers), SOME.child("deal"))
-    (one, two), sat = seat(
+    (one, two), sat = seated(
         lambda me, peer: compare.flow(me, peer, "x", shares[me], dealt[me]),
         compare.schemas("x", len(numbers)), SOME.child("links") if sealed else None,
     )  # fmt: skip
@@ -162,7 +163,9 @@ def test_signs(ring: Ring, ties: signs.Ties) -> None:
     before = None if ties == "zero" else (1 - 2 * SOME.secure().below(2, len(numbers))).astype(np.int8)
     shares, dealt = ring.split(numbers, SOME), signs.deal(len(numbers), SOME.child("deal"), ring, ties)
     listed = signs.schemas("g", len(numbers), ring, ties)
-    (one, two), _ = seat(lambda me, peer: signs.flow(me, peer, "g", shares[me], dealt[me], ring, before), listed)
+    (one, two), _ = seated(
+        lambda me, peer: signs.flow(me, peer, "g", shares[me], dealt[me], ring, before), listed, None
+    )
     assert np.array_equal(one, two)
     assert np.array_equal(one, signs.plain(numbers, before))
     assert one.dtype == np.int8
