@@ -94,7 +94,7 @@ def _party(sitting: Sitting, name: str, links: Coins, pipe: Connection) -> None:
         "say": "end",
         "memory": seat.outcome.memory,
         "error": None if seat.outcome.error is None else str(seat.outcome.error),
-        "missing": seat.outcome.error.missing if isinstance(seat.outcome.error, TooFew) else (),
+        "missing": tuple(sorted(seat.outcome.error.missing)) if isinstance(seat.outcome.error, TooFew) else (),
         "view": seat.view.digest(),
         "sent": dict(post.traffic.sent),
         "got": dict(post.traffic.got),
@@ -137,7 +137,7 @@ class Sealed:
 
 
 def _error(end: Mapping[str, Any]) -> CroupierError:
-    return TooFew(end["error"], end["missing"]) if end["missing"] else ProtocolError(end["error"])
+    return TooFew(end["error"], tuple(end["missing"])) if end["missing"] else ProtocolError(end["error"])
 
 
 def _sat(ends: Mapping[str, Any]) -> Sat:
