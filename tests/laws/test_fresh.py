@@ -107,7 +107,7 @@ class Dither(LocalPrivacy, use="dither"):
         noise = torch.from_numpy(coins.secure().normal(len(update.vector))).float()
         return replace(update, vector=update.vector + 1e-3 * noise), Spent("dither")
 
-    def claims(self) -> str:
+    def claims(self, participations: int = 1) -> str:
         """None."""
         return "none"
 
