@@ -64,7 +64,7 @@ class NoNoise(LocalPrivacy, use="none"):
         return "no noise is added: no differential privacy is claimed, for records or for clients"
 
 
-UNIT = "a client, where all that it sends in a round is replaced by what any other data would give"
+UNIT = "a client; adjacency: its update of a round is replaced by any other"
 LARGE = 20.0
 
 

@@ -134,3 +134,18 @@ def test_what_training_says_of_noise_does_not_hide_what_the_client_adds() -> Non
     said = explain(pipeline, noise="clients train by DP-SGD", rounds=2).differential_privacy
     assert said.startswith("clients train by DP-SGD. Besides, unit: a client")
     assert said.endswith("The number of records, which travels too (weights = 'open'), is not covered")
+
+
+def test_a_client_notes_for_itself_that_it_was_clipped() -> None:
+    from tests.laws.toy import play
+
+    from croupier.encode.fixed import FixedPoint
+    from croupier.release.sums import Sum
+
+    encode = FixedPoint(clients=8, form="delta")
+    pipeline = Pipeline(privacy=Gaussian(clip=1e-3, sigma=0), encode=encode, release=Sum(), place=Relay())
+    (done,) = play(pipeline, count=1)
+    for noted in done.noted.values():
+        assert noted["clipped_updates"] == 1
+        assert "clamped" in noted, "the encoder's own notes are kept"
+    assert "clipped_updates" not in str(done.state.memories["server"].keys())
