@@ -93,6 +93,11 @@ class Pipeline(Part):
         yield from (f"{named['place']} {wrong}" for wrong in place.misfits(self))
         if release.grouped and encode.weights != "uniform":
             yield f"{named['release']} counts every client alike; use encode.weights = 'uniform'"
+        if encode.form not in self.privacy.forms:
+            yield (
+                f"privacy = {self.privacy.use!r} works on what a client changed, not on encode.form = {encode.form!r}; "
+                f"use encode.form = {self.privacy.forms[0]!r}"
+            )
         if encode.form not in rule.forms:
             yield f"{named['aggregate']} does not take updates as {encode.form!r}"
         if "rows" in rule.asks and release.shape == "sums":
@@ -133,7 +138,7 @@ class Pipeline(Part):
         payload = self.encode.encode(update, brief, own.child("encode"))
         once = coins.child("attempt", given.attempt, roster_digest(given.roster))
         yield from self.place.submit(self, given, payload, memory.get("keys", {}), once.child("submit"), brief)
-        return {**unkeyed(memory), "noted": dict(payload.noted), "spent": spent.mechanism}
+        return {**unkeyed(memory), "noted": {**spent.noted, **payload.noted}, "spent": spent.mechanism}
 
     def server(self, given: Given, memory: Memory, coins: Coins) -> Flow:
         """Hand out the model, collect the release, aggregate."""
