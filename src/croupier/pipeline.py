@@ -99,7 +99,8 @@ class Pipeline(Part):
                 f"use encode.form = {self.privacy.forms[0]!r}"
             )
         if encode.form not in rule.forms:
-            yield f"{named['aggregate']} does not take updates as {encode.form!r}"
+            fitting = f"use encode.form = {min(rule.forms)!r}"
+            yield f"{named['aggregate']} does not take updates as {encode.form!r}; {fitting}"
         if "rows" in rule.asks and release.shape == "sums":
             yield f"{named['aggregate']} needs every client's values, and {named['release']} lets out a sum only"
         if "intact" in rule.asks and not release.intact:
