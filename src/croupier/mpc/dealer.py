@@ -10,9 +10,11 @@ From: RAIN's two-server shuffle in a sound form; one use each, whatever becomes 
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -148,6 +150,27 @@ class Stored:
                    if deck.authentic else None)  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Filed:
+    """Shares that were dealt ahead of time to a file, read block by block: numbers, then their tags."""
+
+    deck: Deck
+    path: Path
+
+    def blocks(self, matrix: int = 0) -> Iterator[Block]:
+        """Read anew each time, into the same memory: a block is gone when the next one is asked for."""
+        deck, sides = self.deck, 2 if self.deck.authentic else 1
+        room = np.empty(sides * deck.rows * max(stop - start for start, stop in deck.blocks), deck.dtype)
+        with self.path.open("rb", buffering=0) as file:
+            file.seek(matrix * sides * deck.rows * deck.size * deck.dtype.itemsize)
+            for start, stop in deck.blocks:
+                count = deck.rows * (stop - start)
+                _fill(file, room[: sides * count])
+                shape = (deck.rows, stop - start)
+                tags = room[count : 2 * count].reshape(shape) if deck.authentic else None
+                yield start, stop, room[:count].reshape(shape), tags
+
+
 @dataclass
 class Hand:
     """One server's part of a deck. It can be taken once.
@@ -188,6 +211,15 @@ class Hand:
             at += count
 
 
+def _fill(file: io.FileIO | Any, room: npt.NDArray[Any]) -> None:
+    view = memoryview(room.view(np.uint8))  # type: ignore[arg-type]
+    while len(view):
+        read = file.readinto(view)
+        if not read:
+            raise ProtocolError("a file of dealt material ends too early; deal anew")
+        view = view[read:]
+
+
 def mask_of(seed: bytes, deck: Deck) -> Bytes:
     """A client's mask."""
     row: Bytes = _clean(_bits(Coins(seed).child("mask"), 1, deck), deck)[0]
@@ -202,7 +234,9 @@ def seeds(deck: Deck, coins: Coins) -> list[bytes]:
 def hand_of(seed: bytes, me: int, deck: Deck, identity: bytes, bound: bytes, told: Mapping[str, Any]) -> Hand:
     """A server's hand from its seed, and from what it was told besides: everything, for the second server."""
     node = Coins(seed)
-    shares = Seeded(deck, node) if me == 0 else Stored(deck, told["numbers"], told.get("tags"))
+    shares: Shares = Seeded(deck, node)
+    if me == 1:
+        shares = Filed(deck, told["file"]) if "file" in told else Stored(deck, told["numbers"], told.get("tags"))
     extras = None
     if deck.authentic:
         extras = _extras(deck, node) if me == 0 else Held(told["values"], told["value_tags"])
@@ -217,32 +251,50 @@ def bound_of(seed: bytes, me: int) -> bytes:
     return canon.digest(("hash key", me, Coins(seed).child("key").export()))
 
 
-def rest(deck: Deck, coins: Coins) -> dict[str, Any]:
-    """What the second server must be told, so that both servers' shares add up."""
+def rest(deck: Deck, coins: Coins, file: Path | None = None) -> dict[str, Any]:
+    """What the second server must be told, so that both servers' shares add up; the long part may go to a file."""
     first, second = (Coins(coins.child("hand", me).export()) for me in (0, 1))
     one, two = (node.child("order").secure().permutation(deck.rows) for node in (first, second))
     masks = np.stack([mask_of(seed, deck) for seed in seeds(deck, coins)])
     hiding = masks[one[two]] ^ _masks(deck, first)[two] ^ _masks(deck, second)
     point = sum(_keys(deck, node)[0] for node in (first, second)) % P
-    told = _told(deck, first, (hiding, masks)[: deck.matrices], point)
+    long = _told(deck, first, (hiding, masks)[: deck.matrices], point)
+    told = _gathered(deck, long) if file is None else _written(long, file)
     if deck.authentic:
         told |= _told_extras(deck, first, second, masks, hiding)
     return told
 
 
-def _told(deck: Deck, first: Coins, matrices: tuple[Bytes, ...], point: int) -> dict[str, Any]:
-    numbers = np.empty(deck.matrices * deck.rows * deck.size, deck.dtype)
-    tags = np.empty_like(numbers) if deck.authentic else None
-    at = 0
+def _told(
+    deck: Deck, first: Coins, matrices: tuple[Bytes, ...], point: int
+) -> Iterator[tuple[npt.NDArray[Any], Words | None]]:
+    """The second server's shares, block by block."""
     for matrix, bits in enumerate(matrices):
         for start, stop, values, marks in Seeded(deck, first).blocks(matrix):
             part = np.ascontiguousarray(bits[:, start // 8 : -(-stop // 8)])
-            span = slice(at, at + values.size)
-            numbers[span] = kernel.spread(part, 1, values).reshape(-1)
-            if tags is not None and marks is not None:
-                tags[span] = kernel.spread(part, point, marks).reshape(-1)
-            at += values.size
+            yield kernel.spread(part, 1, values), None if marks is None else kernel.spread(part, point, marks)
+
+
+def _gathered(deck: Deck, long: Iterator[tuple[npt.NDArray[Any], Words | None]]) -> dict[str, Any]:
+    numbers = np.empty(deck.matrices * deck.rows * deck.size, deck.dtype)
+    tags = np.empty_like(numbers) if deck.authentic else None
+    at = 0
+    for values, marks in long:
+        span = slice(at, at + values.size)
+        numbers[span] = values.reshape(-1)
+        if tags is not None and marks is not None:
+            tags[span] = marks.reshape(-1)
+        at += values.size
     return {"numbers": numbers} | ({} if tags is None else {"tags": tags})
+
+
+def _written(long: Iterator[tuple[npt.NDArray[Any], Words | None]], path: Path) -> dict[str, Any]:
+    with path.open("wb") as file:
+        for values, marks in long:
+            values.tofile(file)
+            if marks is not None:
+                marks.tofile(file)
+    return {"file": path}
 
 
 def _told_extras(deck: Deck, first: Coins, second: Coins, masks: Bytes, hiding: Bytes) -> dict[str, Any]:

@@ -106,15 +106,17 @@ class ScoredSum(Release, use="scored"):
     def against(self, rows: Sequence[Tensor], reference: Tensor, coins: Node) -> Mapping[str, Tensor]:
         """What leaves of rows of bits, one a coordinate, and a reference of the same kind."""
         order = coins.child("rows").secure().permutation(len(rows))
-        distances = np.array([int((rows[i] != reference).sum()) for i in order], np.int64)
-        verdict = self.judge(distances, len(reference))
-        sums = torch.zeros(len(reference), dtype=torch.int64)
-        for weight, i in zip(verdict.weights.tolist(), order, strict=True):
+        bits, wanted = [rows[i].numpy() for i in order], reference.numpy()
+        distances = np.array([np.count_nonzero(row != wanted) for row in bits], np.int64)
+        verdict = self.judge(distances, len(wanted))
+        sums = np.full(len(wanted), -verdict.total, np.int64)
+        for weight, row in zip(verdict.weights, bits, strict=True):
             if weight:
-                sums += weight * (2 * rows[i].long() - 1)
+                # A sign is twice its bit less one.
+                sums += (2 * weight) * row
         return {
             "distances": torch.from_numpy(distances.astype(np.int32)), "total": torch.tensor([verdict.total]),
-            "sums": sums,
+            "sums": torch.from_numpy(sums),
         }  # fmt: skip
 
     def judge(self, distances: Ints, size: int) -> Verdict:
