@@ -42,7 +42,7 @@ class Gaussian(LocalPrivacy, use="gaussian"):
         if update.form != "delta":
             raise PrivacyError("privacy = 'gaussian' clips differences, not weights; use encode.form = 'delta'")
         size = length(update.vector)
-        values = update.vector.numpy().astype(np.float64)
+        values = update.vector.cpu().numpy().astype(np.float64)
         if size > self.clip:
             values *= self.clip / size
         if self.sigma > 0:

@@ -36,7 +36,7 @@ class LocalPrivacy(Part):
     """Noise and clipping at the client."""
 
     verb: ClassVar[str] = "privacy"
-    # Whole weights differ by more than any clip that leaves a difference alive.
+    # Which forms of an update it can work on; a pipeline that sends another is refused when built.
     forms: ClassVar[tuple[Form, ...]] = ("weights", "delta")
 
     @abstractmethod
