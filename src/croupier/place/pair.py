@@ -72,7 +72,7 @@ class Pair(Placement, use="pair"):
             privacy=_MALICIOUS if self.malicious else _HONEST,
             integrity=(
                 "one of the two servers, malicious, with any clients: the sum is that of the rows that the clients "
-                "named sent, each once, or the round ends, but for a chance of 2^-52; clients check both servers' "
+                "named sent, each once, or the round ends, but for a chance of 2^-50; clients check both servers' "
                 "signatures. The dealer is trusted for correctness: a wrong mask flips votes unseen. A client's row is "
                 "a row of signs whatever it sends"
                 if self.malicious
