@@ -126,8 +126,8 @@ def _over_rounds(pipeline: Pipeline, cohorts: bool | None) -> str:
         return "everything, every round"
     if pipeline.release.shape == "scored":
         return (
-            "nothing is claimed: a row that lies far or near in every round can be linked by its distance, and the rows "
-            "that count change from round to round, so that their sums can be taken apart"
+            "nothing is claimed: a row that lies far or near in every round can be linked by its distance, and the "
+            "rows that count change from round to round, so that their sums can be taken apart"
         )
     if "rows" not in pipeline.release.hides:
         return "nothing is claimed: a client's values of several rounds can be linked by what they are"

@@ -16,7 +16,7 @@ from croupier.cli import app
 
 NAMES = [
     "CroupierError", "Findings", "Pipeline", "Result", "Spec", "Statement", "examine", "explain", "load", "moduli",
-    "naive", "plain", "presets", "resume", "rns", "run", "sum_servers", "total",
+    "naive", "plain", "presets", "rain", "resume", "rns", "run", "sum_servers", "total",
 ]  # fmt: skip
 
 
