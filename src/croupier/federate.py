@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import Field
+from torch import Tensor
 
 from croupier.aggregate.aggregator import Desk
 from croupier.core.coins import Coins
@@ -35,7 +36,8 @@ class Federation(Part):
 class Task:
     """What is learned: who is enrolled, their data by digest, how to train and how to measure.
 
-    `fit` takes (start, shard digest, coins) jobs and gives an update or an error for each.
+    `fit` takes (start, shard digest, coins) jobs and gives an update or an error for each. `root` and `features` are
+    the server's own, where it has records: the same training on them, and what a model makes of them.
     """
 
     shards: Mapping[str, str]
@@ -43,11 +45,19 @@ class Task:
     first: Model
     fit: Fits
     evaluate: Callable[[Model], Mapping[str, float]]
+    root: Callable[[Tensor, Coins], Tensor] | None = None
+    features: Callable[[Tensor], Tensor] | None = None
 
     @property
     def enrolled(self) -> tuple[str, ...]:
         """Everybody, in the canonical order."""
         return tuple(sorted(self.shards))
+
+    @property
+    def offers(self) -> frozenset[str]:
+        """What the server has of its own for a rule that asks for it."""
+        own = {"root": self.root, "forward": self.features}
+        return frozenset(name for name, there in own.items() if there is not None)
 
 
 @dataclass(frozen=True)
@@ -110,7 +120,7 @@ def rounds(
     keep: Mapping[str, Kept] | None = None,
 ) -> Iterator[Round]:
     """Train round after round, from the start or from a state. Raises: ProtocolError when a round lacks its quorum."""
-    check(pipeline, len(task.enrolled), plan)
+    check(pipeline, len(task.enrolled), plan, task.offers)
     if taken := set(task.enrolled) & set(pipeline.parties(())):
         raise SpecError(f"a client may not be called {' or '.join(sorted(taken))}: a party of the protocol is")
     keys = pipeline.place.enrol(task.enrolled, coins.child("enrol", roster_digest(task.enrolled)))
@@ -135,8 +145,8 @@ def run_id(coins: Coins) -> bytes:
     return coins.child("run").export()[:16]
 
 
-def check(pipeline: Pipeline, enrolled: int, plan: Federation) -> None:
-    """Raises: SpecError when a pipeline, that many clients and a plan cannot run together."""
+def check(pipeline: Pipeline, enrolled: int, plan: Federation, offers: frozenset[str] = frozenset()) -> None:
+    """Raises: SpecError when a pipeline, that many clients, a plan and what the server has cannot run together."""
     cohort = plan.cohort or enrolled
     if cohort > enrolled:
         raise SpecError(f"federation.cohort = {cohort}: only {enrolled} clients are enrolled; invite fewer")
@@ -145,6 +155,13 @@ def check(pipeline: Pipeline, enrolled: int, plan: Federation) -> None:
             f"federation.cohort = {cohort}: release = {pipeline.release.use!r} hides a client among others and needs "
             f"at least {pipeline.release.least} of them; invite more, or enrol more clients"
         )
+    if lacking := sorted({"root", "forward"} & pipeline.aggregate.asks - offers):
+        what = {"root": "trains on", "forward": "looks at models through"}[lacking[0]]
+        raise SpecError(
+            f"protocol.aggregate = {pipeline.aggregate.use!r}: it {what} records of the server's own, and there are "
+            "none; set task.root.records=100"
+        )
+    pipeline.aggregate.check(cohort)
     most = getattr(pipeline.encode, "clients", None)
     if most is not None and cohort > most:
         raise SpecError(
@@ -236,16 +253,15 @@ class _Loop:
             return [fits[job[2].export()] for job in jobs]
 
         def brief(jobs: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
-            return [
-                self.pipeline.aggregate.brief(Desk(models, self.task.layout, own), rule) for models, rule, own in jobs
-            ]
+            return [self.pipeline.aggregate.brief(self._desk(models, own), rule) for models, rule, own in jobs]
 
         def aggregate(jobs: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
-            return [
-                _tried(self.pipeline, got, Desk(models, self.task.layout, own), rule) for got, models, rule, own in jobs
-            ]
+            return [_tried(self.pipeline, got, self._desk(models, own), rule) for got, models, rule, own in jobs]
 
         return {"fit": fit, "brief": brief, "aggregate": aggregate}
+
+    def _desk(self, models: tuple[Model, ...], own: Coins) -> Desk:
+        return Desk(models, self.task.layout, own, self.task.root, self.task.features)
 
     def _missing(self, sat: Sat, cohort: tuple[str, ...]) -> frozenset[str]:
         errors = [outcome.error for outcome in sat.outcomes.values()]

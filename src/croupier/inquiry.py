@@ -84,7 +84,8 @@ def setting_of(spec: Spec, folder: Path | None = None) -> Setting:
     task = spec.task
     return Setting(
         task.data, task.split, task.model, task.fit, spec.federation, task.augment,
-        together=task.together, folder=folder, device=spec.run.device, workers=spec.run.workers or os.cpu_count() or 1,
+        together=task.together, root=task.root, folder=folder, device=spec.run.device,
+        workers=spec.run.workers or os.cpu_count() or 1,
     )  # fmt: skip
 
 

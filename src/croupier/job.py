@@ -188,10 +188,11 @@ class _Job:
         torch.set_num_threads(1)
         made = assemble(
             task.data, task.split, task.model, task.fit, self.coins,
-            augment=task.augment, folder=self.folder, together=task.together, warm=warm, device=machine.device,
-            workers=machine.workers, tick=lambda count: self.watch("trained", {"clients": count}),
+            augment=task.augment, root=task.root, folder=self.folder, together=task.together, warm=warm,
+            device=machine.device, workers=machine.workers,
+            tick=lambda count: self.watch("trained", {"clients": count}),
         )  # fmt: skip
-        check(self.spec.protocol, len(made.task.enrolled), self.spec.federation)
+        check(self.spec.protocol, len(made.task.enrolled), self.spec.federation, made.task.offers)
         known = {*made.task.enrolled, *self.spec.protocol.parties(())}
         if strangers := [name for name in machine.views if name not in known]:
             raise SpecError(f"run.views = {strangers!r}: no such party; there are {', '.join(sorted(known)[-12:])}")

@@ -70,7 +70,7 @@ class Pipeline(Part):
             yield f"{named['place']} cannot compute {named['release']} ({release.shape}); use place = 'relay'"
         if release.hides and place.keeps_ids:
             yield f"{named['place']} shows the server what {named['release']} should hide; use place = 'relay'"
-        if "ids" in rule.needs and "ids" in release.hides:
+        if "ids" in rule.asks and "ids" in release.hides:
             yield f"{named['aggregate']} needs to know whose row is whose, and {named['release']} hides it"
         if (release.shape == "sums" or release.grouped) and encode.modulus is None:
             yield f"{named['release']} adds integers only, and {named['encode']} gives floats; use encode = 'fixed'"
@@ -89,8 +89,13 @@ class Pipeline(Part):
             yield f"{named['release']} counts every client alike; use encode.weights = 'uniform'"
         if encode.form not in rule.forms:
             yield f"{named['aggregate']} does not take updates as {encode.form!r}"
-        if "rows" in rule.needs and release.shape == "sums":
+        if "rows" in rule.asks and release.shape == "sums":
             yield f"{named['aggregate']} needs every client's values, and {named['release']} lets out a sum only"
+        if "intact" in rule.asks and not release.intact:
+            yield (
+                f"{named['aggregate']} compares whole updates, and {named['release']} mixes the pieces of several; "
+                "use grain = 'model'"
+            )
         if encode.weights == "open" and not rule.linear:
             yield f"{named['aggregate']} counts every client alike; use encode.weights = 'uniform'"
         if encode.scaled and not rule.linear:

@@ -20,6 +20,7 @@ from croupier.learn.data import Data
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Fit, Sgd
 from croupier.learn.models import Mlp, Network
+from croupier.learn.root import NONE, Root
 from croupier.learn.split import Dirichlet, Split
 from croupier.pipeline import Pipeline
 
@@ -32,6 +33,7 @@ class Learning(Part):
     model: Network = Mlp()
     fit: Fit = Sgd(lr=0.1, epochs=5, batch=32)
     augment: Augment = NoAugment()
+    root: Root = NONE
     together: int = Field(64, ge=1)
     warm: str | None = None
 

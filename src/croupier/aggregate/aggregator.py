@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
+
+from torch import Tensor
 
 from croupier.core.coins import Coins
 from croupier.core.flow import Memory
@@ -16,20 +19,38 @@ from croupier.encode.encoder import Brief
 
 @dataclass(frozen=True)
 class Desk:
-    """What the server itself owns while it aggregates: the models it handed out, the layout, and coins of its own."""
+    """What the server itself owns while it aggregates: the models it handed out, the layout, and coins of its own.
+
+    With root records of its own, `fit` is the clients' local training on them, from a start to the vector after it,
+    and `features` gives what a model's last linear layer is fed for each of them (its outputs where it has none).
+    """
 
     models: tuple[Model, ...]
     layout: Layout
     coins: Coins
+    fit: Callable[[Tensor, Coins], Tensor] | None = None
+    features: Callable[[Tensor], Tensor] | None = None
 
 
 class Aggregator(Part):
-    """A rule, with what it needs of the release (`ids`, `rows`), and whether rows may come `scaled` or only as sums."""
+    """A rule, with what it needs, and whether rows may come `scaled` or only as sums.
+
+    Of the release it may need `rows`, `intact` ones (each one client's whole update) and their `ids`; of the server
+    `root` (training on its own records) and `forward` (a model's features of them).
+    """
 
     verb: ClassVar[str] = "aggregate"
     needs: ClassVar[frozenset[str]] = frozenset()
     forms: ClassVar[frozenset[Form]] = frozenset({"weights", "delta"})
     linear: ClassVar[bool] = False
+
+    @property
+    def asks(self) -> frozenset[str]:
+        """What it needs with its fields as they are."""
+        return self.needs
+
+    def check(self, count: int) -> None:
+        """Raises: SpecError when the rule says nothing about that many updates."""
 
     def public(self, layout: Layout) -> tuple[Field, ...]:
         """The arrays of this rule's brief: public facts that reach every client before it encodes."""

@@ -31,6 +31,7 @@ from croupier.learn.augment import AS_IS, Augment
 from croupier.learn.data import Data, Dataset
 from croupier.learn.fit import Fit
 from croupier.learn.models import Network
+from croupier.learn.root import NONE, Root
 from croupier.learn.split import Split
 from croupier.pipeline import Pipeline
 
@@ -60,6 +61,7 @@ class Setting:
     folder: Path | None = None
     device: str = "cpu"
     workers: int = 1
+    root: Root = NONE
 
 
 @dataclass(frozen=True)
@@ -226,7 +228,7 @@ class _Stage:
         one = self.setting
         return assemble(
             one.data, self.held, one.model, one.fit, self.coins, folder=one.folder, together=one.together,
-            device=one.device, workers=one.workers, augment=one.augment,
+            device=one.device, workers=one.workers, augment=one.augment, root=one.root,
         )  # fmt: skip
 
     def play(self, defence: Defence, noise: Distortion, drive: Drive) -> Callable[[], Run]:

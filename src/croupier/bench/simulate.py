@@ -73,7 +73,9 @@ def measure(clients: int, last: int, repeats: int, seed: int) -> dict[str, Any]:
 
 def _made(spec: Spec, coins: Coins, together: int, workers: int) -> Assembled:
     task = spec.task
-    return assemble(task.data, task.split, task.model, task.fit, coins, together=together, workers=workers)
+    return assemble(
+        task.data, task.split, task.model, task.fit, coins, root=task.root, together=together, workers=workers
+    )
 
 
 def _rounds(made: Assembled, spec: Spec, coins: Coins, count: int) -> Iterator[Round]:

@@ -50,7 +50,8 @@ def command(
     # A statement about a run that would be refused is worth nothing; natural clients are counted when they are loaded.
     clients = getattr(described.task.split, "clients", None)
     if clients is not None:
-        check(described.protocol, clients, described.federation)
+        offers = frozenset({"root", "forward"} if described.task.root.records else ())
+        check(described.protocol, clients, described.federation, offers)
     cohort = described.federation.cohort
     changing = None if clients is None else cohort is not None and cohort < clients
     statement = explain(described.protocol, noise=described.task.fit.claims(), cohorts=changing)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -18,11 +18,12 @@ from croupier.core.update import Model
 from croupier.errors import DataError, SpecError
 from croupier.federate import Task
 from croupier.learn.augment import AS_IS, Augment
-from croupier.learn.data import Data, Dataset
+from croupier.learn.data import Data, Dataset, Records
 from croupier.learn.evaluate import Evaluate
 from croupier.learn.fit import Fit
 from croupier.learn.flat import FlatNet, layout_of
 from croupier.learn.models import Network
+from croupier.learn.root import NONE, Root, Rooted
 from croupier.learn.train import Learner
 
 
@@ -34,6 +35,7 @@ class Assembled:
     dataset: Dataset
     module: nn.Module
     workers: int
+    root: Records | None = None
 
     def export(self, vector: Tensor) -> nn.Module:
         """A plain module with these weights."""
@@ -54,6 +56,7 @@ def assemble(
     coins: Coins,
     *,
     augment: Augment = AS_IS,
+    root: Root = NONE,
     folder: Path | None = None,
     together: int = 1,
     warm: str | None = None,
@@ -61,9 +64,10 @@ def assemble(
     workers: int | None = None,
     tick: Callable[[int], None] | None = None,
 ) -> Assembled:
-    """Build the task. Raises: DataError, SpecError."""
+    """Build the task. What the server keeps as its root is in nobody's data. Raises: DataError, SpecError."""
     _check_device(device)
     dataset = augment.prepare(data.load(folder), folder, coins.child("augment"))
+    dataset, kept = root.draw(dataset, coins.child("root"))
     index = split(dataset, coins.child("split"))
     with coins.child("first model").ambient():
         module = network.build(dataset)
@@ -87,7 +91,11 @@ def assemble(
     evaluate = Evaluate(FlatNet(module, device), dataset.goal, dataset.test.to(device), dataset.unit)
     layout = layout_of(module)
     first = Model(layout.flatten(module.state_dict()))
-    return Assembled(Task(digests, layout, first, learner, evaluate), dataset, module, hands)
+    task = Task(digests, layout, first, learner, evaluate)
+    if kept is not None:
+        own = Rooted.of(module, dataset.goal, fit, kept.to(device), device, augment)
+        task = replace(task, root=own.fit, features=own.features)
+    return Assembled(task, dataset, module, hands, kept)
 
 
 def model_bytes(module: nn.Module, about: Mapping[str, str]) -> bytes:

@@ -57,7 +57,7 @@ class Dirichlet(Split, use="dirichlet"):
 
     def __call__(self, dataset: Dataset, coins: Coins) -> Mapping[str, Tensor]:
         """Client id to the sorted numbers of its training records. Raises: SpecError when that cannot be."""
-        labels = _labels(dataset)
+        labels = _labels(dataset, self.use)
         _check_room(dataset, self.clients, self.least)
         sampler = coins.sampler()
         counts = self._counts(np.bincount(labels, minlength=dataset.classes), sampler)
@@ -71,6 +71,45 @@ class Dirichlet(Split, use="dirichlet"):
             if counts.sum(0).min() >= self.least:
                 return counts
         return even_out(counts, self.least)
+
+
+class QSkew(Split, use="q-skew"):
+    """Clients in as many groups as there are classes: a record goes to its class's group with probability q.
+
+    Else it goes to any other group alike, and in its group to any client alike; q = 1 / classes is the same as drawing
+    clients at random, and q = 1 gives a client one class. A draw that leaves a client fewer than `least` records is
+    treated as in `dirichlet`. From: Cao et al. 2021 (FLTrust), its distribution of the training data among clients.
+    """
+
+    clients: PositiveInt = 100
+    q: float = Field(0.5, ge=0, le=1)
+    least: PositiveInt = 1
+
+    def __call__(self, dataset: Dataset, coins: Coins) -> Mapping[str, Tensor]:
+        """Client id to the sorted numbers of its training records. Raises: SpecError when that cannot be."""
+        labels = _labels(dataset, self.use)
+        _check_room(dataset, self.clients, self.least)
+        if self.clients < dataset.classes:
+            why = f"'q-skew' makes a group of clients for each of the {dataset.classes} classes of {dataset.name!r}"
+            raise SpecError(f"task.split.clients = {self.clients}: {why}; use at least {dataset.classes}")
+        chances = self._chances(dataset.classes)
+        sizes, sampler = np.bincount(labels, minlength=dataset.classes), coins.sampler()
+        for _ in range(1 + REDRAWS):
+            # Records of one class are alike until they are dealt: how many a client gets is all there is to draw.
+            counts = np.stack([sampler.multinomial(size, chance) for size, chance in zip(sizes, chances, strict=True)])
+            if counts.sum(0).min() >= self.least:
+                break
+        return _named(_deal(labels, even_out(counts, self.least), sampler))
+
+    def _chances(self, classes: int) -> npt.NDArray[np.float64]:
+        """Where a record of each class (row) goes: to each client (column), whose groups are in order."""
+        group = np.arange(self.clients) * classes // self.clients
+        members = np.bincount(group, minlength=classes)
+        elsewhere = (1 - self.q) / (classes - 1) if classes > 1 else 0.0
+        own = self.q if classes > 1 else 1.0
+        shares = np.where(group == np.arange(classes)[:, None], own, elsewhere)
+        found: npt.NDArray[np.float64] = shares / members[group]
+        return found
 
 
 class Natural(Split, use="natural"):
@@ -137,11 +176,11 @@ def _named(parts: Iterable[Ints]) -> dict[str, Tensor]:
     return {f"c{number:0{digits}}": part for number, part in enumerate(held)}
 
 
-def _labels(dataset: Dataset) -> Ints:
+def _labels(dataset: Dataset, use: str) -> Ints:
     if dataset.labels is None:
         why = f"{dataset.name!r} is for forecasting and has no labels to divide by"
         remedy = 'use task.split = "natural" or "iid"'
-        raise SpecError(f"task.split = 'dirichlet': {why}; {remedy}")
+        raise SpecError(f"task.split = {use!r}: {why}; {remedy}")
     labels: Ints = dataset.labels.cpu().numpy()
     return labels
 

@@ -48,7 +48,7 @@ def ended(setting: Setting, pipeline: Pipeline, seed: int) -> Ended:
     coins = Coins.from_seed(seed)
     made = assemble(
         setting.data, setting.split, setting.model, setting.fit, coins, folder=setting.folder,
-        together=setting.together, device=setting.device, workers=setting.workers,
+        together=setting.together, device=setting.device, workers=setting.workers, root=setting.root,
     )  # fmt: skip
     clamped, sent, accuracy = 0, 0, 0.0
     for done in rounds(pipeline, made.task, setting.plan, coins, Local()):

@@ -36,6 +36,11 @@ class Release(Part):
         """Whether a row leaves without its name but in pieces of more than one coordinate."""
         return False
 
+    @property
+    def intact(self) -> bool:
+        """Whether each row that leaves is one sender's, from its first coordinate to its last."""
+        return True
+
     @abstractmethod
     def fields(self, dtype: str, modulus: Modulus, slots: int) -> tuple[Field, ...]:
         """The arrays that leave; a side named `present` counts the clients that took part."""

@@ -36,6 +36,11 @@ class Shuffle(Release, use="shuffle"):
         """Whole models and layers are such pieces."""
         return self.grain != "parameter"
 
+    @property
+    def intact(self) -> bool:
+        """Only whole models stay together."""
+        return self.grain == "model"
+
     def fields(self, dtype: str, modulus: Modulus, slots: int) -> tuple[Field, ...]:
         """As many rows as clients; which is whose is gone."""
         return (Field("rows", dtype, ("present", slots), **whole(modulus)),)

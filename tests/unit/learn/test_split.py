@@ -12,7 +12,7 @@ from torch import Tensor
 from croupier.core.coins import Coins
 from croupier.errors import DataError, SpecError
 from croupier.learn.data import Dataset, Rows
-from croupier.learn.split import Dirichlet, Iid, Natural, Split, apportion, even_out
+from croupier.learn.split import Dirichlet, Iid, Natural, QSkew, Split, apportion, even_out
 
 COINS = Coins.from_seed(7)
 
@@ -61,10 +61,46 @@ def test_dirichlet_deals_every_record_once_and_leaves_nobody_short(
 
 def test_splits_follow_the_coins_alone() -> None:
     data = toy([number % 4 for number in range(200)])
-    for split in (Iid(), Dirichlet()):
+    for split in (Iid(), Dirichlet(), QSkew(clients=8)):
         one, same, other = (split(data, Coins.from_seed(seed)) for seed in (1, 1, 2))
         assert all(torch.equal(one[key], same[key]) for key in one)
         assert any(not torch.equal(one[key], other[key]) for key in one)
+
+
+@settings(deadline=None)
+@given(labels, st.integers(4, 6), st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.integers(1, 2))
+def test_q_skew_deals_every_record_once_and_leaves_nobody_short(
+    marks: list[int], clients: int, q: float, least: int
+) -> None:
+    parts = QSkew(clients=clients, q=q, least=least)(toy(marks), COINS)
+    check_partition(parts, len(marks))
+    assert len(parts) == clients
+    assert min(len(part) for part in parts.values()) >= least
+
+
+@pytest.mark.parametrize(("q", "clients"), [(0.25, 8), (0.5, 8), (0.9, 8), (1.0, 8), (0.0, 8), (0.5, 10)])
+def test_q_is_the_share_of_a_class_that_its_own_group_gets(q: float, clients: int) -> None:
+    """And within a group, and among the other groups, nobody is preferred: five deviations of a binomial each."""
+    each = 4000
+    data = toy([number % 4 for number in range(4 * each)])
+    assert data.labels is not None
+    counts = np.stack(
+        [data.labels[part].bincount(minlength=4).numpy() for part in QSkew(clients=clients, q=q)(data, COINS).values()]
+    )
+    groups = [client * 4 // clients for client in range(clients)]
+    for client, group in enumerate(groups):
+        for label in range(4):
+            share = (q if label == group else (1 - q) / 3) / groups.count(group)
+            assert abs(counts[client, label] - share * each) <= 5 * (each * share * (1 - share)) ** 0.5
+
+
+def test_q_skew_refuses_what_has_no_groups() -> None:
+    with pytest.raises(SpecError, match=r"task\.split\.clients = 3: .* of the 4 classes of 'toy'; use at least 4"):
+        QSkew(clients=3)(toy([0, 1, 2, 3] * 5), COINS)
+    with pytest.raises(SpecError, match=r"task\.split = 'q-skew': 'owned' is for forecasting"):
+        QSkew(clients=3)(owned([0, 0, 0], ("ann",)), COINS)
+    with pytest.raises(SpecError, match="too few to give each client 9"):
+        QSkew(clients=4, least=9)(toy([0, 1, 2, 3] * 5), COINS)
 
 
 def test_a_large_alpha_is_even_and_a_small_one_is_not() -> None:
