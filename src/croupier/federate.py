@@ -169,6 +169,11 @@ def check(pipeline: Pipeline, enrolled: int, plan: Federation, offers: frozenset
         )
 
 
+def least(plan: Federation, invited: int) -> int:
+    """With how few of the invited clients a round ends well."""
+    return max(1, math.ceil(plan.quorum * invited))
+
+
 @dataclass(frozen=True)
 class _Loop:
     pipeline: Pipeline
@@ -182,16 +187,16 @@ class _Loop:
 
     def round(self, state: State) -> Round:
         cohort = self._cohort(state.round)
-        least = max(1, math.ceil(self.plan.quorum * len(cohort)))
+        few = least(self.plan, len(cohort))
         bench = self._bench()
         for attempt in range(self.plan.attempts):
-            sat = self.drive(self._sitting(state, cohort, least, attempt, bench))
+            sat = self.drive(self._sitting(state, cohort, few, attempt, bench))
             alarmed(state.round, cohort, sat)
             if sat.outcomes["server"].error is None:
                 return self._finish(state, cohort, attempt, sat)
             missing = self._missing(sat, cohort)
             left = tuple(client for client in cohort if client not in missing)
-            if not (self.pipeline.place.restarts and missing and len(left) >= least):
+            if not (self.pipeline.place.restarts and missing and len(left) >= few):
                 break
             cohort = left
         raise ProtocolError(_why(state.round, sat))

@@ -18,7 +18,7 @@ from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.view import Kept, facts
 from croupier.errors import CroupierError, RangeError, SpecError, StoreError
-from croupier.federate import Round, State, check, rounds, run_id, state_from, view_digests
+from croupier.federate import Round, State, check, least, rounds, run_id, state_from, view_digests
 from croupier.learn.assemble import Assembled, assemble, model_bytes
 from croupier.learn.data import folder_of
 from croupier.runtime.local import Local
@@ -266,7 +266,11 @@ class _Job:
             "peak_bytes": max((line["peak_bytes"] for line in timing), default=peak_bytes()),
             "data": dict(made.dataset.notes),
             "statement": explain(
-                self.spec.protocol, noise=self.spec.task.fit.claims(), cohorts=cohort < len(made.task.enrolled)
+                self.spec.protocol,
+                noise=self.spec.task.fit.claims(),
+                cohorts=cohort < len(made.task.enrolled),
+                rounds=self.spec.federation.rounds,
+                present=least(self.spec.federation, cohort),
             ).plain(),
         }
         self.store.write_json("summary.json", summary)

@@ -87,6 +87,11 @@ class Pipeline(Part):
         yield from (f"{named['place']} {wrong}" for wrong in place.misfits(self))
         if release.grouped and encode.weights != "uniform":
             yield f"{named['release']} counts every client alike; use encode.weights = 'uniform'"
+        if encode.form not in self.privacy.forms:
+            yield (
+                f"privacy = {self.privacy.use!r} works on what a client changed, not on encode.form = {encode.form!r}; "
+                f"use encode.form = {self.privacy.forms[0]!r}"
+            )
         if encode.form not in rule.forms:
             yield f"{named['aggregate']} does not take updates as {encode.form!r}"
         if "rows" in rule.asks and release.shape == "sums":
@@ -128,7 +133,7 @@ class Pipeline(Part):
         once = coins.child("attempt", given.attempt, roster_digest(given.roster))
         yield from self.place.submit(self, given, payload, memory.get("keys", {}), once.child("submit"))
         kept = {name: value for name, value in memory.items() if name != "keys"}
-        return {**kept, "noted": dict(payload.noted), "spent": spent.mechanism}
+        return {**kept, "noted": {**spent.noted, **payload.noted}, "spent": spent.mechanism}
 
     def server(self, given: Given, memory: Memory, coins: Coins) -> Flow:
         """Hand out the model, collect the release, aggregate."""

@@ -7,12 +7,16 @@ from typing import Any
 
 from croupier.core.part import Part
 from croupier.pipeline import Pipeline
+from croupier.privacy.amplify import claim
+from croupier.privacy.local import rounded_up, times
 
 ORDER = ("privacy", "encode", "release", "place", "aggregate")
 
 
 CLIENT = "each client"
 NAMED = "none: the server sees every update with its name"
+# Of what shuffling gives; a local part with a delta of its own has that one.
+DELTA = 1e-5
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,7 @@ class Statement:
     liveness_threshold: str
     encoding: tuple[str, ...]
     differential_privacy: str
+    amplification: str
     robustness: str
     anonymity: str
     over_rounds: str
@@ -36,11 +41,19 @@ class Statement:
         return asdict(self)
 
 
-def explain(pipeline: Pipeline, *, noise: str = "", cohorts: bool | None = None) -> Statement:
+def explain(
+    pipeline: Pipeline,
+    *,
+    noise: str = "",
+    cohorts: bool | None = None,
+    rounds: int | None = None,
+    present: int | None = None,
+) -> Statement:
     """Ask every part what it reveals.
 
     `noise` is what training itself says of noise that it adds; `cohorts` says whether other clients are invited from
-    round to round, where that is known.
+    round to round, `rounds` in how many a client takes part at most, and `present` with how few clients a round ends,
+    where that is known.
     """
     place, tolerance = pipeline.place, pipeline.place.tolerance
     learns = dict(place.learns(pipeline))
@@ -60,7 +73,8 @@ def explain(pipeline: Pipeline, *, noise: str = "", cohorts: bool | None = None)
         integrity_threshold=tolerance.integrity,
         liveness_threshold=tolerance.liveness,
         encoding=pipeline.encode.says(),
-        differential_privacy=noise or pipeline.privacy.claims(),
+        differential_privacy=_noise(pipeline, noise, rounds or 1),
+        amplification=_amplification(pipeline, rounds or 1, present),
         robustness=pipeline.aggregate.tolerates(),
         anonymity=_anonymity(pipeline),
         over_rounds=_over_rounds(pipeline, cohorts),
@@ -70,6 +84,41 @@ def explain(pipeline: Pipeline, *, noise: str = "", cohorts: bool | None = None)
 def _named(part: Part) -> str:
     said = [f"{key}={value}" for key, value in part.plain().items() if key != "use" and value is not None]
     return part.use + (f" ({', '.join(said)})" if said else "")
+
+
+def _noise(pipeline: Pipeline, training: str, rounds: int) -> str:
+    local, said = pipeline.privacy.guarantee(), pipeline.privacy.claims(rounds)
+    if local is not None and pipeline.encode.weights != "uniform":
+        said += f". The number of records, which travels too (weights = {pipeline.encode.weights!r}), is not covered"
+    if training and pipeline.privacy.use != "none":
+        return f"{training}. Besides, {said}"
+    return training or said
+
+
+def _amplification(pipeline: Pipeline, rounds: int, present: int | None) -> str:
+    local = pipeline.privacy.guarantee()
+    if local is None:
+        return "no amplification claimed: there is no local guarantee to amplify"
+    if "ids" not in pipeline.release.hides:
+        return "no amplification claimed: rows keep their names"
+    if pipeline.encode.weights != "uniform":
+        return "no amplification claimed: rows carry their number of records, which is not noised and can name them"
+    if present is None:
+        return "no amplification claimed: it depends on how many honest clients are present, which is not known here"
+    found = claim(present, local.epsilon, local.delta or DELTA, local.delta)
+    if isinstance(found, str):
+        return found
+    together = "; ".join(" with ".join(pair) for pair in pipeline.place.tolerance.apart)
+    many = (
+        f". {times(rounds).capitalize()}: ({rounded_up(rounds * found.epsilon)}, {rounds * found.delta:g}) by adding up"
+        if rounds > 1
+        else ""
+    )
+    return (
+        f"{found.says()}{many}. Each client that colludes counts for one less. Only against who knows "
+        "nothing of the permutation: not against a party that permutes, or sees rows before that"
+        f"{f', nor against {together}' if together else ''}"
+    )
 
 
 def _over_rounds(pipeline: Pipeline, cohorts: bool | None) -> str:

@@ -10,6 +10,8 @@ from croupier.pipeline import Pipeline
 from croupier.place.masks import Masks
 from croupier.place.relay import Relay
 from croupier.place.servers import SumServers
+from croupier.privacy.gaussian import Gaussian
+from croupier.privacy.response import Response
 from croupier.release.groups import Groups
 from croupier.release.rows import Rows
 from croupier.release.shuffle import Shuffle
@@ -28,6 +30,15 @@ PIPELINES: dict[str, Pipeline] = {
     "parameter shuffle, weighted": Pipeline(encode=Floats(weights="slot", cap=50), release=Shuffle(), place=Relay()),
     "parameter shuffle, median": Pipeline(release=Shuffle(), aggregate=Median(), place=Relay()),
     "shuffled integers": Pipeline(encode=FixedPoint(clients=8), release=Shuffle(grain="layer"), place=Relay()),
+    "shuffled models, Gaussian noise": Pipeline(
+        privacy=Gaussian(clip=1, sigma=0.1), encode=Floats(form="delta"), release=Shuffle(grain="model"), place=Relay()
+    ),
+    "shuffled models, randomised response": Pipeline(
+        privacy=Response(coordinates=2, epsilon=2),
+        encode=Floats(form="delta"),
+        release=Shuffle(grain="model"),
+        place=Relay(),
+    ),
     "sum": total(8),
     "sum, weighted": Pipeline.parse(
         {"encode": {"use": "fixed", "clients": 8, "weights": "slot", "cap": 50}, "release": "sum", "place": "relay"}

@@ -66,7 +66,7 @@ def check(pipeline: Pipeline, threat: Threat | None = None) -> None:
             assert any(isinstance(label, bytes) and len(label) == 32 for label in path), f"no roster: {path}"
         assert path[2:4] == ("run", run)
         assert path[4] == "round"
-        own = path[1] in CLIENTS and ("toy" in path or "encode" in path)
+        own = path[1] in CLIENTS and ("toy" in path or "encode" in path or "privacy" in path)
         assert ("participation" if own else "attempt") in path, f"unbound: {path}"
 
 
@@ -107,7 +107,7 @@ class Dither(LocalPrivacy, use="dither"):
         noise = torch.from_numpy(coins.secure().normal(len(update.vector))).float()
         return replace(update, vector=update.vector + 1e-3 * noise), Spent("dither")
 
-    def claims(self) -> str:
+    def claims(self, participations: int = 1) -> str:
         """None."""
         return "none"
 

@@ -61,6 +61,7 @@ def ideal(pipeline: Pipeline, done: Round) -> Gathered:
             vector = update.vector - inbox[0].body["model"]
             update = type(update)(vector, update.layout, update.luggage, form="delta")
         own = done.views[who].coins.child("participation", done.views[who].given.participation)
+        update, _ = pipeline.privacy(update, own.child("privacy"))
         payloads.append(pipeline.encode.encode(update, brief, own.child("encode")))
     rows = [payload.vector for payload in payloads]
     layout = done.views["server"].given.layout

@@ -84,8 +84,8 @@ def _commands() -> dict[str, typer.core.TyperCommand]:
 
 
 COMMANDS = [
-    "audit", "bench attack", "bench disaggregate", "bench reveal", "bench rns", "bench simulate", "bench sum",
-    "bench tamper", "doctor", "explain", "reproduce", "run",
+    "audit", "bench attack", "bench disaggregate", "bench opened", "bench reveal", "bench rns", "bench simulate",
+    "bench sum", "bench tamper", "doctor", "explain", "reproduce", "run",
 ]  # fmt: skip
 COMMON = {"--print-config", "--seed", "--out", "--json"}
 # A reproduction is many descriptions at once, so there is not one to print.

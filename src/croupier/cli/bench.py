@@ -134,6 +134,33 @@ def reveal(
         show(found)
 
 
+@app.command("opened")
+def opened(
+    clients: Annotated[int, typer.Option(help="Rows of signs that count.", min=2, max=1000)] = 10,
+    levels: Annotated[
+        Optional[list[int]],  # noqa: UP045 - typer reads this form
+        typer.Option(help="Levels of weights; may be repeated. By default 1, 2 and 4.", min=1),
+    ] = None,
+    flip: Annotated[float, typer.Option(help="How often a bit differs from the known direction.", min=0, max=1)] = 0.1,
+    seed: options.Seed = None,
+    out: options.OutFile = None,
+    print_config: options.PrintConfig = False,
+    json: options.Json = False,
+) -> None:
+    """What an opened weighted sum of sign rows tells of single rows, by levels of weights, against distinct weights."""
+    from croupier.bench.opened import Size, measure, show
+
+    given = {} if levels is None else {"levels": tuple(levels)}
+    size = Size.parse({**given, "clients": clients, "flip": flip})
+    if print_config:
+        options.show_config(size, json)
+        return
+    found = measure(size, seed or 0)
+    options.emit(found, json, out)
+    if not json:
+        show(found)
+
+
 @app.command("disaggregate")
 def disaggregate(
     clients: Annotated[int, typer.Option(help="Enrolled clients.", min=2)] = 6,

@@ -36,7 +36,7 @@ def command(
 
     `croupier explain rns --table`
     """
-    from croupier.federate import check
+    from croupier.federate import check, least
     from croupier.spec import load
     from croupier.statement import explain
 
@@ -54,7 +54,11 @@ def command(
         check(described.protocol, clients, described.federation, offers)
     cohort = described.federation.cohort
     changing = None if clients is None else cohort is not None and cohort < clients
-    statement = explain(described.protocol, noise=described.task.fit.claims(), cohorts=changing)
+    plan, invited = described.federation, cohort or clients
+    statement = explain(
+        described.protocol, noise=described.task.fit.claims(), cohorts=changing, rounds=plan.rounds,
+        present=None if invited is None else least(plan, invited),
+    )  # fmt: skip
     options.emit({"name": described.name, "seed": seed, **statement.plain()}, json, out)
     if not json:
         _show(described.name, statement)
@@ -131,7 +135,7 @@ def _show(name: str, statement: Statement) -> None:
         _line(key.replace("_", " "), rest[key])
     for line in statement.encoding:
         _line("encoding", line)
-    for key in ("differential_privacy", "robustness", "anonymity", "over_rounds"):
+    for key in ("differential_privacy", "amplification", "robustness", "anonymity", "over_rounds"):
         _line(key.replace("_", " "), rest[key])
 
 
