@@ -28,10 +28,9 @@ GAIN = 2.24
 
 @dataclass(frozen=True)
 class Terms:
-    """How a bout is fought. `skewed`... see `Ground`; `shuffled`: slots change owners in every round.
+    """How a bout is fought: honest clients clip to `clip` and add noise of deviation `sigma`.
 
-    Honest clients clip to `clip` and add noise of deviation `sigma`; `coins` breaks ties of signs at random, where a
-    coordinate is exactly 0, instead of counting it as positive.
+    `shuffled`: slots change owners in every round, so that a rule remembers slots and not clients.
     """
 
     rounds: int = 500
@@ -40,7 +39,6 @@ class Terms:
     clip: float = math.inf
     sigma: float = 0.0
     shuffled: bool = False
-    coins: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +103,7 @@ class Ground:
         return fooled(self._said(vector, attack.trigger(self.test.x)), self.test.y, attack.target)
 
     def _said(self, vector: Tensor, x: Tensor) -> Tensor:
-        parts = [outputs(vector, self.widths, part).argmax(1) for part in x.flatten(1).split(4096)]
+        parts = [outputs(vector, self.widths, x[at : at + 4096].flatten(1)).argmax(1) for at in range(0, len(x), 4096)]
         return torch.cat(parts)
 
 
@@ -156,7 +154,8 @@ class _Bout:
         self.starts = self.sizes.cumsum(0) - self.sizes
         # Every rule and attack of a seed meets the same batches; everything else has draws of its own.
         self.batches, self.roots = ground.drawing("batches"), ground.drawing("root batches")
-        self.noise, self.evil, self.extra = (ground.drawing(name, device=device) for name in ("noise", "evil", "rule"))
+        drawn = [ground.drawing(name, device=device) for name in ("noise", "evil", "rule", "ties")]
+        self.noise, self.evil, self.extra, self.ties = drawn
 
     def _changed(self) -> Rows:
         """The records with the malicious clients' own ones changed: a record has one owner."""
@@ -175,20 +174,27 @@ class _Bout:
 
     def round(self, vector: Tensor, memory: Any, seen: Tensor | None) -> tuple[Tensor | None, Any, Tensor]:
         """A step, what the rule remembers, and this round's reference."""
+        root, records = self._root(vector)
+        reference = self._signs(root.clone().unsqueeze(0))[0]
+        shown = {"now": reference, "stale": seen, "never": None}[self.rule.shows]
+        rows = root.unsqueeze(0) if self.rule.alone else self._sent(vector, shown)
+        sight = Sight(
+            vector, self.ground.widths, root, reference, records, len(self.bad), self.extra
+        )  # fmt: skip
+        step, memory = self.rule.step(rows, sight, memory)
+        return step, memory, reference
+
+    def _sent(self, vector: Tensor, shown: Tensor | None) -> Tensor:
+        """What reaches the server."""
         rows = self._rows(vector)
-        root = self._root(vector)
-        reference = signs_of(root.clone(), self.extra if self.terms.coins else None)
-        if self.attack is not None and len(self.bad):
-            shown = {"now": reference, "stale": seen, "never": None}[self.rule.shows]
-            rows = self._poisoned(rows, shown)
-        else:
-            rows = self._noised(rows)
-        if self.rule.signs:
-            rows = signs_of(rows, self.extra if self.terms.coins else None)
+        rows = self._noised(rows) if self.attack is None or not len(self.bad) else self._poisoned(rows, shown)
+        rows = self._signs(rows) if self.rule.signs else rows
         if self.terms.shuffled:
             rows = rows[torch.randperm(len(rows), generator=self.extra, device=rows.device)]
-        step, memory = self.rule.step(rows, Sight(root, reference, len(self.bad), self.extra), memory)
-        return step, memory, reference
+        return rows
+
+    def _signs(self, rows: Tensor) -> Tensor:
+        return signs_of(rows, self.ties if self.rule.fair else None)
 
     def _rows(self, vector: Tensor) -> Tensor:
         drawn = torch.rand(len(self.sizes), self.terms.batch, generator=self.batches)
@@ -196,13 +202,14 @@ class _Bout:
         x, y = self.records.x[index].flatten(2), self.records.y[index]
         return self.ground.stack.gradients(vector, x, y).neg_()
 
-    def _root(self, vector: Tensor) -> Tensor:
+    def _root(self, vector: Tensor) -> tuple[Tensor, Tensor]:
+        """The server's own difference, and the records that it comes from."""
         root = self.ground.root
         # Drawn even when all of it is used, so that rules of both kinds meet the same draws later.
         order = torch.randperm(len(root), generator=self.roots).to(root.device)
         index = root[order[: self.terms.batch]] if self.rule.fresh else root
         x, y = self.ground.train.x[index].flatten(1), self.ground.train.y[index]
-        return self.ground.alone.gradients(vector, x.unsqueeze(0), y.unsqueeze(0))[0].neg_()
+        return self.ground.alone.gradients(vector, x.unsqueeze(0), y.unsqueeze(0))[0].neg_(), x
 
     def _noised(self, rows: Tensor) -> Tensor:
         """The local mechanism, in place: clip, then noise."""
@@ -227,8 +234,9 @@ class _Bout:
 
 def signs_of(rows: Tensor, ties: Generator | None = None) -> Tensor:
     """-1 and 1 in place; zeros by coins where `ties` are given, else 1."""
-    zeros = (rows == 0).nonzero(as_tuple=True) if ties is not None else ()
-    rows.ge_(0).mul_(2).sub_(1)
-    if zeros and ties is not None:
-        rows[zeros] = torch.randint(0, 2, (len(zeros[0]),), generator=ties, device=rows.device).to(rows.dtype) * 2 - 1
-    return rows
+    if ties is not None:
+        # A row's coins start a little after the one's before: at a coordinate no two rows share one, and few are drawn.
+        count, size, apart = *rows.shape, 61
+        drawn = torch.randint(0, 2, (size + apart * (count - 1),), generator=ties, device=rows.device, dtype=torch.int8)
+        rows.add_(drawn.mul_(2).sub_(1).as_strided((count, size), (apart, 1)), alpha=1e-30)
+    return rows.ge_(0).mul_(2).sub_(1)

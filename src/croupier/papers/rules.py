@@ -1,6 +1,6 @@
 """Rules for the arena: how a server turns stacked rows into a step, as small values.
 
-Those that need nothing but the rows and the server's own direction are here; RAIN in the clear is among them.
+RAIN in the clear and the plainest rules are here; `baselines` has those that the house aggregates with.
 """
 
 from __future__ import annotations
@@ -24,13 +24,16 @@ LAMBDA = 2.2
 
 @dataclass(frozen=True, eq=False)
 class Sight:
-    """What the server itself has in a round: its direction on root data, as it is and as signs.
+    """What the server itself has in a round: the model, its direction on root data, as it is and as signs.
 
-    `bad` is how many malicious clients a rule is told to expect.
+    `bad` is how many malicious clients a rule is told to expect, which is how many there are.
     """
 
+    vector: Tensor
+    widths: tuple[int, ...]
     root: Tensor
     reference: Tensor
+    records: Tensor
     bad: int
     generator: Generator
 
@@ -44,15 +47,18 @@ class Rule:
     """A rule by name. `signs`: clients send signs only. `rate`: the server's, which multiplies the step.
 
     `shows`: what a client can see of the reference before it sends: this round's, the last round's, or never any.
-    `fresh`: the root data are a new batch of the root set in every round, else all of it.
+    `fresh`: the root data are a new batch of the root set in every round, else all of it. `fair`: a coordinate that is
+    exactly 0 gets a sign by a coin, else it counts as positive. `alone`: no client is asked.
     """
 
     name: str
     step: Step
     signs: bool = False
-    rate: float = 0.5
+    rate: float = 0.2
     shows: Literal["now", "stale", "never"] = "never"
     fresh: bool = True
+    fair: bool = True
+    alone: bool = False
 
 
 def mean(rows: Tensor, sight: Sight, memory: Any) -> tuple[Tensor, Any]:
@@ -65,32 +71,14 @@ def root_only(rows: Tensor, sight: Sight, memory: Any) -> tuple[Tensor, Any]:
     return sight.root, memory
 
 
-def majority(rows: Tensor, sight: Sight, memory: Any) -> tuple[Tensor, Any]:
-    """SignSGD: the sign of the sum; no move where it ties."""
+def vote(rows: Tensor, sight: Sight, memory: Any) -> tuple[Tensor, Any]:
+    """SignSGD: the sign of the sum of signs; no move where it ties."""
     return rows.sum(0).sign(), memory
-
-
-def trusted(rows: Tensor, sight: Sight, memory: Any) -> tuple[Tensor | None, Any]:
-    """FLTrust: rows at the root direction's length, weighed by the positive part of their cosine to it."""
-    lengths, scale = rows.norm(dim=1).clamp_min(1e-9), sight.root.norm()
-    trust = (rows @ sight.root / (lengths * scale.clamp_min(1e-9))).clamp_min(0)
-    return _weighed(rows, trust * scale / lengths, trust.sum()), memory
-
-
-def hamming(rows: Tensor, sight: Sight, memory: Any) -> tuple[Tensor | None, Any]:
-    """FLOD: signs weighed by how much nearer than half of the coordinates they are to the reference."""
-    size = rows.shape[1]
-    weights = (size / 2 - distances(rows, sight.reference)).clamp_min(0)
-    return _weighed(rows, weights, weights.sum()), memory
 
 
 def distances(rows: Tensor, reference: Tensor) -> Tensor:
     """Hamming distances of rows of -1 and 1, from their products; exact up to 2^24 coordinates."""
     return (rows.shape[1] - rows @ reference) / 2
-
-
-def _weighed(rows: Tensor, weights: Tensor, total: Tensor) -> Tensor | None:
-    return weights.to(rows.dtype) @ rows / total if float(total) > 0 else None
 
 
 @dataclass(frozen=True)
@@ -112,7 +100,7 @@ class Rain:
         """The weighted mean of the rows."""
         away = distances(rows, sight.reference).double().cpu().numpy()
         weights = torch.from_numpy(self.judge(away, rows.shape[1])).to(rows.device, rows.dtype)
-        return _weighed(rows, weights, weights.sum()), memory
+        return (weights @ rows / weights.sum() if bool(weights.any()) else None), memory
 
     def judge(self, away: Floats, size: int) -> Floats:
         """A weight for each distance."""
@@ -122,7 +110,8 @@ class Rain:
             return (near > 0).astype(np.float64)
         if self.weights == "relu" or not near.any():
             return near / size
-        return np.ceil(self.levels * near / near.max())
+        steps: Floats = np.ceil(self.levels * near / near.max())
+        return steps
 
     def _limit(self, away: Floats, size: int) -> float:
         middle = float(np.median(away))
@@ -136,15 +125,15 @@ class Rain:
 
 SIGNED = 0.01
 FEDAVG = Rule("FedAvg", mean)
-ROOT_ONLY = Rule("root only", root_only)
-SIGNSGD = Rule("SignSGD", majority, signs=True, rate=SIGNED)
-FLTRUST = Rule("FLTrust", trusted)
-FLOD = Rule("FLOD", hamming, signs=True, rate=SIGNED)
+ROOT_ONLY = Rule("root only", root_only, alone=True)
+SIGNSGD = Rule("SignSGD", vote, signs=True, rate=SIGNED)
 PRINTED = Rule(
-    "RAIN as printed", Rain("relu", gate=False, floor=False), signs=True, rate=SIGNED, shows="now", fresh=False
+    "RAIN as printed", Rain("relu", gate=False, floor=False), signs=True, rate=SIGNED, shows="now", fresh=False,
+    fair=False,
 )  # fmt: skip
-GATED = replace(PRINTED, name="RAIN, half gate", step=Rain("relu"), fresh=True)
-EQUAL = replace(GATED, name="RAIN, gate, 0/1", step=Rain())
-LEVELS = replace(GATED, name="RAIN, gate, 7 levels", step=Rain("levels"))
-HIDDEN = replace(EQUAL, name="RAIN, gate, 0/1, hidden", shows="stale")
-UNGATED = replace(EQUAL, name="RAIN, 0/1, no gate", step=Rain(gate=False))
+GATED = Rule("RAIN, half gate", Rain("relu"), signs=True, rate=SIGNED, shows="now")
+PLUS = replace(GATED, name="RAIN, 0/1, zeros +1", step=Rain(), fair=False)
+EQUAL = replace(GATED, name="RAIN, 0/1", step=Rain())
+LEVELS = replace(GATED, name="RAIN, 7 levels", step=Rain("levels"))
+UNGATED = replace(GATED, name="RAIN, 0/1, no gate", step=Rain(gate=False))
+HIDDEN = replace(EQUAL, name="RAIN, 0/1, hidden", shows="stale")

@@ -22,7 +22,7 @@ def layers(vector: Tensor, widths: Sequence[int]) -> list[Layer]:
     """Weights and biases in the order in which the house flattens them."""
     found, at = [], 0
     for before, after in pairwise(widths):
-        weights = vector[..., at : at + after * before].unflatten(-1, (after, before))
+        weights = vector[..., at : at + after * before].view(*vector.shape[:-1], after, before)
         at += after * before
         found.append((weights, vector[..., at : at + after]))
         at += after
