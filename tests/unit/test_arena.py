@@ -204,7 +204,7 @@ def test_rain_by_hand() -> None:
     printed = Rain("relu", gate=False, floor=False).judge(away, 10_000)
     assert printed == pytest.approx(np.array([limit - 10, limit - 12, limit - 14, limit - 16, 0]) / 10_000)
     assert Rain(floor=False).judge(away, 10_000).tolist() == [1, 1, 1, 1, 0]
-    assert Rain("levels", floor=False, gate=False).judge(away, 10_000).tolist() == [7, 6, 5, 3, 0]
+    assert Rain("levels", floor=False, gate=False).judge(away, 10_000).tolist() == [7, 6, 5, 4, 0]
 
 
 def test_the_gate_and_the_floor() -> None:
