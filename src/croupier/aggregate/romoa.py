@@ -1,0 +1,163 @@
+"""Romoa: every coordinate of every update has a weight of its own, from three likenesses to the median update."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from croupier.aggregate.aggregator import Desk
+from croupier.aggregate.reputation import Named
+from croupier.aggregate.robust import Move
+from croupier.aggregate.rows import middle, share, squared_distances
+from croupier.core.flow import Memory
+from croupier.core.update import Gathered
+
+Span = tuple[int, int]
+
+_BLOCK = 1 << 16
+_SMALL = 1e-5
+# Beyond it an exponential is no float64 any more.
+_STEEP = 700.0
+
+
+def romoa(
+    rows: Tensor, spans: Sequence[Span], last: Tensor, before: Tensor, beta: float = 0.5
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The sum of the clipped rows, each coordinate times its factor; the mean factor of each row; this round's factors.
+
+    `spans` are the tensors of the weights, `last` the direction of the round before and `before` its factors.
+    """
+    found = factors(rows, spans, last)
+    mixed = (1 - beta) * found + beta * before.to(found)
+    # Ones for each coordinate already, unless others took part in the round before.
+    mixed = share(mixed, mixed.sum(0))
+    low, high = middle(rows.min(1).values), middle(rows.max(1).values)
+    blocks = zip(*(table.split(_BLOCK, 1) for table in (rows, mixed)), strict=True)  # type: ignore[no-untyped-call]
+    direction = torch.cat([(row.double().clamp(low, high) * part.double()).sum(0) for row, part in blocks])
+    return direction, mixed.double().mean(1), found
+
+
+def factors(rows: Tensor, spans: Sequence[Span], last: Tensor) -> Tensor:
+    """The factors of a round, (rows, coordinates): for each coordinate they add up to 1."""
+    centre = torch.cat([middle(block) for block in rows.split(_BLOCK, 1)])  # type: ignore[no-untyped-call]
+    picked = large(rows).nonzero()[:, 0]
+    single = scores(-_pairwise(rows[:, picked], centre[picked], last[picked]))
+    by_layer = _layers(rows, spans, centre)
+    out = torch.empty_like(rows, dtype=torch.float32)
+    place = torch.full((rows.shape[1],), -1, device=rows.device)
+    place[picked] = torch.arange(len(picked), device=rows.device)
+    for number, (start, stop) in enumerate(spans):
+        layer = torch.minimum(*(_steep(scores(one)[:, [number]]) for one in by_layer))
+        for at in range(start, stop, _BLOCK):
+            here = place[at : min(stop, at + _BLOCK)]
+            value = layer.repeat(1, len(here))
+            # Coordinates that are large in no update are judged by their layer alone.
+            seen = here >= 0
+            value[:, seen] = torch.minimum(value[:, seen], _steep(single[:, here[seen]].double()))
+            out[:, at : at + len(here)] = torch.softmax(value, 0).float()
+    return out
+
+
+def large(rows: Tensor) -> Tensor:
+    """Which coordinates are among the n-th part that is largest in some row."""
+    count = max(1, rows.shape[1] // len(rows))
+    found = torch.zeros(rows.shape[1], dtype=torch.bool, device=rows.device)
+    for row in rows:
+        found[row.abs().topk(count, sorted=False).indices] = True
+    return found
+
+
+def scores(measures: Tensor) -> Tensor:
+    """How near each row's measures are to a centre that lies in the larger of two clusters: 1 where they are there."""
+    labels = two_means(measures)
+    sizes = torch.where(labels, labels.sum(), (~labels).sum()).double()
+    weights = share(sizes - sizes.min(), sizes.max() - sizes.min())
+    # Clusters of one size decide nothing.
+    weights = weights if bool(weights.any()) else torch.ones_like(weights)
+    centre = ((weights / weights.sum())[:, None] * measures.double()).sum(0)
+    found: Tensor = 1 - ((measures.double() - centre) / (centre + _SMALL)).abs()
+    return found
+
+
+def two_means(points: Tensor) -> Tensor:
+    """Which of two clusters each point is in, from the two that lie farthest apart; all in one where all are equal."""
+    apart = squared_distances(points)
+    first = int(apart.argmax())
+    far = apart[:, first % len(apart)] < apart[:, first // len(apart)]
+    if not float(apart.max()) > 1e-12 * float(points.double().square().sum(1).max()):
+        return torch.zeros_like(far)
+    for _ in range(100):
+        # The distance to a centre by the distances to its points alone.
+        to = [apart[:, side].mean(1) - apart[side][:, side].mean() / 2 for side in (far, ~far)]
+        now = to[0] < to[1]
+        if torch.equal(now, far) or not bool(now.any()) or bool(now.all()):
+            break
+        far = now
+    return far
+
+
+def _pairwise(rows: Tensor, centre: Tensor, last: Tensor) -> Tensor:
+    """For each coordinate the cosine of (last, centre) and (last, row), as vectors of two; 0 where one is no vector."""
+    found = torch.empty_like(rows, dtype=torch.float32)
+    for at in range(0, rows.shape[1], _BLOCK):
+        block, one, two = (table[..., at : at + _BLOCK].double() for table in (rows, centre, last.to(rows.device)))
+        lengths = torch.hypot(two, one) * torch.hypot(two.expand_as(block), block)
+        found[:, at : at + _BLOCK] = share(two * two + one * block, lengths)
+    return found
+
+
+def _layers(rows: Tensor, spans: Sequence[Span], centre: Tensor) -> tuple[Tensor, Tensor]:
+    """The negated cosine with the centre, and the correlation with it, of every row in every tensor's large values."""
+    against, together = [], []
+    for start, stop in spans:
+        picked = large(rows[:, start:stop])
+        part, middle_part = rows[:, start:stop][:, picked].double(), centre[start:stop][picked].double()
+        against.append(-_cosine(part, middle_part))
+        off = part - part.mean(1, keepdim=True), middle_part - middle_part.mean()
+        together.append(_cosine(*off, otherwise=-1.0))
+    return torch.stack(against, 1), torch.stack(together, 1)
+
+
+def _cosine(rows: Tensor, one: Tensor, otherwise: float = 0.0) -> Tensor:
+    lengths = rows.norm(dim=1) * one.norm()
+    return torch.where(lengths > 0, share(rows @ one, lengths), otherwise)
+
+
+def _steep(score: Tensor) -> Tensor:
+    found: Tensor = score.sign() * torch.exp((score.abs() * len(score)).clamp(max=_STEEP))
+    return found
+
+
+class Romoa(Named, use="romoa"):
+    """The sum of clipped updates, every coordinate by a factor from three likenesses to the median update.
+
+    Likenesses are of single coordinates, looking ahead from the last step, and of tensors, by cosine and correlation,
+    all on the coordinates that are largest in some update. Each is clustered in two, and an update gets the less, the
+    farther it lies from the larger cluster's middle. `beta` is what a client's factors of the round before count for.
+    From: Mao et al. 2021. Two clusters grow from the two updates farthest apart, not from random ones; a coordinate
+    that is large in no update is judged by its tensor alone. It remembers one number a weight and client.
+    """
+
+    beta: float = Field(0.5, ge=0, lt=1)
+
+    def move(self, rows: Tensor, gathered: Gathered, desk: Desk, memory: Memory) -> Move:
+        """The weighted sum. Raises: ProtocolError without names."""
+        names = self.names(gathered, len(rows))
+        known: dict[str, Tensor] = dict(memory.get("factors", {}))
+        even = torch.full((rows.shape[1],), 1 / len(rows))
+        before = torch.stack([known.get(name, even) for name in names])
+        spans = [(start, stop) for part, start, stop in desk.layout.spans() if part.role == "weight" and stop > start]
+        step = memory.get("step", torch.zeros(rows.shape[1]))
+        direction, weights, found = romoa(rows, spans, step, before, self.beta)
+        known.update(zip(names, found, strict=True))
+        return Move(direction, weights, {**memory, "factors": known, "step": direction.float()})
+
+    def tolerates(self) -> str:
+        """What the clip gives."""
+        return (
+            "fewer than half of the rows, in this sense only: no weight moves farther than an honest update's largest "
+            "value; what is unlike the larger cluster counts for less, and no number of liars is claimed for that"
+        )
