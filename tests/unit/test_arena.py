@@ -21,9 +21,9 @@ from croupier.learn.models.mlp import Perceptron
 from croupier.learn.split import Iid
 from croupier.papers import arena, rules
 from croupier.papers.arena import Ground, Terms, play, signs_of
-from croupier.papers.baselines import FLOD, FLTRUST, KRUM, MEDIAN, TRIMMED
+from croupier.papers.baselines import FLOD, FLTRUST, KRUM, MEDIAN, THIRTEEN, TRIMMED
 from croupier.papers.rules import EQUAL, FEDAVG, HIDDEN, PRINTED, ROOT_ONLY, Rain, Sight
-from croupier.papers.stacked import Stack, first, outputs, size_of
+from croupier.papers.stacked import Stack, features, first, outputs, size_of, spans
 
 WIDTHS = (5, 4, 3)
 
@@ -277,3 +277,22 @@ def test_forecasts_are_refused() -> None:
     data = replace(Synthetic(records=200).load(None), goal="forecast")
     with pytest.raises(SpecError, match="attacks on labels need records with classes"):
         Ground.of(data, Iid(clients=2), (4,), 0)
+
+
+def test_features_are_each_models_own() -> None:
+    vectors, x = torch.randn(3, size_of(WIDTHS), generator=draw()), torch.randn(6, 5, generator=draw(1))
+    found = features(vectors, WIDTHS, x)
+    for vector, one in zip(vectors, found, strict=True):
+        module = Perceptron(WIDTHS)
+        module.load_state_dict(layout_of(module).split(vector))
+        assert torch.allclose(module.layers[:2](x), one, atol=1e-6)
+    assert spans(WIDTHS) == [(0, 20), (20, 24), (24, 36), (36, 39)]
+
+
+@pytest.mark.parametrize("rule", THIRTEEN, ids=[rule.name for rule in THIRTEEN])
+def test_every_baseline_learns_when_nobody_attacks(ground: Ground, rule: rules.Rule) -> None:
+    terms = Terms(rounds=30, every=30, batch=16)
+    done = play(ground, rule if rule.signs else replace(rule, rate=0.5), terms)
+    assert done.finite
+    assert done.accuracy > 0.3
+    assert play(ground, rule, replace(terms, rounds=3, shuffled=True), LabelFlip(), 0.2).finite

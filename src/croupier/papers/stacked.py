@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import torch
 from torch import Generator, Tensor
@@ -27,6 +27,20 @@ def layers(vector: Tensor, widths: Sequence[int]) -> list[Layer]:
         found.append((weights, vector[..., at : at + after]))
         at += after
     return found
+
+
+def spans(widths: Sequence[int]) -> list[tuple[int, int]]:
+    """Where each tensor lies: weights, biases, weights, biases."""
+    sizes = [size for before, after in pairwise(widths) for size in (after * before, after)]
+    return [(stop - size, stop) for stop, size in zip(accumulate(sizes), sizes, strict=True)]
+
+
+def features(vectors: Tensor, widths: Sequence[int], x: Tensor) -> Tensor:
+    """What enters the last layer of each of these models: (models, records, width)."""
+    seen = x.expand(len(vectors), *x.shape)
+    for weights, biases in layers(vectors, widths)[:-1]:
+        seen = torch.baddbmm(biases.unsqueeze(1), seen, weights.transpose(1, 2)).relu_()
+    return seen
 
 
 def first(widths: Sequence[int], gain: float, generator: Generator) -> Tensor:
