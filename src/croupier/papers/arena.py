@@ -126,12 +126,13 @@ def play(ground: Ground, rule: Rule, terms: Terms, attack: Poison | None = None,
     """Train with a share of malicious clients, and measure."""
     bout = _Bout(ground, rule, terms, attack, round(share * len(ground.shards)) if attack else 0)
     vector, memory, seen, idle = ground.first.clone(), None, None, 0
+    rate = rule.loud if rule.loud is not None and terms.sigma else rule.rate
     curve = [(0, ground.accuracy(vector))]
     for number in range(1, terms.rounds + 1):
         step, memory, seen = bout.round(vector, memory, seen)
         idle += step is None
         if step is not None:
-            vector.add_(step, alpha=rule.rate)
+            vector.add_(step, alpha=rate)
         if not math.isfinite(float(vector.sum())):
             # Nothing can be learnt any more, and some attacks and rules cannot be computed.
             return Ended((*curve, (number, ground.accuracy(vector))), None, idle, False)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from croupier.aggregate import cluster, geometry, latent, reference, reputation, romoa, spectral
 from croupier.aggregate.rows import combine, middle, norms
-from croupier.papers.rules import SIGNED, Rule, Sight
+from croupier.papers.rules import LOUD, SIGNED, Rule, Sight
 from croupier.papers.stacked import features, spans
 
 # FLAME's noise for pictures, DnC's number of coordinates, CONTRA's neighbours, SignGuard's share of coordinates.
@@ -113,7 +113,7 @@ MEDIAN = Rule("Median", _median)
 TRIMMED = Rule("Trimmed mean", _trimmed)
 FLTRUST = Rule("FLTrust", _trusted)
 # Zeros are positive, as its paper has them.
-FLOD = Rule("FLOD", _hamming, signs=True, rate=SIGNED, fair=False)
+FLOD = Rule("FLOD", _hamming, signs=True, rate=SIGNED, loud=LOUD, fair=False)
 FLAME = Rule("FLAME", _flame)
 DNC = Rule("DnC", _dnc)
 SIGNGUARD = Rule("SignGuard", _signguard)

@@ -46,6 +46,7 @@ Step = Callable[[Tensor, Sight, Any], tuple[Tensor | None, Any]]
 class Rule:
     """A rule by name. `signs`: clients send signs only. `rate`: the server's, which multiplies the step.
 
+    `loud`: the rate where clients add noise, if another: a mean of noised signs is short, and would hardly move.
     `shows`: what a client can see of the reference before it sends: this round's, the last round's, or never any.
     `fresh`: the root data are a new batch of the root set in every round, else all of it. `fair`: a coordinate that is
     exactly 0 gets a sign by a coin, else it counts as positive. `alone`: no client is asked.
@@ -55,6 +56,7 @@ class Rule:
     step: Step
     signs: bool = False
     rate: float = 0.2
+    loud: float | None = None
     shows: Literal["now", "stale", "never"] = "never"
     fresh: bool = True
     fair: bool = True
@@ -123,15 +125,15 @@ class Rain:
         return min(limit, size / 2 - 1.5 * math.sqrt(size)) if self.gate else limit
 
 
-SIGNED = 0.01
+SIGNED, LOUD = 0.01, 0.1
 FEDAVG = Rule("FedAvg", mean)
 ROOT_ONLY = Rule("root only", root_only, alone=True)
 SIGNSGD = Rule("SignSGD", vote, signs=True, rate=SIGNED)
 PRINTED = Rule(
-    "RAIN as printed", Rain("relu", gate=False, floor=False), signs=True, rate=SIGNED, shows="now", fresh=False,
-    fair=False,
+    "RAIN as printed", Rain("relu", gate=False, floor=False), signs=True, rate=SIGNED, loud=LOUD, shows="now",
+    fresh=False, fair=False,
 )  # fmt: skip
-GATED = Rule("RAIN, half gate", Rain("relu"), signs=True, rate=SIGNED, shows="now")
+GATED = Rule("RAIN, half gate", Rain("relu"), signs=True, rate=SIGNED, loud=LOUD, shows="now")
 PLUS = replace(GATED, name="RAIN, 0/1, zeros +1", step=Rain(), fair=False)
 EQUAL = replace(GATED, name="RAIN, 0/1", step=Rain())
 LEVELS = replace(GATED, name="RAIN, 7 levels", step=Rain("levels"))

@@ -250,7 +250,7 @@ class Loud(LocalPrivacy, use="loud, for a test"):
     def __call__(self, update: Update, coins: Coins) -> tuple[Update, Spent]:
         return Update(update.vector + 1000, update.layout, update.luggage, form=update.form), Spent("loud")
 
-    def claims(self) -> str:
+    def claims(self, participations: int = 1) -> str:
         return "none"
 
 
