@@ -18,8 +18,10 @@ from croupier.learn.data import Data
 from croupier.learn.datasets import Digits
 from croupier.papers import ENTRIES, rain, rain_shares
 from croupier.papers.arena import Terms
+from croupier.papers.baselines import KRUM
+from croupier.papers.bouts import Bout, Fought, Place
 from croupier.papers.entry import Means, Scale, Trial, tried
-from croupier.papers.rain import Fought, Size, local_epsilon, noised
+from croupier.papers.rain import Size, local_epsilon, noised
 from croupier.papers.rules import EQUAL, HIDDEN, PRINTED, ROOT_ONLY
 
 NAMES = ["rain/figure3", "rain/figure4", "rain/figure5", "rain/figure6", "rain/figure6-skewed"]
@@ -82,14 +84,27 @@ def test_paper_scale_is_the_papers(name: str) -> None:
 
 def test_bouts_that_come_out_alike_are_fought_once(tiny: Terms) -> None:
     heard: list[str] = []
-    fought = Fought("digits", "smoke", Means(), [0, 1], heard.append)
-    assert fought.bouts(EQUAL, tiny, LabelFlip(), 0.5) is fought.bouts(HIDDEN, tiny, LabelFlip(), 0.5)
-    assert len(heard) == 1
-    assert fought.bouts(EQUAL, tiny, Copy(), 0.5) is not fought.bouts(HIDDEN, tiny, Copy(), 0.5)
-    assert fought.bouts(ROOT_ONLY, tiny, Copy(), 0.5) is fought.bouts(ROOT_ONLY, tiny)
-    assert fought.bouts(PRINTED, tiny, Copy(), 0.0) is fought.bouts(PRINTED, tiny, LabelFlip(), 0.0)
-    assert fought.bouts(PRINTED, tiny, Dpfl(), 0.5) is not fought.bouts(PRINTED, noised(tiny), Dpfl(), 0.5)
+    fought = rain.place("digits", "smoke", Means(), [0, 1], heard.append)
+    loud, pairs = noised(tiny), [(EQUAL, HIDDEN), (ROOT_ONLY, ROOT_ONLY), (PRINTED, PRINTED)]
+    for (one, other), attacks in zip(pairs, [(LabelFlip(),) * 2, (Copy(), None), (Copy(), LabelFlip())], strict=True):
+        share = 0.0 if one is PRINTED else 0.5
+        first, second = (Bout(r, tiny, a, share) for r, a in zip((one, other), attacks, strict=True))
+        assert fought(first) is fought(second)
+    assert len(heard) == 3
+    assert fought(Bout(EQUAL, tiny, Copy(), 0.5)) is not fought(Bout(HIDDEN, tiny, Copy(), 0.5))
+    assert fought(Bout(PRINTED, tiny, Dpfl(), 0.5)) is not fought(Bout(PRINTED, loud, Dpfl(), 0.5))
     assert len(heard) == 7
+    assert heard[0] == "digits, label-flip 50%: RAIN, 0/1"
+
+
+def test_bouts_abreast_end_alike(tiny: Terms) -> None:
+    """Two processes or none: the same results, and nothing is left to be fought."""
+    bouts = [Bout(rule, tiny, attack, 0.5) for rule in (HIDDEN, KRUM) for attack in (Copy(), Dpfl())]
+    heard: list[str] = []
+    alone, pair = (Fought(Place(Digits(), 10, (8,), Means(abreast=n), (0, 1)), heard.append) for n in (1, 2))
+    pair.ahead(bouts)
+    assert [pair(bout) for bout in bouts] == [alone(bout) for bout in bouts]
+    assert len(heard) == 4
 
 
 def test_the_local_epsilon_is_the_exact_one() -> None:

@@ -10,20 +10,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from croupier.audit.craft import Dpfl
-from croupier.audit.poison import Poison, Scaling
-from croupier.audit.score import over_runs
+from croupier.audit.poison import Scaling
 from croupier.learn.data import Data
 from croupier.learn.datasets import Cifar10, Fashion, Mnist
-from croupier.learn.split import Iid, QSkew, Split
-from croupier.papers.arena import Ended, Ground, Terms, play
+from croupier.papers.arena import Terms
 from croupier.papers.baselines import THIRTEEN
+from croupier.papers.bouts import ROOT, Bout, Fought, Place, cell, shown
 from croupier.papers.entry import Means, Scale, Trial
 from croupier.papers.rules import FEDAVG, HIDDEN, LAMBDA, LOUD, PRINTED, ROOT_ONLY, SIGNED, SIGNSGD, UNGATED, Rule
 from croupier.privacy.gdp import composed, epsilon_of, mu_of
 
 Watch = Callable[[str], None]
 PAPER = "RAIN (2026)"
-CLIP, DELTA, ROOT = 1.0, 1e-5, 100
+CLIP, DELTA = 1.0, 1e-5
 EPSILONS = (1.0, 2.0, 5.0, 10.0, 100.0)
 # Where the paper gives its best accuracy with noise.
 USUAL = 10.0
@@ -90,49 +89,13 @@ def datum(name: str, scale: Scale) -> Data:
     return kinds[name].parse({"use": kinds[name].use, "train": size.train, "test": size.test})
 
 
-@dataclass
-class Fought:
-    """Bouts of one dataset, by seed; those that come out alike are fought once."""
-
-    name: str
-    scale: Scale
-    means: Means
-    seeds: Sequence[int]
-    watch: Watch
-    skew: float | None = None
-
-    def __post_init__(self) -> None:
-        size = SIZES[self.scale]
-        data = datum(self.name, self.scale).load(self.means.folder)
-        split: Split = Iid(clients=size.clients)
-        if self.skew is not None:
-            split = QSkew(clients=size.clients, q=self.skew, least=2)
-        self._grounds = [Ground.of(data, split, size.hidden, seed, ROOT, self.means.device) for seed in self.seeds]
-        self._known: dict[Any, list[Ended]] = {}
-
-    def bouts(self, rule: Rule, terms: Terms, attack: Poison | None = None, share: float = 0.0) -> list[Ended]:
-        """One bout a seed."""
-        if rule.alone or not share:
-            attack, share = None, 0.0
-        # To an attack that does not look, a hidden reference is like a public one.
-        blind = attack is None or not attack.looks
-        key = replace(rule, name="", shows="never" if blind else rule.shows), terms, attack, share
-        if key not in self._known:
-            said = f"{attack.use} {share:.0%}" if attack else "no attack"
-            self.watch(f"{self.name}, {said}: {rule.name}")
-            self._known[key] = [play(ground, rule, terms, attack, share) for ground in self._grounds]
-        return self._known[key]
-
-
-def cell(values: Sequence[float]) -> dict[str, Any]:
-    """A mean over seeds with its interval."""
-    rate = over_runs(values)
-    return {"accuracy": rate.rate, "low": rate.low, "high": rate.high, "runs": list(values)}
-
-
-def shown(found: Mapping[str, Any]) -> str:
-    """In per cent."""
-    return f"{100 * found['accuracy']:.1f} ± {50 * (found['high'] - found['low']):.1f}"
+def place(
+    name: str, scale: Scale, means: Means, seeds: Sequence[int], watch: Watch, skew: float | None = None
+) -> Fought:
+    """Where a dataset's bouts are fought."""
+    size = SIZES[scale]
+    there = Place(datum(name, scale), size.clients, size.hidden, means, tuple(seeds), skew)
+    return Fought(there, lambda said: watch(f"{name}, {said}"))
 
 
 def local_epsilon(sigma: float, rounds: int) -> float:
@@ -143,9 +106,11 @@ def local_epsilon(sigma: float, rounds: int) -> float:
 def _figure3(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> list[dict[str, Any]]:
     rows = []
     for name in ("MNIST", "Fashion-MNIST"):
-        fought = Fought(name, scale, means, seeds, watch)
-        for rule in (PRINTED, HIDDEN, FEDAVG, SIGNSGD):
-            done = fought.bouts(rule, SIZES[scale].terms)
+        fought = place(name, scale, means, seeds, watch)
+        bouts = [Bout(rule, SIZES[scale].terms) for rule in (PRINTED, HIDDEN, FEDAVG, SIGNSGD)]
+        fought.ahead(bouts)
+        for bout in bouts:
+            rule, done = bout.rule, fought(bout)
             marks = [number for number, _ in done[0].curve][1:]
             along = [cell([one.curve[at][1] for one in done]) for at in range(1, 1 + len(marks))]
             rows.append(
@@ -177,17 +142,20 @@ def _says3(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 def _figure4(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> list[dict[str, Any]]:
     rows, attack = [], Scaling()
     epsilons = (5.0, USUAL) if scale == "smoke" else EPSILONS
-    fought = Fought("MNIST", scale, means, seeds, watch)
-    for rule in (PRINTED, UNGATED, HIDDEN):
-        for epsilon in epsilons:
-            terms = noised(SIZES[scale].terms, epsilon)
-            rows.append(_traded(fought, rule, terms, attack) | {"_epsilon": epsilon})
-        rows.append(_traded(fought, rule, SIZES[scale].terms, attack) | {"_epsilon": None})
+    fought, quiet = place("MNIST", scale, means, seeds, watch), SIZES[scale].terms
+    cases = [
+        (rule, epsilon, noised(quiet, epsilon) if epsilon else quiet)
+        for rule in (PRINTED, UNGATED, HIDDEN)
+        for epsilon in (*epsilons, None)
+    ]
+    fought.ahead(Bout(rule, terms, attack, share) for rule, _, terms in cases for share in (0.0, 0.2))
+    for rule, epsilon, terms in cases:
+        rows.append(_traded(fought, rule, terms, attack) | {"_epsilon": epsilon})
     return rows
 
 
 def _traded(fought: Fought, rule: Rule, terms: Terms, attack: Scaling) -> dict[str, Any]:
-    alone, beset = fought.bouts(rule, terms), fought.bouts(rule, terms, attack, 0.2)
+    alone, beset = fought(Bout(rule, terms)), fought(Bout(rule, terms, attack, 0.2))
     quiet, found = cell([one.accuracy for one in alone]), cell([one.accuracy for one in beset])
     success = cell([1.0 if one.success is None else one.success for one in beset])
     epsilon = 4 * CLIP / terms.sigma if terms.sigma else None
@@ -226,9 +194,11 @@ def _figure5(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> 
     private = replace(noised(terms), shuffled=True)
     rows = []
     for name in names:
-        fought = Fought(name, scale, means, seeds, watch)
-        for rule in (*THIRTEEN, PRINTED, UNGATED, HIDDEN, ROOT_ONLY):
-            before, after = (fought.bouts(rule, one, Dpfl(), 0.2) for one in (terms, private))
+        fought = place(name, scale, means, seeds, watch)
+        rules = (*THIRTEEN, PRINTED, UNGATED, HIDDEN, ROOT_ONLY)
+        fought.ahead(Bout(rule, one, Dpfl(), 0.2) for rule in rules for one in (terms, private))
+        for rule in rules:
+            before, after = (fought(Bout(rule, one, Dpfl(), 0.2)) for one in (terms, private))
             plain, hidden = (cell([one.accuracy for one in done]) for done in (before, after))
             rows.append(
                 {

@@ -10,9 +10,10 @@ from croupier.audit.craft import Dpfl, KrumAttack, TrimAttack
 from croupier.audit.poison import Copy, LabelFlip, Poison
 from croupier.papers.arena import Terms
 from croupier.papers.baselines import FLAME, FLOD, FLTRUST, KRUM, MEDIAN
+from croupier.papers.bouts import Bout, Fought, cell, shown
 from croupier.papers.entry import Means, Scale, Trial
 from croupier.papers.panels import svg
-from croupier.papers.rain import PAPER, QUIET, SEEDS, SIZES, SUBSTITUTED, USUAL, Fought, cell, noised, shown
+from croupier.papers.rain import PAPER, QUIET, SEEDS, SIZES, SUBSTITUTED, USUAL, noised, place
 from croupier.papers.rules import EQUAL, FEDAVG, GATED, HIDDEN, LEVELS, PLUS, PRINTED, ROOT_ONLY, SIGNSGD, UNGATED, Rule
 
 ADAPTIVE = "copy of the reference"
@@ -41,22 +42,26 @@ AROUND = 0.75
 def _rows(
     scale: Scale, means: Means, seeds: Sequence[int], watch: Callable[[str], None], skew: float | None = None
 ) -> list[dict[str, Any]]:
-    fought = Fought("MNIST", scale, means, seeds, watch, skew)
-    rows = [
-        _row(fought, scale, attack, rule)
-        for attack in ATTACKS
-        for rule in RULES[scale]
-        if rule is not HIDDEN or ATTACKS[attack].looks
-    ]
-    return [*rows, _row(fought, scale, "-", ROOT_ONLY)]
+    fought = place("MNIST", scale, means, seeds, watch, skew)
+    lines = [
+        (attack, rule) for attack in ATTACKS for rule in RULES[scale] if rule is not HIDDEN or ATTACKS[attack].looks
+    ] + [("-", ROOT_ONLY)]
+    fought.ahead(bout for line in lines for bout in _bouts(scale, *line))
+    return [_row(fought, attack, rule, _bouts(scale, attack, rule)) for attack, rule in lines]
 
 
-def _row(fought: Fought, scale: Scale, attack: str, rule: Rule) -> dict[str, Any]:
-    cells, terms = [], SIZES[scale].terms
-    for share in (0.0, *SIZES[scale].shares):
-        done = fought.bouts(rule, noised(terms) if attack == NOISY else terms, ATTACKS.get(attack), share)
+def _bouts(scale: Scale, attack: str, rule: Rule) -> list[Bout]:
+    quiet = SIZES[scale].terms
+    terms = noised(quiet) if attack == NOISY else quiet
+    return [Bout(rule, terms, ATTACKS.get(attack), share) for share in (0.0, *SIZES[scale].shares)]
+
+
+def _row(fought: Fought, attack: str, rule: Rule, bouts: Sequence[Bout]) -> dict[str, Any]:
+    cells = []
+    for bout in bouts:
+        done = fought(bout)
         idle = sum(one.idle for one in done) / len(done)
-        cells.append({"share": share, **cell([one.accuracy for one in done]), "idle": idle})
+        cells.append({"share": bout.share, **cell([one.accuracy for one in done]), "idle": idle})
     printed = "around 80 at 90 %" if rule is PRINTED and attack != ADAPTIVE else "-"
     printed = "below 20 beyond 50 %" if rule.name in THEIRS and attack != ADAPTIVE else printed
     return {
