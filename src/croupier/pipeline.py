@@ -24,7 +24,7 @@ from croupier.encode.fixed import FixedPoint
 from croupier.encode.floats import Floats
 from croupier.errors import SpecError
 from croupier.place.direct import Direct
-from croupier.place.placement import Placement
+from croupier.place.placement import Own, Placement, unkeyed
 from croupier.place.relay import Relay
 from croupier.privacy.local import LocalPrivacy, NoNoise
 from croupier.release.release import Release
@@ -66,6 +66,12 @@ class Pipeline(Part):
                 f"{named['place']} cannot compute {named['release']}, which works on bits; use place = 'relay', or "
                 "encode = 'fixed' and release = 'sum'"
             )
+        if encode.use == "signs" and (release.shape == "sums" or release.grouped or _apart(release)):
+            yield f"{named['encode']} gives bits of whole rows, which {named['release']} cannot take; use 'scored'"
+        if release.shape == "scored" and (encode.use != "signs" or not rule.scores):
+            yield f"{named['release']} takes encode = 'signs' and aggregate = 'sign-trust' only"
+        if rule.scores and release.shape != "scored":
+            yield f"{named['aggregate']} takes scored sums only; use release = 'scored'"
         if release.shape not in place.realises:
             yield f"{named['place']} cannot compute {named['release']} ({release.shape}); use place = 'relay'"
         if release.hides and place.keeps_ids:
@@ -93,7 +99,8 @@ class Pipeline(Part):
                 f"use encode.form = {self.privacy.forms[0]!r}"
             )
         if encode.form not in rule.forms:
-            yield f"{named['aggregate']} does not take updates as {encode.form!r}"
+            fitting = f"use encode.form = {min(rule.forms)!r}"
+            yield f"{named['aggregate']} does not take updates as {encode.form!r}; {fitting}"
         if "rows" in rule.asks and release.shape == "sums":
             yield f"{named['aggregate']} needs every client's values, and {named['release']} lets out a sum only"
         if "intact" in rule.asks and not release.intact:
@@ -131,26 +138,31 @@ class Pipeline(Part):
         update, spent = self.privacy(update, own.child("privacy"))
         payload = self.encode.encode(update, brief, own.child("encode"))
         once = coins.child("attempt", given.attempt, roster_digest(given.roster))
-        yield from self.place.submit(self, given, payload, memory.get("keys", {}), once.child("submit"))
-        kept = {name: value for name, value in memory.items() if name != "keys"}
-        return {**kept, "noted": {**spent.noted, **payload.noted}, "spent": spent.mechanism}
+        yield from self.place.submit(self, given, payload, memory.get("keys", {}), once.child("submit"), brief)
+        return {**unkeyed(memory), "noted": {**spent.noted, **payload.noted}, "spent": spent.mechanism}
 
     def server(self, given: Given, memory: Memory, coins: Coins) -> Flow:
         """Hand out the model, collect the release, aggregate."""
         models = tuple(Model(**plain) for plain in memory["models"])
         brief: Mapping[str, torch.Tensor] = {}
-        if self.aggregate.public(given.layout):
+        public, late = (self.aggregate.public(given.layout), self.aggregate.late(given.layout))
+        if public or late:
             brief = yield Work("brief", (models, memory.get("rule", {}), coins.child("brief")))
-        yield Exchange(
-            tuple(Letter(who, "model", {"model": _for(who, models).vector, **brief}) for who in given.roster)
-        )
-        released = yield from self.place.collect(self, given, coins.child("collect"))
+        told = {field.name: brief[field.name] for field in public}
+        yield Exchange(tuple(Letter(who, "model", {"model": _for(who, models).vector, **told}) for who in given.roster))
+        own = Own(memory.get("keys", {}), brief)
+        released = yield from self.place.collect(self, given, coins.child("collect"), own)
         gathered = self.encode.decode(released, brief)
         done: tuple[tuple[Model, ...], Memory] = yield Work(
             "aggregate", (gathered, models, memory.get("rule", {}), coins.child("aggregate"))
         )
         plain: tuple[dict[str, Any], ...] = tuple(model.plain() for model in done[0])
-        return {**memory, "models": plain, "rule": done[1], "present": released.present}
+        return {**unkeyed(memory), "models": plain, "rule": done[1], "present": released.present}
+
+
+def _apart(release: Release) -> bool:
+    """Whether a row leaves in pieces that no longer belong together."""
+    return isinstance(release, Shuffle) and release.grain != "model"
 
 
 def _for(who: str, models: tuple[Model, ...]) -> Model:

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from croupier.aggregate.mean import Scaled
+from croupier.aggregate.mean import Mean, Scaled
 from croupier.aggregate.median import Median
+from croupier.aggregate.signs import SignTrust
 from croupier.encode.fixed import FixedPoint
 from croupier.encode.floats import Floats
+from croupier.encode.signs import Signs
 from croupier.pipeline import Pipeline
 from croupier.place.masks import Masks
+from croupier.place.pair import Pair
+from croupier.place.placement import Placement
 from croupier.place.relay import Relay
 from croupier.place.servers import SumServers
 from croupier.privacy.gaussian import Gaussian
 from croupier.privacy.response import Response
 from croupier.release.groups import Groups
 from croupier.release.rows import Rows
+from croupier.release.scored import ScoredSum
 from croupier.release.shuffle import Shuffle
 from croupier.release.sums import Sum
 from croupier.systems import naive, plain, rns, total
 from tests.places.two_hop import TwoHop
+
+
+def signed(place: Placement, rule: SignTrust | None = None) -> Pipeline:
+    """Rows of signs, scored; so few clients and coordinates that nothing is turned away for being few."""
+    loose = ScoredSum(gate=False, among=1)
+    return Pipeline(encode=Signs(), release=loose, aggregate=rule or SignTrust(), place=place)
+
 
 PIPELINES: dict[str, Pipeline] = {
     "plain": plain(),
@@ -73,6 +85,13 @@ PIPELINES: dict[str, Pipeline] = {
     "median of groups": Pipeline(
         encode=FixedPoint(clients=8), release=Groups(size=3), aggregate=Median(), place=Relay()
     ),
+    "scored sum": signed(Relay()),
+    "two servers": signed(Pair(malicious=False)),
+    "two servers, one malicious": signed(Pair(entropy=0)),
+    "two servers, one malicious, by products, a public reference": signed(
+        Pair(entropy=0, check="product"), SignTrust(shown="public", output="sign", reference="last")
+    ),
+    "shuffled signs": Pipeline(encode=Signs(), release=Shuffle(grain="model"), aggregate=Mean(), place=Relay()),
     "two hops, rows": Pipeline(release=Rows(), place=TwoHop()),
     "two hops, shuffle": Pipeline(release=Shuffle(), place=TwoHop()),
     "two hops, sum": total(8).model_copy(update={"place": TwoHop()}),

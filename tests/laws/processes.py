@@ -12,7 +12,7 @@ from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Outcome, Refusal, Seat, Work
 from croupier.core.sitting import Sat, Sitting, Traffic
-from croupier.errors import CroupierError, ProtocolError
+from croupier.errors import CroupierError, ProtocolError, TooFew
 from croupier.runtime.post import Packet, Post
 
 
@@ -94,6 +94,7 @@ def _party(sitting: Sitting, name: str, links: Coins, pipe: Connection) -> None:
         "say": "end",
         "memory": seat.outcome.memory,
         "error": None if seat.outcome.error is None else str(seat.outcome.error),
+        "missing": tuple(sorted(seat.outcome.error.missing)) if isinstance(seat.outcome.error, TooFew) else (),
         "view": seat.view.digest(),
         "sent": dict(post.traffic.sent),
         "got": dict(post.traffic.got),
@@ -117,7 +118,7 @@ def _listen(seat: Seat, post: Post, pipe: Connection, read: int) -> int:
         pipe.send_bytes(canon.dump({"say": "moved"}))
         seat.go()
     elif heard["say"] == "gone" and isinstance(seat.ask, Exchange):
-        known = set(seat.view.given.roster) | {"server", "relay", "first", "second", "sum1", "sum2", "sum3"}
+        known = set(seat.view.given.roster) | {"server", "relay", "first", "second", "dealer", "sum1", "sum2", "sum3"}
         if all(source in heard["ended"] or source not in known for source in seat.absent()):
             seat.give_up()
     return 0
@@ -135,9 +136,13 @@ class Sealed:
         return self.seal
 
 
+def _error(end: Mapping[str, Any]) -> CroupierError:
+    return TooFew(end["error"], tuple(end["missing"])) if end["missing"] else ProtocolError(end["error"])
+
+
 def _sat(ends: Mapping[str, Any]) -> Sat:
     outcomes = {
-        name: Outcome(end["memory"], None if end["error"] is None else ProtocolError(end["error"]))
+        name: Outcome(end["memory"], None if end["error"] is None else _error(end))
         for name, end in sorted(ends.items())
     }
     traffic = Traffic()

@@ -75,8 +75,12 @@ def check(name: str, change: Change) -> None:
         assert len(missing) <= 1
 
 
+# Its messages are those of the other check, but for two; every one of them costs a whole round here.
+NAMES = [name for name in PIPELINES if "by products" not in name]
+
+
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("name", PIPELINES)
+@pytest.mark.parametrize("name", NAMES)
 def test_abort(name: str, change: str) -> None:
     check(name, CHANGES[change])
 

@@ -13,7 +13,7 @@ from croupier.federate import Federation, Round, Threat, rounds
 from croupier.pipeline import Pipeline
 from tests.laws.pipelines import COMPLETING, PIPELINES
 from tests.laws.processes import Processes
-from tests.laws.toy import SEED, absent, play, task, through_bytes
+from tests.laws.toy import SEED, absent, layout_for, play, task, through_bytes
 
 
 def binds(done: list[Round]) -> list[Any]:
@@ -49,7 +49,17 @@ def through_processes(pipeline: Pipeline, threat: Threat) -> list[Round]:
     """The same run with a process for each party."""
     plan = Federation(rounds=2)
     drive = Processes(Coins.from_seed(99))
-    return list(rounds(pipeline, task(), plan, Coins.from_seed(SEED), drive, threat=threat, keep={"*": "digest"}))
+    return list(
+        rounds(
+            pipeline,
+            task(layout=layout_for(pipeline)),
+            plan,
+            Coins.from_seed(SEED),
+            drive,
+            threat=threat,
+            keep={"*": "digest"},
+        )
+    )
 
 
 @pytest.mark.parametrize(

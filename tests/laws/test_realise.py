@@ -9,11 +9,13 @@ import torch
 
 from croupier.aggregate.aggregator import Desk
 from croupier.aggregate.mean import Mean, Scaled
+from croupier.aggregate.signs import SignTrust
 from croupier.core.coins import Coins
 from croupier.core.flow import Memory
 from croupier.core.update import Gathered, Model
 from croupier.federate import Round
 from croupier.pipeline import Pipeline
+from croupier.release.scored import ScoredSum
 from tests.laws.pipelines import COMPLETING, PIPELINES
 from tests.laws.toy import CLIENTS, absent, play
 from tests.places.two_hop import TwoHopPlusOne
@@ -29,8 +31,20 @@ class Listening(Scaled, use="listening"):
         return models, kept
 
 
+class Attentive(SignTrust, use="listening-to-signs"):
+    """The step along the votes, with what was gathered written into the rule's memory."""
+
+    def __call__(self, gathered: Gathered, desk: Desk, memory: Memory) -> tuple[tuple[Model, ...], Memory]:
+        """Aggregate and remember."""
+        models, after = super().__call__(gathered, desk, memory)
+        kept = {name: getattr(gathered, name) for name in ("rows", "sums", "weights", "present")}
+        return models, {**after, **kept}
+
+
 def listening(pipeline: Pipeline) -> Pipeline:
     """The same pipeline with a server that takes notes; where no brief was sent, none is sent now."""
+    if isinstance(pipeline.aggregate, SignTrust):
+        return pipeline.model_copy(update={"aggregate": Attentive(**dict(pipeline.aggregate))})
     if isinstance(pipeline.aggregate, Scaled):
         return pipeline.model_copy(update={"aggregate": Listening()})
     return pipeline.model_copy(update={"aggregate": Quiet()})
@@ -65,11 +79,15 @@ def ideal(pipeline: Pipeline, done: Round) -> Gathered:
         payloads.append(pipeline.encode.encode(update, brief, own.child("encode")))
     rows = [payload.vector for payload in payloads]
     layout = done.views["server"].given.layout
-    arrays = pipeline.release(rows, layout, pipeline.encode.modulus, Coins.from_seed(1))
+    if isinstance(pipeline.release, ScoredSum):
+        shown = next(box for box in done.views["server"].inputs if isinstance(box, dict))
+        arrays = pipeline.release.against(rows, shown["reference"], Coins.from_seed(1))
+    else:
+        arrays = pipeline.release(rows, layout, pipeline.encode.modulus, Coins.from_seed(1))
     beside = {
         field.name: torch.stack([payload.luggage[field.name] for payload in payloads])
         for field in pipeline.encode.luggage()
-    }
+    } | {name: arrays[name] for name in ("total",) if name in arrays}
     from croupier.encode.encoder import Released
 
     released = Released(done.present, arrays.get("rows"), arrays.get("sums"), beside, None, layout, arrays.get("sizes"))
@@ -85,6 +103,7 @@ def check(pipeline: Pipeline, missing: tuple[str, ...] = ()) -> None:
         assert rule["present"] == tuple(c for c in CLIENTS if c not in missing)
         if want.sums is not None:
             assert torch.equal(rule["sums"], want.sums), "not the ideal release"
+            assert want.weights is None or torch.equal(rule["weights"], want.weights), "not the ideal release"
         elif want.rows is not None:
             assert torch.equal(rule["rows"].sort(0)[0], want.rows.sort(0)[0]), "not the ideal release"
             if not pipeline.release.hides:

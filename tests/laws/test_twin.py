@@ -9,15 +9,17 @@ import torch
 from torch import Tensor
 
 from croupier.core.coins import Coins, Label, Node
+from croupier.core.flow import Received
 from croupier.core.update import Layout, Modulus
 from croupier.encode.fixed import FixedPoint
 from croupier.federate import Round
 from croupier.pipeline import Pipeline
+from croupier.place.pair import Pair
 from croupier.place.relay import Relay
 from croupier.release.shuffle import Shuffle
 from croupier.release.sums import Sum
 from tests.laws.pipelines import PIPELINES
-from tests.laws.toy import CLIENTS, SEED, play, task
+from tests.laws.toy import CLIENTS, SEED, layout_for, play, task
 
 PAIR = {"c0": "c3", "c3": "c0"}
 
@@ -34,7 +36,7 @@ class Exchanged(Coins):
 def released(pipeline: Pipeline, done: Round) -> dict[str, Tensor]:
     """What the letters that reached the server amount to."""
     view = done.views["server"]
-    inbox = next(box for box in view.inputs if isinstance(box, tuple) and box)
+    inbox = [box for box in view.inputs if isinstance(box, tuple) and box and isinstance(box[0], Received)][-1]
     got = pipeline.place.opened(pipeline, view.given.roster, view.given.layout, inbox)
     return {name: values for name in ("rows", "sums") if (values := getattr(got, name)) is not None}
 
@@ -44,7 +46,9 @@ def check(pipeline: Pipeline) -> None:
     shards = {who: f"shard of {PAIR.get(who, who)}" for who in CLIENTS}
     here = released(pipeline, play(pipeline, count=1)[0])
     root = Exchanged(Coins.from_seed(SEED).export())
-    there = released(pipeline, play(pipeline, count=1, coins=root, of=task(shards=shards))[0])
+    there = released(
+        pipeline, play(pipeline, count=1, coins=root, of=task(shards=shards, layout=layout_for(pipeline)))[0]
+    )
     for name in here:
         one, other = here[name], there[name]
         if name == "rows":
@@ -52,7 +56,8 @@ def check(pipeline: Pipeline) -> None:
         assert torch.equal(one, other), f"the server can tell the twins apart by {name}"
 
 
-HIDING = [name for name, pipeline in PIPELINES.items() if "ids" in pipeline.release.hides]
+# Of two servers' work the server holds shares, which differ by chance: what they hide is the hide law's.
+HIDING = [n for n, p in PIPELINES.items() if "ids" in p.release.hides and not isinstance(p.place, Pair)]
 
 
 @pytest.mark.parametrize("name", HIDING)
@@ -103,5 +108,7 @@ def check_rows(pipeline: Pipeline) -> None:
     shards = {who: f"shard of {PAIR.get(who, who)}" for who in CLIENTS}
     here = released(pipeline, play(pipeline, count=1)[0])["rows"]
     root = Exchanged(Coins.from_seed(SEED).export())
-    there = released(pipeline, play(pipeline, count=1, coins=root, of=task(shards=shards))[0])["rows"]
+    there = released(
+        pipeline, play(pipeline, count=1, coins=root, of=task(shards=shards, layout=layout_for(pipeline)))[0]
+    )["rows"]
     assert torch.equal(here, there), "the server can tell the twins apart by rows"

@@ -24,6 +24,8 @@ LAYOUT = Layout(
         Slice("norm.count", (), "counter"),
     )
 )
+# Signs of running statistics mean nothing: where updates travel as signs, the toy has none.
+BARE = Layout(tuple(part for part in LAYOUT.slices if part.role == "weight"))
 CLIENTS = ("c0", "c1", "c2", "c3")
 SEED = 11
 
@@ -32,17 +34,28 @@ def fit(jobs: Sequence[tuple[Any, ...]]) -> list[Update]:
     """An update that depends on the start, the shard and the coins, and on nothing else."""
     done = []
     for start, shard, coins in jobs:
-        drawn = torch.from_numpy(coins.child("toy", shard).secure().normal(LAYOUT.size)).float() * 0.1
         records = torch.tensor([float(10 + len(shard) + ord(shard[-1]) % 7)], dtype=torch.float64)
-        done.append(Update((start * 0.5 + drawn).clamp(-0.9, 0.9), LAYOUT, {"weight": records}))
+        layout = BARE if len(start) == BARE.size else LAYOUT
+        done.append(Update(taught(start, coins.child("toy", shard)), layout, {"weight": records}))
     return done
 
 
-def task(clients: Sequence[str] = CLIENTS, shards: Mapping[str, str] | None = None) -> Task:
-    """Enrolled clients with a shard each."""
+def taught(start: torch.Tensor, coins: Coins) -> torch.Tensor:
+    """What training makes of a start."""
+    drawn = torch.from_numpy(coins.secure().normal(len(start))).float() * 0.1
+    return (start * 0.5 + drawn).clamp(-0.9, 0.9)
+
+
+def task(clients: Sequence[str] = CLIENTS, shards: Mapping[str, str] | None = None, layout: Layout = LAYOUT) -> Task:
+    """Enrolled clients with a shard each, and a server that has something to train on too."""
     named = dict(shards or {who: f"shard of {who}" for who in clients})
-    first = Model(torch.linspace(-0.5, 0.5, LAYOUT.size))
-    return Task(named, LAYOUT, first, fit, lambda model: {"norm": float(model.vector.double().norm())})
+    first = Model(torch.linspace(-0.5, 0.5, layout.size))
+    return Task(named, layout, first, fit, lambda model: {"norm": float(model.vector.double().norm())}, taught)
+
+
+def layout_for(pipeline: Pipeline) -> Layout:
+    """The toy's layout for a pipeline."""
+    return BARE if pipeline.encode.use == "signs" else LAYOUT
 
 
 def play(
@@ -61,7 +74,7 @@ def play(
     keep = {"*": "keep"}
     done: Iterator[Round] = rounds(
         pipeline,
-        of or task(),
+        of or task(layout=layout_for(pipeline)),
         plan,
         root,
         drive or Local(),

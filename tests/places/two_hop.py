@@ -15,10 +15,13 @@ from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Flow, Given, Inbox, Letter, Memory, Party, Received, SubFlow, Wait
 from croupier.core.update import Layout
 from croupier.core.wire import Schema, attendance, bitmap, chosen
-from croupier.encode.encoder import Payload, Released
+from croupier.encode.encoder import Brief, Payload, Released
 from croupier.place.placement import (
+    NO_BRIEF,
+    NOTHING,
     Keys,
     Mechanism,
+    Own,
     Placement,
     Tolerance,
     let_out,
@@ -76,12 +79,14 @@ class TwoHop(Placement, use="two-hop"):
         stack = Schema((attendance(given.roster), *rows))
         return {"up": up, "stack": stack, "released": released_schema(mechanism, given)}
 
-    def submit(self, mechanism: Mechanism, given: Given, payload: Payload, keys: Keys, coins: Coins) -> SubFlow:
+    def submit(
+        self, mechanism: Mechanism, given: Given, payload: Payload, keys: Keys, coins: Coins, brief: Brief = NO_BRIEF
+    ) -> SubFlow:
         """To the first hop. The draw stands for a mask that a real placement would make here."""
         coins.child("mask").secure()
         yield Exchange((Letter("first", "up", up_body(payload)),))
 
-    def collect(self, mechanism: Mechanism, given: Given, coins: Coins) -> SubFlow:
+    def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: Own = NOTHING) -> SubFlow:
         """From the second hop."""
         inbox = yield Exchange(wait=Wait("released", ("second",)))
         return self.opened(mechanism, given.roster, given.layout, inbox)

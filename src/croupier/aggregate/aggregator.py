@@ -43,6 +43,8 @@ class Aggregator(Part):
     needs: ClassVar[frozenset[str]] = frozenset()
     forms: ClassVar[frozenset[Form]] = frozenset({"weights", "delta"})
     linear: ClassVar[bool] = False
+    # Whether it takes a sum of rows that were scored against its reference.
+    scores: ClassVar[bool] = False
 
     @property
     def asks(self) -> frozenset[str]:
@@ -54,6 +56,10 @@ class Aggregator(Part):
 
     def public(self, layout: Layout) -> tuple[Field, ...]:
         """The arrays of this rule's brief: public facts that reach every client before it encodes."""
+        return ()
+
+    def late(self, layout: Layout) -> tuple[Field, ...]:
+        """The arrays of the brief that only those who compute the release are told, once the updates are fixed."""
         return ()
 
     def brief(self, desk: Desk, memory: Memory) -> Brief:

@@ -41,26 +41,29 @@ def discrepancies(features: Tensor) -> Tensor:
     widened at will by one of them. A model with features that are no numbers is infinitely far from all.
     """
     points = features.double()
-    count, records, _ = points.shape
+    count, records = points.shape[:2]
     sound = torch.isfinite(points).flatten(1).all(1)
     points = torch.where(sound[:, None, None], points, 0.0)
     width = middle(torch.stack([_squares(one, one).sum() for one in points[sound]])) if bool(sound.any()) else 0.0
     width = float(width) / max(1, records * (records - 1)) or 1.0
-    alike = torch.zeros(count, count, dtype=torch.float64, device=points.device)
-    for i in range(count):
-        for j in range(i, count):
-            kernel = torch.exp(-_squares(points[i], points[j]) / (2 * width))
-            total = kernel.sum() - kernel.diagonal().sum() if i == j else kernel.sum()
-            alike[i, j] = alike[j, i] = total / max(1, records * (records - (i == j)))
-    own = alike.diagonal()
-    apart = (own[:, None] + own - 2 * alike).clamp(min=0)
+    alike = torch.empty(count, count, dtype=torch.float64, device=points.device)
+    own = torch.empty(count, dtype=torch.float64, device=points.device)
+    for place, one in enumerate(points):
+        kernels = torch.exp(-_squares(points, one) / (2 * width))
+        alike[place] = kernels.mean((1, 2))
+        # A record is not compared with itself.
+        own[place] = (kernels[place].sum() - records) / max(1, records * (records - 1))
+    apart = own[:, None] + own - (alike + alike.T)
+    # Rounding alone is no difference.
+    apart = torch.where(apart < 1e-12, 0.0, apart).fill_diagonal_(0)
     apart[~sound] = torch.inf
     apart[:, ~sound] = torch.inf
     return apart
 
 
 def _squares(one: Tensor, other: Tensor) -> Tensor:
-    return torch.cdist(one, other, compute_mode="donot_use_mm_for_euclid_dist").square()
+    lengths, others = one.square().sum(-1), other.square().sum(-1)
+    return (lengths[..., None] + others - 2 * one @ other.T).clamp(min=0)
 
 
 class Flare(Robust, use="flare"):

@@ -42,6 +42,7 @@ def romoa(
 
 def factors(rows: Tensor, spans: Sequence[Span], last: Tensor) -> Tensor:
     """The factors of a round, (rows, coordinates): for each coordinate they add up to 1."""
+    last = last.to(rows.device)
     centre = torch.cat([middle(block) for block in rows.split(_BLOCK, 1)])  # type: ignore[no-untyped-call]
     picked = large(rows).nonzero()[:, 0]
     single = scores(-_pairwise(rows[:, picked], centre[picked], last[picked]))
@@ -103,7 +104,7 @@ def _pairwise(rows: Tensor, centre: Tensor, last: Tensor) -> Tensor:
     """For each coordinate the cosine of (last, centre) and (last, row), as vectors of two; 0 where one is no vector."""
     found = torch.empty_like(rows, dtype=torch.float32)
     for at in range(0, rows.shape[1], _BLOCK):
-        block, one, two = (table[..., at : at + _BLOCK].double() for table in (rows, centre, last.to(rows.device)))
+        block, one, two = (table[..., at : at + _BLOCK].double() for table in (rows, centre, last))
         lengths = torch.hypot(two, one) * torch.hypot(two.expand_as(block), block)
         found[:, at : at + _BLOCK] = share(two * two + one * block, lengths)
     return found

@@ -109,7 +109,7 @@ def _ones(rows: Tensor | None, slots: int, moduli: tuple[int, ...]) -> Tensor:
 def _opened(view: Mapping[str, Any], pipeline: Pipeline, layout: Layout) -> Released:
     """What the letters in a server's view amount to."""
     boxes = [box for box in view["inputs"] if isinstance(box, tuple) and box and "kind" in box[0]]
-    inbox = tuple(Received(**letter) for letter in boxes[0])
+    inbox = tuple(Received(**letter) for letter in boxes[-1])
     return pipeline.place.opened(pipeline, view["given"]["roster"], layout, inbox)
 
 

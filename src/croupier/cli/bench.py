@@ -217,6 +217,53 @@ def secure_sum(
         show(found)
 
 
+@app.command("shuffles")
+def shuffles(
+    clients: Annotated[int, typer.Option(help="Clients, and so rows.", min=2)] = 100,
+    params: Annotated[int, typer.Option(help="Parameters, and so bits of a row.", min=1)] = 100_000,
+    repeats: Annotated[int, typer.Option(help="Timed repeats of each form; the best counts.", min=1)] = 3,
+    seed: options.Seed = None,
+    out: options.OutFile = None,
+    print_config: options.PrintConfig = False,
+    json: options.Json = False,
+) -> None:
+    """Shuffles of rows that two servers share: with a dealer, by oblivious transfer, in boxes; and bits to numbers."""
+    from croupier.bench.shuffles import Size, measure, show
+
+    size = Size(clients=clients, params=params, repeats=repeats)
+    if print_config:
+        options.show_config(size, json)
+        return
+    found = measure(size, seed or 0, options.watch)
+    options.emit(found, json, out)
+    if not json:
+        show(found)
+
+
+@app.command("gates")
+def gates(
+    params: Annotated[int, typer.Option(help="Sums whose signs are opened.", min=1)] = 100_000,
+    clients: Annotated[int, typer.Option(help="Clients, each with one vote in a sum.", min=1)] = 20,
+    rule_params: Annotated[int, typer.Option(help="Parameters of the secret rule.", min=1)] = 1_000,
+    repeats: Annotated[int, typer.Option(help="Timed repeats; the best counts.", min=1)] = 5,
+    seed: options.Seed = None,
+    out: options.OutFile = None,
+    print_config: options.PrintConfig = False,
+    json: options.Json = False,
+) -> None:
+    """Two servers with a dealer: only signs opened, or the whole of RAIN's rule secret, against opened sums."""
+    from croupier.bench.gates import Size, measure, show
+
+    size = Size(params=params, clients=clients, rule_params=rule_params, repeats=repeats)
+    if print_config:
+        options.show_config(size, json)
+        return
+    found = measure(size, seed or 0)
+    options.emit(found, json, out)
+    if not json:
+        show(found)
+
+
 class _System(StrEnum):
     SUM_SERVERS = "sum-servers"
     MASKS = "masks"

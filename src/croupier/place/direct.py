@@ -11,10 +11,13 @@ from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Given, Inbox, Letter, SubFlow, Wait
 from croupier.core.update import Layout
 from croupier.core.wire import Schema
-from croupier.encode.encoder import Payload, Released
+from croupier.encode.encoder import Brief, Payload, Released
 from croupier.place.placement import (
+    NO_BRIEF,
+    NOTHING,
     Keys,
     Mechanism,
+    Own,
     Placement,
     Tolerance,
     quorum,
@@ -39,11 +42,13 @@ class Direct(Placement, use="direct"):
         """One kind of message."""
         return {"up": up_schema(mechanism, given)}
 
-    def submit(self, mechanism: Mechanism, given: Given, payload: Payload, keys: Keys, coins: Coins) -> SubFlow:
+    def submit(
+        self, mechanism: Mechanism, given: Given, payload: Payload, keys: Keys, coins: Coins, brief: Brief = NO_BRIEF
+    ) -> SubFlow:
         """Reveals: the whole update to the server."""
         yield Exchange((Letter("server", "up", up_body(payload)),))
 
-    def collect(self, mechanism: Mechanism, given: Given, coins: Coins) -> SubFlow:
+    def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: Own = NOTHING) -> SubFlow:
         """Wait for those who come."""
         inbox = yield Exchange(wait=Wait("up", given.roster, quorum(mechanism, given)))
         return self.opened(mechanism, given.roster, given.layout, inbox)

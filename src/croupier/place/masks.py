@@ -19,12 +19,12 @@ from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Given, Inbox, Letter, SubFlow, Wait
 from croupier.core.update import Layout
 from croupier.core.wire import Schema
-from croupier.encode.encoder import Payload, Released
+from croupier.encode.encoder import Brief, Payload, Released
 from croupier.encode.fixed import FixedPoint
 from croupier.errors import ProtocolError, TooFew
 from croupier.kernels import shares
 from croupier.mpc.shares import hidden, reduced
-from croupier.place.placement import Keys, Mechanism, Placement, Tolerance, adding, once
+from croupier.place.placement import NO_BRIEF, NOTHING, Keys, Mechanism, Own, Placement, Tolerance, adding, once
 from croupier.release.release import Shape
 
 
@@ -61,13 +61,15 @@ class Masks(Placement, use="masks"):
         field = wire.Field("vector", encode.dtype, (encode.slots(given.layout),), widths=(encode.bits,))
         return {"up": Schema((field,))}
 
-    def submit(self, mechanism: Mechanism, given: Given, payload: Payload, keys: Keys, coins: Coins) -> SubFlow:
+    def submit(
+        self, mechanism: Mechanism, given: Given, payload: Payload, keys: Keys, coins: Coins, brief: Brief = NO_BRIEF
+    ) -> SubFlow:
         """Reveals: numbers that are uniform but for the sum of everybody's."""
         encode = adding(mechanism)
         masks = ((_mask(keys, given, other).secure(), other < given.me) for other in given.roster if other != given.me)
         yield Exchange((Letter("server", "up", {"vector": hidden(payload.vector, masks, encode.bits)}),))
 
-    def collect(self, mechanism: Mechanism, given: Given, coins: Coins) -> SubFlow:
+    def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: Own = NOTHING) -> SubFlow:
         """Wait for everybody: while a mask is missing, nothing can be read.
 
         Raises: ProtocolError when somebody does not deliver.

@@ -4,27 +4,35 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
 from croupier.core.coins import Coins
-from croupier.core.flow import Given, Inbox, Party, SubFlow, roster_digest
+from croupier.core.flow import Given, Inbox, Memory, Party, SubFlow, roster_digest
 from croupier.core.part import Part
 from croupier.core.update import Layout
 from croupier.core.wire import Schema, attendance, bitmap, chosen
-from croupier.encode.encoder import Encoder, Payload, Released
+from croupier.encode.encoder import Brief, Encoder, Payload, Released
 from croupier.encode.fixed import FixedPoint
 from croupier.errors import ProtocolError
+from croupier.privacy.local import LocalPrivacy
 from croupier.release.release import Release, Shape
+from croupier.release.scored import ScoredSum
 
 Keys = Mapping[str, Any]
+NO_BRIEF: Brief = MappingProxyType({})
 
 
 class Mechanism(Protocol):
-    """The two parts of a pipeline that a placement works with."""
+    """The parts of a pipeline that a placement works with."""
+
+    @property
+    def privacy(self) -> LocalPrivacy:
+        """What a client does to its update first."""
 
     @property
     def encode(self) -> Encoder:
@@ -33,6 +41,17 @@ class Mechanism(Protocol):
     @property
     def release(self) -> Release:
         """What may leave."""
+
+
+@dataclass(frozen=True)
+class Own:
+    """What the server itself holds in a round: keys of long standing, and the brief with its late part."""
+
+    keys: Keys = field(default_factory=dict, repr=False)
+    brief: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
+
+
+NOTHING = Own()
 
 
 @dataclass(frozen=True)
@@ -60,7 +79,7 @@ class Placement(Part):
     tolerance: ClassVar[Tolerance]
 
     def enrol(self, clients: tuple[str, ...], coins: Coins) -> Mapping[str, Keys]:
-        """Key material that each client holds before the first round, by client; servers never see it."""
+        """Key material that a party holds before the first round, by name; nobody sees another's."""
         return {}
 
     def misfits(self, mechanism: Mechanism) -> Iterator[str]:
@@ -76,11 +95,13 @@ class Placement(Part):
         """Every kind of message this placement sends, with its fields."""
 
     @abstractmethod
-    def submit(self, mechanism: Mechanism, given: Given, payload: Payload, keys: Keys, coins: Coins) -> SubFlow:
+    def submit(
+        self, mechanism: Mechanism, given: Given, payload: Payload, keys: Keys, coins: Coins, brief: Brief = NO_BRIEF
+    ) -> SubFlow:
         """What a client does with its payload, until it is content with what became of it."""
 
     @abstractmethod
-    def collect(self, mechanism: Mechanism, given: Given, coins: Coins) -> SubFlow:
+    def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: Own = NOTHING) -> SubFlow:
         """What the server does to get the `Released`."""
 
     @abstractmethod
@@ -90,6 +111,11 @@ class Placement(Part):
     @abstractmethod
     def learns(self, mechanism: Mechanism) -> Mapping[str, str]:
         """What each party learns, as sentences of the statement."""
+
+
+def unkeyed(memory: Memory) -> Memory:
+    """A memory as it is kept: keys of long standing reach a party anew in every round."""
+    return {name: value for name, value in memory.items() if name != "keys"}
 
 
 def up_schema(mechanism: Mechanism, given: Given) -> Schema:
@@ -115,11 +141,17 @@ def quorum(mechanism: Mechanism, given: Given) -> int:
     return max(given.quorum, mechanism.release.least)
 
 
-def let_out(mechanism: Mechanism, given: Given, inbox: Inbox, coins: Coins) -> dict[str, Tensor]:
+def let_out(
+    mechanism: Mechanism, given: Given, inbox: Inbox, coins: Coins, late: Brief = NO_BRIEF
+) -> dict[str, Tensor]:
     """Compute the release in the clear from the clients' payloads: the message that leaves."""
     rows = [letter.body["vector"] for letter in inbox]
     present = bitmap(given.roster, tuple(letter.source for letter in inbox))
-    arrays = mechanism.release(rows, given.layout, mechanism.encode.modulus, coins)
+    release = mechanism.release
+    if isinstance(release, ScoredSum):
+        arrays = release.against(rows, late["reference"], coins)
+    else:
+        arrays = release(rows, given.layout, mechanism.encode.modulus, coins)
     beside = {f.name: torch.stack([m.body[f.name] for m in inbox]) for f in mechanism.encode.luggage()}
     return {"present": present, **arrays, **beside}
 
@@ -142,6 +174,7 @@ def read_released(
 ) -> Released:
     """What the server got."""
     present = chosen(roster, body["present"])
-    beside = {field.name: body[field.name] for field in mechanism.encode.luggage()}
+    beside = {f.name: body[f.name] for f in mechanism.encode.luggage()}
+    beside |= {name: body[name] for name in ("total", "distances") if name in body}
     own = present if ids else None
     return Released(present, body.get("rows"), body.get("sums"), beside, own, layout, body.get("sizes"))

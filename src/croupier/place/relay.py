@@ -8,11 +8,15 @@ from typing import ClassVar
 from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Flow, Given, Inbox, Letter, Memory, Party, SubFlow, Wait
 from croupier.core.update import Layout
-from croupier.core.wire import Schema
-from croupier.encode.encoder import Payload, Released
+from croupier.core.wire import Schema, attendance, bitmap
+from croupier.encode.encoder import Brief, Payload, Released
+from croupier.encode.signs import reference_fields
 from croupier.place.placement import (
+    NO_BRIEF,
+    NOTHING,
     Keys,
     Mechanism,
+    Own,
     Placement,
     Tolerance,
     let_out,
@@ -43,7 +47,12 @@ class Relay(Placement, use="relay"):
 
         def relay(given: Given, memory: Memory, coins: Coins) -> Flow:
             inbox = yield Exchange(wait=Wait("up", given.roster, quorum(mechanism, given)))
-            body = let_out(mechanism, given, inbox, coins.child("release"))
+            late = NO_BRIEF
+            if mechanism.release.shape == "scored":
+                here = {"present": bitmap(given.roster, tuple(letter.source for letter in inbox))}
+                (told,) = yield Exchange((Letter("server", "roster", here),), Wait("late", ("server",)))
+                late = told.body
+            body = let_out(mechanism, given, inbox, coins.child("release"), late)
             yield Exchange((Letter("server", "released", body),))
             return memory
 
@@ -51,14 +60,24 @@ class Relay(Placement, use="relay"):
 
     def schemas(self, mechanism: Mechanism, given: Given) -> Mapping[str, Schema]:
         """What clients send up, and what the relay lets out."""
-        return {"up": up_schema(mechanism, given), "released": released_schema(mechanism, given)}
+        kinds = {"up": up_schema(mechanism, given), "released": released_schema(mechanism, given)}
+        if mechanism.release.shape == "scored":
+            kinds["roster"] = Schema((attendance(given.roster),))
+            kinds["late"] = Schema(reference_fields(mechanism.encode.slots(given.layout)))
+        return kinds
 
-    def submit(self, mechanism: Mechanism, given: Given, payload: Payload, keys: Keys, coins: Coins) -> SubFlow:
+    def submit(
+        self, mechanism: Mechanism, given: Given, payload: Payload, keys: Keys, coins: Coins, brief: Brief = NO_BRIEF
+    ) -> SubFlow:
         """Reveals: the whole update to the relay."""
         yield Exchange((Letter("relay", "up", up_body(payload)),))
 
-    def collect(self, mechanism: Mechanism, given: Given, coins: Coins) -> SubFlow:
-        """Wait for the relay."""
+    def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: Own = NOTHING) -> SubFlow:
+        """Wait for the relay, and tell it the reference once the updates are with it."""
+        if mechanism.release.shape == "scored":
+            yield Exchange(wait=Wait("roster", ("relay",)))
+            late = {field.name: own.brief[field.name] for field in reference_fields(1)}
+            yield Exchange((Letter("relay", "late", late),))
         inbox = yield Exchange(wait=Wait("released", ("relay",)))
         return self.opened(mechanism, given.roster, given.layout, inbox)
 

@@ -21,14 +21,14 @@ from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Flow, Given, Inbox, Letter, Memory, Party, SubFlow, Wait
 from croupier.core.update import Layout
 from croupier.core.wire import Schema, attendance, bitmap, chosen
-from croupier.encode.encoder import Payload, Released
+from croupier.encode.encoder import Brief, Payload, Released
 from croupier.encode.fixed import FixedPoint
 from croupier.errors import IntegrityError, ProtocolError, TooFew
 from croupier.kernels import shares
 from croupier.kernels.shares import P
 from croupier.mpc.shares import reduced, rest, stretched
 from croupier.mpc.tags import Tagger
-from croupier.place.placement import Keys, Mechanism, Placement, Tolerance, adding, once, quorum
+from croupier.place.placement import NO_BRIEF, NOTHING, Keys, Mechanism, Own, Placement, Tolerance, adding, once, quorum
 from croupier.release.release import Shape
 
 # Sums of more bits would not be told apart in the field of the tags.
@@ -121,7 +121,9 @@ class SumServers(Placement, use="sum-servers"):
             "published": Schema((present, vector, tag)),
         }
 
-    def submit(self, mechanism: Mechanism, given: Given, payload: Payload, keys: Keys, coins: Coins) -> SubFlow:
+    def submit(
+        self, mechanism: Mechanism, given: Given, payload: Payload, keys: Keys, coins: Coins, brief: Brief = NO_BRIEF
+    ) -> SubFlow:
         """Share, and check what is published. Reveals: to each sum server a uniform share.
 
         Raises: IntegrityError when the published sum is not that of the clients it names, or leaves this one out.
@@ -146,7 +148,7 @@ class SumServers(Placement, use="sum-servers"):
         if not tagger.fits(key, _numbers(encode, body["vector"]), int(body["tag"][0]), present):
             raise IntegrityError("the published sum is not the sum of the clients that it names: its tag does not fit")
 
-    def collect(self, mechanism: Mechanism, given: Given, coins: Coins) -> SubFlow:
+    def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: Own = NOTHING) -> SubFlow:
         """Add the servers' sums and publish them."""
         inbox = yield Exchange(wait=Wait("sum", self.names))
         released = self.opened(mechanism, given.roster, given.layout, inbox)

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 from pydantic import Field
+from scipy.special import log_ndtr
 
 from croupier.core.coins import BLOCK, Coins
 from croupier.core.norm import length
@@ -41,7 +42,7 @@ class Gaussian(LocalPrivacy, use="gaussian"):
         if update.form != "delta":
             raise PrivacyError("privacy = 'gaussian' clips differences, not weights; use encode.form = 'delta'")
         size = length(update.vector)
-        values = update.vector.numpy().astype(np.float64)
+        values = update.vector.cpu().numpy().astype(np.float64)
         if size > self.clip:
             values *= self.clip / size
         if self.sigma > 0:
@@ -60,6 +61,15 @@ class Gaussian(LocalPrivacy, use="gaussian"):
     def guarantee(self) -> Guarantee | None:
         """By the exact curve of the Gaussian; none without noise."""
         return Guarantee(epsilon_of(self.mu, self.delta), self.delta) if self.sigma > 0 else None
+
+    def entropy(self, size: int) -> float:
+        """Bits of chance in the signs: for a difference of the clip's length they are least when all coordinates agree.
+
+        A coordinate of a times sigma keeps its sign with chance Phi(|a|) at most, and -log Phi(sqrt(u)) is convex in u.
+        """
+        if self.sigma == 0:
+            return 0.0
+        return float(-size * log_ndtr(self.clip / (self.sigma * math.sqrt(size))) / math.log(2))
 
     def claims(self, participations: int = 1) -> str:
         """Unit, adjacency, parameters, and (epsilon, delta) of one participation and of all."""

@@ -36,7 +36,7 @@ class LocalPrivacy(Part):
     """Noise and clipping at the client."""
 
     verb: ClassVar[str] = "privacy"
-    # Whole weights differ by more than any clip that leaves a difference alive.
+    # Which forms of an update it can work on; a pipeline that sends another is refused when built.
     forms: ClassVar[tuple[Form, ...]] = ("weights", "delta")
 
     @abstractmethod
@@ -46,6 +46,10 @@ class LocalPrivacy(Part):
     @abstractmethod
     def claims(self, participations: int = 1) -> str:
         """The differential-privacy sentence: unit, adjacency and parameters, or that none is claimed."""
+
+    def entropy(self, size: int) -> float:
+        """At least so many bits of chance lie in the signs of an update of this size, whatever the update is."""
+        return 0.0
 
     def guarantee(self) -> Guarantee | None:
         """What one participation guarantees whatever others do; None where nothing is claimed."""

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from croupier.core.coins import Coins
+from croupier.core.coins import Choices, Coins, Ints
 from croupier.core.update import Form, Update
 from croupier.errors import PrivacyError, RangeError
 from croupier.privacy.local import UNIT, Guarantee, LocalPrivacy, Spent, rounded_up, times
@@ -48,9 +48,9 @@ class Response(LocalPrivacy, use="response"):
         if self.coordinates > size:
             raise RangeError(f"privacy.coordinates = {self.coordinates}: the update has only {size}; choose fewer")
         signs = 2 * coins.child("uniform").secure().below(2, size) - 1
-        chosen = coins.child("chosen").secure().permutation(size)[: self.coordinates]
+        chosen = subset(size, self.coordinates, coins.child("chosen").secure())
         flips = coins.child("flips").secure().below(_DRAWS, self.coordinates) < self.below
-        true = np.sign(update.vector.numpy()[chosen]).astype(np.int64)
+        true = np.sign(update.vector.cpu().numpy()[chosen]).astype(np.int64)
         # A coordinate of exactly 0 has no sign: it keeps the coin's.
         signs[chosen] = np.where(true == 0, signs[chosen], np.where(flips, -true, true))
         facts = {"epsilon": self.epsilon, "coordinates": float(self.coordinates)}
@@ -59,6 +59,11 @@ class Response(LocalPrivacy, use="response"):
     def guarantee(self) -> Guarantee:
         """Pure epsilon."""
         return Guarantee(self.epsilon, 0.0)
+
+    def entropy(self, size: int) -> float:
+        """A bit for every tossed sign, and what the flips give, even where the chosen coordinates are known."""
+        kept = math.log2(1 - self.below / _DRAWS)
+        return max(0, size - self.coordinates) - min(size, self.coordinates) * kept
 
     def claims(self, participations: int = 1) -> str:
         """Unit, adjacency, parameters, and epsilon of one participation and of all."""
@@ -69,3 +74,15 @@ class Response(LocalPrivacy, use="response"):
             f"for {times(1)} against everybody who sees what a client sends{more if participations > 1 else ''}; "
             "it adds up over participations"
         )
+
+
+def subset(size: int, count: int, choices: Choices) -> Ints:
+    """A uniform subset of range(size), in ascending order: draws, repeated ones left out, until there are enough."""
+    if 2 * count > size:
+        return np.setdiff1d(np.arange(size), subset(size, size - count, choices))
+    drawn = np.empty(0, np.int64)
+    while True:
+        drawn = np.concatenate([drawn, choices.below(size, count)])
+        first = np.sort(np.unique(drawn, return_index=True)[1])
+        if len(first) >= count:
+            return np.sort(drawn[first[:count]])

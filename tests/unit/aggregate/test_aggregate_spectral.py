@@ -217,5 +217,5 @@ def test_coordinates_are_different_and_anyones(size: int, count: int) -> None:
 
 def test_the_rules_on_directions_take_differences_only() -> None:
     for rule in (SignGuard(), Flame()):
-        with pytest.raises(SpecError, match="does not take updates as 'weights'"):
+        with pytest.raises(SpecError, match=r"does not take updates as 'weights'; use encode\.form = 'delta'"):
             Pipeline(aggregate=rule)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from itertools import combinations
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from croupier.place.relay import Relay
 from croupier.privacy import response
 from croupier.privacy.amplify import amplified
 from croupier.privacy.local import Guarantee, rounded_up
-from croupier.privacy.response import Response
+from croupier.privacy.response import Response, subset
 from croupier.release.shuffle import Shuffle
 from croupier.statement import explain
 
@@ -69,6 +70,14 @@ def test_coordinates_are_chosen_without_the_data_and_reported() -> None:
     assert int((sent.vector != other.vector).sum()) == 5
     assert spent.facts == {"epsilon": 200.0, "coordinates": 5}
     assert not spent.noted
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 5])
+def test_every_subset_is_as_likely(count: int) -> None:
+    runs = 4000
+    seen = Counter(tuple(subset(5, count, ROOT.child(count, i).secure()).tolist()) for i in range(runs))
+    assert set(seen) == set(combinations(range(5), count))
+    assert all(abs(many - runs / len(seen)) < 5 * math.sqrt(runs / len(seen)) + 1e-9 for many in seen.values())
 
 
 def test_what_cannot_be_is_refused() -> None:

@@ -1,0 +1,323 @@
+"""One RAIN round on two servers, each a process of its own, from the clients' hidden rows to the opened sum.
+
+The dealer's material lies ready in memory (or in a file, `streamed`): what is timed is everything from the moment both
+servers hold the clients' messages until both have the sum, with every message packed, sent and checked.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import queue
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from croupier.core import canon
+from croupier.core.coins import Coins
+from croupier.core.flow import Exchange, Flow, Given, Letter, Received, SubFlow
+from croupier.core.part import Part
+from croupier.core.update import Layout, Slice
+from croupier.core.wire import Envelope, Header, Schema
+from croupier.encode.encoder import Payload, Released
+from croupier.encode.signs import NONCE, Signs, commitment
+from croupier.errors import ProtocolError
+from croupier.job import peak_bytes
+from croupier.kernels import field as kernel
+from croupier.mpc import dealer
+from croupier.mpc.dealer import Deck, Hand, Stored
+from croupier.place import duet
+from croupier.place.duet import SERVERS, Player
+from croupier.place.pair import Pair
+from croupier.release.scored import ScoredSum
+
+Mode = Literal["semi-honest", "malicious"]
+RUN = bytes(16)
+# How far an honest row lies from the reference, as a share of its signs.
+APART = 0.35
+
+
+class Size(Part):
+    """How much is shuffled: clients, parameters, who may cheat, and whether material is read from a file."""
+
+    clients: int = Field(100, ge=3)
+    params: int = Field(100_000, ge=16)
+    mode: Mode = "malicious"
+    streamed: bool = False
+    repeats: int = Field(3, ge=1)
+
+
+@dataclass(frozen=True)
+class Table:
+    """What a round is about: rows of signs, the reference, and everybody's keys."""
+
+    size: Size
+    given: Given
+    deck: Deck
+    release: ScoredSum
+    rows: Tensor
+    late: Mapping[str, Tensor]
+    keys: Mapping[str, Mapping[str, Any]]
+    coins: Coins
+
+    @property
+    def schemas(self) -> Mapping[str, Schema]:
+        """Every message."""
+        return duet.schemas(self.deck, self.given)
+
+
+def laid(size: Size, coins: Coins, number: int) -> Table:
+    """Made-up rows around a made-up reference."""
+    names = tuple(f"c{number:04d}" for number in range(size.clients))
+    layout = Layout((Slice("w", (size.params,)),))
+    given = Given("server", RUN, 0, 0, names, 2, layout)
+    place = Pair(malicious=size.mode == "malicious", entropy=0)
+    sampler = coins.child("rows").sampler()
+    reference = sampler.integers(0, 2, size.params, dtype=np.uint8)
+    rows = np.empty((size.clients, size.params), np.uint8)
+    for row in rows:
+        np.bitwise_xor(reference, sampler.random(size.params, dtype=np.float32) < APART, out=row)
+    nonce = torch.zeros(NONCE, dtype=torch.uint8)
+    late = {"reference": torch.from_numpy(reference), "nonce": nonce}
+    late["commitment"] = commitment(late["reference"], nonce)
+    keys = place.enrol(names, coins.child("keys"))
+    return Table(
+        size, given, place.deck(given), ScoredSum(), torch.from_numpy(rows), late, keys,
+        coins.child("deal", number),
+    )  # fmt: skip
+
+
+def measure(size: Size, seed: int, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
+    """The best of some rounds, beside the same rule in the clear and the bare mean of as many numbers."""
+    coins = Coins.from_seed(seed)
+    table = laid(size, coins, 0)
+    _, client_s, client_bytes = _clients(table)
+    started = time.perf_counter()
+    want = table.release.against(list(table.rows), table.late["reference"], coins.child("clear"))
+    clear_s = time.perf_counter() - started
+    say(f"{size.repeats} rounds of two servers")
+    found = _rounds(size, seed)
+    for one in found:
+        if not torch.equal(one.pop("sums"), want["sums"]):
+            raise ProtocolError("two servers gave another sum than the rule in the clear")
+    best = min(found, key=lambda one: float(one["online_s"]))
+    return {
+        **size.plain(), "clear_s": clear_s, "mean_s": _mean(size), "client_bytes": client_bytes, "client_s": client_s,
+        **best, "offline_s": min(float(one["offline_s"]) for one in found), "equal_to_clear": True,
+    }  # fmt: skip
+
+
+def _mean(size: Size) -> float:
+    """The time of a plain mean of as many 32-bit floats."""
+    rows = torch.zeros(min(size.clients, 100), size.params)
+    started = time.perf_counter()
+    rows.mean(0)
+    return (time.perf_counter() - started) * size.clients / len(rows)
+
+
+def _clients(table: Table) -> tuple[list[Received], float, int]:
+    """What every client sends a server, the time of one client, and its bytes to both."""
+    place = Pair(malicious=table.size.mode == "malicious", entropy=0)
+    seeds, spent, ups, total = dealer.seeds(table.deck, table.coins), [], [], 0
+    for name, seed, row in zip(table.given.roster, seeds, table.rows, strict=True):
+        given = Given(name, RUN, 0, 0, table.given.roster, 2, table.given.layout)
+        started = time.perf_counter()
+        flow = place.submit(_Bare(), given, Payload(row), table.keys.get(name, {}), table.coins.child("submit", name))
+        next(flow)
+        dealt = Received("dealer", "seed", {"seed": torch.frombuffer(bytearray(seed), dtype=torch.uint8)})
+        ask = flow.send((dealt,))
+        sent = ask.send if isinstance(ask, Exchange) else ()
+        spent.append(time.perf_counter() - started)
+        total = sum(len(_wrapped(table.schemas, name, letter)) for letter in sent)
+        ups.append(Received(name, "up", sent[0].body))  # type: ignore[arg-type]
+    return ups, sorted(spent)[len(spent) // 2], total
+
+
+class _Bare:
+    """As much of a pipeline as a client's half needs."""
+
+    encode, release = Signs(), ScoredSum()
+
+    @property
+    def privacy(self) -> Any:
+        """Rows come noised."""
+        return _Noised()
+
+
+class _Noised:
+    def entropy(self, size: int) -> float:
+        """Enough."""
+        return float("inf")
+
+
+def _rounds(size: Size, seed: int) -> list[dict[str, Any]]:
+    """Both servers' rounds, each server in a fresh process: what this one has computed so far is not in them."""
+    context = multiprocessing.get_context("spawn")
+    ends, gate = socket.socketpair(), context.Barrier(2)
+    with tempfile.TemporaryDirectory() as folder:
+        jobs = []
+        for me in (0, 1):
+            here, there = context.Pipe()
+            args = (me, size.plain(), seed, ends[me], gate, there, str(Path(folder) / "material"))
+            job = context.Process(target=_server, args=args, daemon=True)
+            job.start()
+            jobs.append((job, here))
+        told = [canon.load(here.recv_bytes()) for _, here in jobs]
+        for job, _ in jobs:
+            job.join()
+    for end in ends:
+        end.close()
+    for one in told:
+        if "error" in one:
+            raise ProtocolError(str(one["error"]))
+    return [_together(one, two) for one, two in zip(told[0]["rounds"], told[1]["rounds"], strict=True)]
+
+
+def _together(one: Mapping[str, Any], two: Mapping[str, Any]) -> dict[str, Any]:
+    if not torch.equal(one["sums"], two["sums"]):
+        raise ProtocolError("the two servers gave different sums")
+    return {
+        "online_s": max(one["stop"], two["stop"]) - min(one["start"], two["start"]),
+        "offline_s": one["offline_s"] + two["offline_s"], "rounds": one["turns"],
+        "server_bytes": [one["bytes"], two["bytes"]], "dealt_bytes": two["dealt"],
+        "peak_bytes": max(one["peak"], two["peak"]), "sums": one["sums"],
+    }  # fmt: skip
+
+
+def _server(
+    me: int, plain: Mapping[str, Any], seed: int, end: socket.socket, gate: Any, out: Connection, file: str
+) -> None:
+    torch.set_num_threads(1)
+    size, found = Size.parse(plain), []
+    try:
+        _warm()
+        for number in range(size.repeats):
+            table = laid(size, Coins.from_seed(seed), number)
+            found.append(_played(me, table, end, gate, Path(file)))
+        out.send_bytes(canon.dump({"rounds": tuple(found)}))
+    except Exception as error:
+        gate.abort()
+        out.send_bytes(canon.dump({"error": repr(error)}))
+
+
+def _played(me: int, table: Table, end: socket.socket, gate: Any, file: Path) -> dict[str, Any]:
+    ups, _, _ = _clients(table)
+    started = time.perf_counter()
+    hand, dealt = _hand(me, table, file)
+    offline = time.perf_counter() - started
+    given = Given(SERVERS[me], RUN, 0, 0, table.given.roster, 2, table.given.layout)
+    keys = table.keys.get(SERVERS[me], {})
+    player = Player(given, table.deck, table.release, keys, Coins.from_os(), 2, hand=hand)
+    line = _Line(end, table.schemas, ups, SERVERS[me], SERVERS[1 - me])
+    gate.wait()
+    begun = time.perf_counter()
+    released = line.drive(player.play(dict(table.late) if me == 0 else None))
+    stop = time.perf_counter()
+    return {
+        "start": begun, "stop": stop, "offline_s": offline, "turns": line.turns, "bytes": line.sent, "dealt": dealt,
+        "peak": peak_bytes(), "sums": released.sums,
+    }  # fmt: skip
+
+
+def _warm() -> None:
+    """Compiled loops are loaded before the clock starts."""
+    bits = np.zeros((2, 128), np.uint8)
+    for dtype in (np.uint32, np.uint64):
+        numbers = np.zeros((2, 1024), dtype)
+        kernel.row_sums(numbers, bits, np.zeros(2, dtype))
+        kernel.column_sums(numbers, bits, np.ones(2, np.int64))
+    kernel.products(np.zeros(1024, np.uint64), np.zeros(1024, np.uint64))
+    kernel.carryless(np.zeros((1, 2), np.uint64), np.zeros((1, 2), np.uint64))
+
+
+def _hand(me: int, table: Table, file: Path) -> tuple[Hand, int]:
+    deck, coins = table.deck, table.coins
+    seeds = [coins.child("hand", side).export() for side in (0, 1)]
+    streamed = file if table.size.streamed else None
+    told = dealer.rest(deck, coins, streamed) if me == 1 else {}
+    hand = dealer.hand_of(seeds[me], me, deck, bytes(32), dealer.bound_of(seeds[1 - me], 1 - me), told)
+    if me == 0 and not table.size.streamed:
+        hand.shares = Stored.of(deck, hand.shares)
+    sized = sum(array.nbytes for array in told.values() if isinstance(array, np.ndarray))
+    return hand, sized + (file.stat().st_size if streamed and me == 1 else 0)
+
+
+class _Line:
+    """A server's end of the line to the other: packed messages over a socket, sent by a thread of their own."""
+
+    def __init__(
+        self, end: socket.socket, schemas: Mapping[str, Schema], ups: list[Received], name: str, peer: str
+    ) -> None:
+        self.end, self.schemas, self.ups, self.name, self.peer = end, schemas, ups, name, peer
+        self.turns, self.sent = 0, 0
+        self._out: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+
+    def drive(self, flow: SubFlow | Flow) -> Released:
+        """Run a flow to its end."""
+        sender = threading.Thread(target=self._send, daemon=True)
+        sender.start()
+        answer: Any = None
+        try:
+            while True:
+                ask = flow.send(answer)
+                if not isinstance(ask, Exchange):
+                    raise ProtocolError("a server asks for nothing but letters")
+                answer = self._exchanged(ask)
+        except StopIteration as stop:
+            released: Released = stop.value
+            return released
+        finally:
+            self._out.put(None)
+            sender.join()
+
+    def _exchanged(self, ask: Exchange) -> tuple[Received, ...]:
+        for letter in ask.send:
+            data = _wrapped(self.schemas, self.name, letter)
+            if letter.target == self.peer:
+                self.sent += len(data)
+                self._out.put(data)
+        if ask.wait is None:
+            return ()
+        if ask.wait.kind == "up":
+            return tuple(self.ups)
+        self.turns += 1
+        return (self._read(ask.wait.kind),)
+
+    def _send(self) -> None:
+        while (data := self._out.get()) is not None:
+            self.end.sendall(len(data).to_bytes(8, "little") + data)
+
+    def _read(self, kind: str) -> Received:
+        data = self._bytes(int.from_bytes(self._bytes(8), "little"))
+        envelope = Envelope.unpack(bytes(data))
+        if envelope.header.kind != kind:
+            raise ProtocolError(f"{envelope.header.kind!r} came instead of {kind!r}")
+        return Received(self.peer, kind, self.schemas[kind].unpack(envelope.body))
+
+    def _bytes(self, count: int) -> bytearray:
+        room = bytearray(count)
+        view = memoryview(room)
+        while len(view):
+            read = self.end.recv_into(view)
+            if not read:
+                raise ProtocolError("the other server hung up")
+            view = view[read:]
+        return room
+
+
+def _wrapped(schemas: Mapping[str, Schema], source: str, letter: Letter) -> bytes:
+    if isinstance(letter.body, bytes):
+        raise ProtocolError("an honest letter has a body of arrays")
+    body = schemas[letter.kind].pack(letter.body)
+    header = Header(bytes(32), RUN, 0, 0, letter.kind, source, letter.target, 0, len(body))
+    return Envelope(header, body).pack()

@@ -1,0 +1,91 @@
+"""Signs: one bit a coordinate, which way it should move."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import torch
+from pydantic import model_validator
+from torch import Tensor
+
+from croupier.core import canon, wire
+from croupier.core.coins import Node
+from croupier.core.update import Form, Gathered, Layout, Update
+from croupier.encode.encoder import Brief, Encoder, Payload, Released
+from croupier.errors import ProtocolError, RangeError, SpecError
+
+NONCE = 32
+
+
+def bits_field(name: str, slots: int) -> wire.Field:
+    """A row of bits."""
+    return wire.Field(name, "|u1", (slots,), 1, widths=(1,))
+
+
+def reference_fields(slots: int) -> tuple[wire.Field, ...]:
+    """A reference direction as bits, and what opens the commitment to it."""
+    return (bits_field("reference", slots), wire.Field("nonce", "|u1", (NONCE,)))
+
+
+def commitment(reference: Tensor, nonce: Tensor) -> Tensor:
+    """What binds a reference before it is shown, and hides it until then."""
+    digest = canon.digest(("reference", nonce, reference))
+    return torch.frombuffer(bytearray(digest), dtype=torch.uint8)
+
+
+class Signs(Encoder, use="signs"):
+    """1 where a coordinate is to grow or stay, 0 where it is to shrink.
+
+    From: RAIN, equation 5, without its noise, which is `privacy`'s. Sums of signs are weighed: releases that add
+    residues cannot take them.
+    """
+
+    form: Form = "delta"
+
+    @model_validator(mode="after")
+    def _differences(self) -> Self:
+        if self.form != "delta" or self.weights != "uniform":
+            raise SpecError(
+                f"protocol.encode.form = {self.form!r} with weights = {self.weights!r}: signs are of differences, and "
+                "every client counts alike; use form = 'delta' and weights = 'uniform'"
+            )
+        return self
+
+    @property
+    def dtype(self) -> str:
+        """A byte in memory, a bit on the wire."""
+        return "|u1"
+
+    @property
+    def modulus(self) -> int:
+        """Two values."""
+        return 2
+
+    def field(self, layout: Layout) -> wire.Field:
+        """Bits without gaps."""
+        return bits_field("vector", self.slots(layout))
+
+    def encode(self, update: Update, brief: Brief, coins: Node) -> Payload:
+        """The bits; zeros count as positive and are noted for the client. Raises: RangeError on statistics."""
+        if measured := [part.name for part in update.layout.carried if part.role == "statistic"]:
+            raise RangeError(
+                f"{measured[0]} is a running statistic, of which a sign means nothing; use a model without "
+                "batch normalisation"
+            )
+        bits = (update.vector >= 0).to(torch.uint8)
+        return Payload(bits, {}, {"zeros": int((update.vector == 0).sum())})
+
+    def decode(self, released: Released, brief: Brief) -> Gathered:
+        """Rows of -1 and 1, or a weighted sum of them."""
+        if released.sums is not None:
+            total = released.luggage["total"].double()
+            return Gathered(released.present, sums=released.sums, weights=total, form=self.form)
+        if released.rows is None:
+            raise ProtocolError("nothing was released")
+        rows = released.rows.float() * 2 - 1
+        weights = torch.ones(len(rows), dtype=torch.float64)
+        return Gathered(released.present, rows, weights=weights, ids=released.ids, form=self.form)
+
+    def says(self) -> tuple[str, ...]:
+        """What is lost."""
+        return (*super().says(), "a coordinate takes 1 bit: its sign; how large it is is not sent")

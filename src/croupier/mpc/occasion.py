@@ -1,0 +1,59 @@
+"""What one-use material is bound to, and a holder that lets go of it once.
+
+From: a correlation used twice hands each server the other's permutation, because the difference of two messages under
+one mask is the permuted difference of what was masked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from croupier.core import canon
+from croupier.core.coins import Label
+from croupier.core.flow import Given, roster_digest
+from croupier.errors import ProtocolError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Occasion:
+    """One attempt of one round of one run, for the roster that was invited to it."""
+
+    run: bytes
+    round: int
+    attempt: int
+    roster: bytes
+
+    @classmethod
+    def of(cls, given: Given) -> Occasion:
+        """The occasion that a party is told of."""
+        return cls(given.run, given.round, given.attempt, roster_digest(given.roster))
+
+    def label(self, purpose: str, *index: Label) -> bytes:
+        """32 bytes that stand for this occasion and purpose, and for no other."""
+        return canon.digest(("croupier/1", purpose, self.run, self.round, self.attempt, self.roster, *index))
+
+    def __str__(self) -> str:
+        return f"round {self.round}, attempt {self.attempt} of run {self.run.hex()[:8]}"
+
+
+class Once(Generic[T]):
+    """Material for one occasion: it can be taken once, and is then gone, also when the attempt fails."""
+
+    def __init__(self, value: T, occasion: Occasion) -> None:
+        self._value: T | None = value
+        self._occasion = occasion
+
+    def take(self, occasion: Occasion) -> T:
+        """The material. Raises: ProtocolError when it is spent, or was made for another occasion."""
+        value, self._value = self._value, None
+        if value is None:
+            raise ProtocolError(f"this material for {self._occasion} is spent; make fresh material for each attempt")
+        if occasion != self._occasion:
+            raise ProtocolError(f"this material is for {self._occasion}, not for {occasion}, and is now spent")
+        return value
+
+    def __repr__(self) -> str:
+        return f"Once({'spent' if self._value is None else '...'}, {self._occasion})"

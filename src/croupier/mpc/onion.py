@@ -1,0 +1,114 @@
+"""Rows in boxes within boxes: two servers shuffle shared rows without a dealer and without any correlation.
+
+A client's row x is the XOR of PRG(seed) and a rest. It closes the seed for server 0, that with the rest for server 1,
+and all for server 0, which opens its layer, permutes and passes on; server 1 opens, permutes, keeps the rests and hands
+the seeds' boxes back. Server 0 first sees those after server 1 permuted, and server 1 never saw the order before server
+0 did: row i of the result is x_{π0(π1(i))}, and neither knows the other's factor.
+
+For servers that follow the protocol. A server 0 that replaces all rows but one finds that one again, and nothing here
+would show it. Any bit string is a valid row. A row that is not what it should be below the first layer ends the
+attempt and names nobody: whose it is, nobody knows any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from croupier.core.coins import Coins, Node
+from croupier.errors import IntegrityError, ProtocolError, WireError
+from croupier.mpc.group import Rows, Xor
+from croupier.mpc.occasion import Occasion, Once
+from croupier.mpc.seal import EXTRA, Lock, seal, unseal
+from croupier.mpc.talk import Talk
+from croupier.mpc.translate import draw_order
+
+SEED, LABEL = 32, 32
+OUTER, MIDDLE, INNER = "onion outer", "onion middle", "onion inner"
+_INNER = LABEL + SEED + EXTRA
+
+
+def size(group: Xor) -> int:
+    """Bytes that a client sends."""
+    return LABEL + _middle(group) + EXTRA
+
+
+def wrap(group: Xor, row: Rows, publics: tuple[bytes, bytes], occasion: Occasion, coins: Coins) -> bytes:
+    """A client's row, for the servers' public keys of this attempt. A node must not serve for two rows."""
+    seed = coins.child("seed").export()
+    rest = group.pack(group.subtract(group.unpack(group.pack(row), 1), _stretched(group, [seed])))
+    inner = _close(publics[0], INNER, seed, occasion, coins)
+    middle = _close(publics[1], MIDDLE, rest + inner, occasion, coins)
+    return _close(publics[0], OUTER, middle, occasion, coins)
+
+
+def enter(group: Xor, arrived: Mapping[str, bytes], lock: Once[Lock], occasion: Occasion, node: Node) -> Talk[Rows]:
+    """Server 0: its share of the shuffled rows. Raises: ProtocolError that names a client whose row is no good.
+
+    Reveals: to server 0 its own order, and seeds in the final one, which are uniform.
+    """
+    key = lock.take(occasion)
+    _refuse_repeats([*arrived.values()])
+    middles = []
+    for client, box in arrived.items():
+        try:
+            middles.append(_open(key, OUTER, box, size(group), occasion))
+        except (IntegrityError, WireError) as error:
+            raise ProtocolError(f"{client}: {error}") from error
+    _refuse_repeats(middles)
+    order = draw_order(len(middles), node)
+    if (yield b"".join(middles[i] for i in order)):
+        raise WireError("the second server has nothing to say before it has all rows, and said something")
+    inners = _cut((yield b""), len(middles), _INNER)
+    _refuse_repeats(inners)
+    return _stretched(group, [_open(key, INNER, box, _INNER, occasion) for box in inners])
+
+
+def leave(group: Xor, rows: int, lock: Once[Lock], occasion: Occasion, node: Node) -> Talk[Rows]:
+    """Server 1: its share of the shuffled rows.
+
+    Reveals: to server 1 its own order, and rests in server 0's, which are uniform.
+    """
+    key = lock.take(occasion)
+    boxes = _cut((yield b""), rows, _middle(group))
+    _refuse_repeats(boxes)
+    opened = [_open(key, MIDDLE, box, _middle(group), occasion) for box in boxes]
+    order = draw_order(rows, node)
+    if (yield b"".join(opened[i][group.size :] for i in order)):
+        raise WireError("the first server has nothing to say while it waits for its seeds, and said something")
+    return group.unpack(b"".join(opened[i][: group.size] for i in order), rows)
+
+
+def _middle(group: Xor) -> int:
+    return LABEL + group.size + _INNER + EXTRA
+
+
+def _close(public: bytes, purpose: str, message: bytes, occasion: Occasion, coins: Coins) -> bytes:
+    return seal(public, occasion.label(purpose) + message, purpose.encode(), coins.child(purpose))
+
+
+def _open(key: Lock, purpose: str, box: bytes, length: int, occasion: Occasion) -> bytes:
+    """What lies in a box. Raises: WireError, IntegrityError."""
+    if len(box) != length:
+        raise WireError(f"a box of {len(box)} bytes, where one of {length} was to come")
+    text = unseal(key, box, purpose.encode())
+    if text[:LABEL] != occasion.label(purpose):
+        raise IntegrityError(f"a box that was closed for another run, round, attempt or roster than {occasion}")
+    return text[LABEL:]
+
+
+def _refuse_repeats(boxes: Sequence[bytes]) -> None:
+    if len(set(boxes)) < len(boxes):
+        raise IntegrityError("two boxes are the same: one of them is a copy, which would mark its row in the result")
+
+
+def _cut(data: bytes, rows: int, length: int) -> list[bytes]:
+    if len(data) != rows * length:
+        raise WireError(f"{len(data)} bytes, where {rows} boxes of {length} were to come")
+    return [data[start : start + length] for start in range(0, len(data), length)]
+
+
+def _stretched(group: Xor, seeds: Sequence[bytes]) -> Rows:
+    """The rows that seeds stand for."""
+    return np.concatenate([group.draw(1, Coins(seed).secure()) for seed in seeds])

@@ -1,0 +1,74 @@
+"""Only the signs of shared numbers are opened, never the numbers.
+
+Reveals: with ties = "zero" exactly sign(z) in -1, 0, +1 of each number; with ties = "previous" exactly one bit of each:
+the sign, where a number that is 0 has the public previous sign, so that 0 is not told apart.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from croupier.core.coins import Coins
+from croupier.core.flow import SubFlow
+from croupier.core.wire import Schema
+from croupier.errors import SpecError
+from croupier.mpc import boolean, compare
+from croupier.mpc.hands import Hand, Shoe
+from croupier.mpc.ring import Z32, Residues, Ring, kind
+
+Ties = Literal["zero", "previous"]
+Signs = npt.NDArray[np.int8]
+
+
+def flow(
+    me: int, peer: str, prefix: str, shares: npt.NDArray[np.integer], material: Hand, ring: Ring = Z32,
+    previous: Signs | None = None,
+) -> SubFlow:  # fmt: skip
+    """The signs. Without a `previous` sign for each number, 0 is a sign too (no update)."""
+    shoe = material.open(me, fitted(len(shares), ring, "zero" if previous is None else "previous"))
+    return (yield from steps(me, peer, prefix, ring.residues(shares), ring, previous, shoe))
+
+
+def steps(me: int, peer: str, prefix: str, shares: Residues, ring: Ring, previous: Signs | None, shoe: Shoe) -> SubFlow:
+    """The same on an opened hand that holds more."""
+    count, zero = len(shares), previous is None
+    if previous is not None:
+        _check(previous, count)
+        # Turned towards the previous sign, a number is negative only where the sign changes; 0 never is.
+        shares = shares * previous.astype(np.int64).astype(ring.dtype)
+    share = yield from compare.steps(me, peer, prefix, shares, ring, zero, shoe)
+    plain = yield from boolean.opened(peer, kind(prefix, "open"), share, count)
+    bits = boolean.unpacked(plain, count).astype(np.int8)
+    if previous is None:
+        return (1 - 2 * bits[0]) * (1 - bits[1])
+    return previous * (1 - 2 * bits[0])
+
+
+def _check(previous: Signs, count: int) -> None:
+    if previous.shape != (count,) or not bool((np.abs(previous) == 1).all()):
+        raise SpecError(f"previous has shape {previous.shape}: give {count} signs, each -1 or +1, or none at all")
+
+
+def deal(count: int, coins: Coins, ring: Ring = Z32, ties: Ties = "zero") -> tuple[Hand, Hand]:
+    """Both hands for so many signs."""
+    return compare.deal(count, coins, ring, ties == "zero")
+
+
+def schemas(prefix: str, count: int, ring: Ring = Z32, ties: Ties = "zero") -> dict[str, Schema]:
+    """The letters of `flow`."""
+    zero = ties == "zero"
+    return compare.schemas(prefix, count, ring, zero) | {kind(prefix, "open"): boolean.opening(1 + zero, count)}
+
+
+def fitted(count: int, ring: Ring = Z32, ties: Ties = "zero") -> int:
+    """Bytes of the explicit part of what is dealt."""
+    return compare.fitted(count, ring, ties == "zero")
+
+
+def plain(numbers: npt.NDArray[np.integer], previous: Signs | None = None) -> Signs:
+    """The same in the clear."""
+    signs = np.sign(numbers).astype(np.int8)
+    return signs if previous is None else np.where(signs == 0, previous, signs).astype(np.int8)

@@ -1,0 +1,106 @@
+"""What two servers compute from shares of hidden rows: distances to a reference, weighted sums, and row fingerprints.
+
+Both hold the same hidden rows q in the clear, and shares of the bits s that hide them. A row's own bits are
+q + s - 2qs: linear in s, so that each server works on its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from croupier.errors import IntegrityError, ProtocolError
+from croupier.kernels import field as kernel
+from croupier.kernels.field import Bytes, Ints, Words
+from croupier.kernels.shares import P
+from croupier.mpc.authentic import Held
+from croupier.mpc.dealer import Deck, Shares
+from croupier.mpc.field import PRIME
+
+_MOST = 1 << 31
+
+
+@dataclass(frozen=True)
+class Tally:
+    """One server's work on its shares: which server it is, and its share of the key of their tags."""
+
+    deck: Deck
+    shares: Shares
+    me: int
+    point: int
+
+    def distances(self, hidden: Bytes, reference: Bytes) -> Held:
+        """Shares of how many bits of each row differ from the reference's."""
+        apart = hidden ^ reference
+        known = np.bitwise_count(apart).sum(1, dtype=np.uint64)
+        values, tags = self._none(self.deck.rows), self._none(self.deck.rows)
+        for start, stop, numbers, marks in self.shares.blocks():
+            part = _cut(apart, start, stop)
+            kernel.row_sums(numbers, part, values)
+            if marks is not None:
+                kernel.row_sums(marks, part, tags)
+        return self._with(values, tags, known.astype(np.int64))
+
+    def sums(self, hidden: Bytes, weights: Ints) -> Held:
+        """Shares of the weighted sum of the rows, their bits taken for -1 and 1."""
+        if int(weights.sum()) >= _MOST:
+            raise ProtocolError(f"weights add up to {int(weights.sum())}; a sum holds less than {_MOST}")
+        values, tags = self._none(self.deck.size), self._none(self.deck.size)
+        known = np.empty(self.deck.size, np.int64)
+        for start, stop, numbers, marks in self.shares.blocks():
+            part, span = _cut(hidden, start, stop), slice(start, stop)
+            # A sign is (1 - 2q)(2s - 1).
+            values[span], signs = kernel.column_sums(numbers, part, weights)
+            if marks is not None:
+                tags[span], _ = kernel.column_sums(marks, part, weights)
+            known[span] = -signs
+        return self._with(self._twice(values), self._twice(tags), known)
+
+    def fingerprints(self, hidden: Bytes, keys: Words, matrix: int) -> Held:
+        """Shares of each row's inner product with keys, for a matrix of shares and the rows that it hides."""
+        values, tags, known = (np.zeros(self.deck.rows, np.uint64) for _ in range(3))
+        for start, stop, numbers, marks in self.shares.blocks(matrix):
+            part = _cut(hidden, start, stop)
+            kernel.dots(numbers, part, keys[start:stop], values)
+            if marks is not None:
+                kernel.dots(marks, part, keys[start:stop], tags)
+            ones = kernel.bits_of(part, stop - start).astype(np.uint64)
+            kernel.dots(ones, np.zeros_like(part), keys[start:stop], known)
+        return self._plus(values, tags, known)
+
+    def _none(self, count: int) -> npt.NDArray[Any]:
+        return np.zeros(count, self.deck.dtype)
+
+    def _twice(self, numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        if self.deck.authentic:
+            return PRIME.add(numbers, numbers)
+        twice: npt.NDArray[Any] = np.add(numbers, numbers)
+        return twice
+
+    def _with(self, values: npt.NDArray[Any], tags: npt.NDArray[Any], known: Ints) -> Held:
+        """With a public number added to each."""
+        if not self.deck.authentic:
+            return Held(values + known.astype(np.uint32) if self.me == 0 else values, tags)
+        return self._plus(values, tags, (known % P).astype(np.uint64))
+
+    def _plus(self, values: Words, tags: Words, known: Words) -> Held:
+        shifted = PRIME.add(values, known) if self.me == 0 else values
+        marked = PRIME.add(tags, PRIME.mul(np.full_like(known, self.point), known))
+        return Held(shifted.reshape(-1, 1), marked.reshape(-1, 1))
+
+
+def centred(values: npt.NDArray[Any], bound: int) -> Ints:
+    """Opened numbers as signed ones. Raises: IntegrityError when one is out of bounds."""
+    modulus = 1 << 32 if values.dtype == np.uint32 else P
+    wide = values.reshape(-1).astype(np.int64)
+    found = np.where(wide > modulus // 2, wide - modulus, wide)
+    if len(found) and int(np.abs(found).max()) > bound:
+        raise IntegrityError(f"round aborted: a number was opened that is larger than {bound}")
+    return found
+
+
+def _cut(rows: Bytes, start: int, stop: int) -> Bytes:
+    return np.ascontiguousarray(rows[:, start // 8 : -(-stop // 8)])

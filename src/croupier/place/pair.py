@@ -1,0 +1,202 @@
+"""Two servers shuffle rows of signs that neither can read, and open how far each lies from a reference, and a sum.
+
+From: RAIN, in the sound form: masked bits go to both servers, so that no client can send anything but a row of bits;
+each server knows one of two permutations; a dealer, who sees nothing of a round, shares what hides the shuffled rows.
+With `malicious`, everything that is opened carries tags, the shuffle is checked before anything is opened, and both
+servers sign who took part and what came out. `server` is the first of them and holds nothing more than its own view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Literal
+
+import torch
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from pydantic import Field
+
+from croupier.core.coins import Coins
+from croupier.core.flow import Exchange, Flow, Given, Inbox, Letter, Memory, Party, SubFlow, Wait
+from croupier.core.update import Layout
+from croupier.core.wire import Schema
+from croupier.encode.encoder import Brief, Payload, Released
+from croupier.encode.signs import reference_fields
+from croupier.errors import IntegrityError, PrivacyError, ProtocolError
+from croupier.kernels import field as kernel
+from croupier.mpc import dealer
+from croupier.mpc.authentic import byte_tensor, bytes_of
+from croupier.mpc.dealer import Deck
+from croupier.place import duet
+from croupier.place.duet import SECOND, SERVERS
+from croupier.place.placement import NO_BRIEF, NOTHING, Keys, Mechanism, Own, Placement, Tolerance, quorum, unkeyed
+from croupier.place.roster import root_of, signed, verified
+from croupier.release.release import Shape
+from croupier.release.scored import ScoredSum
+
+DEALER = "dealer"
+_MALICIOUS = (
+    "one of the two servers, malicious, with any clients: it learns the distances in random order, the sum, and who "
+    "took part, before it may end the round; not which row is whose, while the other server and the dealer are honest "
+    "and rows carry enough noise. All three parties apart: the dealer with either server reads every row"
+)
+_HONEST = (
+    "one of the two servers that follows the protocol, with any clients: it learns the distances in random order, the "
+    "sum, and who took part. One that does not can find out which row is whose. The dealer with either server reads "
+    "every row"
+)
+
+
+class Pair(Placement, use="pair"):
+    """Two servers and a dealer.
+
+    `check` "hash" compares hashes of rows in GF(2^128), "product" inner products modulo 2^61 - 1 at twice the dealt
+    material. `entropy`: the least bits of noise in a row, without which a server that alters a row can learn from the
+    check whether it guessed it. `missing` "restart" starts again without the missing clients, "vote" lets a uniform
+    row stand for each.
+    """
+
+    realises: ClassVar[frozenset[Shape]] = frozenset({"scored"})
+    restarts: ClassVar[bool] = True
+    spends: ClassVar[bool] = True
+
+    malicious: bool = True
+    check: Literal["hash", "product"] = "hash"
+    entropy: float = Field(128.0, ge=0)
+    missing: Literal["restart", "vote"] = "restart"
+    _checked: ClassVar[bool] = True
+
+    @property
+    def tolerance(self) -> Tolerance:  # type: ignore[override]
+        """What it withstands depends on whether servers may be malicious."""
+        return Tolerance(
+            privacy=_MALICIOUS if self.malicious else _HONEST,
+            integrity=(
+                "one of the two servers, malicious, with any clients: the sum is that of the rows that the clients "
+                "named sent, each once, or the round ends, but for a chance of 2^-52; clients check both servers' "
+                "signatures. The dealer is trusted for correctness: a wrong mask flips votes unseen. A client's row is "
+                "a row of signs whatever it sends"
+                if self.malicious
+                else "none: both servers follow the protocol. A client's row is a row of signs whatever it sends"
+            ),
+            liveness="both servers and the dealer; "
+            + (
+                "a round starts again without the missing clients until distances are opened, and is lost after that"
+                if self.missing == "restart"
+                else "a uniform row stands for every missing client, above the quorum"
+            ),
+            apart=(("server", SECOND), (DEALER, "server or second")),
+        )
+
+    def enrol(self, clients: tuple[str, ...], coins: Coins) -> Mapping[str, Keys]:
+        """A signature key for everybody, and everybody's public one."""
+        if not self.malicious:
+            return {}
+        own = {name: coins.child("identity", name).export() for name in (*clients, *SERVERS)}
+        public = {
+            name: Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
+            for name, seed in own.items()
+        }
+        return {name: {"identity": seed, "public": public} for name, seed in own.items()}
+
+    def misfits(self, mechanism: Mechanism) -> Iterator[str]:
+        """Without noise a guess can be checked."""
+        if self.malicious and self.entropy and not mechanism.privacy.entropy(1 << 30):
+            yield (
+                "with malicious servers needs noise in every row (entropy = "
+                f"{self.entropy:g} bits); use privacy = 'gaussian', or malicious = false"
+            )
+
+    def deck(self, given: Given) -> Deck:
+        """What is dealt for an attempt."""
+        return Deck(len(given.roster), given.layout.size, self.check if self.malicious else "none")
+
+    def middle(self, mechanism: Mechanism) -> Mapping[str, Party]:
+        """The second server, and the dealer."""
+
+        def second(given: Given, memory: Memory, coins: Coins) -> Flow:
+            seat = self._seat(mechanism, given, memory.get("keys", {}), coins)
+            yield from seat.play(None)
+            return unkeyed(memory)
+
+        def deals(given: Given, memory: Memory, coins: Coins) -> Flow:
+            yield Exchange(tuple(duet.letters(self.deck(given), given, coins.child("deal"))))
+            return memory
+
+        return {SECOND: second, DEALER: deals}
+
+    def schemas(self, mechanism: Mechanism, given: Given) -> Mapping[str, Schema]:
+        """What is dealt, sent up, exchanged between the servers, and published."""
+        return duet.schemas(self.deck(given), given)
+
+    def submit(
+        self, mechanism: Mechanism, given: Given, payload: Payload, keys: Keys, coins: Coins, brief: Brief = NO_BRIEF
+    ) -> SubFlow:
+        """Send the hidden row to both servers, and check what they sign.
+
+        Reveals: to each server uniform bits. Raises: PrivacyError when a row carries too little noise; IntegrityError
+        when the servers do not both sign a round with this very row in it, or its outcome.
+        """
+        deck = self.deck(given)
+        self._noisy(mechanism, deck)
+        (dealt,) = yield Exchange(wait=Wait("seed", (DEALER,)))
+        row = kernel.packed(payload.vector.numpy()) ^ dealer.mask_of(bytes_of(dealt.body["seed"]), deck)
+        body = {"row": torch.from_numpy(row)}
+        if not self.malicious:
+            yield Exchange(tuple(Letter(name, "up", body) for name in SERVERS))
+            return
+        body["signature"] = byte_tensor(signed(keys["identity"], duet.claim(given, given.me, row)))
+        letters = tuple(Letter(name, "up", body) for name in SERVERS)
+        inbox = yield Exchange(letters, Wait("receipt", SERVERS))
+        root = self._received(given, row, inbox, keys, bytes_of(brief["commitment"]))
+        (told,) = yield Exchange(wait=Wait("published", ("server",)))
+        outcome = duet.outcome(root, told.body["sums"], told.body["total"])
+        for place, name in enumerate(SERVERS):
+            if not verified(keys["public"][name], outcome, bytes_of(told.body["signatures"][place])):
+                raise IntegrityError(f"{name} did not sign the outcome that was published")
+
+    def _noisy(self, mechanism: Mechanism, deck: Deck) -> None:
+        have = mechanism.privacy.entropy(deck.size)
+        if self.malicious and have < self.entropy:
+            raise PrivacyError(
+                f"a row of {deck.size} signs carries {have:.1f} bits of noise, and protocol.place.entropy = "
+                f"{self.entropy:g}: a malicious server could guess it and see whether it guessed right; add noise"
+            )
+
+    def _received(self, given: Given, row: kernel.Bytes, inbox: Inbox, keys: Keys, bound: bytes) -> bytes:
+        digests = inbox[0].body["digests"]
+        mine = given.roster.index(given.me)
+        if bytes_of(digests[mine]) != duet.row_digest(row):
+            raise IntegrityError("a client's row is missing from what the servers signed, or altered")
+        root = root_of(given, bytes_of(inbox[0].body["identity"]), bound, digests)
+        for letter in inbox:
+            if not verified(keys["public"][letter.source], root, bytes_of(letter.body["signature"])):
+                raise IntegrityError(f"{letter.source} did not sign the rows that {inbox[0].source} names")
+        return root
+
+    def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: Own = NOTHING) -> SubFlow:
+        """The first server's part."""
+        late = {field.name: own.brief[field.name] for field in reference_fields(1)}
+        seat = self._seat(mechanism, given, own.keys, coins)
+        released: Released = yield from seat.play(late | {"commitment": own.brief["commitment"]})
+        return released
+
+    def opened(self, mechanism: Mechanism, roster: tuple[str, ...], layout: Layout, inbox: Inbox) -> Released:
+        """Raises: ProtocolError, because what comes out follows from no single inbox."""
+        raise ProtocolError("what two servers compute cannot be read from one inbox; replay the server's view")
+
+    def learns(self, mechanism: Mechanism) -> Mapping[str, str]:
+        """Both servers the release, the dealer nothing."""
+        seen = f"{mechanism.release.reveals()}; and which clients took part"
+        return {
+            "server": f"{seen}; and uniform numbers",
+            SECOND: f"{seen}; the reference, once all updates are fixed; and uniform numbers",
+            DEALER: "which clients were invited",
+            **({"each client": "the sum, the sum of the weights, and who took part"} if self.malicious else {}),
+        }
+
+    def _seat(self, mechanism: Mechanism, given: Given, keys: Keys, coins: Coins) -> duet.Player:
+        release = mechanism.release
+        if not isinstance(release, ScoredSum):
+            raise ProtocolError(f"place = 'pair' computes release = 'scored', not {release.use!r}")
+        least = quorum(mechanism, given)
+        return duet.Player(given, self.deck(given), release, keys, coins, least, self.missing == "vote", self._checked)

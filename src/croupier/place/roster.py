@@ -1,0 +1,30 @@
+"""Who took part, fixed by signatures before anything that depends on it is opened."""
+
+from __future__ import annotations
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from torch import Tensor
+
+from croupier.core import canon
+from croupier.core.flow import Given, roster_digest
+
+
+def root_of(given: Given, identity: bytes, bound: bytes, digests: Tensor) -> bytes:
+    """What binds a round: the attempt, the dealt material, the commitment to the reference, and every client's row."""
+    head = ("root", given.run, given.round, given.attempt, roster_digest(given.roster))
+    return canon.digest((*head, identity, bound, digests))
+
+
+def signed(identity: bytes, message: bytes) -> bytes:
+    """A signature under a party's key."""
+    return Ed25519PrivateKey.from_private_bytes(identity).sign(message)
+
+
+def verified(public: bytes, message: bytes, signature: bytes) -> bool:
+    """Whether a signature is this party's, of this message."""
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
+    except InvalidSignature:
+        return False
+    return True

@@ -1,0 +1,180 @@
+"""The release of RAIN: how far each row of signs lies from a reference, and a sum of the rows that lie near enough.
+
+The rule that turns distances into weights is part of the release, because whoever computes the sum must follow it. It
+is a function of the distances as a set: the order of the rows does not matter, and does not show.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from croupier.core import wire
+from croupier.core.coins import Node
+from croupier.core.update import Layout, Modulus
+from croupier.errors import ProtocolError, SpecError
+from croupier.release.release import Release, Shape
+
+# Scales a median of absolute deviations to the standard deviation of a normal.
+NORMAL = 1.4826
+# Real weights are kept in units of this share of a coordinate.
+_UNIT = 16
+_CROWD = 50
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A weight for each row, and why: the threshold, and the lower one where there is one.
+
+    `withheld`: so few rows were accepted that their sum would show single ones; all weights are then 0.
+    """
+
+    weights: Ints
+    threshold: float
+    lower: float | None = None
+    withheld: bool = False
+
+    @property
+    def total(self) -> int:
+        """What the weights add up to."""
+        return int(self.weights.sum())
+
+
+class ScoredSum(Release, use="scored"):
+    """Distances of the shuffled rows to the reference, and the weighted sum of the rows.
+
+    A row counts when it is nearer than median + 1.4826 `spread` MAD, and, with `gate`, nearer than chance: than half of
+    the coordinates less three standard deviations. `weights`: `equal` counts such rows alike; `levels` in so many
+    steps, merged until each holds `among` rows besides `colluders`; `relu` by how much nearer they are, which opens
+    most rows to whoever sees the sum. `side` "two" also turns away rows nearer than median - 1.4826 `spread` MAD. With
+    `expected`, the distance of an honest row as a share, both limits are taken from it instead of the sample.
+
+    From: RAIN, Algorithm 1. Not as printed: the gate, the weights, and the least deviation (`floor`), without which
+    identical rows give a threshold that none of them meets.
+    """
+
+    shape: ClassVar[Shape] = "scored"
+    hides: ClassVar[frozenset[str]] = frozenset({"ids", "rows"})
+
+    spread: float = Field(2.2, gt=0)
+    gate: bool = True
+    weights: Literal["equal", "levels", "relu"] = "equal"
+    levels: int = Field(7, ge=2, le=64)
+    side: Literal["one", "two"] = "one"
+    expected: float | None = Field(None, gt=0, lt=0.5)
+    floor: bool = True
+    among: int = Field(3, ge=1)
+    colluders: int = Field(0, ge=0)
+
+    @model_validator(mode="after")
+    def _two_sided(self) -> Self:
+        if self.side == "two" and self.weights == "relu":
+            raise SpecError("protocol.release.side = 'two' with weights = 'relu': use weights = 'equal' or 'levels'")
+        return self
+
+    @property
+    def least(self) -> int:  # type: ignore[override]
+        """As many as must be accepted; a sum in levels needs a crowd to be divided."""
+        needed = self.among + self.colluders
+        return max(2, needed, _CROWD if self.weights == "levels" else 0)
+
+    @property
+    def heaviest(self) -> int:
+        """The largest weight where it does not depend on the number of coordinates, else 0."""
+        return {"equal": 1, "levels": self.levels, "relu": 0}[self.weights]
+
+    def fields(self, dtype: str, modulus: Modulus, slots: int) -> tuple[wire.Field, ...]:
+        """A distance a row, in shuffled order, the sum of the weights, and the weighted sum."""
+        return (
+            wire.Field("distances", "<i4", ("present",), slots), wire.Field("total", "<i8", (1,)),
+            wire.Field("sums", "<i8", (slots,)),
+        )  # fmt: skip
+
+    def __call__(self, rows: Sequence[Tensor], layout: Layout, modulus: Modulus, coins: Node) -> Mapping[str, Tensor]:
+        """Raises: ProtocolError, because rows cannot be scored without a reference."""
+        raise ProtocolError("release = 'scored' measures distances to a reference: use `against`")
+
+    def against(self, rows: Sequence[Tensor], reference: Tensor, coins: Node) -> Mapping[str, Tensor]:
+        """What leaves of rows of bits, one a coordinate, and a reference of the same kind."""
+        order = coins.child("rows").secure().permutation(len(rows))
+        bits, wanted = [rows[i].numpy() for i in order], reference.numpy()
+        distances = np.array([np.count_nonzero(row != wanted) for row in bits], np.int64)
+        verdict = self.judge(distances, len(wanted))
+        sums = np.full(len(wanted), -verdict.total, np.int64)
+        for weight, row in zip(verdict.weights, bits, strict=True):
+            if weight:
+                # A sign is twice its bit less one.
+                sums += (2 * weight) * row
+        return {
+            "distances": torch.from_numpy(distances.astype(np.int32)), "total": torch.tensor([verdict.total]),
+            "sums": torch.from_numpy(sums),
+        }  # fmt: skip
+
+    def judge(self, distances: Ints, size: int) -> Verdict:
+        """Weights for rows at these distances, of so many coordinates."""
+        upper, lower = self._limits(distances, size)
+        if self.gate:
+            upper = min(upper, size / 2 - 1.5 * math.sqrt(size))
+        near = distances < upper
+        if lower is not None:
+            near &= distances > lower
+        if self.weights == "relu":
+            weights = np.where(near, np.floor(_UNIT * (upper - distances)), 0).astype(np.int64)
+            return Verdict(weights, upper, lower)
+        if near.sum() < self.among + self.colluders:
+            return Verdict(np.zeros(len(distances), np.int64), upper, lower, bool(near.any()))
+        weights = near.astype(np.int64) if self.weights == "equal" else self._levelled(distances, near, upper)
+        return Verdict(weights, upper, lower)
+
+    def _limits(self, distances: Ints, size: int) -> tuple[float, float | None]:
+        if self.expected is not None:
+            middle = self.expected * size
+            width = 3 * math.sqrt(size * self.expected * (1 - self.expected))
+        else:
+            middle = float(np.median(distances))
+            deviation = float(np.median(np.abs(distances - middle)))
+            if self.floor:
+                deviation = max(deviation, _sampling(middle, size) / NORMAL)
+            width = NORMAL * self.spread * deviation
+        return middle + width, middle - width if self.side == "two" else None
+
+    def _levelled(self, distances: Ints, near: npt.NDArray[np.bool_], upper: float) -> Ints:
+        """Steps between the threshold and the nearest row; steps with too few rows join the one below them."""
+        nearest = float(distances[near].min())
+        steps = np.ceil(self.levels * (upper - distances) / (upper - nearest)).clip(1, self.levels).astype(np.int64)
+        weights, group, closed = np.zeros(len(distances), np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64)
+        for step in sorted(set(steps[near].tolist()), reverse=True):
+            group = np.concatenate([group, np.flatnonzero(near & (steps == step))])
+            if len(group) >= self.among + self.colluders:
+                weights[group], closed, group = step, group, group[:0]
+        if len(group):
+            # The farthest are too few to stand alone: the level above comes down to them.
+            weights[closed] = weights[group] = steps[group].min()
+        return weights
+
+    def reveals(self) -> str:
+        """Distances, and the sum."""
+        how = {
+            "equal": "with weights 0 and 1",
+            "levels": f"with whole weights up to {self.levels}, each of {self.among + self.colluders} rows or more",
+            "relu": "with a weight of its own for every row, from which most rows can be computed",
+        }
+        return (
+            "the distance of every row of signs to the reference, in random order, and the sum of the rows near "
+            f"enough, {how[self.weights]}; where all of these agree, their common sign"
+        )
+
+
+def _sampling(middle: float, size: int) -> float:
+    """The standard deviation of a distance that is a sum of independent coordinates."""
+    share = min(max(middle / size, 0.0), 1.0)
+    return math.sqrt(size * share * (1 - share))
