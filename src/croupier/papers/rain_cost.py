@@ -36,7 +36,9 @@ READ = (
 
 
 def _ours(dataset: str, scale: Scale, mode: Mode) -> dict[str, Any]:
-    size = Size(clients=CLIENTS[scale], params=DIMENSIONS[dataset] if scale != "smoke" else 10_000, mode=mode, repeats=2)
+    size = Size(
+        clients=CLIENTS[scale], params=DIMENSIONS[dataset] if scale != "smoke" else 10_000, mode=mode, repeats=2
+    )
     return measure(size, 0)
 
 
