@@ -6,7 +6,6 @@ import math
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Generator, Tensor
@@ -22,7 +21,7 @@ from croupier.learn.split import Iid
 from croupier.papers import arena, rules
 from croupier.papers.arena import Ground, Terms, play, signs_of
 from croupier.papers.baselines import FLOD, FLTRUST, KRUM, MEDIAN, THIRTEEN, TRIMMED
-from croupier.papers.rules import EQUAL, FEDAVG, HIDDEN, PRINTED, ROOT_ONLY, Rain, Sight
+from croupier.papers.rules import EQUAL, FEDAVG, HIDDEN, PLUS, PRINTED, ROOT_ONLY, UNGATED, Sight
 from croupier.papers.stacked import Stack, features, first, outputs, size_of, spans
 
 WIDTHS = (5, 4, 3)
@@ -198,22 +197,32 @@ def test_signs_and_their_zeros() -> None:
 
 
 def test_rain_by_hand() -> None:
-    """Distances 10, 12, 14, 16, 100 of 10,000: median 14, MAD 2, so 14 + 1.4826 2.2 2 = 20.5; printed with ReLU."""
-    away = np.array([10.0, 12.0, 14.0, 16.0, 100.0])
-    limit = 14 + 1.4826 * 2.2 * (2 + 1e-5)
-    printed = Rain("relu", gate=False, floor=False).judge(away, 10_000)
-    assert printed == pytest.approx(np.array([limit - 10, limit - 12, limit - 14, limit - 16, 0]) / 10_000)
-    assert Rain(floor=False).judge(away, 10_000).tolist() == [1, 1, 1, 1, 0]
-    assert Rain("levels", floor=False, gate=False).judge(away, 10_000).tolist() == [7, 6, 5, 4, 0]
+    """Rows 0, 1, 2, 3 and 50 coordinates off a reference of 1s, of 100: median 2, MAD 1, 2 + 1.4826 2.2 = 5.26.
+
+    As printed the weights are 5.26, 4.26, 3.26, 2.26 and 0, kept in sixteenths: 84, 68, 52, 36.
+    """
+    rows = torch.ones(5, 100)
+    for row, off in zip(rows, (0, 1, 2, 3, 50), strict=True):
+        row[:off] = -1
+    assert rules.distances(rows, torch.ones(100)).tolist() == [0, 1, 2, 3, 50]
+    printed, memory = PRINTED.step(rows, sight(torch.ones(100)), None)
+    assert memory is None
+    assert torch.allclose(printed, torch.tensor([84.0, 68, 52, 36, 0]) @ rows / 240)  # type: ignore[arg-type]
+    ours, _ = EQUAL.step(rows, sight(torch.ones(100)), None)
+    assert torch.allclose(ours, rows[:4].mean(0))  # type: ignore[arg-type]
 
 
-def test_the_gate_and_the_floor() -> None:
-    """At 100 coordinates the gate is at 35; identical distances have no spread, and pass by the floor alone."""
-    assert Rain().judge(np.array([34.0, 35.0, 36.0]), 100).tolist() == [1, 0, 0]
-    assert Rain(gate=False).judge(np.array([34.0, 35.0, 36.0]), 100).tolist() == [1, 1, 1]
-    same = np.full(5, 20.0)
-    assert Rain().judge(same, 100).tolist() == [1] * 5
-    assert Rain("relu", gate=False, floor=False).judge(same, 100) == pytest.approx(2.2 * 1.4826e-9)
+def test_the_variants_of_rain_are_what_they_say() -> None:
+    """At 100 coordinates the gate is at 35."""
+    rows = torch.ones(6, 100)
+    for row, off in zip(rows, (32, 33, 34, 36, 37, 38), strict=True):
+        row[:off] = -1
+    here = sight(torch.ones(100))
+    assert torch.allclose(EQUAL.step(rows, here, None)[0], rows[:3].mean(0))  # type: ignore[arg-type]
+    assert torch.allclose(UNGATED.step(rows, here, None)[0], rows.mean(0))  # type: ignore[arg-type]
+    assert HIDDEN.step == EQUAL.step == PLUS.step
+    assert (PRINTED.fresh, PRINTED.fair, PRINTED.shows) == (False, False, "now")
+    assert (EQUAL.fair, EQUAL.shows, PLUS.fair, HIDDEN.shows) == (True, "now", False, "stale")
 
 
 def test_no_step_where_nobody_counts_is_counted(ground: Ground) -> None:
@@ -221,7 +230,7 @@ def test_no_step_where_nobody_counts_is_counted(ground: Ground) -> None:
     done = play(ground, never, Terms(rounds=5, every=5))
     assert done.idle == 5
     assert done.curve[0][1] == done.curve[-1][1]
-    assert Rain()(torch.ones(3, 100), sight(-torch.ones(100)), None) == (None, None)
+    assert EQUAL.step(torch.ones(3, 100), sight(-torch.ones(100)), None) == (None, None)
 
 
 def sight(reference: Tensor, bad: int = 1) -> Sight:

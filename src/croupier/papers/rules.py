@@ -5,21 +5,17 @@ RAIN in the clear and the plainest rules are here; `baselines` has those that th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Generator, Tensor
 
-Floats = npt.NDArray[np.float64]
-# Scales a median of absolute deviations to a normal's standard deviation.
-NORMAL = 1.4826
+from croupier.release.scored import ScoredSum
+
 # RAIN's lambda: the artifact's default, the paper gives none.
-LAMBDA = 2.2
+LAMBDA = ScoredSum().spread
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,44 +81,15 @@ def distances(rows: Tensor, reference: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Rain:
-    """RAIN in the clear: a row counts when its distance is below median + 1.4826 lambda MAD.
+    """RAIN in the clear: the weighted mean of the rows, with the weights that the release gives to their distances."""
 
-    `weights`: alike (`equal`), in seven `levels`, or by how much (`relu`, as printed). `gate`: also nearer than half
-    of the coordinates less 1.5 roots of their number. `floor`: MAD is at least that of independent coordinates, else
-    1e-9 is added to it as a share, as the artifact has it.
-    """
-
-    weights: Literal["equal", "levels", "relu"] = "equal"
-    gate: bool = True
-    floor: bool = True
-    spread: float = LAMBDA
-    levels: int = 7
+    release: ScoredSum
 
     def __call__(self, rows: Tensor, sight: Sight, memory: Any) -> tuple[Tensor | None, Any]:
-        """The weighted mean of the rows."""
-        away = distances(rows, sight.reference).double().cpu().numpy()
-        weights = torch.from_numpy(self.judge(away, rows.shape[1])).to(rows.device, rows.dtype)
+        """No step where no row counts."""
+        away = distances(rows, sight.reference).round().long().cpu().numpy()
+        weights = torch.from_numpy(self.release.judge(away, rows.shape[1]).weights).to(rows.device, rows.dtype)
         return (weights @ rows / weights.sum() if bool(weights.any()) else None), memory
-
-    def judge(self, away: Floats, size: int) -> Floats:
-        """A weight for each distance."""
-        limit = self._limit(away, size)
-        near = np.maximum(limit - away, 0)
-        if self.weights == "equal":
-            return (near > 0).astype(np.float64)
-        if self.weights == "relu" or not near.any():
-            return near / size
-        steps: Floats = np.ceil(self.levels * near / near.max())
-        return steps
-
-    def _limit(self, away: Floats, size: int) -> float:
-        middle = float(np.median(away))
-        spread = float(np.median(np.abs(away - middle)))
-        share = min(max(middle / size, 0.0), 1.0)
-        least = math.sqrt(size * share * (1 - share)) / NORMAL
-        spread = max(spread, least) if self.floor else spread + 1e-9 * size
-        limit = middle + NORMAL * self.spread * spread
-        return min(limit, size / 2 - 1.5 * math.sqrt(size)) if self.gate else limit
 
 
 SIGNED, LOUD = 0.01, 0.1
@@ -130,12 +97,12 @@ FEDAVG = Rule("FedAvg", mean)
 ROOT_ONLY = Rule("root only", root_only, alone=True)
 SIGNSGD = Rule("SignSGD", vote, signs=True, rate=SIGNED)
 PRINTED = Rule(
-    "RAIN as printed", Rain("relu", gate=False, floor=False), signs=True, rate=SIGNED, loud=LOUD, shows="now",
-    fresh=False, fair=False,
+    "RAIN as printed", Rain(ScoredSum(weights="relu", gate=False, floor=False)), signs=True, rate=SIGNED, loud=LOUD,
+    shows="now", fresh=False, fair=False,
 )  # fmt: skip
-GATED = Rule("RAIN, half gate", Rain("relu"), signs=True, rate=SIGNED, loud=LOUD, shows="now")
-PLUS = replace(GATED, name="RAIN, 0/1, zeros +1", step=Rain(), fair=False)
-EQUAL = replace(GATED, name="RAIN, 0/1", step=Rain())
-LEVELS = replace(GATED, name="RAIN, 7 levels", step=Rain("levels"))
-UNGATED = replace(GATED, name="RAIN, 0/1, no gate", step=Rain(gate=False))
+GATED = Rule("RAIN, half gate", Rain(ScoredSum(weights="relu")), signs=True, rate=SIGNED, loud=LOUD, shows="now")
+PLUS = replace(GATED, name="RAIN, 0/1, zeros +1", step=Rain(ScoredSum()), fair=False)
+EQUAL = replace(GATED, name="RAIN, 0/1", step=Rain(ScoredSum()))
+LEVELS = replace(GATED, name="RAIN, 7 levels", step=Rain(ScoredSum(weights="levels")))
+UNGATED = replace(GATED, name="RAIN, 0/1, no gate", step=Rain(ScoredSum(gate=False)))
 HIDDEN = replace(EQUAL, name="RAIN, 0/1, hidden", shows="stale")
