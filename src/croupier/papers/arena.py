@@ -25,6 +25,9 @@ from croupier.papers.stacked import Stack, first, outputs
 # Xavier's gain in RAIN's artifact.
 GAIN = 2.24
 
+# A weight beyond this, or none at all, is no model any more: squares of such differences overflow.
+FAR = 1e12
+
 
 @dataclass(frozen=True)
 class Terms:
@@ -133,7 +136,7 @@ def play(ground: Ground, rule: Rule, terms: Terms, attack: Poison | None = None,
         idle += step is None
         if step is not None:
             vector.add_(step, alpha=rate)
-        if not math.isfinite(float(vector.sum())):
+        if not float(vector.abs().max()) < FAR:
             # Nothing can be learnt any more, and some attacks and rules cannot be computed.
             return Ended((*curve, (number, ground.accuracy(vector))), None, idle, False)
         if number % terms.every == 0 or number == terms.rounds:
