@@ -1,4 +1,4 @@
-"""Two servers of a scored round at a bare table: clients' rows and a dealer's letters in, what each server heard out."""
+"""Two servers of a scored round at a bare table: rows and dealt letters go in, what each heard comes out."""
 
 from __future__ import annotations
 

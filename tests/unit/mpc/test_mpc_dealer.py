@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -212,5 +213,5 @@ def test_blocks_begin_with_whole_bytes_and_cover_a_row(rows: int) -> None:
     spans = deck.blocks
     assert spans[0][0] == 0
     assert spans[-1][1] == deck.size
-    assert all(stop == start for (_, stop), (start, _) in zip(spans, spans[1:], strict=False))
+    assert all(stop == start for (_, stop), (start, _) in pairwise(spans))
     assert all(start % 8 == 0 for start, _ in spans)
