@@ -236,7 +236,7 @@ def test_rows_that_their_client_did_not_sign_do_not_count(check: Check) -> None:
     seated = Seated(ROWS, REFERENCE, check)
     everyone = [seated.up(name) for name in seated.names]
     body = {**everyone[0].body, "row": everyone[0].body["row"] ^ torch.tensor(1, dtype=torch.uint8)}
-    ended = seated.play(ups=dict.fromkeys(SERVERS, [Received("c0", "up", body), *everyone[1:]]))
+    ended = seated.play(ups=dict.fromkeys(SERVERS, (Received("c0", "up", body), *everyone[1:])))
     assert all(isinstance(error, TooFew) and error.missing == {"c0"} for error in ended.got.values())
     elsewhere = seated.again(attempt=1)
     old = elsewhere.play(ups=dict.fromkeys(SERVERS, everyone))
