@@ -67,9 +67,9 @@ class SignTrust(Aggregator, use="sign-trust"):
             raise ProtocolError("aggregate = 'sign-trust' takes scored sums; use release = 'scored'")
         start, total = desk.models[0], int(gathered.weights.sum())
         votes = gathered.sums.double()
+        after = {**memory, "empty": int(memory.get("empty", 0)) + (total == 0)}
         if total == 0 and self.empty == "reference":
             votes, total = 2.0 * self._taught(desk).double() - 1.0, 1
-        after = {**memory, "empty": int(memory.get("empty", 0)) + (total == 0)}
         if total == 0:
             return (Model(start.vector, gathered.frame),), after
         step = votes.sign() if self.output == "sign" else votes / total
