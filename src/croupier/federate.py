@@ -312,13 +312,17 @@ def _tried(pipeline: Pipeline, gathered: Any, desk: Desk, rule: Memory) -> Any:
 def _why(number: int, sat: Sat) -> str:
     """The root of a failed round: what went wrong furthest from the server, and who was turned away."""
     errors = {name: str(o.error) for name, o in sat.outcomes.items() if o.error is not None}
-    turned_away = {refusal.source for refusal in sat.refusals}
-    middle = [error for name, error in errors.items() if name != "server" and name not in turned_away]
+    # A client that waited for servers in vain was not refused.
+    waited = {name for name, o in sat.outcomes.items() if isinstance(o.error, TooFew)}
+    refusals = [refusal for refusal in sat.refusals if refusal.source not in waited]
+    turned_away = {refusal.source for refusal in refusals}
+    clients = next(iter(sat.views.values())).given.roster if sat.views else ()
+    middle = [error for name, error in errors.items() if name != "server" and name not in {*turned_away, *clients}]
     said = f"round {number + 1} cannot go on: {(middle or [errors['server']])[0]}"
-    if not sat.refusals:
+    if not refusals:
         few = any(isinstance(o.error, TooFew) for o in sat.outcomes.values())
         return f"{said}. Remedy: bring the missing back, or lower federation.quorum" if few else said
-    first = sat.refusals[0]
+    first = refusals[0]
     others = f" ({len(turned_away)} were refused)" if len(turned_away) > 1 else ""
     return f"{said}. {first.source} was refused at {first.at}: {first.why}{others}"
 
