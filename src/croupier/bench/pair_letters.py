@@ -12,13 +12,16 @@ import torch
 from torch import Tensor
 
 from croupier.bench.cheat import body_of, filled, places
-from croupier.bench.pair_trial import ROSTER, Before, Bent, Change, Round, Setting, Trial
+from croupier.bench.pair_round import ROSTER, Before, Bent, Change, Round, Setting
+from croupier.bench.pair_trial import Trial
 from croupier.core.coins import Coins
 from croupier.core.flow import Letter
 from croupier.core.view import View
 from croupier.core.wire import Field
 from croupier.kernels.shares import P
+from croupier.mpc.authentic import as_tensor, as_words, byte_tensor, bytes_of
 from croupier.mpc.field import BINARY, PRIME
+from croupier.mpc.field import Field as Elements
 from croupier.place.duet import SERVERS
 
 # Those that only one server sends; the others both do.
@@ -195,3 +198,14 @@ def _tight(trial: Trial, spec: Field) -> bool:
 
 def _element(spec: Field) -> bool:
     return spec.name == "value" and spec.dtype == "<i8"
+
+
+def cancelling(trial: Trial, letter: Letter, view: View, over: Elements) -> Letter:
+    """A letter whose element is the honest server's, negated: both add up to nothing."""
+    theirs = trial.heard(view, letter.kind)
+    if theirs is None:
+        return letter
+    raw = theirs["value"].dtype == torch.uint8
+    words = np.frombuffer(bytes_of(theirs["value"]), np.uint64) if raw else as_words(theirs["value"])
+    minus = over.sub(np.zeros_like(words), words)
+    return filled(letter, value=byte_tensor(minus.tobytes()) if raw else as_tensor(minus))

@@ -18,9 +18,12 @@ from pydantic import Field
 from scipy.special import chdtrc
 
 from croupier.bench.cheat import Verdict, counted, escaped, table
-from croupier.bench.pair_crooks import by_crooks
 from croupier.bench.pair_letters import Cell, by_letters
-from croupier.bench.pair_trial import COLLUDERS, Round, Setting, Trial
+from croupier.bench.pair_rosters import by_rosters
+from croupier.bench.pair_round import COLLUDERS, Round, Setting
+from croupier.bench.pair_shares import by_shares
+from croupier.bench.pair_shuffle import by_rows
+from croupier.bench.pair_trial import Trial
 from croupier.core.coins import Coins
 from croupier.core.part import Part
 
@@ -58,7 +61,7 @@ class Ended:
 
 def cells() -> list[Cell]:
     """Every way to cheat."""
-    return [*by_letters(), *by_crooks()]
+    return [*by_letters(), *by_rows(), *by_shares(), *by_rosters()]
 
 
 def measure(size: Size, seed: int, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
