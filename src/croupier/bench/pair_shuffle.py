@@ -121,11 +121,12 @@ def _zero_row(trial: Trial, hand: Hand, rows: Bytes) -> Bytes:
 
 
 def _colluder_row(trial: Trial, hand: Hand, rows: Bytes) -> Bytes:
-    """A colluder's bits instead of somebody's."""
+    """A colluder's bits instead of somebody else's."""
     who = COLLUDERS[trial.pick(len(COLLUDERS))]
-    known = kernel.packed(trial.round.rows[who]) ^ trial.round.masks[who]
-    at = trial.pick(len(rows))
-    rows[at] = known ^ hand.masks[at]
+    known = kernel.packed(trial.round.rows[who]) ^ trial.round.masks[who] ^ hand.masks
+    others = np.flatnonzero((rows != known).any(1))
+    at = others[trial.pick(len(others))]
+    rows[at] = known[at]
     return rows
 
 
