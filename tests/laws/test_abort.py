@@ -76,7 +76,8 @@ def check(name: str, change: Change) -> None:
 
 
 # Its messages are those of the other check, but for two; every one of them costs a whole round here.
-NAMES = [name for name in PIPELINES if "by products" not in name]
+# Secret scores take some two hundred rounds of one kind, a masked number each way: too many whole rounds.
+NAMES = [name for name in PIPELINES if "by products" not in name and "secret scores" not in name]
 
 
 @pytest.mark.parametrize("change", CHANGES)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import torch
@@ -20,7 +21,6 @@ from croupier.core.wire import Field, Schema, attendance, bitmap, chosen
 from croupier.encode.encoder import Released
 from croupier.encode.signs import commitment, reference_fields
 from croupier.errors import IntegrityError, TooFew
-from croupier.kernels import field as kernel
 from croupier.kernels.field import Bytes
 from croupier.mpc import dealer
 from croupier.mpc.authentic import (
@@ -35,9 +35,10 @@ from croupier.mpc.authentic import (
 )
 from croupier.mpc.dealer import Deck, Hand
 from croupier.mpc.field import PRIME
-from croupier.mpc.tallies import Tally, centred
+from croupier.mpc.tallies import Tally
 from croupier.place.placement import Keys
 from croupier.place.roster import root_of, signed, verified
+from croupier.place.scoring import Scoring, Table, beside
 from croupier.release.scored import ScoredSum
 
 SECOND = "second"
@@ -160,28 +161,25 @@ class Player:
         """The other one."""
         return SERVERS[1 - self.me]
 
+    @property
+    def scoring(self) -> Scoring:
+        """What is computed of the shuffled rows."""
+        return Scoring(self.release, self.deck)
+
     def play(self, late: Mapping[str, Tensor] | None) -> SubFlow:
         """Everything, from the dealt hand to what is released; `late` is what the first server alone knows so far.
 
         Raises: TooFew while nothing is opened and clients are missing; IntegrityError when the other server cheats.
         """
-        hand = yield from self._dealt()
+        hand, gates = yield from self._dealt()
         rows, present, root, late = yield from self._gathered(hand, late)
         hidden = yield from self._shuffled(hand, rows)
         tally = Tally(self.deck, hand.shares, self.me, hand.point)
         if self.deck.authentic:
             yield from self._sound(hand, tally, rows, hidden)
-        held = tally.distances(hidden, kernel.packed(late["reference"].numpy()))
-        distances = centred((yield from self._open("hd", "v2", held, hand)), self.deck.size)
-        if (distances < 0).any():
-            raise IntegrityError("round aborted: a distance below 0 was opened")
-        verdict = self.release.judge(distances, self.deck.size)
-        sums = np.zeros(self.deck.size, np.int64)
-        if verdict.total:
-            held = tally.sums(hidden, verdict.weights)
-            sums = centred((yield from self._open("z", "v3", held, hand)), verdict.total)
-        beside = {"total": torch.tensor([verdict.total]), "distances": torch.from_numpy(distances.astype(np.int32))}
-        released = Released(present, sums=torch.from_numpy(sums), luggage=beside, layout=self.given.layout)
+        table = Table(self.scoring, tally, self.peer, gates, partial(self._open, hand))
+        found = yield from table.play(hidden, late["reference"].numpy())
+        released = Released(present, sums=found["sums"], luggage=beside(found), layout=self.given.layout)
         if self.deck.authentic:
             yield from self._published(root, released)
         return released
@@ -190,7 +188,8 @@ class Player:
         if self.hand is None:
             (letter,) = yield Exchange(wait=Wait(f"hand{self.me}", ("dealer",)))
             self.hand = hand_from(self.deck, self.given, self.me, letter.body)
-        return self.hand.take()
+        gates = yield from self.scoring.received(self.me, "dealer")
+        return self.hand.take(), gates
 
     def _gathered(self, hand: Hand, late: Mapping[str, Tensor] | None) -> SubFlow:
         """The hidden rows that both servers hold, who sent them, what binds them, and the reference."""
@@ -343,7 +342,7 @@ class Player:
         key = np.array([[hand.point]], np.uint64) if shares else hand.tag_key
         return Side(self.me, self.peer, over, key, self.given, self.coins, checks=self.checks)
 
-    def _open(self, kind: str, step: str, held: Held, hand: Hand) -> SubFlow:
+    def _open(self, hand: Hand, kind: str, step: str, held: Held) -> SubFlow:
         """Numbers from both servers' shares, checked where they carry tags."""
         if self.deck.authentic:
             side = self._side(hand, shares=True)

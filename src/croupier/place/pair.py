@@ -30,6 +30,7 @@ from croupier.place import duet
 from croupier.place.duet import SECOND, SERVERS
 from croupier.place.placement import NO_BRIEF, NOTHING, Keys, Mechanism, Own, Placement, Tolerance, quorum, unkeyed
 from croupier.place.roster import root_of, signed, verified
+from croupier.place.scoring import Scoring
 from croupier.release.release import Shape
 from croupier.release.scored import ScoredSum
 
@@ -40,8 +41,8 @@ _MALICIOUS = (
     "and rows carry enough noise. All three parties apart: the dealer with either server reads every row"
 )
 _HONEST = (
-    "one of the two servers that follows the protocol, with any clients: it learns the distances in random order, the "
-    "sum, and who took part. One that does not can find out which row is whose. The dealer with either server reads "
+    "one of the two servers that follows the protocol, with any clients: it learns what is released, "
+    "and who took part. One that does not can find out which row is whose. The dealer with either server reads "
     "every row"
 )
 
@@ -99,7 +100,12 @@ class Pair(Placement, use="pair"):
         return {name: {"identity": seed, "public": public} for name, seed in own.items()}
 
     def misfits(self, mechanism: Mechanism) -> Iterator[str]:
-        """Without noise a guess can be checked."""
+        """Without noise a guess can be checked; gates carry no tags."""
+        if self.malicious and isinstance(mechanism.release, ScoredSum) and mechanism.release.opens == "signs":
+            yield (
+                "with malicious = true opens nothing without tags, and what computes signs (release.opens = 'signs') "
+                "carries none; use malicious = false, or opens = 'sums'"
+            )
         if self.malicious and self.entropy and not mechanism.privacy.entropy(1 << 30):
             yield (
                 "with malicious servers needs noise in every row (entropy = "
@@ -119,14 +125,19 @@ class Pair(Placement, use="pair"):
             return unkeyed(memory)
 
         def deals(given: Given, memory: Memory, coins: Coins) -> Flow:
-            yield Exchange(tuple(duet.letters(self.deck(given), given, coins.child("deal"))))
+            deck, node = self.deck(given), coins.child("deal")
+            gates = self._scoring(mechanism, deck).letters(SERVERS, node.child("gates"))
+            yield Exchange((*duet.letters(deck, given, node), *gates))
             return memory
 
         return {SECOND: second, DEALER: deals}
 
     def schemas(self, mechanism: Mechanism, given: Given) -> Mapping[str, Schema]:
         """What is dealt, sent up, exchanged between the servers, and published."""
-        return duet.schemas(self.deck(given), given)
+        deck = self.deck(given)
+        scoring = self._scoring(mechanism, deck)
+        plain = {kind: said for kind, said in duet.schemas(deck, given).items() if kind not in scoring.unsaid}
+        return plain | scoring.schemas()
 
     def submit(
         self, mechanism: Mechanism, given: Given, payload: Payload, keys: Keys, coins: Coins, brief: Brief = NO_BRIEF
@@ -194,9 +205,14 @@ class Pair(Placement, use="pair"):
             **({"each client": "the sum, the sum of the weights, and who took part"} if self.malicious else {}),
         }
 
-    def _seat(self, mechanism: Mechanism, given: Given, keys: Keys, coins: Coins) -> duet.Player:
+    def _scoring(self, mechanism: Mechanism, deck: Deck) -> Scoring:
         release = mechanism.release
         if not isinstance(release, ScoredSum):
             raise ProtocolError(f"place = 'pair' computes release = 'scored', not {release.use!r}")
-        least = quorum(mechanism, given)
-        return duet.Player(given, self.deck(given), release, keys, coins, least, self.missing == "vote", self._checked)
+        return Scoring(release, deck)
+
+    def _seat(self, mechanism: Mechanism, given: Given, keys: Keys, coins: Coins) -> duet.Player:
+        scoring, least = self._scoring(mechanism, self.deck(given)), quorum(mechanism, given)
+        return duet.Player(
+            given, scoring.deck, scoring.release, keys, coins, least, self.missing == "vote", self._checked
+        )
