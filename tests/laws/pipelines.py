@@ -101,6 +101,9 @@ PIPELINES: dict[str, Pipeline] = {
     "two servers, secret scores": signed(
         Pair(malicious=False), BY_SIGN, opens="signs", scores="secret", weights="relu"
     ),
+    "two servers, translated": signed(Pair(malicious=False, shuffle="translate")),
+    "two servers, transferred": signed(Pair(malicious=False, shuffle="transfer")),
+    "two servers, boxes": signed(Pair(malicious=False, shuffle="onion"), BY_SIGN, opens="signs"),
     "shuffled signs": Pipeline(encode=Signs(), release=Shuffle(grain="model"), aggregate=Mean(), place=Relay()),
     "two hops, rows": Pipeline(release=Rows(), place=TwoHop()),
     "two hops, shuffle": Pipeline(release=Shuffle(), place=TwoHop()),

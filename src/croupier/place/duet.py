@@ -178,11 +178,14 @@ class Player:
         if self.deck.authentic:
             yield from self._sound(hand, tally, rows, hidden)
         table = Table(self.scoring, tally, self.peer, gates, partial(self._open, hand))
-        found = yield from table.play(hidden, late["reference"].numpy())
-        released = Released(present, sums=found["sums"], luggage=beside(found), layout=self.given.layout)
+        released = yield from self._released(table, hidden, late, present)
         if self.deck.authentic:
             yield from self._published(root, released)
         return released
+
+    def _released(self, table: Table, hidden: Bytes, late: Mapping[str, Tensor], present: tuple[str, ...]) -> SubFlow:
+        found = yield from table.play(hidden, late["reference"].numpy())
+        return Released(present, sums=found["sums"], luggage=beside(found), layout=self.given.layout)
 
     def _dealt(self) -> SubFlow:
         if self.hand is None:
@@ -204,13 +207,19 @@ class Player:
             yield from self._signed(root, hand.identity, digests)
         else:
             bound = b""
-            here = bitmap(self.given.roster, tuple(got))
-            (seen,) = yield self._swap("here", {"present": here})
-            got = {name: got[name] for name in chosen(self.given.roster, here & seen.body["present"])}
-            self._enough(tuple(got))
+            present = yield from self._met(tuple(got))
+            got = {name: got[name] for name in present}
             rows = self._rows(got)
         late = yield from self._shown(late, bound)
         return rows, tuple(name for name in self.given.roster if name in got), root, late
+
+    def _met(self, mine: tuple[str, ...]) -> SubFlow:
+        """The clients that reached both servers. Raises: TooFew."""
+        here = bitmap(self.given.roster, mine)
+        (seen,) = yield self._swap("here", {"present": here})
+        present = chosen(self.given.roster, here & seen.body["present"])
+        self._enough(present)
+        return present
 
     def _genuine(self, who: str, body: Mapping[str, Tensor]) -> bool:
         if not self.deck.authentic:
@@ -349,6 +358,9 @@ class Player:
             found = yield from side.open(kind, held)
             yield from side.check(step)
             return found.reshape(-1)
+        return (yield from self._plainly(kind, step, held))
+
+    def _plainly(self, kind: str, step: str, held: Held) -> SubFlow:
         mine = torch.from_numpy(held.values.view(np.int32))
         (letter,) = yield self._swap(kind, {"value": mine})
         return held.values + letter.body["value"].numpy().view(np.uint32)

@@ -9,11 +9,11 @@ servers sign who took part and what came out. `server` is the first of them and 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Flow, Given, Inbox, Letter, Memory, Party, SubFlow, Wait
@@ -21,13 +21,15 @@ from croupier.core.update import Layout
 from croupier.core.wire import Schema
 from croupier.encode.encoder import Brief, Payload, Released
 from croupier.encode.signs import reference_fields
-from croupier.errors import IntegrityError, PrivacyError, ProtocolError
+from croupier.errors import IntegrityError, PrivacyError, ProtocolError, SpecError
 from croupier.kernels import field as kernel
 from croupier.mpc import dealer
 from croupier.mpc.authentic import byte_tensor, bytes_of
 from croupier.mpc.dealer import Deck
 from croupier.place import duet
 from croupier.place.duet import SECOND, SERVERS
+from croupier.place.mixers import Sharer, Unboxer
+from croupier.place.mixes import Mix
 from croupier.place.placement import NO_BRIEF, NOTHING, Keys, Mechanism, Own, Placement, Tolerance, quorum, unkeyed
 from croupier.place.roster import root_of, signed, verified
 from croupier.place.scoring import Scoring
@@ -42,9 +44,12 @@ _MALICIOUS = (
 )
 _HONEST = (
     "one of the two servers that follows the protocol, with any clients: it learns what is released, "
-    "and who took part. One that does not can find out which row is whose. The dealer with either server reads "
-    "every row"
+    "and who took part. One that does not can find out which row is whose"
 )
+_WITH = "The dealer with either server reads every row"
+_NAMELESS = f"{_WITH}, in random order: whose it is, the dealer does not know"
+_BOXED = "; a client whose inner boxes are no good ends the round, and nobody knows whose they were"
+_DEALER = {"dealer": _WITH, "translate": _WITH, "transfer": _NAMELESS, "onion": _NAMELESS}
 
 
 class Pair(Placement, use="pair"):
@@ -54,6 +59,10 @@ class Pair(Placement, use="pair"):
     material. `entropy`: the least bits of noise in a row, without which a server that alters a row can learn from the
     check whether it guessed it. `missing` "restart" starts again without the missing clients, "vote" lets a uniform
     row stand for each.
+
+    `shuffle`, other than by the dealer, for servers that follow the protocol: rows shared by XOR and permuted by each
+    server in turn, with correlations that are dealt ("translate") or made by oblivious transfer ("transfer", work that
+    grows with the square of the clients), or boxes within boxes ("onion"); see `mixes`.
     """
 
     realises: ClassVar[frozenset[Shape]] = frozenset({"scored"})
@@ -64,13 +73,14 @@ class Pair(Placement, use="pair"):
     check: Literal["hash", "product"] = "hash"
     entropy: float = Field(128.0, ge=0)
     missing: Literal["restart", "vote"] = "restart"
+    shuffle: Literal["dealer", "translate", "transfer", "onion"] = "dealer"
     _checked: ClassVar[bool] = True
 
     @property
     def tolerance(self) -> Tolerance:  # type: ignore[override]
         """What it withstands depends on whether servers may be malicious."""
         return Tolerance(
-            privacy=_MALICIOUS if self.malicious else _HONEST,
+            privacy=_MALICIOUS if self.malicious else f"{_HONEST}. {_DEALER[self.shuffle]}",
             integrity=(
                 "one of the two servers, malicious, with any clients: the sum is that of the rows that the clients "
                 "named sent, each once, or the round ends, but for a chance of 2^-52; clients check both servers' "
@@ -84,9 +94,32 @@ class Pair(Placement, use="pair"):
                 "a round starts again without the missing clients until distances are opened, and is lost after that"
                 if self.missing == "restart"
                 else "a uniform row stands for every missing client, above the quorum"
+            )
+            + (
+                "; a client whose inner boxes are no good ends the round, and nobody knows whose they were"
+                if self.shuffle == "onion"
+                else ""
             ),
             apart=(("server", SECOND), (DEALER, "server or second")),
         )
+
+    @model_validator(mode="after")
+    def _shuffles(self) -> Self:
+        if self.shuffle != "dealer" and self.malicious:
+            raise SpecError(
+                f"protocol.place.shuffle = {self.shuffle!r} with malicious = true: nothing in it shows that a server "
+                "cheats; use malicious = false, or shuffle = 'dealer'"
+            )
+        if self.shuffle == "onion" and self.missing == "vote":
+            raise SpecError(
+                "protocol.place.missing = 'vote' with shuffle = 'onion': nobody can close a box for a missing client; "
+                "use missing = 'restart', or shuffle = 'translate'"
+            )
+        return self
+
+    def mix(self, deck: Deck) -> Mix | None:
+        """The shuffle, where it is not the dealer's."""
+        return None if self.shuffle == "dealer" else Mix(self.shuffle, deck)
 
     def enrol(self, clients: tuple[str, ...], coins: Coins) -> Mapping[str, Keys]:
         """A signature key for everybody, and everybody's public one."""
@@ -126,8 +159,10 @@ class Pair(Placement, use="pair"):
 
         def deals(given: Given, memory: Memory, coins: Coins) -> Flow:
             deck, node = self.deck(given), coins.child("deal")
+            mix = self.mix(deck)
+            hands = mix.letters(node) if mix else duet.letters(deck, given, node)
             gates = self._scoring(mechanism, deck).letters(SERVERS, node.child("gates"))
-            yield Exchange((*duet.letters(deck, given, node), *gates))
+            yield Exchange((*hands, *gates))
             return memory
 
         return {SECOND: second, DEALER: deals}
@@ -135,9 +170,11 @@ class Pair(Placement, use="pair"):
     def schemas(self, mechanism: Mechanism, given: Given) -> Mapping[str, Schema]:
         """What is dealt, sent up, exchanged between the servers, and published."""
         deck = self.deck(given)
-        scoring = self._scoring(mechanism, deck)
-        plain = {kind: said for kind, said in duet.schemas(deck, given).items() if kind not in scoring.unsaid}
-        return plain | scoring.schemas()
+        scoring, mix = self._scoring(mechanism, deck), self.mix(deck)
+        found = duet.schemas(deck, given)
+        if mix:
+            found = {kind: said for kind, said in found.items() if kind in ("late", "here", "hd", "z")} | mix.schemas()
+        return {kind: said for kind, said in found.items() if kind not in scoring.unsaid} | scoring.schemas()
 
     def submit(
         self, mechanism: Mechanism, given: Given, payload: Payload, keys: Keys, coins: Coins, brief: Brief = NO_BRIEF
@@ -149,6 +186,9 @@ class Pair(Placement, use="pair"):
         """
         deck = self.deck(given)
         self._noisy(mechanism, deck)
+        if mix := self.mix(deck):
+            yield from mix.submit(given, kernel.packed(payload.vector.numpy()), coins)
+            return
         (dealt,) = yield Exchange(wait=Wait("seed", (DEALER,)))
         row = kernel.packed(payload.vector.numpy()) ^ dealer.mask_of(bytes_of(dealt.body["seed"]), deck)
         body = {"row": torch.from_numpy(row)}
@@ -213,6 +253,7 @@ class Pair(Placement, use="pair"):
 
     def _seat(self, mechanism: Mechanism, given: Given, keys: Keys, coins: Coins) -> duet.Player:
         scoring, least = self._scoring(mechanism, self.deck(given)), quorum(mechanism, given)
-        return duet.Player(
-            given, scoring.deck, scoring.release, keys, coins, least, self.missing == "vote", self._checked
-        )
+        told = (given, scoring.deck, scoring.release, keys, coins, least, self.missing == "vote", self._checked)
+        if self.shuffle == "dealer":
+            return duet.Player(*told)
+        return (Unboxer if self.shuffle == "onion" else Sharer)(*told, way=self.shuffle)
