@@ -104,6 +104,8 @@ PIPELINES: dict[str, Pipeline] = {
     "two servers, translated": signed(Pair(malicious=False, shuffle="translate")),
     "two servers, transferred": signed(Pair(malicious=False, shuffle="transfer")),
     "two servers, boxes": signed(Pair(malicious=False, shuffle="onion"), BY_SIGN, opens="signs"),
+    "two servers, one malicious, three sets": signed(Pair(entropy=0, decks=3)),
+    "two servers, two sets": signed(Pair(malicious=False, decks=2)),
     "shuffled signs": Pipeline(encode=Signs(), release=Shuffle(grain="model"), aggregate=Mean(), place=Relay()),
     "two hops, rows": Pipeline(release=Rows(), place=TwoHop()),
     "two hops, shuffle": Pipeline(release=Shuffle(), place=TwoHop()),

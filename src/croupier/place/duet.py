@@ -36,6 +36,7 @@ from croupier.mpc.authentic import (
 from croupier.mpc.dealer import Deck, Hand
 from croupier.mpc.field import PRIME
 from croupier.mpc.tallies import Tally
+from croupier.place.cuts import Cut
 from croupier.place.placement import Keys
 from croupier.place.roster import root_of, signed, verified
 from croupier.place.scoring import Scoring, Table, beside
@@ -150,6 +151,7 @@ class Player:
     vote: bool = False
     checks: bool = True
     hand: Hand | None = field(default=None, repr=False)
+    cut: Cut | None = None
 
     @property
     def me(self) -> int:
@@ -188,11 +190,21 @@ class Player:
         return Released(present, sums=found["sums"], luggage=beside(found), layout=self.given.layout)
 
     def _dealt(self) -> SubFlow:
+        kinds = () if self.hand else (f"hand{self.me}",)
+        told = yield from self._told((*kinds, *self.scoring.kinds(self.me)))
         if self.hand is None:
-            (letter,) = yield Exchange(wait=Wait(f"hand{self.me}", ("dealer",)))
-            self.hand = hand_from(self.deck, self.given, self.me, letter.body)
-        gates = yield from self.scoring.received(self.me, "dealer")
-        return self.hand.take(), gates
+            self.hand = hand_from(self.deck, self.given, self.me, told[f"hand{self.me}"])
+        return self.hand.take(), self.scoring.received(self.me, told)
+
+    def _told(self, kinds: tuple[str, ...]) -> SubFlow:
+        """What the dealer sent, by kind, before anything else happens."""
+        if self.cut is not None:
+            return (yield from self.cut.hand(self.me, kinds, self._met, self.coins))
+        found = dict[str, Mapping[str, Tensor]]()
+        for kind in kinds:
+            (letter,) = yield Exchange(wait=Wait(kind, ("dealer",)))
+            found[kind] = letter.body
+        return found
 
     def _gathered(self, hand: Hand, late: Mapping[str, Tensor] | None) -> SubFlow:
         """The hidden rows that both servers hold, who sent them, what binds them, and the reference."""
@@ -213,10 +225,10 @@ class Player:
         late = yield from self._shown(late, bound)
         return rows, tuple(name for name in self.given.roster if name in got), root, late
 
-    def _met(self, mine: tuple[str, ...]) -> SubFlow:
+    def _met(self, mine: tuple[str, ...], kind: str = "here") -> SubFlow:
         """The clients that reached both servers. Raises: TooFew."""
         here = bitmap(self.given.roster, mine)
-        (seen,) = yield self._swap("here", {"present": here})
+        (seen,) = yield self._swap(kind, {"present": here})
         present = chosen(self.given.roster, here & seen.body["present"])
         self._enough(present)
         return present

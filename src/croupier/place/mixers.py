@@ -60,14 +60,14 @@ class Mixer(Player, Generic[T]):
 
     def play(self, late: Mapping[str, Tensor] | None) -> SubFlow:
         """Everything, from what is dealt to what is released. Raises: TooFew while nothing is opened."""
-        (dealt,) = yield Exchange(wait=Wait(f"bits{self.me}", ("dealer",)))
-        gates = yield from self.scoring.received(self.me, "dealer")
-        stock = yield from self._stock(dealt.body)
+        told = yield from self._told((f"bits{self.me}", *self.scoring.kinds(self.me)))
+        dealt, gates = told[f"bits{self.me}"], self.scoring.received(self.me, told)
+        stock = yield from self._stock(dealt)
         got: Bodies = yield from self._arrived(stock)
         present = yield from self._met(tuple(got))
         late = yield from self._shown(late, b"")
         share = yield from self._mixed(Once(stock, self.occasion), {name: got[name] for name in present})
-        bits = Once(self._bits(dealt.body), self.occasion)
+        bits = Once(self._bits(dealt), self.occasion)
         talk = convert.convert(self.mix.group, share, bits, self.me == 0, self.occasion)
         numbers = yield from turns.flow(self.me, self.peer, "convert", talk, self.mix.turns("convert"))
         tally = Tally(self.deck, Whole(self.deck, numbers), self.me, 0)

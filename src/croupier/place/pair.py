@@ -9,6 +9,7 @@ servers sign who took part and what came out. `server` is the first of them and 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import ClassVar, Literal, Self
 
 import torch
@@ -27,6 +28,7 @@ from croupier.mpc import dealer
 from croupier.mpc.authentic import byte_tensor, bytes_of
 from croupier.mpc.dealer import Deck
 from croupier.place import duet
+from croupier.place.cuts import Cut
 from croupier.place.duet import SECOND, SERVERS
 from croupier.place.mixers import Sharer, Unboxer
 from croupier.place.mixes import Mix
@@ -63,6 +65,9 @@ class Pair(Placement, use="pair"):
     `shuffle`, other than by the dealer, for servers that follow the protocol: rows shared by XOR and permuted by each
     server in turn, with correlations that are dealt ("translate") or made by oblivious transfer ("transfer", work that
     grows with the square of the clients), or boxes within boxes ("onion"); see `mixes`.
+
+    With `decks` above 1 the dealer deals so many whole sets, a joint coin keeps one, and all others are opened and
+    computed again by everybody, at so many times the cost of dealing; see `cuts`.
     """
 
     realises: ClassVar[frozenset[Shape]] = frozenset({"scored"})
@@ -74,6 +79,7 @@ class Pair(Placement, use="pair"):
     entropy: float = Field(128.0, ge=0)
     missing: Literal["restart", "vote"] = "restart"
     shuffle: Literal["dealer", "translate", "transfer", "onion"] = "dealer"
+    decks: int = Field(1, ge=1, le=256)
     _checked: ClassVar[bool] = True
 
     @property
@@ -84,12 +90,12 @@ class Pair(Placement, use="pair"):
             integrity=(
                 "one of the two servers, malicious, with any clients: the sum is that of the rows that the clients "
                 "named sent, each once, or the round ends, but for a chance of 2^-52; clients check both servers' "
-                "signatures. The dealer is trusted for correctness: a wrong mask flips votes unseen. A client's row is "
-                "a row of signs whatever it sends"
+                "signatures"
                 if self.malicious
-                else "none: both servers follow the protocol. A client's row is a row of signs whatever it sends"
-            ),
-            liveness="both servers and the dealer; "
+                else "none: both servers follow the protocol"
+            )
+            + f". {self._trusted} A client's row is a row of signs whatever it sends",
+            liveness=f"both servers and the dealer{', until all sets but one are opened' if self.decks > 1 else ''}; "
             + (
                 "a round starts again without the missing clients until distances are opened, and is lost after that"
                 if self.missing == "restart"
@@ -115,11 +121,25 @@ class Pair(Placement, use="pair"):
                 "protocol.place.missing = 'vote' with shuffle = 'onion': nobody can close a box for a missing client; "
                 "use missing = 'restart', or shuffle = 'translate'"
             )
+        if self.shuffle != "dealer" and self.decks > 1:
+            raise SpecError(
+                f"protocol.place.decks = {self.decks} with shuffle = {self.shuffle!r}: only what is dealt for the "
+                "dealer's own shuffle is cut and chosen from; use decks = 1, or shuffle = 'dealer'"
+            )
         return self
 
     def mix(self, deck: Deck) -> Mix | None:
         """The shuffle, where it is not the dealer's."""
         return None if self.shuffle == "dealer" else Mix(self.shuffle, deck)
+
+    @property
+    def _trusted(self) -> str:
+        if self.decks == 1:
+            return "The dealer is trusted for correctness: a wrong mask flips votes unseen."
+        return (
+            f"A dealer that deals wrong is caught before rows are sent, but for a chance of 1 in {self.decks}, when it "
+            f"flips votes unseen: all but one of {self.decks} whole sets are opened, and everybody computes them again."
+        )
 
     def enrol(self, clients: tuple[str, ...], coins: Coins) -> Mapping[str, Keys]:
         """A signature key for everybody, and everybody's public one."""
@@ -158,14 +178,24 @@ class Pair(Placement, use="pair"):
             return unkeyed(memory)
 
         def deals(given: Given, memory: Memory, coins: Coins) -> Flow:
-            deck, node = self.deck(given), coins.child("deal")
-            mix = self.mix(deck)
-            hands = mix.letters(node) if mix else duet.letters(deck, given, node)
-            gates = self._scoring(mechanism, deck).letters(SERVERS, node.child("gates"))
-            yield Exchange((*hands, *gates))
+            if cut := self._cut(mechanism, given):
+                yield from cut.dealt(coins.child("deal"))
+            else:
+                yield Exchange(tuple(self._dealt(mechanism, given, coins.child("deal"))))
             return memory
 
         return {SECOND: second, DEALER: deals}
+
+    def _dealt(self, mechanism: Mechanism, given: Given, coins: Coins) -> Iterator[Letter]:
+        """One whole set of what is dealt."""
+        deck = self.deck(given)
+        mix = self.mix(deck)
+        yield from mix.letters(coins) if mix else duet.letters(deck, given, coins)
+        yield from self._scoring(mechanism, deck).letters(SERVERS, coins.child("gates"))
+
+    def _cut(self, mechanism: Mechanism, given: Given) -> Cut | None:
+        deal = partial(self._dealt, mechanism, given)
+        return Cut(self.decks, deal, given, SERVERS, DEALER) if self.decks > 1 else None
 
     def schemas(self, mechanism: Mechanism, given: Given) -> Mapping[str, Schema]:
         """What is dealt, sent up, exchanged between the servers, and published."""
@@ -174,7 +204,12 @@ class Pair(Placement, use="pair"):
         found = duet.schemas(deck, given)
         if mix:
             found = {kind: said for kind, said in found.items() if kind in ("late", "here", "hd", "z")} | mix.schemas()
-        return {kind: said for kind, said in found.items() if kind not in scoring.unsaid} | scoring.schemas()
+        found = {kind: said for kind, said in found.items() if kind not in scoring.unsaid} | scoring.schemas()
+        if cut := self._cut(mechanism, given):
+            dealt = {"seed", "hand0", "hand1", *scoring.kinds(0), *scoring.kinds(1)}
+            one = {kind: said for kind, said in found.items() if kind in dealt}
+            return {kind: said for kind, said in found.items() if kind not in dealt} | cut.schemas(one)
+        return found
 
     def submit(
         self, mechanism: Mechanism, given: Given, payload: Payload, keys: Keys, coins: Coins, brief: Brief = NO_BRIEF
@@ -189,8 +224,12 @@ class Pair(Placement, use="pair"):
         if mix := self.mix(deck):
             yield from mix.submit(given, kernel.packed(payload.vector.numpy()), coins)
             return
-        (dealt,) = yield Exchange(wait=Wait("seed", (DEALER,)))
-        row = kernel.packed(payload.vector.numpy()) ^ dealer.mask_of(bytes_of(dealt.body["seed"]), deck)
+        if cut := self._cut(mechanism, given):
+            told = yield from cut.seed("seed")
+        else:
+            (letter,) = yield Exchange(wait=Wait("seed", (DEALER,)))
+            told = letter.body
+        row = kernel.packed(payload.vector.numpy()) ^ dealer.mask_of(bytes_of(told["seed"]), deck)
         body = {"row": torch.from_numpy(row)}
         if not self.malicious:
             yield Exchange(tuple(Letter(name, "up", body) for name in SERVERS))
@@ -255,5 +294,5 @@ class Pair(Placement, use="pair"):
         scoring, least = self._scoring(mechanism, self.deck(given)), quorum(mechanism, given)
         told = (given, scoring.deck, scoring.release, keys, coins, least, self.missing == "vote", self._checked)
         if self.shuffle == "dealer":
-            return duet.Player(*told)
+            return duet.Player(*told, cut=self._cut(mechanism, given))
         return (Unboxer if self.shuffle == "onion" else Sharer)(*told, way=self.shuffle)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from croupier.core.coins import Coins
-from croupier.core.flow import Exchange, Letter, SubFlow, Wait
+from croupier.core.flow import Letter, SubFlow
 from croupier.core.wire import Schema
 from croupier.errors import IntegrityError
 from croupier.kernels import field as kernel
@@ -84,13 +84,13 @@ class Scoring:
             return products.deal_numbers(self.deck.rows * self.deck.size, coins, self.rule.ring)
         return trust.deal(self.rule, coins) if self.secret else signs.deal(self.deck.size, coins)
 
-    def received(self, me: int, dealer: str) -> SubFlow:
-        """One server's additional material, before anything is sent."""
-        found = dict[str, Hand]()
-        for kind in self.gates:
-            (letter,) = yield Exchange(wait=Wait(f"{kind}{me}", (dealer,)))
-            found[kind] = Hand.received(me, letter.body)
-        return found
+    def kinds(self, me: int) -> tuple[str, ...]:
+        """The kinds of the dealer's additional letters to one server."""
+        return tuple(f"{kind}{me}" for kind in self.gates)
+
+    def received(self, me: int, told: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Hand]:
+        """One server's additional material, from the dealer's letters."""
+        return {kind: Hand.received(me, told[f"{kind}{me}"]) for kind in self.gates}
 
 
 @dataclass(frozen=True)
