@@ -12,7 +12,7 @@ from torch import Tensor
 
 from croupier.aggregate.aggregator import Desk
 from croupier.core.coins import Coins
-from croupier.core.flow import Change, Coalition, Given, Memory, Refusal, corrupt, roster_digest
+from croupier.core.flow import Change, Coalition, Given, Memory, Party, Refusal, corrupt, roster_digest
 from croupier.core.part import Part
 from croupier.core.sitting import Bench, Drive, Sat, Sitting, Stamp, Traffic
 from croupier.core.update import Layout, Model, Update
@@ -81,11 +81,12 @@ class State:
 
 @dataclass(frozen=True)
 class Threat:
-    """Who misbehaves: absent in a round, changing what they send, or rushing together."""
+    """Who misbehaves: absent in a round, sending something else, rushing together, or following another flow."""
 
     absent: Callable[[int], frozenset[str]] = lambda _: frozenset()
     corrupted: Mapping[str, Change] = field(default_factory=dict)
     coalition: Coalition | None = None
+    parties: Mapping[str, Party] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -210,6 +211,7 @@ class _Loop:
     def _sitting(self, state: State, cohort: tuple[str, ...], least: int, attempt: int, bench: Bench) -> Sitting:
         run = run_id(self.coins)
         parties = self.pipeline.parties(cohort)
+        parties |= {name: party for name, party in self.threat.parties.items() if name in parties}
         changed = {
             name: corrupt(parties[name], change) for name, change in self.threat.corrupted.items() if name in parties
         }

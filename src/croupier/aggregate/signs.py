@@ -13,7 +13,7 @@ from croupier.core import wire
 from croupier.core.flow import Memory
 from croupier.core.update import Form, Gathered, Layout, Model
 from croupier.encode.encoder import Brief
-from croupier.encode.signs import NONCE, bits_field, commitment, reference_fields
+from croupier.encode.signs import NONCE, bits_field, bits_of, commitment, reference_fields
 from croupier.errors import ProtocolError
 
 
@@ -58,7 +58,8 @@ class SignTrust(Aggregator, use="sign-trust"):
         if desk.fit is None:
             raise ProtocolError("aggregate = 'sign-trust' needs root data; set task.root.records, 100 for example")
         start = desk.models[0].vector
-        return (desk.fit(start, desk.coins.child("root")) - start >= 0).to(torch.uint8)
+        bits, _ = bits_of(desk.fit(start, desk.coins.child("root")) - start, desk.coins.child("ties"))
+        return bits
 
     def __call__(self, gathered: Gathered, desk: Desk, memory: Memory) -> tuple[tuple[Model, ...], Memory]:
         """One model."""
@@ -66,9 +67,9 @@ class SignTrust(Aggregator, use="sign-trust"):
             raise ProtocolError("aggregate = 'sign-trust' takes scored sums; use release = 'scored'")
         start, total = desk.models[0], int(gathered.weights.sum())
         votes = gathered.sums.double()
+        after = {**memory, "empty": int(memory.get("empty", 0)) + (total == 0)}
         if total == 0 and self.empty == "reference":
             votes, total = 2.0 * self._taught(desk).double() - 1.0, 1
-        after = {**memory, "empty": int(memory.get("empty", 0)) + (total == 0)}
         if total == 0:
             return (Model(start.vector, gathered.frame),), after
         step = votes.sign() if self.output == "sign" else votes / total

@@ -99,8 +99,8 @@ def products(one: Words, two: Words) -> Words:
         return np.array([int(a) * int(b) % P for a, b in zip(one, two, strict=True)], np.uint64)
     from croupier.kernels import _field_jit as jit
 
-    out = np.empty_like(one)
-    jit.products(one, two, out)
+    out = np.empty(len(one), np.uint64)
+    jit.products(np.ascontiguousarray(one), np.ascontiguousarray(two), out)
     return out
 
 

@@ -144,10 +144,8 @@ class Stored:
     @classmethod
     def of(cls, deck: Deck, shares: Shares) -> Stored:
         """The same shares, drawn once and kept."""
-        found = [block for matrix in range(deck.matrices) for block in shares.blocks(matrix)]
-        numbers = np.concatenate([values.reshape(-1) for _, _, values, _ in found])
-        return cls(deck, numbers, np.concatenate([tags.reshape(-1) for *_, tags in found if tags is not None])
-                   if deck.authentic else None)  # fmt: skip
+        found = _gathered(deck, (block[2:] for matrix in range(deck.matrices) for block in shares.blocks(matrix)))
+        return cls(deck, **found)
 
 
 @dataclass(frozen=True)
@@ -261,7 +259,7 @@ def rest(deck: Deck, coins: Coins, file: Path | None = None) -> dict[str, Any]:
     long = _told(deck, first, (hiding, masks)[: deck.matrices], point)
     told = _gathered(deck, long) if file is None else _written(long, file)
     if deck.authentic:
-        told |= _told_extras(deck, first, second, masks, hiding)
+        told |= _told_extras(deck, coins.child("triples"), (first, second), masks, hiding)
     return told
 
 
@@ -297,9 +295,10 @@ def _written(long: Iterator[tuple[npt.NDArray[Any], Words | None]], path: Path) 
     return {"file": path}
 
 
-def _told_extras(deck: Deck, first: Coins, second: Coins, masks: Bytes, hiding: Bytes) -> dict[str, Any]:
-    over, many = deck.over, deck.triples
-    chance = second.child("triples").secure()
+def _told_extras(deck: Deck, node: Coins, hands: tuple[Coins, Coins], masks: Bytes, hiding: Bytes) -> dict[str, Any]:
+    # The triples come from a node of the dealer's own: whoever could draw them would read what they hide.
+    over, many, chance = deck.over, deck.triples, node.secure()
+    first, second = hands
     x, y = over.draw(chance, many), over.draw(chance, many)
     values = [x, y, over.mul(x, y), over.draw(chance, 1)]
     if deck.check == "hash":

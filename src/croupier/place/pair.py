@@ -89,7 +89,7 @@ class Pair(Placement, use="pair"):
             privacy=_MALICIOUS if self.malicious else f"{_HONEST}. {_DEALER[self.shuffle]}",
             integrity=(
                 "one of the two servers, malicious, with any clients: the sum is that of the rows that the clients "
-                "named sent, each once, or the round ends, but for a chance of 2^-52; clients check both servers' "
+                "named sent, each once, or the round ends, but for a chance of 2^-50; clients check both servers' "
                 "signatures"
                 if self.malicious
                 else "none: both servers follow the protocol"
