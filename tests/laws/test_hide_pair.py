@@ -14,16 +14,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import chi2_contingency, chisquare
+from scipy.stats import chi2_contingency
 from torch import Tensor
 
 from croupier.core.coins import Coins
-from croupier.kernels.field import bits_of
 from croupier.mpc import dealer
 from croupier.mpc.dealer import Check, Hand
 from croupier.place.duet import SERVERS
-from tests.laws.pipelines import signed
-from tests.laws.toy import play
 from tests.seated import Ended, Seated, signs
 
 REFERENCE = signs(["0000"])[0]
