@@ -310,18 +310,19 @@ def _tried(pipeline: Pipeline, gathered: Any, desk: Desk, rule: Memory) -> Any:
 
 
 def _why(number: int, sat: Sat) -> str:
-    """The root of a failed round: what went wrong furthest from the server, and who was turned away."""
-    errors = {name: str(o.error) for name, o in sat.outcomes.items() if o.error is not None}
-    # A client that waited for servers in vain was not refused.
-    waited = {name for name, o in sat.outcomes.items() if isinstance(o.error, TooFew)}
-    refusals = [refusal for refusal in sat.refusals if refusal.source not in waited]
+    """The root of a failed round: what went wrong furthest from the server, and who was turned away.
+
+    Who waits in vain for a party that found something wrong is not the root, and a client that did was not refused.
+    """
+    errors = {name: o.error for name, o in sat.outcomes.items() if o.error is not None}
+    refusals = [one for one in sat.refusals if not isinstance(errors.get(one.source), TooFew)]
     turned_away = {refusal.source for refusal in refusals}
     clients = next(iter(sat.views.values())).given.roster if sat.views else ()
     middle = [error for name, error in errors.items() if name != "server" and name not in {*turned_away, *clients}]
-    said = f"round {number + 1} cannot go on: {(middle or [errors['server']])[0]}"
+    causes = [error for error in (*middle, errors["server"]) if not isinstance(error, TooFew)]
+    said = f"round {number + 1} cannot go on: {(causes or middle or [errors['server']])[0]}"
     if not refusals:
-        few = any(isinstance(o.error, TooFew) for o in sat.outcomes.values())
-        return f"{said}. Remedy: bring the missing back, or lower federation.quorum" if few else said
+        return said if causes else f"{said}. Remedy: bring the missing back, or lower federation.quorum"
     first = refusals[0]
     others = f" ({len(turned_away)} were refused)" if len(turned_away) > 1 else ""
     return f"{said}. {first.source} was refused at {first.at}: {first.why}{others}"
