@@ -71,7 +71,7 @@ def test_nothing_escapes_and_nothing_is_opened_early() -> None:
     assert found["idle"] == 0
     assert found["no_opening_before_verdict"]["violations"] == 0
     assert found["no_opening_before_verdict"]["aborted"] > 20
-    for name in ("permute", "duplicate", "replace row", "paired", "forced", "shift", "re-tag", "forward another",
+    for name in ("permute", "duplicate", "replace row", "paired", "forced", "shift", "re-tag",
                  "roster", "reference", "published", "no element"):  # fmt: skip
         assert found["kinds"][name]["aborted"] == found["kinds"][name]["trials"] > 0, name
     assert found["kinds"]["repeat"]["aborted"] == 0
@@ -81,6 +81,14 @@ def test_rows_that_colluders_exchange_change_nothing() -> None:
     found = ended(some(99, "colluders exchanged"), times=2)
     assert escapes(found) == 0
     assert all(one.verdict == "harmless" for one in found if one.cell.party == "server")
+
+
+def test_a_colluder_that_could_complain_does_not() -> None:
+    chosen = [cell for cell in some(99, "equivocate", "drop") if cell.message == "up"]
+    found = ended(chosen, times=6)
+    assert escapes(found) == 0
+    # Where a uniform row stands for the missing, the round goes on without its row, and else it starts again.
+    assert {one.verdict for one in found if one.cell.kind == "equivocate"} == {"aborted", "harmless"}
 
 
 def test_the_control_lets_much_by() -> None:
