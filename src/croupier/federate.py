@@ -312,16 +312,18 @@ def _tried(pipeline: Pipeline, gathered: Any, desk: Desk, rule: Memory) -> Any:
 def _why(number: int, sat: Sat) -> str:
     """The root of a failed round: what went wrong furthest from the server, and who was turned away.
 
-    Who waits in vain for a party that found something wrong is not the root.
+    Who waits in vain for a party that found something wrong is not the root, and a client that did was not refused.
     """
     errors = {name: o.error for name, o in sat.outcomes.items() if o.error is not None}
-    turned_away = {refusal.source for refusal in sat.refusals}
-    middle = [error for name, error in errors.items() if name != "server" and name not in turned_away]
+    refusals = [one for one in sat.refusals if not isinstance(errors.get(one.source), TooFew)]
+    turned_away = {refusal.source for refusal in refusals}
+    clients = next(iter(sat.views.values())).given.roster if sat.views else ()
+    middle = [error for name, error in errors.items() if name != "server" and name not in {*turned_away, *clients}]
     causes = [error for error in (*middle, errors["server"]) if not isinstance(error, TooFew)]
     said = f"round {number + 1} cannot go on: {(causes or middle or [errors['server']])[0]}"
-    if not sat.refusals:
+    if not refusals:
         return said if causes else f"{said}. Remedy: bring the missing back, or lower federation.quorum"
-    first = sat.refusals[0]
+    first = refusals[0]
     others = f" ({len(turned_away)} were refused)" if len(turned_away) > 1 else ""
     return f"{said}. {first.source} was refused at {first.at}: {first.why}{others}"
 

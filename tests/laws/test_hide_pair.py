@@ -14,27 +14,30 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import chi2_contingency
-from torch import Tensor
+from scipy.stats import chi2_contingency, chisquare
 
 from croupier.core.coins import Coins
 from croupier.mpc import dealer
+from croupier.mpc.authentic import as_words
 from croupier.mpc.dealer import Check, Hand
 from croupier.place.duet import SERVERS
+from tests.laws.pipelines import PIPELINES
+from tests.laws.toy import CLIENTS, play, tap
 from tests.seated import Ended, Seated, signs
 
 REFERENCE = signs(["0000"])[0]
 # Distances 1 and 3 and a sum of 0, either way round; then different rows at distance 2, with the same sum.
 PAIRS = {
-    "clients exchanged": (["1000", "0111"], ["0111", "1000"]),
-    "other rows": (["1100", "0011"], ["1010", "0101"]),
-    "other rows, other pairs": (["1100", "0011"], ["0110", "1001"]),
+    "clients exchanged": (("1000", "0111"), ("0111", "1000")),
+    "other rows": (("1100", "0011"), ("1010", "0101")),
 }
-OPENED = (["1000", "0111"], ["1100", "0011"])
+OPENED = (("1000", "0111"), ("1100", "0011"))
 CHECKS: list[Check] = ["none", "hash", "product"]
-DRAWS = 1200
-# So many chi-squares are taken that one in a million is not a surprise to allow for.
-UNLIKELY = 1e-7
+DRAWS = {"none": 300, "hash": 100, "product": 100}
+# A planted fault shows in every draw.
+FEW = 60
+# Some thousand comparisons are made in all; what they are to find shows far more clearly.
+UNLIKELY = 1e-8
 Facts = dict[str, int]
 
 
@@ -44,36 +47,65 @@ def facts(seated: Seated, ended: Ended, me: int, hand: Hand) -> Facts:
     found: Facts = {"order": int(hand.order[0])}
     ups = np.stack([heard["up", name]["row"].numpy() for name in seated.names])
     hidden = heard[("q", "second") if me == 0 else ("w", "server")]["rows"].numpy()
-    sent = ups[hand.order] ^ hand.masks if me == 0 else hidden[hand.order] ^ hand.masks
+    sent = (ups if me == 0 else hidden)[hand.order] ^ hand.masks
     for name, rows in (("up", ups), ("heard rows", hidden), ("own rows", sent), ("masks", hand.masks)):
         found |= {f"{name} {place}": int(row[0]) for place, row in enumerate(rows)}
     for (kind, source), body in heard.items():
-        if kind in ("hd", "z", "zero", "blind") or kind.startswith("mul") or kind.endswith("-s-o"):
-            found |= dict(_ends(f"{kind} from {source}", body["value"]))
+        if kind in ("hd", "z", "zero") or kind.endswith("-s-o"):
+            found |= dict(_ends(f"{kind} from {source}", body["value"].numpy()))
+    distances = ended.released.luggage["distances"].tolist()
+    before, after = (sent, hidden) if me == 0 else (ups, hidden)
+    for name, order in _orders(before, after):
+        found[name] = distances[_whose(me, hand, order)] if order else -1
     if me == 1:
-        found |= dict(_ends("dealt", heard["hand1", "dealer"]["numbers"]))
-    found |= dict(_guesses(ended, me, hand, ups, hidden, sent))
+        numbers = heard["hand1", "dealer"]["numbers"].numpy()[: seated.rows.numel()].reshape(seated.rows.shape)
+        found |= dict(_ends("dealt", numbers))
+        # The rows, if the other server's shares were none.
+        found["a row by what was dealt"] = int(np.packbits(numbers[0] & 1, bitorder="little")[0] ^ sent[0, 0])
+    if seated.deck.authentic:
+        found |= dict(_multiplied(seated, ended, me, distances))
     return found
 
 
-def _ends(name: str, values: Tensor) -> Iterator[tuple[str, int]]:
-    """The lowest bits of the first and the last number; of bytes the first."""
-    flat = values.numpy().reshape(-1)
+def _ends(name: str, values: Any) -> Iterator[tuple[str, int]]:
+    """The lowest bits of the first and the last number."""
+    flat = values.reshape(-1)
     yield f"{name}, first", int(flat[0]) & 7
     yield f"{name}, last", int(flat[-1]) & 7
 
 
-def _guesses(ended: Ended, me: int, hand: Hand, ups: Any, hidden: Any, sent: Any) -> Iterator[tuple[str, int]]:
-    """The first client's distance, if the other server had not permuted, or if its order could be seen in its rows."""
-    distances = ended.released.luggage["distances"].tolist()
-    before, after = (sent, hidden) if me == 0 else (ups, hidden)
-    other = next((p for p in permutations(range(len(ups))) if np.array_equal(before[list(p)], after)), None)
-    for name, theirs in (("as if it had not permuted", tuple(range(len(ups)))), ("by the order of rows", other)):
-        if theirs is None:
-            yield name, -1
-            continue
-        one, two = (hand.order, np.array(theirs)) if me == 0 else (np.array(theirs), hand.order)
-        yield name, distances[one[two].tolist().index(0)]
+def _orders(before: Any, after: Any) -> Iterator[tuple[str, tuple[int, ...] | None]]:
+    """The other server's order, if it had none, or if it could be seen in its rows."""
+    every = list(permutations(range(len(before))))
+    yield "first distance if the other does not permute", every[0]
+    seen = next((order for order in every if np.array_equal(before[list(order)], after)), None)
+    yield "first distance by equal rows", seen
+
+
+def _whose(me: int, hand: Hand, other: tuple[int, ...]) -> int:
+    """The place of the first client's row, under a guess at the other's order."""
+    one, two = (hand.order, np.array(other)) if me == 0 else (np.array(other), hand.order)
+    place: int = one[two].tolist().index(0)
+    return place
+
+
+def _multiplied(seated: Seated, ended: Ended, me: int, distances: list[int]) -> Iterator[tuple[str, int]]:
+    """The openings of the first products, and what they tell whoever could draw the triples from its own seed."""
+    over, name, other = seated.deck.over, SERVERS[me], SERVERS[1 - me]
+    (mine,) = [m.body["value"] for who, m in ended.sent if (who, m.kind) == (name, "mul0") and m.target == other]  # type: ignore[index]
+    theirs = ended.heard[name]["mul0", other]["value"]
+    opened = over.add(as_words(mine), as_words(theirs))
+    yield from _ends("mul0 from the other", as_words(theirs))
+    yield from _ends("mul0 opened", opened)
+    seed = ended.heard[name][f"hand{me}", "dealer"]["seed"].numpy().tobytes()
+    chance = Coins(seed).child("triples").secure()
+    triples = seated.deck.triples
+    drawn = np.concatenate([over.draw(chance, triples)[:2], over.draw(chance, triples)[:2]])
+    # Of two rows: the first before and after the shuffle, then the second.
+    known = over.add(opened, drawn)
+    same = np.array_equal(known[0], known[1])
+    crossed = np.array_equal(known[0], known[3])
+    yield "first distance by drawn triples", distances[0] if same else distances[1] if crossed else -1
 
 
 @cache
@@ -83,7 +115,7 @@ def views(rows: tuple[str, ...], check: Check, first: int, fault: str = "") -> t
     keys = None
     with pytest.MonkeyPatch.context() as patch:
         FAULTS[fault](patch)
-        for seed in range(first, first + DRAWS):
+        for seed in range(first, first + (FEW if fault else DRAWS[check])):
             seated = Seated(signs(rows), REFERENCE, check, seed=seed, keys=keys)
             keys, hands = seated.enrolled, seated.hands()
             ended = seated.play()
@@ -96,12 +128,12 @@ def least(one: list[Facts], other: list[Facts]) -> tuple[float, str]:
     """The least likely of all comparisons of single facts and of pairs of them, by chi-square."""
     names = list(one[0])
     assert names == list(other[0])
-    columns = {n: (np.array([f[n] for f in one]), np.array([f[n] for f in other])) for n in names}
-    tests = [(a, a) for a in names] + list(combinations(names, 2))
-    return min((_alike(columns[a], columns[b]), f"{a} with {b}") for a, b in tests)
+    columns = {name: [np.array([f[name] for f in side]) for side in (one, other)] for name in names}
+    pairs = [(name, name) for name in names] + list(combinations(names, 2))
+    return min((_alike(columns[a], columns[b]), f"{a}; {b}") for a, b in pairs)
 
 
-def _alike(one: Any, two: Any) -> float:
+def _alike(one: list[Any], two: list[Any]) -> float:
     joint = [one[side] * 1024 + two[side] for side in (0, 1)]
     values, places = np.unique(np.concatenate(joint), return_inverse=True)
     table = np.stack([np.bincount(part, minlength=len(values)) for part in np.split(places, 2)])
@@ -111,9 +143,9 @@ def _alike(one: Any, two: Any) -> float:
     return 1.0 if table.shape[1] < 2 else float(chi2_contingency(table).pvalue)
 
 
-def compared(pair: tuple[list[str], list[str]], check: Check, fault: str = "") -> list[tuple[float, str]]:
+def compared(pair: tuple[tuple[str, ...], ...], check: Check, fault: str = "") -> list[tuple[float, str]]:
     """For each server the least likely comparison of two inputs, each with coins of its own."""
-    one, other = (views(tuple(rows), check, 1 + n * DRAWS, fault) for n, rows in enumerate(pair))
+    one, other = (views(rows, check, 1 + 1000 * n, fault) for n, rows in enumerate(pair))
     return [least(one[me], other[me]) for me in (0, 1)]
 
 
@@ -131,42 +163,54 @@ def unhidden(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(dealer, "_masks", lambda deck, node: np.zeros((deck.rows, deck.width), np.uint8))
 
 
+def empty_shares(patch: pytest.MonkeyPatch) -> None:
+    """The first server's shares are 0, so that the second's are the very bits that hide the rows."""
+    patch.setattr(dealer.Seeded, "_drawn", lambda self, node, width: np.zeros((self.deck.rows, width), self.deck.dtype))
+
+
 def straight(patch: pytest.MonkeyPatch) -> None:
-    """The second server does not permute, and the first knows it."""
-    right = dealer.hand_of
-    patch.setattr(dealer, "_orders", None, raising=False)
+    """The second server does not permute."""
+    _replaced(patch, "order", lambda node: _Straight())
 
-    class Straight(Coins):
-        """Coins that permute nothing."""
 
-    real = Coins.child
+def own_triples(patch: pytest.MonkeyPatch) -> None:
+    """Triples are drawn from the second server's seed."""
+    child, seconds = Coins.child, set[bytes]()
 
-    def child(self: Coins, *labels: Any) -> Coins:
-        node = real(self, *labels)
-        if labels == ("order",) and self.export() in seconds:
-            node.secure = lambda: _Identity()  # type: ignore[method-assign,assignment,return-value]
+    def bent(self: Coins, *labels: Any) -> Coins:
+        if labels == ("triples",) and self.export() not in seconds:
+            return child(Coins(child(self, "hand", 1).export()), "triples")
         if labels == ("hand", 1):
-            seconds.add(node.export())
-        return node
+            seconds.add(child(self, *labels).export())
+        return child(self, *labels)
 
-    seconds: set[bytes] = set()
-    patch.setattr(Coins, "child", child)
-    patch.setattr(dealer, "hand_of", right)
+    patch.setattr(Coins, "child", bent)
 
 
-class _Identity:
+class _Straight:
     def permutation(self, size: int) -> Any:
         """None."""
         return np.arange(size)
 
 
-def plain_shares(patch: pytest.MonkeyPatch) -> None:
-    """The first server's shares are 0, so that the second's are what hides the rows."""
-    patch.setattr(dealer.Seeded, "_drawn", lambda self, node, width: np.zeros((self.deck.rows, width), self.deck.dtype))
+def _replaced(patch: pytest.MonkeyPatch, label: str, choices: Callable[[Coins], Any]) -> None:
+    """Other choices at a node of the second server's seed."""
+    child, seconds = Coins.child, set[bytes]()
+
+    def bent(self: Coins, *labels: Any) -> Coins:
+        node = child(self, *labels)
+        if labels == ("hand", 1):
+            seconds.add(node.export())
+        if labels == (label,) and self.export() in seconds:
+            node.secure = lambda: choices(node)  # type: ignore[method-assign]
+        return node
+
+    patch.setattr(Coins, "child", bent)
 
 
 FAULTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
-    "": as_it_is, "clients' masks": bare, "servers' masks": unhidden, "an order": straight, "shares": plain_shares,
+    "": as_it_is, "clients' masks": bare, "servers' masks": unhidden, "an order": straight,
+    "empty shares": empty_shares, "triples": own_triples,
 }  # fmt: skip
 
 
@@ -182,14 +226,42 @@ def test_what_is_opened_is_told_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "name", "caught"),
+    ("fault", "name", "check", "caught"),
     [
-        ("clients' masks", "clients exchanged", (0, 1)), ("clients' masks", "other rows", (0, 1)),
-        ("servers' masks", "clients exchanged", (0, 1)), ("an order", "clients exchanged", (0,)),
+        ("clients' masks", "clients exchanged", "none", SERVERS), ("clients' masks", "other rows", "none", SERVERS),
+        ("servers' masks", "clients exchanged", "none", SERVERS), ("servers' masks", "other rows", "none", ()),
+        ("an order", "clients exchanged", "none", ("server",)), ("an order", "clients exchanged", "hash", ("server",)),
+        ("empty shares", "other rows", "none", ("second",)), ("triples", "clients exchanged", "hash", ("second",)),
+        ("triples", "clients exchanged", "product", ("second",)),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("check", ["none", "hash"])
-def test_planted_faults_are_caught(fault: str, name: str, caught: tuple[int, ...], check: Check) -> None:
-    found = compared(PAIRS[name], check, fault)
-    for me in (0, 1):
-        assert (found[me][0] < UNLIKELY) == (me in caught), (SERVERS[me], found[me])
+def test_planted_faults_are_caught(fault: str, name: str, check: Check, caught: tuple[str, ...]) -> None:
+    found = dict(zip(SERVERS, compared(PAIRS[name], check, fault), strict=True))
+    assert {who for who, (likely, _) in found.items() if likely < UNLIKELY} == set(caught), found
+
+
+def test_the_order_of_distances_is_uniform_whatever_one_server_knows() -> None:
+    rows = signs(["1000", "1100", "1110"])  # a client is known by its distance
+    every = list(permutations(range(3)))
+    counts = np.zeros((3, 6, 6), int)
+    for seed in range(1, 721):
+        seated = Seated(rows, REFERENCE, seed=seed)
+        one, two = seated.hands()
+        whose = tuple(d - 1 for d in seated.play().released.luggage["distances"].tolist())
+        assert whose == tuple(one.order[two.order]), "first one server's order, then the other's"
+        for kind, known in enumerate(((0, 1, 2), one.order, two.order)):
+            counts[kind, every.index(tuple(known)), every.index(whose)] += 1
+    assert chisquare(counts[0, 0]).pvalue > 1e-4
+    for known in counts[1:]:
+        assert chisquare(known.reshape(-1)).pvalue > 1e-4, "one order says nothing about the order of both"
+
+
+@pytest.mark.parametrize("name", [name for name in PIPELINES if name.startswith("two servers")])
+def test_the_dealer_hears_nothing_and_says_nothing_that_depends_on_rows(name: str) -> None:
+    threat, log = tap(PIPELINES[name])
+    done = play(PIPELINES[name], count=1, threat=threat)
+    assert done[0].views["dealer"].inputs == [()], "nothing but that its letters were sent"
+    heard = [letter.target for letters in log.values() for letter in letters]
+    assert "dealer" not in heard
+    assert {letter.kind for letter in log["dealer", 0]} == {"seed", "hand0", "hand1"}
+    assert {letter.target for letter in log["dealer", 0]} == {*CLIENTS, *SERVERS}

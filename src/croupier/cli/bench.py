@@ -312,6 +312,7 @@ def rain(
 class _System(StrEnum):
     SUM_SERVERS = "sum-servers"
     MASKS = "masks"
+    RAIN = "rain"
 
 
 @app.command("tamper")
@@ -323,14 +324,22 @@ def tamper(
     print_config: options.PrintConfig = False,
     json: options.Json = False,
 ) -> None:
-    """Cheat in every place that there is, and count the wrong sums that were taken for right."""
-    from croupier.bench.tamper import Size, measure, show
+    """Cheat in every place that there is, and count the wrong sums that were taken for right.
 
-    size = Size(trials=trials)
+    With rain, one of its two servers cheats; also counted: what was opened before its check, and whether aborts depend
+    on the order of the rows.
+    """
+    from croupier.bench import tamper as sums
+    from croupier.bench import tamper_rain as rain
+
+    size = rain.Size(trials=trials) if system is _System.RAIN else sums.Size(trials=trials)
     if print_config:
         options.show_config(size, json)
         return
-    found = measure(system.value, size, seed or 0, options.watch)
+    if isinstance(size, rain.Size):
+        found = rain.measure(size, seed or 0, options.watch)
+    else:
+        found = sums.measure("masks" if system is _System.MASKS else "sum-servers", size, seed or 0, options.watch)
     options.emit(found, json, out)
     if not json:
-        show(found)
+        (rain if system is _System.RAIN else sums).show(found)

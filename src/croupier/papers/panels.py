@@ -8,6 +8,8 @@ from typing import Any
 _COLOURS = (
     "#1b5e9c", "#b4451f", "#3d7a3a", "#7b3f9b", "#a07d00", "#007c89", "#c2307a", "#555555", "#8c564b", "#4c9ed9",
 )  # fmt: skip
+# Colours are used again in dots.
+_DOTS = ' stroke-dasharray="2 3"'
 _WIDTH, _HEIGHT, _LEFT, _TOP = 270, 190, 46, 34
 _ACROSS, _DOWN = 340, 270
 
@@ -46,18 +48,23 @@ def _panel(
         y = _y(row["_cells"][0]["accuracy"])
         out.append(f'<line x1="0" y1="{y}" x2="{_WIDTH}" y2="{y}" stroke="#000" stroke-dasharray="5 4"/>')
     for row in own:
-        out += _line(row["_cells"], _COLOURS[names.index(row["rule"]) % len(_COLOURS)])
+        number = names.index(row["rule"])
+        out += _line(row["_cells"], _COLOURS[number % len(_COLOURS)], _dots(number))
     out.append(f'<text x="{_WIDTH / 2}" y="{_HEIGHT + 30}" text-anchor="middle">malicious clients</text></g>')
     return "\n".join(out)
 
 
-def _line(cells: Sequence[Mapping[str, Any]], colour: str) -> list[str]:
+def _dots(number: int) -> str:
+    return _DOTS if number >= len(_COLOURS) else ""
+
+
+def _line(cells: Sequence[Mapping[str, Any]], colour: str, dots: str) -> list[str]:
     spots = [(_x(cell["share"]), _y(cell["accuracy"])) for cell in cells]
     points = " ".join(f"{x},{y}" for x, y in spots)
-    out = [f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.8"/>']
+    out = [f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.8"{dots}/>']
     for (x, y), cell in zip(spots, cells, strict=True):
         low, high = _y(max(cell["low"], 0.0)), _y(min(cell["high"], 1.0))
-        out.append(f'<line x1="{x}" y1="{low}" x2="{x}" y2="{high}" stroke="{colour}" stroke-opacity="0.5"/>')
+        out.append(f'<line x1="{x}" y1="{low}" x2="{x}" y2="{high}" stroke="{colour}" stroke-opacity="0.25"/>')
         out.append(f'<circle cx="{x}" cy="{y}" r="2.5" fill="{colour}"/>')
     return out
 
@@ -67,7 +74,7 @@ def _legend(names: Sequence[str], alone: str, right: int, down: int) -> str:
     for number, name in enumerate([*names, alone]):
         y, last = 16 * number, number == len(names)
         colour = "#000" if last else _COLOURS[number % len(_COLOURS)]
-        dashes = ' stroke-dasharray="5 4"' if last else ""
+        dashes = ' stroke-dasharray="5 4"' if last else _dots(number)
         out.append(f'<line x1="0" y1="{y}" x2="24" y2="{y}" stroke="{colour}" stroke-width="2"{dashes}/>')
         out.append(f'<text x="32" y="{y + 4}">{name}</text>')
     return "\n".join([*out, "</g>"])

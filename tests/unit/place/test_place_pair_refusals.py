@@ -1,0 +1,207 @@
+"""Two servers in a whole round: too little noise, missing clients, lying clients, and descriptions that do not fit."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from scipy.stats import norm
+from tests.laws.pipelines import signed as pipeline_with
+from tests.laws.toy import CLIENTS, absent, play, through_bytes
+
+from croupier.aggregate.signs import SignTrust
+from croupier.core.flow import Change, Letter
+from croupier.core.view import View
+from croupier.encode.signs import Signs
+from croupier.errors import CroupierError, IntegrityError, ProtocolError, SpecError
+from croupier.federate import Federation, Threat, check
+from croupier.kernels.field import packed
+from croupier.pipeline import Pipeline
+from croupier.place.duet import claim
+from croupier.place.pair import Pair
+from croupier.place.roster import signed
+from croupier.privacy.gaussian import Gaussian
+from croupier.privacy.local import NoNoise
+from croupier.privacy.response import Response
+from croupier.release.scored import ScoredSum
+from croupier.statement import explain
+
+PLACES = {
+    "nobody cheats": Pair(malicious=False), "hash": Pair(entropy=0), "product": Pair(entropy=0, check="product"),
+}  # fmt: skip
+NOISY = Gaussian(clip=1e-3, sigma=1)
+
+
+def noised(privacy: Any, **fields: Any) -> Pipeline:
+    """Signs on two servers, with noise."""
+    loose = ScoredSum(gate=False, among=1)
+    return Pipeline(privacy=privacy, encode=Signs(), release=loose, aggregate=SignTrust(), place=Pair(**fields))
+
+
+def test_entropy_in_bits() -> None:
+    assert NoNoise().entropy(10**6) == 0
+    assert Gaussian(clip=1, sigma=0).entropy(10**6) == 0
+    # With all coordinates alike, each sign is the likelier one with chance Phi(clip / (sigma sqrt(size))).
+    for clip, sigma, size in ((1.0, 0.5, 100), (5.0, 0.01, 1000), (1e-9, 1.0, 40)):
+        kept = norm.cdf(clip / (sigma * math.sqrt(size)))
+        assert Gaussian(clip=clip, sigma=sigma).entropy(size) == pytest.approx(-size * math.log2(kept))
+    assert Gaussian(clip=1e-9, sigma=1).entropy(40) == pytest.approx(40)
+    # What lies in one coordinate leaves the others more: the equal spread is the least.
+    skewed = -math.log2(norm.cdf(1 / 0.5)) + 99
+    assert Gaussian(clip=1, sigma=0.5).entropy(100) < skewed
+    flips = 1 / (1 + math.exp(0.5))
+    assert Response(coordinates=4, epsilon=2).entropy(100) == pytest.approx(96 - 4 * math.log2(1 - flips), rel=1e-6)
+    assert Response(coordinates=4, epsilon=2).entropy(2) == pytest.approx(-2 * math.log2(1 - flips), rel=1e-6)
+
+
+def test_no_noise_is_refused_when_built_with_a_remedy() -> None:
+    with pytest.raises(SpecError) as caught:
+        noised(NoNoise())
+    for said in ("place = 'pair'", "entropy = 128", "privacy = 'gaussian'", "malicious = false"):
+        assert said in str(caught.value)
+    assert noised(NoNoise(), malicious=False)
+    assert noised(NoNoise(), entropy=0)
+
+
+def test_too_little_noise_is_refused_by_the_client_before_it_sends() -> None:
+    sent: list[str] = []
+
+    def listen(letters: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:
+        sent.extend(letter.kind for letter in letters)
+        return letters
+
+    threat = Threat(corrupted=dict.fromkeys(CLIENTS, listen))
+    with pytest.raises(CroupierError) as caught:
+        play(noised(NOISY), count=1, threat=threat)
+    for said in ("a row of 30 signs carries 30.0 bits", "protocol.place.entropy = 128", "add noise"):
+        assert said in str(caught.value)
+    assert sent == []
+    assert len(play(noised(NOISY, entropy=29), count=1)[0].present) == 4
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_a_round_starts_again_without_the_missing(name: str) -> None:
+    pipeline = pipeline_with(PLACES[name])
+    (done,) = play(pipeline, count=1, threat=absent("c1"))
+    assert (done.attempt, done.present) == (1, ("c0", "c2", "c3"))
+    with pytest.raises(ProtocolError, match=r"missing c0, c1, c2.*bring the missing back, or lower federation.quorum"):
+        play(pipeline, count=1, threat=absent("c0", "c1", "c2"))
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_or_a_uniform_row_votes(name: str) -> None:
+    voting = pipeline_with(PLACES[name].model_copy(update={"missing": "vote"}))
+    (done,) = play(voting, count=1, threat=absent("c1"))
+    assert (done.attempt, done.present) == (0, ("c0", "c2", "c3"))
+    (whole,) = play(voting, count=1)
+    assert whole.present == CLIENTS
+
+
+def two_faced(letters: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:
+    """A client that signs one row for each server."""
+    changed = []
+    for letter in letters:
+        if letter.kind == "up" and letter.target == "second" and not isinstance(letter.body, bytes):
+            row = letter.body["row"] ^ torch.ones_like(letter.body["row"])
+            message = claim(view.given, view.party, row.numpy())
+            mine = torch.frombuffer(bytearray(signed(view.memory["keys"]["identity"], message)), dtype=torch.uint8)
+            letter = Letter(letter.target, "up", {"row": row, "signature": mine})
+        changed.append(letter)
+    return tuple(changed)
+
+
+@pytest.mark.parametrize("name", ["hash", "product"])
+def test_a_client_with_two_rows_is_left_out(name: str) -> None:
+    (done,) = play(pipeline_with(PLACES[name]), count=1, threat=Threat(corrupted={"c3": two_faced}))
+    assert (done.attempt, done.present) == (1, ("c0", "c1", "c2"))
+    (same,) = play(pipeline_with(PLACES[name]), count=1, threat=absent("c3"))
+    assert torch.equal(done.state.model.vector, same.state.model.vector)
+
+
+def changing(kind: str, name: str, target: str = "") -> Change:
+    """A party that flips a bit of what it sends."""
+
+    def change(letters: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:
+        found = []
+        for letter in letters:
+            if letter.kind == kind and target in ("", letter.target) and not isinstance(letter.body, bytes):
+                values = letter.body[name].clone()
+                values.view(-1)[0] ^= 1
+                letter = Letter(letter.target, kind, {**letter.body, name: values})
+            found.append(letter)
+        return tuple(found)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("who", "kind", "name"),
+    [
+        ("server", "receipt", "digests"), ("second", "receipt", "signature"), ("server", "receipt", "identity"),
+        ("server", "published", "sums"), ("server", "published", "total"), ("server", "published", "signatures"),
+    ],
+)  # fmt: skip
+def test_clients_refuse_what_the_servers_did_not_both_sign(who: str, kind: str, name: str) -> None:
+    with pytest.raises(IntegrityError, match="round 1 is refused"):
+        play(pipeline_with(PLACES["hash"]), count=1, threat=Threat(corrupted={who: changing(kind, name)}))
+
+
+def test_clients_refuse_another_commitment_than_they_were_told() -> None:
+    told = Threat(corrupted={"server": changing("model", "commitment", "c0")})
+    with pytest.raises(IntegrityError, match="did not sign"):
+        play(pipeline_with(PLACES["hash"]), count=1, threat=told)
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_bytes_and_memory_give_the_same_model(name: str) -> None:
+    one, two = (play(pipeline_with(PLACES[name]), drive=drive) for drive in (None, through_bytes()))
+    assert torch.equal(one[-1].state.model.vector, two[-1].state.model.vector)
+
+
+BASE: dict[str, Any] = {
+    "encode": "signs", "release": "scored", "aggregate": "sign-trust", "place": {"use": "pair", "malicious": False}
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"encode": {"use": "signs", "weights": "open"}}, ("protocol.encode.form", "'open'", "weights = 'uniform'")),
+        ({"encode": {"use": "signs", "form": "weights"}}, ("protocol.encode.form = 'weights'", "form = 'delta'")),
+        ({"encode": "floats"}, ("release = 'scored'", "encode = 'signs'")),
+        ({"encode": {"use": "fixed", "clients": 8}}, ("release = 'scored'", "encode = 'signs'")),
+        ({"aggregate": "mean"}, ("release = 'scored'", "aggregate = 'sign-trust'")),
+        ({"release": "sum"}, ("encode = 'signs'", "release = 'sum'", "use 'scored'")),
+        ({"release": "shuffle", "place": "relay"}, ("encode = 'signs'", "use 'scored'")),
+        ({"release": {"use": "shuffle", "grain": "model"}, "place": "relay"}, ("'sign-trust'", "release = 'scored'")),
+        ({"place": "direct"}, ("place = 'direct'", "release = 'scored'", "use place = 'relay'")),
+        ({"place": {"use": "sum-servers"}}, ("place = 'sum-servers'", "release = 'scored'", "use place = 'relay'")),
+        ({"place": {"use": "pair", "check": "crc"}}, ("check", "hash")),
+        ({"place": {"use": "pair", "entropy": -1}}, ("entropy", "-1")),
+        ({"place": {"use": "pair", "missing": "ignore"}}, ("missing", "restart")),
+    ],
+)  # fmt: skip
+def test_descriptions_that_do_not_fit_say_what_would(change: dict[str, Any], said: tuple[str, ...]) -> None:
+    assert Pipeline.parse(BASE)
+    with pytest.raises(CroupierError) as caught:
+        Pipeline.parse(BASE | change)
+    for part in said:
+        assert part in str(caught.value)
+
+
+def test_the_rule_needs_records_of_the_servers_own() -> None:
+    with pytest.raises(SpecError, match=r"protocol.aggregate = 'sign-trust'.*set task.root.records=100"):
+        check(Pipeline.parse(BASE), 10, Federation())
+    check(Pipeline.parse(BASE), 10, Federation(), frozenset({"root"}))
+    levelled = Pipeline.parse(BASE | {"release": {"use": "scored", "weights": "levels"}})
+    with pytest.raises(SpecError, match=r"federation.cohort = 10.*at least 50"):
+        check(levelled, 10, Federation(), frozenset({"root"}))
+
+
+def test_the_statement_says_who_must_stay_apart() -> None:
+    said = str(explain(pipeline_with(PLACES["hash"])))
+    assert "dealer" in said
+    assert "distance of every row of signs" in said
+    assert packed(torch.ones(9).numpy()).tolist() == [255, 1]
