@@ -310,13 +310,16 @@ def _tried(pipeline: Pipeline, gathered: Any, desk: Desk, rule: Memory) -> Any:
 def _why(number: int, sat: Sat) -> str:
     """The root of a failed round: what went wrong furthest from the server, and who was turned away."""
     errors = {name: str(o.error) for name, o in sat.outcomes.items() if o.error is not None}
-    turned_away = {refusal.source for refusal in sat.refusals}
-    middle = [error for name, error in errors.items() if name != "server" and name not in turned_away]
+    vain = {name for name, o in sat.outcomes.items() if isinstance(o.error, TooFew)}
+    accused = {refusal.source for refusal in sat.refusals}
+    middle = [error for name, error in errors.items() if name != "server" and name not in accused]
+    # A client that waited in vain for a party that had ended was not turned away.
+    refusals = [refusal for refusal in sat.refusals if not (refusal.at == refusal.source and refusal.source in vain)]
+    turned_away = {refusal.source for refusal in refusals}
     said = f"round {number + 1} cannot go on: {(middle or [errors['server']])[0]}"
-    if not sat.refusals:
-        few = any(isinstance(o.error, TooFew) for o in sat.outcomes.values())
-        return f"{said}. Remedy: bring the missing back, or lower federation.quorum" if few else said
-    first = sat.refusals[0]
+    if not refusals:
+        return f"{said}. Remedy: bring the missing back, or lower federation.quorum" if vain else said
+    first = refusals[0]
     others = f" ({len(turned_away)} were refused)" if len(turned_away) > 1 else ""
     return f"{said}. {first.source} was refused at {first.at}: {first.why}{others}"
 
