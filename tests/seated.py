@@ -89,7 +89,8 @@ class Seated:
     @property
     def deck(self) -> Deck:
         """What is dealt."""
-        return Deck(*self.rows.shape, self.check)
+        rows, size = self.rows.shape
+        return Deck(rows, size, self.check)
 
     @property
     def coins(self) -> Coins:
@@ -170,7 +171,7 @@ class _Table:
             self._post("dealer", letter)
 
     def run(self, flows: Mapping[str, SubFlow]) -> Ended:
-        left = {name: self._resumed(flow) for name, flow in flows.items()}
+        left = {name: self._resumed(name, flow) for name, flow in flows.items()}
         self.ended.heard = {name: {} for name in flows}
         while left:
             moved = [name for name, steps in left.items() if next(steps) is not None]
@@ -180,9 +181,8 @@ class _Table:
                 break
         return self.ended
 
-    def _resumed(self, flow: SubFlow) -> Iterator[bool | None]:
+    def _resumed(self, name: str, flow: SubFlow) -> Iterator[bool | None]:
         """One exchange at a time; None while it waits in vain."""
-        name = flow.gi_frame.f_locals["self"].given.me
         answer: Any = None
         while True:
             try:

@@ -315,7 +315,8 @@ def _why(number: int, sat: Sat) -> str:
     Who waits in vain for a party that found something wrong is not the root, and a client that did was not refused.
     """
     errors = {name: o.error for name, o in sat.outcomes.items() if o.error is not None}
-    refusals = [one for one in sat.refusals if not isinstance(errors.get(one.source), TooFew)]
+    vain = {name for name, error in errors.items() if isinstance(error, TooFew)}
+    refusals = [one for one in sat.refusals if not (one.at == one.source and one.source in vain)]
     turned_away = {refusal.source for refusal in refusals}
     clients = next(iter(sat.views.values())).given.roster if sat.views else ()
     middle = [error for name, error in errors.items() if name != "server" and name not in {*turned_away, *clients}]

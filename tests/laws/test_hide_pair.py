@@ -92,8 +92,7 @@ def _whose(me: int, hand: Hand, other: tuple[int, ...]) -> int:
 def _multiplied(seated: Seated, ended: Ended, me: int, distances: list[int]) -> Iterator[tuple[str, int]]:
     """The openings of the first products, and what they tell whoever could draw the triples from its own seed."""
     over, name, other = seated.deck.over, SERVERS[me], SERVERS[1 - me]
-    (mine,) = [m.body["value"] for who, m in ended.sent if (who, m.kind) == (name, "mul0") and m.target == other]  # type: ignore[index]
-    theirs = ended.heard[name]["mul0", other]["value"]
+    mine, theirs = ended.heard[other]["mul0", name]["value"], ended.heard[name]["mul0", other]["value"]
     opened = over.add(as_words(mine), as_words(theirs))
     yield from _ends("mul0 from the other", as_words(theirs))
     yield from _ends("mul0 opened", opened)
@@ -243,17 +242,17 @@ def test_planted_faults_are_caught(fault: str, name: str, check: Check, caught: 
 def test_the_order_of_distances_is_uniform_whatever_one_server_knows() -> None:
     rows = signs(["1000", "1100", "1110"])  # a client is known by its distance
     every = list(permutations(range(3)))
-    counts = np.zeros((3, 6, 6), int)
+    counts: Any = np.zeros((3, 6, 6), int)
     for seed in range(1, 721):
         seated = Seated(rows, REFERENCE, seed=seed)
         one, two = seated.hands()
         whose = tuple(d - 1 for d in seated.play().released.luggage["distances"].tolist())
         assert whose == tuple(one.order[two.order]), "first one server's order, then the other's"
-        for kind, known in enumerate(((0, 1, 2), one.order, two.order)):
+        for kind, known in enumerate(([0, 1, 2], one.order.tolist(), two.order.tolist())):
             counts[kind, every.index(tuple(known)), every.index(whose)] += 1
     assert chisquare(counts[0, 0]).pvalue > 1e-4
-    for known in counts[1:]:
-        assert chisquare(known.reshape(-1)).pvalue > 1e-4, "one order says nothing about the order of both"
+    for joint in counts[1:]:
+        assert chisquare(joint.reshape(-1)).pvalue > 1e-4, "one order says nothing about the order of both"
 
 
 @pytest.mark.parametrize("name", [name for name in PIPELINES if name.startswith("two servers")])

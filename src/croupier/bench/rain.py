@@ -119,6 +119,8 @@ def measure(size: Size, seed: int, say: Callable[[str], None] = lambda _: None) 
     want = table.release.against(rows, table.late["reference"], coins.child("clear"))
     clear_s = time.perf_counter() - started - unpack_s
     del rows
+    if not int(want["total"]):
+        raise ProtocolError(f"params = {size.params}: too few rows were accepted to open a sum; take more, 1000 say")
     say(f"{size.repeats} rounds of two servers")
     found = _rounds(size, seed)
     for one in found:

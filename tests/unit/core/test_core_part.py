@@ -81,7 +81,7 @@ def test_a_table_without_a_name_changes_the_default_part_and_no_other() -> None:
 
 
 def test_choices_belong_to_their_slot() -> None:
-    assert Encoder.choices() == ["fixed", "floats", "residues"]
+    assert Encoder.choices() == ["fixed", "floats", "residues", "signs"]
     assert {"rows", "shuffle", "sum"} <= set(Release.choices())
     assert not set(Release.choices()) & set(Encoder.choices())
     with pytest.raises(SpecError, match="no encode has that name"):

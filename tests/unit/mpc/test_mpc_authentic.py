@@ -31,7 +31,9 @@ def as_it_is(me: int, letter: Letter, heard: Mapping[str, Received]) -> Letter:
 
 def talk(side: Callable[[int], SubFlow], bend: Bend = as_it_is) -> list[Any]:
     """Both flows to their end: results, or the errors that ended them. The second sends last."""
-    flows, answers, ended = [side(0), side(1)], [None, None], [None, None]
+    flows = [side(0), side(1)]
+    answers: list[Any] = [None, None]
+    ended: list[Any] = [None, None]
     heard: list[dict[str, Received]] = [{}, {}]
     live = {0, 1}
     while live:
@@ -53,7 +55,7 @@ def talk(side: Callable[[int], SubFlow], bend: Bend = as_it_is) -> list[Any]:
             assert not isinstance(letter.body, bytes)
             box[1 - me] = Received(NAMES[me], letter.kind, letter.body)
             heard[1 - me][letter.kind] = box[1 - me]
-        answers = [(box.get(0),), (box.get(1),)]  # type: ignore[list-item]
+        answers = [(box.get(0),), (box.get(1),)]
         if any(me not in box for me in live):
             break
     return ended
@@ -96,14 +98,14 @@ def dealt(request: pytest.FixtureRequest) -> Dealt:
 def product(dealt: Dealt, checks: bool = True) -> tuple[Callable[[int], SubFlow], Any]:
     """A flow: open (a + b + public) times b times a public factor; and what it should give."""
     over = dealt.over
-    a, b, x, y, factor = (dealt.drawn(3) for _ in range(5))
-    shared = [dealt.share(v) for v in (a, b, x, y, over.mul(x, y))]
+    a, b, p, q, factor = (dealt.drawn(3) for _ in range(5))
+    shared = [dealt.share(v) for v in (a, b, p, q, over.mul(p, q))]
 
     def flow(me: int) -> SubFlow:
         side = dealt.side(me, checks)
-        one, two, *triple = (both[me] for both in shared)
+        one, two, x, y, z = (both[me] for both in shared)
         left = side.plus(side.add(one, two), factor)
-        found = yield from side.multiply("mul", left, two, tuple(triple))
+        found = yield from side.multiply("mul", left, two, (x, y, z))
         value = yield from side.open("out", side.scaled(found, factor))
         yield from side.check("v")
         return value

@@ -126,9 +126,9 @@ def test_what_a_seed_stands_for_says_nothing_of_the_rest(check: Check, me: int) 
         }
         masks = np.stack([dealer.mask_of(seed, deck) for seed in dealer.seeds(deck, coins)])
         seen.append((mine, other, triples, masks.tobytes()))
-    (mine, other, triples, masks), (also, fresh, others, hidden) = seen
+    (mine, other, triples, hiding), (also, fresh, others, hidden) = seen
     assert mine.masks.tobytes() == also.masks.tobytes(), "the same seed"
-    assert masks != hidden
+    assert hiding != hidden
     assert other.masks.tobytes() != fresh.masks.tobytes()
     assert other.order.tolist() != fresh.order.tolist()
     assert (other.point, other.key) != (fresh.point, fresh.key)
