@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from croupier.statement import explain as explain
     from croupier.systems import naive as naive
     from croupier.systems import plain as plain
+    from croupier.systems import rain as rain
     from croupier.systems import rns as rns
     from croupier.systems import sum_servers as sum_servers
     from croupier.systems import total as total
@@ -43,6 +44,7 @@ _HOMES = {
     "naive": "systems",
     "plain": "systems",
     "presets": "spec",
+    "rain": "systems",
     "resume": "job",
     "rns": "systems",
     "run": "job",

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from croupier.aggregate.aggregator import Desk
 from croupier.core.coins import Coins
-from croupier.core.flow import Change, Coalition, Given, Memory, Refusal, corrupt, roster_digest
+from croupier.core.flow import Change, Coalition, Given, Memory, Party, Refusal, corrupt, roster_digest
 from croupier.core.part import Part
 from croupier.core.sitting import Bench, Drive, Sat, Sitting, Stamp, Traffic
 from croupier.core.update import Layout, Model, Update
@@ -81,11 +81,12 @@ class State:
 
 @dataclass(frozen=True)
 class Threat:
-    """Who misbehaves: absent in a round, changing what they send, or rushing together."""
+    """Who misbehaves: absent in a round, sending something else, rushing together, or following another flow."""
 
     absent: Callable[[int], frozenset[str]] = lambda _: frozenset()
     corrupted: Mapping[str, Change] = field(default_factory=dict)
     coalition: Coalition | None = None
+    parties: Mapping[str, Party] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -210,6 +211,7 @@ class _Loop:
     def _sitting(self, state: State, cohort: tuple[str, ...], least: int, attempt: int, bench: Bench) -> Sitting:
         run = run_id(self.coins)
         parties = self.pipeline.parties(cohort)
+        parties |= {name: party for name, party in self.threat.parties.items() if name in parties}
         changed = {
             name: corrupt(parties[name], change) for name, change in self.threat.corrupted.items() if name in parties
         }
@@ -308,17 +310,19 @@ def _tried(pipeline: Pipeline, gathered: Any, desk: Desk, rule: Memory) -> Any:
 
 
 def _why(number: int, sat: Sat) -> str:
-    """The root of a failed round: what went wrong furthest from the server, and who was turned away."""
-    errors = {name: str(o.error) for name, o in sat.outcomes.items() if o.error is not None}
-    vain = {name for name, o in sat.outcomes.items() if isinstance(o.error, TooFew)}
-    accused = {refusal.source for refusal in sat.refusals}
-    middle = [error for name, error in errors.items() if name != "server" and name not in accused]
-    # A client that waited in vain for a party that had ended was not turned away.
-    refusals = [refusal for refusal in sat.refusals if not (refusal.at == refusal.source and refusal.source in vain)]
+    """The root of a failed round: what went wrong furthest from the server, and who was turned away.
+
+    Who waits in vain for a party that found something wrong is not the root, and a client that did was not refused.
+    """
+    errors = {name: o.error for name, o in sat.outcomes.items() if o.error is not None}
+    refusals = [one for one in sat.refusals if not isinstance(errors.get(one.source), TooFew)]
     turned_away = {refusal.source for refusal in refusals}
-    said = f"round {number + 1} cannot go on: {(middle or [errors['server']])[0]}"
+    clients = next(iter(sat.views.values())).given.roster if sat.views else ()
+    middle = [error for name, error in errors.items() if name != "server" and name not in {*turned_away, *clients}]
+    causes = [error for error in (*middle, errors["server"]) if not isinstance(error, TooFew)]
+    said = f"round {number + 1} cannot go on: {(causes or middle or [errors['server']])[0]}"
     if not refusals:
-        return f"{said}. Remedy: bring the missing back, or lower federation.quorum" if vain else said
+        return said if causes else f"{said}. Remedy: bring the missing back, or lower federation.quorum"
     first = refusals[0]
     others = f" ({len(turned_away)} were refused)" if len(turned_away) > 1 else ""
     return f"{said}. {first.source} was refused at {first.at}: {first.why}{others}"

@@ -14,6 +14,7 @@ from pydantic import model_validator
 from croupier import aggregate, encode, place, privacy, release
 from croupier.aggregate.aggregator import Aggregator
 from croupier.aggregate.mean import Mean
+from croupier.aggregate.signs import SignTrust
 from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Flow, Given, Letter, Memory, Party, Wait, Work, roster_digest
 from croupier.core.part import Part
@@ -29,6 +30,7 @@ from croupier.place.relay import Relay
 from croupier.privacy.local import LocalPrivacy, NoNoise
 from croupier.release.release import Release
 from croupier.release.rows import Rows
+from croupier.release.scored import ScoredSum
 from croupier.release.shuffle import Shuffle
 from croupier.release.sums import Sum
 
@@ -72,6 +74,11 @@ class Pipeline(Part):
             yield f"{named['release']} takes encode = 'signs' and aggregate = 'sign-trust' only"
         if rule.scores and release.shape != "scored":
             yield f"{named['aggregate']} takes scored sums only; use release = 'scored'"
+        if isinstance(release, ScoredSum) and release.opens == "signs" and _divides(rule):
+            yield (
+                f"{named['release']} with opens = 'signs' does not tell how large the sum is, and {named['aggregate']} "
+                "with output = 'mean' divides it; use output = 'sign', or opens = 'sums'"
+            )
         if release.shape not in place.realises:
             yield f"{named['place']} cannot compute {named['release']} ({release.shape}); use place = 'relay'"
         if release.hides and place.keeps_ids:
@@ -163,6 +170,11 @@ class Pipeline(Part):
 def _apart(release: Release) -> bool:
     """Whether a row leaves in pieces that no longer belong together."""
     return isinstance(release, Shuffle) and release.grain != "model"
+
+
+def _divides(rule: Aggregator) -> bool:
+    """Whether a rule of signs needs to know how large a sum is."""
+    return isinstance(rule, SignTrust) and rule.output == "mean"
 
 
 def _for(who: str, models: tuple[Model, ...]) -> Model:

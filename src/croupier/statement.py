@@ -124,6 +124,11 @@ def _amplification(pipeline: Pipeline, rounds: int, present: int | None) -> str:
 def _over_rounds(pipeline: Pipeline, cohorts: bool | None) -> str:
     if "ids" not in pipeline.release.hides:
         return "everything, every round"
+    if pipeline.release.shape == "scored":
+        return (
+            "nothing is claimed: a row that lies far or near in every round can be linked by its distance, and the "
+            "rows that count change from round to round, so that their sums can be taken apart"
+        )
     if "rows" not in pipeline.release.hides:
         return "nothing is claimed: a client's values of several rounds can be linked by what they are"
     apart = (
@@ -137,6 +142,11 @@ def _over_rounds(pipeline: Pipeline, cohorts: bool | None) -> str:
 
 
 def _anonymity(pipeline: Pipeline) -> str:
+    if pipeline.release.shape == "scored":
+        return (
+            "a distance is one of (clients present minus clients that collude with a server); a sum is of the accepted "
+            "rows of one weight, of which colluders know their own and may aim at others"
+        )
     if "ids" not in pipeline.release.hides:
         return "none: each update is known by its sender's name"
     return (

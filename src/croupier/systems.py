@@ -5,16 +5,21 @@ from __future__ import annotations
 from typing import Literal
 
 from croupier.aggregate.mean import Mean, Scaled
+from croupier.aggregate.signs import SignTrust
 from croupier.encode.encoder import Weights
 from croupier.encode.fixed import FixedPoint
 from croupier.encode.floats import Floats
 from croupier.encode.residues import Residues
+from croupier.encode.signs import Signs
 from croupier.pipeline import Pipeline
 from croupier.place.direct import Direct
+from croupier.place.pair import Pair
 from croupier.place.relay import Relay
 from croupier.place.servers import SumServers
+from croupier.privacy.gaussian import Gaussian
 from croupier.release.release import Release
 from croupier.release.rows import Rows
+from croupier.release.scored import ScoredSum
 from croupier.release.shuffle import Grain, Shuffle
 from croupier.release.sums import Sum
 
@@ -45,3 +50,11 @@ def rns(clients: int, digits: int = 4, release: Literal["bits", "counts", "mod"]
     """RNS behind a trusted relay: residues in unary, of which shuffled bits, counts or the sum's residues leave."""
     encode = Residues(clients=clients, digits=digits)
     return Pipeline(encode=encode, release=Release.parse(release), aggregate=Scaled(), place=Relay())
+
+
+def rain(clip: float = 0.3, sigma: float = 0.005, lr: float = 0.02, *, malicious: bool = True) -> Pipeline:
+    """RAIN: noised signs on two servers' shares, shuffled, scored against a hidden reference, and summed."""
+    return Pipeline(
+        privacy=Gaussian(clip=clip, sigma=sigma), encode=Signs(), release=ScoredSum(), aggregate=SignTrust(lr=lr),
+        place=Pair(malicious=malicious),
+    )  # fmt: skip

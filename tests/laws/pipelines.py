@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from croupier.aggregate.mean import Mean, Scaled
 from croupier.aggregate.median import Median
 from croupier.aggregate.signs import SignTrust
@@ -25,10 +27,13 @@ from croupier.systems import naive, plain, rns, total
 from tests.places.two_hop import TwoHop
 
 
-def signed(place: Placement, rule: SignTrust | None = None) -> Pipeline:
+def signed(place: Placement, rule: SignTrust | None = None, **more: Any) -> Pipeline:
     """Rows of signs, scored; so few clients and coordinates that nothing is turned away for being few."""
-    loose = ScoredSum(gate=False, among=1)
+    loose = ScoredSum(gate=False, among=1, **more)
     return Pipeline(encode=Signs(), release=loose, aggregate=rule or SignTrust(), place=place)
+
+
+BY_SIGN = SignTrust(output="sign")
 
 
 PIPELINES: dict[str, Pipeline] = {
@@ -91,6 +96,16 @@ PIPELINES: dict[str, Pipeline] = {
     "two servers, one malicious, by products, a public reference": signed(
         Pair(entropy=0, check="product"), SignTrust(shown="public", output="sign", reference="last")
     ),
+    "scored signs": signed(Relay(), BY_SIGN, opens="signs"),
+    "two servers, signs": signed(Pair(malicious=False), BY_SIGN, opens="signs"),
+    "two servers, secret scores": signed(
+        Pair(malicious=False), BY_SIGN, opens="signs", scores="secret", weights="relu"
+    ),
+    "two servers, translated": signed(Pair(malicious=False, shuffle="translate")),
+    "two servers, transferred": signed(Pair(malicious=False, shuffle="transfer")),
+    "two servers, boxes": signed(Pair(malicious=False, shuffle="onion"), BY_SIGN, opens="signs"),
+    "two servers, one malicious, three sets": signed(Pair(entropy=0, decks=3)),
+    "two servers, two sets": signed(Pair(malicious=False, decks=2)),
     "shuffled signs": Pipeline(encode=Signs(), release=Shuffle(grain="model"), aggregate=Mean(), place=Relay()),
     "two hops, rows": Pipeline(release=Rows(), place=TwoHop()),
     "two hops, shuffle": Pipeline(release=Shuffle(), place=TwoHop()),

@@ -49,6 +49,19 @@ def test_a_coalition_sees_its_members_views_before_it_sends() -> None:
     assert saw == {"relay": 1}
 
 
+def test_a_coalition_reads_what_was_sent_to_it_in_the_very_step_before_it_sends() -> None:
+    heard: list[set[tuple[str, str]]] = []
+
+    def watch(held: Letters, views: Mapping[str, View]) -> Letters:
+        if any(letter.kind == "v1-c" for letter in held["second"]):
+            heard.append({(letter.source, letter.kind) for letter in views["second"].inputs[-1]})
+        return held
+
+    threat = Threat(coalition=Coalition(frozenset({"second"}), watch))
+    play(PIPELINES["two servers, one malicious"], count=1, threat=threat)
+    assert heard == [{("server", "v1-c")}]
+
+
 def test_a_coalition_that_stays_silent_counts_as_missing() -> None:
     threat = Threat(coalition=Coalition(frozenset({"c1"}), lambda held, views: dict.fromkeys(held, ())))
     (done,) = play(PIPELINES["sum"], count=1, threat=threat)

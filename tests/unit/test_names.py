@@ -16,7 +16,7 @@ from croupier.cli import app
 
 NAMES = [
     "CroupierError", "Findings", "Pipeline", "Result", "Spec", "Statement", "examine", "explain", "load", "moduli",
-    "naive", "plain", "presets", "resume", "rns", "run", "sum_servers", "total",
+    "naive", "plain", "presets", "rain", "resume", "rns", "run", "sum_servers", "total",
 ]  # fmt: skip
 
 
@@ -84,8 +84,8 @@ def _commands() -> dict[str, typer.core.TyperCommand]:
 
 
 COMMANDS = [
-    "audit", "bench attack", "bench disaggregate", "bench gates", "bench opened", "bench reveal", "bench rns",
-    "bench shuffles", "bench simulate",
+    "audit", "bench attack", "bench disaggregate", "bench gates", "bench opened", "bench rain", "bench reveal",
+    "bench rns", "bench shuffles", "bench simulate",
     "bench sum", "bench tamper", "doctor", "explain", "reproduce", "run",
 ]  # fmt: skip
 COMMON = {"--print-config", "--seed", "--out", "--json"}

@@ -13,7 +13,7 @@ from croupier.core import wire
 from croupier.core.flow import Memory
 from croupier.core.update import Form, Gathered, Layout, Model
 from croupier.encode.encoder import Brief
-from croupier.encode.signs import NONCE, bits_field, commitment, reference_fields
+from croupier.encode.signs import NONCE, bits_field, bits_of, commitment, reference_fields
 from croupier.errors import ProtocolError
 
 
@@ -58,7 +58,8 @@ class SignTrust(Aggregator, use="sign-trust"):
         if desk.fit is None:
             raise ProtocolError("aggregate = 'sign-trust' needs root data; set task.root.records, 100 for example")
         start = desk.models[0].vector
-        return (desk.fit(start, desk.coins.child("root")) - start >= 0).to(torch.uint8)
+        bits, _ = bits_of(desk.fit(start, desk.coins.child("root")) - start, desk.coins.child("ties"))
+        return bits
 
     def __call__(self, gathered: Gathered, desk: Desk, memory: Memory) -> tuple[tuple[Model, ...], Memory]:
         """One model."""

@@ -10,16 +10,16 @@ _COLOURS = ("#1b5e9c", "#b4451f", "#3d7a3a")
 _WIDTH, _HEIGHT, _LEFT, _TOP = 330, 220, 60, 30
 
 
-def svg(points: Sequence[Mapping[str, Any]]) -> str:
+def svg(points: Sequence[Mapping[str, Any]], what: str = "a sum", across: str = "parameters") -> str:
     """Two panels side by side, a line for each release."""
     panels = (("seconds", "seconds", 1.0), ("peak_growth_bytes", "MB beyond the loaded program", 1e-6))
-    body = [_panel(points, key, title, unit, 430 * number) for number, (key, title, unit) in enumerate(panels)]
+    body = [_panel(points, key, title, unit, 430 * number, across) for number, (key, title, unit) in enumerate(panels)]
     head = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 860 320" font-family="sans-serif" font-size="12">'
-    label = "<title>Time and memory of a sum against the number of parameters</title>"
+    label = f"<title>Time and memory of {what} against the number of {across}</title>"
     return "\n".join([head, label, '<rect width="860" height="320" fill="white"/>', *body, "</svg>\n"])
 
 
-def _panel(points: Sequence[Mapping[str, Any]], key: str, title: str, unit: float, shift: int) -> str:
+def _panel(points: Sequence[Mapping[str, Any]], key: str, title: str, unit: float, shift: int, label: str) -> str:
     across = _decades([point["params"] for point in points])
     up = _decades([point[key] * unit for point in points])
     out = [f'<g transform="translate({shift + _LEFT},{_TOP})">', f'<text x="0" y="-12">{title}</text>']
@@ -39,7 +39,7 @@ def _panel(points: Sequence[Mapping[str, Any]], key: str, title: str, unit: floa
         out.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
         out += [f'<circle cx="{x}" cy="{y}" r="3" fill="{colour}"/>' for x, y in spots]
         out.append(f'<text x="{8 + 100 * number}" y="{_HEIGHT + 54}" fill="{colour}">{name}</text>')
-    out.append(f'<text x="{_WIDTH / 2}" y="{_HEIGHT + 34}" text-anchor="middle">parameters</text></g>')
+    out.append(f'<text x="{_WIDTH / 2}" y="{_HEIGHT + 34}" text-anchor="middle">{label}</text></g>')
     return "\n".join(out)
 
 

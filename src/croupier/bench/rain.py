@@ -12,7 +12,7 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -43,8 +43,11 @@ from croupier.release.scored import ScoredSum
 
 Mode = Literal["semi-honest", "malicious"]
 RUN = bytes(16)
-# How far an honest row lies from the reference, as a share of its signs.
-APART = 0.35
+# Numbers that a plain mean is timed on at most; more are reckoned from them.
+_MEANT = 1 << 27
+# The most that is swept over with each mode, as clients times parameters.
+LARGEST: dict[Mode, int] = {"semi-honest": 10**9, "malicious": 10**8}
+SMALLEST = 10**5
 
 
 class Size(Part):
@@ -65,7 +68,7 @@ class Table:
     given: Given
     deck: Deck
     release: ScoredSum
-    rows: Tensor
+    rows: kernel.Bytes
     late: Mapping[str, Tensor]
     keys: Mapping[str, Mapping[str, Any]]
     coins: Coins
@@ -82,19 +85,27 @@ def laid(size: Size, coins: Coins, number: int) -> Table:
     layout = Layout((Slice("w", (size.params,)),))
     given = Given("server", RUN, 0, 0, names, 2, layout)
     place = Pair(malicious=size.mode == "malicious", entropy=0)
-    sampler = coins.child("rows").sampler()
-    reference = sampler.integers(0, 2, size.params, dtype=np.uint8)
-    rows = np.empty((size.clients, size.params), np.uint8)
-    for row in rows:
-        np.bitwise_xor(reference, sampler.random(size.params, dtype=np.float32) < APART, out=row)
+    deck = place.deck(given)
+    chance = coins.child("rows").secure()
+
+    def drawn() -> kernel.Bytes:
+        found = np.frombuffer(chance.bytes(deck.width), np.uint8)
+        if deck.spare:
+            found[-1] &= 0xFF >> deck.spare
+        return found
+
+    reference = drawn()
+    # A bit differs from the reference's where one coin shows heads and one of two others does: 3 of 8.
+    rows = np.stack([reference ^ (drawn() & (drawn() | drawn())) for _ in names])
     nonce = torch.zeros(NONCE, dtype=torch.uint8)
-    late = {"reference": torch.from_numpy(reference), "nonce": nonce}
+    late = {"reference": _unpacked(reference, size.params), "nonce": nonce}
     late["commitment"] = commitment(late["reference"], nonce)
     keys = place.enrol(names, coins.child("keys"))
-    return Table(
-        size, given, place.deck(given), ScoredSum(), torch.from_numpy(rows), late, keys,
-        coins.child("deal", number),
-    )  # fmt: skip
+    return Table(size, given, deck, ScoredSum(), rows, late, keys, coins.child("deal", number))
+
+
+def _unpacked(row: kernel.Bytes, count: int) -> Tensor:
+    return torch.from_numpy(np.unpackbits(row, count=count, bitorder="little"))
 
 
 def measure(size: Size, seed: int, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
@@ -103,8 +114,11 @@ def measure(size: Size, seed: int, say: Callable[[str], None] = lambda _: None) 
     table = laid(size, coins, 0)
     _, client_s, client_bytes = _clients(table)
     started = time.perf_counter()
-    want = table.release.against(list(table.rows), table.late["reference"], coins.child("clear"))
-    clear_s = time.perf_counter() - started
+    rows = [_unpacked(row, size.params) for row in table.rows]
+    unpack_s = time.perf_counter() - started
+    want = table.release.against(rows, table.late["reference"], coins.child("clear"))
+    clear_s = time.perf_counter() - started - unpack_s
+    del rows
     if not int(want["total"]):
         raise ProtocolError(f"params = {size.params}: too few rows were accepted to open a sum; take more, 1000 say")
     say(f"{size.repeats} rounds of two servers")
@@ -119,9 +133,46 @@ def measure(size: Size, seed: int, say: Callable[[str], None] = lambda _: None) 
     }  # fmt: skip
 
 
+def sweep(size: Size, seed: int, largest: int, say: Callable[[str], None] = lambda _: None) -> list[dict[str, Any]]:
+    """The same round at sizes ten times apart, in both modes, material made ahead and read from a file."""
+    points = []
+    for mode, most in LARGEST.items():
+        totals = [SMALLEST * 10**k for k in range(9) if SMALLEST * 10**k <= min(most, largest)]
+        for total in totals:
+            say(f"{mode}, {total} signs")
+            own = {"params": max(16, total // size.clients), "mode": mode, "streamed": True, "repeats": 1}
+            found = measure(size.model_copy(update=own), seed)
+            kept = ("online_s", "offline_s", "clear_s", "dealt_bytes", "server_bytes", "peak_growth_bytes")
+            points.append(
+                {"release": mode, "params": total, "seconds": found["online_s"], **{k: found[k] for k in kept}}
+            )
+    return points
+
+
+def show(found: Mapping[str, Any]) -> None:
+    """The same numbers for people."""
+    print(f"{found['clients']} clients, {found['params']} parameters, {found['mode']}: best of {found['repeats']}")
+    print(f"a client        {found['client_s']:9.4f} s {found['client_bytes']:>13,} bytes up, to both servers")
+    print(
+        f"two servers     {found['online_s']:9.4f} s {sum(found['server_bytes']):>13,} bytes, {found['rounds']} turns"
+    )
+    print(f"dealt before    {found['offline_s']:9.4f} s {found['dealt_bytes']:>13,} bytes")
+    print(f"in the clear    {found['clear_s']:9.4f} s   the same rule on rows that one server reads")
+    print(f"a plain mean    {found['mean_s']:9.4f} s   of as many 32-bit floats")
+    print(f"peak            {found['peak_bytes'] / 1e6:9.0f} MB in a server's process")
+
+
+def show_sweep(points: Sequence[Mapping[str, Any]]) -> None:
+    """A line a point."""
+    for point in points:
+        said = f"{point['release']:<12} {point['params']:>13,} signs {point['seconds']:9.3f} s"
+        print(f"{said} {point['dealt_bytes']:>14,} bytes dealt {point['peak_growth_bytes'] / 1e6:8.0f} MB")
+
+
 def _mean(size: Size) -> float:
     """The time of a plain mean of as many 32-bit floats."""
-    rows = torch.zeros(min(size.clients, 100), size.params)
+    rows = torch.ones(max(1, min(size.clients, _MEANT // size.params)), size.params)
+    rows.mean(0)  # once for the library's threads
     started = time.perf_counter()
     rows.mean(0)
     return (time.perf_counter() - started) * size.clients / len(rows)
@@ -129,12 +180,16 @@ def _mean(size: Size) -> float:
 
 def _clients(table: Table) -> tuple[list[Received], float, int]:
     """What every client sends a server, the time of one client, and its bytes to both."""
-    place = Pair(malicious=table.size.mode == "malicious", entropy=0)
+    size = table.size
+    place = Pair(malicious=size.mode == "malicious", entropy=0)
     seeds, spent, ups, total = dealer.seeds(table.deck, table.coins), [], [], 0
     for name, seed, row in zip(table.given.roster, seeds, table.rows, strict=True):
         given = Given(name, RUN, 0, 0, table.given.roster, 2, table.given.layout)
+        vector = _unpacked(row, size.params)
         started = time.perf_counter()
-        flow = place.submit(_Bare(), given, Payload(row), table.keys.get(name, {}), table.coins.child("submit", name))
+        flow = place.submit(
+            _Bare(), given, Payload(vector), table.keys.get(name, {}), table.coins.child("submit", name)
+        )
         next(flow)
         dealt = Received("dealer", "seed", {"seed": torch.frombuffer(bytearray(seed), dtype=torch.uint8)})
         ask = flow.send((dealt,))
@@ -192,7 +247,8 @@ def _together(one: Mapping[str, Any], two: Mapping[str, Any]) -> dict[str, Any]:
         "online_s": max(one["stop"], two["stop"]) - min(one["start"], two["start"]),
         "offline_s": one["offline_s"] + two["offline_s"], "rounds": one["turns"],
         "server_bytes": [one["bytes"], two["bytes"]], "dealt_bytes": two["dealt"],
-        "peak_bytes": max(one["peak"], two["peak"]), "sums": one["sums"],
+        "peak_bytes": max(one["peak"], two["peak"]),
+        "peak_growth_bytes": max(one["peak"] - one["base"], two["peak"] - two["base"]), "sums": one["sums"],
     }  # fmt: skip
 
 
@@ -203,9 +259,10 @@ def _server(
     size, found = Size.parse(plain), []
     try:
         _warm()
+        base = peak_bytes()
         for number in range(size.repeats):
             table = laid(size, Coins.from_seed(seed), number)
-            found.append(_played(me, table, end, gate, Path(file)))
+            found.append(_played(me, table, end, gate, Path(file)) | {"base": base})
         out.send_bytes(canon.dump({"rounds": tuple(found)}))
     except Exception as error:
         gate.abort()

@@ -14,6 +14,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from croupier.bench.cheat import Verdict, body_of, counted, escaped, exchanged, filled, places, table
 from croupier.bench.sum import Seated, drawn, seated
 from croupier.core.coins import Coins, Stream
 from croupier.core.flow import Change, Inbox, Letter, corrupt
@@ -35,7 +36,6 @@ from croupier.runtime.post import Network, Packet
 from croupier.systems import sum_servers
 
 System = Literal["sum-servers", "masks"]
-Verdict = Literal["aborted", "harmless", "escapes"]
 SERVERS = ("sum1", "sum2", "sum3")
 # Clients that misbehave are among these; a fifth may be there, honest, or absent.
 CLIENTS = ("c00", "c01", "c02", "c03")
@@ -124,15 +124,15 @@ def tally(
 ) -> dict[str, Any]:
     """How every kind of tampering ended."""
     every = cells(system)
-    kinds: dict[str, dict[str, int]] = {}
-    for number in range(trials):
-        cell = every[number % len(every)]
-        counts = kinds.setdefault(cell.kind, {"trials": 0, "aborted": 0, "harmless": 0, "escapes": 0})
-        counts["trials"] += 1
-        counts[attempted(pipeline, cell, params, coins.child("trial", number))] += 1
-        if number and number % 1000 == 0:
-            say(f"{number} trials")
-    return {"trials": trials, "escapes": sum(kind["escapes"] for kind in kinds.values()), "kinds": kinds}
+
+    def ended() -> Iterator[tuple[str, Verdict]]:
+        for number in range(trials):
+            cell = every[number % len(every)]
+            yield cell.kind, attempted(pipeline, cell, params, coins.child("trial", number))
+            if number and number % 1000 == 0:
+                say(f"{number} trials")
+
+    return counted(ended())
 
 
 def attempted(pipeline: Pipeline, cell: Cell, params: int, coins: Coins) -> Verdict:
@@ -231,7 +231,7 @@ def _single(senders: Mapping[str, tuple[str, ...]]) -> Iterator[Cell]:
             last = FIELDS[kind][-1]
             yield Cell("repeat", _repeat_altered(party, kind, _flip(last)))
             if kind in ("seed", "here", "published"):
-                yield Cell("swap", _edit(party, kind, _exchanged))
+                yield Cell("swap", _edit(party, kind, exchanged))
 
 
 def _network() -> Iterator[Cell]:
@@ -305,7 +305,7 @@ def _by_masked() -> Iterator[Cell]:
     def altered(trial: Trial) -> Bent:
         def result(got: Released) -> Released:
             letter = Letter("server", "up", {"vector": torch.empty(0) if got.sums is None else got.sums})
-            return replace(got, sums=_body(_flip("vector")(trial, letter), "vector"))
+            return replace(got, sums=body_of(_flip("vector")(trial, letter))["vector"])
 
         return Bent(result=result)
 
@@ -321,50 +321,37 @@ Alter = Callable[[Trial, Letter], Letter]
 Edit = Callable[[tuple[Letter, ...], int], tuple[Letter, ...]]
 
 
-def _with(letter: Letter, **fields: Tensor) -> Letter:
-    """The same letter with other values in some fields."""
-    if isinstance(letter.body, bytes):
-        raise AssertionError("an honest letter has a body of arrays")
-    return replace(letter, body={**letter.body, **fields})
-
-
-def _body(letter: Letter, name: str) -> Tensor:
-    if isinstance(letter.body, bytes):
-        raise AssertionError("an honest letter has a body of arrays")
-    return letter.body[name]
-
-
 def _flip(name: str) -> Alter:
     """One value becomes another that the field can hold."""
 
     def alter(trial: Trial, letter: Letter) -> Letter:
-        values = _body(letter, name).clone()
+        values = body_of(letter)[name].clone()
         limit = {"present": 2, "seed": 256, "tag": P, "vector": adding(trial.pipeline).modulus}[name]
         at = trial.pick(len(values))
         values[at] = (int(values[at]) + 1 + trial.pick(limit - 1)) % limit
-        return _with(letter, **{name: values})
+        return filled(letter, **{name: values})
 
     return alter
 
 
 def _swapped(trial: Trial, letter: Letter) -> Letter:
     """Two values change places."""
-    values = _body(letter, "vector").clone()
+    values = body_of(letter)["vector"].clone()
     one = trial.pick(len(values))
     two = (one + 1 + trial.pick(len(values) - 1)) % len(values)
     values[[one, two]] = values[[two, one]]
-    return _with(letter, vector=values)
+    return filled(letter, vector=values)
 
 
 def _scaled(factor: int) -> Alter:
     """The vector and its tag, where there is one, times a number."""
 
     def alter(trial: Trial, letter: Letter) -> Letter:
-        vector = _body(letter, "vector")
+        vector = body_of(letter)["vector"]
         fields = {"vector": (vector.long() * factor % adding(trial.pipeline).modulus).to(vector.dtype)}
         if "tag" in FIELDS[letter.kind]:
-            fields["tag"] = torch.tensor([int(_body(letter, "tag")[0]) * factor % P])
-        return _with(letter, **fields)
+            fields["tag"] = torch.tensor([int(body_of(letter)["tag"][0]) * factor % P])
+        return filled(letter, **fields)
 
     return alter
 
@@ -373,15 +360,11 @@ def _marked(place: int) -> Alter:
     """One client more or less is named."""
 
     def alter(trial: Trial, letter: Letter) -> Letter:
-        present = _body(letter, "present").clone()
+        present = body_of(letter)["present"].clone()
         present[place] ^= 1
-        return _with(letter, present=present)
+        return filled(letter, present=present)
 
     return alter
-
-
-def _places(letters: tuple[Letter, ...], kind: str) -> list[int]:
-    return [at for at, letter in enumerate(letters) if letter.kind == kind]
 
 
 def _edit(party: str, kind: str, edit: Edit) -> Callable[[Trial], Bent]:
@@ -389,8 +372,8 @@ def _edit(party: str, kind: str, edit: Edit) -> Callable[[Trial], Bent]:
 
     def bend(trial: Trial) -> Bent:
         def change(letters: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:
-            places = _places(letters, kind)
-            return edit(letters, places[trial.pick(len(places))]) if places else letters
+            found = places(letters, kind)
+            return edit(letters, found[trial.pick(len(found))]) if found else letters
 
         return Bent({party: change})
 
@@ -407,14 +390,6 @@ def _one(party: str, kind: str, alter: Alter) -> Callable[[Trial], Bent]:
 def _repeat_altered(party: str, kind: str, alter: Alter) -> Callable[[Trial], Bent]:
     """A party sends a letter, and another version of it after."""
     return lambda trial: _edit(party, kind, lambda letters, at: (*letters, alter(trial, letters[at])))(trial)
-
-
-def _exchanged(letters: tuple[Letter, ...], at: int) -> tuple[Letter, ...]:
-    """Two letters of a kind change bodies."""
-    places = _places(letters, letters[at].kind)
-    other = places[(places.index(at) + 1) % len(places)]
-    swap = {at: letters[other].body, other: letters[at].body}
-    return tuple(replace(letter, body=swap.get(place, letter.body)) for place, letter in enumerate(letters))
 
 
 def _together(parties: tuple[str, ...], kind: str, alter: Alter) -> Callable[[Trial], Bent]:
@@ -434,10 +409,10 @@ def _all(party: str, kind: str, alter: Alter) -> Callable[[Trial], Bent]:
 
     def bend(trial: Trial) -> Bent:
         def change(letters: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:
-            places = _places(letters, kind)
-            if not places:
+            found = places(letters, kind)
+            if not found:
                 return letters
-            body = alter(trial, letters[places[0]]).body
+            body = alter(trial, letters[found[0]]).body
             return tuple(replace(letter, body=body) if letter.kind == kind else letter for letter in letters)
 
         return Bent({party: change})
@@ -462,14 +437,14 @@ def _counted(
             sums, tag = place._added(trial.pipeline, view.given, its)
 
             def altered(letter: Letter) -> Letter:
-                vector, present = _body(letter, "vector"), _body(letter, "present").clone()
+                vector, present = body_of(letter)["vector"], body_of(letter)["present"].clone()
                 if named:
                     present[view.given.roster.index(victim)] = 0
-                return _with(
+                return filled(
                     letter,
                     present=present,
                     vector=((vector.long() + times * sums.long()) % encode.modulus).to(vector.dtype),
-                    tag=torch.tensor([(int(_body(letter, "tag")[0]) + times * tag) % P]),
+                    tag=torch.tensor([(int(body_of(letter)["tag"][0]) + times * tag) % P]),
                 )
 
             return tuple(altered(letter) if letter.kind == "sum" else letter for letter in letters)
@@ -535,9 +510,6 @@ def _posts(pipeline: Pipeline) -> int:
 def show(found: dict[str, Any]) -> None:
     """The same numbers for people."""
     print(f"{found['system']}: {found['trials']} trials, {found['escapes']} escapes; {found['note']}")
-    print(f"{'kind':<20}{'trials':>8}{'aborted':>9}{'harmless':>10}{'escapes':>9}")
-    for name, kind in found["kinds"].items():
-        print(f"{name:<20}{kind['trials']:>8}{kind['aborted']:>9}{kind['harmless']:>10}{kind['escapes']:>9}")
+    print(table(found))
     if control := found["control"]:
-        wrong = ", ".join(f"{name} {kind['escapes']}" for name, kind in control["kinds"].items() if kind["escapes"])
-        print(f"control, tags without pads: {control['escapes']} escapes of {control['trials']} ({wrong})")
+        print(f"control, tags without pads: {control['escapes']} escapes of {control['trials']} ({escaped(control)})")

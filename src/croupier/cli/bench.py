@@ -264,9 +264,55 @@ def gates(
         show(found)
 
 
+class _Mode(StrEnum):
+    SEMI_HONEST = "semi-honest"
+    MALICIOUS = "malicious"
+
+
+@app.command("rain")
+def rain(
+    clients: Annotated[int, typer.Option(help="Clients, and so rows of signs.", min=3)] = 100,
+    params: Annotated[int, typer.Option(help="Parameters, and so signs of a row.", min=16)] = 100_000,
+    mode: Annotated[_Mode, typer.Option(help="Whether a server may cheat.")] = _Mode.MALICIOUS,
+    streamed: Annotated[bool, typer.Option("--streamed", help="Read dealt material from a file, or a seed.")] = False,
+    repeats: Annotated[int, typer.Option(help="Timed rounds; the best counts.", min=1)] = 3,
+    sweep: Annotated[bool, typer.Option("--sweep", help="Also sizes ten times apart, in both modes.")] = False,
+    largest: Annotated[int, typer.Option(help="Most signs of the sweep, clients times parameters.")] = 1_000_000_000,
+    plot: Annotated[Optional[Path], typer.Option(help="Draw the sweep into this SVG file.")] = None,  # noqa: UP045
+    seed: options.Seed = None,
+    out: options.OutFile = None,
+    print_config: options.PrintConfig = False,
+    json: options.Json = False,
+) -> None:
+    """One RAIN round on two servers, each in its own process, beside the same rule in the clear and a plain mean."""
+    from croupier.bench import rain as bench
+    from croupier.bench.plot import svg
+    from croupier.errors import SpecError
+
+    size = bench.Size(clients=clients, params=params, mode=mode.value, streamed=streamed, repeats=repeats)
+    if print_config:
+        options.show_config(size, json)
+        return
+    if plot is not None:
+        if not sweep:
+            raise SpecError(f"--plot = {str(plot)!r}: only a sweep is drawn; add --sweep")
+        options.make_room(plot, "--plot")
+    found = bench.measure(size, seed or 0, options.watch)
+    if sweep:
+        found["sweep"] = bench.sweep(size, seed or 0, largest, options.watch)
+    if plot is not None:
+        plot.write_text(svg(found["sweep"], "a RAIN round", "signs, clients times parameters"), "utf-8")
+    options.emit(found, json, out)
+    if not json:
+        bench.show(found)
+        if sweep:
+            bench.show_sweep(found["sweep"])
+
+
 class _System(StrEnum):
     SUM_SERVERS = "sum-servers"
     MASKS = "masks"
+    RAIN = "rain"
 
 
 @app.command("tamper")
@@ -278,14 +324,22 @@ def tamper(
     print_config: options.PrintConfig = False,
     json: options.Json = False,
 ) -> None:
-    """Cheat in every place that there is, and count the wrong sums that were taken for right."""
-    from croupier.bench.tamper import Size, measure, show
+    """Cheat in every place that there is, and count the wrong sums that were taken for right.
 
-    size = Size(trials=trials)
+    With rain, one of its two servers cheats; also counted: what was opened before its check, and whether aborts depend
+    on the order of the rows.
+    """
+    from croupier.bench import tamper as sums
+    from croupier.bench import tamper_rain as rain
+
+    size = rain.Size(trials=trials) if system is _System.RAIN else sums.Size(trials=trials)
     if print_config:
         options.show_config(size, json)
         return
-    found = measure(system.value, size, seed or 0, options.watch)
+    if isinstance(size, rain.Size):
+        found = rain.measure(size, seed or 0, options.watch)
+    else:
+        found = sums.measure("masks" if system is _System.MASKS else "sum-servers", size, seed or 0, options.watch)
     options.emit(found, json, out)
     if not json:
-        show(found)
+        (rain if system is _System.RAIN else sums).show(found)

@@ -22,6 +22,7 @@ def command(
     data: options.Data = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, or cuda with a number.")] = "cpu",
     abreast: Annotated[int, typer.Option(help="How many runs at once, each in its own process.", min=1)] = 1,
+    plot: Annotated[Optional[Path], typer.Option(help="Also draw it into this SVG file.")] = None,  # noqa: UP045
     out: options.OutFile = None,
     json: options.Json = False,
 ) -> None:
@@ -48,12 +49,18 @@ def command(
     size = next((known for known in SCALES if known == scale), None)
     if size is None:
         raise SpecError(f"--scale = {scale!r}: no such scale; {nearest(scale, SCALES)}")
-    if out is not None:
-        # Before the hours of work, not after.
-        options.make_room(out)
+    entry = ENTRIES[name]
+    draw = entry.draw if isinstance(entry, Trial) else None
+    if plot is not None and draw is None:
+        able = ", ".join(n for n, one in ENTRIES.items() if isinstance(one, Trial) and one.draw)
+        raise SpecError(f"--plot = {str(plot)!r}: {name} has no picture; leave it out, or choose among {able}")
+    for file in (out, plot):
+        if file is not None:
+            # Before the hours of work, not after.
+            options.make_room(file)
     start = time.perf_counter()
     checked = Machine.parse({"device": device}, "run").device
-    means, entry = Means(folder_of(data), checked, os.cpu_count() or 1, abreast), ENTRIES[name]
+    means = Means(folder_of(data), checked, os.cpu_count() or 1, abreast)
     if isinstance(entry, Ledger):
         if only or seeds is not None:
             raise SpecError(f"{name} is counted, not run: it has no cases and no seeds; leave out --only and --seeds")
@@ -68,6 +75,8 @@ def command(
     path = out or _somewhere(name, scale)
     options.make_room(path)
     options.emit(found, json, path)
+    if plot is not None and draw is not None:
+        plot.write_text(draw(found["rows"]), "utf-8")
     if not json:
         (show if isinstance(entry, Entry) else show_ledger)(found)
         print(f"result: {path}")
@@ -147,6 +156,8 @@ def show_ledger(found: dict[str, Any]) -> None:
     print(wrapped(found["reading"]))
     for said in found.get("substitutions", ()):
         print(wrapped(f"instead of the paper's: {said}"))
+    for said in found.get("says", ()):
+        print(wrapped(said))
 
 
 def _cell(value: object) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Literal, Self
 
 import torch
 from pydantic import model_validator
@@ -33,14 +33,27 @@ def commitment(reference: Tensor, nonce: Tensor) -> Tensor:
     return torch.frombuffer(bytearray(digest), dtype=torch.uint8)
 
 
+def bits_of(vector: Tensor, coins: Node | None) -> tuple[Tensor, int]:
+    """1 for positive, 0 for negative; zeros by coins, or 1 without them. And how many zeros there were."""
+    bits = (vector >= 0).to(torch.uint8)
+    none = torch.nonzero(vector == 0)[:, 0]
+    if coins is not None and len(none):
+        bits[none] = torch.from_numpy(coins.child("zeros").secure().below(2, len(none)).astype("uint8"))
+    return bits, len(none)
+
+
 class Signs(Encoder, use="signs"):
-    """1 where a coordinate is to grow or stay, 0 where it is to shrink.
+    """1 where a coordinate is to grow, 0 where it is to shrink; where it is to stay, a coin decides.
+
+    With `zeros` "up" it counts as growing, as RAIN's program has it: then all rows agree wherever nothing is learnt (at
+    the edges of pictures, say), lie nearer to the reference than chance, and a gate at chance lets everybody in.
 
     From: RAIN, equation 5, without its noise, which is `privacy`'s. Sums of signs are weighed: releases that add
     residues cannot take them.
     """
 
     form: Form = "delta"
+    zeros: Literal["coin", "up"] = "coin"
 
     @model_validator(mode="after")
     def _differences(self) -> Self:
@@ -66,14 +79,14 @@ class Signs(Encoder, use="signs"):
         return bits_field("vector", self.slots(layout))
 
     def encode(self, update: Update, brief: Brief, coins: Node) -> Payload:
-        """The bits; zeros count as positive and are noted for the client. Raises: RangeError on statistics."""
+        """The bits; how many were tossed is noted for the client. Raises: RangeError on statistics."""
         if measured := [part.name for part in update.layout.carried if part.role == "statistic"]:
             raise RangeError(
                 f"{measured[0]} is a running statistic, of which a sign means nothing; use a model without "
                 "batch normalisation"
             )
-        bits = (update.vector >= 0).to(torch.uint8)
-        return Payload(bits, {}, {"zeros": int((update.vector == 0).sum())})
+        bits, zeros = bits_of(update.vector, coins if self.zeros == "coin" else None)
+        return Payload(bits, {}, {"zeros": zeros})
 
     def decode(self, released: Released, brief: Brief) -> Gathered:
         """Rows of -1 and 1, or a weighted sum of them."""

@@ -34,6 +34,11 @@ def size(group: Xor) -> int:
     return LABEL + _middle(group) + EXTRA
 
 
+def passed(group: Xor) -> tuple[int, int]:
+    """Bytes a row that the first server passes on, and that the second hands back."""
+    return _middle(group), _INNER
+
+
 def wrap(group: Xor, row: Rows, publics: tuple[bytes, bytes], occasion: Occasion, coins: Coins) -> bytes:
     """A client's row, for the servers' public keys of this attempt. A node must not serve for two rows."""
     seed = coins.child("seed").export()
@@ -41,6 +46,15 @@ def wrap(group: Xor, row: Rows, publics: tuple[bytes, bytes], occasion: Occasion
     inner = _close(publics[0], INNER, seed, occasion, coins)
     middle = _close(publics[1], MIDDLE, rest + inner, occasion, coins)
     return _close(publics[0], OUTER, middle, occasion, coins)
+
+
+def sound(group: Xor, box: bytes, key: Lock, occasion: Occasion) -> bool:
+    """Whether server 0 can open a client's outer layer; what lies below it shows only when nobody knows whose it is."""
+    try:
+        _open(key, OUTER, box, size(group), occasion)
+    except (IntegrityError, WireError):
+        return False
+    return True
 
 
 def enter(group: Xor, arrived: Mapping[str, bytes], lock: Once[Lock], occasion: Occasion, node: Node) -> Talk[Rows]:

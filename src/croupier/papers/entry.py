@@ -68,7 +68,10 @@ class Ledger:
 
 @dataclass(frozen=True)
 class Trial:
-    """A figure or table of what is trained or reconstructed: rows of plain values over seeds."""
+    """A figure or table of what is trained or reconstructed: rows of plain values over seeds.
+
+    `says` reads the rows in plain sentences; `draw` makes an SVG picture of them.
+    """
 
     name: str
     source: str
@@ -77,6 +80,8 @@ class Trial:
     rows: Callable[[Scale, Means, Sequence[int], Watch], list[dict[str, Any]]]
     seeds: Mapping[Scale, int]
     substitutions: tuple[str, ...] = ()
+    says: Callable[[Sequence[Mapping[str, Any]]], list[str]] = lambda _: []
+    draw: Callable[[Sequence[Mapping[str, Any]]], str] | None = None
 
 
 @dataclass(frozen=True)
@@ -126,6 +131,7 @@ def tried(
 ) -> dict[str, Any]:
     """Run a trial."""
     numbers = range(seed, seed + (seeds or trial.seeds[scale]))
+    found = trial.rows(scale, means, numbers, watch)
     return {
         "kind": "croupier trial",
         "entry": trial.name,
@@ -137,7 +143,8 @@ def tried(
         "seeds": list(numbers),
         "device": means.device,
         "substitutions": list(trial.substitutions),
-        "rows": trial.rows(scale, means, numbers, watch),
+        "rows": found,
+        "says": trial.says(found),
     }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import torch
@@ -20,7 +21,6 @@ from croupier.core.wire import Field, Schema, attendance, bitmap, chosen
 from croupier.encode.encoder import Released
 from croupier.encode.signs import commitment, reference_fields
 from croupier.errors import IntegrityError, TooFew
-from croupier.kernels import field as kernel
 from croupier.kernels.field import Bytes
 from croupier.mpc import dealer
 from croupier.mpc.authentic import (
@@ -35,9 +35,11 @@ from croupier.mpc.authentic import (
 )
 from croupier.mpc.dealer import Deck, Hand
 from croupier.mpc.field import PRIME
-from croupier.mpc.tallies import Tally, centred
+from croupier.mpc.tallies import Tally
+from croupier.place.cuts import Cut
 from croupier.place.placement import Keys
 from croupier.place.roster import root_of, signed, verified
+from croupier.place.scoring import Scoring, Table, beside
 from croupier.release.scored import ScoredSum
 
 SECOND = "second"
@@ -149,6 +151,7 @@ class Player:
     vote: bool = False
     checks: bool = True
     hand: Hand | None = field(default=None, repr=False)
+    cut: Cut | None = None
 
     @property
     def me(self) -> int:
@@ -160,37 +163,48 @@ class Player:
         """The other one."""
         return SERVERS[1 - self.me]
 
+    @property
+    def scoring(self) -> Scoring:
+        """What is computed of the shuffled rows."""
+        return Scoring(self.release, self.deck)
+
     def play(self, late: Mapping[str, Tensor] | None) -> SubFlow:
         """Everything, from the dealt hand to what is released; `late` is what the first server alone knows so far.
 
         Raises: TooFew while nothing is opened and clients are missing; IntegrityError when the other server cheats.
         """
-        hand = yield from self._dealt()
+        hand, gates = yield from self._dealt()
         rows, present, root, late = yield from self._gathered(hand, late)
         hidden = yield from self._shuffled(hand, rows)
         tally = Tally(self.deck, hand.shares, self.me, hand.point)
         if self.deck.authentic:
             yield from self._sound(hand, tally, rows, hidden)
-        held = tally.distances(hidden, kernel.packed(late["reference"].numpy()))
-        distances = centred((yield from self._open("hd", "v2", held, hand)), self.deck.size)
-        if (distances < 0).any():
-            raise IntegrityError("round aborted: a distance below 0 was opened")
-        verdict = self.release.judge(distances, self.deck.size)
-        sums = np.zeros(self.deck.size, np.int64)
-        if verdict.total:
-            held = tally.sums(hidden, verdict.weights)
-            sums = centred((yield from self._open("z", "v3", held, hand)), verdict.total)
-        beside = {"total": torch.tensor([verdict.total]), "distances": torch.from_numpy(distances.astype(np.int32))}
-        released = Released(present, sums=torch.from_numpy(sums), luggage=beside, layout=self.given.layout)
+        table = Table(self.scoring, tally, self.peer, gates, partial(self._open, hand))
+        released = yield from self._released(table, hidden, late, present)
         if self.deck.authentic:
             yield from self._published(root, released)
         return released
 
+    def _released(self, table: Table, hidden: Bytes, late: Mapping[str, Tensor], present: tuple[str, ...]) -> SubFlow:
+        found = yield from table.play(hidden, late["reference"].numpy())
+        return Released(present, sums=found["sums"], luggage=beside(found), layout=self.given.layout)
+
     def _dealt(self) -> SubFlow:
+        kinds = () if self.hand else (f"hand{self.me}",)
+        told = yield from self._told((*kinds, *self.scoring.kinds(self.me)))
         if self.hand is None:
-            (letter,) = yield Exchange(wait=Wait(f"hand{self.me}", ("dealer",)))
-            self.hand = hand_from(self.deck, self.given, self.me, letter.body)
-        return self.hand.take()
+            self.hand = hand_from(self.deck, self.given, self.me, told[f"hand{self.me}"])
+        return self.hand.take(), self.scoring.received(self.me, told)
+
+    def _told(self, kinds: tuple[str, ...]) -> SubFlow:
+        """What the dealer sent, by kind, before anything else happens."""
+        if self.cut is not None:
+            return (yield from self.cut.hand(self.me, kinds, self._met, self.coins))
+        found = dict[str, Mapping[str, Tensor]]()
+        for kind in kinds:
+            (letter,) = yield Exchange(wait=Wait(kind, ("dealer",)))
+            found[kind] = letter.body
+        return found
 
     def _gathered(self, hand: Hand, late: Mapping[str, Tensor] | None) -> SubFlow:
         """The hidden rows that both servers hold, who sent them, what binds them, and the reference."""
@@ -205,13 +219,19 @@ class Player:
             yield from self._signed(root, hand.identity, digests)
         else:
             bound = b""
-            here = bitmap(self.given.roster, tuple(got))
-            (seen,) = yield self._swap("here", {"present": here})
-            got = {name: got[name] for name in chosen(self.given.roster, here & seen.body["present"])}
-            self._enough(tuple(got))
+            present = yield from self._met(tuple(got))
+            got = {name: got[name] for name in present}
             rows = self._rows(got)
         late = yield from self._shown(late, bound)
         return rows, tuple(name for name in self.given.roster if name in got), root, late
+
+    def _met(self, mine: tuple[str, ...], kind: str = "here") -> SubFlow:
+        """The clients that reached both servers. Raises: TooFew."""
+        here = bitmap(self.given.roster, mine)
+        (seen,) = yield self._swap(kind, {"present": here})
+        present = chosen(self.given.roster, here & seen.body["present"])
+        self._enough(present)
+        return present
 
     def _genuine(self, who: str, body: Mapping[str, Tensor]) -> bool:
         if not self.deck.authentic:
@@ -343,13 +363,16 @@ class Player:
         key = np.array([[hand.point]], np.uint64) if shares else hand.tag_key
         return Side(self.me, self.peer, over, key, self.given, self.coins, checks=self.checks)
 
-    def _open(self, kind: str, step: str, held: Held, hand: Hand) -> SubFlow:
+    def _open(self, hand: Hand, kind: str, step: str, held: Held) -> SubFlow:
         """Numbers from both servers' shares, checked where they carry tags."""
         if self.deck.authentic:
             side = self._side(hand, shares=True)
             found = yield from side.open(kind, held)
             yield from side.check(step)
             return found.reshape(-1)
+        return (yield from self._plainly(kind, step, held))
+
+    def _plainly(self, kind: str, step: str, held: Held) -> SubFlow:
         mine = torch.from_numpy(held.values.view(np.int32))
         (letter,) = yield self._swap(kind, {"value": mine})
         return held.values + letter.body["value"].numpy().view(np.uint32)

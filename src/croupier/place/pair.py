@@ -9,11 +9,12 @@ servers sign who took part and what came out. `server` is the first of them and 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar, Literal
+from functools import partial
+from typing import ClassVar, Literal, Self
 
 import torch
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Flow, Given, Inbox, Letter, Memory, Party, SubFlow, Wait
@@ -21,15 +22,19 @@ from croupier.core.update import Layout
 from croupier.core.wire import Schema
 from croupier.encode.encoder import Brief, Payload, Released
 from croupier.encode.signs import reference_fields
-from croupier.errors import IntegrityError, PrivacyError, ProtocolError
+from croupier.errors import IntegrityError, PrivacyError, ProtocolError, SpecError
 from croupier.kernels import field as kernel
 from croupier.mpc import dealer
 from croupier.mpc.authentic import byte_tensor, bytes_of
 from croupier.mpc.dealer import Deck
 from croupier.place import duet
+from croupier.place.cuts import Cut
 from croupier.place.duet import SECOND, SERVERS
+from croupier.place.mixers import Sharer, Unboxer
+from croupier.place.mixes import Mix
 from croupier.place.placement import NO_BRIEF, NOTHING, Keys, Mechanism, Own, Placement, Tolerance, quorum, unkeyed
 from croupier.place.roster import root_of, signed, verified
+from croupier.place.scoring import Scoring
 from croupier.release.release import Shape
 from croupier.release.scored import ScoredSum
 
@@ -40,10 +45,13 @@ _MALICIOUS = (
     "and rows carry enough noise. All three parties apart: the dealer with either server reads every row"
 )
 _HONEST = (
-    "one of the two servers that follows the protocol, with any clients: it learns the distances in random order, the "
-    "sum, and who took part. One that does not can find out which row is whose. The dealer with either server reads "
-    "every row"
+    "one of the two servers that follows the protocol, with any clients: it learns what is released, "
+    "and who took part. One that does not can find out which row is whose"
 )
+_WITH = "The dealer with either server reads every row"
+_NAMELESS = f"{_WITH}, in random order: whose it is, the dealer does not know"
+_BOXED = "; a client whose inner boxes are no good ends the round, and nobody knows whose they were"
+_DEALER = {"dealer": _WITH, "translate": _WITH, "transfer": _NAMELESS, "onion": _NAMELESS}
 
 
 class Pair(Placement, use="pair"):
@@ -53,6 +61,13 @@ class Pair(Placement, use="pair"):
     material. `entropy`: the least bits of noise in a row, without which a server that alters a row can learn from the
     check whether it guessed it. `missing` "restart" starts again without the missing clients, "vote" lets a uniform
     row stand for each.
+
+    `shuffle`, other than by the dealer, for servers that follow the protocol: rows shared by XOR and permuted by each
+    server in turn, with correlations that are dealt ("translate") or made by oblivious transfer ("transfer", work that
+    grows with the square of the clients), or boxes within boxes ("onion"); see `mixes`.
+
+    With `decks` above 1 the dealer deals so many whole sets, a joint coin keeps one, and all others are opened and
+    computed again by everybody, at so many times the cost of dealing; see `cuts`.
     """
 
     realises: ClassVar[frozenset[Shape]] = frozenset({"scored"})
@@ -63,28 +78,67 @@ class Pair(Placement, use="pair"):
     check: Literal["hash", "product"] = "hash"
     entropy: float = Field(128.0, ge=0)
     missing: Literal["restart", "vote"] = "restart"
+    shuffle: Literal["dealer", "translate", "transfer", "onion"] = "dealer"
+    decks: int = Field(1, ge=1, le=256)
     _checked: ClassVar[bool] = True
 
     @property
     def tolerance(self) -> Tolerance:  # type: ignore[override]
         """What it withstands depends on whether servers may be malicious."""
         return Tolerance(
-            privacy=_MALICIOUS if self.malicious else _HONEST,
+            privacy=_MALICIOUS if self.malicious else f"{_HONEST}. {_DEALER[self.shuffle]}",
             integrity=(
                 "one of the two servers, malicious, with any clients: the sum is that of the rows that the clients "
-                "named sent, each once, or the round ends, but for a chance of 2^-52; clients check both servers' "
-                "signatures. The dealer is trusted for correctness: a wrong mask flips votes unseen. A client's row is "
-                "a row of signs whatever it sends"
+                "named sent, each once, or the round ends, but for a chance of 2^-50; clients check both servers' "
+                "signatures"
                 if self.malicious
-                else "none: both servers follow the protocol. A client's row is a row of signs whatever it sends"
-            ),
-            liveness="both servers and the dealer; "
+                else "none: both servers follow the protocol"
+            )
+            + f". {self._trusted} A client's row is a row of signs whatever it sends",
+            liveness=f"both servers and the dealer{', until all sets but one are opened' if self.decks > 1 else ''}; "
             + (
                 "a round starts again without the missing clients until distances are opened, and is lost after that"
                 if self.missing == "restart"
                 else "a uniform row stands for every missing client, above the quorum"
+            )
+            + (
+                "; a client whose inner boxes are no good ends the round, and nobody knows whose they were"
+                if self.shuffle == "onion"
+                else ""
             ),
             apart=(("server", SECOND), (DEALER, "server or second")),
+        )
+
+    @model_validator(mode="after")
+    def _shuffles(self) -> Self:
+        if self.shuffle != "dealer" and self.malicious:
+            raise SpecError(
+                f"protocol.place.shuffle = {self.shuffle!r} with malicious = true: nothing in it shows that a server "
+                "cheats; use malicious = false, or shuffle = 'dealer'"
+            )
+        if self.shuffle == "onion" and self.missing == "vote":
+            raise SpecError(
+                "protocol.place.missing = 'vote' with shuffle = 'onion': nobody can close a box for a missing client; "
+                "use missing = 'restart', or shuffle = 'translate'"
+            )
+        if self.shuffle != "dealer" and self.decks > 1:
+            raise SpecError(
+                f"protocol.place.decks = {self.decks} with shuffle = {self.shuffle!r}: only what is dealt for the "
+                "dealer's own shuffle is cut and chosen from; use decks = 1, or shuffle = 'dealer'"
+            )
+        return self
+
+    def mix(self, deck: Deck) -> Mix | None:
+        """The shuffle, where it is not the dealer's."""
+        return None if self.shuffle == "dealer" else Mix(self.shuffle, deck)
+
+    @property
+    def _trusted(self) -> str:
+        if self.decks == 1:
+            return "The dealer is trusted for correctness: a wrong mask flips votes unseen."
+        return (
+            f"A dealer that deals wrong is caught before rows are sent, but for a chance of 1 in {self.decks}, when it "
+            f"flips votes unseen: all but one of {self.decks} whole sets are opened, and everybody computes them again."
         )
 
     def enrol(self, clients: tuple[str, ...], coins: Coins) -> Mapping[str, Keys]:
@@ -99,7 +153,12 @@ class Pair(Placement, use="pair"):
         return {name: {"identity": seed, "public": public} for name, seed in own.items()}
 
     def misfits(self, mechanism: Mechanism) -> Iterator[str]:
-        """Without noise a guess can be checked."""
+        """Without noise a guess can be checked; gates carry no tags."""
+        if self.malicious and isinstance(mechanism.release, ScoredSum) and mechanism.release.opens == "signs":
+            yield (
+                "with malicious = true opens nothing without tags, and what computes signs (release.opens = 'signs') "
+                "carries none; use malicious = false, or opens = 'sums'"
+            )
         if self.malicious and self.entropy and not mechanism.privacy.entropy(1 << 30):
             yield (
                 "with malicious servers needs noise in every row (entropy = "
@@ -119,14 +178,38 @@ class Pair(Placement, use="pair"):
             return unkeyed(memory)
 
         def deals(given: Given, memory: Memory, coins: Coins) -> Flow:
-            yield Exchange(tuple(duet.letters(self.deck(given), given, coins.child("deal"))))
+            if cut := self._cut(mechanism, given):
+                yield from cut.dealt(coins.child("deal"))
+            else:
+                yield Exchange(tuple(self._dealt(mechanism, given, coins.child("deal"))))
             return memory
 
         return {SECOND: second, DEALER: deals}
 
+    def _dealt(self, mechanism: Mechanism, given: Given, coins: Coins) -> Iterator[Letter]:
+        """One whole set of what is dealt."""
+        deck = self.deck(given)
+        mix = self.mix(deck)
+        yield from mix.letters(coins) if mix else duet.letters(deck, given, coins)
+        yield from self._scoring(mechanism, deck).letters(SERVERS, coins.child("gates"))
+
+    def _cut(self, mechanism: Mechanism, given: Given) -> Cut | None:
+        deal = partial(self._dealt, mechanism, given)
+        return Cut(self.decks, deal, given, SERVERS, DEALER) if self.decks > 1 else None
+
     def schemas(self, mechanism: Mechanism, given: Given) -> Mapping[str, Schema]:
         """What is dealt, sent up, exchanged between the servers, and published."""
-        return duet.schemas(self.deck(given), given)
+        deck = self.deck(given)
+        scoring, mix = self._scoring(mechanism, deck), self.mix(deck)
+        found = duet.schemas(deck, given)
+        if mix:
+            found = {kind: said for kind, said in found.items() if kind in ("late", "here", "hd", "z")} | mix.schemas()
+        found = {kind: said for kind, said in found.items() if kind not in scoring.unsaid} | scoring.schemas()
+        if cut := self._cut(mechanism, given):
+            dealt = {"seed", "hand0", "hand1", *scoring.kinds(0), *scoring.kinds(1)}
+            one = {kind: said for kind, said in found.items() if kind in dealt}
+            return {kind: said for kind, said in found.items() if kind not in dealt} | cut.schemas(one)
+        return found
 
     def submit(
         self, mechanism: Mechanism, given: Given, payload: Payload, keys: Keys, coins: Coins, brief: Brief = NO_BRIEF
@@ -138,8 +221,15 @@ class Pair(Placement, use="pair"):
         """
         deck = self.deck(given)
         self._noisy(mechanism, deck)
-        (dealt,) = yield Exchange(wait=Wait("seed", (DEALER,)))
-        row = kernel.packed(payload.vector.numpy()) ^ dealer.mask_of(bytes_of(dealt.body["seed"]), deck)
+        if mix := self.mix(deck):
+            yield from mix.submit(given, kernel.packed(payload.vector.numpy()), coins)
+            return
+        if cut := self._cut(mechanism, given):
+            told = yield from cut.seed("seed")
+        else:
+            (letter,) = yield Exchange(wait=Wait("seed", (DEALER,)))
+            told = letter.body
+        row = kernel.packed(payload.vector.numpy()) ^ dealer.mask_of(bytes_of(told["seed"]), deck)
         body = {"row": torch.from_numpy(row)}
         if not self.malicious:
             yield Exchange(tuple(Letter(name, "up", body) for name in SERVERS))
@@ -194,9 +284,15 @@ class Pair(Placement, use="pair"):
             **({"each client": "the sum, the sum of the weights, and who took part"} if self.malicious else {}),
         }
 
-    def _seat(self, mechanism: Mechanism, given: Given, keys: Keys, coins: Coins) -> duet.Player:
+    def _scoring(self, mechanism: Mechanism, deck: Deck) -> Scoring:
         release = mechanism.release
         if not isinstance(release, ScoredSum):
             raise ProtocolError(f"place = 'pair' computes release = 'scored', not {release.use!r}")
-        least = quorum(mechanism, given)
-        return duet.Player(given, self.deck(given), release, keys, coins, least, self.missing == "vote", self._checked)
+        return Scoring(release, deck)
+
+    def _seat(self, mechanism: Mechanism, given: Given, keys: Keys, coins: Coins) -> duet.Player:
+        scoring, least = self._scoring(mechanism, self.deck(given)), quorum(mechanism, given)
+        told = (given, scoring.deck, scoring.release, keys, coins, least, self.missing == "vote", self._checked)
+        if self.shuffle == "dealer":
+            return duet.Player(*told, cut=self._cut(mechanism, given))
+        return (Unboxer if self.shuffle == "onion" else Sharer)(*told, way=self.shuffle)

@@ -21,6 +21,7 @@ from croupier.core import wire
 from croupier.core.coins import Node
 from croupier.core.update import Layout, Modulus
 from croupier.errors import ProtocolError, SpecError
+from croupier.release.printed import Printed
 from croupier.release.release import Release, Shape
 
 # Scales a median of absolute deviations to the standard deviation of a normal.
@@ -58,8 +59,13 @@ class ScoredSum(Release, use="scored"):
     most rows to whoever sees the sum. `side` "two" also turns away rows nearer than median - 1.4826 `spread` MAD. With
     `expected`, the distance of an honest row as a share, both limits are taken from it instead of the sample.
 
-    From: RAIN, Algorithm 1. Not as printed: the gate, the weights, and the least deviation (`floor`), without which
-    identical rows give a threshold that none of them meets.
+    `opens` "signs" lets out only the sign of every coordinate of the sum, -1, 0 or 1, with a total of 1 (0 where all of
+    them are 0). `scores` "secret" lets out no distance either: RAIN's rule as printed, which takes weights = "relu",
+    opens = "signs" and no gate; its least deviation is that of rows half of which differ. Two servers then multiply
+    every coordinate of every row by a secret weight: for models of few parameters.
+
+    From: RAIN, Algorithm 1; with secret scores Algorithm 2. Not as printed: the gate, the weights, and the least
+    deviation (`floor`), without which identical rows give a threshold that none of them meets.
     """
 
     shape: ClassVar[Shape] = "scored"
@@ -74,11 +80,28 @@ class ScoredSum(Release, use="scored"):
     floor: bool = True
     among: int = Field(3, ge=1)
     colluders: int = Field(0, ge=0)
+    opens: Literal["sums", "signs"] = "sums"
+    scores: Literal["open", "secret"] = "open"
 
     @model_validator(mode="after")
     def _two_sided(self) -> Self:
         if self.side == "two" and self.weights == "relu":
             raise SpecError("protocol.release.side = 'two' with weights = 'relu': use weights = 'equal' or 'levels'")
+        return self
+
+    @model_validator(mode="after")
+    def _as_printed(self) -> Self:
+        if self.scores == "open":
+            return self
+        wanted = {"opens": "signs", "weights": "relu", "gate": False, "expected": None}
+        for name, value in wanted.items():
+            if (given := getattr(self, name)) != value:
+                word = "false" if value is False else repr(value)
+                remedy = "set none" if value is None else f"use {name} = {word}"
+                raise SpecError(
+                    f"protocol.release.{name} = {given!r} with scores = 'secret': secret scores follow RAIN's rule as "
+                    f"printed, where nothing but signs is opened; {remedy}"
+                )
         return self
 
     @property
@@ -93,11 +116,10 @@ class ScoredSum(Release, use="scored"):
         return {"equal": 1, "levels": self.levels, "relu": 0}[self.weights]
 
     def fields(self, dtype: str, modulus: Modulus, slots: int) -> tuple[wire.Field, ...]:
-        """A distance a row, in shuffled order, the sum of the weights, and the weighted sum."""
-        return (
-            wire.Field("distances", "<i4", ("present",), slots), wire.Field("total", "<i8", (1,)),
-            wire.Field("sums", "<i8", (slots,)),
-        )  # fmt: skip
+        """A distance a row, in shuffled order (unless secret), the sum of the weights, and the weighted sum."""
+        distances = wire.Field("distances", "<i4", ("present",), slots)
+        sums = (wire.Field("total", "<i8", (1,)), wire.Field("sums", "<i8", (slots,)))
+        return (distances, *sums) if self.scores == "open" else sums
 
     def __call__(self, rows: Sequence[Tensor], layout: Layout, modulus: Modulus, coins: Node) -> Mapping[str, Tensor]:
         """Raises: ProtocolError, because rows cannot be scored without a reference."""
@@ -108,16 +130,24 @@ class ScoredSum(Release, use="scored"):
         order = coins.child("rows").secure().permutation(len(rows))
         bits, wanted = [rows[i].numpy() for i in order], reference.numpy()
         distances = np.array([np.count_nonzero(row != wanted) for row in bits], np.int64)
+        if self.scores == "secret":
+            return self.let_out(_votes(bits, self.printed(len(wanted)).weights(distances)))
         verdict = self.judge(distances, len(wanted))
-        sums = np.full(len(wanted), -verdict.total, np.int64)
-        for weight, row in zip(verdict.weights, bits, strict=True):
-            if weight:
-                # A sign is twice its bit less one.
-                sums += (2 * weight) * row
-        return {
-            "distances": torch.from_numpy(distances.astype(np.int32)), "total": torch.tensor([verdict.total]),
-            "sums": torch.from_numpy(sums),
-        }  # fmt: skip
+        return self.let_out(_votes(bits, verdict.weights), verdict.total, distances)
+
+    def printed(self, size: int) -> Printed:
+        """The rule of secret scores."""
+        return Printed.of(self.spread, size, self.floor)
+
+    def let_out(self, votes: Ints, total: int = 0, distances: Ints | None = None) -> dict[str, Tensor]:
+        """What leaves of a weighted sum, or of its signs, with what the weights add up to, and of open distances."""
+        if self.opens == "signs":
+            votes = np.sign(votes)
+            total = int(votes.any())
+        found = {"total": torch.tensor([total]), "sums": torch.from_numpy(votes)}
+        if distances is not None:
+            found["distances"] = torch.from_numpy(distances.astype(np.int32))
+        return found
 
     def judge(self, distances: Ints, size: int) -> Verdict:
         """Weights for rows at these distances, of so many coordinates."""
@@ -162,16 +192,37 @@ class ScoredSum(Release, use="scored"):
         return weights
 
     def reveals(self) -> str:
-        """Distances, and the sum."""
+        """Distances, and the sum; or less."""
+        if self.scores == "secret":
+            return (
+                "of every coordinate which way the weighted sum of the rows of signs points, or that it is 0; no "
+                "distance, no weight and no sum"
+            )
+        distances = "the distance of every row of signs to the reference, in random order, and"
+        if self.opens == "signs":
+            return (
+                f"{distances} of every coordinate which way the sum of the rows near enough points, or that it is 0; "
+                "how large the sum is is not opened"
+            )
         how = {
             "equal": "with weights 0 and 1",
             "levels": f"with whole weights up to {self.levels}, each of {self.among + self.colluders} rows or more",
             "relu": "with a weight of its own for every row, from which most rows can be computed",
         }
         return (
-            "the distance of every row of signs to the reference, in random order, and the sum of the rows near "
-            f"enough, {how[self.weights]}; where all of these agree, their common sign"
+            f"{distances} the sum of the rows near enough, {how[self.weights]}; where all of these agree, their common "
+            "sign"
         )
+
+
+def _votes(bits: Sequence[npt.NDArray[np.uint8]], weights: Ints) -> Ints:
+    """The weighted sum of rows, their bits taken for -1 and 1."""
+    sums = np.full(len(bits[0]), -int(weights.sum()), np.int64)
+    for weight, row in zip(weights, bits, strict=True):
+        if weight:
+            # A sign is twice its bit less one.
+            sums += (2 * weight) * row
+    return sums
 
 
 def _sampling(middle: float, size: int) -> float:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Letter, Refusal, Seat, Work
 from croupier.core.sitting import Sat, Sitting
+from croupier.core.view import View
 from croupier.errors import CroupierError, ProtocolError
 from croupier.runtime.post import Network, Packet, Parcel, Post
 
@@ -126,7 +127,7 @@ class _Table:
         if not self.held or coalition is None:
             return False
         held, self.held = self.held, {}
-        changed = coalition.change(held, {name: self.seats[name].view for name in held})
+        changed = coalition.change(held, {name: _seen(self.seats[name]) for name in held})
         self._carry([p for name in sorted(changed) for p in self._write(self.seats[name], tuple(changed[name]))])
         return True
 
@@ -141,3 +142,9 @@ class _Table:
     def _over(self, name: str) -> bool:
         seat = self.seats.get(name)
         return seat is None or seat.outcome is not None
+
+
+def _seen(seat: Seat) -> View:
+    """A member's view, with what lies in its mailbox: it need not take a letter in to have read it."""
+    waiting = tuple(seat.box.values())
+    return replace(seat.view, inputs=[*seat.view.inputs, waiting]) if waiting else seat.view

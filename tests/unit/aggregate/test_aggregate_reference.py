@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -159,7 +160,7 @@ def test_a_tie_falls_as_the_field_says() -> None:
 @pytest.mark.parametrize("rule", [FLTrust(), FLOD()], ids=["fltrust", "flod"])
 def test_without_root_records_or_differences_it_is_refused(rule: Robust) -> None:
     with pytest.raises(SpecError, match=r"set task\.root\.records=100"):
-        play(Pipeline(encode=Floats(form="delta"), aggregate=rule))
+        play(Pipeline(encode=Floats(form="delta"), aggregate=rule), of=replace(task(), root=None))
     with pytest.raises(ProtocolError, match=r"set task\.root\.records=100"):
         moved(rule, torch.ones(2, 3))
     with pytest.raises(SpecError, match="does not take updates as 'weights'"):

@@ -17,7 +17,7 @@ from croupier.errors import CroupierError, ProtocolError
 
 LAYOUT = Layout((Slice("w", (4,)),))
 START = torch.tensor([1.0, 1.0, 1.0, 1.0])
-TAUGHT = torch.tensor([0.5, -0.5, 0.0, 2.0])
+TAUGHT = torch.tensor([0.5, -0.5, 0.1, 2.0])
 
 
 def taught(start: Tensor, coins: Coins) -> Tensor:
@@ -100,3 +100,16 @@ def test_what_it_cannot_work_with() -> None:
 def test_bad_fields_are_named(field: str, value: Any) -> None:
     with pytest.raises(CroupierError, match=field):
         SignTrust.parse({"use": "sign-trust", field: value})
+
+
+def test_a_coin_decides_where_root_records_teach_nothing() -> None:
+    def nothing(start: Tensor, coins: Coins) -> Tensor:
+        return start.clone()
+
+    seen = [
+        tuple(
+            SignTrust().brief(Desk((Model(START),), LAYOUT, Coins.from_seed(seed), nothing), {})["reference"].tolist()
+        )
+        for seed in range(40)
+    ]
+    assert len(set(seen)) > 5

@@ -17,9 +17,11 @@ LAYOUT = Layout((Slice("w", (5,)), Slice("steps", (), "counter")))
 COINS = Coins.from_seed(1)
 
 
-def test_zeros_count_as_growing_and_are_noted_at_home() -> None:
+def test_zeros_are_tossed_for_and_noted_at_home() -> None:
     update = Update(torch.tensor([0.5, -0.1, 0.0, -0.0, -1e-30]), LAYOUT, form="delta")
-    payload = Signs().encode(update, {}, COINS)
+    seen = {tuple(Signs().encode(update, {}, COINS.child(toss)).vector.tolist()) for toss in range(64)}
+    assert seen == {(1, 0, one, two, 0) for one in (0, 1) for two in (0, 1)}
+    payload = Signs(zeros="up").encode(update, {}, COINS)
     assert payload.vector.tolist() == [1, 0, 1, 1, 0]
     assert payload.vector.dtype == torch.uint8
     assert payload.noted == {"zeros": 2}

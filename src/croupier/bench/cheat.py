@@ -1,0 +1,67 @@
+"""What every bench of cheating needs: letters that are altered, verdicts, and how they are counted and shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+from torch import Tensor
+
+from croupier.core.flow import Letter
+
+Verdict = Literal["aborted", "harmless", "escapes"]
+Kinds = dict[str, dict[str, int]]
+
+
+def counted(ended: Iterable[tuple[str, Verdict]]) -> dict[str, Any]:
+    """Trials, escapes, and how every kind of tampering ended."""
+    kinds: Kinds = {}
+    for kind, verdict in ended:
+        counts = kinds.setdefault(kind, {"trials": 0, "aborted": 0, "harmless": 0, "escapes": 0})
+        counts["trials"] += 1
+        counts[verdict] += 1
+    return {
+        "trials": sum(kind["trials"] for kind in kinds.values()),
+        "escapes": sum(kind["escapes"] for kind in kinds.values()), "kinds": kinds,
+    }  # fmt: skip
+
+
+def body_of(letter: Letter) -> Mapping[str, Tensor]:
+    """The arrays of an honest letter."""
+    if isinstance(letter.body, bytes):
+        raise AssertionError("an honest letter has a body of arrays")
+    return letter.body
+
+
+def filled(letter: Letter, **fields: Tensor) -> Letter:
+    """The same letter with other values in some fields."""
+    return replace(letter, body={**body_of(letter), **fields})
+
+
+def places(letters: tuple[Letter, ...], kind: str) -> list[int]:
+    """Which of these letters are of a kind."""
+    return [at for at, letter in enumerate(letters) if letter.kind == kind]
+
+
+def exchanged(letters: tuple[Letter, ...], at: int) -> tuple[Letter, ...]:
+    """Two letters of a kind change bodies."""
+    same = places(letters, letters[at].kind)
+    other = same[(same.index(at) + 1) % len(same)]
+    swap = {at: letters[other].body, other: letters[at].body}
+    return tuple(replace(letter, body=swap.get(place, letter.body)) for place, letter in enumerate(letters))
+
+
+def table(found: Mapping[str, Any]) -> str:
+    """Every kind of tampering in a line."""
+    head = f"{'kind':<24}{'trials':>8}{'aborted':>9}{'harmless':>10}{'escapes':>9}"
+    lines = [
+        f"{name:<24}{kind['trials']:>8}{kind['aborted']:>9}{kind['harmless']:>10}{kind['escapes']:>9}"
+        for name, kind in found["kinds"].items()
+    ]
+    return "\n".join([head, *lines])
+
+
+def escaped(found: Mapping[str, Any]) -> str:
+    """Which kinds got by, and how often."""
+    return ", ".join(f"{name} {kind['escapes']}" for name, kind in found["kinds"].items() if kind["escapes"])

@@ -1,0 +1,48 @@
+"""A talk of bytes between two parties as letters: a kind for what each says in each turn, of a length known before."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from croupier.core.flow import Exchange, Letter, SubFlow, Wait
+from croupier.core.wire import Field, Schema
+from croupier.errors import ProtocolError
+from croupier.mpc.authentic import byte_tensor, bytes_of
+from croupier.mpc.ring import kind
+from croupier.mpc.talk import Talk
+
+T = TypeVar("T")
+# Bytes that party 0 and party 1 say in each turn; who says nothing sends no letter.
+Turns = tuple[tuple[int, int], ...]
+
+
+def flow(me: int, peer: str, prefix: str, talk: Talk[T], turns: Turns) -> SubFlow:
+    """What the talk comes to. Raises: ProtocolError when it takes other turns than these."""
+    said = next(talk)
+    for number, sizes in enumerate(turns):
+        if len(said) != sizes[me]:
+            raise ProtocolError(f"turn {number} of {prefix!r} has {len(said)} bytes, and {sizes[me]} were to be said")
+        letters = (Letter(peer, _kind(prefix, number, me), {"data": byte_tensor(said)}),) if sizes[me] else ()
+        wait = Wait(_kind(prefix, number, 1 - me), (peer,)) if sizes[1 - me] else None
+        inbox = yield Exchange(letters, wait)
+        try:
+            said = talk.send(bytes_of(inbox[0].body["data"]) if inbox else b"")
+        except StopIteration as stop:
+            if number + 1 < len(turns):
+                raise ProtocolError(f"{prefix!r} ended after {number + 1} of {len(turns)} turns") from None
+            return stop.value
+    raise ProtocolError(f"{prefix!r} goes on after its {len(turns)} turns")
+
+
+def schemas(prefix: str, turns: Turns) -> dict[str, Schema]:
+    """The letters of `flow`."""
+    return {
+        _kind(prefix, number, me): Schema((Field("data", "|u1", (size,)),))
+        for number, sizes in enumerate(turns)
+        for me, size in enumerate(sizes)
+        if size
+    }
+
+
+def _kind(prefix: str, number: int, me: int) -> str:
+    return kind(f"{prefix}{number}", me)

@@ -1,0 +1,49 @@
+"""RAIN's rule in whole numbers, as it can be computed without opening anything on the way.
+
+From: RAIN, Algorithm 2 as printed, with the threshold that it takes for granted: tau = median + c MAD, weights
+max(0, tau - distance). Medians are kept twice and weights carry the factor 4 `den`, so that nothing is ever rounded
+but c itself, to `num` / `den`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+DEN = 256
+_NORMAL = Fraction("1.4826")
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Printed:
+    """The constants of the rule: c = `num` / `den`, and the least MAD, in quarters of a coordinate (0: none)."""
+
+    num: int
+    floor: int = 0
+    den: int = DEN
+
+    @classmethod
+    def of(cls, spread: float, size: int, floor: bool) -> Printed:
+        """For so many coordinates. The median being secret, the least deviation is that of rows half of which differ.
+
+        From: the deviation of a distance that is a sum of coordinates, which is largest there.
+        """
+        least = round(4 * math.sqrt(size) / 2 / float(_NORMAL)) if floor else 0
+        return cls(round(_NORMAL * Fraction(str(spread)) * DEN), least)
+
+    def weights(self, distances: Ints) -> Ints:
+        """4 `den` times the weight of each row."""
+        middle = _twice(distances)
+        spread = max(_twice(np.abs(2 * distances - middle)), self.floor)
+        return np.maximum(0, 2 * self.den * middle + self.num * spread - 4 * self.den * distances)
+
+
+def _twice(numbers: Ints) -> int:
+    """Twice the median."""
+    ordered = np.sort(numbers)
+    return int(ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2])
