@@ -11,7 +11,8 @@ from croupier.errors import ProtocolError
 
 KEYS = {
     "clients", "params", "mode", "streamed", "repeats", "clear_s", "mean_s", "client_bytes", "client_s", "online_s",
-    "offline_s", "rounds", "server_bytes", "dealt_bytes", "peak_bytes", "equal_to_clear",
+    "offline_s", "rounds", "server_bytes", "dealt_bytes", "peak_bytes", "peak_growth_bytes",
+    "equal_to_clear",
 }  # fmt: skip
 
 
