@@ -84,7 +84,7 @@ def laid(size: Size, coins: Coins, number: int) -> Table:
     names = tuple(f"c{number:04d}" for number in range(size.clients))
     layout = Layout((Slice("w", (size.params,)),))
     given = Given("server", RUN, 0, 0, names, 2, layout)
-    place = Pair(malicious=size.mode == "malicious", entropy=0)
+    place = Pair(malicious=size.mode == "malicious")
     deck = place.deck(given)
     chance = coins.child("rows").secure()
 
@@ -181,7 +181,7 @@ def _mean(size: Size) -> float:
 def _clients(table: Table) -> tuple[list[Received], float, int]:
     """What every client sends a server, the time of one client, and its bytes to both."""
     size = table.size
-    place = Pair(malicious=size.mode == "malicious", entropy=0)
+    place = Pair(malicious=size.mode == "malicious")
     seeds, spent, ups, total = dealer.seeds(table.deck, table.coins), [], [], 0
     for name, seed, row in zip(table.given.roster, seeds, table.rows, strict=True):
         given = Given(name, RUN, 0, 0, table.given.roster, 2, table.given.layout)
@@ -228,10 +228,18 @@ def _rounds(size: Size, seed: int) -> list[dict[str, Any]]:
             args = (me, size.plain(), seed, ends[me], gate, there, str(Path(folder) / "material"))
             job = context.Process(target=_server, args=args, daemon=True)
             job.start()
+            # Only the server holds this end now: should it die, the other end says so.
+            there.close()
             jobs.append((job, here))
-        told = [canon.load(here.recv_bytes()) for _, here in jobs]
-        for job, _ in jobs:
-            job.join()
+        try:
+            told = [canon.load(here.recv_bytes()) for _, here in jobs]
+        except EOFError:
+            raise ProtocolError("a server's process died; is there memory enough?") from None
+        finally:
+            for job, here in jobs:
+                here.close()
+                job.join(1)
+                job.kill()
     for end in ends:
         end.close()
     for one in told:

@@ -32,6 +32,7 @@ T = TypeVar("T", bound=Hashable)
 
 # Randomness is bound to blocks of coordinates of this size, so that the order of the work never changes an outcome.
 BLOCK = 1 << 16
+_LONG = 1 << 15
 _ZEROS = memoryview(bytes(1 << 20))
 # Small enough to stay in the nearest cache while it is drawn and added.
 _SCRATCH = _ZEROS[: 1 << 16]
@@ -199,7 +200,13 @@ class Stream:
         return out
 
     def permutation(self, size: int) -> Ints:
-        """A uniform permutation of range(size), by Fisher and Yates."""
+        """A uniform permutation of range(size), by Fisher and Yates; of a long one by sorting tags of 128 bits.
+
+        A single refused word starts a column again, which a long one would never finish.
+        """
+        if size > _LONG:
+            tags = self.words(2 * size).reshape(size, 2)
+            return np.lexsort((tags[:, 1], tags[:, 0]))
         column = np.arange(size, dtype=np.int64).reshape(size, 1)
         self.permute_columns(column)
         return column[:, 0]

@@ -20,7 +20,8 @@ from croupier.mpc.authentic import Held
 from croupier.mpc.dealer import Deck, Shares
 from croupier.mpc.field import PRIME
 
-_MOST = 1 << 31
+# Weights add up to less than this, so that two words hold a sum of shares.
+MOST = 1 << 31
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,8 @@ class Tally:
 
     def sums(self, hidden: Bytes, weights: Ints) -> Held:
         """Shares of the weighted sum of the rows, their bits taken for -1 and 1."""
-        if int(weights.sum()) >= _MOST:
-            raise ProtocolError(f"weights add up to {int(weights.sum())}; a sum holds less than {_MOST}")
+        if int(weights.sum()) >= MOST:
+            raise ProtocolError(f"weights add up to {int(weights.sum())}; a sum holds less than {MOST}")
         values, tags = self._none(self.deck.size), self._none(self.deck.size)
         known = np.empty(self.deck.size, np.int64)
         for start, stop, numbers, marks in self.shares.blocks():

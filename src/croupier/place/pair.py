@@ -27,6 +27,7 @@ from croupier.kernels import field as kernel
 from croupier.mpc import dealer
 from croupier.mpc.authentic import byte_tensor, bytes_of
 from croupier.mpc.dealer import Deck
+from croupier.mpc.tallies import MOST
 from croupier.place import duet
 from croupier.place.cuts import Cut
 from croupier.place.duet import SECOND, SERVERS
@@ -101,6 +102,7 @@ class Pair(Placement, use="pair"):
                 if self.missing == "restart"
                 else "a uniform row stands for every missing client, above the quorum"
             )
+            + ("; any client can end a round by refusing what both servers signed" if self.malicious else "")
             + (
                 "; a client whose inner boxes are no good ends the round, and nobody knows whose they were"
                 if self.shuffle == "onion"
@@ -292,6 +294,12 @@ class Pair(Placement, use="pair"):
 
     def _seat(self, mechanism: Mechanism, given: Given, keys: Keys, coins: Coins) -> duet.Player:
         scoring, least = self._scoring(mechanism, self.deck(given)), quorum(mechanism, given)
+        # Before anything is opened, not when it is too late to start again.
+        if (most := scoring.release.most(scoring.deck.rows, scoring.deck.size)) >= MOST:
+            raise ProtocolError(
+                f"protocol.release.weights = {scoring.release.weights!r}: weights of {scoring.deck.rows} rows of "
+                f"{scoring.deck.size} signs may reach {most}, and a sum holds less than {MOST}; use weights = 'equal'"
+            )
         told = (given, scoring.deck, scoring.release, keys, coins, least, self.missing == "vote", self._checked)
         if self.shuffle == "dealer":
             return duet.Player(*told, cut=self._cut(mechanism, given))

@@ -115,6 +115,10 @@ class ScoredSum(Release, use="scored"):
         """The largest weight where it does not depend on the number of coordinates, else 0."""
         return {"equal": 1, "levels": self.levels, "relu": 0}[self.weights]
 
+    def most(self, rows: int, size: int) -> int:
+        """The most that weights can add up to, for so many rows of so many coordinates."""
+        return rows * {"equal": 1, "levels": self.levels, "relu": _UNIT * size}[self.weights]
+
     def fields(self, dtype: str, modulus: Modulus, slots: int) -> tuple[wire.Field, ...]:
         """A distance a row, in shuffled order (unless secret), the sum of the weights, and the weighted sum."""
         distances = wire.Field("distances", "<i4", ("present",), slots)

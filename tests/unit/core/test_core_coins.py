@@ -332,3 +332,11 @@ def test_a_tape_permutes_columns_each_by_its_own_choice() -> None:
 def test_a_tape_has_no_normals() -> None:
     with pytest.raises(RangeError, match="3 normals"):
         Tape().normal(3)
+
+
+def test_a_long_permutation_comes_to_an_end() -> None:
+    size = 1_000_000
+    order = Coins.from_seed(5).child("long").secure().permutation(size)
+    assert np.array_equal(np.sort(order), np.arange(size))
+    assert (order != np.arange(size)).mean() > 0.99
+    assert abs(float(np.corrcoef(order, np.arange(size))[0, 1])) < 0.01

@@ -205,3 +205,11 @@ def test_the_statement_says_who_must_stay_apart() -> None:
     assert "dealer" in said
     assert "distance of every row of signs" in said
     assert packed(torch.ones(9).numpy()).tolist() == [255, 1]
+
+
+def test_weights_that_no_sum_could_hold_are_refused_before_anything_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("croupier.place.pair.MOST", 100)
+    pipeline = pipeline_with(PLACES["hash"])
+    heavy = pipeline.model_copy(update={"release": ScoredSum(gate=False, among=1, weights="relu")})
+    with pytest.raises(ProtocolError, match=r"weights = 'relu'.*a sum holds less than 100; use weights = 'equal'"):
+        play(heavy, count=1)
