@@ -15,7 +15,7 @@ from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Given, Letter, Received, SubFlow
 from croupier.core.update import Layout, Slice
 from croupier.encode.encoder import Released
-from croupier.encode.signs import commitment
+from croupier.encode.signs import commitment, handed
 from croupier.errors import CroupierError
 from croupier.kernels import field as kernel
 from croupier.mpc import dealer
@@ -106,7 +106,9 @@ class Seated:
     def late(self) -> dict[str, Tensor]:
         """The reference and its opening."""
         nonce = byte_tensor(self.coins.child("nonce").export())
-        return {"reference": self.reference, "nonce": nonce, "commitment": commitment(self.reference, nonce)}
+        bound = commitment(self.reference, nonce)
+        same = handed(torch.zeros(self.rows.shape[1]), bound)
+        return {"reference": self.reference, "nonce": nonce, "commitment": bound, "handed": same}
 
     @cached_property
     def enrolled(self) -> Mapping[str, Mapping[str, Any]]:
@@ -125,7 +127,8 @@ class Seated:
         hidden = kernel.packed(bits.numpy()) ^ dealer.mask_of(bytes_of(seed), self.deck)
         body = {"row": torch.from_numpy(hidden)}
         if self.deck.authentic:
-            claim = duet.claim(self.given(name), name, hidden)
+            body["handed"] = self.late["handed"]
+            claim = duet.claim(self.given(name), name, hidden, bytes_of(self.late["handed"]))
             body["signature"] = byte_tensor(signed(self.enrolled[name]["identity"], claim))
         return Received(name, "up", body)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -191,7 +192,7 @@ class _Loop:
         bench = self._bench()
         for attempt in range(self.plan.attempts):
             sat = self.drive(self._sitting(state, cohort, few, attempt, bench))
-            alarmed(state.round, cohort, sat)
+            alarmed(state.round, cohort, sat, self.pipeline.place.witnesses)
             if sat.outcomes["server"].error is None:
                 return self._finish(state, cohort, attempt, sat)
             missing = self._missing(sat, cohort)
@@ -250,12 +251,18 @@ class _Loop:
 
     def _bench(self) -> Bench:
         """Work of one round. Fits are kept: a second attempt sends the same update again."""
-        fits: dict[bytes, Update | CroupierError] = {}
+        fits: dict[bytes, tuple[Tensor, Update | CroupierError]] = {}
+
+        def kept(job: tuple[Any, ...]) -> bool:
+            # What was made of another model is no answer to this one.
+            known = fits.get(job[2].export())
+            return known is not None and torch.equal(known[0], job[0])
 
         def fit(jobs: Sequence[tuple[Any, ...]]) -> Sequence[Update | CroupierError]:
-            todo = [job for job in jobs if job[2].export() not in fits]
-            fits.update(zip((job[2].export() for job in todo), self.task.fit(todo) if todo else (), strict=True))
-            return [fits[job[2].export()] for job in jobs]
+            todo = [job for job in jobs if not kept(job)]
+            for job, done in zip(todo, self.task.fit(todo) if todo else (), strict=True):
+                fits[job[2].export()] = job[0], done
+            return [fits[job[2].export()][1] for job in jobs]
 
         def brief(jobs: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
             return [self.pipeline.aggregate.brief(self._desk(models, own), rule) for models, rule, own in jobs]
@@ -269,9 +276,13 @@ class _Loop:
         return Desk(models, self.task.layout, own, self.task.root, self.task.features)
 
     def _missing(self, sat: Sat, cohort: tuple[str, ...]) -> frozenset[str]:
-        errors = [outcome.error for outcome in sat.outcomes.values()]
-        named = [error.missing for error in errors if isinstance(error, TooFew)]
-        return frozenset(cohort) & frozenset[str]().union(*named)
+        """Whom the placement's own parties found missing; what clients say of each other counts for nothing."""
+        named = {
+            name: frozenset(outcome.error.missing)
+            for name, outcome in sat.outcomes.items()
+            if isinstance(outcome.error, TooFew) and name not in cohort
+        }
+        return frozenset(cohort) & self.pipeline.place.missing_of(named)
 
     def _finish(self, state: State, cohort: tuple[str, ...], attempt: int, sat: Sat) -> Round:
         memories = {name: outcome.memory for name, outcome in sat.outcomes.items() if outcome.memory is not None}
@@ -287,8 +298,8 @@ class _Loop:
         return Round(state.round, attempt, cohort, present, sat.refusals, metrics, sat.traffic, sat.views, noted, after)
 
 
-def alarmed(number: int, cohort: tuple[str, ...], sat: Sat) -> None:
-    """Raises: IntegrityError when a client has proof of foul play, ProtocolError when none ended content.
+def alarmed(number: int, cohort: tuple[str, ...], sat: Sat, witnesses: tuple[str, ...] = ()) -> None:
+    """Raises: IntegrityError when a client has proof of foul play, ProtocolError when none or no witness ended content.
 
     What the server made of such a round is worth nothing. That everybody's check failed to take place would be an easy
     way around the checks.
@@ -298,6 +309,9 @@ def alarmed(number: int, cohort: tuple[str, ...], sat: Sat) -> None:
         if isinstance(error, IntegrityError):
             raise IntegrityError(f"round {number + 1} is refused: {error}") from error
     server = sat.outcomes["server"].error
+    for name in witnesses:
+        if server is None and (name not in sat.outcomes or sat.outcomes[name].error is not None):
+            raise ProtocolError(f"round {number + 1} is refused: {name} did not end content")
     if server is None and errors and all(errors.values()):
         raise ProtocolError(f"round {number + 1} is refused: no client ended content. {next(iter(errors.values()))}")
 

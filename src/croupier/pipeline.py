@@ -15,6 +15,7 @@ from croupier import aggregate, encode, place, privacy, release
 from croupier.aggregate.aggregator import Aggregator
 from croupier.aggregate.mean import Mean
 from croupier.aggregate.signs import SignTrust
+from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Flow, Given, Letter, Memory, Party, Wait, Work, roster_digest
 from croupier.core.part import Part
@@ -23,6 +24,7 @@ from croupier.core.wire import Field, Schema
 from croupier.encode.encoder import Encoder
 from croupier.encode.fixed import FixedPoint
 from croupier.encode.floats import Floats
+from croupier.encode.signs import handed
 from croupier.errors import SpecError
 from croupier.place.direct import Direct
 from croupier.place.placement import Own, Placement, unkeyed
@@ -133,18 +135,24 @@ class Pipeline(Part):
     def client(self, given: Given, memory: Memory, coins: Coins) -> Flow:
         """Wait for a model, train, privatise, encode, submit. Reveals: what `place.submit` says."""
         (letter,) = yield Exchange(wait=Wait("model", ("server",)))
-        handed = Model(letter.body["model"])
-        start = self.encode.open(handed, memory)
+        handed_out = Model(letter.body["model"])
+        start = self.encode.open(handed_out, memory)
         brief = {name: values for name, values in letter.body.items() if name != "model"}
-        self.aggregate.verify(handed, brief, given.layout)
+        self.aggregate.verify(handed_out, brief, given.layout)
         # Bound to the participation, not the attempt: a second attempt must carry the very same update.
         own = coins.child("participation", given.participation)
         update: Update = yield Work("fit", (start, given.shard, own.child("fit")))
         if self.encode.form == "delta":
             update = replace(update, vector=update.vector - start, form="delta")
-        update, spent = self.privacy(update, own.child("privacy"))
+        chance = own.child("privacy")
+        if self.privacy.use != "none":
+            # Another model is another question: noise that answered one must not be taken off the other.
+            chance = chance.child("model", canon.digest(handed_out.vector))
+        update, spent = self.privacy(update, chance)
         payload = self.encode.encode(update, brief, own.child("encode"))
         once = coins.child("attempt", given.attempt, roster_digest(given.roster))
+        if self.place.binds:
+            brief["handed"] = handed(handed_out.vector, brief["commitment"])
         yield from self.place.submit(self, given, payload, memory.get("keys", {}), once.child("submit"), brief)
         return {**unkeyed(memory), "noted": {**spent.noted, **payload.noted}, "spent": spent.mechanism}
 
@@ -157,6 +165,8 @@ class Pipeline(Part):
             brief = yield Work("brief", (models, memory.get("rule", {}), coins.child("brief")))
         told = {field.name: brief[field.name] for field in public}
         yield Exchange(tuple(Letter(who, "model", {"model": _for(who, models).vector, **told}) for who in given.roster))
+        if self.place.binds:
+            brief = {**brief, "handed": handed(_for(given.roster[0], models).vector, brief["commitment"])}
         own = Own(memory.get("keys", {}), brief)
         released = yield from self.place.collect(self, given, coins.child("collect"), own)
         gathered = self.encode.decode(released, brief)

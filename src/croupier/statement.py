@@ -18,6 +18,9 @@ NAMED = "none: the server sees every update with its name"
 # Of what shuffling gives; a local part with a delta of its own has that one.
 DELTA = 1e-5
 
+# An epsilon below this is 0 to everybody.
+_NOTHING = 1e-6
+
 
 @dataclass(frozen=True)
 class Statement:
@@ -105,6 +108,8 @@ def _amplification(pipeline: Pipeline, rounds: int, present: int | None) -> str:
         return "no amplification claimed: rows carry their number of records, which is not noised and can name them"
     if present is None:
         return "no amplification claimed: it depends on how many honest clients are present, which is not known here"
+    if local.epsilon < _NOTHING:
+        return "no amplification claimed: the local epsilon is 0 but for rounding, and cannot be less"
     found = claim(present, local.epsilon, local.delta or DELTA, local.delta)
     if isinstance(found, str):
         return found
@@ -124,6 +129,8 @@ def _amplification(pipeline: Pipeline, rounds: int, present: int | None) -> str:
 def _over_rounds(pipeline: Pipeline, cohorts: bool | None) -> str:
     if "ids" not in pipeline.release.hides:
         return "everything, every round"
+    if pipeline.release.shape == "scored" and getattr(pipeline.release, "scores", "") == "secret":
+        return "the signs of every round's weighted sum; nothing is claimed for what many rounds of them add up to"
     if pipeline.release.shape == "scored":
         return (
             "nothing is claimed: a row that lies far or near in every round can be linked by its distance, and the "
@@ -142,6 +149,8 @@ def _over_rounds(pipeline: Pipeline, cohorts: bool | None) -> str:
 
 
 def _anonymity(pipeline: Pipeline) -> str:
+    if pipeline.release.shape == "scored" and getattr(pipeline.release, "scores", "") == "secret":
+        return "a sign is of a weighted sum over (clients present minus clients that collude with a server)"
     if pipeline.release.shape == "scored":
         return (
             "a distance is one of (clients present minus clients that collude with a server); a sum is of the accepted "

@@ -19,7 +19,7 @@ from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Flow, Given, Letter, Memory, Received, Seat
 from croupier.core.update import Layout, Slice
 from croupier.encode.encoder import Payload, Released
-from croupier.encode.signs import commitment
+from croupier.encode.signs import commitment, handed
 from croupier.mpc import convert, hands, onion, translate
 from croupier.mpc.authentic import bytes_of
 from croupier.pipeline import Pipeline
@@ -55,7 +55,9 @@ def seats(pipeline: Pipeline, rows: tuple[str, ...], seed: int) -> dict[str, Sea
     """Everybody at the end of a round."""
     names = tuple(f"c{number}" for number in range(len(rows)))
     layout = Layout((Slice("w", (4,)),))
-    late = {"reference": REFERENCE, "nonce": NONCE, "commitment": commitment(REFERENCE, NONCE)}
+    bound = commitment(REFERENCE, NONCE)
+    same = handed(torch.zeros(4), bound)
+    late = {"reference": REFERENCE, "nonce": NONCE, "commitment": bound, "handed": same}
 
     def client(given: Given, memory: Memory, coins: Coins) -> Flow:
         bits = torch.tensor([int(bit) for bit in rows[names.index(given.me)]], dtype=torch.uint8)

@@ -10,6 +10,7 @@ import torch
 from croupier.aggregate.aggregator import Desk
 from croupier.aggregate.mean import Mean, Scaled
 from croupier.aggregate.signs import SignTrust
+from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.flow import Memory
 from croupier.core.update import Gathered, Model
@@ -75,7 +76,10 @@ def ideal(pipeline: Pipeline, done: Round) -> Gathered:
             vector = update.vector - inbox[0].body["model"]
             update = type(update)(vector, update.layout, update.luggage, form="delta")
         own = done.views[who].coins.child("participation", done.views[who].given.participation)
-        update, _ = pipeline.privacy(update, own.child("privacy"))
+        chance = own.child("privacy")
+        if pipeline.privacy.use != "none":
+            chance = chance.child("model", canon.digest(inbox[0].body["model"]))
+        update, _ = pipeline.privacy(update, chance)
         payloads.append(pipeline.encode.encode(update, brief, own.child("encode")))
     rows = [payload.vector for payload in payloads]
     layout = done.views["server"].given.layout

@@ -27,8 +27,8 @@ def test_what_is_measured(mode: Mode, streamed: bool) -> None:
     assert found["equal_to_clear"] is True
     assert all(found[name] > 0 for name in ("clear_s", "mean_s", "client_s", "online_s", "offline_s", "peak_bytes"))
     honest = mode == "semi-honest"
-    # To each server a hidden row, and a signature where servers may cheat.
-    assert found["client_bytes"] == 2 * (HEADER + 32 + (0 if honest else 64))
+    # To each server a hidden row, and a signature with what was handed out where servers may cheat.
+    assert found["client_bytes"] == 2 * (HEADER + 32 + (0 if honest else 64 + 32))
     # Shares of 4 bytes, or of 8 with tags; and for the check 9 triples, a random element and two hashes a row.
     assert found["dealt_bytes"] == 5 * 256 * (4 if honest else 16) + (0 if honest else 2 * 16 * (3 * 9 + 1 + 2 * 5))
     # Here, q, distances, sum; besides forward, root, key, levels, blind, zero, checks of 4 turns, and the outcome.

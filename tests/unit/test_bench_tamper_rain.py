@@ -58,7 +58,7 @@ def test_every_message_is_tampered_with_by_whoever_sends_it() -> None:
     assert {cell.kind for cell in EVERY} == KINDS
     both = {
         "here", "forward", "root", "receipt", "key", "e-c", "e-o", "mul0", "mul1", "mul2", "blind", "zero", "hd", "z",
-        "outcome", *(f"v{step}-{part}" for step in (1, 2, 3) for part in ("c", "o", "s-c", "s-o")),
+        "outcome", *(f"v{step}-{part}" for step in (0, 1, 2, 3) for part in ("c", "o", "s-c", "s-o")),
     }  # fmt: skip
     for party, own in (("server", {"w", "late", "model", "published"}), ("second", {"q"})):
         assert {cell.message for cell in EVERY if cell.party == party} == both | own | {"up", "hand"}
@@ -175,7 +175,7 @@ def test_aborts_that_depend_on_the_order_are_found(monkeypatch: pytest.MonkeyPat
     chosen = some(99, "flip", "paired", message="w")
     fair = summary(ended(chosen))["order"]
     assert fair["aborted"] == fair["trials"] == 40
-    assert fair["p"] == 1.0
+    assert fair["p"] > 0.001
     deals: dict[tuple[int, int], Coins] = {}
     letters = duet.letters
 

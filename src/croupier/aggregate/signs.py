@@ -81,10 +81,11 @@ class SignTrust(Aggregator, use="sign-trust"):
     def tolerates(self) -> str:
         """What follows from the rule alone."""
         copied = (
-            "the reference is public: rows that copy it all but for coordinates of their choice are accepted, however "
-            "many they are"
-            if self.shown == "public"
-            else "the reference is shown only after all updates are fixed, so that no row of a round can copy it"
+            "the reference is public, or follows from what is: rows that copy it all but for coordinates of their "
+            "choice are accepted, however many they are"
+            if self.shown == "public" or self.reference == "last"
+            else "the reference is shown only after all updates are fixed, so that no row of a round can copy it; the "
+            "one of the round before, which attackers can guess from models, may still lie near"
         )
         return (
             "only that every accepted row lies within the threshold of the reference, and the mean of their signs with "

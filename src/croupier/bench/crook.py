@@ -60,7 +60,8 @@ class Crook(Player):
     bend: Bend = field(default_factory=Bend)
 
     def _dealt(self) -> SubFlow:
-        return self.bend.hand((yield from super()._dealt()))
+        hand, gates = yield from super()._dealt()
+        return self.bend.hand(hand), gates
 
     def _agreed(self, got: Bodies, late: Mapping[str, Tensor] | None) -> SubFlow:
         return (yield from super()._agreed(self.bend.got(got), late))

@@ -11,7 +11,7 @@ from torch import Tensor
 from croupier.bench.cheat import body_of, filled
 from croupier.bench.crook import Bend, Bodies
 from croupier.bench.pair_letters import Cell, another, late_comer
-from croupier.bench.pair_round import COLLUDERS, ROSTER, Bent, Change, mask_bits, opened, signed_up
+from croupier.bench.pair_round import COLLUDERS, ROSTER, Bent, Change, Round, mask_bits, opened, signed_up
 from croupier.bench.pair_trial import Trial
 from croupier.core.flow import Letter
 from croupier.core.view import View
@@ -150,7 +150,7 @@ def _named(trial: Trial) -> Bent:
         body = body_of(letter)
         digests = body["digests"].clone()
         digests[ROSTER.index(other)] ^= 1
-        root = root_of(round_.given, bytes_of(body["identity"]), bytes_of(round_.late["commitment"]), digests)
+        root = root_of(round_.given, bytes_of(body["identity"]), _bound(round_), digests)
         mine = signed(round_.keys[trial.party]["identity"], root)
         return filled(letter, digests=digests, signature=byte_tensor(mine))
 
@@ -164,7 +164,7 @@ def _shown(told: bool) -> Callable[[Trial], Bent]:
         trial.acted = True
         late: Mapping[str, Tensor] = opened(1 - trial.round.late["reference"].numpy(), trial.chance)
         if not told:
-            late = {**late, "commitment": trial.round.late["commitment"]}
+            late = {**late, **{name: trial.round.late[name] for name in ("commitment", "handed")}}
         return Bent(late=late)
 
     return bend
@@ -186,7 +186,7 @@ def _publishing(trial: Trial, whose: str) -> Change:
         body = body_of(letter)
         (spec,) = (field for field in round_.schemas["published"].fields if field.name == "sums")
         sums = another(trial, spec, body["sums"])
-        bound = bytes_of(round_.late["commitment"])
+        bound = _bound(round_)
         root = root_of(round_.given, bytes_of(receipt["identity"]), bound, receipt["digests"])
         mine = byte_tensor(signed(round_.keys["server"]["identity"], duet.outcome(root, sums, body["total"])))
         theirs = {"second": body["signatures"][1], "server": mine}.get(whose)
@@ -205,3 +205,7 @@ def _publishing(trial: Trial, whose: str) -> Change:
         return tuple(replace(letter, body=first.body) for letter in letters)
 
     return change
+
+
+def _bound(round_: Round) -> bytes:
+    return bytes_of(round_.late["commitment"]) + bytes_of(round_.late["handed"])

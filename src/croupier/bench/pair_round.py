@@ -20,12 +20,12 @@ from croupier.core.flow import Coalition, Exchange, Flow, Given, Letter, Memory,
 from croupier.core.sitting import Sat, Sitting, Stamp
 from croupier.core.update import Layout, Slice, Update
 from croupier.core.view import View
-from croupier.encode.signs import Signs, commitment
+from croupier.encode.signs import Signs, commitment, handed
 from croupier.federate import run_id
 from croupier.kernels import field as kernel
 from croupier.kernels.field import Bytes
 from croupier.mpc import dealer
-from croupier.mpc.authentic import byte_tensor
+from croupier.mpc.authentic import byte_tensor, bytes_of
 from croupier.mpc.dealer import Hand
 from croupier.pipeline import Pipeline
 from croupier.place import duet
@@ -209,14 +209,17 @@ class Round:
 def opened(reference: Bytes, draw: Stream) -> dict[str, Tensor]:
     """A reference with what commits to it."""
     bits, nonce = torch.from_numpy(reference), torch.frombuffer(bytearray(draw.bytes(32)), dtype=torch.uint8)
-    return {"reference": bits, "nonce": nonce, "commitment": commitment(bits, nonce)}
+    bound = commitment(bits, nonce)
+    return {"reference": bits, "nonce": nonce, "commitment": bound, "handed": handed(torch.zeros(len(bits)), bound)}
 
 
 def signed_up(round_: Round, who: str, bits: Bytes) -> dict[str, Tensor]:
     """A client's upload of some bits, as it would sign it."""
     row = kernel.packed(bits) ^ round_.masks[who]
-    claim = duet.claim(round_.told(who), who, row)
-    return {"row": torch.from_numpy(row), "signature": byte_tensor(signed(round_.keys[who]["identity"], claim))}
+    same = round_.late["handed"]
+    claim = duet.claim(round_.told(who), who, row, bytes_of(same))
+    mine = byte_tensor(signed(round_.keys[who]["identity"], claim))
+    return {"row": torch.from_numpy(row), "signature": mine, "handed": same}
 
 
 def mask_bits(round_: Round, who: str) -> Bytes:

@@ -30,7 +30,7 @@ from croupier.core.part import Part
 from croupier.core.update import Layout, Slice
 from croupier.core.wire import Envelope, Header, Schema
 from croupier.encode.encoder import Payload, Released
-from croupier.encode.signs import NONCE, Signs, commitment
+from croupier.encode.signs import NONCE, Signs, commitment, handed
 from croupier.errors import ProtocolError
 from croupier.job import peak_bytes
 from croupier.kernels import field as kernel
@@ -100,6 +100,7 @@ def laid(size: Size, coins: Coins, number: int) -> Table:
     nonce = torch.zeros(NONCE, dtype=torch.uint8)
     late = {"reference": _unpacked(reference, size.params), "nonce": nonce}
     late["commitment"] = commitment(late["reference"], nonce)
+    late["handed"] = handed(torch.zeros(size.params), late["commitment"])
     keys = place.enrol(names, coins.child("keys"))
     return Table(size, given, deck, ScoredSum(), rows, late, keys, coins.child("deal", number))
 
@@ -187,9 +188,8 @@ def _clients(table: Table) -> tuple[list[Received], float, int]:
         given = Given(name, RUN, 0, 0, table.given.roster, 2, table.given.layout)
         vector = _unpacked(row, size.params)
         started = time.perf_counter()
-        flow = place.submit(
-            _Bare(), given, Payload(vector), table.keys.get(name, {}), table.coins.child("submit", name)
-        )
+        keys, own = table.keys.get(name, {}), table.coins.child("submit", name)
+        flow = place.submit(_Bare(), given, Payload(vector), keys, own, table.late)
         next(flow)
         dealt = Received("dealer", "seed", {"seed": torch.frombuffer(bytearray(seed), dtype=torch.uint8)})
         ask = flow.send((dealt,))

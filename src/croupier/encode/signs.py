@@ -33,6 +33,11 @@ def commitment(reference: Tensor, nonce: Tensor) -> Tensor:
     return torch.frombuffer(bytearray(digest), dtype=torch.uint8)
 
 
+def handed(model: Tensor, bound: Tensor) -> Tensor:
+    """What binds the model that a client was handed, with the commitment beside it."""
+    return torch.frombuffer(bytearray(canon.digest(("handed", model, bound))), dtype=torch.uint8)
+
+
 def bits_of(vector: Tensor, coins: Node | None) -> tuple[Tensor, int]:
     """1 for positive, 0 for negative; zeros by coins, or 1 without them. And how many zeros there were."""
     bits = (vector >= 0).to(torch.uint8)

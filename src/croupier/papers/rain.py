@@ -47,8 +47,8 @@ SIZES: Mapping[Scale, Size] = {
         "smoke: 20 clients, MLP 784-16-10, 4,000 records, 20 rounds, batch 32",
     ),
     "small": Size(
-        40, (32,), 20_000, 4000, Terms(rounds=100, batch=32, every=25), (0.1, 0.3, 0.5, 0.7, 0.9),
-        "small: 40 clients, MLP 784-32-10, 20,000 records, 100 rounds, batch 32",
+        30, (32,), 20_000, 4000, Terms(rounds=80, batch=32, every=20), (0.1, 0.3, 0.5, 0.7, 0.9),
+        "small: 30 clients, MLP 784-32-10, 20,000 records, 80 rounds, batch 32",
     ),
     "paper": Size(
         100, (128,), None, None, Terms(rounds=500, batch=64, every=125),

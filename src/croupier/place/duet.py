@@ -51,9 +51,9 @@ def row_digest(row: Bytes) -> bytes:
     return canon.digest(("row", row.tobytes()))
 
 
-def claim(given: Given, who: str, row: Bytes) -> bytes:
-    """What a client signs: this row in this attempt, and no other."""
-    return canon.digest(("up", given.run, given.round, given.attempt, who, row_digest(row)))
+def claim(given: Given, who: str, row: Bytes, handed: bytes) -> bytes:
+    """What a client signs: this row in this attempt, and no other, made from what it was handed."""
+    return canon.digest(("up", given.run, given.round, given.attempt, who, row_digest(row), handed))
 
 
 def outcome(root: bytes, sums: Tensor, total: Tensor) -> bytes:
@@ -86,17 +86,20 @@ def schemas(deck: Deck, given: Given) -> Mapping[str, Schema]:
     sent = Field("sent", "|u1", (count,), 1)
     return {
         **found, **_hands(deck, told),
-        "up": Schema((*row, sign)),
-        "here": Schema((attendance(given.roster), digests, Field("commitment", "|u1", (32,)))),
+        "up": Schema((*row, sign, Field("handed", "|u1", (32,)))),
+        "here": Schema((
+            attendance(given.roster), digests, Field("commitment", "|u1", (32,)), Field("handed", "|u1", (32,)),
+        )),
         "forward": Schema((
             sent, Field("rows", "|u1", ("sent", deck.width), spare=deck.spare),
-            Field("signatures", "|u1", ("sent", 64)),
+            Field("signatures", "|u1", ("sent", 64)), Field("handed", "|u1", ("sent", 32)),
         )),
         "root": Schema((sign,)), "receipt": Schema((digest, digests, sign)),
         "key": Schema((Field("key", "|u1", (32,)),)),
         **({} if deck.check == "hash" else toss_schemas("e")),
         **{f"mul{at}": value_schema(4 * pairs, deck.over) for at, pairs in enumerate(levels(count))},
-        "blind": value_schema(2, deck.over), "zero": value_schema(1, deck.over), **check_schemas("v1", deck.over),
+        "blind": value_schema(2, deck.over), "zero": value_schema(1, deck.over), **check_schemas("v0", deck.over),
+        **check_schemas("v1", deck.over),
         "hd": value_schema(count, PRIME), **check_schemas("v2", PRIME),
         "z": value_schema(deck.size, PRIME), **check_schemas("v3", PRIME),
         "outcome": Schema((sign,)),
@@ -212,10 +215,10 @@ class Player:
         got = {letter.source: letter.body for letter in inbox if self._genuine(letter.source, letter.body)}
         root = b""
         if self.deck.authentic:
-            got, bound = yield from self._agreed(got, late)
+            got, bound, same = yield from self._agreed(got, late)
             rows = self._rows(got)
             digests = torch.stack([byte_tensor(row_digest(row)) for row in rows])
-            root = root_of(self.given, hand.identity, bound, digests)
+            root = root_of(self.given, hand.identity, bound + same, digests)
             yield from self._signed(root, hand.identity, digests)
         else:
             bound = b""
@@ -236,37 +239,47 @@ class Player:
     def _genuine(self, who: str, body: Mapping[str, Tensor]) -> bool:
         if not self.deck.authentic:
             return True
-        message = claim(self.given, who, body["row"].numpy())
+        message = claim(self.given, who, body["row"].numpy(), bytes_of(body["handed"]))
         return verified(self.keys["public"][who], message, bytes_of(body["signature"]))
 
     def _agreed(self, got: Mapping[str, Mapping[str, Tensor]], late: Mapping[str, Tensor] | None) -> SubFlow:
         """The rows that either server can show a signature for; a client that signed two of them is left out."""
         own = {name: row_digest(body["row"].numpy()) for name, body in got.items()}
         digests = torch.stack([byte_tensor(own.get(name, bytes(32))) for name in self.given.roster])
-        said = byte_tensor(bytes(32)) if late is None else late["commitment"]
-        here = {"present": bitmap(self.given.roster, tuple(got)), "digests": digests, "commitment": said}
-        (seen,) = yield self._swap("here", here)
+        said = {name: byte_tensor(bytes(32)) if late is None else late[name] for name in ("commitment", "handed")}
+        (seen,) = yield self._swap(
+            "here", {"present": bitmap(self.given.roster, tuple(got)), "digests": digests, **said}
+        )
         theirs = dict(zip(self.given.roster, (bytes_of(d) for d in seen.body["digests"]), strict=True))
-        news = tuple(name for name in got if theirs[name] != own[name])
+        both = yield from self._forwarded(got, tuple(name for name in got if theirs[name] != own[name]))
+        told = said if late is not None else seen.body
+        # A client that was handed another model than the rest would stand out: it is left out instead.
+        same = bytes_of(told["handed"])
+        kept = {
+            name: both[name] for name in self.given.roster if name in both and bytes_of(both[name]["handed"]) == same
+        }
+        self._enough(tuple(kept))
+        return kept, bytes_of(told["commitment"]), same
+
+    def _forwarded(self, got: Mapping[str, Mapping[str, Tensor]], news: tuple[str, ...]) -> SubFlow:
+        """Both servers' signed rows, once each has told the other what it lacks or has differently."""
         none = torch.zeros(0, dtype=torch.uint8)
-        (more,) = yield self._swap("forward", {
-            "sent": bitmap(self.given.roster, news),
-            "rows": torch.stack([got[n]["row"] for n in news]) if news else none.reshape(0, self.deck.width),
-            "signatures": torch.stack([got[n]["signature"] for n in news]) if news else none.reshape(0, 64),
-        })  # fmt: skip
+        sizes = {"row": ("rows", self.deck.width), "signature": ("signatures", 64), "handed": ("handed", 32)}
+        sent = {
+            many: torch.stack([got[name][one] for name in news]) if news else none.reshape(0, size)
+            for one, (many, size) in sizes.items()
+        }
+        (more,) = yield self._swap("forward", {"sent": bitmap(self.given.roster, news), **sent})
         both = dict(got)
         for place, name in enumerate(chosen(self.given.roster, more.body["sent"])):
-            body = {"row": more.body["rows"][place], "signature": more.body["signatures"][place]}
+            body = {one: more.body[many][place] for one, (many, _) in sizes.items()}
             if not self._genuine(name, body):
                 raise IntegrityError(f"round aborted: {self.peer} forwarded a row that its client did not sign")
             if name in got and not torch.equal(got[name]["row"], body["row"]):
                 del both[name]
             else:
                 both[name] = body
-        kept = {name: both[name] for name in self.given.roster if name in both}
-        self._enough(tuple(kept))
-        bound = bytes_of(seen.body["commitment"]) if late is None else bytes_of(said)
-        return kept, bound
+        return both
 
     def _enough(self, present: tuple[str, ...]) -> None:
         missing = tuple(name for name in self.given.roster if name not in present)
@@ -335,6 +348,8 @@ class Player:
             tree, used = _joined(found.shaped(2, pairs), _part(tree, slice(2 * pairs, None))), used + 2 * pairs
         apart = side.sub(_flat(tree, 0), _flat(tree, 1))
         hiding = yield from side.multiply("blind", dealt["blind"], apart, _triple(dealt, used, 1))
+        # Before the difference is opened: whether it is 0 may not depend on altered products.
+        yield from side.check("v0")
         zero = yield from side.open("zero", hiding)
         yield from side.check("v1")
         if over.total(zero).any() and self.checks:

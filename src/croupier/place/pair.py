@@ -41,9 +41,11 @@ from croupier.release.scored import ScoredSum
 
 DEALER = "dealer"
 _MALICIOUS = (
-    "one of the two servers, malicious, with any clients: it learns the distances in random order, the sum, and who "
-    "took part, before it may end the round; not which row is whose, while the other server and the dealer are honest "
-    "and rows carry enough noise. All three parties apart: the dealer with either server reads every row"
+    "one of the two servers, malicious, with as many clients as protocol.release.colluders says: it learns the "
+    "distances in random order, the sum, and who took part, before it may end the round; not which row is whose, while "
+    "the other server and the dealer are honest and rows carry enough noise. More colluding clients take their own "
+    "rows off the sum. A client signs the model it was handed, and one that was handed another is left out: a server "
+    "can leave clients out, down to the quorum. The dealer with either server reads every row"
 )
 _HONEST = (
     "one of the two servers that follows the protocol, with any clients: it learns what is released, "
@@ -74,6 +76,7 @@ class Pair(Placement, use="pair"):
     realises: ClassVar[frozenset[Shape]] = frozenset({"scored"})
     restarts: ClassVar[bool] = True
     spends: ClassVar[bool] = True
+    witnesses: ClassVar[tuple[str, ...]] = (SECOND,)
 
     malicious: bool = True
     check: Literal["hash", "product"] = "hash"
@@ -84,14 +87,25 @@ class Pair(Placement, use="pair"):
     _checked: ClassVar[bool] = True
 
     @property
+    def binds(self) -> bool:  # type: ignore[override]
+        """Malicious servers might hand clients different models."""
+        return self.malicious
+
+    def missing_of(self, named: Mapping[str, frozenset[str]]) -> frozenset[str]:
+        """Only what both servers found alike, before anything was opened: one alone could ask for rows again."""
+        found = [named.get(name, frozenset()) for name in SERVERS]
+        return found[0] if found[0] == found[1] else frozenset()
+
+    @property
     def tolerance(self) -> Tolerance:  # type: ignore[override]
         """What it withstands depends on whether servers may be malicious."""
         return Tolerance(
             privacy=_MALICIOUS if self.malicious else f"{_HONEST}. {_DEALER[self.shuffle]}",
             integrity=(
                 "one of the two servers, malicious, with any clients: the sum is that of the rows that the clients "
-                "named sent, each once, or the round ends, but for a chance of 2^-50; clients check both servers' "
-                "signatures"
+                "named sent, each once, or the round ends, but for a chance of "
+                f"{'2^-58' if self.check == 'hash' else '(3 rows + 6) / 2^61'}; clients check both servers' "
+                "signatures. The model that the server makes of the sum is not covered"
                 if self.malicious
                 else "none: both servers follow the protocol"
             )
@@ -164,7 +178,8 @@ class Pair(Placement, use="pair"):
         if self.malicious and self.entropy and not mechanism.privacy.entropy(1 << 30):
             yield (
                 "with malicious servers needs noise in every row (entropy = "
-                f"{self.entropy:g} bits); use privacy = 'gaussian', or malicious = false"
+                f"{self.entropy:g} bits); use privacy = 'gaussian' with sigma above 0, or "
+                "malicious = false"
             )
 
     def deck(self, given: Given) -> Deck:
@@ -236,10 +251,12 @@ class Pair(Placement, use="pair"):
         if not self.malicious:
             yield Exchange(tuple(Letter(name, "up", body) for name in SERVERS))
             return
-        body["signature"] = byte_tensor(signed(keys["identity"], duet.claim(given, given.me, row)))
+        body["handed"] = brief["handed"]
+        claim = duet.claim(given, given.me, row, bytes_of(brief["handed"]))
+        body["signature"] = byte_tensor(signed(keys["identity"], claim))
         letters = tuple(Letter(name, "up", body) for name in SERVERS)
         inbox = yield Exchange(letters, Wait("receipt", SERVERS))
-        root = self._received(given, row, inbox, keys, bytes_of(brief["commitment"]))
+        root = self._received(given, row, inbox, keys, bytes_of(brief["commitment"]) + bytes_of(brief["handed"]))
         (told,) = yield Exchange(wait=Wait("published", ("server",)))
         outcome = duet.outcome(root, told.body["sums"], told.body["total"])
         for place, name in enumerate(SERVERS):
@@ -251,7 +268,8 @@ class Pair(Placement, use="pair"):
         if self.malicious and have < self.entropy:
             raise PrivacyError(
                 f"a row of {deck.size} signs carries {have:.1f} bits of noise, and protocol.place.entropy = "
-                f"{self.entropy:g}: a malicious server could guess it and see whether it guessed right; add noise"
+                f"{self.entropy:g}: a malicious server could guess it and see whether it guessed right; add noise: "
+                "raise protocol.privacy.sigma, or lower protocol.privacy.clip"
             )
 
     def _received(self, given: Given, row: kernel.Bytes, inbox: Inbox, keys: Keys, bound: bytes) -> bytes:
@@ -269,7 +287,9 @@ class Pair(Placement, use="pair"):
         """The first server's part."""
         late = {field.name: own.brief[field.name] for field in reference_fields(1)}
         seat = self._seat(mechanism, given, own.keys, coins)
-        released: Released = yield from seat.play(late | {"commitment": own.brief["commitment"]})
+        released: Released = yield from seat.play(
+            late | {name: own.brief[name] for name in ("commitment", "handed") if name in own.brief}
+        )
         return released
 
     def opened(self, mechanism: Mechanism, roster: tuple[str, ...], layout: Layout, inbox: Inbox) -> Released:

@@ -76,11 +76,19 @@ class Placement(Part):
     restarts: ClassVar[bool] = False
     # Whether it uses secrets that are good for one sum only: a round that failed may then not be run again.
     spends: ClassVar[bool] = False
+    # Whether clients sign what they were handed, so that a server cannot hand one of them something else.
+    binds: ClassVar[bool] = False
+    # Middle parties without whose consent a round is worth nothing.
+    witnesses: ClassVar[tuple[str, ...]] = ()
     tolerance: ClassVar[Tolerance]
 
     def enrol(self, clients: tuple[str, ...], coins: Coins) -> Mapping[str, Keys]:
         """Key material that a party holds before the first round, by name; nobody sees another's."""
         return {}
+
+    def missing_of(self, named: Mapping[str, frozenset[str]]) -> frozenset[str]:
+        """The clients that a round may start again without, from whom each party of the placement found missing."""
+        return frozenset[str]().union(*named.values())
 
     def misfits(self, mechanism: Mechanism) -> Iterator[str]:
         """What else keeps this placement from working with an encoder and a release."""

@@ -113,13 +113,12 @@ class Table:
         if (distances < 0).any():
             raise IntegrityError("round aborted: a distance below 0 was opened")
         verdict = release.judge(distances, size)
-        sums = np.zeros(size, np.int64)
-        if verdict.total:
-            held = self.tally.sums(hidden, verdict.weights)
-            if release.opens == "signs":
-                sums = yield from self._signs(held)
-            else:
-                sums = centred((yield from self.opened("z", "v3", held)), verdict.total)
+        # Also where no row counts: that nothing was opened would show in the traffic.
+        held = self.tally.sums(hidden, verdict.weights)
+        if release.opens == "signs":
+            sums = yield from self._signs(held)
+        else:
+            sums = centred((yield from self.opened("z", "v3", held)), verdict.total)
         return release.let_out(sums, verdict.total, distances)
 
     def _signs(self, held: Held) -> SubFlow:

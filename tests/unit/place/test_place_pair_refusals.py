@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -12,15 +13,17 @@ from tests.laws.pipelines import signed as pipeline_with
 from tests.laws.toy import CLIENTS, absent, play, through_bytes
 
 from croupier.aggregate.signs import SignTrust
-from croupier.core.flow import Change, Letter
+from croupier.core.coins import Coins
+from croupier.core.flow import Change, Flow, Given, Letter, Memory, Party
 from croupier.core.view import View
 from croupier.encode.signs import Signs
-from croupier.errors import CroupierError, IntegrityError, ProtocolError, SpecError
+from croupier.errors import CroupierError, IntegrityError, ProtocolError, SpecError, TooFew
 from croupier.federate import Federation, Threat, check
 from croupier.kernels.field import packed
 from croupier.pipeline import Pipeline
 from croupier.place.duet import claim
 from croupier.place.pair import Pair
+from croupier.place.placement import Mechanism
 from croupier.place.roster import signed
 from croupier.privacy.gaussian import Gaussian
 from croupier.privacy.local import NoNoise
@@ -105,9 +108,10 @@ def two_faced(letters: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:
     for letter in letters:
         if letter.kind == "up" and letter.target == "second" and not isinstance(letter.body, bytes):
             row = letter.body["row"] ^ torch.ones_like(letter.body["row"])
-            message = claim(view.given, view.party, row.numpy())
+            same = letter.body["handed"]
+            message = claim(view.given, view.party, row.numpy(), same.numpy().tobytes())
             mine = torch.frombuffer(bytearray(signed(view.memory["keys"]["identity"], message)), dtype=torch.uint8)
-            letter = Letter(letter.target, "up", {"row": row, "signature": mine})
+            letter = Letter(letter.target, "up", {"row": row, "signature": mine, "handed": same})
         changed.append(letter)
     return tuple(changed)
 
@@ -120,15 +124,16 @@ def test_a_client_with_two_rows_is_left_out(name: str) -> None:
     assert torch.equal(done.state.model.vector, same.state.model.vector)
 
 
-def changing(kind: str, name: str, target: str = "") -> Change:
+def changing(kind: str, name: str, *targets: str) -> Change:
     """A party that flips a bit of what it sends."""
 
     def change(letters: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:
         found = []
         for letter in letters:
-            if letter.kind == kind and target in ("", letter.target) and not isinstance(letter.body, bytes):
+            meant = not targets or letter.target in targets
+            if letter.kind == kind and meant and not isinstance(letter.body, bytes):
                 values = letter.body[name].clone()
-                values.view(-1)[0] ^= 1
+                values.view(-1).view(torch.uint8)[0] ^= 1
                 letter = Letter(letter.target, kind, {**letter.body, name: values})
             found.append(letter)
         return tuple(found)
@@ -148,10 +153,16 @@ def test_clients_refuse_what_the_servers_did_not_both_sign(who: str, kind: str, 
         play(pipeline_with(PLACES["hash"]), count=1, threat=Threat(corrupted={who: changing(kind, name)}))
 
 
-def test_clients_refuse_another_commitment_than_they_were_told() -> None:
-    told = Threat(corrupted={"server": changing("model", "commitment", "c0")})
-    with pytest.raises(IntegrityError, match="did not sign"):
-        play(pipeline_with(PLACES["hash"]), count=1, threat=told)
+@pytest.mark.parametrize("name", ["commitment", "model"])
+def test_a_client_that_was_handed_something_else_is_left_out(name: str) -> None:
+    told = Threat(corrupted={"server": changing("model", name, "c0")})
+    (done,) = play(pipeline_with(PLACES["hash"]), count=1, threat=told)
+    assert (done.attempt, done.present) == (1, ("c1", "c2", "c3"))
+    (plain,) = play(pipeline_with(PLACES["hash"]), count=1, threat=absent("c0"))
+    assert torch.equal(done.state.model.vector, plain.state.model.vector)
+    many = Threat(corrupted={"server": changing("model", name, "c0", "c1", "c2")})
+    with pytest.raises(ProtocolError, match=r"missing c0, c1, c2"):
+        play(pipeline_with(PLACES["hash"]), count=1, threat=many, quorum=1.0)
 
 
 @pytest.mark.parametrize("name", PLACES)
@@ -213,3 +224,41 @@ def test_weights_that_no_sum_could_hold_are_refused_before_anything_is_opened(mo
     heavy = pipeline.model_copy(update={"release": ScoredSum(gate=False, among=1, weights="relu")})
     with pytest.raises(ProtocolError, match=r"weights = 'relu'.*a sum holds less than 100; use weights = 'equal'"):
         play(heavy, count=1)
+
+
+def test_one_server_alone_cannot_have_rows_sent_again() -> None:
+    """It would see the sum with and without a client: what it says is missing must be what the other says too."""
+    pipeline = pipeline_with(PLACES["hash"])
+
+    def lying(given: Given, memory: Memory, coins: Coins) -> Flow:
+        flow, answer = pipeline.parties(CLIENTS)["second"](given, memory, coins), None
+        while True:
+            ask = flow.send(answer)
+            if any(letter.kind == "outcome" for letter in getattr(ask, "send", ())):
+                raise TooFew("second: a lie", ("c0",))
+            answer = yield ask
+
+    with pytest.raises(ProtocolError, match="round 1 cannot go on"):
+        play(lying_pair(pipeline, lying), count=1)
+
+
+def lying_pair(pipeline: Pipeline, second: Party) -> Pipeline:
+    """The same with another second server."""
+
+    class Lying(Pair):
+        def middle(self, mechanism: Mechanism) -> Mapping[str, Party]:
+            """The liar in its place."""
+            return {**super().middle(mechanism), "second": second}
+
+    return pipeline.model_copy(update={"place": Lying(**dict(pipeline.place))})
+
+
+def test_a_round_that_the_second_server_is_not_content_with_is_refused() -> None:
+    pipeline = pipeline_with(PLACES["hash"])
+
+    def grim(given: Given, memory: Memory, coins: Coins) -> Flow:
+        yield from pipeline.parties(CLIENTS)["second"](given, memory, coins)
+        raise IntegrityError("something is wrong")
+
+    with pytest.raises(ProtocolError, match="second did not end content"):
+        play(lying_pair(pipeline, grim), count=1)
