@@ -32,7 +32,7 @@ def test_what_is_measured(mode: Mode, streamed: bool) -> None:
     # Shares of 4 bytes, or of 8 with tags; and for the check 9 triples, a random element and two hashes a row.
     assert found["dealt_bytes"] == 5 * 256 * (4 if honest else 16) + (0 if honest else 2 * 16 * (3 * 9 + 1 + 2 * 5))
     # Here, q, distances, sum; besides forward, root, key, levels, blind, zero, checks of 4 turns, and the outcome.
-    assert found["rounds"] == (4 if honest else 4 + 3 + 3 + 2 + 12 + 1)
+    assert found["rounds"] == (4 if honest else 4 + 3 + 3 + 2 + 16 + 1)
     # The rows once, 5 distances and 256 sums, and who is here.
     if honest:
         assert found["server_bytes"][1] == 4 * HEADER + 5 * 32 + 4 * 5 + 4 * 256 + 5

@@ -28,12 +28,12 @@ TABLE3: Mapping[str, Mapping[str, tuple[float, float]]] = {
 }
 CLIENTS: Mapping[Scale, int] = {"smoke": 10, "small": 100, "paper": 100}
 READ = (
-    "Smoke runs d = 10,000 (Figure 7: 1,000) with 10 clients and compares with nothing. Ours: both servers as processes "
-    "that share this machine, messages packed with their headers, dealt material lying ready; 'mean' is a plain mean of "
-    "as many 32-bit floats, 'extra' the time that integrity costs over the semi-honest form (the paper claims below 1 "
-    "%). The paper names no model; d of ours is that of a perceptron 784-128-10 (MNIST) and 784-384-10 (FMNIST), whose "
-    "signs to two servers take about what it prints. 'paper, not measured' rows are the paper's own numbers on its own "
-    "machine: no ratio is claimed against them."
+    "Smoke runs d = 10,000 (Figure 7: 1,000) with 10 clients and compares with nothing. Ours: both servers as "
+    "processes that share this machine, messages packed with their headers, dealt material lying ready; 'mean' is a "
+    "plain mean of as many 32-bit floats, 'extra' the time that integrity costs over the semi-honest form (the paper "
+    "claims below 1 %). The paper names no model; d of ours is that of a perceptron 784-128-10 (MNIST) and 784-384-10 "
+    "(FMNIST), whose signs to two servers take about what it prints. 'paper, not measured' rows are the paper's own "
+    "numbers on its own machine: no ratio is claimed against them."
 )
 
 
