@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 
 from croupier.bench.cheat import body_of, filled, places
-from croupier.bench.pair_round import ROSTER, Before, Bent, Change, Round, Setting
+from croupier.bench.pair_round import ROSTER, Before, Bent, Change, Round, Setting, mask_bits
 from croupier.bench.pair_trial import Trial
 from croupier.core.coins import Coins
 from croupier.core.flow import Letter
 from croupier.core.view import View
 from croupier.core.wire import Field
+from croupier.kernels.field import Bytes
 from croupier.kernels.shares import P
 from croupier.mpc.authentic import as_tensor, as_words, byte_tensor, bytes_of
 from croupier.mpc.field import BINARY, PRIME
@@ -89,7 +90,12 @@ def _edits(kind: str, fields: tuple[Field, ...]) -> Iterator[tuple[str, Edit]]:
 
 def _bent(kind: str, edit: Edit) -> Callable[[Trial], Bent]:
     def bend(trial: Trial) -> Bent:
-        return Bent(letters=edited(trial, kind, edit), clients=late_comer(trial) if kind == "forward" else {})
+        round_, free = trial.round, dict[str, tuple[Bytes, ...]]()
+        if kind == "model" and round_.setting.missing == "vote":
+            # A client that was handed something else is left out, and its uniform row votes.
+            free = {who: (round_.rows[who], mask_bits(round_, who)) for who in ROSTER}
+        change = edited(trial, kind, edit)
+        return Bent(letters=change, clients=late_comer(trial) if kind == "forward" else {}, free=free)
 
     return bend
 
