@@ -67,12 +67,12 @@ def test_a_fresh_process_has_a_mark_of_its_own() -> None:
     ballast = np.ones(1 << 28, np.uint8)
     mark = rns.apart(_mark)
     assert mark["high"] >= mark["now"] > 10_000_000
-    assert mark["high"] < rns._resident("VmHWM")
+    assert mark["high"] < rns.resident("VmHWM")
     assert len(ballast) == 1 << 28
 
 
 def _mark() -> dict[str, Any]:
-    return {"now": rns._resident("VmRSS"), "high": rns._resident("VmHWM")}
+    return {"now": rns.resident("VmRSS"), "high": rns.resident("VmHWM")}
 
 
 def test_the_plain_form_is_algorithm_1() -> None:

@@ -23,6 +23,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from croupier.bench.rns import resident
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Flow, Given, Letter, Received, SubFlow
@@ -32,7 +33,6 @@ from croupier.core.wire import Envelope, Header, Schema
 from croupier.encode.encoder import Payload, Released
 from croupier.encode.signs import NONCE, Signs, commitment, handed
 from croupier.errors import ProtocolError
-from croupier.job import peak_bytes
 from croupier.kernels import field as kernel
 from croupier.mpc import dealer
 from croupier.mpc.dealer import Deck, Hand, Stored
@@ -267,7 +267,7 @@ def _server(
     size, found = Size.parse(plain), []
     try:
         _warm()
-        base = peak_bytes()
+        base = resident("VmHWM")
         for number in range(size.repeats):
             table = laid(size, Coins.from_seed(seed), number)
             found.append(_played(me, table, end, gate, Path(file)) | {"base": base})
@@ -292,7 +292,7 @@ def _played(me: int, table: Table, end: socket.socket, gate: Any, file: Path) ->
     stop = time.perf_counter()
     return {
         "start": begun, "stop": stop, "offline_s": offline, "turns": line.turns, "bytes": line.sent, "dealt": dealt,
-        "peak": peak_bytes(), "sums": released.sums,
+        "peak": resident("VmHWM"), "sums": released.sums,
     }  # fmt: skip
 
 

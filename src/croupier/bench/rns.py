@@ -83,7 +83,7 @@ def draw(coins: Coins, count: int) -> npt.NDArray[np.float32]:
 def _one_size(size: Size, seed: int) -> dict[str, Any]:
     coins, encoder = Coins.from_seed(seed), Residues(clients=size.clients, digits=size.digits)
     _warm(encoder, coins)
-    before = _resident("VmRSS")
+    before = resident("VmRSS")
     vector = torch.from_numpy(np.concatenate([draw(coins.child(0, k), b - a) for k, a, b in _chunks(size.params)]))
     update, layout = Update(vector, _flat(size.params)), _flat(size.params)
     encode_s, sent = _timed(lambda: encoder.encode(update, {}, coins.child("rounding")))
@@ -95,7 +95,7 @@ def _one_size(size: Size, seed: int) -> dict[str, Any]:
     mod_s, sums, first = _released(Mod(), encoder, size, coins)
     released = Released(tuple(f"c{i}" for i in range(size.clients)), sums=sums, layout=layout)
     decode_s, mean = _timed(lambda: _mean(encoder, released))
-    peak = _resident("VmHWM")
+    peak = resident("VmHWM")
     error = float((mean[: len(first)].double() - first).abs().max()) * encoder.unit
     copied = _buffers(4 * size.params + wire)
     copy_s = _copy(*copied)
@@ -217,13 +217,13 @@ def _point(kind: Kind, size: Size, seed: int) -> dict[str, Any]:
     """One size of the sweep: seconds of encoding, releasing and decoding, drawing parameters left out."""
     coins, encoder = Coins.from_seed(seed), Residues(clients=size.clients, digits=size.digits)
     _warm(encoder, coins)
-    before, spent = _resident("VmRSS"), 0.0
+    before, spent = resident("VmRSS"), 0.0
     for number, start, stop in _chunks(size.params):
         nodes = [coins.child(who, number) for who in range(size.clients)]
         values = (draw(node, stop - start) for node in nodes)
         work = {"mod": _summed, "sum-servers": _shared, "bits": _shuffled}[kind]
         spent += work(encoder, values, stop - start, coins.child("release", number))
-    peak = _resident("VmHWM")
+    peak = resident("VmHWM")
     return {
         "release": kind,
         "params": size.params,
@@ -290,7 +290,7 @@ def _shuffled(encoder: Residues, clients: Iterator[npt.NDArray[np.float32]], cou
     return time.perf_counter() - start
 
 
-def _resident(key: Literal["VmRSS", "VmHWM"]) -> int:
+def resident(key: Literal["VmRSS", "VmHWM"]) -> int:
     """This process's resident bytes, now or at their highest. `getrusage` would count the process that started it."""
     status = Path("/proc/self/status")
     if not status.exists():
