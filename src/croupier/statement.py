@@ -129,13 +129,8 @@ def _amplification(pipeline: Pipeline, rounds: int, present: int | None) -> str:
 def _over_rounds(pipeline: Pipeline, cohorts: bool | None) -> str:
     if "ids" not in pipeline.release.hides:
         return "everything, every round"
-    if pipeline.release.shape == "scored" and getattr(pipeline.release, "scores", "") == "secret":
-        return "the signs of every round's weighted sum; nothing is claimed for what many rounds of them add up to"
-    if pipeline.release.shape == "scored":
-        return (
-            "nothing is claimed: a row that lies far or near in every round can be linked by its distance, and the "
-            "rows that count change from round to round, so that their sums can be taken apart"
-        )
+    if own := pipeline.release.over_rounds():
+        return own
     if "rows" not in pipeline.release.hides:
         return "nothing is claimed: a client's values of several rounds can be linked by what they are"
     apart = (
@@ -149,13 +144,8 @@ def _over_rounds(pipeline: Pipeline, cohorts: bool | None) -> str:
 
 
 def _anonymity(pipeline: Pipeline) -> str:
-    if pipeline.release.shape == "scored" and getattr(pipeline.release, "scores", "") == "secret":
-        return "a sign is of a weighted sum over (clients present minus clients that collude with a server)"
-    if pipeline.release.shape == "scored":
-        return (
-            "a distance is one of (clients present minus clients that collude with a server); a sum is of the accepted "
-            "rows of one weight, of which colluders know their own and may aim at others"
-        )
+    if own := pipeline.release.anonymity():
+        return own
     if "ids" not in pipeline.release.hides:
         return "none: each update is known by its sender's name"
     return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import Literal
 
 import torch
@@ -191,8 +192,9 @@ class _Bounded(Informed):
         way = {"mean": lambda: honest.mean(0), "sign": lambda: honest.mean(0).sign(), "std": lambda: honest.std(0)}
         return torch.nan_to_num(torch.nn.functional.normalize(way[self.along](), dim=0))
 
+    @abstractmethod
     def _farthest(self, offs: Tensor, dots: Tensor, way: Tensor, squares: Tensor) -> float:
-        raise NotImplementedError
+        """How far along the way the bound lets the update go."""
 
 
 class MinMax(_Bounded, use="min-max"):

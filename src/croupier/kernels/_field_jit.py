@@ -7,22 +7,10 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from croupier.kernels._shares_jit import times
+
 _P = np.uint64((1 << 61) - 1)
-_LOW31 = np.uint64((1 << 31) - 1)
-_LOW30 = np.uint64((1 << 30) - 1)
 _LOW32 = np.uint64((1 << 32) - 1)
-
-
-@njit(cache=True, nogil=True, inline="always")
-def times(one: Any, two: Any) -> Any:
-    """The product modulo 2^61 - 1, by halves, because 2^61 counts as 1."""
-    high1, low1 = one >> np.uint64(31), one & _LOW31
-    high2, low2 = two >> np.uint64(31), two & _LOW31
-    middle = high1 * low2 + low1 * high2
-    total = (high1 * high2 << np.uint64(1)) + (middle >> np.uint64(30))
-    total += ((middle & _LOW30) << np.uint64(31)) + low1 * low2
-    total = (total & _P) + (total >> np.uint64(61))
-    return total - _P if total >= _P else total
 
 
 @njit(cache=True, nogil=True)

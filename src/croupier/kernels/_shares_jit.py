@@ -69,7 +69,7 @@ def wrapped(numbers: Any, bits: int, out: Any) -> None:
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _times(one: Any, two: Any) -> Any:
+def times(one: Any, two: Any) -> Any:
     """The product modulo 2^61 - 1, by halves, because 2^61 counts as 1."""
     high1, low1 = one >> np.uint64(31), one & _LOW31
     high2, low2 = two >> np.uint64(31), two & _LOW31
@@ -90,7 +90,7 @@ def dot(keys: Any, numbers: Any, lane: int) -> Any:
             value += np.int64(numbers[k * step + 1]) << lane
         other = np.uint64(value) if value >= 0 else _P - np.uint64(-value)
         key = keys[k] & _P
-        total += _times(key - _P if key >= _P else key, other)
+        total += times(key - _P if key >= _P else key, other)
         if total >= _P:
             total -= _P
     return total

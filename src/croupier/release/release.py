@@ -49,6 +49,14 @@ class Release(Part):
     def __call__(self, rows: Sequence[Tensor], layout: Layout, modulus: Modulus, coins: Node) -> Mapping[str, Tensor]:
         """What leaves of one coordinate vector per client."""
 
+    def over_rounds(self) -> str:
+        """What several rounds tell together, where it does not follow from what is hidden."""
+        return ""
+
+    def anonymity(self) -> str:
+        """Among whom a client hides, where it does not follow from what is hidden."""
+        return ""
+
     @abstractmethod
     def reveals(self) -> str:
         """What the receiver learns, as a sentence of the statement."""

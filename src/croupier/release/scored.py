@@ -117,7 +117,7 @@ class ScoredSum(Release, use="scored"):
 
     def most(self, rows: int, size: int) -> int:
         """The most that weights can add up to, for so many rows of so many coordinates."""
-        return rows * {"equal": 1, "levels": self.levels, "relu": _UNIT * size}[self.weights]
+        return rows * (self.heaviest or _UNIT * size)
 
     def fields(self, dtype: str, modulus: Modulus, slots: int) -> tuple[wire.Field, ...]:
         """A distance a row, in shuffled order (unless secret), the sum of the weights, and the weighted sum."""
@@ -194,6 +194,24 @@ class ScoredSum(Release, use="scored"):
             # The farthest are too few to stand alone: the level above comes down to them.
             weights[closed] = weights[group] = steps[group].min()
         return weights
+
+    def over_rounds(self) -> str:
+        """Distances link rows, and who counts changes."""
+        if self.scores == "secret":
+            return "the signs of every round's weighted sum; nothing is claimed for what many rounds of them add up to"
+        return (
+            "nothing is claimed: a row that lies far or near in every round can be linked by its distance, and the "
+            "rows that count change from round to round, so that their sums can be taken apart"
+        )
+
+    def anonymity(self) -> str:
+        """Among those present, and among those of one weight."""
+        if self.scores == "secret":
+            return "a sign is of a weighted sum over (clients present minus clients that collude with a server)"
+        return (
+            "a distance is one of (clients present minus clients that collude with a server); a sum is of the accepted "
+            "rows of one weight, of which colluders know their own and may aim at others"
+        )
 
     def reveals(self) -> str:
         """Distances, and the sum; or less."""
