@@ -148,7 +148,7 @@ class Pipeline(Part):
         if self.privacy.use != "none":
             # Another model is another question: noise that answered one must not be taken off the other.
             chance = chance.child("model", canon.digest(handed_out.vector))
-        update, spent = self.privacy(update, chance)
+        update, spent = self.privacy.of(given.me)(update, chance)
         payload = self.encode.encode(update, brief, own.child("encode"))
         once = coins.child("attempt", given.attempt, roster_digest(given.roster))
         if self.place.binds:

@@ -140,7 +140,8 @@ class Gathered:
     """What a release gave the server, decoded: rows or sums, and who was present.
 
     `weights` holds one number per row, or the total for sums. `scaled` rows were multiplied by their weight at the
-    client. `ids` is None where the release hides which row is whose.
+    client. `ids` is None where the release hides which row is whose. Where updates were noised, `noise` is the
+    published variance of a coordinate's noise in one client's update, and `epsilons` the published budget, one a row.
     """
 
     present: tuple[str, ...]
@@ -151,3 +152,5 @@ class Gathered:
     ids: tuple[str, ...] | None = None
     frame: bytes = b""
     form: Form = "weights"
+    noise: Tensor | None = None
+    epsilons: Tensor | None = None

@@ -13,6 +13,7 @@ from scipy.special import log_ndtr
 
 from croupier.core.coins import BLOCK, Coins
 from croupier.core.norm import length
+from croupier.core.tier import Tier
 from croupier.core.update import Form, Update
 from croupier.errors import PrivacyError
 from croupier.privacy.gdp import epsilon_of, mu_of
@@ -52,6 +53,10 @@ class Gaussian(LocalPrivacy, use="gaussian"):
         facts = {"clip": self.clip, "sigma": self.sigma} | ({"mu": self.mu} if self.sigma > 0 else {})
         sent = replace(update, vector=torch.from_numpy(values.astype(np.float32)))
         return sent, Spent(self.use, facts, {"clipped_updates": int(size > self.clip)})
+
+    def tier(self, name: str) -> Tier | None:
+        """The same for everybody."""
+        return Tier(epsilon_of(self.mu, self.delta), self.sigma) if self.sigma > 0 else None
 
     @property
     def mu(self) -> float:

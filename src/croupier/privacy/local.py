@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from croupier.core.coins import Coins
 from croupier.core.part import Part
+from croupier.core.tier import Tier
 from croupier.core.update import Form, Update
 
 
@@ -46,6 +47,14 @@ class LocalPrivacy(Part):
     @abstractmethod
     def claims(self, participations: int = 1) -> str:
         """The differential-privacy sentence: unit, adjacency and parameters, or that none is claimed."""
+
+    def of(self, name: str) -> LocalPrivacy:
+        """The mechanism of one client: the same for all, unless a part says otherwise."""
+        return self
+
+    def tier(self, name: str) -> Tier | None:
+        """What a client's noise is, where it has any: public, because those who weigh rows by it must know."""
+        return None
 
     def entropy(self, size: int) -> float:
         """At least so many bits of chance lie in the signs of an update of this size, whatever the update is."""

@@ -1,0 +1,13 @@
+"""A privacy tier: what a client that noises its updates declares of them, in public."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, order=True)
+class Tier:
+    """The epsilon of one participation, and the deviation of the noise on each coordinate that it takes."""
+
+    epsilon: float
+    sigma: float
