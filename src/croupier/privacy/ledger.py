@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any, Literal, Self
 
 from croupier.errors import PrivacyError, RangeError
@@ -54,13 +55,9 @@ class Event:
                 "epsilon above 0 and perhaps a delta"
             )
         if not ((self.mu is None or self.mu > 0) and self.epsilon >= 0 and 0 <= self.delta < 1):
-            raise RangeError(
-                f"mu = {self.mu}, epsilon = {self.epsilon}, delta = {self.delta}: what is spent is above 0"
-            )
+            raise RangeError(f"mu = {self.mu}, epsilon = {self.epsilon}, delta = {self.delta}: none is below 0")
         if not (0 < self.rate <= 1 and self.steps >= 1) or (self.mu is None and (self.rate, self.steps) != (1.0, 1)):
-            raise RangeError(
-                f"rate = {self.rate}, steps = {self.steps}: a chance and 1 step or more, of a Gaussian only"
-            )
+            raise RangeError(f"rate = {self.rate}, steps = {self.steps}: a chance, and 1 or more, of Gaussians only")
 
     def plain(self) -> dict[str, Any]:
         """As plain values, for a memory."""
@@ -114,9 +111,13 @@ class Ledger:
         added, left = sum(event.epsilon for event in self.events), delta - sum(event.delta for event in self.events)
         if mu == 0:
             return added if left >= 0 else math.inf
-        return added + epsilon_of(mu, left) if left > 0 else math.inf
+        return added + _gaussian(mu, left) if left > 0 else math.inf
 
     def _by_losses(self, delta: float) -> float:
         noised = [(event.mu, event.rate, event.steps) for event in self.events if event.mu is not None]
         others = [(event.epsilon, event.delta) for event in self.events if event.mu is None]
         return losses.epsilon(noised, others, delta)
+
+
+# Clients of one tier that took part equally often have spent the same, and there may be thousands of them.
+_gaussian = lru_cache(maxsize=1 << 12)(epsilon_of)
