@@ -18,6 +18,7 @@ from croupier.place.relay import Relay
 from croupier.place.servers import SumServers
 from croupier.privacy.gaussian import Gaussian
 from croupier.privacy.response import Response
+from croupier.privacy.tiers import Tiers
 from croupier.release.groups import Groups
 from croupier.release.rows import Rows
 from croupier.release.scored import ScoredSum
@@ -49,6 +50,12 @@ PIPELINES: dict[str, Pipeline] = {
     "shuffled integers": Pipeline(encode=FixedPoint(clients=8), release=Shuffle(grain="layer"), place=Relay()),
     "shuffled models, Gaussian noise": Pipeline(
         privacy=Gaussian(clip=1, sigma=0.1), encode=Floats(form="delta"), release=Shuffle(grain="model"), place=Relay()
+    ),
+    "shuffled models, a tier for each": Pipeline(
+        privacy=Tiers(clip=1, budgets=(40.0,)),
+        encode=Floats(form="delta"),
+        release=Shuffle(grain="model"),
+        place=Relay(),
     ),
     "shuffled models, randomised response": Pipeline(
         privacy=Response(coordinates=2, epsilon=2),

@@ -47,7 +47,9 @@ def dp(
     from croupier.privacy.plan import planned
 
     found = planned(epsilon, sigma, rounds, clip, delta)
-    facts = _facts(found) | _turns(found, clients, cohort, total) | _shuffle(found, cohort or clients)
+    facts = (
+        _facts(found) | _turns(found, clients, cohort, total) | _shuffle(found, clients if cohort is None else cohort)
+    )
     options.emit(facts, json, out)
     if not json:
         _show(facts)
