@@ -79,7 +79,7 @@ def ideal(pipeline: Pipeline, done: Round) -> Gathered:
         chance = own.child("privacy")
         if pipeline.privacy.use != "none":
             chance = chance.child("model", canon.digest(inbox[0].body["model"]))
-        update, _ = pipeline.privacy(update, chance)
+        update, _ = pipeline.privacy.of(who)(update, chance)
         payloads.append(pipeline.encode.encode(update, brief, own.child("encode")))
     rows = [payload.vector for payload in payloads]
     layout = done.views["server"].given.layout

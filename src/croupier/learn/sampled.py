@@ -83,7 +83,7 @@ def sampling(net: FlatNet, goal: str) -> Iterator[Sampler]:
 
 def _swap(module: nn.Module, fixers: Any, weights: dict[str, nn.Parameter]) -> list[tuple[nn.Module, str, nn.Module]]:
     """Put Opacus's recurrent layers in the place of torch's, on the same memory; what was there before."""
-    swapped = []
+    swapped: list[tuple[nn.Module, str, nn.Module]] = []
     for path, parent in list(module.named_modules()):
         for name, child in list(parent.named_children()):
             if not isinstance(child, (nn.LSTM, nn.GRU)):

@@ -80,7 +80,7 @@ def test_units_never_compose() -> None:
     mixed = noised(1).add(record)
     for by in ("gdp", "pld"):
         with pytest.raises(PrivacyError, match="different things and never compose; keep a ledger of each"):
-            mixed.epsilon(DELTA, by=by)  # type: ignore[arg-type]
+            mixed.epsilon(DELTA, by=by)
 
 
 def test_sampled_records_have_losses_only() -> None:

@@ -143,7 +143,7 @@ def test_the_weakest_tier_speaks_for_all() -> None:
     assert tiers.entropy(1000) == Gaussian(clip=1, sigma=sigma_for(8.0, DELTA, 1)).entropy(1000)
     layout = Layout((Slice("w", (2,)),))
     with pytest.raises(PrivacyError, match="ask of"):
-        tiers(Update(torch.zeros(2), layout, {}, "delta"), Coins.from_seed(1))
+        tiers(Update(torch.zeros(2), layout, {}, form="delta"), Coins.from_seed(1))
 
 
 def test_the_composition_table() -> None:
