@@ -9,7 +9,7 @@ from typing import Any
 from croupier.federate import Round, State
 from croupier.pipeline import Pipeline
 from croupier.privacy.ledger import ADJACENCY, Ledger
-from croupier.privacy.local import Guarantee
+from croupier.privacy.local import Guarantee, rounded_up
 from croupier.privacy.tiers import Tiers
 
 # The composition table's numbers of participations, besides the most that a run asks.
@@ -41,7 +41,7 @@ def accounts(pipeline: Pipeline, state: State, names: Sequence[str]) -> dict[str
 
 def _account(pipeline: Pipeline, local: Guarantee, name: str, memory: Mapping[str, Any]) -> Account:
     ledger, tier = Ledger.read(memory.get("ledger", ())), pipeline.privacy.tier(name)
-    label = f"{tier.epsilon if tier else local.epsilon:.4g}"
+    label = rounded_up(tier.epsilon if tier else local.epsilon)
     return Account(label, len(ledger.events), ledger.epsilon(local.delta), pipeline.privacy.limit(name))
 
 

@@ -18,6 +18,7 @@ from croupier.encode.floats import Floats
 from croupier.encode.signs import Signs
 from croupier.errors import ProtocolError
 from croupier.federate import Federation, Round, Threat, _Book, rounds
+from croupier.learn.fit import DpSgd
 from croupier.pipeline import Pipeline
 from croupier.place.pair import Pair
 from croupier.place.relay import Relay
@@ -26,6 +27,7 @@ from croupier.privacy.ledger import Event, Ledger
 from croupier.privacy.tiers import Tiers
 from croupier.release.scored import ScoredSum
 from croupier.release.shuffle import Shuffle
+from croupier.statement import explain
 
 WISHES = {"c0": 8.0, "c1": 1.0, "c2": 1.0, "c3": 1.0}
 
@@ -168,3 +170,11 @@ def test_only_those_invited_spend() -> None:
     assert sum(len(events(done, name)) for name in CLIENTS if name in done.state.memories) == 8
     for name in CLIENTS:
         assert len(events(done, name)) == done.state.participations[name]
+
+
+def test_a_run_with_both_units_says_both_and_counts_one() -> None:
+    pipeline = tiered()
+    said = explain(pipeline, noise=DpSgd(noise=1.0).claims(), rounds=3).differential_privacy
+    assert said.index("The unit is a record, added or taken away") < said.index("Besides, unit: a client; adjacency")
+    done = play(pipeline)[-1]
+    assert {event.unit for name in CLIENTS for event in events(done, name)} == {"client"}
