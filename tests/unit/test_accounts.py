@@ -7,16 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 from tests.laws.processes import Processes
 from tests.laws.toy import BARE, CLIENTS, absent, fit, play, task
 
 from croupier.accounts import accounts, by_tier, closing, round_line
 from croupier.aggregate.signs import SignTrust
 from croupier.core.coins import Coins
-from croupier.core.flow import Flow, Given, Memory
+from croupier.core.flow import Flow, Given, Memory, Received, Seat, Work
 from croupier.encode.floats import Floats
 from croupier.encode.signs import Signs
-from croupier.errors import ProtocolError
+from croupier.errors import Overspent, ProtocolError
 from croupier.federate import Federation, Round, Threat, _Book, rounds
 from croupier.learn.fit import DpSgd
 from croupier.pipeline import Pipeline
@@ -120,14 +121,32 @@ def test_a_book_knows_what_it_has() -> None:
     assert book.kept("c9", {"x": 1}) == {"x": 1}
 
 
-def test_another_model_in_a_second_attempt_is_refused_when_it_costs_too_much() -> None:
-    """The first attempt's release is in the book that the second attempt's client reads."""
-    pipeline = tiered(totals={"c0": 8.0})
-    (done,) = play(pipeline, count=1)
-    (first,) = events(done, "c0")
-    assert len(first.model) == 64
-    with pytest.raises(ProtocolError, match="Cause: c0"):
-        play(pipeline, count=2, quorum=1.0)
+def seated(pipeline: Pipeline, memory: Memory, attempt: int, model: float) -> Seat:
+    """A client that has just been handed a model."""
+    given = Given("c0", bytes(16), 0, attempt, CLIENTS, 2, BARE, "shard of c0")
+    seat = Seat.take(pipeline.client, given, memory, Coins.from_seed(1), "keep")
+    seat.post()
+    seat.deliver(Received("server", "model", {"model": torch.full((BARE.size,), model)}))
+    seat.go()
+    return seat
+
+
+def test_a_second_attempt_with_another_model_is_another_release() -> None:
+    """What the first attempt sent is in the ledger that the second one reads: here there is room for one release."""
+    pipeline, book = tiered(totals={"c0": 8.0}), _Book()
+    first = seated(pipeline, {}, 0, 0.5)
+    assert isinstance(first.ask, Work)
+    assert first.ask.name == "fit"
+    first.finish(fit([first.ask.args])[0])
+    assert isinstance(first.ask, Work)
+    assert first.ask.name == "spend", "written down before anything is sent"
+    book.spend([first.ask.args])
+    after = book.kept("c0", {})
+    same, other = seated(pipeline, after, 1, 0.5), seated(pipeline, after, 1, 0.25)
+    assert isinstance(same.ask, Work)
+    assert same.ask.name == "fit"
+    assert other.outcome is not None
+    assert isinstance(other.outcome.error, Overspent)
 
 
 def test_budgets_of_different_places_are_alike_in_processes() -> None:
