@@ -91,9 +91,10 @@ class LocalPrivacy(Part):
             before, tier = ledger.epsilon(local.delta), self.tier(name)
             raise Overspent(
                 f"{name}{f' (tier {rounded_up(tier.epsilon)})' if tier else ''} takes no part: "
-                f"{times(len(ledger.events))} cost it epsilon {rounded_up(before)} so far, round {event.round + 1} would make that "
-                f"{rounded_up(then)}, and its total is {most:g} at delta = {local.delta:g}; nothing of its update "
-                f"leaves it. Remedy: raise {self.limited_by(name)}, or let it rest"
+                f"{times(len(ledger.events))} cost it epsilon {rounded_up(before)} so far, round "
+                f"{event.round + 1} would make that {rounded_up(then)}, and its total is {most:g} at delta = "
+                f"{local.delta:g}; nothing of its update leaves it. Remedy: raise "
+                f"{self.limited_by(name)}, or let it rest"
             )
         return after
 
