@@ -8,6 +8,7 @@ CroupierError            what was wrong, where, and what to do about it
 ├── RangeError           a value outside what the protocol can carry: NaN, Inf, wrong length, wrong type
 ├── IntegrityError       proof that somebody changed something
 ├── PrivacyError         a step that would break a stated privacy condition
+│   └── Overspent        a release that would exceed its client's total budget
 └── ProtocolError        a party that did not do its part
     └── TooFew           fewer parties than the quorum; carries who is missing
 """
@@ -48,6 +49,10 @@ class IntegrityError(CroupierError):
 
 class PrivacyError(CroupierError):
     """A step that would break a stated privacy condition."""
+
+
+class Overspent(PrivacyError):  # noqa: N818 - reads as what happened
+    """A release that would exceed its client's total budget."""
 
 
 class ProtocolError(CroupierError):

@@ -18,8 +18,9 @@ from croupier.core.part import Part
 from croupier.core.sitting import Bench, Drive, Sat, Sitting, Stamp, Traffic
 from croupier.core.update import Layout, Model, Update
 from croupier.core.view import Kept, View
-from croupier.errors import CroupierError, IntegrityError, ProtocolError, SpecError, StoreError, TooFew
+from croupier.errors import CroupierError, IntegrityError, Overspent, ProtocolError, SpecError, StoreError, TooFew
 from croupier.pipeline import Pipeline
+from croupier.privacy.ledger import Event, Ledger
 
 Fits = Callable[[Sequence[tuple[Any, ...]]], Sequence[Update | CroupierError]]
 
@@ -92,7 +93,10 @@ class Threat:
 
 @dataclass(frozen=True)
 class Round:
-    """What one round did. `noted` is each client's own note: truth for an experiment, in nobody else's view."""
+    """What one round did. `noted` is each client's own note: truth for an experiment, in nobody else's view.
+
+    `overspent` names the clients that took no part because their budget is spent, and says why.
+    """
 
     number: int
     attempt: int
@@ -104,6 +108,30 @@ class Round:
     views: Mapping[str, View]
     noted: Mapping[str, Mapping[str, int]]
     state: State
+    overspent: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class _Book:
+    """What clients released in a round, attempt after attempt, and who would not for its budget's sake."""
+
+    ledgers: dict[str, Ledger] = field(default_factory=dict)
+    overspent: dict[str, str] = field(default_factory=dict)
+
+    def spend(self, jobs: Sequence[tuple[Any, ...]]) -> Sequence[None]:
+        """Write down releases that are about to leave; one that is sent again is in the book already."""
+        for name, event in jobs:
+            self.ledgers[name] = self.ledgers.get(name, Ledger()).add(Event(**event))
+        return [None for _ in jobs]
+
+    def kept(self, name: str, memory: Memory) -> Memory:
+        """A client's memory, with what it released in this round."""
+        if name not in self.ledgers:
+            return memory
+        whole = Ledger.read(memory.get("ledger", ()))
+        for event in self.ledgers[name].events:
+            whole = whole.add(event)
+        return {**memory, "ledger": whole.plain()}
 
 
 HONEST = Threat()
@@ -189,18 +217,20 @@ class _Loop:
     def round(self, state: State) -> Round:
         cohort = self._cohort(state.round)
         few = least(self.plan, len(cohort))
-        bench = self._bench()
+        book = _Book()
+        bench = {**self._bench(), "spend": book.spend}
         for attempt in range(self.plan.attempts):
-            sat = self.drive(self._sitting(state, cohort, few, attempt, bench))
+            sat = self.drive(self._sitting(state, cohort, few, attempt, bench, book))
+            book.overspent |= {n: str(o.error) for n, o in sat.outcomes.items() if isinstance(o.error, Overspent)}
             alarmed(state.round, cohort, sat, self.pipeline.place.witnesses)
             if sat.outcomes["server"].error is None:
-                return self._finish(state, cohort, attempt, sat)
+                return self._finish(state, cohort, attempt, sat, book)
             missing = self._missing(sat, cohort)
             left = tuple(client for client in cohort if client not in missing)
             if not (self.pipeline.place.restarts and missing and len(left) >= few):
                 break
             cohort = left
-        raise ProtocolError(_why(state.round, sat))
+        raise ProtocolError(_why(state.round, sat, book.overspent))
 
     def _cohort(self, number: int) -> tuple[str, ...]:
         everyone = self.task.enrolled
@@ -209,7 +239,9 @@ class _Loop:
         sampler = self.coins.child("cohort", number).sampler()
         return tuple(everyone[i] for i in sorted(sampler.choice(len(everyone), self.plan.cohort, replace=False)))
 
-    def _sitting(self, state: State, cohort: tuple[str, ...], least: int, attempt: int, bench: Bench) -> Sitting:
+    def _sitting(
+        self, state: State, cohort: tuple[str, ...], least: int, attempt: int, bench: Bench, book: _Book
+    ) -> Sitting:
         run = run_id(self.coins)
         parties = self.pipeline.parties(cohort)
         parties |= {name: party for name, party in self.threat.parties.items() if name in parties}
@@ -231,7 +263,10 @@ class _Loop:
             parties={**parties, **changed},
             givens=givens,
             memories={
-                name: {**state.memories.get(name, {}), **({"keys": self.keys[name]} if name in self.keys else {})}
+                name: {
+                    **book.kept(name, state.memories.get(name, {})),
+                    **({"keys": self.keys[name]} if name in self.keys else {}),
+                }
                 for name in parties
             },
             coins={name: self._party_coins(name, run, state.round, attempt, name in cohort) for name in parties},
@@ -284,18 +319,26 @@ class _Loop:
         }
         return frozenset(cohort) & self.pipeline.place.missing_of(named)
 
-    def _finish(self, state: State, cohort: tuple[str, ...], attempt: int, sat: Sat) -> Round:
+    def _finish(self, state: State, cohort: tuple[str, ...], attempt: int, sat: Sat, book: _Book) -> Round:
         memories = {name: outcome.memory for name, outcome in sat.outcomes.items() if outcome.memory is not None}
         present = tuple(memories["server"]["present"])
-        counts = {name: state.participations.get(name, 0) + 1 for name in cohort if name in memories}
-        after = State(state.round + 1, {**state.memories, **memories}, {**state.participations, **counts})
+        # Who sent something counts, however it ended: what was seen cannot be taken back.
+        sent = {*(name for name in cohort if name in memories), *book.ledgers}
+        counts = {name: state.participations.get(name, 0) + 1 for name in sorted(sent)}
+        booked = {
+            name: book.kept(name, memories.get(name, state.memories.get(name, {}))) for name in sorted(book.ledgers)
+        }
+        after = State(state.round + 1, {**state.memories, **memories, **booked}, {**state.participations, **counts})
         noted = {name: memories[name]["noted"] for name in cohort if name in memories}
         metrics = dict(self.task.evaluate(after.model))
         if wild := [name for name, value in metrics.items() if not math.isfinite(value)]:
             raise ProtocolError(
                 f"round {state.round + 1}: the model's {' and '.join(wild)} is not finite any more; lower task.fit.lr"
             )
-        return Round(state.round, attempt, cohort, present, sat.refusals, metrics, sat.traffic, sat.views, noted, after)
+        return Round(
+            state.round, attempt, cohort, present, sat.refusals, metrics, sat.traffic, sat.views, noted, after,
+            dict(book.overspent),
+        )  # fmt: skip
 
 
 def alarmed(number: int, cohort: tuple[str, ...], sat: Sat, witnesses: tuple[str, ...] = ()) -> None:
@@ -323,7 +366,7 @@ def _tried(pipeline: Pipeline, gathered: Any, desk: Desk, rule: Memory) -> Any:
         return error
 
 
-def _why(number: int, sat: Sat) -> str:
+def _why(number: int, sat: Sat, overspent: Mapping[str, str]) -> str:
     """The root of a failed round: what went wrong furthest from the server, and who was turned away.
 
     Who waits in vain for a party that found something wrong is not the root, and a client that did was not refused.
@@ -336,6 +379,9 @@ def _why(number: int, sat: Sat) -> str:
     middle = [error for name, error in errors.items() if name != "server" and name not in {*turned_away, *clients}]
     causes = [error for error in (*middle, errors["server"]) if not isinstance(error, TooFew)]
     said = f"round {number + 1} cannot go on: {(causes or middle or [errors['server']])[0]}"
+    if overspent and not causes:
+        many = f" ({len(overspent)} clients are past their budgets)" if len(overspent) > 1 else ""
+        return f"{said}. Cause: {next(iter(overspent.values()))}{many}"
     if not refusals:
         return said if causes else f"{said}. Remedy: bring the missing back, or lower federation.quorum"
     first = refusals[0]
