@@ -35,8 +35,8 @@ DRAWN = 1 << 16
 _FEW = 1 << 10
 # Bytes of rows that are permuted at a time: they fit the nearest cache, words and choices beside them.
 _NEAR = 1 << 14
-# Columns at a time, however many rows there are; and rows, so that the place of each number there has 32 bits.
-_LEAST, _ROWS = 16, 1 << 28
+# At least so many columns at a time; and fewer rows than this, so that each number's place there has 32 bits.
+_LEAST, _ROWS = 1 << 7, 1 << 25
 
 
 class Batch(NamedTuple):
@@ -51,7 +51,7 @@ class Batch(NamedTuple):
 def batches(n: int) -> tuple[Batch, ...]:
     """How the spans n, n - 1, ..., 2 are shared out to words: as many to each as stay within the limit."""
     if n >= _ROWS:
-        raise RangeError(f"{n} rows: at most 2^28 - 1 are permuted")
+        raise RangeError(f"{n} rows: at most 2^25 - 1 are permuted")
     out, high = list[Batch](), n
     while high > 1:
         low, product = high, high
