@@ -181,6 +181,6 @@ def test_the_rule_says_what_it_cannot_do() -> None:
         )  # fmt: skip
     with pytest.raises(SpecError, match="publishes no noise"):
         Pipeline(encode=Floats(form="delta"), aggregate=Projected())
-    with pytest.raises(SpecError, match="not on encode.form = 'weights'"):
+    with pytest.raises(SpecError, match=r"not on encode.form = 'weights'"):
         Pipeline(privacy=noised, aggregate=Projected())
     assert "parameters" in Projected().tolerates()
