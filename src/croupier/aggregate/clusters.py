@@ -98,11 +98,11 @@ class Clusters(Aggregator, use="clusters"):
 
     The server draws `probes` inputs of independent, identically distributed noise, anew each round: such an input is
     as likely in any order, so that it fits models under every permutation and tells nothing about it. Two uploads are
-    as far apart as 1 minus the cosine of their answers; DBSCAN with `neighbours` (the point itself counts) groups them
-    within `radius`, or, where that is not set, within `reach` times the median distance to the nearest other, `least` at
-    least and `most` at most. `centred`: see `likeness`. Clients keep their label over rounds; `merge` is what becomes of a group whose
-    members had several. A cluster of which nobody is present keeps its model. Who has no label gets the largest
-    cluster's model.
+    as far apart as 1 minus the cosine of their answers (`centred`: see `likeness`); DBSCAN with `neighbours` (the point
+    itself counts) groups them within `radius`, or, where that is not set, within `reach` times the median distance to
+    the nearest other, `least` at least and `most` at most. Clients keep their label over rounds; `merge` is what
+    becomes of a group whose members had several. A cluster of which nobody is present keeps its model. Who has no label
+    gets the largest cluster's model.
     From: Tazza section 5.4, which names no parameters of DBSCAN and sends the server permuted records of the clients.
     """
 
@@ -141,8 +141,8 @@ class Clusters(Aggregator, use="clusters"):
         """What grouping gives, and what it does not."""
         return (
             "clients whose models answer random inputs unlike the others' train apart from them; one whose answers "
-            "stay near enough is averaged in, and nothing bounds what it does there. Nothing is proved, and clusters of "
-            "malicious clients get models too"
+            "stay near enough is averaged in, and nothing bounds what it does there. Nothing is proved, and "
+            "clusters of malicious clients get models too"
         )
 
     def _drawn(self, desk: Desk) -> Tensor:
