@@ -39,7 +39,8 @@ class Task:
     """What is learned: who is enrolled, their data by digest, how to train and how to measure.
 
     `fit` takes (start, shard digest, coins) jobs and gives an update or an error for each. `root` and `features` are
-    the server's own, where it has records: the same training on them, and what a model makes of them.
+    the server's own, where it has records: the same training on them, and what a model makes of them. `answers` is what
+    a model makes of inputs of the shape `inputs`, where these are numbers that noise can stand in for.
     """
 
     shards: Mapping[str, str]
@@ -49,6 +50,8 @@ class Task:
     evaluate: Callable[[Model], Mapping[str, float]]
     root: Callable[[Tensor, Coins], Tensor] | None = None
     features: Callable[[Tensor], Tensor] | None = None
+    answers: Callable[[Tensor, Tensor], Tensor] | None = None
+    inputs: tuple[int, ...] = ()
 
     @property
     def enrolled(self) -> tuple[str, ...]:
@@ -58,7 +61,7 @@ class Task:
     @property
     def offers(self) -> frozenset[str]:
         """What the server has of its own for a rule that asks for it."""
-        own = {"root": self.root, "forward": self.features}
+        own = {"root": self.root, "forward": self.features, "answers": self.answers}
         return frozenset(name for name, there in own.items() if there is not None)
 
 
@@ -184,6 +187,11 @@ def check(pipeline: Pipeline, enrolled: int, plan: Federation, offers: frozenset
             f"federation.cohort = {cohort}: release = {pipeline.release.use!r} hides a client among others and needs "
             f"at least {pipeline.release.least} of them; invite more, or enrol more clients"
         )
+    if "answers" in pipeline.aggregate.asks - offers:
+        raise SpecError(
+            f"protocol.aggregate = {pipeline.aggregate.use!r}: it asks models about random inputs, and records of "
+            "words are none; use data of numbers"
+        )
     if lacking := sorted({"root", "forward"} & pipeline.aggregate.asks - offers):
         what = {"root": "trains on", "forward": "looks at models through"}[lacking[0]]
         raise SpecError(
@@ -308,7 +316,8 @@ class _Loop:
         return {"fit": fit, "brief": brief, "aggregate": aggregate}
 
     def _desk(self, models: tuple[Model, ...], own: Coins) -> Desk:
-        return Desk(models, self.task.layout, own, self.task.root, self.task.features)
+        task = self.task
+        return Desk(models, task.layout, own, task.root, task.features, task.answers, task.inputs)
 
     def _missing(self, sat: Sat, cohort: tuple[str, ...]) -> frozenset[str]:
         """Whom the placement's own parties found missing; what clients say of each other counts for nothing."""
