@@ -60,11 +60,17 @@ class ProtocolError(CroupierError):
 
 
 class TooFew(ProtocolError):  # noqa: N818 - reads as what happened
-    """Fewer parties than the quorum."""
+    """Fewer parties than the quorum, who is missing, and what helps."""
 
-    def __init__(self, message: str, missing: Iterable[str]) -> None:
+    def __init__(
+        self,
+        message: str,
+        missing: Iterable[str],
+        remedy: str = "bring the missing back, or lower federation.quorum",
+    ) -> None:
         super().__init__(message)
         self.missing = frozenset(missing)
+        self.remedy = remedy
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

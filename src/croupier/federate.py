@@ -26,12 +26,16 @@ Fits = Callable[[Sequence[tuple[Any, ...]]], Sequence[Update | CroupierError]]
 
 
 class Federation(Part):
-    """How many rounds, who is invited, and how few are enough."""
+    """How many rounds, who is invited, how few are enough, and whether a round with fewer is only passed over.
+
+    With `carry`, a round in which too few came releases nothing and changes nothing, and the next one invites anew.
+    """
 
     rounds: int = Field(5, ge=1)
     cohort: int | None = Field(None, ge=1)
     quorum: float = Field(0.5, gt=0, le=1)
     attempts: int = Field(3, ge=1, le=1000)
+    carry: bool = False
 
 
 @dataclass(frozen=True)
@@ -238,6 +242,8 @@ class _Loop:
             if not (self.pipeline.place.restarts and missing and len(left) >= few):
                 break
             cohort = left
+        if self.plan.carry and _short(sat, cohort):
+            return self._finish(state, cohort, attempt, sat, book)
         raise ProtocolError(_why(state.round, sat, book.overspent))
 
     def _cohort(self, number: int) -> tuple[str, ...]:
@@ -330,7 +336,8 @@ class _Loop:
 
     def _finish(self, state: State, cohort: tuple[str, ...], attempt: int, sat: Sat, book: _Book) -> Round:
         memories = {name: outcome.memory for name, outcome in sat.outcomes.items() if outcome.memory is not None}
-        present = tuple(memories["server"]["present"])
+        # Without a server's memory nothing was released: the model stays, and what was sent is counted all the same.
+        present = tuple(memories["server"]["present"]) if "server" in memories else ()
         # Who sent something counts, however it ended: what was seen cannot be taken back.
         sent = {*(name for name in cohort if name in memories), *book.ledgers}
         counts = {name: state.participations.get(name, 0) + 1 for name in sorted(sent)}
@@ -368,6 +375,12 @@ def alarmed(number: int, cohort: tuple[str, ...], sat: Sat, witnesses: tuple[str
         raise ProtocolError(f"round {number + 1} is refused: no client ended content. {next(iter(errors.values()))}")
 
 
+def _short(sat: Sat, cohort: tuple[str, ...]) -> bool:
+    """Whether a round failed for want of clients, and for nothing else that a party of the placement found."""
+    found = [outcome.error for name, outcome in sat.outcomes.items() if name not in cohort and outcome.error]
+    return bool(found) and all(isinstance(error, TooFew) for error in found)
+
+
 def _tried(pipeline: Pipeline, gathered: Any, desk: Desk, rule: Memory) -> Any:
     try:
         return pipeline.aggregate(gathered, desk, rule)
@@ -392,7 +405,8 @@ def _why(number: int, sat: Sat, overspent: Mapping[str, str]) -> str:
         many = f" ({len(overspent)} clients are past their budgets)" if len(overspent) > 1 else ""
         return f"{said}. Cause: {next(iter(overspent.values()))}{many}"
     if not refusals:
-        return said if causes else f"{said}. Remedy: bring the missing back, or lower federation.quorum"
+        few = [error for error in (*middle, errors["server"]) if isinstance(error, TooFew)]
+        return said if causes else f"{said}. Remedy: {few[0].remedy}"
     first = refusals[0]
     others = f" ({len(turned_away)} were refused)" if len(turned_away) > 1 else ""
     return f"{said}. {first.source} was refused at {first.at}: {first.why}{others}"
