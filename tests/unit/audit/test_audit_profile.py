@@ -97,7 +97,7 @@ def test_ties_are_linked_at_random_and_only_within_window_and_tier() -> None:
     alike = stacked(tuple(shown(t, torch.ones(8, 4), 1.0 + t % 2) for t in range(12)))
     allowed = candidates(alike)
     ago = alike.rounds.unsqueeze(1) - alike.rounds
-    assert (ago[allowed] > 0).all() and (ago[allowed] < 10).all() and (ago[allowed] % 2 == 0).all()
+    assert ((ago[allowed] > 0) & (ago[allowed] < 10) & (ago[allowed] % 2 == 0)).all()
     assert len(set(link(alike.rows, allowed, Coins.from_seed(0))[-8:].tolist())) > 4
 
 
@@ -178,7 +178,8 @@ def test_without_auxiliary_clients_rows_are_only_linked() -> None:
     view = tuple(shown(t, planted(8, 5), 0.5) for t in range(2))
     question = profiler.asked(None, torch.ones(1), {"rows": view}, Coins.from_seed(1))
     found = canon.load(profiler.answered(question))["rows"]["denoisers"]
-    assert set(found) == {"none"} and set(found["none"]) == {"links"}
+    assert set(found) == {"none"}
+    assert set(found["none"]) == {"links"}
     assert found["none"]["links"][8:].tolist() == list(range(8))
 
 
