@@ -100,7 +100,7 @@ def profile(
     source: str | Path | Mapping[str, Any] | Spec = "intra-london",
     *,
     sets: Sequence[str] = (),
-    seeds: int = 3,
+    seeds: int = 5,
     seed: int = 0,
     noises: Sequence[str] = NOISES,
     data: str | Path | None = None,
@@ -259,8 +259,8 @@ def notes(runs: int) -> list[str]:
         "updates off both. 'Best of bucket' takes the most alike member, which favours the attacker.",
         "CosAUC: the area under the cosine over tiers, at ln(epsilon) scaled to run from 0 to 1 (declared budgets); "
         "delta-cos: the cosine of the largest budget less that of the smallest.",
-        "Attributes are cut at quantiles of the auxiliary clients. 'Clients named right': from a client's own row if it "
-        "has its name, else from all rows of its bucket together. 'Rows named right', the paper's reading: each row "
+        "Attributes are cut at quantiles of the auxiliary clients. 'Clients named right': from a client's own row if it has "
+        "its name, else from all rows of its bucket together. 'Rows named right', the paper's reading: each row "
         "against its owner. Prior: the auxiliary clients' commonest class.",
         "Linear separability is a measurement with the true labels, not an attack: five-fold logistic regression, all "
         "rows of a client in one fold; beside it the share of the commonest class.",

@@ -35,7 +35,7 @@ def command(
     sets: options.Sets = None,
     seeds: Annotated[
         Optional[int],  # noqa: UP045
-        typer.Option(help="Independent runs; intervals are over runs. Default: 40, of a profile 3.", min=2, max=1000),
+        typer.Option(help="Independent runs; intervals are over runs. Default: 40, of a profile 5.", min=2, max=1000),
     ] = None,
     kind: Annotated[
         Optional[Kind],  # noqa: UP045

@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 FAST = ("federation.rounds=12",)
-RUNS = 3
+RUNS = 5
+SHORT = {
+    "rows": "no shuffling", "model": "rows shuffled", "layer": "layers shuffled", "parameter": "IntraShuffler",
+    "sums": "bucket sums",
+}  # fmt: skip
 
 
 def show(found: dict[str, Any]) -> None:
@@ -30,9 +34,10 @@ def show(found: dict[str, Any]) -> None:
         shown += [f"{key}: ARI" for key in keys]
         cells = [_cell(marks.get(name)) for name in shown]
         linked = _cell(marks[ROW]) if ROW in marks else f"bucket {_cell(marks.get(BUCKET))}"
-        table.add_row("" if last == arm["noise"] else arm["noise"], arm["title"], *cells, linked)
+        table.add_row("" if last == arm["noise"] else arm["noise"], SHORT[arm["view"]], *cells, linked)
         last = arm["noise"]
     print_table(table)
+    print("* fails its control: not above its prior without noise and shuffling, so it scores no defence")
     for name, given in found["epsilons"].items():
         if given[0]:
             print(f"epsilon of one participation, {name}: {', '.join(f'{one:.4g}' for one in given[0])} (first run)")
@@ -48,7 +53,7 @@ def _cell(mark: dict[str, Any] | None) -> str:
     if mark is None or mark["rate"] is None:
         return ""
     if mark.get("control") is False:
-        return "failed its control"
+        return "*"
     known = f" ({mark['prior']:.2f})" if "prior" in mark else ""
     return f"{mark['rate']:.2f}{known}"
 

@@ -36,8 +36,8 @@ def _top(findings: Mapping[str, Any]) -> Html:
         *([tag("p", tag("time", date(str(made)), datetime=made), class_="date")] if made else []),
         tag(
             "p",
-            "What do noised and shuffled updates tell of the habits of clients, and can updates of one client be linked across "
-            f"rounds? {findings['clients']} clients, {findings['auxiliary']} auxiliary ones, {findings['runs']} runs.",
+            "What do noised and shuffled updates tell of the habits of clients, and can updates of one client be "
+            f"linked across rounds? {findings['clients']} clients, {findings['auxiliary']} auxiliary ones, {findings['runs']} runs.",
             class_="answer",
         ),
         *([tag("p", "Made by ", tag("code", str(command)), class_="command")] if command else []),
