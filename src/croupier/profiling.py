@@ -223,9 +223,9 @@ def adversaries(uncovered: float) -> list[str]:
     """Who else may attack, and which of the views is theirs."""
     return [
         "The server sees what each view shows, and knows the auxiliary clients.",
-        "The shuffler alone sees every row with its name and tier, so it links rounds by name with success 1. Without "
-        "auxiliary data it infers no attribute; with public data of the same kind it is as strong as the server under "
-        "'no shuffling'. That it has none is an assumption about its library, not a protection.",
+        "The shuffler alone sees every row with its name and tier, so it links rounds by name with success 1 (by "
+        "values alone as 'as received' under 'no shuffling' does). Without auxiliary data it infers no "
+        "attribute; with public data of the same kind it is as strong as the server under 'no shuffling'. That it has none is an assumption about its library, not a protection.",
         "Shuffler and server together have the view 'no shuffling', and the names: what remains is each client's own "
         "noise.",
         "All other members of a bucket, with the server, take their own values out of the shuffle or the sum: "
