@@ -224,8 +224,9 @@ def adversaries(uncovered: float) -> list[str]:
     return [
         "The server sees what each view shows, and knows the auxiliary clients.",
         "The shuffler alone sees every row with its name and tier, so it links rounds by name with success 1 (by "
-        "values alone as 'as received' under 'no shuffling' does). Without auxiliary data it infers no "
-        "attribute; with public data of the same kind it is as strong as the server under 'no shuffling'. That it has none is an assumption about its library, not a protection.",
+        "values alone as 'as received' under 'no shuffling' does). Without auxiliary data it infers no attribute; with "
+        "public data of the same kind it is as strong as the server under 'no shuffling'. That it has none is an "
+        "assumption about its library, not a protection.",
         "Shuffler and server together have the view 'no shuffling', and the names: what remains is each client's own "
         "noise.",
         "All other members of a bucket, with the server, take their own values out of the shuffle or the sum: "
@@ -261,7 +262,8 @@ def notes(runs: int) -> list[str]:
         "delta-cos: the cosine of the largest budget less that of the smallest.",
         "Attributes are cut at quantiles of the auxiliary clients. 'Clients named right': from a client's own row "
         "if it has its name, else from all rows of its bucket together. 'Rows named right', the paper's reading: each "
-        "row against its owner. Prior: the auxiliary clients' commonest class.",
+        "row against its owner. Prior: the auxiliary clients' commonest class, or a guess at random where that names "
+        "more.",
         "Linear separability is a measurement with the true labels, not an attack: five-fold logistic regression, all "
         "rows of a client in one fold; beside it the share of the commonest class.",
         "Linkage: nearest neighbour by cosine among rows of the nine rounds before with a tier that may be the same. "

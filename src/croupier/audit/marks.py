@@ -249,8 +249,10 @@ def unseen(outside: Outside, truth: Truth) -> Marks:
         guess = outside.majority(key)
         present = [name for turn in truth.turns for name in turn.names]
         right = [attribute.labels[name] == guess for name in present]
-        found[f"{key}: clients named right"] = _mean(right)
-        found[f"{key}: rows named right"] = float((attribute.of(truth.names) == guess).double().mean())
+        # Where the outsiders' commonest class misleads, a guess at random needs no view either.
+        chance = 1 / len(attribute.classes)
+        found[f"{key}: clients named right"] = max(_mean(right), chance)
+        found[f"{key}: rows named right"] = max(float((attribute.of(truth.names) == guess).double().mean()), chance)
         counts = torch.bincount(attribute.of(truth.names), minlength=len(attribute.classes))
         # A cut fitted to the truth names at least the commonest class.
         found[f"{key}: linear separability"] = float(counts.max() / counts.sum())
@@ -259,7 +261,7 @@ def unseen(outside: Outside, truth: Truth) -> Marks:
             inside = [
                 hit for hit, name in zip(right, present, strict=True) if low < truth.epsilons[name] <= high
             ]  # fmt: skip
-            found |= {f"{key}: clients named right, {group} epsilon": _mean(inside)} if inside else {}
+            found |= {f"{key}: clients named right, {group} epsilon": max(_mean(inside), chance)} if inside else {}
     return found
 
 
