@@ -19,7 +19,7 @@ FLOORS = [
     {"federate", "statement"},
     {"audit", "runtime", "systems", "learn", "accounts"},
     {"spec"},
-    {"job", "inquiry"},
+    {"job", "inquiry", "profiling"},
     {"bench", "papers"},
     {"cli"},
     {"__main__"},
