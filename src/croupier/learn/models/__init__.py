@@ -5,11 +5,14 @@ from croupier.learn.models.cnn import CifarCnn, ConvNet, MnistCnn
 from croupier.learn.models.layers import Dropout, Standardise
 from croupier.learn.models.lenet import DlgLeNet, SigmoidNet
 from croupier.learn.models.lstm import Forecaster, Lstm
+from croupier.learn.models.mixer import Mixer, PatchMixer
 from croupier.learn.models.mlp import Mlp, Perceptron
 from croupier.learn.models.network import Network
 from croupier.learn.models.own import OwnNetwork
 from croupier.learn.models.resnet import ResidualNet, ResNet18
+from croupier.learn.models.rnn import Listener, Rnn
 from croupier.learn.models.transformer import Reader, TextTransformer
+from croupier.learn.models.vit import PatchReader, Vit
 
 __all__ = [
     "ActivityCnn",
@@ -18,17 +21,23 @@ __all__ = [
     "DlgLeNet",
     "Dropout",
     "Forecaster",
+    "Listener",
     "Lstm",
+    "Mixer",
     "Mlp",
     "MnistCnn",
     "Network",
     "OwnNetwork",
+    "PatchMixer",
+    "PatchReader",
     "Perceptron",
     "Reader",
     "ResNet18",
     "ResidualNet",
+    "Rnn",
     "SigmoidNet",
     "Standardise",
     "TextTransformer",
     "TimeNet",
+    "Vit",
 ]

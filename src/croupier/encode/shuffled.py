@@ -1,0 +1,147 @@
+"""A vector and its inputs under a rule: what moves where, worked out once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from croupier.errors import RangeError
+from croupier.kernels import moves as kernel
+
+Ints = npt.NDArray[np.int64]
+Pair = tuple[Ints, Ints]
+
+
+@dataclass(frozen=True)
+class Move:
+    """One block of a tensor: rows of columns of runs, each with its offset after and before.
+
+    The offsets are as secret as the rule.
+    """
+
+    at: int
+    rows: Pair = field(repr=False)
+    columns: Pair = field(repr=False)
+    run: int = field(repr=False)
+
+    @classmethod
+    def of(cls, at: int, pairs: Sequence[Pair]) -> Move:
+        """From the offsets of each factor, the widest stride first."""
+        rest, run = list(pairs), 1
+        while rest and _runs_on(rest[-1], run):
+            run *= len(rest.pop()[0])
+        columns = rest.pop() if rest else (np.zeros(1, np.int64), np.zeros(1, np.int64))
+        rows = (np.zeros(1, np.int64), np.zeros(1, np.int64))
+        for to, source in rest:
+            rows = tuple((old[:, None] + new).reshape(-1) for old, new in zip(rows, (to, source), strict=True))  # type: ignore[assignment]
+        return cls(at, rows, columns, run)
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything stays where it is."""
+        return all(np.array_equal(to, source) for to, source in (self.rows, self.columns))
+
+    def back(self) -> Move:
+        """The way back, written in order of the places again, which is faster."""
+        return Move(self.at, _back(self.rows), _back(self.columns), self.run)
+
+
+def _runs_on(pair: Pair, run: int) -> bool:
+    """Whether this factor stays as it is and continues the run within it."""
+    to, source = pair
+    return to is source and bool(np.array_equal(to, np.arange(len(to)) * run))
+
+
+def _back(pair: Pair) -> Pair:
+    order = np.argsort(pair[1], kind="stable")
+    return pair[1][order], pair[0][order]
+
+
+@dataclass(frozen=True)
+class Shuffled:
+    """What a rule does to vectors of one layout and to batches of inputs.
+
+    `apply` and `invert` take the whole vector, or only its weights, which come first: an optimiser's state.
+    """
+
+    size: int
+    weights: int
+    moves: tuple[Move, ...] = field(repr=False)
+    shape: tuple[int, ...]
+    inputs: tuple[Move, ...] = field(repr=False)
+
+    def apply(self, vector: Tensor, out: Tensor | None = None) -> Tensor:
+        """The vector in the rule's coordinates."""
+        return self._carry(vector, self.moves, out) if _near(vector) else self._select(vector, self._index, out)
+
+    def invert(self, vector: Tensor, out: Tensor | None = None) -> Tensor:
+        """A vector in the rule's coordinates as it was before."""
+        if _near(vector):
+            return self._carry(vector, self._back, out)
+        return self._select(vector, torch.argsort(self._index), out)
+
+    def permute(self, batch: Tensor) -> Tensor:
+        """A batch of inputs as the network under the rule takes them. Raises: RangeError on another shape."""
+        if tuple(batch.shape[1:]) != self.shape:
+            raise RangeError(f"inputs have shape {tuple(batch.shape[1:])}, but the rule is for {self.shape}")
+        return batch.flatten(1)[:, self._pixels.to(batch.device)].view(batch.shape)
+
+    def restore(self, batch: Tensor) -> Tensor:
+        """A batch of permuted inputs as they were before. Raises: RangeError on another shape."""
+        if tuple(batch.shape[1:]) != self.shape:
+            raise RangeError(f"inputs have shape {tuple(batch.shape[1:])}, but the rule is for {self.shape}")
+        return batch.flatten(1)[:, torch.argsort(self._pixels).to(batch.device)].view(batch.shape)
+
+    @property
+    def still(self) -> float:
+        """The share of the vector's coordinates that stay where they were."""
+        return float((self._index == torch.arange(self.size)).double().mean())
+
+    def _check(self, vector: Tensor) -> None:
+        if vector.dim() != 1 or len(vector) not in (self.size, self.weights):
+            raise RangeError(f"a vector has shape {tuple(vector.shape)}, but the rule is for ({self.size},)")
+
+    def _select(self, vector: Tensor, index: Tensor, out: Tensor | None) -> Tensor:
+        self._check(vector)
+        return torch.index_select(vector, 0, index[: len(vector)].to(vector.device), out=out)
+
+    def _carry(self, vector: Tensor, moves: tuple[Move, ...], out: Tensor | None) -> Tensor:
+        self._check(vector)
+        out = torch.empty_like(vector) if out is None else out
+        given, done = vector.detach().contiguous().numpy(), out.numpy()
+        for move in moves:
+            if move.at < len(vector):
+                kernel.carry(done, given, move.at, move.rows, move.columns, move.run)
+        return out
+
+    @cached_property
+    def _back(self) -> tuple[Move, ...]:
+        return tuple(move.back() for move in self.moves)
+
+    @cached_property
+    def _index(self) -> Tensor:
+        """For each coordinate of the permuted vector the one it comes from."""
+        return _index(self.moves, self.size)
+
+    @cached_property
+    def _pixels(self) -> Tensor:
+        return _index(self.inputs, prod(self.shape))
+
+
+def _near(vector: Tensor) -> bool:
+    return vector.device.type == "cpu"
+
+
+def _index(moves: tuple[Move, ...], size: int) -> Tensor:
+    found = np.arange(size)
+    for move in moves:
+        to, source = kernel.places(move.at, move.rows, move.columns, move.run)
+        found[to] = source
+    return torch.from_numpy(found)
