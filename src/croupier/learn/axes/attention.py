@@ -71,6 +71,7 @@ def heads(
     if bias_k is not None or bias_v is not None or zero or query.dim() != 3:
         raise call.refuse("with extra keys or without a batch")
     team, inner, carried = new(many), new(width // many), new(width // many)
+    call.part(team, inner, carried)
     wants = ((*team, *inner), (*team, *inner), (*team, *carried))
     asked = [call.axes(part) for part in (query, key, value)]
     if packed is not None:

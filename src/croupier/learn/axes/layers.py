@@ -47,6 +47,7 @@ def conv(
     *lead, channels = call.axes(input)[:-many]
     team = new(groups)
     unify(channels, (*team, *within))
+    call.part(team)
     unify(rows, (*team, *new(weight.shape[0] // groups)))
     if bias is not None:
         unify(rows, call.axes(bias)[0])
@@ -60,6 +61,7 @@ def conv(
         if step == wide and done * wide == size and (far == 1 or wide == 1) and not _padded(padding, number, wide):
             tile = new(done)
             unify(term, (*tile, *window))
+            call.part(tile)
             places.append(tile)
         else:
             fix(term, SLIDES)
@@ -99,7 +101,9 @@ def layer_norm(call: Call, out: Tensor, x: Tensor, shape: Sequence[int], *args: 
 def group_norm(call: Call, out: Tensor, x: Tensor, groups: int, *args: Any, **named: Any) -> None:
     """Whole groups change places, and channels within them alike."""
     channels = call.axes(x)[1]
-    unify(channels, (*new(groups), *new(x.shape[1] // groups)))
+    team, within = new(groups), new(x.shape[1] // groups)
+    unify(channels, (*team, *within))
+    call.part(team, within)
     for part in numbers(args, named):
         unify(channels, call.axes(part)[0])
     call.use(x)

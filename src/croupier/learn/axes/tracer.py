@@ -116,6 +116,10 @@ class Call:
             if operand is not None:
                 self.tracer.used += self.axes(operand)
 
+    def part(self, *terms: Term) -> None:
+        """Note that an operation told these factors of an axis apart."""
+        self.tracer.used += terms
+
     def refuse(self, what: str) -> SpecError:
         """This operation has a rule, but not for this use of it."""
         return self.tracer.unknown(f"{self.name} {what}")
