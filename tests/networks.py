@@ -22,6 +22,7 @@ from croupier.learn.models import (
     Standardise,
     TimeNet,
 )
+from croupier.learn.models.rnn import Cell
 
 RECORDS = 8
 Case = tuple[nn.Module, Tensor]
@@ -118,6 +119,10 @@ def _pictures(side: int, colours: int = 3) -> Tensor:
     return torch.randn(RECORDS, colours, side, side)
 
 
+def _listener(cell: Cell, both: bool = False) -> Case:
+    return Listener(cell, 5, 7, 2, 4, both), torch.randn(RECORDS, 6, 5)
+
+
 CASES: dict[str, Callable[[], Case]] = {
     "mlp": lambda: (Perceptron((48, 20, 16, 4)), _pictures(4)),
     "cnn": lambda: (ConvNet(1, 28, 4, first=Standardise(0.1, 0.3)), _pictures(28, 1)),
@@ -129,14 +134,12 @@ CASES: dict[str, Callable[[], Case]] = {
     "mixer": lambda: (PatchMixer((3, 8, 8), 4, 4, 12, 5, 9, 2), _pictures(8)),
     "vit": lambda: (PatchReader((3, 8, 8), 4, 4, 12, 3, 2, 10), _pictures(8)),
     "vit-token": lambda: (PatchReader((3, 8, 8), 4, 4, 12, 3, 2, 10, token=True), _pictures(8)),
-    **{
-        f"{cell}{'-both' if both else ''}": lambda cell=cell, both=both: (
-            Listener(cell, 5, 7, 2, 4, both),
-            torch.randn(RECORDS, 6, 5),
-        )
-        for cell in ("rnn", "gru", "lstm")
-        for both in (False, True)
-    },
+    "rnn": lambda: _listener("rnn"),
+    "gru": lambda: _listener("gru"),
+    "lstm-classes": lambda: _listener("lstm"),
+    "rnn-both": lambda: _listener("rnn", both=True),
+    "gru-both": lambda: _listener("gru", both=True),
+    "lstm-both": lambda: _listener("lstm", both=True),
     "encoder": lambda: (Encoder(), torch.randn(RECORDS, 5, 8)),
     "encoder-before": lambda: (Encoder(before=True), torch.randn(RECORDS, 5, 8)),
     "attention": lambda: (Attending(), torch.randn(RECORDS, 5, 8)),

@@ -146,7 +146,7 @@ def test_a_step_of_adam_under_the_rule_is_the_rule_after_the_step(name: str) -> 
         ("vit", {"input.0": 48, "input.1": 4, "blocks.1.attention.value.weight.0": 4}),
         ("vit-token", {"input.0": 48, "input.1": 4}),
         ("text", {"input.0": 6, "words.weight.1": 8}),
-        ("lstm", {"rnn.weight_ih_l0.0": 7, "rnn.weight_ih_l1.0": 7, "input.0": 5}),
+        ("lstm-classes", {"rnn.weight_ih_l0.0": 7, "rnn.weight_ih_l1.0": 7, "input.0": 5}),
         ("resnet", {"conv1.weight.0": 64, "layer2.0.conv2.weight.0": 128}),
     ],
 )

@@ -13,13 +13,16 @@ from croupier.learn.models import (
     CifarCnn,
     DlgLeNet,
     Lstm,
+    Mixer,
     Mlp,
     MnistCnn,
     Network,
     OwnNetwork,
     ResidualNet,
     ResNet18,
+    Rnn,
     TextTransformer,
+    Vit,
 )
 
 
@@ -60,6 +63,13 @@ CASES = [
     (DlgLeNet(), images(1, 8, 8), 8_026),
     (Lstm(), series(), 4 * 32 * (1 + 32 + 2) + 33),
     (Lstm(hidden=3, layers=2), series(), 12 * (1 + 3 + 2) + 12 * (3 + 3 + 2) + 4),
+    (Mixer(), images(3, 32, 32), 569_994),
+    (Mixer(patch=2, width=4, across=3, within=5, layers=1), images(1, 4, 4), 20 + 8 + 31 + 8 + 49 + 8 + 50),
+    (Vit(), images(3, 32, 32), 545_930),
+    (Vit(token=True), images(3, 32, 32), 546_186),
+    (Rnn(), images(30, 20, classes=4), 14_084),
+    (Rnn(cell="gru", hidden=3, layers=1), images(5, 2), 9 * (2 + 3 + 2) + 40),
+    (Rnn(cell="lstm", hidden=3, layers=1, both=True), images(5, 2), 2 * 12 * (2 + 3 + 2) + 70),
 ]
 
 
@@ -152,10 +162,11 @@ def test_only_the_perceptron_can_be_stacked() -> None:
         ActivityCnn(),
         DlgLeNet(),
     )
-    others += (DlgLeNet(), TextTransformer(), OwnNetwork(make="mine:make"))
+    others += (DlgLeNet(), TextTransformer(), OwnNetwork(make="mine:make"), Mixer(), Vit(), Rnn())
     assert not any(part.batchable for part in others)
     assert Network.choices() == [
-        "activity-cnn", "cifar-cnn", "dlg-lenet", "lstm", "mlp", "mnist-cnn", "own", "resnet18", "text-transformer",
+        "activity-cnn", "cifar-cnn", "dlg-lenet", "lstm", "mixer", "mlp", "mnist-cnn", "own", "resnet18", "rnn",
+        "text-transformer", "vit",
     ]  # fmt: skip
 
 
@@ -195,6 +206,11 @@ def test_stacked_perceptrons_give_what_each_gives() -> None:
         (DlgLeNet(), series(), r"'dlg-lenet': needs inputs of shape \(channels, height, width\)"),
         (ResNet18(), series(), r"'resnet18': .*'meter' has inputs of shape \(6, 1\) to forecast"),
         (Lstm(), images(6, 1), r"'lstm': needs .* to forecast, .* to classify; use data = \"households\""),
+        (Mixer(), images(64), "channels, height, width"),
+        (Mixer(patch=5), images(3, 32, 32), r"patch = 5: does not divide the pictures' sides, 32 and 32"),
+        (Vit(), series(), "channels, height, width"),
+        (Rnn(), images(3, 8, 8), "steps, features"),
+        (Rnn(), series(), "steps, features"),
     ],
 )
 def test_a_misfit_is_explained(network: Network, dataset: Dataset, said: str) -> None:
@@ -205,3 +221,8 @@ def test_a_misfit_is_explained(network: Network, dataset: Dataset, said: str) ->
 def test_widths_out_of_bounds_are_named() -> None:
     with pytest.raises(SpecError, match=r"model\.hidden\.1 = 0: input should be greater than 0"):
         Network.parse({"use": "mlp", "hidden": [8, 0]}, "model")
+
+
+def test_heads_must_divide_the_width() -> None:
+    with pytest.raises(SpecError, match=r"heads = 3: does not divide task\.model\.width = 128"):
+        Vit(heads=3)
