@@ -13,55 +13,39 @@ import torch
 from torch import Tensor
 
 from croupier.errors import RangeError
-from croupier.kernels import moves as kernel
+from croupier.kernels.moves import Way
 
 Ints = npt.NDArray[np.int64]
 Pair = tuple[Ints, Ints]
 
 
-@dataclass(frozen=True)
-class Move:
-    """One block of a tensor: rows of columns of runs, each with its offset after and before.
+# Columns of a row are taken together up to this many numbers, which the nearer caches hold.
+WIDE = 1 << 13
 
-    The offsets are as secret as the rule.
-    """
 
-    at: int
-    rows: Pair = field(repr=False)
-    columns: Pair = field(repr=False)
-    run: int = field(repr=False)
+def way(at: int, pairs: Sequence[Pair]) -> Way:
+    """From the offsets of each factor of a block that begins at `at`, the widest stride first."""
+    rest, run = list(pairs), 1
+    while rest and _runs_on(rest[-1], run):
+        run *= len(rest.pop()[0])
+    columns = rest.pop() if rest else (np.zeros(1, np.int64), np.zeros(1, np.int64))
+    while rest and run * len(columns[0]) * len(rest[-1][0]) <= WIDE:
+        columns = _outer(rest.pop(), columns)
+    rows = (np.full(1, at, np.int64), np.full(1, at, np.int64))
+    for pair in rest:
+        rows = _outer(rows, pair)
+    return Way(rows, columns, run)
 
-    @classmethod
-    def of(cls, at: int, pairs: Sequence[Pair]) -> Move:
-        """From the offsets of each factor, the widest stride first."""
-        rest, run = list(pairs), 1
-        while rest and _runs_on(rest[-1], run):
-            run *= len(rest.pop()[0])
-        columns = rest.pop() if rest else (np.zeros(1, np.int64), np.zeros(1, np.int64))
-        rows = (np.zeros(1, np.int64), np.zeros(1, np.int64))
-        for to, source in rest:
-            rows = tuple((old[:, None] + new).reshape(-1) for old, new in zip(rows, (to, source), strict=True))  # type: ignore[assignment]
-        return cls(at, rows, columns, run)
 
-    @property
-    def idle(self) -> bool:
-        """Whether everything stays where it is."""
-        return all(np.array_equal(to, source) for to, source in (self.rows, self.columns))
-
-    def back(self) -> Move:
-        """The way back, written in order of the places again, which is faster."""
-        return Move(self.at, _back(self.rows), _back(self.columns), self.run)
+def _outer(one: Pair, two: Pair) -> Pair:
+    after, before = ((a[:, None] + b).reshape(-1) for a, b in zip(one, two, strict=True))
+    return after, before
 
 
 def _runs_on(pair: Pair, run: int) -> bool:
     """Whether this factor stays as it is and continues the run within it."""
     to, source = pair
     return to is source and bool(np.array_equal(to, np.arange(len(to)) * run))
-
-
-def _back(pair: Pair) -> Pair:
-    order = np.argsort(pair[1], kind="stable")
-    return pair[1][order], pair[0][order]
 
 
 @dataclass(frozen=True)
@@ -73,13 +57,13 @@ class Shuffled:
 
     size: int
     weights: int
-    moves: tuple[Move, ...] = field(repr=False)
+    ways: tuple[Way, ...] = field(repr=False)
     shape: tuple[int, ...]
-    inputs: tuple[Move, ...] = field(repr=False)
+    inputs: tuple[Way, ...] = field(repr=False)
 
     def apply(self, vector: Tensor, out: Tensor | None = None) -> Tensor:
         """The vector in the rule's coordinates."""
-        return self._carry(vector, self.moves, out) if _near(vector) else self._select(vector, self._index, out)
+        return self._carry(vector, self.ways, out) if _near(vector) else self._select(vector, self._index, out)
 
     def invert(self, vector: Tensor, out: Tensor | None = None) -> Tensor:
         """A vector in the rule's coordinates as it was before."""
@@ -112,23 +96,23 @@ class Shuffled:
         self._check(vector)
         return torch.index_select(vector, 0, index[: len(vector)].to(vector.device), out=out)
 
-    def _carry(self, vector: Tensor, moves: tuple[Move, ...], out: Tensor | None) -> Tensor:
+    def _carry(self, vector: Tensor, ways: tuple[Way, ...], out: Tensor | None) -> Tensor:
         self._check(vector)
         out = torch.empty_like(vector) if out is None else out
         given, done = vector.detach().contiguous().numpy(), out.numpy()
-        for move in moves:
-            if move.at < len(vector):
-                kernel.carry(done, given, move.at, move.rows, move.columns, move.run)
+        for part in ways:
+            if part.rows[0][0] < len(vector):
+                part.carry(done, given)
         return out
 
     @cached_property
-    def _back(self) -> tuple[Move, ...]:
-        return tuple(move.back() for move in self.moves)
+    def _back(self) -> tuple[Way, ...]:
+        return tuple(part.back() for part in self.ways)
 
     @cached_property
     def _index(self) -> Tensor:
         """For each coordinate of the permuted vector the one it comes from."""
-        return _index(self.moves, self.size)
+        return _index(self.ways, self.size)
 
     @cached_property
     def _pixels(self) -> Tensor:
@@ -139,9 +123,9 @@ def _near(vector: Tensor) -> bool:
     return vector.device.type == "cpu"
 
 
-def _index(moves: tuple[Move, ...], size: int) -> Tensor:
+def _index(ways: tuple[Way, ...], size: int) -> Tensor:
     found = np.arange(size)
-    for move in moves:
-        to, source = kernel.places(move.at, move.rows, move.columns, move.run)
+    for part in ways:
+        to, source = part.places()
         found[to] = source
     return torch.from_numpy(found)

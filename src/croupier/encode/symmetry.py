@@ -18,8 +18,9 @@ from torch import Tensor
 
 from croupier.core.coins import Coins, Node
 from croupier.core.update import Layout
-from croupier.encode.shuffled import Move, Shuffled
+from croupier.encode.shuffled import Shuffled, way
 from croupier.errors import RangeError, SpecError
+from croupier.kernels.moves import Way
 
 Ints = npt.NDArray[np.int64]
 
@@ -153,15 +154,15 @@ class Symmetry:
         for name, size in self.groups.items():
             if name not in rule.of or len(rule.of[name]) != size:
                 raise RangeError(f"the rule has no permutation of {size} places for group {name!r}")
-        moves = [
-            move
+        ways = [
+            found
             for part, start, _ in self.layout.spans()
-            for move in _moves(self.axes[part.name], part.shape, start, rule)
+            for found in _ways(self.axes[part.name], part.shape, start, rule)
         ]
         weights = sum(part.size for part in self.layout.carried if part.role == "weight")
         shape = tuple(axis.size for axis in self.inputs)
-        inputs = tuple(_moves(self.inputs, shape, 0, rule))
-        return Shuffled(self.layout.size, weights, tuple(moves), shape, inputs)
+        inputs = tuple(_ways(self.inputs, shape, 0, rule))
+        return Shuffled(self.layout.size, weights, tuple(ways), shape, inputs)
 
     def apply(self, vector: Tensor, rule: Rule) -> Tensor:
         """A vector of this layout (a model, a difference, an optimiser's state) in the rule's coordinates."""
@@ -210,12 +211,12 @@ def _uses(
             yield group, [digits[number] for number in range(len(digits))]
 
 
-def _moves(axes: tuple[Axis, ...], shape: tuple[int, ...], start: int, rule: Rule) -> Iterator[Move]:
-    """What moves where in a tensor that begins at `start`, one move for each combination of blocks."""
+def _ways(axes: tuple[Axis, ...], shape: tuple[int, ...], start: int, rule: Rule) -> Iterator[Way]:
+    """What moves where in a tensor that begins at `start`, one way for each combination of blocks."""
     strides = tuple(prod(shape[number + 1 :]) for number in range(len(shape)))
     for chosen in product(*(_placed(axis) for axis in axes)):
         at = start + sum(offset * stride for (offset, _), stride in zip(chosen, strides, strict=True))
-        yield _move(at, tuple(block for _, block in chosen), strides, rule)
+        yield _way(at, tuple(block for _, block in chosen), strides, rule)
 
 
 def _placed(axis: Axis) -> Iterator[tuple[int, Block]]:
@@ -226,7 +227,7 @@ def _placed(axis: Axis) -> Iterator[tuple[int, Block]]:
         start += prod(factor.size for factor in block)
 
 
-def _move(at: int, blocks: tuple[Block, ...], strides: tuple[int, ...], rule: Rule) -> Move:
+def _way(at: int, blocks: tuple[Block, ...], strides: tuple[int, ...], rule: Rule) -> Way:
     """One block: the offsets along each use before and after, the fixed digits among them."""
     pairs: list[tuple[int, Ints, Ints]] = []
     for group, places in _uses("a tensor", blocks, strides):
@@ -240,7 +241,7 @@ def _move(at: int, blocks: tuple[Block, ...], strides: tuple[int, ...], rule: Ru
                 pairs.append((stride, offsets, offsets))
             stride *= factor.size
     pairs.sort(key=lambda pair: -pair[0])
-    return Move.of(at, [(there, here) for _, there, here in pairs])
+    return way(at, [(there, here) for _, there, here in pairs])
 
 
 def _offsets(places: list[tuple[int, int]]) -> Ints:

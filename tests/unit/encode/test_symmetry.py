@@ -99,7 +99,7 @@ def test_a_rule_shows_nothing_of_itself() -> None:
     shuffled = TWO.under(rule)
     assert repr(rule) == "Rule()"
     assert "array" not in repr(shuffled)
-    assert "array" not in repr(shuffled.moves[0])
+    assert "array" not in repr(shuffled.ways[0])
 
 
 def test_still_counts_what_stays() -> None:
