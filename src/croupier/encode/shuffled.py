@@ -68,7 +68,7 @@ class Shuffled:
     def invert(self, vector: Tensor, out: Tensor | None = None) -> Tensor:
         """A vector in the rule's coordinates as it was before."""
         if _near(vector):
-            return self._carry(vector, self._back, out)
+            return self._carry(vector, self.returning, out)
         return self._select(vector, torch.argsort(self._index), out)
 
     def permute(self, batch: Tensor) -> Tensor:
@@ -106,7 +106,8 @@ class Shuffled:
         return out
 
     @cached_property
-    def _back(self) -> tuple[Way, ...]:
+    def returning(self) -> tuple[Way, ...]:
+        """The ways back, worked out when first asked for."""
         return tuple(part.back() for part in self.ways)
 
     @cached_property

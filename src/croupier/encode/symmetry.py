@@ -139,6 +139,19 @@ class Symmetry:
                         found[Held(tensor, number, factor.size, factor.reason)] = None
         return tuple(found)
 
+    def says(self) -> tuple[str, ...]:
+        """Lines of a statement: what is permuted, and what stays and why, tensors with one reason together."""
+        stays: dict[str, list[str]] = {}
+        for held in self.held:
+            stays.setdefault(held.reason, []).append(f"{held.tensor} axis {held.axis}")
+        return (
+            *(f"{group}: {size} places are permuted" for group, size in self.groups.items()),
+            *(
+                f"stays as it is, because {reason}: {', '.join(dict.fromkeys(names))}"
+                for reason, names in stays.items()
+            ),
+        )
+
     def draw(self, coins: Node, number: int) -> Rule:
         """The rule of one round: each group's permutation has a node of its own, so that no order matters."""
         return Rule(

@@ -102,6 +102,14 @@ def test_a_rule_shows_nothing_of_itself() -> None:
     assert "array" not in repr(shuffled.ways[0])
 
 
+def test_a_symmetry_says_what_moves_and_what_stays() -> None:
+    assert TWO.says() == (
+        "input: 3 places are permuted",
+        "hidden: 4 places are permuted",
+        "stays as it is, because classes: last.weight axis 0",
+    )
+
+
 def test_still_counts_what_stays() -> None:
     rule = Rule({"hidden": np.array([0, 1, 3, 2]), "input": np.arange(3)})
     assert rule.still() == {"hidden": 0.5, "input": 1.0}
