@@ -337,6 +337,35 @@ def rain(
             bench.show_sweep(found["sweep"])
 
 
+@app.command("tazza")
+def tazza(
+    model: Annotated[
+        Optional[list[str]],  # noqa: UP045 - typer reads this form
+        typer.Option(help="Models to measure; may be repeated. By default all: mlp, rnn, mixer, vit, resnet18."),
+    ] = None,
+    records: Annotated[int, typer.Option(help="Records of a client, for what an epoch takes.", min=1)] = 500,
+    batch: Annotated[int, typer.Option(help="Records of a batch.", min=2)] = 64,
+    repeats: Annotated[int, typer.Option(help="Timed repeats; the best counts.", min=1)] = 5,
+    threads: Annotated[int, typer.Option(help="Threads that torch may use.", min=1)] = 1,
+    seed: options.Seed = None,
+    out: options.OutFile = None,
+    print_config: options.PrintConfig = False,
+    json: options.Json = False,
+) -> None:
+    """Permuting a model along its symmetries, beside a copy, an epoch of training, gradient pruning and DP-SGD."""
+    from croupier.bench.tazza import Size, measure, show
+
+    given = {} if model is None else {"models": tuple(model)}
+    size = Size.parse({**given, "records": records, "batch": batch, "repeats": repeats, "threads": threads})
+    if print_config:
+        options.show_config(size, json)
+        return
+    found = measure(size, seed or 0, options.watch)
+    options.emit(found, json, out)
+    if not json:
+        show(found)
+
+
 class _System(StrEnum):
     SUM_SERVERS = "sum-servers"
     MASKS = "masks"

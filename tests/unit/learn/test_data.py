@@ -122,7 +122,8 @@ def test_a_missing_file_is_named_with_its_folder_and_a_remedy(tmp_path: Path) ->
 
 def test_every_dataset_says_what_it_needs(tmp_path: Path) -> None:
     assert Data.choices() == [
-        "activity", "cifar10", "digits", "fashion-mnist", "households", "mnist", "newsgroups", "own", "synthetic",
+        "activity", "cifar10", "digits", "ecg", "fashion-mnist", "households", "mnist", "newsgroups", "own",
+        "synthetic",
     ]  # fmt: skip
     assert Digits.present(None)
     assert not Households.present(None)

@@ -14,6 +14,7 @@ from croupier.learn.models import (
     DenseNet121,
     DlgLeNet,
     Lstm,
+    Mixer,
     Mlp,
     MnistCnn,
     MobileNetV2,
@@ -21,8 +22,10 @@ from croupier.learn.models import (
     OwnNetwork,
     ResidualNet,
     ResNet18,
+    Rnn,
     SeriesTransformer,
     TextTransformer,
+    Vit,
 )
 
 
@@ -67,6 +70,13 @@ CASES = [
     (DenseNet121(growth=4, blocks=(2, 1)), images(3, 8, 8), 216 + 16 + 752 + 824 + 160 + 752 + 24 + 130),
     (SeriesTransformer(), series(48), 68_097),
     (SeriesTransformer(patch=3, width=4, heads=2, layers=1, hidden=5), series(), 4 * 4 + 2 * 4 + 141 + 8 + 5),
+    (Mixer(), images(3, 32, 32), 569_994),
+    (Mixer(patch=2, width=4, across=3, within=5, layers=1), images(1, 4, 4), 20 + 8 + 31 + 8 + 49 + 8 + 50),
+    (Vit(), images(3, 32, 32), 545_930),
+    (Vit(token=True), images(3, 32, 32), 546_186),
+    (Rnn(), images(30, 20, classes=4), 14_084),
+    (Rnn(cell="gru", hidden=3, layers=1), images(5, 2), 9 * (2 + 3 + 2) + 40),
+    (Rnn(cell="lstm", hidden=3, layers=1, both=True), images(5, 2), 2 * 12 * (2 + 3 + 2) + 70),
 ]
 
 
@@ -161,11 +171,11 @@ def test_only_small_models_without_running_state_can_be_stacked() -> None:
         MobileNetV2(),
         DenseNet121(),
     )
-    others += (DlgLeNet(), TextTransformer(), OwnNetwork(make="mine:make"))
+    others += (DlgLeNet(), TextTransformer(), OwnNetwork(make="mine:make"), Mixer(), Vit(), Rnn())
     assert not any(part.batchable for part in others)
     assert Network.choices() == [
-        "activity-cnn", "cifar-cnn", "densenet", "dlg-lenet", "lstm", "mlp", "mnist-cnn", "mobilenet", "own",
-        "resnet18", "series-transformer", "text-transformer",
+        "activity-cnn", "cifar-cnn", "densenet", "dlg-lenet", "lstm", "mixer", "mlp", "mnist-cnn", "mobilenet", "own",
+        "resnet18", "rnn", "series-transformer", "text-transformer", "vit",
     ]  # fmt: skip
 
 
@@ -209,6 +219,11 @@ def test_stacked_perceptrons_give_what_each_gives() -> None:
         (SeriesTransformer(), images(6, 1), r"'series-transformer': needs .* to forecast, .* to classify"),
         (SeriesTransformer(), series(6), r"patch = 4: does not divide the windows' width, 6; use 1"),
         (Lstm(), images(6, 1), r"'lstm': needs .* to forecast, .* to classify; use data = \"households\""),
+        (Mixer(), images(64), "channels, height, width"),
+        (Mixer(patch=5), images(3, 32, 32), r"patch = 5: does not divide the pictures' sides, 32 and 32"),
+        (Vit(), series(), "channels, height, width"),
+        (Rnn(), images(3, 8, 8), "steps, features"),
+        (Rnn(), series(), "steps, features"),
     ],
 )
 def test_a_misfit_is_explained(network: Network, dataset: Dataset, said: str) -> None:
@@ -219,3 +234,8 @@ def test_a_misfit_is_explained(network: Network, dataset: Dataset, said: str) ->
 def test_widths_out_of_bounds_are_named() -> None:
     with pytest.raises(SpecError, match=r"model\.hidden\.1 = 0: input should be greater than 0"):
         Network.parse({"use": "mlp", "hidden": [8, 0]}, "model")
+
+
+def test_heads_must_divide_the_width() -> None:
+    with pytest.raises(SpecError, match=r"heads = 3: does not divide task\.model\.width = 128"):
+        Vit(heads=3)

@@ -3,6 +3,7 @@
 from croupier.learn.datasets.activity import Activity
 from croupier.learn.datasets.cifar10 import Cifar10
 from croupier.learn.datasets.digits import Digits
+from croupier.learn.datasets.ecg import Ecg
 from croupier.learn.datasets.fashion import Fashion
 from croupier.learn.datasets.households import Households
 from croupier.learn.datasets.mnist import Mnist
@@ -10,4 +11,4 @@ from croupier.learn.datasets.newsgroups import Newsgroups
 from croupier.learn.datasets.own import Own
 from croupier.learn.datasets.synthetic import Synthetic
 
-__all__ = ["Activity", "Cifar10", "Digits", "Fashion", "Households", "Mnist", "Newsgroups", "Own", "Synthetic"]
+__all__ = ["Activity", "Cifar10", "Digits", "Ecg", "Fashion", "Households", "Mnist", "Newsgroups", "Own", "Synthetic"]

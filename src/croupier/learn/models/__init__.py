@@ -6,13 +6,16 @@ from croupier.learn.models.densenet import DenseNet, DenseNet121
 from croupier.learn.models.layers import Dropout, Standardise
 from croupier.learn.models.lenet import DlgLeNet, SigmoidNet
 from croupier.learn.models.lstm import Forecaster, Lstm
+from croupier.learn.models.mixer import Mixer, PatchMixer
 from croupier.learn.models.mlp import Mlp, Perceptron
 from croupier.learn.models.mobilenet import MobileNet, MobileNetV2
 from croupier.learn.models.network import Network
 from croupier.learn.models.own import OwnNetwork
 from croupier.learn.models.resnet import ResidualNet, ResNet18
+from croupier.learn.models.rnn import Listener, Rnn
 from croupier.learn.models.series import Patches, SeriesTransformer
 from croupier.learn.models.transformer import Reader, TextTransformer
+from croupier.learn.models.vit import PatchReader, Vit
 
 __all__ = [
     "ActivityCnn",
@@ -23,21 +26,27 @@ __all__ = [
     "DlgLeNet",
     "Dropout",
     "Forecaster",
+    "Listener",
     "Lstm",
+    "Mixer",
     "Mlp",
     "MnistCnn",
     "MobileNet",
     "MobileNetV2",
     "Network",
     "OwnNetwork",
+    "PatchMixer",
+    "PatchReader",
     "Patches",
     "Perceptron",
     "Reader",
     "ResNet18",
     "ResidualNet",
+    "Rnn",
     "SeriesTransformer",
     "SigmoidNet",
     "Standardise",
     "TextTransformer",
     "TimeNet",
+    "Vit",
 ]

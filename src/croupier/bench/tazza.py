@@ -1,0 +1,159 @@
+"""What permuting a model along its symmetries costs: beside a copy of it, its training, pruning and DP-SGD."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from pydantic import Field, PositiveInt
+from torch import Tensor
+
+from croupier.core.coins import Coins
+from croupier.core.part import Part
+from croupier.errors import SpecError
+from croupier.learn.axes import symmetry_of
+from croupier.learn.data import Dataset, Rows
+from croupier.learn.fit import Adam, DpSgd
+from croupier.learn.flat import FlatNet, loss_of
+from croupier.learn.models import Mixer, Mlp, Network, ResNet18, Rnn, Vit
+from croupier.learn.private import check_private, clipped, each
+
+# The share of a gradient that pruning leaves, the largest values first.
+KEPT = 0.1
+CASES: dict[str, tuple[Network, tuple[int, ...], int]] = {
+    "mlp": (Mlp(hidden=(1024, 1024)), (1, 28, 28), 10),
+    "rnn": (Rnn(), (30, 20), 4),
+    "mixer": (Mixer(width=256, within=1024, across=128), (3, 32, 32), 10),
+    "vit": (Vit(width=256, hidden=1024), (3, 32, 32), 10),
+    "resnet18": (ResNet18(), (3, 32, 32), 10),
+}
+
+
+class Size(Part):
+    """How much is measured: which models, a client's records, records of a batch, repeats of which the best counts."""
+
+    models: tuple[str, ...] = tuple(CASES)
+    records: PositiveInt = 500
+    batch: int = Field(64, ge=2)
+    repeats: PositiveInt = 5
+    threads: PositiveInt = 1
+
+
+def measure(size: Size, seed: int, watch: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
+    """Every model in turn. Raises: SpecError on a model that is not known."""
+    if unknown := set(size.models) - set(CASES):
+        raise SpecError(f"--model = {min(unknown)!r}: known are {', '.join(CASES)}")
+    before = torch.get_num_threads()
+    torch.set_num_threads(size.threads)
+    try:
+        found = []
+        for name in size.models:
+            watch(name)
+            found.append(_model(name, size, Coins.from_seed(seed).child(name)))
+    finally:
+        torch.set_num_threads(before)
+    return {**size.plain(), "models": found, "kept_by_pruning": KEPT}
+
+
+def _model(name: str, size: Size, coins: Coins) -> dict[str, Any]:
+    network, shape, classes = CASES[name]
+    with coins.child("start").ambient():
+        rows = Rows(torch.rand(size.batch, *shape), torch.arange(size.batch) % classes)
+        module = network.build(Dataset(name, "classify", classes, rows, rows, "none", "drawn", labels=rows.y))
+    net = FlatNet(module)
+    symmetry = symmetry_of(module, rows.x[:2])
+    vector = symmetry.layout.flatten(dict(module.named_parameters()) | dict(module.named_buffers()))
+    out, seed = torch.empty_like(vector), coins.child("rule").export()
+    shuffled = symmetry.under(symmetry.rule(seed, 0))
+    steps = -(-size.records // size.batch)
+    step = _best(_stepper(net, rows, Adam()), size.repeats)
+    # Before the clock runs: what is worked out once a rule, and compiled once a machine.
+    if not torch.equal(shuffled.invert(shuffled.apply(vector)), vector):
+        raise AssertionError(f"{name}: there and back is not the same model")
+    return {
+        "model": name,
+        "parameters": symmetry.layout.size,
+        "groups": len(symmetry.groups),
+        "still": shuffled.still,
+        "rule_s": _best(lambda: _rule(symmetry, seed), size.repeats),
+        "shuffle_s": _best(lambda: shuffled.apply(vector, out), size.repeats),
+        "unshuffle_s": _best(lambda: shuffled.invert(vector, out), size.repeats),
+        "copy_s": _best(lambda: out.copy_(vector), size.repeats),
+        "batch_step_s": step,
+        "steps": steps,
+        "epoch_s": steps * step,
+        "pruning_s": _best(lambda: prune(vector, KEPT), size.repeats),
+        "dpsgd_s": _private(net, rows, coins, size.repeats),
+    }
+
+
+def _rule(symmetry: Any, seed: bytes) -> None:
+    """What a client does once a round before its model can be permuted, and brought back."""
+    found = symmetry.under(symmetry.rule(seed, 1))
+    _ = found.returning
+
+
+def _stepper(net: FlatNet, rows: Rows, fit: Adam) -> Callable[[], None]:
+    state = fit.start(net.weights)
+
+    def step() -> None:
+        net.grads.zero_()
+        loss_of("classify", net.module.train()(rows.x), rows.y).backward()  # type: ignore[no-untyped-call]
+        fit.step(net.weights, net.grads, state, 1)
+
+    return step
+
+
+def _private(net: FlatNet, rows: Rows, coins: Coins, repeats: int) -> float | None:
+    """One batch of DP-SGD, every record's gradient clipped and the sum noised; None where a record has none."""
+    try:
+        check_private(net.module)
+    except SpecError:
+        return None
+    fit = DpSgd(momentum=0.0)
+    noise = coins.child("noise").secure()
+
+    def step() -> None:
+        total = torch.zeros_like(net.weights)
+        for x, y in zip(rows.x.split(16), rows.y.split(16), strict=True):  # type: ignore[no-untyped-call]
+            total += clipped(each(net.module, "classify", x, y), fit.clip)
+        fit.noised(net.weights, total, float(len(rows)), {}, 1, noise)
+
+    try:
+        return _best(step, repeats)
+    except (RuntimeError, NotImplementedError):
+        # A layer that torch cannot take single records' gradients of, such as its recurrent ones.
+        return None
+
+
+def prune(vector: Tensor, kept: float) -> Tensor:
+    """Only the largest values of a gradient, by size; all others become zero."""
+    count = max(1, round(kept * len(vector)))
+    places = torch.topk(vector.abs(), count, sorted=False).indices
+    out = torch.zeros_like(vector)
+    out[places] = vector[places]
+    return out
+
+
+def _best(work: Callable[[], Any], repeats: int) -> float:
+    work()
+    spent = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        spent.append(time.perf_counter() - start)
+    return min(spent)
+
+
+def show(found: dict[str, Any]) -> None:
+    """The same numbers for people."""
+    columns = {"rule": "rule_s", "shuffle": "shuffle_s", "back": "unshuffle_s", "copy": "copy_s"}
+    columns |= {"pruning": "pruning_s", "DP-SGD": "dpsgd_s", "batch": "batch_step_s", "epoch": "epoch_s"}
+    print("permuting a model once a round, in milliseconds; pruning, DP-SGD and batch are for one batch")
+    print(f"{'':10}{'parameters':>12}" + "".join(f"{title:>10}" for title in columns) + "  of an epoch")
+    for row in found["models"]:
+        cells = ["none" if row[key] is None else f"{1e3 * row[key]:.2f}" for key in columns.values()]
+        share = (row["rule_s"] + row["shuffle_s"] + row["unshuffle_s"]) / row["epoch_s"]
+        print(f"{row['model']:10}{row['parameters']:12,}" + "".join(f"{cell:>10}" for cell in cells) + f"{share:13.2%}")

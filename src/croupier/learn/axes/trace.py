@@ -1,0 +1,173 @@
+"""Watch a network run, read the axes of its tensors off, and try out what was found."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from croupier.core.coins import Coins
+from croupier.encode.symmetry import Axis, Factor, Symmetry
+from croupier.errors import SpecError
+from croupier.learn.axes import attention, layers, pointwise, recurrent, shapes
+from croupier.learn.axes.terms import Atom, Term, blocks, fix, new
+from croupier.learn.axes.tracer import Tracer, label
+from croupier.learn.flat import layout_of
+from croupier.learn.models.layers import Dropout
+
+# Importing them makes their rules known.
+_RULES = (attention, layers, pointwise, recurrent, shapes)
+BATCH, OUTPUT = "records are not mixed", "outputs keep their order"
+# Far above what sums in another order do to float64 and float32, far below what a wrong permutation does.
+CLOSE = {True: 1e-8, False: 1e-3}
+
+
+def symmetry_of(module: nn.Module, inputs: Tensor, opaque: Iterable[str] = ()) -> Symmetry:
+    """The symmetries of a network that takes batches like `inputs` (at least two records) and nothing else.
+
+    It is run on a copy, as in training and as in use, and every operation's rule says which axes are the same.
+    `opaque` names modules whose axes all stay as they are, whatever they do. What was found is then tried out in
+    float64, so that a network that the rules do not describe is an error and never a wrong model.
+    Raises: SpecError, naming the module and the operation that no rule is known for.
+    """
+    closed = tuple(opaque)
+    copied = _still(copy.deepcopy(module).cpu())
+    if unknown := set(closed) - {path for path, _ in copied.named_modules()}:
+        raise SpecError(f"opaque = {min(unknown)!r}: the network has no module of that name")
+    tracer = Tracer()
+    layout = layout_of(module)
+    tensors = {part.name: tuple(new(size) for size in part.shape) for part in layout.carried}
+    for name, tensor in (*copied.named_parameters(), *copied.named_buffers()):
+        if name in tensors:
+            label(tensor, tensors[name])
+            tracer.used += tensors[name]
+    shown = [new(size) for size in inputs.shape[1:]]
+    for training in (True, False):
+        _watch(tracer, copied.train(training), inputs.detach().cpu().clone(), shown, closed)
+    _settle([*(term for terms in tensors.values() for term in terms), *shown])
+    names = _names(tensors, shown, tracer.used)
+    axes = {name: tuple(_axis(term, names) for term in terms) for name, terms in tensors.items()}
+    found = Symmetry(layout, axes, tuple(_axis(term, names) for term in shown))
+    _try_out(module, found, inputs)
+    return found
+
+
+def difference(module: nn.Module, symmetry: Symmetry, inputs: Tensor, seed: bytes, double: bool = True) -> float:
+    """max |f(x) - f'(x')| / max |f(x)|, of the network in use and itself under a rule, on inputs under the rule."""
+    kind = torch.float64 if double else torch.float32
+    plain = copy.deepcopy(module).cpu().to(kind).eval()
+    inputs = inputs.detach().cpu().to(kind) if inputs.is_floating_point() else inputs.detach().cpu()
+    held = dict(plain.named_parameters()) | dict(plain.named_buffers())
+    shuffled = symmetry.under(symmetry.rule(seed, 0))
+    with torch.no_grad():
+        before = plain(inputs)
+        parts = [held[part.name].reshape(-1) for part in symmetry.layout.carried]
+        vector = shuffled.apply(torch.cat(parts))
+        for part, start, stop in symmetry.layout.spans():
+            held[part.name].copy_(vector[start:stop].view(part.shape))
+        after = plain(shuffled.permute(inputs))
+    return float((before - after).abs().max() / before.abs().max())
+
+
+def _try_out(module: nn.Module, symmetry: Symmetry, inputs: Tensor) -> None:
+    coins = Coins.from_seed(0).child("try")
+    module = copy.deepcopy(module).cpu()
+    with coins.child("weights").ambient(), torch.no_grad():
+        # Fresh layers hold ones and zeros, under which a wrong permutation would not show.
+        for part in module.parameters():
+            part.add_(torch.randn_like(part), alpha=0.1)
+        for buffer in module.buffers():
+            if buffer.is_floating_point():
+                buffer.mul_(torch.rand_like(buffer) + 0.5)
+    seed, double = coins.child("rule").export(), True
+    try:
+        off = difference(module, symmetry, inputs, seed)
+    except RuntimeError:
+        # A network that makes float32 numbers of its own runs in nothing else.
+        double, off = False, difference(module, symmetry, inputs, seed, double=False)
+    # Also where it is no number at all.
+    if not off <= CLOSE[double]:
+        raise SpecError(
+            f"symmetry: under a permutation of what was found the outputs differ by {off:.1e}; the network does "
+            "something to its numbers that could not be watched; declare a Symmetry, or name the module in `opaque`"
+        )
+
+
+def _still(module: nn.Module) -> nn.Module:
+    """Without our own dropout, whose draws would look like constants."""
+    for part in module.modules():
+        if isinstance(part, Dropout):
+            part.rate = 0.0
+    return module
+
+
+def _watch(tracer: Tracer, module: nn.Module, inputs: Tensor, shown: list[Term], opaque: tuple[str, ...]) -> None:
+    label(inputs, [new(len(inputs), BATCH), *shown])
+    with torch.random.fork_rng(devices=[]), tracer.watching(module, opaque):
+        out = module(inputs)
+    if not isinstance(out, Tensor) or not hasattr(out, "_axes"):
+        raise SpecError("symmetry: the network gives no tensor that depends on its inputs")
+    for term in out._axes:
+        fix(term, OUTPUT)
+
+
+def _settle(terms: list[Term]) -> None:
+    """Fix what the form of blocks asks for, before any axis is read off."""
+    for term in terms:
+        blocks(term)
+
+
+def _names(tensors: dict[str, tuple[Term, ...]], shown: list[Term], used: list[Term]) -> dict[Atom, tuple[str, int]]:
+    """Each free atom's group and which digit of it it is: the input's first, then in order of the tensors."""
+    found: dict[Atom, tuple[str, int]] = {}
+    runs = _runs([atom for term in shown for block in blocks(term) for atom in block if atom.open], used)
+    for number, run in enumerate(runs):
+        for digit, atom in enumerate(run):
+            found[atom] = (f"input.{number}", digit)
+    for name, terms in tensors.items():
+        for number, term in enumerate(terms):
+            fresh = dict.fromkeys(atom for block in blocks(term) for atom in block if atom.open and atom not in found)
+            for count, atom in enumerate(fresh):
+                found[atom] = (f"{name}.{number}" + (f".{count}" if len(fresh) > 1 else ""), 0)
+    return found
+
+
+def _runs(atoms: list[Atom], used: list[Term]) -> list[list[Atom]]:
+    """The input's atoms, those together that every operation met side by side and in one order: they are one group."""
+    after: dict[Atom, set[Atom | None]] = {}
+    before: dict[Atom, set[Atom | None]] = {}
+    for term in used:
+        for block in blocks(term):
+            for atom, following in zip([None, *block], [*block, None], strict=True):
+                if atom is not None:
+                    after.setdefault(atom, set()).add(following)
+                if following is not None:
+                    before.setdefault(following, set()).add(atom)
+
+    def next_of(atom: Atom) -> Atom | None:
+        found = after.get(atom, set())
+        (one,) = found if len(found) == 1 else (None,)
+        return one if one is not None and one in atoms and before[one] == {atom} else None
+
+    follow = {atom: next_of(atom) for atom in dict.fromkeys(atoms)}
+    runs = []
+    for atom in (atom for atom in follow if atom not in set(follow.values())):
+        run: list[Atom] = [atom]
+        while (following := follow[run[-1]]) is not None:
+            run.append(following)
+        runs.append(run)
+    return runs
+
+
+def _axis(term: Term, names: dict[Atom, tuple[str, int]]) -> Axis:
+    alone = (Factor(1, reason="it has one place"),)
+    return Axis(tuple(tuple(_factor(atom, names) for atom in block) or alone for block in blocks(term)))
+
+
+def _factor(atom: Atom, names: dict[Atom, tuple[str, int]]) -> Factor:
+    if atom in names:
+        group, digit = names[atom]
+        return Factor(atom.size, group, digit=digit)
+    return Factor(atom.size, reason=atom.reason)

@@ -1,0 +1,102 @@
+"""A small Vision Transformer (Dosovitskiy et al. 2021): patches of a picture as words of a text."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import torch
+from pydantic import Field, PositiveInt, model_validator
+from torch import Tensor, nn
+
+from croupier.errors import SpecError
+from croupier.learn.data import Dataset
+from croupier.learn.models.layers import Standardise
+from croupier.learn.models.mixer import Patches, check_tiles
+from croupier.learn.models.network import Network
+from croupier.learn.models.transformer import START, Block
+
+
+class PatchReader(nn.Module):
+    """Patches and their places as vectors, blocks of attention, and logits from the mean or from a place of its own.
+
+    `token` puts a learned vector before the patches and reads only what becomes of it, as the first ViT does; without
+    it the patches' mean is read. `first` is done to the pictures before all else.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, int, int],
+        classes: int,
+        patch: int,
+        width: int,
+        heads: int,
+        layers: int,
+        hidden: int,
+        dropout: float = 0.0,
+        token: bool = False,
+        first: Standardise | None = None,
+    ) -> None:
+        super().__init__()
+        colours, height, wide = shape
+        patches = (height // patch) * (wide // patch)
+        self.first = first
+        self.patches = Patches(patch)
+        self.embed = nn.Linear(colours * patch * patch, width)
+        self.token = nn.Parameter(START * torch.randn(1, 1, width)) if token else None
+        self.places = nn.Parameter(START * torch.randn(1, patches + token, width))
+        self.blocks = nn.ModuleList(Block(width, heads, hidden, dropout) for _ in range(layers))
+        self.norm = nn.LayerNorm(width)
+        self.fc = nn.Linear(width, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        x = self.embed(self.patches(x if self.first is None else self.first(x)))
+        if self.token is not None:
+            x = torch.cat([self.token.expand(len(x), -1, -1), x], 1)
+        x = x + self.places
+        # Every place holds a patch.
+        empty = torch.zeros(x.shape[:2], dtype=torch.bool, device=x.device)
+        for block in self.blocks:
+            x = block(x, empty)
+        x = self.norm(x)
+        out: Tensor = self.fc(x.mean(1) if self.token is None else x[:, 0])
+        return out
+
+
+class Vit(Network, use="vit"):
+    """A Vision Transformer for pictures: 545,930 weights for 10 classes of CIFAR-10.
+
+    `standardise` brings pixels to [-1, 1]; `token` reads a place of its own instead of the patches' mean.
+    """
+
+    patch: PositiveInt = 4
+    width: PositiveInt = 128
+    heads: PositiveInt = 4
+    layers: PositiveInt = 4
+    hidden: PositiveInt = 256
+    dropout: float = Field(0.0, ge=0, lt=1)
+    token: bool = False
+    standardise: bool = False
+
+    @model_validator(mode="after")
+    def _heads_fit(self) -> Self:
+        if self.width % self.heads:
+            raise SpecError(f"task.model.heads = {self.heads}: does not divide task.model.width = {self.width}")
+        return self
+
+    def build(self, dataset: Dataset) -> PatchReader:
+        """A fresh model. Raises: SpecError unless the dataset has classes of pictures that patches tile."""
+        shape = check_tiles(self, dataset, self.patch)
+        first = Standardise(0.5, 0.5) if self.standardise else None
+        return PatchReader(
+            shape,
+            dataset.classes,
+            self.patch,
+            self.width,
+            self.heads,
+            self.layers,
+            self.hidden,
+            self.dropout,
+            self.token,
+            first,
+        )

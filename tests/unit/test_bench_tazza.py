@@ -1,0 +1,34 @@
+"""The bench of Tazza: what it says is there, and pruning keeps the largest."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from croupier.bench.tazza import Size, measure, prune, show
+from croupier.errors import SpecError
+
+
+def test_every_number_is_there(capsys: pytest.CaptureFixture[str]) -> None:
+    before = torch.get_num_threads()
+    found = measure(Size(models=("rnn", "mlp"), records=20, batch=8, repeats=1), 1)
+    assert torch.get_num_threads() == before
+    rnn, mlp = found["models"]
+    assert (rnn["model"], rnn["parameters"], rnn["steps"]) == ("rnn", 14_084, 3)
+    assert mlp["parameters"] == 785 * 1024 + 1025 * 1024 + 1025 * 10
+    for row in (rnn, mlp):
+        assert all(row[key] > 0 for key in row if key.endswith("_s") and row[key] is not None)
+        assert row["epoch_s"] == pytest.approx(3 * row["batch_step_s"])
+        assert row["still"] < 0.01
+    assert mlp["dpsgd_s"] is not None
+    show(found)
+    assert "14,084" in capsys.readouterr().out
+
+
+def test_pruning_keeps_the_largest() -> None:
+    assert prune(torch.tensor([0.1, -3.0, 2.0, 0.0]), 0.5).tolist() == [0.0, -3.0, 2.0, 0.0]
+
+
+def test_an_unknown_model_is_named() -> None:
+    with pytest.raises(SpecError, match="'mpl': known are mlp"):
+        measure(Size(models=("mpl",)), 1)
