@@ -27,6 +27,7 @@ from croupier.encode.floats import Floats
 from croupier.encode.signs import handed
 from croupier.errors import SpecError
 from croupier.place.direct import Direct
+from croupier.place.labels import ANYBODY, labelled, unlabelled
 from croupier.place.placement import Own, Placement, unkeyed
 from croupier.place.relay import Relay
 from croupier.privacy.local import LocalPrivacy, NoNoise
@@ -110,8 +111,15 @@ class Pipeline(Part):
         if encode.form not in rule.forms:
             fitting = f"use encode.form = {min(rule.forms)!r}"
             yield f"{named['aggregate']} does not take updates as {encode.form!r}; {fitting}"
-        if "rows" in rule.asks and release.shape == "sums":
+        if "rows" in rule.asks and release.shape in ("sums", "bucketed"):
             yield f"{named['aggregate']} needs every client's values, and {named['release']} lets out a sum only"
+        if "noise" in rule.asks and (why := unlabelled(self)):
+            yield f"{named['aggregate']} weighs rows by their published noise, and {why}"
+        if release.tiered and self.privacy.tier(ANYBODY) is None:
+            yield (
+                f"{named['release']} puts clients of like noise together, and privacy = {self.privacy.use!r} publishes "
+                "no tiers; use privacy = 'tiers'"
+            )
         if "intact" in rule.asks and not release.intact:
             yield (
                 f"{named['aggregate']} compares whole updates, and {named['release']} mixes the pieces of several; "
@@ -169,7 +177,7 @@ class Pipeline(Part):
             brief = {**brief, "handed": handed(_for(given.roster[0], models).vector, brief["commitment"])}
         own = Own(memory.get("keys", {}), brief)
         released = yield from self.place.collect(self, given, coins.child("collect"), own)
-        gathered = self.encode.decode(released, brief)
+        gathered = labelled(self, released, self.encode.decode(released, brief))
         done: tuple[tuple[Model, ...], Memory] = yield Work(
             "aggregate", (gathered, models, memory.get("rule", {}), coins.child("aggregate"))
         )
@@ -179,7 +187,7 @@ class Pipeline(Part):
 
 def _apart(release: Release) -> bool:
     """Whether a row leaves in pieces that no longer belong together."""
-    return isinstance(release, Shuffle) and release.grain != "model"
+    return not release.intact
 
 
 def _divides(rule: Aggregator) -> bool:

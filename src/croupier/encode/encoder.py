@@ -38,7 +38,8 @@ class Payload:
 class Released:
     """What a release let out: rows or sums, who was present, and luggage where nothing is hidden.
 
-    `layout` is needed where coordinates are not all treated alike. `sizes` says how many clients each row is a sum of.
+    `layout` is needed where coordinates are not all treated alike. `sizes` says how many clients each row is a sum of, and
+    `by_size` whether it counts for as many.
     """
 
     present: tuple[str, ...]
@@ -48,6 +49,7 @@ class Released:
     ids: tuple[str, ...] | None = None
     layout: Layout | None = None
     sizes: Tensor | None = None
+    by_size: bool = False
 
 
 class Encoder(Part):

@@ -110,13 +110,14 @@ class OnGrid(Encoder):
         return Gathered(released.present, sums=values, weights=weights, form=self.form)
 
     def _groups(self, numbers: Tensor, released: Released, brief: Brief) -> Gathered:
-        """Each row the mean of its group: groups count alike, whatever their size."""
+        """Each row the mean of its group: groups count alike, or by their size where the release says so."""
         sizes = released.sizes.double() if released.sizes is not None else torch.zeros(0)
         for row, size in zip(numbers, sizes.tolist(), strict=True):
             self._within(row, int(size) * self.top)
         scale = self._scales(brief, released.layout) / self.unit
         rows = self._whole(numbers.double() * scale / sizes.unsqueeze(1), released.layout)
-        return Gathered(released.present, rows.float(), weights=torch.ones(len(rows)).double(), form=self.form)
+        weights = sizes if released.by_size else torch.ones(len(rows)).double()
+        return Gathered(released.present, rows.float(), weights=weights, form=self.form)
 
     def says(self) -> tuple[str, ...]:
         """What the rounding costs."""

@@ -14,12 +14,14 @@ from torch import Tensor
 from croupier.core.coins import Coins
 from croupier.core.flow import Given, Inbox, Memory, Party, SubFlow, roster_digest
 from croupier.core.part import Part
+from croupier.core.tier import Tier
 from croupier.core.update import Layout
 from croupier.core.wire import Schema, attendance, bitmap, chosen
 from croupier.encode.encoder import Brief, Encoder, Payload, Released
 from croupier.encode.fixed import FixedPoint
 from croupier.errors import ProtocolError
 from croupier.privacy.local import LocalPrivacy
+from croupier.release.bucketed import BucketSums, Tiered
 from croupier.release.release import Release, Shape
 from croupier.release.scored import ScoredSum
 
@@ -158,10 +160,21 @@ def let_out(
     release = mechanism.release
     if isinstance(release, ScoredSum):
         arrays = release.against(rows, late["reference"], coins)
+    elif isinstance(release, Tiered):
+        tiers = tiers_of(mechanism, tuple(letter.source for letter in inbox))
+        arrays = release.within(rows, given.layout, mechanism.encode.modulus, coins, tiers)
     else:
         arrays = release(rows, given.layout, mechanism.encode.modulus, coins)
     beside = {f.name: torch.stack([m.body[f.name] for m in inbox]) for f in mechanism.encode.luggage()}
     return {"present": present, **arrays, **beside}
+
+
+def tiers_of(mechanism: Mechanism, names: tuple[str, ...]) -> tuple[Tier, ...]:
+    """The public tiers of clients. Raises: ProtocolError when one has none."""
+    found = tuple(tier for name in names if (tier := mechanism.privacy.tier(name)) is not None)
+    if len(found) != len(names):
+        raise ProtocolError(f"privacy = {mechanism.privacy.use!r} gives no tiers; use privacy = 'tiers'")
+    return found
 
 
 def adding(mechanism: Mechanism) -> FixedPoint:
@@ -180,9 +193,12 @@ def once(seed: bytes, given: Given) -> Coins:
 def read_released(
     mechanism: Mechanism, roster: tuple[str, ...], layout: Layout, body: Mapping[str, Tensor], ids: bool
 ) -> Released:
-    """What the server got."""
-    present = chosen(roster, body["present"])
+    """What the server got. Raises: IntegrityError when buckets are not those that public rules give."""
+    present, release = chosen(roster, body["present"]), mechanism.release
+    if isinstance(release, Tiered):
+        release.verify(body, tiers_of(mechanism, present))
     beside = {f.name: body[f.name] for f in mechanism.encode.luggage()}
     beside |= {name: body[name] for name in ("total", "distances") if name in body}
     own = present if ids else None
-    return Released(present, body.get("rows"), body.get("sums"), beside, own, layout, body.get("sizes"))
+    by_size = isinstance(release, BucketSums)
+    return Released(present, body.get("rows"), body.get("sums"), beside, own, layout, body.get("sizes"), by_size)

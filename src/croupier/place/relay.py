@@ -11,6 +11,8 @@ from croupier.core.update import Layout
 from croupier.core.wire import Schema, attendance, bitmap
 from croupier.encode.encoder import Brief, Payload, Released
 from croupier.encode.signs import reference_fields
+from croupier.errors import TooFew
+from croupier.place.labels import too_few
 from croupier.place.placement import (
     NO_BRIEF,
     NOTHING,
@@ -32,7 +34,7 @@ from croupier.release.release import Shape
 class Relay(Placement, use="relay"):
     """A trusted relay computes the release in the clear and passes it on."""
 
-    realises: ClassVar[frozenset[Shape]] = frozenset({"rows", "sums", "scored"})
+    realises: ClassVar[frozenset[Shape]] = frozenset({"rows", "sums", "bucketed", "scored"})
     unary: ClassVar[bool] = True
     tolerance: ClassVar[Tolerance] = Tolerance(
         privacy="a server that follows the protocol; one that hands clients different models or scales can single one "
@@ -46,7 +48,10 @@ class Relay(Placement, use="relay"):
         """The relay."""
 
         def relay(given: Given, memory: Memory, coins: Coins) -> Flow:
-            inbox = yield Exchange(wait=Wait("up", given.roster, quorum(mechanism, given)))
+            try:
+                inbox = yield Exchange(wait=Wait("up", given.roster, quorum(mechanism, given)))
+            except TooFew as error:
+                raise too_few(mechanism, given, error) from None
             late = NO_BRIEF
             if mechanism.release.shape == "scored":
                 here = {"present": bitmap(given.roster, tuple(letter.source for letter in inbox))}

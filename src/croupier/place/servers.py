@@ -8,7 +8,8 @@ published, and every client checks that it carries the tags of exactly the clien
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,6 +29,7 @@ from croupier.kernels import shares
 from croupier.kernels.shares import P
 from croupier.mpc.shares import reduced, rest, stretched
 from croupier.mpc.tags import Tagger
+from croupier.place.labels import together, too_few
 from croupier.place.placement import NO_BRIEF, NOTHING, Keys, Mechanism, Own, Placement, Tolerance, adding, once, quorum
 from croupier.release.release import Shape
 
@@ -38,7 +40,7 @@ MOST_BITS = 60
 class SumServers(Placement, use="sum-servers"):
     """`servers` parties, sum1, sum2, ..., that add what they cannot read."""
 
-    realises: ClassVar[frozenset[Shape]] = frozenset({"sums"})
+    realises: ClassVar[frozenset[Shape]] = frozenset({"sums", "bucketed"})
     spends: ClassVar[bool] = True
     tolerance: ClassVar[Tolerance] = Tolerance(
         privacy="the server and all sum servers but one, colluding and malicious; whoever hands clients different "
@@ -96,12 +98,15 @@ class SumServers(Placement, use="sum-servers"):
             present = chosen(given.roster, here)
             if len(present) < (least := quorum(mechanism, given)):
                 missing = tuple(name for name in given.roster if name not in present)
-                raise TooFew(
+                few = TooFew(
                     f"{given.me}: {len(present)} of the {least} needed reached all sum servers; missing "
                     f"{', '.join(missing[:8])}", missing,
                 )  # fmt: skip
-            sums, tag = self._added(mechanism, given, tuple(m for m in inbox if m.source in present))
-            body = {"present": here, "vector": sums, "tag": torch.tensor([tag])}
+                raise too_few(mechanism, given, few)
+            groups = together(mechanism, present)
+            added = [self._added(mechanism, given, tuple(m for m in inbox if m.source in group)) for group in groups]
+            sums = torch.cat([sums for sums, _ in added])
+            body = self._body(mechanism, given, here, sums, [tag for _, tag in added])
             yield Exchange((Letter("server", "sum", body),))
             return memory
 
@@ -113,12 +118,18 @@ class SumServers(Placement, use="sum-servers"):
         vector = wire.Field("vector", encode.dtype, (encode.slots(given.layout),), widths=(encode.bits,))
         tag = wire.Field("tag", "<i8", (1,), P - 1)
         present = attendance(given.roster)
+        sums = Schema((present, vector, tag))
+        if mechanism.release.grouped:
+            # As many sums and tags as there are buckets, which depends on who is present.
+            grouped = replace(present, name="grouped")
+            several = replace(vector, shape=("grouped", *vector.shape)), replace(tag, shape=("grouped",))
+            sums = Schema((present, grouped, *several))
         return {
             "share": Schema((vector, tag)),
             "seed": Schema((wire.Field("seed", "|u1", (32,)),)),
             "here": Schema((present,)),
-            "sum": Schema((present, vector, tag)),
-            "published": Schema((present, vector, tag)),
+            "sum": sums,
+            "published": sums,
         }
 
     def submit(
@@ -145,15 +156,22 @@ class SumServers(Placement, use="sum-servers"):
             raise IntegrityError(f"the published sum is of {len(present)} clients, fewer than the round needs")
         if given.me not in present:
             raise IntegrityError("a client that sent its update is missing from the published sum")
-        if not tagger.fits(key, _numbers(encode, body["vector"]), int(body["tag"][0]), present):
-            raise IntegrityError("the published sum is not the sum of the clients that it names: its tag does not fit")
+        groups, sums = together(mechanism, present), body["vector"].reshape(-1, len(payload.vector))
+        if len(groups) != len(sums):
+            raise IntegrityError(f"{len(sums)} sums are published, and the clients named give {len(groups)} buckets")
+        for group, total, tag in zip(groups, sums, body["tag"].tolist(), strict=True):
+            if not tagger.fits(key, _numbers(encode, total), tag, group):
+                raise IntegrityError(
+                    "the published sum is not the sum of the clients that it names: its tag does not fit"
+                )
 
     def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: Own = NOTHING) -> SubFlow:
         """Add the servers' sums and publish them."""
         inbox = yield Exchange(wait=Wait("sum", self.names))
         released = self.opened(mechanism, given.roster, given.layout, inbox)
-        tag = sum(int(letter.body["tag"][0]) for letter in inbox) % P
-        body = {"present": inbox[0].body["present"], "vector": released.sums, "tag": torch.tensor([tag])}
+        tags = [sum(column) % P for column in zip(*(letter.body["tag"].tolist() for letter in inbox), strict=True)]
+        sums = released.sums if released.rows is None else released.rows.reshape(-1)
+        body = self._body(mechanism, given, inbox[0].body["present"], sums, tags)
         yield Exchange(tuple(Letter(name, "published", body) for name in given.roster))
         return released
 
@@ -163,10 +181,18 @@ class SumServers(Placement, use="sum-servers"):
         present = inbox[0].body["present"]
         if other := [letter.source for letter in inbox if not torch.equal(letter.body["present"], present)]:
             raise ProtocolError(f"{inbox[0].source} and {other[0]} added different clients; the round is lost")
-        total = shares.total(len(inbox[0].body["vector"]), encode.bits)
+        names = chosen(roster, present)
+        slots, groups = encode.slots(layout), together(mechanism, names)
+        if other := [letter.source for letter in inbox if letter.body["vector"].numel() != len(groups) * slots]:
+            raise ProtocolError(f"{other[0]} did not add as the buckets of the clients present say; the round is lost")
+        total = shares.total(len(groups) * slots, encode.bits)
         for letter in inbox:
-            shares.add(letter.body["vector"].numpy(), total)
-        return Released(chosen(roster, present), sums=reduced(total, encode.bits), layout=layout)
+            shares.add(letter.body["vector"].reshape(-1).numpy(), total)
+        sums = reduced(total, encode.bits)
+        if not mechanism.release.grouped:
+            return Released(names, sums=sums, layout=layout)
+        sizes = torch.tensor([len(group) for group in groups], dtype=torch.int32)
+        return Released(names, sums.reshape(len(groups), slots), layout=layout, sizes=sizes, by_size=True)
 
     def learns(self, mechanism: Mechanism) -> Mapping[str, str]:
         """The server and the clients the sum, a sum server nothing."""
@@ -189,6 +215,19 @@ class SumServers(Placement, use="sum-servers"):
                 numbers.blind(total, encode.bits)
             tag = (tag + part) % P
         return reduced(total, encode.bits), tag
+
+    def _body(
+        self, mechanism: Mechanism, given: Given, present: Tensor, sums: Tensor | None, tags: Sequence[int]
+    ) -> dict[str, Tensor]:
+        """A message with sums: one, or one a bucket."""
+        if sums is None:
+            raise ProtocolError("there is no sum to send")
+        if not mechanism.release.grouped:
+            return {"present": present, "vector": sums, "tag": torch.tensor(tags)}
+        grouped = torch.tensor([number < len(tags) for number in range(len(given.roster))], dtype=torch.uint8)
+        return {
+            "present": present, "grouped": grouped, "vector": sums.reshape(len(tags), -1), "tag": torch.tensor(tags),
+        }  # fmt: skip
 
     def _tagger(self, given: Given, keys: Keys, bits: int) -> Tagger:
         return Tagger(once(keys["group"], given).child("tags"), bits, self._padded)

@@ -13,7 +13,8 @@ from croupier.core.part import Part
 from croupier.core.update import Layout, Modulus
 from croupier.core.wire import Field
 
-Shape = Literal["rows", "sums", "scored"]
+# Rows, one sum, one sum a bucket, or a sum of rows that were scored against a reference.
+Shape = Literal["rows", "sums", "bucketed", "scored"]
 
 
 class Release(Part):
@@ -28,6 +29,8 @@ class Release(Part):
     least: ClassVar[int] = 1
     # Whether its rows are sums over groups of clients.
     grouped: ClassVar[bool] = False
+    # Whether it needs to know every client's public tier.
+    tiered: ClassVar[bool] = False
     # Whether it works on residues in unary, bit by bit.
     unary: ClassVar[bool] = False
 

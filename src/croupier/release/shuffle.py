@@ -53,16 +53,8 @@ class Shuffle(Release, use="shuffle"):
         coins: Node,
     ) -> Mapping[str, Tensor]:
         """The permuted rows, block by block."""
-        slots = len(rows[0])
-        out = torch.empty((len(rows), slots), dtype=rows[0].dtype)
-        drawn = self._draw(len(rows), layout, slots, coins)
-        for number, start, stop in blocks(slots):
-            batch = np.stack([row[start:stop].numpy() for row in rows])
-            if self.grain == "parameter":
-                coins.child("block", number).secure().permute_columns(batch)
-            else:
-                batch = _moved(batch, start, stop, drawn)
-            out[:, start:stop] = torch.from_numpy(batch)
+        out = torch.empty((len(rows), len(rows[0])), dtype=rows[0].dtype)
+        shuffle_into(out, rows, self.grain, layout, coins)
         return {"rows": out}
 
     def reveals(self) -> str:
@@ -73,20 +65,34 @@ class Shuffle(Release, use="shuffle"):
             "parameter": "the values of every parameter, as a set: which client sent which is permuted anew each time",
         }[self.grain]
 
-    def _draw(self, count: int, layout: Layout, slots: int, coins: Node) -> list[tuple[Span, Ints]]:
-        """The permutations that span blocks: one for the model, or one a layer; drawn once, before the first block."""
-        if self.grain == "parameter":
-            return []
-        if self.grain == "model":
-            return [((0, slots), coins.child("model").secure().permutation(count))]
-        pieces = dict(layout.layers())
-        # A weight that travels as one more slot is a layer of its own: beside a layer it would mark whose that is.
-        pieces |= {"the weight slot": [(layout.size, slots)]} if slots > layout.size else {}
-        drawn: list[tuple[Span, Ints]] = []
-        for name, spans in pieces.items():
-            order = coins.child("layer", name).secure().permutation(count)
-            drawn += [(span, order) for span in spans]
-        return drawn
+
+def shuffle_into(out: Tensor, rows: Sequence[Tensor], grain: Grain, layout: Layout, coins: Node) -> None:
+    """Write rows whose pieces are permuted among them, block by block."""
+    slots = len(rows[0])
+    drawn = _draw(grain, len(rows), layout, slots, coins)
+    for number, start, stop in blocks(slots):
+        batch = np.stack([row[start:stop].numpy() for row in rows])
+        if grain == "parameter":
+            coins.child("block", number).secure().permute_columns(batch)
+        else:
+            batch = _moved(batch, start, stop, drawn)
+        out[:, start:stop] = torch.from_numpy(batch)
+
+
+def _draw(grain: Grain, count: int, layout: Layout, slots: int, coins: Node) -> list[tuple[Span, Ints]]:
+    """The permutations that span blocks: one for the model, or one a layer; drawn once, before the first block."""
+    if grain == "parameter":
+        return []
+    if grain == "model":
+        return [((0, slots), coins.child("model").secure().permutation(count))]
+    pieces = dict(layout.layers())
+    # A weight that travels as one more slot is a layer of its own: beside a layer it would mark whose that is.
+    pieces |= {"the weight slot": [(layout.size, slots)]} if slots > layout.size else {}
+    drawn: list[tuple[Span, Ints]] = []
+    for name, spans in pieces.items():
+        order = coins.child("layer", name).secure().permutation(count)
+        drawn += [(span, order) for span in spans]
+    return drawn
 
 
 def _moved(batch: npt.NDArray[Any], start: int, stop: int, drawn: list[tuple[Span, Ints]]) -> npt.NDArray[Any]:

@@ -1,0 +1,82 @@
+"""What everybody can know of the noise in what was released, and of who is put together with whom."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from croupier.core.flow import Given
+from croupier.core.tier import Tier
+from croupier.core.update import Gathered
+from croupier.encode.encoder import Released
+from croupier.encode.signs import Signs
+from croupier.errors import ProtocolError, TooFew
+from croupier.place.placement import Mechanism, tiers_of
+from croupier.privacy.tiers import Tiers
+from croupier.release.bucketed import BucketSums, Tiered
+from croupier.release.buckets import Label
+
+ANYBODY = "anybody"
+
+
+def together(mechanism: Mechanism, present: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    """Whose updates are added up: everybody's, or those of each bucket."""
+    release = mechanism.release
+    if not isinstance(release, BucketSums):
+        return (present,)
+    found = release.buckets(tiers_of(mechanism, present))
+    return tuple(tuple(present[i] for i in bucket.members) for bucket in found)
+
+
+def labels(mechanism: Mechanism, released: Released) -> tuple[Label, ...] | None:
+    """The published noise of each row; None where there is none, or where whose it is is hidden and matters."""
+    release, privacy = mechanism.release, mechanism.privacy
+    if released.rows is None or unlabelled(mechanism):
+        return None
+    if isinstance(release, Tiered):
+        return release.labels(tiers_of(mechanism, released.present))
+    names = released.ids or (ANYBODY,) * len(released.rows)
+    return tuple(_own(tier) for name in names if (tier := privacy.tier(name)) is not None)
+
+
+def labelled(mechanism: Mechanism, released: Released, gathered: Gathered) -> Gathered:
+    """What was gathered, with the published noise and budget of each row."""
+    found = labels(mechanism, released)
+    if found is None:
+        return gathered
+    noise = torch.tensor([one.noise for one in found], dtype=torch.float64)
+    return replace(gathered, noise=noise, epsilons=torch.tensor([one.epsilon for one in found], dtype=torch.float64))
+
+
+def unlabelled(mechanism: Mechanism) -> str:
+    """Why nobody can know the noise of a row, and what to do about it; empty where it is known."""
+    release, privacy = mechanism.release, mechanism.privacy
+    if privacy.tier(ANYBODY) is None:
+        return f"privacy = {privacy.use!r} publishes no noise; use privacy = 'tiers' or 'gaussian'"
+    if isinstance(mechanism.encode, Signs):
+        return "encode = 'signs' leaves no values to weigh; use encode = 'floats' or 'fixed'"
+    if release.shape not in ("rows", "bucketed"):
+        return f"release = {release.use!r} lets out one sum of all noise; use release = 'bucket-sums' or 'buckets'"
+    several = isinstance(privacy, Tiers) and len(privacy.tiers) > 1
+    if several and "ids" in release.hides and not release.tiered:
+        return (
+            f"release = {release.use!r} hides whose row is whose, and noise differs by client; use release = "
+            "'buckets', or one tier"
+        )
+    return ""
+
+
+def too_few(mechanism: Mechanism, given: Given, error: TooFew) -> ProtocolError:
+    """The error of a round that lacks clients: where it is the release that needs them, what to do is another thing."""
+    least = mechanism.release.least
+    if not mechanism.release.tiered or least <= given.quorum:
+        return error
+    return ProtocolError(
+        f"{error}. A bucket of fewer than {least} is not released, and so nothing is. Remedy: bring the missing back, "
+        "invite more clients (federation.cohort), or lower protocol.release.smallest"
+    )
+
+
+def _own(tier: Tier) -> Label:
+    return Label(tier.sigma**2, tier.epsilon)
