@@ -54,7 +54,7 @@ QUIET = tuple(Arm("stated", weights, quiet=True) for weights in ("equal", "tier"
 ARMS = (NONE, STATED, *QUIET, IMPLIED, Arm("cosine", "tier"), Arm("cosine", "bucket"))
 FEWER = (NONE, STATED, QUIET[0], IMPLIED, Arm("cosine", "bucket"))
 # Louder than the paper's Table 1 implies, so that weights have something to mend.
-LOUDER = (COSINE, 0.03, 0.01, 0.003)
+LOUDER = (COSINE, 0.03, 0.01)
 
 
 def _rules(scale: Scale) -> tuple[Rule, ...]:

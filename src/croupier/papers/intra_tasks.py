@@ -58,7 +58,7 @@ FORECASTERS: Mapping[str, Network] = {LSTM: Lstm(hidden=32), TRANSFORMER: Series
 def london(name: str, scale: Scale, means: Means) -> Work:
     """The next half hour of households: each is a client."""
     size = LONDON[scale]
-    fit = Sgd(lr=0.1 if name == LSTM else 0.05, momentum=0.9, epochs=EPOCHS, batch=64)
+    fit = Sgd(lr=0.1 if name == LSTM else 0.01, momentum=0.9, epochs=EPOCHS, batch=64)
     plan = Federation(rounds=size.rounds, cohort=size.cohort)
     data = Households(households=size.clients, stride=size.stride)
     everyone = Households(households=size.clients + size.others, stride=size.stride)

@@ -23,19 +23,19 @@ from croupier.learn.assemble import Assembled, assemble
 from croupier.learn.data import Data, Dataset
 from croupier.learn.fit import Fit
 from croupier.learn.models import Network
-from croupier.learn.split import Split
 from croupier.papers.entry import Means
 from croupier.pipeline import Pipeline
 from croupier.runtime.local import Local
 
 A, B = TypeVar("A"), TypeVar("B")
+Deal = Callable[[Dataset, Coins], Mapping[str, Tensor]]
 
 
 @dataclass(frozen=True)
 class First:
     """The first so many clients of a split; or, with `others`, everybody else: they never train the model."""
 
-    split: Split
+    split: Deal
     count: int
     others: bool = False
 
@@ -54,7 +54,7 @@ class Work:
 
     data: Data
     everyone: Data
-    split: Split
+    split: Deal
     clients: int
     model: Network
     fit: Fit
