@@ -7,6 +7,7 @@ from typing import Any
 from croupier.aggregate.mean import Mean, Scaled
 from croupier.aggregate.median import Median
 from croupier.aggregate.signs import SignTrust
+from croupier.encode.encoder import Encoder
 from croupier.encode.fixed import FixedPoint
 from croupier.encode.floats import Floats
 from croupier.encode.signs import Signs
@@ -18,10 +19,12 @@ from croupier.place.relay import Relay
 from croupier.place.servers import SumServers
 from croupier.privacy.gaussian import Gaussian
 from croupier.privacy.response import Response
+from croupier.privacy.tiers import Tiers
+from croupier.release.bucketed import Buckets, BucketSums
 from croupier.release.groups import Groups
 from croupier.release.rows import Rows
 from croupier.release.scored import ScoredSum
-from croupier.release.shuffle import Shuffle
+from croupier.release.shuffle import Grain, Shuffle
 from croupier.release.sums import Sum
 from croupier.systems import naive, plain, rns, total
 from tests.places.two_hop import TwoHop
@@ -34,6 +37,18 @@ def signed(place: Placement, rule: SignTrust | None = None, **more: Any) -> Pipe
 
 
 BY_SIGN = SignTrust(output="sign")
+# The twins of the laws, c0 and c3, are of one tier; when one of them is missing, the buckets merge.
+TIERS = Tiers(clip=1, tiers=(2, 8), wishes={"c0": 2, "c1": 8, "c2": 8, "c3": 2})
+GRID = FixedPoint(clients=8, form="delta", scale=64, steps=512)
+
+
+def bucketed(place: Placement, grain: Grain | None = None, encode: Encoder | None = None) -> Pipeline:
+    """Buckets of two clients or more: shuffled, or only their sums."""
+    release = BucketSums(smallest=2) if grain is None else Buckets(smallest=2, grain=grain)
+    return Pipeline(privacy=TIERS, encode=encode or (GRID if grain is None else DELTAS), release=release, place=place)
+
+
+DELTAS = Floats(form="delta")
 
 
 PIPELINES: dict[str, Pipeline] = {
@@ -90,6 +105,17 @@ PIPELINES: dict[str, Pipeline] = {
     "median of groups": Pipeline(
         encode=FixedPoint(clients=8), release=Groups(size=3), aggregate=Median(), place=Relay()
     ),
+    "buckets of models": bucketed(Relay(), "model"),
+    "buckets of layers": bucketed(Relay(), "layer"),
+    "buckets of parameters": bucketed(Relay(), "parameter"),
+    "buckets of integers": bucketed(Relay(), "parameter", GRID),
+    "buckets of one tier": bucketed(Relay(), "parameter").model_copy(update={"privacy": Gaussian(clip=1, sigma=2)}),
+    "sums of buckets": bucketed(Relay()),
+    "sums of buckets, sum servers": bucketed(SumServers()),
+    "sums of buckets, wide, two sum servers": bucketed(
+        SumServers(servers=2), encode=FixedPoint(clients=8, form="delta", scale=64, digits=9)
+    ),
+    "two hops, buckets": bucketed(TwoHop(), "parameter"),
     "scored sum": signed(Relay()),
     "two servers": signed(Pair(malicious=False)),
     "two servers, one malicious": signed(Pair(entropy=0)),

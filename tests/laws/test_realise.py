@@ -16,6 +16,8 @@ from croupier.core.flow import Memory
 from croupier.core.update import Gathered, Model
 from croupier.federate import Round
 from croupier.pipeline import Pipeline
+from croupier.place.placement import tiers_of
+from croupier.release.bucketed import Tiered
 from croupier.release.scored import ScoredSum
 from tests.laws.pipelines import COMPLETING, PIPELINES
 from tests.laws.toy import CLIENTS, absent, play
@@ -79,13 +81,16 @@ def ideal(pipeline: Pipeline, done: Round) -> Gathered:
         chance = own.child("privacy")
         if pipeline.privacy.use != "none":
             chance = chance.child("model", canon.digest(inbox[0].body["model"]))
-        update, _ = pipeline.privacy(update, chance)
+        update, _ = pipeline.privacy.of(who)(update, chance)
         payloads.append(pipeline.encode.encode(update, brief, own.child("encode")))
     rows = [payload.vector for payload in payloads]
     layout = done.views["server"].given.layout
     if isinstance(pipeline.release, ScoredSum):
         shown = next(box for box in done.views["server"].inputs if isinstance(box, dict))
         arrays = pipeline.release.against(rows, shown["reference"], Coins.from_seed(1))
+    elif isinstance(pipeline.release, Tiered):
+        tiers = tiers_of(pipeline, done.present)
+        arrays = pipeline.release.within(rows, layout, pipeline.encode.modulus, Coins.from_seed(1), tiers)
     else:
         arrays = pipeline.release(rows, layout, pipeline.encode.modulus, Coins.from_seed(1))
     beside = {
@@ -94,8 +99,20 @@ def ideal(pipeline: Pipeline, done: Round) -> Gathered:
     } | {name: arrays[name] for name in ("total",) if name in arrays}
     from croupier.encode.encoder import Released
 
-    released = Released(done.present, arrays.get("rows"), arrays.get("sums"), beside, None, layout, arrays.get("sizes"))
+    by_size = pipeline.release.shape == "bucketed"
+    released = Released(
+        done.present, arrays.get("rows"), arrays.get("sums"), beside, None, layout, arrays.get("sizes"), by_size
+    )
     return pipeline.encode.decode(released, brief)
+
+
+def by_bucket(pipeline: Pipeline, done: Round, *rows: torch.Tensor) -> list[tuple[torch.Tensor, ...]]:
+    """Rows that may have changed places: all of them, or those of one bucket, or none where each is a bucket's sum."""
+    if not isinstance(pipeline.release, Tiered):
+        return [rows]
+    buckets = pipeline.release.buckets(tiers_of(pipeline, done.present))
+    sizes = [1 if pipeline.release.shape == "bucketed" else bucket.size for bucket in buckets]
+    return list(zip(*(one.split(sizes) for one in rows), strict=True))  # type: ignore[no-untyped-call]
 
 
 def check(pipeline: Pipeline, missing: tuple[str, ...] = ()) -> None:
@@ -109,7 +126,8 @@ def check(pipeline: Pipeline, missing: tuple[str, ...] = ()) -> None:
             assert torch.equal(rule["sums"], want.sums), "not the ideal release"
             assert want.weights is None or torch.equal(rule["weights"], want.weights), "not the ideal release"
         elif want.rows is not None:
-            assert torch.equal(rule["rows"].sort(0)[0], want.rows.sort(0)[0]), "not the ideal release"
+            for own, ideally in by_bucket(heard, done, rule["rows"], want.rows):
+                assert torch.equal(own.sort(0)[0], ideally.sort(0)[0]), "not the ideal release"
             if not pipeline.release.hides:
                 assert torch.equal(rule["rows"], want.rows)
 

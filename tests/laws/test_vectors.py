@@ -15,7 +15,9 @@ import torch
 import croupier.errors as errors
 import croupier.pipeline  # noqa: F401 - registers the parts
 from croupier.core.coins import Coins
+from croupier.core.tier import Tier
 from croupier.core.update import Layout, Slice
+from croupier.release.bucketed import Tiered
 from croupier.release.release import Release
 
 FOLDER = Path(__file__).parents[1] / "vectors"
@@ -33,7 +35,11 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
     kind = torch.float32 if case["modulus"] is None else torch.int64
     rows = [torch.tensor(row, dtype=kind) for row in case["rows"]]
     release = Release.parse(case["release"])
-    out = release(rows, layout, case["modulus"], Coins.from_seed(case["seed"]))
+    coins = Coins.from_seed(case["seed"])
+    if isinstance(release, Tiered):
+        out = release.within(rows, layout, case["modulus"], coins, [Tier(*tier) for tier in case["tiers"]])
+    else:
+        out = release(rows, layout, case["modulus"], coins)
     return {name: values.tolist() for name, values in out.items()}
 
 

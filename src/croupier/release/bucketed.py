@@ -237,8 +237,8 @@ class BucketSums(Tiered, use="bucket-sums"):
     def over_rounds(self) -> str:
         """Sums over changing members."""
         return (
-            "sums over changing members can be taken apart again, the better the more slowly clients move: the noise of "
-            "others then no longer helps, and a client is left with its local guarantee for all its participations"
+            "sums over changing members can be taken apart again, the better the more slowly clients move; noise is "
+            "fresh in every round, so that guarantees of one round compose, and that counts all of it"
         )
 
 
