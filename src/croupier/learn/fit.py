@@ -179,21 +179,25 @@ def truncated(low: npt.NDArray[np.float64], high: npt.NDArray[np.float64], choic
 
 
 class Adam(Fit, use="adam"):
-    """Adam, with its usual constants."""
+    """Adam, with its usual constants. `proximal` draws the weights back to the client's start, as in `sgd`."""
 
     lr: float = Field(0.001, gt=0)
     beta1: float = Field(0.9, ge=0, lt=1)
     beta2: float = Field(0.999, ge=0, lt=1)
     epsilon: float = Field(1e-8, gt=0)
+    proximal: float = Field(0.0, ge=0)
 
     def start(self, weights: Tensor) -> dict[str, Tensor]:
-        """No moments."""
-        return {"first": torch.zeros_like(weights), "second": torch.zeros_like(weights)}
+        """No moments, and the start itself where it is drawn back to."""
+        moments = {"first": torch.zeros_like(weights), "second": torch.zeros_like(weights)}
+        return moments | ({"start": weights.clone()} if self.proximal else {})
 
     def step(self, weights: Tensor, grads: Tensor, state: dict[str, Tensor], number: int) -> None:
         """By the bias-corrected moments."""
         if self.weight_decay:
             grads.add_(weights, alpha=self.weight_decay)
+        if self.proximal:
+            grads.add_(weights - state["start"], alpha=self.proximal)
         first = state["first"].mul_(self.beta1).add_(grads, alpha=1 - self.beta1)
         second = state["second"].mul_(self.beta2).addcmul_(grads, grads, value=1 - self.beta2)
         root = second.div(1 - self.beta2**number).sqrt_().add_(self.epsilon)

@@ -13,7 +13,7 @@ from croupier.errors import SpecError
 from croupier.learn.assemble import Assembled, assemble
 from croupier.learn.data import Rows
 from croupier.learn.datasets import Digits
-from croupier.learn.fit import Sgd
+from croupier.learn.fit import Adam, Sgd
 from croupier.learn.flat import FlatNet
 from croupier.learn.models import Mlp, ResidualNet
 from croupier.learn.split import Dirichlet
@@ -108,3 +108,15 @@ def test_a_network_that_normalises_over_batches_never_gets_one_record() -> None:
     assert isinstance(done, Update)
     with pytest.raises(SpecError, match=r"task.split.least = 1: a client has one record.*set it to 2"):
         Learner(net, "classify", Sgd(batch=4), {"a": rows.take(torch.tensor([0]))})
+
+
+def test_one_proximal_step_of_adam_by_hand() -> None:
+    fit = Adam(lr=0.5, proximal=0.25, weight_decay=0.125, epsilon=1e-12)
+    weights = torch.tensor([1.0, 2.0])
+    state = fit.start(weights)
+    weights += 4
+    fit.step(weights, torch.tensor([-1.5, -1.8]), state, 1)
+    # The first step of Adam is one of lr by the sign, and the pull and the decay turn one sign.
+    assert weights.tolist() == pytest.approx([4.5, 6.5])
+    assert state["first"].tolist() == pytest.approx([0.1 * (-1.5 + 0.125 * 5 + 0.25 * 4), 0.1 * (-1.8 + 0.75 + 1)])
+    assert set(Adam().start(weights)) == {"first", "second"}

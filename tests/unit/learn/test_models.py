@@ -11,14 +11,17 @@ from croupier.learn.flat import layout_of
 from croupier.learn.models import (
     ActivityCnn,
     CifarCnn,
+    DenseNet121,
     DlgLeNet,
     Lstm,
     Mlp,
     MnistCnn,
+    MobileNetV2,
     Network,
     OwnNetwork,
     ResidualNet,
     ResNet18,
+    SeriesTransformer,
     TextTransformer,
 )
 
@@ -29,7 +32,7 @@ def images(*shape: int, classes: int = 10) -> Dataset:
 
 
 def series(width: int = 6) -> Dataset:
-    windows = Windows(torch.rand(20), torch.arange(3), width)
+    windows = Windows(torch.rand(width + 14), torch.arange(3), width)
     return Dataset("meter", "forecast", 0, windows, windows, "none", "made up")
 
 
@@ -60,6 +63,10 @@ CASES = [
     (DlgLeNet(), images(1, 8, 8), 8_026),
     (Lstm(), series(), 4 * 32 * (1 + 32 + 2) + 33),
     (Lstm(hidden=3, layers=2), series(), 12 * (1 + 3 + 2) + 12 * (3 + 3 + 2) + 4),
+    (MobileNetV2(), images(3, 32, 32), 2_236_682),
+    (DenseNet121(growth=4, blocks=(2, 1)), images(3, 8, 8), 216 + 16 + 752 + 824 + 160 + 752 + 24 + 130),
+    (SeriesTransformer(), series(48), 68_097),
+    (SeriesTransformer(patch=3, width=4, heads=2, layers=1, hidden=5), series(), 4 * 4 + 2 * 4 + 141 + 8 + 5),
 ]
 
 
@@ -141,8 +148,8 @@ def test_resnet18_takes_images_of_any_size() -> None:
         assert model(torch.rand(1, 3, side, side)).shape == (1, 7)
 
 
-def test_only_the_perceptron_can_be_stacked() -> None:
-    assert Mlp().batchable
+def test_only_small_models_without_running_state_can_be_stacked() -> None:
+    assert all(part.batchable for part in (Mlp(), Lstm(stacked=True), SeriesTransformer()))
     others: tuple[Network, ...] = (
         Mlp(dropout=0.1),
         MnistCnn(),
@@ -151,11 +158,14 @@ def test_only_the_perceptron_can_be_stacked() -> None:
         Lstm(),
         ActivityCnn(),
         DlgLeNet(),
+        MobileNetV2(),
+        DenseNet121(),
     )
     others += (DlgLeNet(), TextTransformer(), OwnNetwork(make="mine:make"))
     assert not any(part.batchable for part in others)
     assert Network.choices() == [
-        "activity-cnn", "cifar-cnn", "dlg-lenet", "lstm", "mlp", "mnist-cnn", "own", "resnet18", "text-transformer",
+        "activity-cnn", "cifar-cnn", "densenet", "dlg-lenet", "lstm", "mlp", "mnist-cnn", "mobilenet", "own",
+        "resnet18", "series-transformer", "text-transformer",
     ]  # fmt: skip
 
 
@@ -194,6 +204,10 @@ def test_stacked_perceptrons_give_what_each_gives() -> None:
         (ResNet18(), images(1, 28, 28), r"'resnet18': needs inputs of shape \(3, height, width\)"),
         (DlgLeNet(), series(), r"'dlg-lenet': needs inputs of shape \(channels, height, width\)"),
         (ResNet18(), series(), r"'resnet18': .*'meter' has inputs of shape \(6, 1\) to forecast"),
+        (MobileNetV2(), images(1, 28, 28), r"'mobilenet': needs inputs of shape \(3, height, width\)"),
+        (DenseNet121(), images(3, 7, 32), r"'densenet': needs inputs of shape \(3, 8 or more, 8 or more\)"),
+        (SeriesTransformer(), images(6, 1), r"'series-transformer': needs .* to forecast, .* to classify"),
+        (SeriesTransformer(), series(6), r"patch = 4: does not divide the windows' width, 6; use 1"),
         (Lstm(), images(6, 1), r"'lstm': needs .* to forecast, .* to classify; use data = \"households\""),
     ],
 )

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from croupier.learn.data import Dataset
 from croupier.learn.models.layers import Standardise
 from croupier.learn.models.network import Network
+from croupier.learn.models.start import start
 
 
 class Residual(nn.Module):
@@ -45,7 +46,7 @@ class ResidualNet(nn.Module):
         self.layer3 = _stage(128, 256, 2)
         self.layer4 = _stage(256, 512, 2)
         self.fc = nn.Linear(512, classes)
-        self.apply(_start)
+        self.apply(start)
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits."""
@@ -76,9 +77,3 @@ def _stage(before: int, after: int, stride: int) -> nn.Sequential:
 
 def _resize(before: int, after: int, stride: int) -> nn.Sequential:
     return nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after))
-
-
-def _start(module: nn.Module) -> None:
-    # Keeps the size of gradients through the depth (He et al. 2015); other layers start as torch has them.
-    if isinstance(module, nn.Conv2d):
-        nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
