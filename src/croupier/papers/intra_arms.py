@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
 from croupier.aggregate.mean import Mean
+from croupier.aggregate.step import Average, Step
 from croupier.encode.floats import Floats
-from croupier.learn.fit import Fit, Sgd
+from croupier.learn.fit import Fit
 from croupier.papers.trainings import Public
 from croupier.pipeline import Pipeline
 from croupier.place.direct import Direct
@@ -42,16 +43,14 @@ class Rule:
     """
 
     name: str
-    step: str = "none"
+    step: str = "average"
     rate: float = 1.0
     quiet: float | None = None
     proximal: float = 0.0
 
     def fit(self, fit: Fit) -> Fit:
         """Local training under this rule."""
-        if not self.proximal or not isinstance(fit, Sgd):
-            return fit
-        return fit.model_copy(update={"proximal": self.proximal})
+        return fit.model_copy(update={"proximal": self.proximal}) if self.proximal else fit
 
 
 FEDAVG, FEDPROX = Rule("FedAvg"), Rule("FedProx", proximal=PROXIMAL)
@@ -155,12 +154,17 @@ def rate(arm: Arm, rule: Rule, known: Public, cohort: int) -> float:
     return rule.quiet if rule.quiet is not None else calm(arm, known, cohort)
 
 
+def step(arm: Arm, rule: Rule, known: Public, cohort: int) -> Step:
+    """How the server steps."""
+    if rule.step == "average" and not arm.quiet:
+        return Average()
+    use = "damped" if rule.step == "average" else rule.step
+    return Step.parse({"use": use, "lr": rate(arm, rule, known, cohort)})
+
+
 def pipeline(arm: Arm, rule: Rule, known: Public, cohort: int) -> Pipeline:
     """The arm in its plainest form: rows, or buckets where weights are theirs."""
-    by = None if arm.weights == "equal" else arm.by
-    mean = Mean.parse(
-        {"use": "mean", "step": rule.step, "lr": rate(arm, rule, known, cohort), **({"by": by} if by else {})}
-    )
+    mean = Mean(step=step(arm, rule, known, cohort), by="records" if arm.weights == "equal" else arm.by)
     encode = Floats(form="delta", weights="uniform")
     if arm.weights == "bucket":
         release = Buckets(smallest=min(SMALLEST, cohort))

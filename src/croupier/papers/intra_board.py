@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from croupier.papers.entry import Means
-from croupier.papers.intra_arms import Arm, Rule, epsilons, pipeline, rate, sigmas
+from croupier.papers.intra_arms import DELTA, Arm, Rule, epsilons, pipeline, rate, sigmas
 from croupier.papers.intra_same import differences
 from croupier.papers.trainings import Ended, Public, Work, abreast, cell, public, shown, train
 from croupier.privacy.gdp import composed, epsilon_of, mu_of
@@ -78,12 +78,14 @@ class Board:
         done, known, work = self._done[one], self.known[one.task], self.works[one.task]
         forecast = work.data.use == "households"
         found, start = cell([ended.last for ended in done]), cell([public.start for public in known])
+        # Seed by seed: first models differ more than trainings do.
+        moved = cell([ended.last - public.start for ended, public in zip(done, known, strict=True)])
         cohort = work.plan.cohort or work.clients
         style = (4, 1.0) if forecast else (1, 100.0)
         told = row(
             *one.task, one.rule.name, noise=one.arm.loudness, weights=one.arm.weighed, serves=one.arm.serves,
             step=f"{fmean(rate(one.arm, one.rule, public, cohort) for public in known):.2g}",
-            ours=shown(found, *style), first=shown(start, *style), paper=paper,
+            ours=shown(found, *style), moved=shown(moved, *style), paper=paper,
         )  # fmt: skip
         facts = {
             "forecast": forecast, "clip": cell([public.clip for public in known]), "size": known[0].size,
@@ -91,27 +93,27 @@ class Board:
             "spent": _spent(one.arm, known[0], done[0]), "lost": [ended.lost for ended in done if ended.lost],
             "curves": [[list(point) for point in ended.curve] for ended in done], "quiet": one.arm.quiet,
             "noise": one.arm.noise, "weights": one.arm.weights, "by": one.arm.by, "cosine": one.arm.cosine,
-            "rounds": work.plan.rounds,
+            "rounds": work.plan.rounds, "naive": fmean(public.naive for public in known),
         }  # fmt: skip
-        return {**told, "_cell": found, "_start": start, "_facts": facts, "_same": {}}
+        return {**told, "_cell": found, "_start": start, "_moved": moved, "_facts": facts, "_same": {}}
 
 
 def row(
     data: str, model: str, rule: str, *, noise: str = "-", weights: str = "-", serves: str = "-", step: str = "-",
-    ours: str = ABSENT, first: str = "-", paper: str = "-",
+    ours: str = ABSENT, moved: str = "-", paper: str = "-",
 ) -> dict[str, Any]:  # fmt: skip
     """A row; without more it is one that cannot be run."""
     return {
         "data": data, "model": model, "aggregator": rule, "noise": noise, "weights": weights, "server_step": step,
-        "comes_out_as": serves, "ours": ours, "first_model": first, "paper": paper,
-        "_cell": None, "_start": None, "_facts": None, "_same": {},
+        "comes_out_as": serves, "ours": ours, "against_first_model": moved, "paper": paper,
+        "_cell": None, "_start": None, "_moved": None, "_facts": None, "_same": {},
     }  # fmt: skip
 
 
 def _spent(arm: Arm, known: Public, ended: Ended) -> list[float]:
     """The epsilon of all participations together, tier by tier, of a client that took part as often as most."""
     most = max(ended.participations.values(), default=0)
-    return [epsilon_of(composed([mu_of(known.clip, one)] * most), 1e-5) if most else 0.0 for one in sigmas(arm, known)]
+    return [epsilon_of(composed([mu_of(known.clip, one)] * most), DELTA) if most else 0.0 for one in sigmas(arm, known)]
 
 
 def _public(job: tuple[Work, int]) -> Public:

@@ -32,7 +32,7 @@ class Size:
 
 
 LONDON: Mapping[Scale, Size] = {
-    "smoke": Size(40, 10, 16, 3, 211),
+    "smoke": Size(20, 6, 16, 2, 211),
     "small": Size(100, 35, 20, 12, 61),
     "paper": Size(200, 69, 20, 50, 29),
 }

@@ -74,14 +74,13 @@ class Work:
 class Public:
     """What everybody may know before the first round of a seed: the clip by a public rule, and the model's size.
 
-    `start` is the first model's measure, `reach` the share of auxiliary updates that are no longer than the clip.
+    `start` is the first model's measure on the clients' test records, `naive` that of a guess without any model.
     """
 
     clip: float
     size: int
     start: float
-    shortest: float
-    longest: float
+    naive: float
 
 
 def public(work: Work, seed: int) -> Public:
@@ -100,7 +99,15 @@ def public(work: Work, seed: int) -> Public:
         lengths.append(length(done.vector - start))
     clients = work.built(coins)
     begun = measure(clients, clients.task.first)
-    return Public(statistics.median(lengths), len(start), begun, min(lengths), max(lengths))
+    return Public(statistics.median(lengths), len(start), begun, naive(clients.dataset))
+
+
+def naive(dataset: Dataset) -> float:
+    """The error of saying the last value again, or the accuracy of always saying the commonest class of the test."""
+    inputs, targets = dataset.test.batch(torch.arange(len(dataset.test)))
+    if dataset.goal == "classify":
+        return int(targets.bincount().max()) / len(targets)
+    return math.sqrt(float((inputs[:, -1] - targets).double().pow(2).mean())) * dataset.unit
 
 
 def measure(made: Assembled, model: Model) -> float:
