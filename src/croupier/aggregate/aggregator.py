@@ -35,8 +35,9 @@ class Desk:
 class Aggregator(Part):
     """A rule, with what it needs, and whether rows may come `scaled` or only as sums.
 
-    Of the release it may need `rows`, `intact` ones (each one client's whole update) and their `ids`; of the server
-    `root` (training on its own records) and `forward` (a model's features of them).
+    Of the release it may need `rows`, `intact` ones (each one client's whole update), their `ids` and their `labels`
+    (published noise and budget); of the server `root` (training on its own records) and `forward` (a model's features
+    of them).
     """
 
     verb: ClassVar[str] = "aggregate"

@@ -3,34 +3,71 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from croupier.aggregate.aggregator import Aggregator, Desk
+from croupier.aggregate.budget import By, factors
+from croupier.aggregate.robust import weight_count
+from croupier.aggregate.step import Average, Step
 from croupier.core import wire
 from croupier.core.flow import Memory
 from croupier.core.update import Gathered, Layout, Model
 from croupier.encode.encoder import Brief
-from croupier.errors import ProtocolError, RangeError
+from croupier.errors import ProtocolError, RangeError, SpecError
 
 # Coordinates that are summed at once.
 _BLOCK = 1 << 18
 
 
 class Mean(Aggregator, use="mean"):
-    """The mean of the updates, weighted as the encoder says."""
+    """The mean of the updates, weighted as the encoder says, and what the server's `step` makes of it.
+
+    `by` weighs them by their published noise too: by 1 / (noise + `signal`) for `variance`, where `signal` is the
+    variance of a coordinate of an honest update, or in proportion to the published `epsilon`. With an adaptive `step`
+    the difference to the last model is a pseudo-gradient (FedAdam, FedYogi, FedAdagrad); statistics of normalising
+    layers are no gradients, and still averaged.
+    """
 
     linear: ClassVar[bool] = True
 
+    step: Step = Average()
+    by: By = "records"
+    signal: float = Field(0.0, ge=0)
+
+    @model_validator(mode="after")
+    def _signal_is_used(self) -> Self:
+        if self.signal and self.by != "variance":
+            raise SpecError(
+                f"protocol.aggregate.signal = {self.signal:g}: only by = 'variance' reads it, and by = {self.by!r}; "
+                "leave it out"
+            )
+        return self
+
+    @property
+    def asks(self) -> frozenset[str]:
+        """The rows' labels, where it weighs by them."""
+        return self.needs | ({"labels"} if self.by != "records" else set())
+
     def __call__(self, gathered: Gathered, desk: Desk, memory: Memory) -> tuple[tuple[Model, ...], Memory]:
-        """One model: the mean, or the last model moved by it."""
-        mean = _total(gathered) / _weight(gathered)
-        if gathered.form == "delta":
-            mean = desk.models[0].vector.double() + mean
+        """One model: the mean, or the last model moved by it. Raises: ProtocolError where nothing can be averaged."""
+        mean = self._mean(gathered)
+        last = desk.models[0].vector.double()
+        if self.step.adapts:
+            change = mean if gathered.form == "delta" else mean - last
+            learned = weight_count(desk.layout)
+            moved, memory = self.step(change[:learned], gathered.frame, memory)
+            mean = last + torch.cat([moved, change[learned:]])
+        elif gathered.form == "delta":
+            mean = last + mean
         return (Model(mean.float(), gathered.frame),), memory
+
+    def _mean(self, gathered: Gathered) -> Tensor:
+        factor = factors(gathered, self.by, self.signal, self.use)
+        return _total(gathered, factor) / _weight(gathered, factor)
 
     def tolerates(self) -> str:
         """Nothing."""
@@ -69,7 +106,7 @@ class Scaled(Mean, use="scaled"):
         return torch.tensor([2.0 ** math.ceil(math.log2(value)) for value in needed], dtype=torch.float64)
 
 
-def _total(gathered: Gathered) -> Tensor:
+def _total(gathered: Gathered, factor: Tensor | None) -> Tensor:
     """The weighted sum in float64, the same whatever order a shuffle left the rows in."""
     if gathered.sums is not None:
         return gathered.sums.double()
@@ -78,6 +115,7 @@ def _total(gathered: Gathered) -> Tensor:
     if len(gathered.weights) != len(gathered.rows):
         raise ProtocolError(f"{len(gathered.weights)} weights for {len(gathered.rows)} rows")
     weights = torch.ones_like(gathered.weights) if gathered.scaled else gathered.weights
+    weights = weights if factor is None else weights.double() * factor
     blocks = gathered.rows.split(_BLOCK, 1)  # type: ignore[no-untyped-call]
     # Two steps on purpose: a fused multiply-add rounds differently where a processor has one.
     return torch.cat([_added(block.double() * weights.reshape(-1, 1)) for block in blocks])
@@ -101,8 +139,10 @@ def _added(rows: Tensor) -> Tensor:
     return rows[0] + lost[0]
 
 
-def _weight(gathered: Gathered) -> float:
+def _weight(gathered: Gathered, factor: Tensor | None) -> float:
     weights = gathered.weights
+    if weights is not None and factor is not None:
+        weights = weights.double() * factor
     total = math.fsum(weights.reshape(-1).tolist()) if weights is not None else 0.0
     if not total > 0:
         raise ProtocolError(f"the clients' weights sum to {total}: no client brought a record")

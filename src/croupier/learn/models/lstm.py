@@ -63,8 +63,8 @@ class Lstm(Network, use="lstm"):
 def _recurred(x: Tensor, weight_ih: Tensor, weight_hh: Tensor, bias_ih: Tensor, bias_hh: Tensor) -> Tensor:
     """(models, steps, batch, inputs) to the states after every step, one LSTM a model; torch's order of gates."""
     models, steps, batch, _ = x.shape
-    # What the inputs add to the gates depends on no state: all steps at once. The second bias is added apart: of a sum of
-    # both, one tensor would be the gradient of either, and a step that works in place would change it twice.
+    # What the inputs add to the gates depends on no state: all steps at once. The second bias is added apart: of a sum
+    # of both, one tensor would be the gradient of either, and a step that works in place would change it twice.
     added = torch.baddbmm(bias_ih.unsqueeze(1), x.flatten(1, 2), weight_ih.transpose(1, 2)) + bias_hh.unsqueeze(1)
     added = added.reshape(models, steps, batch, -1)
     recur = weight_hh.transpose(1, 2)
