@@ -5,10 +5,17 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from croupier.aggregate.mean import Scaled
 from croupier.core.part import Part
+from croupier.encode.fixed import FixedPoint
 from croupier.pipeline import Pipeline
+from croupier.privacy import central
 from croupier.privacy.amplify import claim
+from croupier.privacy.gaussian import Gaussian
+from croupier.privacy.gdp import epsilon_of, sigma_for
 from croupier.privacy.local import rounded_up, times
+from croupier.privacy.tiers import Tiers
+from croupier.release.bucketed import BucketSums, Tiered
 
 ORDER = ("privacy", "encode", "release", "place", "aggregate")
 
@@ -104,6 +111,14 @@ def _amplification(pipeline: Pipeline, rounds: int, present: int | None) -> str:
         return "no amplification claimed: there is no local guarantee to amplify"
     if "ids" not in pipeline.release.hides:
         return "no amplification claimed: rows keep their names"
+    if isinstance(pipeline.release, BucketSums):
+        return _central(pipeline, pipeline.release, rounds)
+    if isinstance(pipeline.release, Tiered):
+        return (
+            f"no amplification claimed: values are shuffled among {pipeline.release.effective} honest clients or few "
+            "more, for which no theorem gives less than the largest local epsilon of the bucket; each client keeps its "
+            "own"
+        )
     if pipeline.encode.weights != "uniform":
         return "no amplification claimed: rows carry their number of records, which is not noised and can name them"
     if present is None:
@@ -124,6 +139,26 @@ def _amplification(pipeline: Pipeline, rounds: int, present: int | None) -> str:
         "nothing of the permutation: not against a party that permutes, or sees rows before that"
         f"{f', nor against {together}' if together else ''}"
     )
+
+
+def _central(pipeline: Pipeline, release: BucketSums, rounds: int) -> str:
+    """What the noise of a bucket's members gives each of them, on the public grid that they round to."""
+    encode, privacy = pipeline.encode, pipeline.privacy
+    if not isinstance(encode, FixedPoint) or encode.rounding != "even":
+        return "no central guarantee is claimed for sums: values must be rounded to the nearest; use rounding = 'even'"
+    if isinstance(pipeline.aggregate, Scaled):
+        return "no central guarantee is claimed for sums: the grid follows the model; use aggregate = 'mean'"
+    if isinstance(privacy, Gaussian):
+        tiers = [(epsilon_of(privacy.mu, privacy.delta), privacy.sigma)]
+    elif isinstance(privacy, Tiers):
+        tiers = [(one, sigma_for(one, privacy.delta, privacy.clip)) for one in privacy.tiers]
+    else:
+        return f"no central guarantee is claimed for sums: privacy = {privacy.use!r} is not Gaussian noise"
+    step = encode.scale / encode.unit
+    return central.says(
+        privacy.clip, tiers, privacy.delta, central.Lattice(step, step * encode.top, encode.modulus),
+        members=encode.clients, smallest=release.smallest, colluders=release.colluders, participations=rounds,
+    )  # fmt: skip
 
 
 def _over_rounds(pipeline: Pipeline, cohorts: bool | None) -> str:

@@ -38,8 +38,8 @@ class Payload:
 class Released:
     """What a release let out: rows or sums, who was present, and luggage where nothing is hidden.
 
-    `layout` is needed where coordinates are not all treated alike. `sizes` says how many clients each row is a sum of, and
-    `by_size` whether it counts for as many.
+    `layout` is needed where coordinates are not all treated alike. `sizes` says how many clients each row is a sum of,
+    and `by_size` whether it counts for as many.
     """
 
     present: tuple[str, ...]

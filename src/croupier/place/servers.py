@@ -196,10 +196,11 @@ class SumServers(Placement, use="sum-servers"):
 
     def learns(self, mechanism: Mechanism) -> Mapping[str, str]:
         """The server and the clients the sum, a sum server nothing."""
+        sums = "sums of all buckets" if mechanism.release.grouped else "sum"
         return {
             "server": f"{mechanism.release.reveals()}; and which clients took part",
             "each sum server": "which clients took part, and uniform numbers that depend on nobody's update",
-            "each client": "the published sum, and which clients took part",
+            "each client": f"the published {sums}, and which clients took part",
         }
 
     def _added(self, mechanism: Mechanism, given: Given, inbox: Inbox) -> tuple[Tensor, int]:

@@ -73,6 +73,15 @@ def error(members: int, clip: float, sigmas: Sequence[float], lattice: Lattice) 
     return min(1.0, COORDINATES * once)
 
 
+def grid(clip: float, sigmas: Sequence[float]) -> tuple[float, int]:
+    """A scale and a number of steps on which sums of such noise are covered: 12 deviations wide, 5 steps a deviation.
+
+    Both rounded up to powers of two, which floats hold exactly.
+    """
+    scale = 2.0 ** math.ceil(math.log2(clip + 12 * max(sigmas)))
+    return scale, 2 ** math.ceil(math.log2(5 * scale / min(sigmas)))
+
+
 def central(clip: float, honest: Sequence[float], delta: float, strayed: float, participations: int = 1) -> Central:
     """For one honest member, from the deviations of all honest members. Raises: RangeError where nothing can be said.
 
@@ -106,9 +115,10 @@ def says(
     try:
         for local, sigma in tiers:
             honest = [sigma] + [min(sigmas)] * (smallest - colluders - 1)
-            one, all_ = (central(clip, honest, delta, strayed, count) for count in (1, participations))
-            many = f", {times(participations)} {shown(all_.epsilon, delta)}" if participations > 1 else ""
-            said.append(f"tier {local:g}: {times(1)} {shown(one.epsilon, delta)}{many}")
+            one = central(clip, honest, delta, strayed)
+            said.append(f"tier {local:g}: {times(1)} {shown(one.epsilon, delta)}")
+            if participations > 1:
+                said[-1] += f", {times(participations)} {_many(clip, honest, delta, strayed, participations)}"
     except RangeError as why:
         return f"no central guarantee is claimed for sums: {why}"
     return (
@@ -120,3 +130,11 @@ def says(
         f"{COORDINATES:.0e} coordinates; noise counts as real numbers until then. Shuffling inside a bucket would "
         "guarantee nothing beyond the local epsilon"
     )
+
+
+def _many(clip: float, honest: Sequence[float], delta: float, strayed: float, participations: int) -> str:
+    try:
+        return shown(central(clip, honest, delta, strayed, participations).epsilon, delta)
+    except RangeError:
+        # The error counts e^epsilon times: for an epsilon that promises nothing, no grid is fine enough.
+        return "nothing claimed"

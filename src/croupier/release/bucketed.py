@@ -98,9 +98,7 @@ class Tiered(Release):
         """Among the honest members of one bucket."""
         return (
             f"a bucket has {self.smallest} members or more, of which {self.colluders} are assumed to collude: an "
-            f"effective size of {self.effective} or more (members minus colluders). It is the size that counts; "
-            "size^parameters, the number of ways to put rows together again, is no measure of security: values are "
-            "matched one parameter at a time"
+            f"effective size of {self.effective} or more (members minus colluders)"
         )
 
     def _told(self) -> str:
@@ -172,6 +170,13 @@ class Buckets(Tiered, use="buckets"):
         return (
             f"of every bucket {left}; {self._told()}. In a bucket of several tiers a large value is one of a noisy "
             "tier's. No amplification is claimed"
+        )
+
+    def anonymity(self) -> str:
+        """The same, whatever the number of parameters."""
+        return (
+            f"{super().anonymity()}. It is the size that counts; size^parameters, the number of ways to put rows "
+            "together again, is no measure of security: values are matched one parameter at a time"
         )
 
     def over_rounds(self) -> str:

@@ -53,8 +53,7 @@ def stick(one: np.ndarray, other: np.ndarray, epsilon: float) -> float:
 
 
 CASES = [
-    (count, step, shift)
-    for count, step, shift in product((2, 3), (0.5, 0.75, 1.0, 1.5, 2.0, 3.0), (0.0, 0.23, 0.5))
+    (count, step, shift) for count, step, shift in product((2, 3), (0.5, 0.75, 1.0, 1.5, 2.0, 3.0), (0.0, 0.23, 0.5))
 ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, pairwise
 
 import pytest
 import torch
@@ -39,7 +39,7 @@ def test_every_multiset_ends_with_no_bucket_too_small(gap: Gap) -> None:
                 for bucket in found:
                     own = [epsilons[place] for place in bucket.members]
                     assert (bucket.low, bucket.high) == (min(own), max(own))
-                assert all(one.high < other.low for one, other in zip(found, found[1:], strict=False))
+                assert all(one.high < other.low for one, other in pairwise(found))
                 if count < least:
                     with pytest.raises(ProtocolError, match=r"nothing is released\. Remedy: invite more"):
                         Buckets(smallest=max(2, least), gap=gap).buckets(tiers(*epsilons))
@@ -61,7 +61,9 @@ def test_every_multiset_ends_with_no_bucket_too_small(gap: Gap) -> None:
         ((0.5, 1, 2, 4, 8), 6, "ratio", [(0.5, 8)]),
     ],
 )
-def test_the_order_of_merging(epsilons: tuple[float, ...], least: int, gap: Gap, want: list[tuple[float, float]]) -> None:
+def test_the_order_of_merging(
+    epsilons: tuple[float, ...], least: int, gap: Gap, want: list[tuple[float, float]]
+) -> None:
     assert [(bucket.low, bucket.high) for bucket in form(epsilons, least, gap)] == want
 
 
