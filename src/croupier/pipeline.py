@@ -113,7 +113,7 @@ class Pipeline(Part):
             yield f"{named['aggregate']} does not take updates as {encode.form!r}; {fitting}"
         if "rows" in rule.asks and release.shape in ("sums", "bucketed"):
             yield f"{named['aggregate']} needs every client's values, and {named['release']} lets out a sum only"
-        if "noise" in rule.asks and (why := unlabelled(self)):
+        if "labels" in rule.asks and (why := unlabelled(self)):
             yield f"{named['aggregate']} weighs rows by their published noise, and {why}"
         if release.tiered and self.privacy.tier(ANYBODY) is None:
             yield (

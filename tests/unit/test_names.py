@@ -84,8 +84,8 @@ def _commands() -> dict[str, typer.core.TyperCommand]:
 
 
 COMMANDS = [
-    "audit", "bench attack", "bench disaggregate", "bench gates", "bench opened", "bench rain", "bench reveal",
-    "bench rns", "bench shuffles", "bench simulate",
+    "audit", "bench attack", "bench disaggregate", "bench gates", "bench intra", "bench opened", "bench rain",
+    "bench reveal", "bench rns", "bench shuffles", "bench simulate",
     "bench sum", "bench tamper", "doctor", "explain", "reproduce", "run",
 ]  # fmt: skip
 COMMON = {"--print-config", "--seed", "--out", "--json"}

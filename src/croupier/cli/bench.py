@@ -106,6 +106,34 @@ def rns(
             bench.show_sweep(found["sweep"])
 
 
+@app.command("intra")
+def intra(
+    clients: Annotated[int, typer.Option(help="Clients among whom every coordinate is permuted.", min=2)] = 20,
+    params: Annotated[int, typer.Option(help="Parameters, and so coordinates.", min=1)] = 11_237_432,
+    repeats: Annotated[int, typer.Option(help="Timed repeats of each side; the best counts.", min=1)] = 3,
+    sweep: Annotated[bool, typer.Option("--sweep", help="Also other sizes up to this one: is it linear?")] = False,
+    seed: options.Seed = None,
+    out: options.OutFile = None,
+    print_config: options.PrintConfig = False,
+    json: options.Json = False,
+) -> None:
+    """Each coordinate shuffled among the clients by its own permutation from a cipher, against argsort in NumPy."""
+    from croupier.bench import intra as bench
+
+    size = bench.Size(clients=clients, params=params, repeats=repeats)
+    if print_config:
+        options.show_config(size, json)
+        return
+    found = bench.measure(clients, params, repeats=repeats, seed=seed or 0)
+    if sweep:
+        found["sweep"] = bench.sweep(size, seed or 0)
+    options.emit(found, json, out)
+    if not json:
+        bench.show(found)
+        if sweep:
+            bench.show_sweep(found["sweep"])
+
+
 @app.command("reveal")
 def reveal(
     clients: Annotated[

@@ -202,7 +202,7 @@ class Stream:
     def permutation(self, size: int) -> Ints:
         """A uniform permutation of range(size), by Fisher and Yates; of a long one by sorting tags of 128 bits.
 
-        A single refused word starts a column again, which a long one would never finish.
+        Sorting is quicker than laying out that many choices, and tags that are equal do not occur.
         """
         if size > _LONG:
             tags = self.words(2 * size).reshape(size, 2)
@@ -213,7 +213,7 @@ class Stream:
 
     def permute_columns(self, rows: npt.NDArray[Any]) -> None:
         """Permute each column in place, uniformly and independently."""
-        permute.columns(rows, self._words32)
+        permute.columns(rows, self.words)
 
     def mask(self, modulus: int, count: int) -> Ints:
         """Uniform residues."""
@@ -239,9 +239,6 @@ class Stream:
     def normal(self, count: int) -> npt.NDArray[np.float64]:
         """Standard normals, the same bits on every machine."""
         return from_words(self.words(count))
-
-    def _words32(self, count: int) -> npt.NDArray[np.uint32]:
-        return np.frombuffer(self.bytes(4 * count), "<u4")
 
 
 class Tape:

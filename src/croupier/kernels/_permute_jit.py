@@ -9,29 +9,36 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True)
-def strip(rows: Any, todo: Any, words: Any, again: Any) -> int:
-    """Permute the columns in `todo`; list in `again` those that need fresh words, and return their number."""
-    n, width = rows.shape[0], todo.shape[0]
-    bad = np.zeros(width, np.bool_)
-    low = np.uint64(0xFFFFFFFF)
-    # Row by row, because rows are what lies together in memory.
-    for i in range(1, n):
-        span = np.uint64(i + 1)
-        left = np.uint64(4294967296) % span
-        for k in range(width):
-            bad[k] |= ((np.uint64(words[i - 1, k]) * span) & low) < left
-    for i in range(n - 1, 0, -1):
-        span = np.uint64(i + 1)
-        for k in range(width):
-            if not bad[k]:
-                j = np.int64((np.uint64(words[i - 1, k]) * span) >> np.uint64(32))
-                c = todo[k]
-                kept = rows[i, c]
-                rows[i, c] = rows[j, c]
-                rows[j, c] = kept
-    refused = 0
-    for k in range(width):
-        if bad[k]:
-            again[refused] = todo[k]
-            refused += 1
-    return refused
+def strip(flat: Any, pitch: int, n: int, words: Any, highs: Any, lows: Any, leasts: Any, tile: int) -> Any:
+    """Permute the columns of n rows that begin `pitch` apart, `tile` columns at a time; which have a refused word.
+
+    Rows are brought together first: a power of two apart they would push each other out of the cache.
+    """
+    width = words.shape[1]
+    near = np.empty(n * tile, flat.dtype)
+    rest, where, bad = np.empty(tile, np.uint64), np.empty(tile, np.uint32), np.zeros(width, np.bool_)
+    half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
+    for start in range(0, width, tile):
+        size = min(tile, width - start)
+        for i in range(n):
+            near[i * tile : i * tile + size] = flat[i * pitch + start : i * pitch + start + size]
+        for g in range(len(highs)):
+            rest[:size] = words[g, start : start + size]
+            for number in range(highs[g], lows[g] - 1, -1):
+                # The 96 bits of the product by halves, in a loop of its own that takes several columns at a time.
+                span = np.uint64(number)
+                for k in range(size):
+                    word = rest[k]
+                    row = np.uint32(((word >> half) * span + (((word & low) * span) >> half)) >> half)
+                    where[k] = row * np.uint32(tile) + np.uint32(k)
+                    rest[k] = word * span
+                line = near[(number - 1) * tile : number * tile]
+                for k in range(size):
+                    kept = line[k]
+                    line[k] = near[where[k]]
+                    near[where[k]] = kept
+            for k in range(size):
+                bad[start + k] |= rest[k] < leasts[g]
+        for i in range(n):
+            flat[i * pitch + start : i * pitch + start + size] = near[i * tile : i * tile + size]
+    return np.flatnonzero(bad)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from croupier.papers.entry import Means, Scale, Trial
-from croupier.papers.intra_arms import ADAM, COSINE, DELTA, FEDAVG, FEDPROX, PROXIMAL, RULES, SMALLEST, Arm, Rule
+from croupier.papers.intra_arms import ADAM, COSINE, FEDAVG, FEDPROX, PROXIMAL, RULES, SMALLEST, Arm, Rule
 from croupier.papers.intra_board import Board, Cell, row
 from croupier.papers.intra_tasks import CNN, DENSENET, LSTM, MOBILENET, TRANSFORMER, london, people, pictures
 from croupier.papers.intra_words import says, says4

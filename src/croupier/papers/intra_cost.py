@@ -36,7 +36,9 @@ def _rows(scale: Scale) -> list[dict[str, Any]]:
     # What does not fit into a small machine's memory is left out.
     sizes += [(m, d, "-") for d in params for m in clients if m * d <= 400_000_000]
     found = [(m, d, name, measure(m, d, repeats=3, rival=False)) for m, d, name in sizes]
-    grown = power([{"clients": m, "params": d, "seconds": one["shuffle_s"]} for m, d, name, one in found if name == "-"])
+    grown = power(
+        [{"clients": m, "params": d, "seconds": one["shuffle_s"]} for m, d, name, one in found if name == "-"]
+    )
     return [
         {
             "model": name, "clients": m, "parameters": d, "bucketing_s": _took(lambda m=m: form(_tiers(m), SMALLEST)),

@@ -124,9 +124,7 @@ def _updates(work: Work, coins: Coins, half: int) -> dict[str, Update]:
 def _noised(sent: Mapping[str, Update], arm: Arm, known: Public, coins: Coins) -> Tensor:
     """The bucket's updates as they leave their clients."""
     mechanism = privacy(arm, known)
-    return torch.stack(
-        [mechanism.of(who)(update, coins.child("noise", who))[0].vector for who, update in sent.items()]
-    )
+    return torch.stack([mechanism.of(who)(update, coins.child("noise", who))[0].vector for who, update in sent.items()])
 
 
 def _greedy(rows: Tensor, predictions: Tensor, coins: Coins) -> dict[str, float]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from croupier.aggregate.mean import Mean
 from croupier.core.coins import Coins
 from croupier.encode.floats import Floats
-from croupier.federate import Federation, rounds
+from croupier.federate import rounds
 from croupier.papers.intra_arms import SMALLEST, Arm, privacy
 from croupier.papers.trainings import Public, Work
 from croupier.pipeline import Pipeline

@@ -29,7 +29,9 @@ def says4(rows: Rows) -> list[str]:
         for noise in dict.fromkeys(row["noise"] for row in own if row["_facts"]["noise"] != "none"):
             at = [row for row in own if row["noise"] == noise]
             ways = "; ".join(f"{row['weights']} {row['ours']}" for row in at)
-            said.append(f"{data}, noise {noise} (true epsilon of one round {_range(at[0]['_facts']['epsilons'])}): {ways}.")
+            said.append(
+                f"{data}, noise {noise} (true epsilon of one round {_range(at[0]['_facts']['epsilons'])}): {ways}."
+            )
     return [
         *said,
         "No bucket means equal weights: a shuffle over all clients leaves no label to weigh by. That, and not the "
@@ -58,7 +60,11 @@ def _same(ran: Rows) -> list[str]:
 def _public(data: str, model: str, own: Rows) -> str:
     facts = own[0]["_facts"]
     loud = next((row["_facts"]["sigmas"] for row in own if row["_facts"]["noise"] == "stated"), [])
-    noise = f" Noise at the stated epsilons is {_range([s * math.sqrt(facts['size']) for s in loud])} times as long as C." if loud else ""
+    noise = (
+        f" Noise at the stated epsilons is {_range([s * math.sqrt(facts['size']) for s in loud])} times as long as C."
+        if loud
+        else ""
+    )
     clip, guess = facts["clip"], facts["naive"]
     plainly = (
         f"Saying the last reading again has {guess:.3f}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -10,13 +11,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from croupier.core.coins import Ints, Node
+from croupier.core.coins import Choices, Ints, Node
 from croupier.core.update import Layout, Modulus
 from croupier.core.wire import Field
+from croupier.kernels.threads import each
 from croupier.release.release import Release, Shape, blocks, whole
 
 Grain = Literal["model", "layer", "parameter"]
 Span = tuple[int, int]
+Row = npt.NDArray[Any]
 
 
 class Shuffle(Release, use="shuffle"):
@@ -53,7 +56,8 @@ class Shuffle(Release, use="shuffle"):
         coins: Node,
     ) -> Mapping[str, Tensor]:
         """The permuted rows, block by block."""
-        out = torch.empty((len(rows), len(rows[0])), dtype=rows[0].dtype)
+        # Made by NumPy, which asks for large pages: touching small ones would take as long as the shuffle.
+        out = torch.from_numpy(np.empty((len(rows), len(rows[0])), rows[0].numpy().dtype))
         shuffle_into(out, rows, self.grain, layout, coins)
         return {"rows": out}
 
@@ -68,15 +72,11 @@ class Shuffle(Release, use="shuffle"):
 
 def shuffle_into(out: Tensor, rows: Sequence[Tensor], grain: Grain, layout: Layout, coins: Node) -> None:
     """Write rows whose pieces are permuted among them, block by block."""
-    slots = len(rows[0])
-    drawn = _draw(grain, len(rows), layout, slots, coins)
-    for number, start, stop in blocks(slots):
-        batch = np.stack([row[start:stop].numpy() for row in rows])
-        if grain == "parameter":
-            coins.child("block", number).secure().permute_columns(batch)
-        else:
-            batch = _moved(batch, start, stop, drawn)
-        out[:, start:stop] = torch.from_numpy(batch)
+    arrays = [row.numpy() for row in rows]
+    if grain == "parameter":
+        _single(arrays, out.numpy(), coins)
+    else:
+        _pieces(arrays, out.numpy(), _draw(grain, len(rows), layout, len(rows[0]), coins))
 
 
 def _draw(grain: Grain, count: int, layout: Layout, slots: int, coins: Node) -> list[tuple[Span, Ints]]:
@@ -95,10 +95,25 @@ def _draw(grain: Grain, count: int, layout: Layout, slots: int, coins: Node) -> 
     return drawn
 
 
-def _moved(batch: npt.NDArray[Any], start: int, stop: int, drawn: list[tuple[Span, Ints]]) -> npt.NDArray[Any]:
-    out = np.empty_like(batch)
+def _single(rows: Sequence[Row], out: npt.NDArray[Any], coins: Node) -> None:
+    """Every coordinate by its own permutation."""
+
+    def permute(start: int, stop: int, choices: Choices) -> None:
+        for row, target in zip(rows, out, strict=True):
+            target[start:stop] = row[start:stop]
+        choices.permute_columns(out[:, start:stop])
+
+    # Each block has coins of its own, named here and in order, so that it does not matter when it is done.
+    each(
+        [
+            partial(permute, start, stop, coins.child("block", number).secure())
+            for number, start, stop in blocks(out.shape[1])
+        ]
+    )
+
+
+def _pieces(rows: Sequence[Row], out: npt.NDArray[Any], drawn: list[tuple[Span, Ints]]) -> None:
+    """Every piece by the permutation that was drawn for it."""
     for (first, last), order in drawn:
-        lo, hi = max(first, start) - start, min(last, stop) - start
-        if lo < hi:
-            out[:, lo:hi] = batch[order, lo:hi]
-    return out
+        for target, source in zip(out, order.tolist(), strict=True):
+            target[first:last] = rows[source][first:last]

@@ -13,6 +13,7 @@ from torch import Tensor
 from croupier.core.coins import BLOCK, Coins, Node, Tape, outcomes
 from croupier.core.update import Layout, Slice
 from croupier.errors import SpecError
+from croupier.kernels import threads
 from croupier.release.release import blocks
 from croupier.release.rows import Rows
 from croupier.release.shuffle import Grain, Shuffle
@@ -134,6 +135,14 @@ def test_a_block_is_permuted_by_its_own_node_whatever_comes_after() -> None:
     tail = torch.stack(stack(3, size, torch.int64))[:, BLOCK:].clone()
     coins.child("block", 1).secure().permute_columns(tail.numpy())
     assert torch.equal(tail, long[:, BLOCK:])
+
+
+def test_how_many_cores_there_are_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    size, outs = 3 * BLOCK + 5, []
+    for cores in (1, 2):
+        monkeypatch.setattr(threads, "_cores", lambda cores=cores: cores)
+        outs.append(shuffled("parameter", stack(3, size), Layout((Slice("w", (size,)),)), Coins.from_seed(6)))
+    assert torch.equal(*outs)
 
 
 def walked(grain: Grain, count: int, layout: Layout, slots: int) -> dict[tuple[float, ...], float]:
