@@ -1,4 +1,4 @@
-"""IntraShuffler's arms: how much noise, how rows are weighed, which rule steps; each as a pipeline for the real loop."""
+"""IntraShuffler's arms: how much noise, how rows are weighed, which rule steps; each as a pipeline."""
 
 from __future__ import annotations
 

@@ -89,7 +89,8 @@ class Board:
         )  # fmt: skip
         facts = {
             "forecast": forecast, "clip": cell([public.clip for public in known]), "size": known[0].size,
-            "epsilons": list(epsilons(one.arm, known[0])), "sigmas": [s / known[0].clip for s in sigmas(one.arm, known[0])],
+            "epsilons": list(epsilons(one.arm, known[0])),
+            "sigmas": [sigma / known[0].clip for sigma in sigmas(one.arm, known[0])],
             "spent": _spent(one.arm, known[0], done[0]), "lost": [ended.lost for ended in done if ended.lost],
             "curves": [[list(point) for point in ended.curve] for ended in done], "quiet": one.arm.quiet,
             "noise": one.arm.noise, "weights": one.arm.weights, "by": one.arm.by, "cosine": one.arm.cosine,

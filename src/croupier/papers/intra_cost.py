@@ -78,9 +78,9 @@ LEDGERS = (
         "intra/table7", f"{PAPER}, Table 7", "what buckets, shuffle and mean cost in clients and parameters",
         "Seconds of the parts of a round on this machine: forming buckets of clients, permuting every coordinate among "
         "all clients with randomness from a cipher (buckets permute fewer at a time), and averaging. 'grows as' is the "
-        "power of clients times parameters that the shuffle's seconds grow with over all sizes without a model's name: 1 "
-        "is linear. The paper gives orders and no seconds. TimesFM's own weights are not here: a small Transformer and "
-        "the networks of Table 9 stand in.",
+        "power of clients times parameters that the shuffle's seconds grow with over all sizes without a model's name: "
+        "1 is linear. The paper gives orders and no seconds. TimesFM's own weights are not here: a small Transformer "
+        "and the networks of Table 9 stand in.",
         _rows,
     ),
 )  # fmt: skip

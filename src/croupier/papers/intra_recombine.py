@@ -63,8 +63,8 @@ def says(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     above = [row for row in bare if row["_right"]["low"] > row["_chance"]]
     noised = [row for row in rows if row["noise"] != "none" and row["_right"]["low"] > row["_chance"]]
     return [
-        f"Nobody tries n^d ways: the greedy attack decides value by value, n d of them for one update, in {slowest:.3g} s "
-        "at most.",
+        "Nobody tries n^d ways: the greedy attack decides value by value, n d of them for one update, in "
+        f"{slowest:.3g} s at most.",
         f"Without noise it is right more often than 1/n in {len(above)} of {len(bare)} bucket sizes, with noise in "
         f"{len(noised)} of {len(rows) - len(bare)} rows (95 %): where it fails it is the noise that stops it, not the "
         "number of ways.",

@@ -23,6 +23,7 @@ from croupier.runtime.local import Local
 
 # Rounds that are run to show it.
 SHOWN = 3
+USUAL = Arm("cosine")
 
 
 def ways(known: Public, cohort: int, arm: Arm) -> Mapping[str, Pipeline]:
@@ -37,7 +38,7 @@ def ways(known: Public, cohort: int, arm: Arm) -> Mapping[str, Pipeline]:
     }
 
 
-def differences(work: Work, known: Public, seed: int, arm: Arm = Arm("cosine")) -> dict[str, float]:
+def differences(work: Work, known: Public, seed: int, arm: Arm = USUAL) -> dict[str, float]:
     """The largest difference of any weight from Plain FL-DP's model, by way, after a few rounds of the same seed."""
     short = replace(work, plan=work.plan.model_copy(update={"rounds": min(SHOWN, work.plan.rounds)}))
     cohort = work.plan.cohort or work.clients

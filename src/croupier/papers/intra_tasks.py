@@ -37,18 +37,18 @@ LONDON: Mapping[Scale, Size] = {
     "paper": Size(200, 69, 20, 50, 29),
 }
 PEOPLE: Mapping[Scale, Size] = {
-    "smoke": Size(16, 5, 16, 2, 1),
+    "smoke": Size(8, 2, 8, 1, 1),
     "small": Size(16, 5, 16, 8, 1),
     "paper": Size(16, 5, 16, 50, 1),
 }
 PICTURES: Mapping[Scale, Size] = {
-    "smoke": Size(16, 4, 16, 2, 1),
+    "smoke": Size(8, 2, 8, 1, 1),
     "small": Size(40, 8, 20, 8, 1),
     "paper": Size(200, 20, 20, 50, 1),
 }
 # Pictures to train and to test on at each scale; None: all.
 SHOWN: Mapping[Scale, tuple[int | None, int | None]] = {
-    "smoke": (400, 200),
+    "smoke": (120, 60),
     "small": (4800, 1000),
     "paper": (None, None),
 }
@@ -70,9 +70,8 @@ def people(name: str, scale: Scale, means: Means) -> Work:
     size = PEOPLE[scale]
     fit = Sgd(lr=0.03, momentum=0.9, epochs=EPOCHS, batch=32)
     plan = Federation(rounds=size.rounds)
-    return Work(
-        Activity(), Activity(), Natural(), size.clients, ActivityCnn(standardise=True), fit, plan, means
-    )  # fmt: skip
+    split, network = Natural(clients=size.clients + size.others), ActivityCnn(standardise=True)
+    return Work(Activity(), Activity(), split, size.clients, network, fit, plan, means)
 
 
 def pictures(name: str, scale: Scale, means: Means) -> Work:

@@ -41,17 +41,17 @@ def says4(rows: Rows) -> list[str]:
 
 
 GAP = (
-    "The paper's Plain FL-DP is worse than its Shuffle-DP by 0.015 to 0.023 RMSE (Tables 3 and 8) and by 2.7 to 3.2 points "
-    "of accuracy (Table 9). At equal noise no such gap can be: those columns are one training. Its columns must have had "
-    "different noise."
+    "The paper's Plain FL-DP is worse than its Shuffle-DP by 0.015 to 0.023 RMSE (Tables 3 and 8) and by 2.7 to 3.2 "
+    "points of accuracy (Table 9). At equal noise no such gap can be: those columns are one training. Its columns must "
+    "have had different noise."
 )
 
 
 def _same(ran: Rows) -> list[str]:
     return [
-        "The same noised updates of one seed, handed over plainly, shuffled by rows, by parameters and by parameters in "
-        f"buckets, gave models that differ from the plain one by at most {max(row['_same'].values()):g} in any weight "
-        f"({', '.join(f'{name} {apart:g}' for name, apart in row['_same'].items())})."
+        "The same noised updates of one seed, handed over plainly, shuffled by rows, by parameters and by parameters "
+        f"in buckets, gave models that differ from the plain one by at most {max(row['_same'].values()):g} in any "
+        f"weight ({', '.join(f'{name} {apart:g}' for name, apart in row['_same'].items())})."
         for row in ran
         if row["_same"]
     ]
@@ -92,8 +92,8 @@ def _stated(data: str, model: str, own: Rows) -> list[str]:
     ]
     if not any(_near(row, own) for row in found):
         words.append(
-            f"{data}, {model}: at the stated epsilons, under client-level DP, no row comes half way from the first model to "
-            "what training without noise reaches: utility like the paper's cannot be had there."
+            f"{data}, {model}: at the stated epsilons, under client-level DP, no row comes half way from the first "
+            "model to what training without noise reaches: utility like the paper's cannot be had there."
         )
     return words
 
@@ -104,9 +104,9 @@ def _implied(data: str, model: str, own: Rows) -> list[str]:
         return []
     facts = found[0]["_facts"]
     return [
-        f"{data}, {model}, with as little noise as leaves the cosine {facts['cosine']:g} of the paper's Table 1: {_span(found)}; the "
-        f"true epsilon of one round is {_range(facts['epsilons'])} by tier, {_range(facts['spent'])} for a client that "
-        "takes part most often."
+        f"{data}, {model}, with as little noise as leaves the cosine {facts['cosine']:g} of the paper's Table 1: "
+        f"{_span(found)}; the true epsilon of one round is {_range(facts['epsilons'])} by tier, "
+        f"{_range(facts['spent'])} for a client that takes part most often."
     ]
 
 

@@ -1,4 +1,4 @@
-"""Whole trainings through the real round loop, once a seed, some of them at a time; and what public records tell first."""
+"""Whole trainings through the real round loop, once a seed, some of them at a time."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Work:
     model: Network
     fit: Fit
     plan: Federation
-    means: Means = Means()
+    means: Means
 
     def built(self, coins: Coins, *, others: bool = False) -> Assembled:
         """The task of the clients, or the same one for the others; both start from the same model."""
