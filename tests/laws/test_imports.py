@@ -19,7 +19,7 @@ FLOORS = [
     {"federate", "statement"},
     {"audit", "runtime", "systems", "learn"},
     {"spec"},
-    {"job", "inquiry"},
+    {"job", "inquiry", "profiling"},
     {"bench", "papers"},
     {"cli"},
     {"__main__"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
@@ -12,6 +13,14 @@ from croupier.cli import options
 
 FAST = ("federation.rounds=2",)
 RUNS = 40
+
+
+class Kind(StrEnum):
+    """What is asked."""
+
+    source = "source"
+    profile = "profile"
+
 
 Report = Annotated[
     Optional[Path],  # noqa: UP045 - typer reads this form
@@ -26,9 +35,13 @@ def command(
     sets: options.Sets = None,
     seeds: Annotated[
         Optional[int],  # noqa: UP045
-        typer.Option(help="Independent runs; intervals are over runs. Default: 40.", min=2, max=1000),
+        typer.Option(help="Independent runs; intervals are over runs. Default: 40, of a profile 5.", min=2, max=1000),
     ] = None,
-    fast: Annotated[bool, typer.Option("--fast", help="Two rounds instead of five: a minute on digits.")] = False,
+    kind: Annotated[
+        Optional[Kind],  # noqa: UP045
+        typer.Option(help="Whose record is it (source), or what are clients like (profile). Default: by the noise."),
+    ] = None,
+    fast: Annotated[bool, typer.Option("--fast", help="Fewer rounds: a minute on digits, five on households.")] = False,
     shadow: Annotated[float, typer.Option(help="Share of each client's records that the adversary holds.")] = 0.05,
     noise: Annotated[
         str, typer.Option(help="For data of pictures, how the shadow sets are off: clean, rotate, mirror, colour.")
@@ -45,13 +58,20 @@ def command(
     The server knows that a record was trained on, and has a small shadow set of each client's distribution. The prior
     is what that knowledge guesses without any view; a defence leaks what an attack adds to it.
 
+    Where clients noise by tiers, as in `intra-london`, the other audit is run: what do updates tell of clients'
+    habits, and can a client's updates be linked across rounds? It holds the records of auxiliary clients.
+
     `croupier audit --fast`: handwritten digits, ten clients, alpha = 0.1.
     """
+    from croupier.cli import profile
     from croupier.errors import SpecError
     from croupier.inquiry import examine
+    from croupier.profiling import profile as profiled
     from croupier.spec import load
 
-    described = load(spec, [*(FAST if fast else ()), *(sets or [])])
+    tiered = load(spec, sets or []).protocol.privacy.use == "tiers"
+    habits = kind is Kind.profile if kind else tiered
+    described = load(spec, [*((profile.FAST if habits else FAST) if fast else ()), *(sets or [])])
     if print_config:
         options.show_config(described, json)
         return
@@ -61,6 +81,17 @@ def command(
     if report is not None:
         # Before the minutes of work, not after.
         options.make_room(report, "--report")
+    if habits:
+        known = profiled(described, seeds=seeds or profile.RUNS, seed=seed or 0, data=data, watch=options.watch)
+        found = {**known.plain, **options.stamp()}
+        options.make_room(page, "--report")
+        type(known)(found).save(page)
+        options.emit(found, False, page.with_suffix(".json"))
+        options.emit(found | {"report": str(page)}, json, out)
+        if not json:
+            profile.show(found)
+            print(f"report: {page}")
+        return
     findings = examine(
         described, seeds=seeds or RUNS, seed=seed or 0, shadow=shadow, noise=noise, data=data,
         watch=options.watch,

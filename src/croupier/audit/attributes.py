@@ -1,0 +1,67 @@
+"""Coarse attributes of clients: what a surrogate is to infer, and by which classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from croupier.errors import SpecError
+from croupier.learn.data import Dataset, Windows
+
+# Half hours from 08:00 to 20:00: a household that uses more of its electricity then than most is day-active.
+DAY = slice(16, 40)
+A_DAY = 48
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """One question about clients: its classes by name, and everybody's class."""
+
+    title: str
+    classes: tuple[str, ...]
+    labels: Mapping[str, int]
+
+    def of(self, names: Sequence[str]) -> Tensor:
+        """The classes of these clients."""
+        return torch.tensor([self.labels[name] for name in names])
+
+
+def attributes(dataset: Dataset, index: Mapping[str, Tensor], outsiders: Sequence[str]) -> dict[str, Attribute]:
+    """The attributes of clients with these records; where to cut is told by the outsiders alone.
+
+    Raises: SpecError for data that are neither classified nor read every half hour.
+    """
+    if dataset.labels is not None:
+        found = {who: int(torch.bincount(dataset.labels[rows]).argmax()) for who, rows in index.items()}
+        names = tuple(f"class {number}" for number in range(dataset.classes))
+        return {"dominant": Attribute("the class most of its records have", names, found)}
+    if not isinstance(dataset.train, Windows) or dataset.name != "households":
+        raise SpecError(f"task.data = {dataset.name!r}: no attribute of its clients is known; use 'households'")
+    day, use = _habits(dataset, dataset.train, index)
+    return {
+        "day": _cut("day- or night-active: the share of electricity used from 08 to 20 h", ("night", "day"), day,
+                    outsiders),
+        "use": _cut("how much electricity it uses", ("low", "middle", "high"), use, outsiders),
+    }  # fmt: skip
+
+
+def _habits(dataset: Dataset, train: Windows, index: Mapping[str, Tensor]) -> tuple[dict[str, float], dict[str, float]]:
+    """The share used by day, and the mean use, in the time that is trained on."""
+    series = train.series.reshape(len(dataset.owners), -1)
+    last = int((train.starts % series.shape[1]).max()) + train.width
+    whole = series[:, : last // A_DAY * A_DAY].double().reshape(len(series), -1, A_DAY)
+    by_day, place = whole[:, :, DAY], {who: at for at, who in enumerate(dataset.owners)}
+    share = by_day.nansum((1, 2)) / whole.nansum((1, 2))
+    mean = whole.nanmean((1, 2))
+    return {who: float(share[place[who]]) for who in index}, {who: float(mean[place[who]]) for who in index}
+
+
+def _cut(title: str, classes: tuple[str, ...], values: Mapping[str, float], outsiders: Sequence[str]) -> Attribute:
+    """Classes of equal size among the outsiders."""
+    known = torch.tensor([values[who] for who in outsiders], dtype=torch.float64)
+    shares = torch.arange(1, len(classes), dtype=torch.float64) / len(classes)
+    ends = torch.quantile(known, shares)
+    return Attribute(title, classes, {who: int((ends < value).sum()) for who, value in values.items()})

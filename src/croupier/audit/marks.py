@@ -1,0 +1,271 @@
+"""Marks for the three stages: answers against the truth, and what the same knowledge answers without a view.
+
+A row's owner is the client from whom most of its coordinates come: its sender, where rows are intact. A mean of a
+bucket belongs to each of its members alike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from croupier.audit import recombine
+from croupier.audit.attributes import Attribute
+from croupier.audit.glimpse import Outside
+from croupier.audit.sights import Sight
+from croupier.audit.surrogate import agreement, separability
+from croupier.audit.track import Turn
+from croupier.core.coins import Coins
+
+Marks = dict[str, float]
+# The groups of the paper's Table 5: epsilon up to 1, above 1 and up to 4, above 4.
+GROUPS = (("low", 0.0, 1.0), ("middle", 1.0, 4.0), ("high", 4.0, math.inf))
+# A value is called sure where its tier has at least this chance.
+SURE = 0.99
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What was really so in all rounds: whose rows, what they had learnt, their tiers and attributes."""
+
+    turns: tuple[Turn, ...]
+    sights: tuple[Sight, ...]
+    epsilons: Mapping[str, float]
+    attributes: Mapping[str, Attribute]
+
+    @cached_property
+    def pairs(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Row, round and member: each row with its owner, or a bucket's mean with each of its members."""
+        rows, rounds, who, first = list[int](), list[int](), list[int](), 0
+        for at, (turn, one) in enumerate(zip(self.turns, self.sights, strict=True)):
+            owners = one.owners
+            if owners is not None:
+                rows += range(first, first + len(owners))
+                who += owners.tolist()
+                rounds += [at] * len(owners)
+            else:
+                for row, bucket in enumerate(one.seen.bucket.tolist()):
+                    members = [turn.names.index(name) for name in one.seen.members[bucket]]
+                    rows += [first + row] * len(members)
+                    who += members
+                    rounds += [at] * len(members)
+            first += len(one.seen.rows)
+        return torch.tensor(rows), torch.tensor(rounds), torch.tensor(who)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The client of each pair."""
+        _, rounds, who = self.pairs
+        return [self.turns[r].names[w] for r, w in zip(rounds.tolist(), who.tolist(), strict=True)]
+
+    @cached_property
+    def tiers(self) -> Tensor:
+        """The declared epsilon of each pair's client."""
+        return torch.tensor([self.epsilons[name] for name in self.names], dtype=torch.float64)
+
+    @cached_property
+    def clean(self) -> Tensor:
+        """What each pair's client had learnt in that round."""
+        _, rounds, who = self.pairs
+        return torch.stack(
+            [self.turns[r].clean[w] for r, w in zip(rounds.tolist(), who.tolist(), strict=True)]
+        ).double()
+
+    @cached_property
+    def common(self) -> Tensor:
+        """The mean of all that was learnt in each pair's round."""
+        means = torch.stack([turn.clean.double().mean(0) for turn in self.turns])
+        return means[self.pairs[1]]
+
+    @cached_property
+    def mates(self) -> list[tuple[str, ...]]:
+        """The members of each row's bucket."""
+        return [
+            one.seen.members[bucket] for one in self.sights for bucket in one.seen.bucket.tolist()
+        ]  # fmt: skip
+
+
+def cosines(estimates: Tensor, truth: Truth) -> Marks:
+    """Likeness of estimates (one a pair) and clean updates: as they are, around the round's mean, and by tier."""
+    plain = torch.cosine_similarity(estimates, truth.clean, dim=1)
+    around = torch.cosine_similarity(estimates - truth.common, truth.clean - truth.common, dim=1)
+    by = {tier: float(plain[truth.tiers == tier].mean()) for tier in sorted(set(truth.tiers.tolist()))}
+    found = {"cosine": float(plain.mean()), "cosine centred": float(around.mean()), **_curve(by)}
+    return found | {f"cosine at epsilon {tier:g}": value for tier, value in by.items()}
+
+
+def _curve(by: Mapping[float, float]) -> Marks:
+    """Area under the cosine over log epsilon, taken from 0 to 1, and the cosine of the last tier less the first's."""
+    tiers = list(by)
+    if len(tiers) < 2:
+        return {}
+    along = [math.log(tier / tiers[0]) / math.log(tiers[-1] / tiers[0]) for tier in tiers]
+    steps = zip(pairwise(along), pairwise(by.values()), strict=True)
+    area = sum((b - a) * (y + z) / 2 for (a, b), (y, z) in steps)
+    return {"CosAUC": area, "delta-cos": by[tiers[-1]] - by[tiers[0]]}
+
+
+def denoising(rows: Tensor, truth: Truth) -> Marks:
+    """Stage 1; beside it the reading that favours the attacker: of a row's bucket the most alike member."""
+    at, rounds, _ = truth.pairs
+    found = cosines(rows[at].double(), truth)
+    best = []
+    for row, number in dict(zip(at.tolist(), rounds.tolist(), strict=True)).items():
+        turn = truth.turns[number]
+        mates = turn.clean[[turn.names.index(name) for name in truth.mates[row]]].double()
+        best.append(float(torch.cosine_similarity(rows[row].double().unsqueeze(0), mates, dim=1).max()))
+    return found | {"cosine best of bucket": sum(best) / len(best)}
+
+
+def inference(key: str, chances: Tensor, truth: Truth) -> Marks:
+    """Stage 2: is each client's class named right, from its own row or from its bucket's rows together?
+
+    Beside it the paper's reading: is each row's class that of its owner?
+    """
+    labels = truth.attributes[key]
+    hits: list[bool] = []
+    tiers: list[float] = []
+    first = 0
+    for one in truth.sights:
+        mine = chances[first : first + len(one.seen.rows)]
+        for bucket, members in enumerate(one.seen.members):
+            said = int(mine[one.seen.bucket == bucket].mean(0).argmax())
+            hits += [said == labels.labels[name] for name in members]
+            tiers += [truth.epsilons[name] for name in members]
+        first += len(one.seen.rows)
+    owned = labels.of(truth.names)
+    rowwise = (chances[truth.pairs[0]].argmax(1) == owned).double()
+    found = {f"{key}: clients named right": _mean(hits), f"{key}: rows named right": float(rowwise.mean())}
+    for group, low, high in GROUPS:
+        inside = [hit for hit, tier in zip(hits, tiers, strict=True) if low < tier <= high]
+        found |= {f"{key}: clients named right, {group} epsilon": _mean(inside)} if inside else {}
+    return found
+
+
+def grouping(key: str, found: Tensor, features: Tensor, truth: Truth) -> Marks:
+    """Do clusters follow the classes, and could a straight cut (fitted to the truth) tell them apart?"""
+    at = truth.pairs[0]
+    labels = truth.attributes[key].of(truth.names)
+    index = {name: number for number, name in enumerate(dict.fromkeys(truth.names))}
+    owners = torch.tensor([index[name] for name in truth.names])
+    return {
+        f"{key}: ARI": agreement(found[at], labels),
+        f"{key}: linear separability": separability(features[at], labels, owners),
+    }
+
+
+def linking(links: Tensor, allowed: Tensor, truth: Truth) -> tuple[Marks, Marks]:
+    """Stage 3: hits and, beside them, what a candidate picked at random would hit.
+
+    Asked is every row whose owner has a row among the candidates: is the linked row its owner's? For buckets: is its
+    owner in the linked row's bucket?
+    """
+    at = truth.pairs[0].tolist()
+    single = all(one.sources is not None for one in truth.sights)
+    owner = dict(zip(at, truth.names, strict=True)) if single else {}
+    inside: dict[str, Tensor] = {}
+    marks: dict[str, list[float]] = {"row": [], "row prior": [], "bucket": [], "bucket prior": []}
+    for row, who in zip(at, truth.names, strict=True):
+        may = allowed[row]
+        if who not in inside:
+            inside[who] = torch.tensor([who in mates for mates in truth.mates])
+        if single:
+            same = torch.tensor([owner.get(other) == who for other in range(len(allowed))])
+            if bool((may & same).any()):
+                marks["row"].append(float(owner[int(links[row])] == who))
+                marks["row prior"].append(float((may & same).sum() / may.sum()))
+        if bool((may & inside[who]).any()):
+            marks["bucket"].append(float(inside[who][int(links[row])]))
+            marks["bucket prior"].append(float((may & inside[who]).sum() / may.sum()))
+    hits = {"linked to its owner's row": marks["row"], "linked to its owner's bucket": marks["bucket"]}
+    prior = {"linked to its owner's row": marks["row prior"], "linked to its owner's bucket": marks["bucket prior"]}
+    return _means(hits), _means(prior)
+
+
+def recombining(answer: Mapping[str, Any], truth: Truth, coins: Coins) -> tuple[Marks, Marks]:
+    """Values put back to their clients: hits, and what guessing gives."""
+    by = {turn.number: place for place, turn in enumerate(truth.turns)}
+    hits: dict[str, list[float]] = {"greedy": [], "told": [], "tier": [], "sure": [], "sure right": []}
+    prior: dict[str, list[float]] = {"greedy": [], "tier": []}
+    for one in answer["greedy"]:
+        turn, seen, source = _bucket(one, truth, by)
+        members = [turn.names.index(name) for name in seen]
+        want = torch.tensor(members).unsqueeze(1)
+        hits["greedy"].append(float((source.gather(0, one["places"].long()) == want).double().mean()))
+        prior["greedy"].append(1 / len(members))
+        values = truth.sights[by[one["number"]]].seen
+        rows = values.rows[values.bucket == one["bucket"]]
+        node = coins.child(one["number"], one["bucket"])
+        places = recombine.greedy(rows, turn.clean[members], node)
+        hits["told"].append(float((source.gather(0, places) == want).double().mean()))
+    for one in answer["scale"]:
+        turn, seen, source = _bucket(one, truth, by)
+        told = truth.sights[by[one["number"]]].seen.tiers[one["bucket"]]
+        levels, counts = torch.unique(torch.tensor(told, dtype=torch.float64), return_counts=True)
+        level = torch.zeros(len(turn.names), dtype=torch.int64)
+        for name, sigma in zip(seen, told, strict=True):
+            level[turn.names.index(name)] = int((levels - sigma).abs().argmin())
+        top = one["chances"].max(-1)
+        right, sure = top.indices == level[source], top.values >= SURE
+        hits["tier"].append(float(right.double().mean()))
+        hits["sure"].append(float(sure.double().mean()))
+        hits["sure right"] += [float(right[sure].double().mean())] if bool(sure.any()) else []
+        prior["tier"].append(float(counts.max() / counts.sum()))
+    titles = {
+        "greedy": "greedy: values given to their client",
+        "told": "greedy told the clean update (a ceiling)",
+        "tier": "by scale: values given to their tier",
+        "sure": "by scale: values that are sure",
+        "sure right": "by scale: sure values that are right",
+    }
+    return (
+        _means({titles[name]: found for name, found in hits.items()}),
+        _means({titles[name]: found for name, found in prior.items()} | {titles["told"]: prior["greedy"]}),
+    )
+
+
+def _bucket(one: Mapping[str, Any], truth: Truth, by: Mapping[int, int]) -> tuple[Turn, tuple[str, ...], Tensor]:
+    """The round, the members and the true sources of the rows that an answer is about."""
+    place = by[one["number"]]
+    sight = truth.sights[place]
+    if sight.sources is None:
+        raise ValueError("a bucket's mean has no values to put back")
+    return truth.turns[place], sight.seen.members[one["bucket"]], sight.sources[sight.seen.bucket == one["bucket"]]
+
+
+def unseen(outside: Outside, truth: Truth) -> Marks:
+    """The prior: what auxiliary clients tell of a client without any view."""
+    numbers = torch.tensor([truth.turns[number].number for number in truth.pairs[1].tolist()])
+    found = cosines(outside.means(numbers).double(), truth)
+    found["cosine best of bucket"] = found["cosine"]
+    for key, attribute in truth.attributes.items():
+        guess = outside.majority(key)
+        present = [name for turn in truth.turns for name in turn.names]
+        right = [attribute.labels[name] == guess for name in present]
+        found[f"{key}: clients named right"] = _mean(right)
+        found[f"{key}: rows named right"] = float((attribute.of(truth.names) == guess).double().mean())
+        counts = torch.bincount(attribute.of(truth.names), minlength=len(attribute.classes))
+        # A cut fitted to the truth names at least the commonest class.
+        found[f"{key}: linear separability"] = float(counts.max() / counts.sum())
+        found[f"{key}: ARI"] = 0.0
+        for group, low, high in GROUPS:
+            inside = [
+                hit for hit, name in zip(right, present, strict=True) if low < truth.epsilons[name] <= high
+            ]  # fmt: skip
+            found |= {f"{key}: clients named right, {group} epsilon": _mean(inside)} if inside else {}
+    return found
+
+
+def _means(found: Mapping[str, Sequence[float]]) -> Marks:
+    return {name: sum(each) / len(each) for name, each in found.items() if each}
+
+
+def _mean(hits: Sequence[bool]) -> float:
+    return sum(hits) / len(hits)

@@ -1,0 +1,111 @@
+"""The report of a profile audit as one HTML page that needs nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from croupier.audit.report.page import _head, _section
+from croupier.audit.report.tables import _table
+from croupier.audit.report.words import NOTHING, Html, date, decimal, joined, tag
+
+HEADS = ("Measure", "As received", "Linear denoiser", "Learned denoiser", "Prior", "Control")
+
+
+def render(findings: Mapping[str, Any]) -> str:
+    """The whole page."""
+    head = tag("head", *_head(str(findings["name"])))
+    noises = list(dict.fromkeys(arm["noise"] for arm in findings["arms"]))
+    main = tag(
+        "main",
+        _section("verdicts", "What each view tells", tag("ul", *(tag("li", said) for said in findings["sentences"]))),
+        _section("threat", "The threat", tag("p", findings["threat"]), _list(findings["adversaries"])),
+        *(_noise(name, findings) for name in noises),
+        _section("paper", "What the paper prints", *(_paper(*one) for one in findings["paper"].items())),
+        _section("setting", "Setting", _facts(findings), tag("h3", "Notes"), _list(findings["notes"])),
+    )
+    return f"<!doctype html>\n{tag('html', head, tag('body', _top(findings), main), lang='en')}\n"
+
+
+def _top(findings: Mapping[str, Any]) -> Html:
+    made, command = findings.get("made"), findings.get("command")
+    return tag(
+        "header",
+        tag("p", "Croupier profile audit", class_="kicker"),
+        tag("h1", str(findings["name"])),
+        *([tag("p", tag("time", date(str(made)), datetime=made), class_="date")] if made else []),
+        tag(
+            "p",
+            "What do noised and shuffled updates tell of the habits of clients, and can updates of one client be "
+            f"linked across rounds? {findings['clients']} clients, {findings['auxiliary']} auxiliary ones, {findings['runs']} runs.",
+            class_="answer",
+        ),
+        *([tag("p", "Made by ", tag("code", str(command)), class_="command")] if command else []),
+    )
+
+
+def _noise(name: str, findings: Mapping[str, Any]) -> Html:
+    arms = [arm for arm in findings["arms"] if arm["noise"] == name]
+    groups = [(str(arm["title"]), _measures(arm)) for arm in arms]
+    given = findings["epsilons"].get(name) or [[]]
+    budgets = ", ".join(f"{one:.4g}" for one in given[0])
+    caption = f"Epsilon of one participation, tier by tier: {budgets} (first run)." if budgets else "No noise at all."
+    said = f"{caption} Each number with its 95 % interval over runs."
+    return _section(f"noise-{name.split()[0]}", name.capitalize(), _table("numbers", said, HEADS, groups))
+
+
+def _measures(arm: Mapping[str, Any]) -> list[list[Html]]:
+    by = arm["denoisers"]
+    names = list(dict.fromkeys(measure for marks in by.values() for measure in marks))
+    return [
+        [
+            joined([measure]),
+            *(_mark(by.get(name, {}).get(measure)) for name in ("none", "wiener", "learned")),
+            _prior([marks[measure] for marks in by.values() if measure in marks]),
+            _control([marks[measure] for marks in by.values() if measure in marks]),
+        ]
+        for measure in names
+    ]
+
+
+def _mark(mark: Mapping[str, Any] | None) -> Html:
+    if mark is None or mark["rate"] is None:
+        return joined([NOTHING])
+    ends = f"{decimal(mark['low'], 3)} to {decimal(mark['high'], 3)}"
+    return joined([decimal(mark["rate"], 3), tag("small", ends)])
+
+
+def _prior(marks: Sequence[Mapping[str, Any]]) -> Html:
+    known = [mark["prior"] for mark in marks if "prior" in mark]
+    return joined([decimal(known[0], 3) if known else NOTHING])
+
+
+def _control(marks: Sequence[Mapping[str, Any]]) -> Html:
+    words = {True: "passed", False: "failed: not scored", None: "not mounted there"}
+    return joined([", ".join(dict.fromkeys(words[mark.get("control")] for mark in marks))])
+
+
+def _paper(name: str, table: Mapping[str, Any]) -> Html:
+    cells = [[joined([str(cell)]) for cell in row] for row in table["rows"]]
+    return _table("numbers", f"{name}: {table['about']}.", table["heads"], [(name, cells)])
+
+
+def _facts(findings: Mapping[str, Any]) -> Html:
+    pairs = [(key.replace("_", " "), findings[key]) for key in ("clients", "auxiliary", "cohort", "rounds", "runs")]
+    pairs += [("smallest bucket", findings["smallest_bucket"])]
+    pairs += [("buckets of each size, first run", _said(findings["bucket_sizes"]))]
+    for one in findings["attributes"].values():
+        pairs.append((one["title"], f"{', '.join(one['classes'])}; chance {decimal(one['chance'], 3)}"))
+    pairs += [(key, _said(value)) for key, value in findings["task"].items()]
+    entries = [tag("div", tag("dt", str(term)), tag("dd", str(said))) for term, said in pairs]
+    return tag("dl", *entries, class_="facts")
+
+
+def _said(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {_said(inner)}" for key, inner in value.items())
+    return str(value)
+
+
+def _list(lines: Sequence[str]) -> Html:
+    return tag("ul", *(tag("li", line) for line in lines))

@@ -1,0 +1,141 @@
+"""What denoised updates tell of their clients: a classifier that auxiliary clients' updates were the lessons for.
+
+From: IntraShuffler section 5, stage 2, which leaves the classifier open; here logistic regression on principal
+directions, its strength chosen on auxiliary clients that it was not trained on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from croupier.audit.denoise import Denoiser, Directions
+from croupier.core.coins import Coins
+
+STRENGTHS = (1e-2, 1e-1, 1.0, 10.0)
+FOLDS = 5
+# Noised copies of each auxiliary update, so that a classifier does not learn one draw of the noise.
+_COPIES = 3
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Surrogate:
+    """One classifier for each tier's noise: a row is judged by that of the nearest."""
+
+    directions: Directions
+    levels: Tensor
+    models: tuple[Any, ...]
+    unit: float
+    classes: int
+
+    @classmethod
+    def trained(
+        cls, directions: Directions, clean: Tensor, labels: Tensor, classes: int, denoise: Denoiser,
+        levels: Tensor, coins: Coins,
+    ) -> Surrogate:  # fmt: skip
+        """From centred clean updates (rounds, clients, coordinates) and their clients' labels."""
+        studies, clients, size = clean.shape
+        flat, repeated = clean.reshape(-1, size), labels.repeat(studies)
+        who = np.tile(np.arange(clients), studies)
+        unit = float(directions.spread.sum().sqrt()) or 1.0
+        levels = torch.unique(levels.double())
+        strength, models = None, []
+        for number, sigma in enumerate(levels):
+            copies = _COPIES if sigma > 0 else 1
+            draw = coins.child("noise", number).fast()
+            features = []
+            for _ in range(copies):
+                # In the whole space: the denoiser may look at all of it.
+                noised = flat + float(sigma) * torch.randn(flat.shape, generator=draw)
+                features.append(directions.seen_in(denoise(noised, sigma.expand(len(flat)))))
+            x = (torch.cat(features) / unit).numpy()
+            y, group = repeated.repeat(copies).numpy(), np.tile(who, copies)
+            if strength is None:
+                # Chosen once, where noise is least.
+                strength = _strength(x, y, group)
+            models.append(_fitted(x, y, strength))
+        return cls(directions, levels, tuple(models), unit, classes)
+
+    def __call__(self, around: Tensor, sigmas: Tensor) -> Tensor:
+        """The chance of each class (columns) for each denoised, centred row."""
+        x = (self.directions.seen_in(around) / self.unit).numpy()
+        out = torch.zeros(len(x), self.classes, dtype=torch.float64)
+        floor = self.levels.clamp_min(1e-300).log()
+        which = (sigmas.double().clamp_min(1e-300).log().unsqueeze(1) - floor).abs().argmin(1)
+        for number, model in enumerate(self.models):
+            rows = which == number
+            if bool(rows.any()):
+                said = torch.from_numpy(model.predict_proba(x[rows.numpy()]))
+                out[rows.nonzero(), torch.from_numpy(model.classes_)] = said
+        return out
+
+
+def clusters(around: Tensor, count: int, coins: Coins) -> Tensor:
+    """Rows in so many groups, by k-means."""
+    from sklearn.cluster import KMeans
+
+    seed = int(coins.sampler().integers(1 << 31))
+    found = KMeans(count, n_init=5, random_state=seed).fit_predict(around.double().numpy())
+    return torch.from_numpy(found).long()
+
+
+def separability(features: Tensor, labels: Tensor, owners: Tensor) -> float:
+    """How well a straight cut separates rows by their TRUE labels: a measurement with the truth, not an attack.
+
+    Mean accuracy over folds of logistic regression; all rows of a client are in one fold, so that it is not recognised.
+    """
+    from sklearn.model_selection import GroupKFold
+
+    x, y, group = features.double().numpy(), labels.numpy(), owners.numpy()
+    x = x / (np.sqrt((x - x.mean(0)) ** 2).mean() or 1.0)
+    hits = []
+    for train, test in GroupKFold(min(FOLDS, len(np.unique(group)))).split(x, y, group):
+        model = _fitted(x[train], y[train], 0.1)
+        hits += list(model.predict(x[test]) == y[test])
+    return float(np.mean(hits))
+
+
+def agreement(found: Tensor, labels: Tensor) -> float:
+    """The adjusted Rand index of two groupings: 0 is what chance gives, 1 the same groups."""
+    from sklearn.metrics import adjusted_rand_score
+
+    return float(adjusted_rand_score(labels.numpy(), found.numpy()))
+
+
+def _strength(x: Floats, y: npt.NDArray[Any], group: npt.NDArray[Any]) -> float:
+    from sklearn.model_selection import GroupKFold
+
+    folds = list(GroupKFold(min(FOLDS, len(np.unique(group)))).split(x, y, group))
+
+    def right(strength: float) -> float:
+        return float(np.mean([np.mean(_fitted(x[a], y[a], strength).predict(x[b]) == y[b]) for a, b in folds]))
+
+    return max(STRENGTHS, key=right)
+
+
+class _Constant:
+    """What a classifier says where there is one class only."""
+
+    def __init__(self, label: int) -> None:
+        self.classes_ = np.array([label])
+
+    def predict_proba(self, x: Floats) -> Floats:
+        return np.ones((len(x), 1))
+
+    def predict(self, x: Floats) -> npt.NDArray[Any]:
+        return np.repeat(self.classes_, len(x))
+
+
+def _fitted(x: Floats, y: npt.NDArray[Any], strength: float) -> Any:
+    from sklearn.linear_model import LogisticRegression
+
+    if len(np.unique(y)) < 2:
+        return _Constant(int(y[0]))
+    # A few Newton steps: far fewer features than rows.
+    return LogisticRegression(C=strength, solver="newton-cholesky").fit(x, y)

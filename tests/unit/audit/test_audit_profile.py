@@ -1,0 +1,193 @@
+"""The three-stage attack: each stage against what can be worked out by hand, and blind to everything but its view."""
+
+from __future__ import annotations
+
+import inspect
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from croupier.audit import profiler, recombine
+from croupier.audit.denoise import Directions, Learned, Wiener, gain
+from croupier.audit.glimpse import Glimpse, Outside, scales, stacked
+from croupier.audit.linkage import candidates, link
+from croupier.audit.surrogate import Surrogate, agreement, separability
+from croupier.core import canon
+from croupier.core.coins import Coins
+from croupier.errors import RangeError
+
+SIZE = 60
+
+
+def drawn(seed: int, *shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def planted(count: int, seed: int) -> Tensor:
+    """Updates with a few strong directions: deviations 8, 4, 2 on the first coordinates, 0.1 elsewhere."""
+    deviations = torch.full((SIZE,), 0.1, dtype=torch.float64)
+    deviations[:3] = torch.tensor([8.0, 4.0, 2.0])
+    return drawn(seed, count, SIZE) * deviations
+
+
+def shown(number: int, rows: Tensor, sigma: float, named: bool = True) -> Glimpse:
+    count = len(rows)
+    members = tuple((f"c{i}",) for i in range(count)) if named else (tuple(f"c{i}" for i in range(count)),)
+    bucket = torch.arange(count) if named else torch.zeros(count, dtype=torch.int64)
+    tiers = tuple((sigma,) * len(who) for who in members)
+    noise, ones = torch.full((count,), sigma, dtype=torch.float64), torch.ones(count, dtype=torch.int64)
+    return Glimpse(number, rows.float(), bucket, noise, ones, members, tiers, intact=True, named=named)
+
+
+def test_linear_denoising_reaches_the_error_that_theory_gives() -> None:
+    lessons, clean = planted(3000, 1), planted(2000, 2)
+    denoise = Wiener(Directions.of(lessons.unsqueeze(0), 3))
+    for sigma in (1.0, 5.0):
+        noised = clean + sigma * drawn(3, *clean.shape)
+        sigmas = torch.full((len(clean),), sigma, dtype=torch.float64)
+        error = float((denoise(noised, sigmas) - clean).pow(2).sum(1).mean())
+        variances = torch.tensor([64.0, 16.0, 4.0] + [0.01] * (SIZE - 3))
+        least = float((variances * sigma**2 / (variances + sigma**2)).sum())
+        assert error == pytest.approx(least, rel=0.05)
+        assert error < float(clean.pow(2).sum(1).mean())
+        assert error < float((noised - clean).pow(2).sum(1).mean())
+
+
+def test_the_gain_is_that_of_each_rows_noise_and_nothing_is_lost_without() -> None:
+    kept = gain(torch.tensor([4.0, 1.0], dtype=torch.float64), torch.tensor([0.0, 2.0]))
+    assert kept.tolist() == [[1.0, 1.0], [0.5, 0.2]]
+    lessons = planted(50, 1)
+    around = drawn(2, 4, SIZE)
+    assert torch.allclose(Wiener(Directions.of(lessons.unsqueeze(0)))(around, torch.zeros(4)), around)
+
+
+def test_the_learned_denoiser_comes_close_to_the_linear_one_where_that_is_best() -> None:
+    lessons, clean = planted(3000, 1), planted(2000, 2)
+    directions = Directions.of(lessons.unsqueeze(0), 3)
+    levels = torch.tensor([1.0, 5.0], dtype=torch.float64)
+    learned = Learned.trained(directions, lessons, levels, Coins.from_seed(0))
+    for sigma in levels:
+        noised = clean + sigma * drawn(3, *clean.shape)
+        errors = [
+            float((one(noised, sigma.expand(len(clean))) - clean).pow(2).sum(1).mean())
+            for one in (learned, Wiener(directions))
+        ]
+        assert errors[0] < 1.25 * errors[1]
+    with pytest.raises(RangeError, match="no noise"):
+        Learned.trained(directions, lessons, torch.zeros(2), Coins.from_seed(0))
+
+
+def test_linkage_finds_planted_clients_and_nothing_in_noise() -> None:
+    who = drawn(1, 12, SIZE)
+    same = stacked(tuple(shown(t, who + 0.05 * drawn(10 + t, 12, SIZE), 0.05) for t in range(4)))
+    found = link(same.rows, candidates(same), Coins.from_seed(0))
+    assert (found[:12] == -1).all()
+    assert (found[12:] % 12 == torch.arange(12).repeat(3)).all()
+    hits = []
+    for seed in range(20):
+        noise = stacked(tuple(shown(t, drawn(100 * seed + t, 12, SIZE), 1.0) for t in range(4)))
+        linked = link(noise.rows, candidates(noise), Coins.from_seed(seed))
+        hits.append(float((linked[12:] % 12 == torch.arange(12).repeat(3)).double().mean()))
+    assert sum(hits) / len(hits) == pytest.approx(1 / 12, abs=0.03)
+
+
+def test_ties_are_linked_at_random_and_only_within_window_and_tier() -> None:
+    alike = stacked(tuple(shown(t, torch.ones(8, 4), 1.0 + t % 2) for t in range(12)))
+    allowed = candidates(alike)
+    ago = alike.rounds.unsqueeze(1) - alike.rounds
+    assert ((ago[allowed] > 0) & (ago[allowed] < 10) & (ago[allowed] % 2 == 0)).all()
+    assert len(set(link(alike.rows, allowed, Coins.from_seed(0))[-8:].tolist())) > 4
+
+
+def test_an_intact_row_shows_its_tier_by_its_size() -> None:
+    rows = torch.cat([drawn(1, 2, 4000), 3 * drawn(2, 1, 4000)])
+    one = Glimpse(
+        0, rows.float(), torch.zeros(3, dtype=torch.int64), torch.full((3,), 2.0), torch.ones(3, dtype=torch.int64),
+        (("a", "b", "c"),), ((1.0, 1.0, 3.0),), intact=True, named=False,
+    )  # fmt: skip
+    assert scales(one).tolist() == [1.0, 1.0, 3.0]
+
+
+def test_the_surrogate_learns_a_planted_attribute_and_none_from_noise() -> None:
+    labels = torch.arange(40) % 2
+    clean = planted(80, 1).reshape(2, 40, SIZE)
+    clean[:, :, 0] += 20.0 * (2 * labels - 1)
+    clean -= clean.mean(1, keepdim=True)
+    directions = Directions.of(clean)
+    made = Surrogate.trained(
+        directions, clean, labels, 2, Wiener(directions), torch.tensor([0.0, 1.0]), Coins.from_seed(0)
+    )
+    fresh = planted(60, 2)
+    truth = torch.arange(60) % 2
+    fresh[:, 0] += 20.0 * (2 * truth - 1)
+    right = (made(fresh, torch.ones(60)).argmax(1) == truth).double().mean()
+    assert float(right) > 0.95
+    assert separability(fresh, truth, torch.arange(60)) > 0.95
+    nothing = drawn(5, 400, SIZE)
+    assert abs(separability(nothing, torch.arange(400) % 2, torch.arange(400)) - 0.5) < 0.1
+    assert agreement(truth, 1 - truth) == 1.0
+
+
+def test_values_far_out_belong_to_the_noisier_tier() -> None:
+    tiers = torch.tensor([1.0, 1.0, 10.0])
+    far = recombine.by_scale(torch.tensor([[4.5], [0.1]]), torch.zeros(1), tiers)
+    assert float(far[0, 0, 1]) > 0.99
+    # Near the middle: 2 of density 1 against 1 of density 1/10.
+    assert float(far[1, 0, 0]) == pytest.approx(2 / 2.1, abs=0.01)
+    with pytest.raises(RangeError, match="without noise"):
+        recombine.by_scale(torch.zeros(2, 1), torch.zeros(1), torch.tensor([0.0, 1.0]))
+
+
+def test_the_greedy_attack_is_right_where_it_knows_and_guesses_where_not() -> None:
+    rows = drawn(1, 5, 4000)
+    order = torch.stack([torch.randperm(5, generator=torch.Generator().manual_seed(i)) for i in range(4000)], 1)
+    mixed = rows.gather(0, order)
+    known = recombine.greedy(mixed, rows, Coins.from_seed(0))
+    assert (order.gather(0, known) == torch.arange(5).unsqueeze(1)).all()
+    blind = recombine.greedy(mixed, torch.zeros(5, 4000), Coins.from_seed(0))
+    right = (order.gather(0, blind) == torch.arange(5).unsqueeze(1)).double().mean()
+    assert float(right) == pytest.approx(1 / 5, abs=0.02)
+
+
+def test_all_other_members_of_a_bucket_uncover_the_last_one_bit_for_bit() -> None:
+    rows = drawn(1, 6, 500).float()
+    order = torch.stack([torch.randperm(6, generator=torch.Generator().manual_seed(i)) for i in range(500)], 1)
+    assert torch.equal(recombine.uncovered(rows.gather(0, order), rows[1:]), rows[0])
+    with pytest.raises(RangeError, match="all but one"):
+        recombine.uncovered(rows, rows[2:])
+
+
+def test_the_attack_is_given_views_and_knowledge_only() -> None:
+    assert list(inspect.signature(profiler.mount).parameters) == ["studied", "glimpses", "coins"]
+    clean = planted(24, 1).reshape(2, 12, SIZE).float()
+    outside = Outside((0, 2), clean, {"day": torch.arange(12) % 2}, {"day": 2})
+    view = tuple(shown(t, planted(8, 5 + t), 0.5) for t in range(3))
+    question = profiler.asked(outside, torch.tensor([0.5], dtype=torch.float64), {"rows": view}, Coins.from_seed(1))
+    told = canon.load(question)
+    assert set(told) == {"outside", "levels", "views", "coins"}
+    assert set(told["views"]["rows"][0]) == set(Glimpse.__dataclass_fields__)
+    answer = canon.load(profiler.answered(question))
+    assert answer["rows"]["denoisers"]["wiener"]["rows"].shape == (24, SIZE)
+    # The same bytes, the same answer: nothing else goes in.
+    assert canon.dump(canon.load(profiler.answered(question))) == canon.dump(answer)
+
+
+def test_without_auxiliary_clients_rows_are_only_linked() -> None:
+    view = tuple(shown(t, planted(8, 5), 0.5) for t in range(2))
+    question = profiler.asked(None, torch.ones(1), {"rows": view}, Coins.from_seed(1))
+    found = canon.load(profiler.answered(question))["rows"]["denoisers"]
+    assert set(found) == {"none"}
+    assert set(found["none"]) == {"links"}
+    assert found["none"]["links"][8:].tolist() == list(range(8))
+
+
+def test_auxiliary_means_are_of_the_latest_studied_round() -> None:
+    updates = torch.stack([torch.full((3, 2), 1.0), torch.full((3, 2), 5.0)])
+    outside = Outside((0, 5), updates, {"day": torch.tensor([1, 1, 0])}, {"day": 2})
+    assert outside.means(torch.tensor([0, 4, 5, 9]))[:, 0].tolist() == [1.0, 1.0, 5.0, 5.0]
+    assert outside.majority("day") == 1
+    with pytest.raises(RangeError, match="no auxiliary updates"):
+        Outside((3,), updates[:1], {}, {}).at(2)
+    assert math.isfinite(float(Directions.of(updates + drawn(1, 2, 3, 2)).spread.sum()))
