@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -36,12 +37,11 @@ def _rows(scale: Scale) -> list[dict[str, Any]]:
     # What does not fit into a small machine's memory is left out.
     sizes += [(m, d, "-") for d in params for m in clients if m * d <= 400_000_000]
     found = [(m, d, name, measure(m, d, repeats=3, rival=False)) for m, d, name in sizes]
-    grown = power(
-        [{"clients": m, "params": d, "seconds": one["shuffle_s"]} for m, d, name, one in found if name == "-"]
-    )
+    swept = [{"clients": m, "params": d, "seconds": one["shuffle_s"]} for m, d, name, one in found if name == "-"]
+    grown = power(swept, "seconds")
     return [
         {
-            "model": name, "clients": m, "parameters": d, "bucketing_s": _took(lambda m=m: form(_tiers(m), SMALLEST)),
+            "model": name, "clients": m, "parameters": d, "bucketing_s": _took(partial(form, _tiers(m), SMALLEST)),
             "shuffle_s": round(one["shuffle_s"], 6), "shuffle_ns_a_value": round(one["ns_per_element"], 2),
             "averaging_s": _averaged(m, d), "memory_bytes": one["peak_growth_bytes"],
             "grows_as": f"(m D)^{grown:.2f}", "cores": one["cores"],

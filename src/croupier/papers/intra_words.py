@@ -59,7 +59,7 @@ def _same(ran: Rows) -> list[str]:
 
 def _public(data: str, model: str, own: Rows) -> str:
     facts = own[0]["_facts"]
-    loud = next((row["_facts"]["sigmas"] for row in own if row["_facts"]["noise"] == "stated"), [])
+    loud: Sequence[float] = next((row["_facts"]["sigmas"] for row in own if row["_facts"]["noise"] == "stated"), [])
     noise = (
         f" Noise at the stated epsilons is {_range([s * math.sqrt(facts['size']) for s in loud])} times as long as C."
         if loud

@@ -27,7 +27,8 @@ from croupier.papers.entry import Means
 from croupier.pipeline import Pipeline
 from croupier.runtime.local import Local
 
-A, B = TypeVar("A"), TypeVar("B")
+A = TypeVar("A")
+B = TypeVar("B")
 Deal = Callable[[Dataset, Coins], Mapping[str, Tensor]]
 
 
