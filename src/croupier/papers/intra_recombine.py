@@ -48,7 +48,7 @@ def table6(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> li
                 {
                     "bucket": members, "parameters": size, "one_update": f"10^{size * math.log10(members):.0f}",
                     "all_updates": f"10^{size * math.log10(math.factorial(members)):.0f}",
-                    "paper": f"10^{exponent} ways and seconds (Table 6, 10^4 parameters)",
+                    "paper": f"10^{exponent} (Table 6, d = 10^4)",
                     "looked_at": members * size, "greedy_s": round(sum(one["seconds"] for one in at) / len(at), 5),
                     "noise": noise, "true_epsilon": at[0]["epsilons"], "values_right": shown(right, 1, 100.0),
                     "chance": f"{100 / members:.1f}", "_right": right, "_chance": 1 / members,
