@@ -259,9 +259,9 @@ def notes(runs: int) -> list[str]:
         "updates off both. 'Best of bucket' takes the most alike member, which favours the attacker.",
         "CosAUC: the area under the cosine over tiers, at ln(epsilon) scaled to run from 0 to 1 (declared budgets); "
         "delta-cos: the cosine of the largest budget less that of the smallest.",
-        "Attributes are cut at quantiles of the auxiliary clients. 'Clients named right': from a client's own row if it has "
-        "its name, else from all rows of its bucket together. 'Rows named right', the paper's reading: each row "
-        "against its owner. Prior: the auxiliary clients' commonest class.",
+        "Attributes are cut at quantiles of the auxiliary clients. 'Clients named right': from a client's own row "
+        "if it has its name, else from all rows of its bucket together. 'Rows named right', the paper's reading: each "
+        "row against its owner. Prior: the auxiliary clients' commonest class.",
         "Linear separability is a measurement with the true labels, not an attack: five-fold logistic regression, all "
         "rows of a client in one fold; beside it the share of the commonest class.",
         "Linkage: nearest neighbour by cosine among rows of the nine rounds before with a tier that may be the same. "

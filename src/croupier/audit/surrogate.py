@@ -77,11 +77,11 @@ class Surrogate:
 
 
 def clusters(around: Tensor, count: int, coins: Coins) -> Tensor:
-    """Rows in so many groups, by k-means."""
+    """Rows in so many groups, by k-means; fewer where there are fewer rows."""
     from sklearn.cluster import KMeans
 
     seed = int(coins.sampler().integers(1 << 31))
-    found = KMeans(count, n_init=5, random_state=seed).fit_predict(around.double().numpy())
+    found = KMeans(min(count, len(around)), n_init=5, random_state=seed).fit_predict(around.double().numpy())
     return torch.from_numpy(found).long()
 
 

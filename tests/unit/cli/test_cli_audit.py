@@ -193,3 +193,15 @@ def test_reproduce_prints_one_object(shell: Shell, monkeypatch: pytest.MonkeyPat
     assert len(found["seeds"]) == 3
     assert json.loads(Path("new/x.json").read_text()) == found
     assert not Path("reproductions").exists()
+
+
+def test_audit_of_tiers_asks_what_clients_are_like(shell: Shell) -> None:
+    found = shell.json("audit", "intra", "-s", "federation.rounds=2", "-s", "run.workers=1", "--seeds", "2")
+    assert found["kind"] == "croupier profile audit"
+    assert {arm["view"] for arm in found["arms"]} == {"rows", "model", "layer", "parameter", "sums"}
+    assert {arm["noise"] for arm in found["arms"]} == {"no noise", "noise as in the paper's Table 1", "tiers"}
+    assert Path(found["report"]).read_text("utf-8").startswith("<!doctype html>")
+
+
+def test_audit_refuses_a_profile_without_tiers(shell: Shell) -> None:
+    assert "--kind source" in shell.refused("audit", "digits", "--kind", "profile")

@@ -37,7 +37,8 @@ def _top(findings: Mapping[str, Any]) -> Html:
         tag(
             "p",
             "What do noised and shuffled updates tell of the habits of clients, and can updates of one client be "
-            f"linked across rounds? {findings['clients']} clients, {findings['auxiliary']} auxiliary ones, {findings['runs']} runs.",
+            f"linked across rounds? {findings['clients']} clients, {findings['auxiliary']} auxiliary ones, "
+            f"{findings['runs']} runs.",
             class_="answer",
         ),
         *([tag("p", "Made by ", tag("code", str(command)), class_="command")] if command else []),
