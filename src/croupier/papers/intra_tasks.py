@@ -78,9 +78,10 @@ def pictures(name: str, scale: Scale, means: Means) -> Work:
     """CIFAR-10 among clients with few classes each; smaller networks below paper scale."""
     size, (train, test) = PICTURES[scale], SHOWN[scale]
     whole = scale == "paper"
+    blocks = (6, 12, 24, 16) if whole else (2, 2, 2)
     networks: Mapping[str, Network] = {
-        MOBILENET: MobileNetV2(width=1.0 if whole else 0.25, standardise=True),
-        DENSENET: DenseNet121(standardise=True) if whole else DenseNet121(growth=8, blocks=(2, 2, 2), standardise=True),
+        MOBILENET: MobileNetV2(width=1.0 if whole else 0.25, standardise=True, norm="group"),
+        DENSENET: DenseNet121(growth=32 if whole else 8, blocks=blocks, standardise=True, norm="group"),
     }
     fit = Sgd(lr=0.02, momentum=0.9, epochs=EPOCHS, batch=32)
     plan = Federation(rounds=size.rounds, cohort=size.cohort)
