@@ -45,7 +45,7 @@ def _rows(scale: Scale) -> list[dict[str, Any]]:
             "shuffle_s": round(one["shuffle_s"], 6), "shuffle_ns_a_value": round(one["ns_per_element"], 2),
             "averaging_s": _averaged(m, d), "memory_bytes": one["peak_growth_bytes"],
             "grows_as": f"(m D)^{grown:.2f}", "cores": one["cores"],
-            "paper": "bucketing O(m), shuffling O(m D), averaging O(m D) (Table 7)",
+            "paper": "O(m), O(m D), O(m D) (Table 7)",
         }
         for m, d, name, one in found
     ]  # fmt: skip

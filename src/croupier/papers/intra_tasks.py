@@ -39,7 +39,7 @@ LONDON: Mapping[Scale, Size] = {
 PEOPLE: Mapping[Scale, Size] = {
     "smoke": Size(8, 2, 8, 1, 1),
     "small": Size(16, 5, 16, 8, 1),
-    "paper": Size(16, 5, 16, 50, 1),
+    "paper": Size(16, 5, 16, 20, 1),
 }
 PICTURES: Mapping[Scale, Size] = {
     "smoke": Size(8, 2, 8, 1, 1),
@@ -52,17 +52,19 @@ SHOWN: Mapping[Scale, tuple[int | None, int | None]] = {
     "small": (4800, 1000),
     "paper": (None, None),
 }
-FORECASTERS: Mapping[str, Network] = {LSTM: Lstm(hidden=32), TRANSFORMER: SeriesTransformer(width=32, hidden=64)}
 
 
 def london(name: str, scale: Scale, means: Means) -> Work:
     """The next half hour of households: each is a client."""
     size = LONDON[scale]
+    networks: Mapping[str, Network] = {
+        LSTM: Lstm(hidden=32, stacked=means.device != "cpu"), TRANSFORMER: SeriesTransformer(width=32, hidden=64),
+    }  # fmt: skip
     fit = Sgd(lr=0.1 if name == LSTM else 0.01, momentum=0.9, epochs=EPOCHS, batch=64)
     plan = Federation(rounds=size.rounds, cohort=size.cohort)
     data = Households(households=size.clients, stride=size.stride)
     everyone = Households(households=size.clients + size.others, stride=size.stride)
-    return Work(data, everyone, Natural(), size.clients, FORECASTERS[name], fit, plan, means)
+    return Work(data, everyone, Natural(), size.clients, networks[name], fit, plan, means)
 
 
 def people(name: str, scale: Scale, means: Means) -> Work:

@@ -66,9 +66,12 @@ class Work:
         """The task of the clients, or the same one for the others; both start from the same model."""
         data = self.everyone if others else self.data
         split = First(self.split, self.clients, others)
+        # A GPU takes as long for one small client as for a cohort of them.
+        together = 1 if self.means.device == "cpu" else self.plan.cohort or self.clients
         return assemble(
-            data, split, self.model, self.fit, coins, folder=self.means.folder, device=self.means.device, workers=1
-        )
+            data, split, self.model, self.fit, coins, folder=self.means.folder, device=self.means.device, workers=1,
+            together=together,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
