@@ -8,6 +8,7 @@ CroupierError            what was wrong, where, and what to do about it
 ├── RangeError           a value outside what the protocol can carry: NaN, Inf, wrong length, wrong type
 ├── IntegrityError       proof that somebody changed something
 ├── PrivacyError         a step that would break a stated privacy condition
+│   └── Overspent        a release that would exceed its client's total budget
 └── ProtocolError        a party that did not do its part
     └── TooFew           fewer parties than the quorum; carries who is missing
 """
@@ -50,16 +51,26 @@ class PrivacyError(CroupierError):
     """A step that would break a stated privacy condition."""
 
 
+class Overspent(PrivacyError):  # noqa: N818 - reads as what happened
+    """A release that would exceed its client's total budget."""
+
+
 class ProtocolError(CroupierError):
     """A party that did not do its part."""
 
 
 class TooFew(ProtocolError):  # noqa: N818 - reads as what happened
-    """Fewer parties than the quorum."""
+    """Fewer parties than the quorum, who is missing, and what helps."""
 
-    def __init__(self, message: str, missing: Iterable[str]) -> None:
+    def __init__(
+        self,
+        message: str,
+        missing: Iterable[str],
+        remedy: str = "bring the missing back, or lower federation.quorum",
+    ) -> None:
         super().__init__(message)
         self.missing = frozenset(missing)
+        self.remedy = remedy
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -18,19 +18,24 @@ from croupier.core.part import Part
 from croupier.core.sitting import Bench, Drive, Sat, Sitting, Stamp, Traffic
 from croupier.core.update import Layout, Model, Update
 from croupier.core.view import Kept, View
-from croupier.errors import CroupierError, IntegrityError, ProtocolError, SpecError, StoreError, TooFew
+from croupier.errors import CroupierError, IntegrityError, Overspent, ProtocolError, SpecError, StoreError, TooFew
 from croupier.pipeline import Pipeline
+from croupier.privacy.ledger import Event, Ledger
 
 Fits = Callable[[Sequence[tuple[Any, ...]]], Sequence[Update | CroupierError]]
 
 
 class Federation(Part):
-    """How many rounds, who is invited, and how few are enough."""
+    """How many rounds, who is invited, how few are enough, and whether a round with fewer is only passed over.
+
+    With `carry`, a round in which too few came releases nothing and changes nothing, and the next one invites anew.
+    """
 
     rounds: int = Field(5, ge=1)
     cohort: int | None = Field(None, ge=1)
     quorum: float = Field(0.5, gt=0, le=1)
     attempts: int = Field(3, ge=1, le=1000)
+    carry: bool = False
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,8 @@ class Task:
     """What is learned: who is enrolled, their data by digest, how to train and how to measure.
 
     `fit` takes (start, shard digest, coins) jobs and gives an update or an error for each. `root` and `features` are
-    the server's own, where it has records: the same training on them, and what a model makes of them.
+    the server's own, where it has records: the same training on them, and what a model makes of them. `answers` is what
+    a model makes of inputs of the shape `inputs`, where these are numbers that noise can stand in for.
     """
 
     shards: Mapping[str, str]
@@ -48,6 +54,8 @@ class Task:
     evaluate: Callable[[Model], Mapping[str, float]]
     root: Callable[[Tensor, Coins], Tensor] | None = None
     features: Callable[[Tensor], Tensor] | None = None
+    answers: Callable[[Tensor, Tensor], Tensor] | None = None
+    inputs: tuple[int, ...] = ()
 
     @property
     def enrolled(self) -> tuple[str, ...]:
@@ -57,7 +65,7 @@ class Task:
     @property
     def offers(self) -> frozenset[str]:
         """What the server has of its own for a rule that asks for it."""
-        own = {"root": self.root, "forward": self.features}
+        own = {"root": self.root, "forward": self.features, "answers": self.answers}
         return frozenset(name for name, there in own.items() if there is not None)
 
 
@@ -92,7 +100,10 @@ class Threat:
 
 @dataclass(frozen=True)
 class Round:
-    """What one round did. `noted` is each client's own note: truth for an experiment, in nobody else's view."""
+    """What one round did. `noted` is each client's own note: truth for an experiment, in nobody else's view.
+
+    `overspent` names the clients that took no part because their budget is spent, and says why.
+    """
 
     number: int
     attempt: int
@@ -104,6 +115,30 @@ class Round:
     views: Mapping[str, View]
     noted: Mapping[str, Mapping[str, int]]
     state: State
+    overspent: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class _Book:
+    """What clients released in a round, attempt after attempt, and who would not for its budget's sake."""
+
+    ledgers: dict[str, Ledger] = field(default_factory=dict)
+    overspent: dict[str, str] = field(default_factory=dict)
+
+    def spend(self, jobs: Sequence[tuple[Any, ...]]) -> Sequence[None]:
+        """Write down releases that are about to leave; one that is sent again is in the book already."""
+        for name, event in jobs:
+            self.ledgers[name] = self.ledgers.get(name, Ledger()).add(Event(**event))
+        return [None for _ in jobs]
+
+    def kept(self, name: str, memory: Memory) -> Memory:
+        """A client's memory, with what it released in this round."""
+        if name not in self.ledgers:
+            return memory
+        whole = Ledger.read(memory.get("ledger", ()))
+        for event in self.ledgers[name].events:
+            whole = whole.add(event)
+        return {**memory, "ledger": whole.plain()}
 
 
 HONEST = Threat()
@@ -156,6 +191,11 @@ def check(pipeline: Pipeline, enrolled: int, plan: Federation, offers: frozenset
             f"federation.cohort = {cohort}: release = {pipeline.release.use!r} hides a client among others and needs "
             f"at least {pipeline.release.least} of them; invite more, or enrol more clients"
         )
+    if "answers" in pipeline.aggregate.asks - offers:
+        raise SpecError(
+            f"protocol.aggregate = {pipeline.aggregate.use!r}: it asks models about random inputs, and records of "
+            "words are none; use data of numbers"
+        )
     if lacking := sorted({"root", "forward"} & pipeline.aggregate.asks - offers):
         what = {"root": "trains on", "forward": "looks at models through"}[lacking[0]]
         raise SpecError(
@@ -189,18 +229,22 @@ class _Loop:
     def round(self, state: State) -> Round:
         cohort = self._cohort(state.round)
         few = least(self.plan, len(cohort))
-        bench = self._bench()
+        book = _Book()
+        bench = {**self._bench(), "spend": book.spend}
         for attempt in range(self.plan.attempts):
-            sat = self.drive(self._sitting(state, cohort, few, attempt, bench))
+            sat = self.drive(self._sitting(state, cohort, few, attempt, bench, book))
+            book.overspent |= {n: str(o.error) for n, o in sat.outcomes.items() if isinstance(o.error, Overspent)}
             alarmed(state.round, cohort, sat, self.pipeline.place.witnesses)
             if sat.outcomes["server"].error is None:
-                return self._finish(state, cohort, attempt, sat)
+                return self._finish(state, cohort, attempt, sat, book)
             missing = self._missing(sat, cohort)
             left = tuple(client for client in cohort if client not in missing)
             if not (self.pipeline.place.restarts and missing and len(left) >= few):
                 break
             cohort = left
-        raise ProtocolError(_why(state.round, sat))
+        if self.plan.carry and _short(sat, cohort):
+            return self._finish(state, cohort, attempt, sat, book)
+        raise ProtocolError(_why(state.round, sat, book.overspent))
 
     def _cohort(self, number: int) -> tuple[str, ...]:
         everyone = self.task.enrolled
@@ -209,7 +253,9 @@ class _Loop:
         sampler = self.coins.child("cohort", number).sampler()
         return tuple(everyone[i] for i in sorted(sampler.choice(len(everyone), self.plan.cohort, replace=False)))
 
-    def _sitting(self, state: State, cohort: tuple[str, ...], least: int, attempt: int, bench: Bench) -> Sitting:
+    def _sitting(
+        self, state: State, cohort: tuple[str, ...], least: int, attempt: int, bench: Bench, book: _Book
+    ) -> Sitting:
         run = run_id(self.coins)
         parties = self.pipeline.parties(cohort)
         parties |= {name: party for name, party in self.threat.parties.items() if name in parties}
@@ -231,7 +277,10 @@ class _Loop:
             parties={**parties, **changed},
             givens=givens,
             memories={
-                name: {**state.memories.get(name, {}), **({"keys": self.keys[name]} if name in self.keys else {})}
+                name: {
+                    **book.kept(name, state.memories.get(name, {})),
+                    **({"keys": self.keys[name]} if name in self.keys else {}),
+                }
                 for name in parties
             },
             coins={name: self._party_coins(name, run, state.round, attempt, name in cohort) for name in parties},
@@ -273,7 +322,8 @@ class _Loop:
         return {"fit": fit, "brief": brief, "aggregate": aggregate}
 
     def _desk(self, models: tuple[Model, ...], own: Coins) -> Desk:
-        return Desk(models, self.task.layout, own, self.task.root, self.task.features)
+        task = self.task
+        return Desk(models, task.layout, own, task.root, task.features, task.answers, task.inputs)
 
     def _missing(self, sat: Sat, cohort: tuple[str, ...]) -> frozenset[str]:
         """Whom the placement's own parties found missing; what clients say of each other counts for nothing."""
@@ -284,18 +334,27 @@ class _Loop:
         }
         return frozenset(cohort) & self.pipeline.place.missing_of(named)
 
-    def _finish(self, state: State, cohort: tuple[str, ...], attempt: int, sat: Sat) -> Round:
+    def _finish(self, state: State, cohort: tuple[str, ...], attempt: int, sat: Sat, book: _Book) -> Round:
         memories = {name: outcome.memory for name, outcome in sat.outcomes.items() if outcome.memory is not None}
-        present = tuple(memories["server"]["present"])
-        counts = {name: state.participations.get(name, 0) + 1 for name in cohort if name in memories}
-        after = State(state.round + 1, {**state.memories, **memories}, {**state.participations, **counts})
+        # Without a server's memory nothing was released: the model stays, and what was sent is counted all the same.
+        present = tuple(memories["server"]["present"]) if "server" in memories else ()
+        # Who sent something counts, however it ended: what was seen cannot be taken back.
+        sent = {*(name for name in cohort if name in memories), *book.ledgers}
+        counts = {name: state.participations.get(name, 0) + 1 for name in sorted(sent)}
+        booked = {
+            name: book.kept(name, memories.get(name, state.memories.get(name, {}))) for name in sorted(book.ledgers)
+        }
+        after = State(state.round + 1, {**state.memories, **memories, **booked}, {**state.participations, **counts})
         noted = {name: memories[name]["noted"] for name in cohort if name in memories}
         metrics = dict(self.task.evaluate(after.model))
         if wild := [name for name, value in metrics.items() if not math.isfinite(value)]:
             raise ProtocolError(
                 f"round {state.round + 1}: the model's {' and '.join(wild)} is not finite any more; lower task.fit.lr"
             )
-        return Round(state.round, attempt, cohort, present, sat.refusals, metrics, sat.traffic, sat.views, noted, after)
+        return Round(
+            state.round, attempt, cohort, present, sat.refusals, metrics, sat.traffic, sat.views, noted, after,
+            dict(book.overspent),
+        )  # fmt: skip
 
 
 def alarmed(number: int, cohort: tuple[str, ...], sat: Sat, witnesses: tuple[str, ...] = ()) -> None:
@@ -316,6 +375,12 @@ def alarmed(number: int, cohort: tuple[str, ...], sat: Sat, witnesses: tuple[str
         raise ProtocolError(f"round {number + 1} is refused: no client ended content. {next(iter(errors.values()))}")
 
 
+def _short(sat: Sat, cohort: tuple[str, ...]) -> bool:
+    """Whether a round failed for want of clients, and for nothing else that a party of the placement found."""
+    found = [outcome.error for name, outcome in sat.outcomes.items() if name not in cohort and outcome.error]
+    return bool(found) and all(isinstance(error, TooFew) for error in found)
+
+
 def _tried(pipeline: Pipeline, gathered: Any, desk: Desk, rule: Memory) -> Any:
     try:
         return pipeline.aggregate(gathered, desk, rule)
@@ -323,7 +388,7 @@ def _tried(pipeline: Pipeline, gathered: Any, desk: Desk, rule: Memory) -> Any:
         return error
 
 
-def _why(number: int, sat: Sat) -> str:
+def _why(number: int, sat: Sat, overspent: Mapping[str, str]) -> str:
     """The root of a failed round: what went wrong furthest from the server, and who was turned away.
 
     Who waits in vain for a party that found something wrong is not the root, and a client that did was not refused.
@@ -336,8 +401,12 @@ def _why(number: int, sat: Sat) -> str:
     middle = [error for name, error in errors.items() if name != "server" and name not in {*turned_away, *clients}]
     causes = [error for error in (*middle, errors["server"]) if not isinstance(error, TooFew)]
     said = f"round {number + 1} cannot go on: {(causes or middle or [errors['server']])[0]}"
+    if overspent and not causes:
+        many = f" ({len(overspent)} clients are past their budgets)" if len(overspent) > 1 else ""
+        return f"{said}. Cause: {next(iter(overspent.values()))}{many}"
     if not refusals:
-        return said if causes else f"{said}. Remedy: bring the missing back, or lower federation.quorum"
+        few = [error for error in (*middle, errors["server"]) if isinstance(error, TooFew)]
+        return said if causes else f"{said}. Remedy: {few[0].remedy}"
     first = refusals[0]
     others = f" ({len(turned_away)} were refused)" if len(turned_away) > 1 else ""
     return f"{said}. {first.source} was refused at {first.at}: {first.why}{others}"

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from croupier.accounts import accounts, by_tier, closing, round_line
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.view import Kept, facts
@@ -85,6 +86,7 @@ def resume(path: str | Path, *, data: str | Path | None = None, watch: Watch | N
 
 
 LOST = "lost.json"
+LEDGER = "ledger.jsonl"
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,8 @@ class _Job:
             made = self._assemble(self.spec.task.warm if state is None else None)
             self._check_same(made, began, state)
             metrics, timing = self._log("metrics.jsonl", done), self._log("timing.jsonl", done)
+            if self._accounted:
+                self._log(LEDGER, done)
             if self.spec.run.record == "digest":
                 self._log("digests.jsonl", done)
             return self._finish(made, state, metrics, timing)
@@ -204,10 +208,14 @@ class _Job:
         cohort = self.spec.federation.cohort or len(made.task.enrolled)
         self.watch("started", {"rounds": self.spec.federation.rounds, "cohort": cohort, "done": len(metrics)})
         clock = time.perf_counter()
+        told: set[str] = set()
         for done in self._unspent(self._rounds(made, state), len(metrics)):
-            line, state = metrics_of(done), done.state
+            line, state = {**metrics_of(done), **self._spent(done)}, done.state
             spent = {"round": line["round"], "seconds": time.perf_counter() - clock, "peak_bytes": peak_bytes()}
             self._keep(done, line, spent)
+            for name in sorted(set(done.overspent) - told):
+                self.watch("note", {"text": f"round {line['round']}: {done.overspent[name]}"})
+            told |= set(done.overspent)
             metrics.append(line)
             timing.append(spent)
             self.watch("round", line)
@@ -238,11 +246,25 @@ class _Job:
         plan = self.spec.federation
         return rounds(self.spec.protocol, made.task, plan, self.coins, drive, state=state, keep=keep)
 
+    @property
+    def _accounted(self) -> bool:
+        """Whether clients have something to spend."""
+        return self.spec.protocol.privacy.guarantee() is not None
+
+    def _spent(self, done: Round) -> dict[str, Any]:
+        """By tier the most that a client has spent; nothing where nothing is claimed for clients."""
+        if not self._accounted:
+            return {}
+        known = sorted(name for name, memory in done.state.memories.items() if "ledger" in memory)
+        return {"spent": by_tier(accounts(self.spec.protocol, done.state, known)), "overspent": sorted(done.overspent)}
+
     def _keep(self, done: Round, line: Mapping[str, Any], spent: Mapping[str, Any]) -> None:
         """Log lines first, state last: what a checkpoint promises is already on disk."""
         number = int(line["round"])
         self.store.append("metrics.jsonl", line)
         self.store.append("timing.jsonl", spent)
+        if self._accounted:
+            self.store.append(LEDGER, round_line(self.spec.protocol, done))
         if self.spec.run.record == "digest":
             self.store.append("digests.jsonl", {"round": number, "views": view_digests(done)})
         for name, view in done.views.items():
@@ -273,6 +295,11 @@ class _Job:
                 present=least(self.spec.federation, cohort),
             ).plain(),
         }
+        if self._accounted:
+            lines = self.store.read(LEDGER, self.spec.federation.rounds)
+            refused = sorted({name for line in lines for name in line["refused"]})
+            rounds = self.spec.federation.rounds
+            summary["ledger"] = closing(self.spec.protocol, state, made.task.enrolled, refused, rounds)
         self.store.write_json("summary.json", summary)
         return Result(self.store.path, self.spec, tuple(metrics), tuple(timing), summary, module)
 

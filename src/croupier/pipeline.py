@@ -30,6 +30,7 @@ from croupier.place.direct import Direct
 from croupier.place.labels import ANYBODY, labelled, unlabelled
 from croupier.place.placement import Own, Placement, unkeyed
 from croupier.place.relay import Relay
+from croupier.privacy.ledger import Ledger
 from croupier.privacy.local import LocalPrivacy, NoNoise
 from croupier.release.release import Release
 from croupier.release.rows import Rows
@@ -147,22 +148,31 @@ class Pipeline(Part):
         start = self.encode.open(handed_out, memory)
         brief = {name: values for name, values in letter.body.items() if name != "model"}
         self.aggregate.verify(handed_out, brief, given.layout)
+        mine, books = self.privacy.of(given.me), Ledger.read(memory.get("ledger", ()))
+        told = b"" if mine.use == "none" else canon.digest(handed_out.vector)
+        event = mine.event(given.round, told.hex())
+        # Before it trains: what a client cannot afford to send it does not make.
+        after = books if event is None else self.privacy.admit(given.me, books, event)
         # Bound to the participation, not the attempt: a second attempt must carry the very same update.
         own = coins.child("participation", given.participation)
         update: Update = yield Work("fit", (start, given.shard, own.child("fit")))
         if self.encode.form == "delta":
             update = replace(update, vector=update.vector - start, form="delta")
         chance = own.child("privacy")
-        if self.privacy.use != "none":
+        if told:
             # Another model is another question: noise that answered one must not be taken off the other.
-            chance = chance.child("model", canon.digest(handed_out.vector))
-        update, spent = self.privacy.of(given.me)(update, chance)
+            chance = chance.child("model", told)
+        update, spent = mine(update, chance)
         payload = self.encode.encode(update, brief, own.child("encode"))
         once = coins.child("attempt", given.attempt, roster_digest(given.roster))
         if self.place.binds:
             brief["handed"] = handed(handed_out.vector, brief["commitment"])
+        if event is not None:
+            # Written down before anything leaves: whatever happens from here on, it counts as told.
+            yield Work("spend", (given.me, event.plain()))
         yield from self.place.submit(self, given, payload, memory.get("keys", {}), once.child("submit"), brief)
-        return {**unkeyed(memory), "noted": {**spent.noted, **payload.noted}, "spent": spent.mechanism}
+        kept = {"ledger": after.plain()} if after.events else {}
+        return {**unkeyed(memory), **kept, "noted": {**spent.noted, **payload.noted}, "spent": spent.mechanism}
 
     def server(self, given: Given, memory: Memory, coins: Coins) -> Flow:
         """Hand out the model, collect the release, aggregate."""

@@ -67,6 +67,13 @@ PIPELINES: dict[str, Pipeline] = {
     "shuffled models, Gaussian noise": Pipeline(
         privacy=Gaussian(clip=1, sigma=0.1), encode=Floats(form="delta"), release=Shuffle(grain="model"), place=Relay()
     ),
+    # Tiers are public: only clients of one tier can be each other's twins.
+    "shuffled models, in tiers": Pipeline(
+        privacy=Tiers(clip=1, wishes={"c0": 4.0, "c1": 1.0, "c2": 1.0, "c3": 4.0}, budgets=(40.0,)),
+        encode=Floats(form="delta"),
+        release=Shuffle(grain="model"),
+        place=Relay(),
+    ),
     "shuffled models, randomised response": Pipeline(
         privacy=Response(coordinates=2, epsilon=2),
         encode=Floats(form="delta"),

@@ -12,7 +12,7 @@ from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Outcome, Refusal, Seat, Work
 from croupier.core.sitting import Sat, Sitting, Traffic
-from croupier.errors import CroupierError, ProtocolError, TooFew
+from croupier.errors import CroupierError, Overspent, ProtocolError, TooFew
 from croupier.runtime.post import Packet, Post
 
 
@@ -36,6 +36,10 @@ class Processes:
         ends = _carry(pipes)
         for child in children:
             child.join()
+        # A child's own copy of the book is gone with it: what it wrote down is written down here.
+        for end in ends.values():
+            if end["spent"]:
+                sitting.bench["spend"](end["spent"])
         return _sat(ends)
 
 
@@ -78,8 +82,10 @@ def _party(sitting: Sitting, name: str, links: Coins, pipe: Connection) -> None:
         sitting.parties[name], sitting.givens[name], sitting.memories.get(name, {}), sitting.coins[name], "digest"
     )
     read = 0
+    spent: list[tuple[Any, ...]] = []
     while seat.outcome is None:
         if isinstance(seat.ask, Work):
+            spent += [seat.ask.args] if seat.ask.name == "spend" else []
             (result,) = sitting.bench[seat.ask.name]([seat.ask.args])
             seat.fail(result) if isinstance(result, CroupierError) else seat.finish(result)
             continue
@@ -95,6 +101,8 @@ def _party(sitting: Sitting, name: str, links: Coins, pipe: Connection) -> None:
         "memory": seat.outcome.memory,
         "error": None if seat.outcome.error is None else str(seat.outcome.error),
         "missing": tuple(sorted(seat.outcome.error.missing)) if isinstance(seat.outcome.error, TooFew) else (),
+        "overspent": isinstance(seat.outcome.error, Overspent),
+        "spent": tuple(spent),
         "view": seat.view.digest(),
         "sent": dict(post.traffic.sent),
         "got": dict(post.traffic.got),
@@ -137,6 +145,8 @@ class Sealed:
 
 
 def _error(end: Mapping[str, Any]) -> CroupierError:
+    if end["overspent"]:
+        return Overspent(end["error"])
     return TooFew(end["error"], tuple(end["missing"])) if end["missing"] else ProtocolError(end["error"])
 
 

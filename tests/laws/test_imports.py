@@ -17,7 +17,7 @@ FLOORS = [
     {"place"},
     {"pipeline"},
     {"federate", "statement"},
-    {"audit", "runtime", "systems", "learn"},
+    {"audit", "runtime", "systems", "learn", "accounts"},
     {"spec"},
     {"job", "inquiry", "profiling"},
     {"bench", "papers"},

@@ -86,11 +86,11 @@ def _commands() -> dict[str, typer.core.TyperCommand]:
 COMMANDS = [
     "audit", "bench attack", "bench disaggregate", "bench gates", "bench intra", "bench opened", "bench rain",
     "bench reveal", "bench rns", "bench shuffles", "bench simulate",
-    "bench sum", "bench tamper", "doctor", "explain", "reproduce", "run",
+    "bench sum", "bench tamper", "doctor", "explain", "plan dp", "reproduce", "run",
 ]  # fmt: skip
 COMMON = {"--print-config", "--seed", "--out", "--json"}
-# A reproduction is many descriptions at once, so there is not one to print.
-LACKS = {"reproduce": {"--print-config"}}
+# A reproduction is many descriptions at once, so there is not one to print; a plan comes before any, and draws nothing.
+LACKS = {"reproduce": {"--print-config"}, "plan dp": {"--print-config", "--seed"}}
 
 
 def test_the_commands_are_these() -> None:

@@ -23,6 +23,7 @@ class Desk:
 
     With root records of its own, `fit` is the clients' local training on them, from a start to the vector after it,
     and `features` gives what a model's last linear layer is fed for each of them (its outputs where it has none).
+    `answers` gives a model's outputs for any inputs, which have the shape `inputs`: the network itself is public.
     """
 
     models: tuple[Model, ...]
@@ -30,14 +31,16 @@ class Desk:
     coins: Coins
     fit: Callable[[Tensor, Coins], Tensor] | None = None
     features: Callable[[Tensor], Tensor] | None = None
+    answers: Callable[[Tensor, Tensor], Tensor] | None = None
+    inputs: tuple[int, ...] = ()
 
 
 class Aggregator(Part):
     """A rule, with what it needs, and whether rows may come `scaled` or only as sums.
 
     Of the release it may need `rows`, `intact` ones (each one client's whole update), their `ids` and their `labels`
-    (published noise and budget); of the server `root` (training on its own records) and `forward` (a model's features
-    of them).
+    (published noise and budget); of the server `root` (training on its own records), `forward` (a model's features of
+    them) and `answers` (to inputs of its own).
     """
 
     verb: ClassVar[str] = "aggregate"

@@ -8,7 +8,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from croupier.cli import audit, bench, doctor, explain, reproduce, run
+from croupier.cli import audit, bench, doctor, explain, plan, reproduce, run
 from croupier.errors import CroupierError
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ app.command("reproduce")(reproduce.command)
 app.command("explain")(explain.command)
 app.command("doctor")(doctor.command)
 app.add_typer(bench.app, name="bench")
+app.add_typer(plan.app, name="plan")
 
 
 def _version(asked: bool) -> None:

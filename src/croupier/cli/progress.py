@@ -33,12 +33,13 @@ def watching(name: str) -> Iterator[Watch]:
         MofNCompleteColumn(),
         TextColumn("rounds"),
         TextColumn("{task.fields[clients]}"),
+        TextColumn("{task.fields[score]}"),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(name, total=None, clients="")
+        task = bar.add_task(name, total=None, clients="", score="")
         cohort, trained = 0, 0
 
         def watch(event: str, facts: Mapping[str, Any]) -> None:
@@ -50,7 +51,16 @@ def watching(name: str) -> Iterator[Watch]:
                 trained += facts["clients"]
             elif event == "round":
                 trained = 0
-                bar.update(task, advance=1)
+                bar.update(task, advance=1, score=_score(facts))
             bar.update(task, clients=f"client {trained} of {cohort}")
 
         yield watch
+
+
+def _score(line: Mapping[str, Any]) -> str:
+    """How well the last round did, and the most that a client has spent, for people who watch."""
+    from croupier.cli.tables import SCORES
+
+    said = next((f"{head} {form.format(line[key])}" for key, (head, form) in SCORES.items() if key in line), "")
+    spent = max((one["epsilon"] for one in line.get("spent", {}).values()), default=None)
+    return said if spent is None else f"{said}, spent up to {spent:.3g}"

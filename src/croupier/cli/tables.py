@@ -32,9 +32,11 @@ def per_round(result: Result) -> None:
     """One run, a row a round."""
     scores = [key for key in SCORES if key in result.final]
     table = Table(title=f"{result.spec.name}: round by round", title_justify="left")
+    spending = "ledger" in result.summary
     for head in [
         "round",
         *(SCORES[key][0] for key in scores),
+        *(["spent epsilon, by tier"] if spending else []),
         "clients",
         "up/client",
         "down/client",
@@ -44,12 +46,46 @@ def per_round(result: Result) -> None:
         table.add_column(head, justify="right")
     for line, spent in zip(result.metrics, result.timing, strict=True):
         values = [SCORES[key][1].format(line[key]) for key in scores]
+        if spending:
+            values.append(" / ".join(_up(one["epsilon"]) for one in line["spent"].values()))
         table.add_row(
             str(line["round"]), *values, f"{line['present']}/{line['invited']}", size(line["bytes_up_per_client"]),
             size(line["bytes_down_per_client"]), f"{spent['seconds']:.2f}", size(spent["peak_bytes"]),
         )  # fmt: skip
     show(table)
+    _accounts(result)
     _remarks(result)
+
+
+def _accounts(result: Result) -> None:
+    """What clients have spent, tier by tier, where there is something to spend."""
+    ledger = result.summary.get("ledger")
+    if ledger is None:
+        return
+    table = Table(title=f"spent at delta = {ledger['delta']:g}, by tier (one participation)", title_justify="left")
+    for head in ("tier", "clients", "most participations", "largest spent epsilon", "budget", "refused"):
+        table.add_column(head, justify="right")
+    for row in ledger["tiers"]:
+        table.add_row(
+            f"{row['tier']:g}", str(row["clients"]), str(row["participations"]), _up(row["epsilon"]),
+            _budget(row), str(row["refused"]),
+        )  # fmt: skip
+    show(table)
+    print(f"{result.spec.name}: unit {ledger['unit']}; {ledger['adjacency']}; each client's own: ledger.jsonl")
+
+
+def _budget(row: dict[str, Any]) -> str:
+    if row["budget"] is None:
+        return "none"
+    low, high = row["budget"]
+    return (f"{low:g}" if low == high else f"{low:g} to {high:g}") + (" or none" if row["unlimited"] else "")
+
+
+def _up(epsilon: float) -> str:
+    """Rounded up, as a guarantee must be."""
+    from croupier.privacy.local import rounded_up
+
+    return rounded_up(epsilon)
 
 
 def comparison(results: list[Result]) -> None:

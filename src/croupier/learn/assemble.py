@@ -19,7 +19,7 @@ from croupier.errors import DataError, SpecError
 from croupier.federate import Task
 from croupier.learn.augment import AS_IS, Augment
 from croupier.learn.data import Data, Dataset, Records
-from croupier.learn.evaluate import Evaluate
+from croupier.learn.evaluate import Answers, Evaluate
 from croupier.learn.fit import Fit
 from croupier.learn.flat import FlatNet, layout_of
 from croupier.learn.models import Network
@@ -92,6 +92,8 @@ def assemble(
     layout = layout_of(module)
     first = Model(layout.flatten(module.state_dict()))
     task = Task(digests, layout, first, learner, evaluate)
+    if not dataset.worded:
+        task = replace(task, answers=Answers(FlatNet(module, device)), inputs=dataset.shape)
     if kept is not None:
         own = Rooted.of(module, dataset.goal, fit, kept.to(device), device, augment)
         task = replace(task, root=own.fit, features=own.features)

@@ -10,16 +10,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
-from croupier.errors import RangeError, SpecError
+from croupier.errors import RangeError
 from croupier.learn.fit import DpSgd
+from croupier.privacy.ledger import ADJACENCY as ADJACENCIES
+from croupier.privacy.losses import library as _library
 
 # A constant, not 1 / records: it must not change with the record that is added, and with fewer than 100,000 records a
 # client is below 1 / records, where it should be.
 DELTA = 1e-5
 UNIT = "a record"
-ADJACENCY = "one record of one client is added or removed"
+ADJACENCY = ADJACENCIES["record"]
 # Privacy losses are rounded up to multiples of this.
 _GRID = 5e-4
 # A wished epsilon is met from below, with noise at most this share above the least.
@@ -91,14 +92,3 @@ def noise_for(wished: float, rate: float, steps: int, delta: float = DELTA) -> f
         middle = math.sqrt(low * high)
         low, high = (middle, high) if epsilon(middle, rate, steps, delta) > wished else (low, middle)
     return high
-
-
-def _library() -> tuple[Any, Any]:
-    try:
-        import dp_accounting
-        from dp_accounting import pld
-    except ImportError:
-        raise SpecError(
-            "epsilon cannot be computed: dp-accounting is not installed; pip install 'croupier[dp]'"
-        ) from None
-    return dp_accounting, pld

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from croupier.core.update import Model
 from croupier.learn.data import Records
@@ -39,3 +40,18 @@ class Evaluate:
         if self.goal == "classify":
             return {"accuracy": right / len(self.test), "loss": mean}
         return {"rmse": math.sqrt(mean) * self.unit}
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a model makes of any inputs."""
+
+    net: FlatNet
+
+    def __call__(self, vector: Tensor, inputs: Tensor) -> Tensor:
+        """The outputs, on the CPU."""
+        self.net.load(vector)
+        self.net.module.eval()
+        with torch.no_grad():
+            outputs: Tensor = self.net.module(inputs.to(self.net.weights.device))
+        return outputs.reshape(len(inputs), -1).cpu()

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from croupier.core.coins import Choices
 from croupier.core.part import Part
+from croupier.privacy.ledger import Event
 
 # What an encoder with scale 1 carries: noised weights are kept within it.
 BOUND = 1.0
@@ -101,6 +102,9 @@ class DpSgd(Sgd, use="dp-sgd"):
     each step, which needs no argument; or the noise is `truncated` so that the weight stays inside, as the
     source-inference paper has it, and then no guarantee is printed.
 
+    `engine` is what gives each record's gradient: torch's own `vmap`, or `opacus`, which needs the extra of that name.
+    Clipping, sampling and noise are the same in both.
+
     Noise is in floating point, as everywhere in training: an idealised Gaussian is what is accounted for.
     From: Abadi et al. 2016, Algorithm 1.
     """
@@ -110,6 +114,7 @@ class DpSgd(Sgd, use="dp-sgd"):
     clip: float = Field(1.0, gt=0)
     noise: float = Field(1.0, ge=0)
     tail: Literal["plain", "clamped", "truncated"] = "plain"
+    engine: Literal["vmap", "opacus"] = "vmap"
 
     def claims(self) -> str:
         """What the noise is. Epsilon depends on each client's records and steps: it is computed apart or not at all."""
@@ -122,6 +127,15 @@ class DpSgd(Sgd, use="dp-sgd"):
             f"{said} at every step. The unit is a record, added or taken away; epsilon depends on a client's number of "
             "records and steps (croupier.learn.budget computes it). Nothing is claimed for clients as a whole"
         )
+
+    def event(self, number: int, records: int) -> Event | None:
+        """What a ledger of records keeps of one participation; None where nothing is claimed."""
+        if self.noise == 0 or self.tail == "truncated":
+            return None
+        return Event(
+            number, self.use, "record", mu=1 / self.noise, clip=self.clip, sigma=self.noise * self.clip,
+            rate=self.rate(records), steps=self.steps(records),
+        )  # fmt: skip
 
     def rate(self, count: int) -> float:
         """The chance of a record to be in a batch."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,7 @@ from croupier.errors import SpecError
 from croupier.learn.data import Records
 from croupier.learn.fit import DpSgd
 from croupier.learn.flat import FlatNet, loss_of
+from croupier.learn.sampled import sampling
 
 # Gradients of single records that are held at once, as floats: a record has as many as the model has weights.
 ROOM = 1 << 24
@@ -35,15 +37,26 @@ def train_privately(
 ) -> None:
     """All steps of one participation, in place. Both who is in a batch and the noise hide something: secure coins."""
     count, device = len(records), net.weights.device
-    sampling, noise = coins.child("sample").secure(), coins.child("noise").secure()
+    draws, noise = coins.child("sample").secure(), coins.child("noise").secure()
     state = fit.start(net.weights)
-    for number, index in enumerate(fit.samples(count, sampling), 1):
-        total = torch.zeros_like(net.weights)
-        for part in index.split(max(1, ROOM // max(1, net.size))):  # type: ignore[no-untyped-call]
-            inputs, targets = records.batch(part.to(device))
-            if len(part):
-                total += clipped(each(net.module, goal, augment(inputs), targets), fit.clip)
-        fit.noised(net.weights, total, fit.rate(count) * count, state, number, noise)
+    with gradients(net, goal, fit) as grads:
+        for number, index in enumerate(fit.samples(count, draws), 1):
+            total = torch.zeros_like(net.weights)
+            for part in index.split(max(1, ROOM // max(1, net.size))):  # type: ignore[no-untyped-call]
+                inputs, targets = records.batch(part.to(device))
+                if len(part):
+                    total += clipped(grads(augment(inputs), targets), fit.clip)
+            fit.noised(net.weights, total, fit.rate(count) * count, state, number, noise)
+
+
+@contextmanager
+def gradients(net: FlatNet, goal: str, fit: DpSgd) -> Iterator[Callable[[Tensor, Tensor], Tensor]]:
+    """What gives each record's gradient: torch's own vmap, or Opacus."""
+    if fit.engine == "opacus":
+        with sampling(net, goal) as found:
+            yield found
+    else:
+        yield lambda inputs, targets: each(net.module, goal, inputs, targets)
 
 
 def each(module: nn.Module, goal: str, inputs: Tensor, targets: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from croupier.core.tier import Tier
 from croupier.core.update import Gathered
 from croupier.encode.encoder import Released
 from croupier.encode.signs import Signs
-from croupier.errors import ProtocolError, TooFew
+from croupier.errors import TooFew
 from croupier.place.placement import Mechanism, tiers_of
 from croupier.privacy.tiers import Tiers
 from croupier.release.bucketed import BucketSums, Tiered
@@ -67,14 +67,16 @@ def unlabelled(mechanism: Mechanism) -> str:
     return ""
 
 
-def too_few(mechanism: Mechanism, given: Given, error: TooFew) -> ProtocolError:
+def too_few(mechanism: Mechanism, given: Given, error: TooFew) -> TooFew:
     """The error of a round that lacks clients: where it is the release that needs them, what to do is another thing."""
     least = mechanism.release.least
     if not mechanism.release.tiered or least <= given.quorum:
         return error
-    return ProtocolError(
-        f"{error}. A bucket of fewer than {least} is not released, and so nothing is. Remedy: bring the missing back, "
-        "invite more clients (federation.cohort), or lower protocol.release.smallest"
+    return TooFew(
+        f"{error}. A bucket of fewer than {least} is not released, and so nothing is",
+        error.missing,
+        "bring the missing back, invite more clients (federation.cohort), lower protocol.release.smallest, or pass "
+        "such rounds over (federation.carry)",
     )
 
 

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from scipy.special import log_ndtr
 
 from croupier.core.coins import BLOCK, Coins
 from croupier.core.norm import length
 from croupier.core.tier import Tier
 from croupier.core.update import Form, Update
-from croupier.errors import PrivacyError
+from croupier.errors import PrivacyError, SpecError
 from croupier.privacy.gdp import epsilon_of, mu_of
-from croupier.privacy.local import UNIT, Guarantee, LocalPrivacy, Spent, shown, times
+from croupier.privacy.ledger import Event
+from croupier.privacy.local import UNIT, Guarantee, LocalPrivacy, Spent, rounded_up, shown, times
 
 NOT_USED = (
     "The paper's claim (RAIN), (eps, 0) where sigma > max(2|g|/3, 4 Delta/eps), is for one coordinate and, as stated "
@@ -28,7 +29,8 @@ NOT_USED = (
 class Gaussian(LocalPrivacy, use="gaussian"):
     """The difference clipped to a length, and normal noise of a fixed deviation on every coordinate.
 
-    What follows (signs, rounding, shuffles, sums) is made of the noised difference and costs nothing more.
+    What follows (signs, rounding, shuffles, sums) is made of the noised difference and costs nothing more. `budget` is
+    the epsilon of all participations of a client at `delta`; who would exceed it takes no part.
     From: RAIN eq. 5 before its sign; accounted for the whole vector with sensitivity 2 clip, not by coordinates.
     """
 
@@ -37,6 +39,17 @@ class Gaussian(LocalPrivacy, use="gaussian"):
     clip: float = Field(gt=0)
     sigma: float = Field(ge=0)
     delta: float = Field(1e-5, gt=0, lt=1)
+    budget: float | None = Field(None, gt=0)
+
+    @model_validator(mode="after")
+    def _affordable(self) -> Self:
+        if self.budget is None:
+            return self
+        one = epsilon_of(self.mu, self.delta)
+        if one > self.budget * (1 + 1e-9):
+            costs = f"one participation costs epsilon {rounded_up(one)}" if self.sigma else "there is no noise"
+            raise SpecError(f"protocol.privacy.budget = {self.budget:g}: {costs}; raise it, or sigma")
+        return self
 
     def __call__(self, update: Update, coins: Coins) -> tuple[Update, Spent]:
         """The noised difference. Raises: PrivacyError for whole weights."""
@@ -67,6 +80,16 @@ class Gaussian(LocalPrivacy, use="gaussian"):
         """By the exact curve of the Gaussian; none without noise."""
         return Guarantee(epsilon_of(self.mu, self.delta), self.delta) if self.sigma > 0 else None
 
+    def event(self, number: int, model: str = "") -> Event | None:
+        """A Gaussian; nothing without noise."""
+        if self.sigma == 0:
+            return None
+        return Event(number, self.use, mu=self.mu, clip=self.clip, sigma=self.sigma, model=model)
+
+    def limit(self, name: str) -> float | None:
+        """The same for everybody."""
+        return self.budget
+
     def entropy(self, size: int) -> float:
         """Bits of chance in the signs: for a difference of the clip's length they are least when all coordinates agree.
 
@@ -86,9 +109,10 @@ class Gaussian(LocalPrivacy, use="gaussian"):
             total = self.mu * math.sqrt(participations)
             spent = shown(epsilon_of(total, self.delta), self.delta)
             said += [f"{times(participations)}, the most that this run asks of a client: mu = {total:.4g}, {spent}"]
+        limit = "" if self.budget is None else f" A client stops before all of them cost more than {self.budget:g}."
         return (
             f"unit: {UNIT}. {how[0].upper()}{how[1:]}, noise of deviation sigma = {self.sigma:g} on each coordinate; "
             f"sensitivity 2C, mu = 2C/sigma = {self.mu:.4g}, and mu sqrt(T) after T participations. (eps, delta) "
             f"against everybody who sees what a client sends, by Gaussian DP, for {'; for '.join(said)}. Noise "
-            f"counts as real numbers, without their rounding. {NOT_USED}"
+            f"counts as real numbers, without their rounding.{limit} {NOT_USED}"
         )

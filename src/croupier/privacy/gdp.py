@@ -74,6 +74,13 @@ def sigma_for(epsilon: float, delta: float, clip: float, participations: int = 1
     return 2 * clip * math.sqrt(participations) / mu_for(epsilon, delta)
 
 
+def participations_for(epsilon: float, delta: float, clip: float, sigma: float) -> int:
+    """How many participations with this noise stay within (epsilon, delta) together; 0 where one is too many."""
+    one = mu_of(clip, sigma)
+    # Met exactly, a budget must not be missed by the rounding of sigma.
+    return 0 if math.isinf(one) else math.floor((mu_for(epsilon, delta) / one) ** 2 * (1 + 1e-9))
+
+
 def _mills(x: float) -> float:
     """Phi(-x) / phi(x)."""
     return math.sqrt(math.pi / 2) * float(erfcx(x / math.sqrt(2)))

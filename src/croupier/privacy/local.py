@@ -11,6 +11,11 @@ from croupier.core.coins import Coins
 from croupier.core.part import Part
 from croupier.core.tier import Tier
 from croupier.core.update import Form, Update
+from croupier.errors import Overspent
+from croupier.privacy.ledger import ADJACENCY, Event, Ledger
+
+# A budget that is met exactly must not be missed by the rounding of sigma.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,35 @@ class LocalPrivacy(Part):
         """What one participation guarantees whatever others do; None where nothing is claimed."""
         return None
 
+    def event(self, number: int, model: str = "") -> Event | None:
+        """What a ledger keeps of a release in a round, on a model of that digest; None where nothing is claimed."""
+        return None
+
+    def limit(self, name: str) -> float | None:
+        """The total epsilon that a client agreed to, at the delta of `guarantee`; None where it named none."""
+        return None
+
+    def limited_by(self, name: str) -> str:
+        """The key of the description that holds a client's total."""
+        return "protocol.privacy.budget"
+
+    def admit(self, name: str, ledger: Ledger, event: Event) -> Ledger:
+        """The ledger with one more release. Raises: Overspent when that would exceed the client's total."""
+        after, most, local = ledger.add(event), self.limit(name), self.guarantee()
+        if most is None or local is None or after == ledger:
+            return after
+        then = after.epsilon(local.delta)
+        if then > most * (1 + _ROUNDING):
+            before, tier = ledger.epsilon(local.delta), self.tier(name)
+            raise Overspent(
+                f"{name}{f' (tier {rounded_up(tier.epsilon)})' if tier else ''} takes no part: "
+                f"{times(len(ledger.events))} cost it epsilon {rounded_up(before)} so far, round "
+                f"{event.round + 1} would make that {rounded_up(then)}, and its total is {most:g} at delta = "
+                f"{local.delta:g}; nothing of its update leaves it. Remedy: raise "
+                f"{self.limited_by(name)}, or let it rest"
+            )
+        return after
+
 
 class NoNoise(LocalPrivacy, use="none"):
     """The update as it is."""
@@ -77,7 +111,7 @@ class NoNoise(LocalPrivacy, use="none"):
         return "no noise is added: no differential privacy is claimed, for records or for clients"
 
 
-UNIT = "a client; adjacency: its update of a round is replaced by any other"
+UNIT = f"a client; adjacency: {ADJACENCY['client']}"
 LARGE = 20.0
 
 
@@ -90,9 +124,10 @@ def shown(epsilon: float, delta: float = 0.0) -> str:
 def rounded_up(value: float) -> str:
     """Four digits, never less than the value: a rounded guarantee must still hold."""
     near = f"{value:.4g}"
-    return near if float(near) >= value else f"{value * (1 + 5e-4):.4g}"
+    # The last bit of a computed value is noise, and no reason to round up.
+    return near if float(near) >= value * (1 - 1e-12) else f"{value * (1 + 5e-4):.4g}"
 
 
 def times(participations: int) -> str:
     """So many participations, in words."""
-    return "one participation" if participations == 1 else f"{participations} participations"
+    return {0: "no participation", 1: "one participation"}.get(participations, f"{participations} participations")

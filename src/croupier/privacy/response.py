@@ -13,6 +13,7 @@ from pydantic import Field
 from croupier.core.coins import Choices, Coins, Ints
 from croupier.core.update import Form, Update
 from croupier.errors import PrivacyError, RangeError
+from croupier.privacy.ledger import Event
 from croupier.privacy.local import UNIT, Guarantee, LocalPrivacy, Spent, rounded_up, times
 
 # Flips are drawn as integers below this, so that their chance is known exactly.
@@ -59,6 +60,10 @@ class Response(LocalPrivacy, use="response"):
     def guarantee(self) -> Guarantee:
         """Pure epsilon."""
         return Guarantee(self.epsilon, 0.0)
+
+    def event(self, number: int, model: str = "") -> Event:
+        """A pure epsilon."""
+        return Event(number, self.use, epsilon=self.epsilon, model=model)
 
     def entropy(self, size: int) -> float:
         """A bit for every tossed sign, and what the flips give, even where the chosen coordinates are known."""

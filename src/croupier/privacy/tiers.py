@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import ClassVar, Self
 
@@ -14,8 +15,8 @@ from croupier.core.tier import Tier
 from croupier.core.update import Form, Update
 from croupier.errors import PrivacyError, SpecError
 from croupier.privacy.gaussian import Gaussian
-from croupier.privacy.gdp import sigma_for
-from croupier.privacy.local import Guarantee, LocalPrivacy, Spent, shown
+from croupier.privacy.gdp import epsilon_of, participations_for, sigma_for
+from croupier.privacy.local import UNIT, Guarantee, LocalPrivacy, Spent, shown, times
 
 Name = str
 
@@ -24,7 +25,9 @@ class Tiers(LocalPrivacy, use="tiers"):
     """Gaussian noise on a clipped difference, as much as each client's tier takes.
 
     `tiers` is the public list of epsilons of one participation; a client's wish is rounded down to it. `wishes` names
-    clients; who is not named is dealt a tier by a hash of its name, so that everybody knows everybody's.
+    clients; who is not named is dealt a tier by a hash of its name, so that everybody knows everybody's. `budgets` are
+    epsilons of all participations together, one for everybody or one a tier; `totals` names clients with one of their
+    own, and the smaller holds. Who would exceed it takes no part.
     From: IntraShuffler eq. 1, with sensitivity 2 clip and the analytic calibration instead of the classical one.
     """
 
@@ -34,18 +37,42 @@ class Tiers(LocalPrivacy, use="tiers"):
     delta: float = Field(1e-5, gt=0, lt=1)
     tiers: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
     wishes: Mapping[Name, float] = Field(default_factory=dict)
+    budgets: tuple[float, ...] = ()
+    totals: Mapping[Name, float] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _listed(self) -> Self:
-        if not self.tiers or any(not one > 0 for one in self.tiers) or list(self.tiers) != sorted(set(self.tiers)):
-            raise SpecError(f"protocol.privacy.tiers = {list(self.tiers)}: list epsilons above 0, each once, rising")
-        for name, wish in self.wishes.items():
-            if wish < self.tiers[0]:
-                raise SpecError(
-                    f"protocol.privacy.wishes.{name} = {wish:g}: below the lowest tier, {self.tiers[0]:g}, and a wish "
-                    "is never rounded up; add a lower tier, or leave the client out"
-                )
+    def _fits(self) -> Self:
+        if wrong := next(self._misfits(), None):
+            raise SpecError(f"protocol.privacy.{wrong}")
         return self
+
+    def _misfits(self) -> Iterator[str]:
+        tiers = self.tiers
+        if not tiers or any(not 0 < one < math.inf for one in tiers) or list(tiers) != sorted(set(tiers)):
+            yield f"tiers = {list(tiers)}: list epsilons above 0, each once, rising"
+            return
+        for name, wish in self.wishes.items():
+            if not wish >= tiers[0]:
+                yield (
+                    f"wishes.{name} = {wish:g}: below the lowest tier, {tiers[0]:g}, and a wish is never rounded up; "
+                    "add a lower tier, or leave the client out"
+                )
+        if len(self.budgets) not in {0, 1, len(tiers)}:
+            yield f"budgets = {list(self.budgets)}: give none, one for all, or one for each of the {len(tiers)} tiers"
+            return
+        for tier in tiers:
+            most = self.budget(tier)
+            if most is not None and not tier <= most < math.inf:
+                yield (
+                    f"budgets = {list(self.budgets)}: one participation in tier {tier:g} costs {tier:g}, so {most:g} "
+                    "is no total for it; raise it, or leave that tier out"
+                )
+        for name, most in self.totals.items():
+            if not self.epsilon(name) <= most < math.inf:
+                yield (
+                    f"totals.{name} = {most:g}: one participation in its tier costs {self.epsilon(name):g}; raise it, "
+                    f"or set wishes.{name} to {most:g} or less"
+                )
 
     def epsilon(self, name: Name) -> float:
         """The tier that a client is in, by its wish rounded down or by its name."""
@@ -56,11 +83,27 @@ class Tiers(LocalPrivacy, use="tiers"):
 
     def of(self, name: Name) -> Gaussian:
         """The mechanism of one client."""
-        return Gaussian(clip=self.clip, sigma=self.tier(name).sigma, delta=self.delta)
+        return self._mechanism(self.epsilon(name))
 
     def tier(self, name: Name) -> Tier:
         """A client's public tier."""
         return _tier(self.epsilon(name), self.delta, self.clip)
+
+    def budget(self, tier: float) -> float | None:
+        """The total of everybody in a tier."""
+        if not self.budgets:
+            return None
+        return self.budgets[0 if len(self.budgets) == 1 else self.tiers.index(tier)]
+
+    def limit(self, name: Name) -> float | None:
+        """A client's own total or its tier's, whichever is smaller."""
+        found = [most for most in (self.totals.get(name), self.budget(self.epsilon(name))) if most is not None]
+        return min(found) if found else None
+
+    def limited_by(self, name: Name) -> str:
+        """Where the smaller total stands."""
+        own = name in self.totals and self.totals[name] == self.limit(name)
+        return f"protocol.privacy.totals.{name}" if own else "protocol.privacy.budgets"
 
     def __call__(self, update: Update, coins: Coins) -> tuple[Update, Spent]:
         """Raises: PrivacyError, because noise is a client's own: ask `of`."""
@@ -70,9 +113,44 @@ class Tiers(LocalPrivacy, use="tiers"):
         """Of the client with the weakest tier: what holds for everybody."""
         return Guarantee(self.tiers[-1], self.delta)
 
+    def entropy(self, size: int) -> float:
+        """Of the client with the weakest tier."""
+        return self._mechanism(self.tiers[-1]).entropy(size)
+
     def claims(self, participations: int = 1) -> str:
-        """Tier by tier."""
-        return f"tiers {', '.join(shown(one, self.delta) for one in self.tiers)}"
+        """Unit, adjacency, clip, and tier by tier the noise, one participation and the most that a run asks."""
+        return (
+            f"unit: {UNIT}. Differences are clipped to C = {self.clip:g}; sensitivity 2C, noise by the analytic "
+            f"Gaussian mechanism (the classical formula is not used), mu sqrt(T) after T participations; (eps, delta) "
+            f"of a client against everybody who sees what it sends, by Gaussian DP. "
+            f"{'; '.join(self._said(tier, participations) for tier in self.tiers)}. Tiers are public. That only some "
+            "clients are invited to a round amplifies nothing here. A client keeps its own guarantee whatever "
+            "others' rows its own is mixed with. Noise counts as real numbers, without their rounding"
+        )
+
+    def _said(self, tier: float, participations: int) -> str:
+        one, most = self._mechanism(tier), self.budget(tier)
+        said = f"tier {tier:g}: sigma = {one.sigma:.4g}, mu = {one.mu:.4g}, {shown(tier, self.delta)} for {times(1)}"
+        if most is not None:
+            affordable = participations_for(most, self.delta, self.clip, one.sigma)
+            said += f", a total of {most:g} allows {times(affordable)}"
+            participations = min(participations, affordable)
+        if participations == 1:
+            return said
+        spent = epsilon_of(one.mu * math.sqrt(participations), self.delta)
+        return f"{said}, {shown(spent, self.delta)} for {times(participations)}"
+
+    def composition(self, counts: Iterable[int]) -> dict[str, dict[str, float]]:
+        """Epsilon by tier and number of participations."""
+        return {
+            f"{tier:g}": {
+                str(count): epsilon_of(self._mechanism(tier).mu * math.sqrt(count), self.delta) for count in counts
+            }
+            for tier in self.tiers
+        }
+
+    def _mechanism(self, tier: float) -> Gaussian:
+        return Gaussian(clip=self.clip, sigma=_tier(tier, self.delta, self.clip).sigma, delta=self.delta)
 
 
 @lru_cache(maxsize=1 << 10)

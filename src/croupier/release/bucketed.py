@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
+import numpy as np
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
@@ -142,13 +143,13 @@ class Buckets(Tiered, use="buckets"):
         self, rows: Sequence[Tensor], layout: Layout, modulus: Modulus, coins: Node, tiers: Sequence[Tier]
     ) -> Mapping[str, Tensor]:
         """The permuted rows, bucket by bucket."""
-        out = torch.empty((len(rows), len(rows[0])), dtype=rows[0].dtype)
+        out = np.empty((len(rows), len(rows[0])), rows[0].numpy().dtype)
         at = 0
         for number, bucket in enumerate(self.buckets(tiers)):
             members = [rows[i] for i in bucket.members]
             shuffle_into(out[at : at + bucket.size], members, self.grain, layout, coins.child("bucket", number))
             at += bucket.size
-        return {**self.facts(tiers), "rows": out}
+        return {**self.facts(tiers), "rows": torch.from_numpy(out)}
 
     def facts(self, tiers: Sequence[Tier]) -> dict[str, Tensor]:
         """Each row's bucket and label."""

@@ -20,6 +20,7 @@ from croupier.release.release import Release, Shape, blocks, whole
 Grain = Literal["model", "layer", "parameter"]
 Span = tuple[int, int]
 Row = npt.NDArray[Any]
+Table = npt.NDArray[Any]
 
 
 class Shuffle(Release, use="shuffle"):
@@ -57,9 +58,9 @@ class Shuffle(Release, use="shuffle"):
     ) -> Mapping[str, Tensor]:
         """The permuted rows, block by block."""
         # Made by NumPy, which asks for large pages: touching small ones would take as long as the shuffle.
-        out = torch.from_numpy(np.empty((len(rows), len(rows[0])), rows[0].numpy().dtype))
+        out = np.empty((len(rows), len(rows[0])), rows[0].numpy().dtype)
         shuffle_into(out, rows, self.grain, layout, coins)
-        return {"rows": out}
+        return {"rows": torch.from_numpy(out)}
 
     def reveals(self) -> str:
         """What is left of the rows."""
@@ -70,19 +71,17 @@ class Shuffle(Release, use="shuffle"):
         }[self.grain]
 
 
-def shuffle_into(out: Tensor, rows: Sequence[Tensor], grain: Grain, layout: Layout, coins: Node) -> None:
-    """Write rows whose pieces are permuted among them, block by block."""
+def shuffle_into(out: Table, rows: Sequence[Tensor], grain: Grain, layout: Layout, coins: Node) -> None:
+    """Write rows whose pieces are permuted among them."""
     arrays = [row.numpy() for row in rows]
     if grain == "parameter":
-        _single(arrays, out.numpy(), coins)
+        _single(arrays, out, coins)
     else:
-        _pieces(arrays, out.numpy(), _draw(grain, len(rows), layout, len(rows[0]), coins))
+        _pieces(arrays, out, _draw(grain, len(rows), layout, out.shape[1], coins))
 
 
 def _draw(grain: Grain, count: int, layout: Layout, slots: int, coins: Node) -> list[tuple[Span, Ints]]:
     """The permutations that span blocks: one for the model, or one a layer; drawn once, before the first block."""
-    if grain == "parameter":
-        return []
     if grain == "model":
         return [((0, slots), coins.child("model").secure().permutation(count))]
     pieces = dict(layout.layers())
@@ -95,7 +94,7 @@ def _draw(grain: Grain, count: int, layout: Layout, slots: int, coins: Node) -> 
     return drawn
 
 
-def _single(rows: Sequence[Row], out: npt.NDArray[Any], coins: Node) -> None:
+def _single(rows: Sequence[Row], out: Table, coins: Node) -> None:
     """Every coordinate by its own permutation."""
 
     def permute(start: int, stop: int, choices: Choices) -> None:
@@ -112,7 +111,7 @@ def _single(rows: Sequence[Row], out: npt.NDArray[Any], coins: Node) -> None:
     )
 
 
-def _pieces(rows: Sequence[Row], out: npt.NDArray[Any], drawn: list[tuple[Span, Ints]]) -> None:
+def _pieces(rows: Sequence[Row], out: Table, drawn: list[tuple[Span, Ints]]) -> None:
     """Every piece by the permutation that was drawn for it."""
     for (first, last), order in drawn:
         for target, source in zip(out, order.tolist(), strict=True):

@@ -3,6 +3,7 @@
 spec.toml         the whole description
 manifest.json     versions, seed, workers, digests of the data
 metrics.jsonl     one line a round; the same bytes for the same seed
+ledger.jsonl      one line a round: what each client has spent, where there is local privacy
 timing.jsonl      seconds and memory of the same rounds; differs from run to run
 checkpoints/      the last two states, each whole or absent
 views/            what chosen parties saw, if asked for

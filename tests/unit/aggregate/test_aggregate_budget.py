@@ -18,6 +18,7 @@ from croupier.encode.floats import Floats
 from croupier.errors import ProtocolError, SpecError
 from croupier.pipeline import Pipeline
 from croupier.place.relay import Relay
+from croupier.privacy.gaussian import Gaussian
 from croupier.release.shuffle import Shuffle
 
 SIZE = 6
@@ -173,8 +174,13 @@ def test_the_rule_says_what_it_cannot_do() -> None:
         moved(Projected(rank=2), gathered(torch.randn(4, SIZE)))
     with pytest.raises(ProtocolError, match=r"'projected' needs the published budget of every row"):
         moved(Projected(), replace(gathered(torch.randn(4, SIZE)), epsilons=None))
+    noised = Gaussian(clip=1, sigma=1)
     with pytest.raises(SpecError, match="mixes the pieces of several"):
-        Pipeline(encode=Floats(form="delta"), release=Shuffle(grain="parameter"), aggregate=Projected(), place=Relay())
-    with pytest.raises(SpecError, match="does not take updates as 'weights'"):
-        Pipeline(aggregate=Projected())
+        Pipeline(
+            privacy=noised, encode=Floats(form="delta"), release=Shuffle(), aggregate=Projected(), place=Relay()
+        )  # fmt: skip
+    with pytest.raises(SpecError, match="publishes no noise"):
+        Pipeline(encode=Floats(form="delta"), aggregate=Projected())
+    with pytest.raises(SpecError, match=r"not on encode.form = 'weights'"):
+        Pipeline(privacy=noised, aggregate=Projected())
     assert "parameters" in Projected().tolerates()

@@ -113,7 +113,7 @@ def test_labels_of_other_releases(pipeline: Pipeline, want: list[float] | None) 
 class Weighing(Mean):
     """A rule that weighs by noise."""
 
-    needs: ClassVar[frozenset[str]] = frozenset({"noise"})
+    needs: ClassVar[frozenset[str]] = frozenset({"labels"})
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,135 @@
+"""Planning local privacy before a run: noise, epsilon or participations, any one from the other two."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from scipy.stats import binom
+
+from croupier.errors import RangeError
+from croupier.privacy.amplify import HOPELESS, Claim, amplified, claim, closed_form
+from croupier.privacy.gdp import epsilon_of, mu_of, participations_for, sigma_for
+from croupier.privacy.local import rounded_up
+
+# A chance that no client takes part more often than `likely` says.
+SURE = 0.99
+CLOSED = "Theorem 3.1 of Feldman, McMillan and Talwar 2021 as printed, not the form of its authors' program"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Gaussian noise on differences clipped to `clip`, and what so many participations of one client cost it."""
+
+    epsilon: float
+    sigma: float
+    participations: int
+    clip: float
+    delta: float
+
+    @property
+    def mu(self) -> float:
+        """Of one participation: sensitivity is twice the clip."""
+        return mu_of(self.clip, self.sigma)
+
+    @property
+    def one(self) -> float:
+        """The epsilon of one participation."""
+        return epsilon_of(self.mu, self.delta)
+
+    def after(self, participations: float) -> float:
+        """The epsilon of so many participations."""
+        return epsilon_of(self.mu * math.sqrt(participations), self.delta)
+
+    @property
+    def classical(self) -> float:
+        """The noise that the classical formula gives for the epsilon of one participation; shown, never used."""
+        return classical_sigma(self.one, self.delta, self.clip) if self.one else math.inf
+
+
+def planned(epsilon: float | None, sigma: float | None, rounds: int | None, clip: float, delta: float) -> Plan:
+    """The missing one of epsilon, sigma and participations. Raises: RangeError unless exactly two are given."""
+    _check(epsilon, sigma, rounds, clip, delta)
+    if sigma is None and epsilon is not None and rounds is not None:
+        return Plan(epsilon, sigma_for(epsilon, delta, clip, rounds), rounds, clip, delta)
+    if epsilon is None and sigma is not None and rounds is not None:
+        return Plan(epsilon_of(mu_of(clip, sigma) * math.sqrt(rounds), delta), sigma, rounds, clip, delta)
+    if rounds is None and epsilon is not None and sigma is not None:
+        return Plan(epsilon, sigma, _affordable(epsilon, sigma, clip, delta), clip, delta)
+    raise RangeError("give two of --epsilon, --sigma and --rounds (participations of one client) to get the third")
+
+
+def _check(epsilon: float | None, sigma: float | None, rounds: int | None, clip: float, delta: float) -> None:
+    if not (0 < clip < math.inf and 0 < delta < 1):
+        raise RangeError(f"clip = {clip:g}, delta = {delta:g}: a clip is above 0, a delta between 0 and 1")
+    if sigma is not None and not 0 < sigma < math.inf:
+        raise RangeError(f"sigma = {sigma:g}: without noise nothing is guaranteed; a deviation is above 0 and finite")
+    if epsilon is not None and not 0 < epsilon < math.inf:
+        raise RangeError(f"epsilon = {epsilon:g}: a wished epsilon is above 0 and finite")
+    if rounds is not None and rounds < 1:
+        raise RangeError(f"rounds = {rounds}: a client takes part once or more")
+
+
+def _affordable(epsilon: float, sigma: float, clip: float, delta: float) -> int:
+    found = participations_for(epsilon, delta, clip, sigma)
+    if found < 1:
+        one = rounded_up(epsilon_of(mu_of(clip, sigma), delta))
+        raise RangeError(
+            f"epsilon = {epsilon:g} with sigma = {sigma:g} and clip = {clip:g}: one participation alone costs {one}; "
+            f"the least noise for one is sigma = {sigma_for(epsilon, delta, clip):.4g}"
+        )
+    return found
+
+
+def classical_sigma(epsilon: float, delta: float, clip: float) -> float:
+    """2C sqrt(2 ln(1.25 / delta)) / epsilon, proved below epsilon 1 only."""
+    return 2 * clip * math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+
+
+@dataclass(frozen=True)
+class Turns:
+    """How often one client takes part when some of all are invited at random to every round."""
+
+    expected: float
+    likely: int
+    most: int
+
+
+def turns(clients: int, cohort: int, total: int) -> Turns:
+    """Participations of a client in `total` rounds. Raises: RangeError."""
+    if not 1 <= cohort <= clients or total < 1:
+        raise RangeError(
+            f"clients = {clients}, cohort = {cohort}, total = {total}: a cohort is 1 client or more and at most all, "
+            "and there is 1 round or more"
+        )
+    chance = cohort / clients
+    # No client of all more often than this, by adding up their chances.
+    likely = int(binom.isf((1 - SURE) / clients, total, chance)) if cohort < clients else total
+    return Turns(total * chance, min(likely, total), total)
+
+
+@dataclass(frozen=True)
+class Amplified:
+    """What a shuffle of so many honest clients adds: for this mechanism, and for a pure one of the same epsilon."""
+
+    claimed: Claim | str
+    pure: float | None
+    closed: float | str | None
+
+
+def shuffled(plan: Plan, honest: int) -> Amplified:
+    """The clone bound for one participation among honest clients, or why nothing is claimed."""
+    one = plan.one
+    if not one > 0:
+        return Amplified("no amplification claimed: the local epsilon is 0 and cannot be less", None, None)
+    claimed = claim(honest, one, plan.delta, plan.delta)
+    if one >= HOPELESS:
+        return Amplified(claimed, None, None)
+    return Amplified(claimed, amplified(honest, one, plan.delta), _closed(honest, one, plan.delta))
+
+
+def _closed(honest: int, epsilon: float, delta: float) -> float | str:
+    try:
+        return closed_form(honest, epsilon, delta)
+    except RangeError:
+        return f"does not hold for {honest} clients and this epsilon"

@@ -1,0 +1,104 @@
+"""Clusters of uploads by their answers to probes, and labels over rounds."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from croupier.aggregate.aggregator import Desk
+from croupier.aggregate.clusters import Clusters, Labels, grouped, likeness, radius
+from croupier.core.coins import Coins
+from croupier.core.update import Gathered, Layout, Model, Slice
+from croupier.errors import ProtocolError
+
+LAYOUT = Layout((Slice("fc.weight", (3, 4)),))
+
+
+def linear(vector: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
+    """A linear network without bias."""
+    return inputs @ vector.reshape(3, 4).T
+
+
+def desk(*models: Model, seed: int = 0) -> Desk:
+    """A server with a linear network."""
+    first = models or (Model(torch.zeros(12)),)
+    return Desk(first, LAYOUT, Coins.from_seed(seed), answers=linear, inputs=(4,))
+
+
+def uploads(names: str, rows: list[torch.Tensor]) -> Gathered:
+    """One row for each letter."""
+    ids = tuple(names)
+    return Gathered(ids, torch.stack(rows), weights=torch.ones(len(rows), dtype=torch.float64), ids=ids)
+
+
+TRUE = torch.arange(12).float()
+FLIPPED = TRUE.reshape(3, 4).flip(0).reshape(-1)
+
+
+def near(centre: torch.Tensor, number: int) -> torch.Tensor:
+    """A row that is nearly the centre."""
+    return centre + 0.05 * torch.randn(12, generator=torch.Generator().manual_seed(number))
+
+
+def test_centring_takes_out_what_all_answers_share() -> None:
+    answers = torch.randn(2, 50, 3, generator=torch.Generator().manual_seed(1)).double()
+    shifted = answers.clone()
+    shifted[0] += torch.tensor([5.0, -3.0, 1.0])
+    shifted[1] += torch.tensor([-9.0, 0.0, 2.0])
+    assert torch.allclose(likeness(answers), likeness(shifted))
+    assert abs(float(likeness(answers, centred=False)[0, 1] - likeness(shifted, centred=False)[0, 1])) > 0.3
+
+
+def test_the_radius_follows_the_distances_and_is_bounded() -> None:
+    apart = torch.tensor([[0.0, 0.1, 0.9], [0.1, 0.0, 0.9], [0.9, 0.9, 0.0]])
+    assert abs(radius(apart, 1.5, 0.1, 0.85) - 0.15) < 1e-6
+    assert radius(apart * 0 + 0.8, 1.5, 0.1, 0.85) == 0.85
+    assert radius(apart * 0 + 0.01, 1.5, 0.1, 0.85) == 0.1
+
+
+def test_noise_points_are_clusters_of_their_own_and_copies_one_cluster() -> None:
+    apart = torch.tensor([[0.0, 0.0, 0.9], [0.0, 0.0, 0.9], [0.9, 0.9, 0.0]])
+    assert grouped(apart, 0.0, 2) == [[0, 1], [2]]
+    assert grouped(torch.zeros(1, 1), 0.1, 2) == [[0]]
+    assert grouped(torch.ones(3, 3), 0.5, 2) == [[0], [1], [2]]
+
+
+def test_labels_follow_the_algorithm() -> None:
+    first = Labels({}).after([["a", "b"], ["x"]], "dominant")
+    assert first == Labels({"a": 0, "b": 0, "x": 1}, 2)
+    assert first.after([["a", "c"]], "dominant").of == {"a": 0, "b": 0, "x": 1, "c": 0}
+    grown = first.after([["a", "b", "x", "d"]], "dominant")
+    assert grown.of == {"a": 0, "b": 0, "x": 0, "d": 0}
+    merged = first.after([["a", "x", "d"]], "new")
+    # Only who was there moves: the absent b keeps its label.
+    assert merged == Labels({"a": 2, "b": 0, "x": 2, "d": 2}, 3)
+    assert Labels({"a": 4, "b": 1}, 5).after([["a", "b"]], "dominant").of == {"a": 1, "b": 1}
+
+
+def test_flipped_uploads_train_apart_and_everybody_gets_their_own_model() -> None:
+    rule = Clusters()
+    rows = [near(TRUE, 1), near(TRUE, 2), near(FLIPPED, 3), near(TRUE, 4), near(FLIPPED, 5)]
+    models, memory = rule(uploads("abxcy", rows), desk(), {})
+    assert [model.recipients for model in models] == [("a", "b", "c"), ("x", "y")]
+    assert torch.allclose(models[0].vector, torch.stack([rows[0], rows[1], rows[3]]).mean(0), atol=1e-6)
+    later, memory = rule(uploads("bd", [near(TRUE, 6), near(TRUE, 7)]), desk(*models, seed=1), memory)
+    assert [model.recipients for model in later] == [("a", "b", "c", "d"), ("x", "y")]
+    # Nobody of the other cluster came: its model is the one it had.
+    assert torch.equal(later[1].vector, models[1].vector)
+    assert memory["labels"] == {"a": 0, "b": 0, "c": 0, "d": 0, "x": 1, "y": 1}
+
+
+def test_median_and_trimmed_mean_within_a_cluster() -> None:
+    rows = [near(TRUE, number) for number in range(5)]
+    for within, wanted in (
+        ("median", torch.stack(rows).median(0).values),
+        ("trimmed", torch.stack(rows).sort(0).values[1:-1].mean(0)),
+    ):
+        (model,), _ = Clusters(within=within, radius=1.9)(uploads("abcde", rows), desk(), {})
+        assert torch.allclose(model.vector, wanted, atol=1e-6)
+
+
+def test_without_names_nothing_is_clustered() -> None:
+    nameless = Gathered(("a", "b"), torch.stack([TRUE, TRUE]), weights=torch.ones(2, dtype=torch.float64))
+    with pytest.raises(ProtocolError, match="names"):
+        Clusters()(nameless, desk(), {})
