@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from croupier.job import resume as resume
     from croupier.job import run as run
     from croupier.pipeline import Pipeline as Pipeline
+    from croupier.profiling import profile as profile
     from croupier.spec import Spec as Spec
     from croupier.spec import load as load
     from croupier.spec import presets as presets
     from croupier.statement import Statement as Statement
     from croupier.statement import explain as explain
+    from croupier.systems import intra as intra
+    from croupier.systems import intra_sum as intra_sum
     from croupier.systems import naive as naive
     from croupier.systems import plain as plain
     from croupier.systems import rain as rain
@@ -39,11 +42,14 @@ _HOMES = {
     "Statement": "statement",
     "examine": "inquiry",
     "explain": "statement",
+    "intra": "systems",
+    "intra_sum": "systems",
     "load": "spec",
     "moduli": "encode.moduli",
     "naive": "systems",
     "plain": "systems",
     "presets": "spec",
+    "profile": "profiling",
     "rain": "systems",
     "resume": "job",
     "rns": "systems",

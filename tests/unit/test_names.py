@@ -15,8 +15,8 @@ import croupier
 from croupier.cli import app
 
 NAMES = [
-    "CroupierError", "Findings", "Pipeline", "Result", "Spec", "Statement", "examine", "explain", "load", "moduli",
-    "naive", "plain", "presets", "rain", "resume", "rns", "run", "sum_servers", "total",
+    "CroupierError", "Findings", "Pipeline", "Result", "Spec", "Statement", "examine", "explain", "intra", "intra_sum",
+    "load", "moduli", "naive", "plain", "presets", "profile", "rain", "resume", "rns", "run", "sum_servers", "total",
 ]  # fmt: skip
 
 
