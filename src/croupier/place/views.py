@@ -75,7 +75,7 @@ class View:
 
 @dataclass(frozen=True)
 class Claim:
-    """A participant's word for a new view: the last one it prepared a digest in, counted from 1, or 0; and the digest."""
+    """A participant's word for a new view: the last one it prepared a digest in, from 1, or 0; and the digest."""
 
     view: int
     digest: bytes
