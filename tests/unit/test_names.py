@@ -84,7 +84,8 @@ def _commands() -> dict[str, typer.core.TyperCommand]:
 
 
 COMMANDS = [
-    "audit", "bench agree", "bench attack", "bench disaggregate", "bench gates", "bench opened", "bench rain", "bench reveal",
+    "audit", "bench agree", "bench attack", "bench disaggregate", "bench gates", "bench opened", "bench rain",
+    "bench reveal",
     "bench rns", "bench shuffles", "bench simulate",
     "bench sum", "bench tamper", "doctor", "explain", "reproduce", "run",
 ]  # fmt: skip

@@ -28,10 +28,10 @@ from croupier.place.call import Agreed, Call, Form, Table, ended, settle
 from croupier.place.roster import signed, verified
 from croupier.place.standing import Standing
 
-COMMIT = Turn("commit", {"key": POINT, "commitment": 32, "signature": SIGNATURE})
-ECHO = Turn("echo", {"digest": 32, "signature": SIGNATURE})
-REVEAL = Turn("reveal", {}, {"box": box_size(DRAW), "signature": SIGNATURE})
-COMPARE = Turn("compare", {"digest": 32, "signature": SIGNATURE})
+COMMIT = Turn("commit", {"key": POINT, "commitment": 32, "signature": SIGNATURE}, step=0)
+ECHO = Turn("echo", {"digest": 32, "signature": SIGNATURE}, step=1)
+REVEAL = Turn("reveal", {}, {"box": box_size(DRAW), "signature": SIGNATURE}, step=2)
+COMPARE = Turn("compare", {"digest": 32, "signature": SIGNATURE}, step=3)
 TURNS = (COMMIT, ECHO, REVEAL, COMPARE)
 
 

@@ -22,8 +22,8 @@ from croupier.mpc.authentic import byte_tensor
 
 SERVER = "server"
 SIGNATURE = 64
-# The relay goes on without a note before a reader goes on without the relay.
-RELAY, READER = 1, 2
+# In each step the relay goes on without a note before a reader goes on without the relay, and both before the next.
+RELAY, READER, STEP = 1, 2, 2
 
 Note = Mapping[str, bytes]
 Notes = Mapping[str, Note]
@@ -31,11 +31,15 @@ Notes = Mapping[str, Note]
 
 @dataclass(frozen=True)
 class Turn:
-    """One turn: the bytes of each field of a note, and of those fields that are there once for each reader."""
+    """One turn: the bytes of each field of a note, and of those fields that are there once for each reader.
+
+    Its step is its place among all turns, and so its deadline.
+    """
 
     name: str
     fields: Mapping[str, int]
     apart: Mapping[str, int] = field(default_factory=dict)
+    step: int = 0
 
     @property
     def down(self) -> str:
@@ -76,7 +80,7 @@ def hand_in(turn: Turn, given: Given, note: Mapping[str, bytes | list[bytes]] | 
     Raises: TooFew when the relay hands out nothing; unless `need` is false, where that counts as a turn without notes.
     """
     letters = () if note is None else (turn.letter(note),)
-    inbox = yield Exchange(letters, Wait(turn.down, (SERVER,), None if need else 0, READER))
+    inbox = yield Exchange(letters, Wait(turn.down, (SERVER,), None if need else 0, READER + STEP * turn.step))
     return read(turn, given, inbox[0].body) if inbox else {}
 
 
@@ -91,7 +95,7 @@ def pass_on(
     turn: Turn, given: Given, sources: tuple[str, ...], readers: tuple[str, ...], *, always: bool = False
 ) -> SubFlow:
     """The relay's part of a turn: the notes it got. Where it got none it hands out none, unless told to `always`."""
-    inbox = yield Exchange(wait=Wait(turn.name, sources, 0, RELAY))
+    inbox = yield Exchange(wait=Wait(turn.name, sources, 0, RELAY + STEP * turn.step))
     notes = {letter.source: letter.body for letter in inbox}
     if not notes and not always:
         return notes

@@ -14,6 +14,7 @@ from croupier.place.votes import Votes, votes_size
 BOX = box_size(SECRET)
 NONE = bytes(32)
 _VIEW = 4
+_ORDER = ("change", "propose", "prepare", "commit", "close", "proof")
 
 
 def heads(roster: tuple[str, ...], number: int, previous: bytes) -> tuple[str, ...]:
@@ -70,7 +71,8 @@ class View:
         return (*first, self.propose, self.prepare, self.commit, self.close, self.proof)
 
     def _turn(self, name: str, fields: Mapping[str, int], box: int = 0) -> Turn:
-        return Turn(f"{name}.{self.number}", fields, {"box": box} if box else {})
+        step = 1 + len(_ORDER) * self.number + _ORDER.index(name)
+        return Turn(f"{name}.{self.number}", fields, {"box": box} if box else {}, step)
 
 
 @dataclass(frozen=True)

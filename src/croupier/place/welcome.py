@@ -25,8 +25,8 @@ from croupier.place.call import Call, Form, ended
 from croupier.place.roster import signed, verified
 from croupier.place.standing import Standing
 
-ASK = Turn("ask", {"key": POINT, "signature": SIGNATURE})
-GIVE = Turn("give", {}, {"box": box_size(SECRET), "signature": SIGNATURE})
+ASK = Turn("ask", {"key": POINT, "signature": SIGNATURE}, step=0)
+GIVE = Turn("give", {}, {"box": box_size(SECRET), "signature": SIGNATURE}, step=1)
 
 
 @dataclass
@@ -49,9 +49,7 @@ class _Side:
     def _give(self) -> SubFlow:
         """Hand the secret to those who ask under a pinned key. Raises: ProtocolError when another epoch is held."""
         if self.standing.epoch != self.epoch or self.standing.signed != self.epoch.number:
-            raise ProtocolError(
-                f"{self.given.me} does not hold epoch {self.epoch.number}, or a later one may be agreed"
-            )
+            raise ProtocolError(f"{self.given.me} does not hold epoch {self.epoch.number}, or signed a later one")
         asked: Notes = yield from hand_in(ASK, self.given, None)
         boxes = [self._box(who, asked.get(who)) for who in self.given.roster]
         signs = [signed(self.keys["identity"], self._label(self.given.me, w, b)) for w, b in self._each(boxes)]
