@@ -27,8 +27,13 @@ def names(count: int) -> tuple[str, ...]:
 
 
 def call(count: int = 4, **more: Any) -> Call:
-    """An agreement among so many."""
+    """An agreement among so many, for an epoch."""
     return Call(RUN, more.pop("number", 0), more.pop("start", 0), names(count), **more)
+
+
+def single(count: int = 4, number: int = 0) -> Call:
+    """An agreement among so many, for a round."""
+    return Call.single(RUN, number, names(count))
 
 
 def table(count: int = 4, *, seed: int = 1, **more: Any) -> Table:

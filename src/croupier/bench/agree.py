@@ -64,12 +64,12 @@ def judge(name: Name, form: Form, coins: Coins, attempts: int) -> Verdict:
     chance = coins.child("schedule").secure()
     clients = SMALL[int(chance.below(len(SMALL))[0])]
     names = tuple(f"c{number}" for number in range(clients))
-    call = Call(RUN, 0, 0, names)
+    call = call_of(name, names)
     most = call.faulty if name == "pbft" else clients - 2
     head = heads(names, call.number, NONE)[0] if name == "pbft" else ""
     schedule = draw(name, clients, chance, most, head)
     keys = enrol(names, coins.child("keys"))
-    mischief = Mischief(name, schedule, call.start, coins.child("mischief").secure(), keys)
+    mischief = Mischief(name, schedule, coins.child("mischief").secure(), keys)
     table = Table(keys, coins.child("table"), Local(), bend=mischief, keep="keep")
     done = list(tries(form, call, table, attempts))
     return _verdict(name, schedule, done)
@@ -96,19 +96,21 @@ def _verdict(name: Name, schedule: Schedule, done: Sequence[Tried]) -> Verdict:
 
 
 def _rules(honest: tuple[str, ...], done: Sequence[Tried]) -> int:
-    """After each attempt: whether honest clients would train the first round under different rules."""
+    """After each attempt, round by round: whether honest clients would train it under different rules."""
     now: dict[str, Standing] = {}
     splits = 0
     for tried in done:
         now |= {who: tried.standings[who] for who in honest if who in tried.standings}
-        rules = set()
-        for standing in now.values():
-            try:
-                rules.add(standing.rule(RUN, 0)[0])
-            except ProtocolError:
-                continue
-        splits += len(rules) > 1
+        for number in range(ROUNDS):
+            splits += len({_rule(standing, number) for standing in now.values()} - {b""}) > 1
     return splits
+
+
+def _rule(standing: Standing, number: int) -> bytes:
+    try:
+        return standing.rule(RUN, number)[0]
+    except ProtocolError:
+        return b""
 
 
 def deadline(name: Name, call: Call) -> int:
@@ -136,6 +138,11 @@ def _bytes(value: Any) -> bytes:
     if isinstance(value, tuple | list):
         return b"\0".join(_bytes(item) for item in value)
     return value if isinstance(value, bytes) else str(value).encode()
+
+
+def call_of(name: Name, names: tuple[str, ...]) -> Call:
+    """An epoch's agreement for joint secrets, a round's for PBFT."""
+    return Call(RUN, 0, 0, names) if name == "joint" else Call.single(RUN, 0, names)
 
 
 def form_of(name: Name) -> Form:
@@ -166,7 +173,7 @@ def cost(name: Name, clients: int, coins: Coins, repeats: int) -> dict[str, Any]
     for repeat in range(repeats):
         table = Table(keys, coins.child("table", repeat), Local(coins.child("links", repeat)))
         start = time.perf_counter()
-        agreed = settle(form_of(name), Call(RUN, 0, 0, names), table, attempts=1)
+        agreed = settle(form_of(name), call_of(name, names), table, attempts=1)
         spent.append(time.perf_counter() - start)
         if len(set(agreed.secrets.values())) != 1:
             raise CroupierError(f"{name}: {clients} clients ended with different secrets")

@@ -11,13 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from croupier.bench.schedules import CLIENT, RELAY, Fault, Schedule
-from croupier.bench.twins import Body, Bundle, Twin, body_of, careless, tell
+from croupier.bench.twins import Body, Bundle, Twin, body_of, careless, tell, terms_of
 from croupier.core.coins import Stream
 from croupier.core.flow import Change, Letter, corrupt
 from croupier.core.sitting import Sitting
 from croupier.core.view import View
 from croupier.mpc.authentic import byte_tensor
-from croupier.mpc.joint import Terms
 from croupier.place.board import SERVER
 from croupier.place.roster import signed
 from croupier.place.votes import Votes
@@ -29,7 +28,6 @@ class Mischief:
 
     form: str
     schedule: Schedule
-    start: int
     chance: Stream
     keys: Mapping[str, Mapping[str, Any]] = field(repr=False)
     attempts: int = 0
@@ -46,7 +44,7 @@ class Mischief:
         if self.attempts <= plan.until:
             if plan.twins:
                 if self.form == "joint":
-                    parties |= dict.fromkeys(plan.faulty, careless(self.start))
+                    parties |= dict.fromkeys(plan.faulty, careless())
                 self.twins = tuple(Twin.wake(sitting, parties[who], who) for who in sorted(plan.faulty))
             for who in plan.faulty:
                 parties[who] = corrupt(parties[who], self._client(who))
@@ -83,7 +81,7 @@ class Mischief:
 
     def _lie(self, who: str, kind: str, view: View) -> Body:
         """A digest that means nothing, under a signature that is true."""
-        digest, terms = bytes(self.chance.bytes(32)), Terms.of(view.given, self.start)
+        digest, terms = bytes(self.chance.bytes(32)), terms_of(self.form, view.given)
         if "." in kind:
             name, number = kind.split(".")
             message = Votes(name, int(number), digest, {}).message(terms, who)

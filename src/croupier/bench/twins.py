@@ -150,11 +150,16 @@ class Careless(Member):
         yield from self._turn(turn, {"digest": digest, "signature": self._sign(purpose, digest)})
 
 
-def careless(start: int) -> Party:
+def terms_of(form: str, given: Given) -> Terms:
+    """What agreements are about here: epochs from round 0 on for joint secrets, single rounds for PBFT."""
+    return Terms.of(given, 0) if form == "joint" else Terms.of(given, given.round, given.round)
+
+
+def careless() -> Party:
     """A client's flow without its comparisons."""
 
     def flow(given: Given, memory: Memory, coins: Coins) -> Flow:
-        mine = Careless(given, Terms.of(given, start), memory["keys"], coins, Standing.of(memory))
+        mine = Careless(given, terms_of("joint", given), memory["keys"], coins, Standing.of(memory))
         after: Memory = yield from ended(mine)
         return after
 

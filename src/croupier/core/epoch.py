@@ -49,12 +49,16 @@ class Frame:
 
 @dataclass(frozen=True)
 class Epoch:
-    """What one agreement settled: its number, the first round it holds for, who agreed, and the secret's digest."""
+    """What one agreement settled: its number, the first and last round it holds for, who agreed, the secret's digest.
+
+    Without a last round it holds until the next.
+    """
 
     number: int
     start: int
     roster: tuple[str, ...]
     digest: bytes
+    last: int | None = None
 
     def __post_init__(self) -> None:
         Frame(self.number, self.start, self.digest)
@@ -64,15 +68,19 @@ class Epoch:
     def frame(self, number: int, *, kept: bool = False) -> Frame:
         """The frame of a round; with `kept`, the one frame of the whole epoch, which is weaker and lets state last.
 
-        Raises: ProtocolError when the round lies before the epoch.
+        Raises: ProtocolError when the round lies before the epoch, or after it.
         """
+        if self.last is not None and number > self.last:
+            raise ProtocolError(f"round {number} lies after epoch {self.number}, which ends with round {self.last}")
         if number < self.start:
             raise ProtocolError(f"round {number} lies before epoch {self.number}, which starts with round {self.start}")
         return Frame(self.number, self.start if kept else number, self.digest)
 
     def plain(self) -> dict[str, object]:
         """As plain values, for a memory."""
-        return {"number": self.number, "start": self.start, "roster": self.roster, "digest": self.digest}
+        return {
+            "number": self.number, "start": self.start, "roster": self.roster, "digest": self.digest, "last": self.last,
+        }  # fmt: skip
 
     def follows(self, roster: tuple[str, ...], faulty: int) -> None:
         """Raises: ProtocolError when so changed a roster could be one of two that both call themselves the next.

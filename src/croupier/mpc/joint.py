@@ -26,19 +26,23 @@ DRAW = 2 * SECRET
 
 @dataclass(frozen=True)
 class Terms:
-    """What an agreement is about: an attempt (run, number, roster), and the first round that its outcome holds for."""
+    """What an agreement is about: an attempt (run, number, roster), and the rounds that its outcome holds for.
+
+    Without a last round it holds until the next.
+    """
 
     occasion: Occasion
     start: int
+    last: int | None = None
 
     @classmethod
-    def of(cls, given: Given, start: int) -> Terms:
+    def of(cls, given: Given, start: int, last: int | None = None) -> Terms:
         """The terms that a party is told; an agreement's number takes the place of a round's."""
-        return cls(Occasion.of(given), start)
+        return cls(Occasion.of(given), start, last)
 
     def label(self, purpose: str, *index: Label) -> bytes:
         """32 bytes that stand for this agreement and purpose, and for no other."""
-        return self.occasion.label(f"agree {purpose}", self.start, *index)
+        return self.occasion.label(f"agree {purpose}", self.start, -1 if self.last is None else self.last, *index)
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ class Member:
         digest = rule_digest(self.given.run, self.given.round, secret)
         self.standing = self.standing.signs(self.given.round)
         yield from self._alike(COMPARE, "digest", digest)
-        return Epoch(self.given.round, self.terms.start, self.given.roster, digest), secret
+        return Epoch(self.given.round, self.terms.start, self.given.roster, digest, self.terms.last), secret
 
     def _committed(self, lock: Lock, mine: Draw) -> SubFlow:
         """Everybody's key and commitment, no two alike."""
@@ -136,7 +136,7 @@ def member(call: Call) -> Party:
     """A client's flow."""
 
     def flow(given: Given, memory: Memory, coins: Coins) -> Flow:
-        terms = Terms.of(given, call.start)
+        terms = Terms.of(given, call.start, call.last)
         after: Memory = yield from ended(Member(given, terms, memory["keys"], coins, Standing.of(memory)))
         return after
 

@@ -29,15 +29,31 @@ LEAST = 4
 
 @dataclass(frozen=True)
 class Call:
-    """An agreement that is called: in which run, under what number, from which round on, among whom."""
+    """An agreement that is called: in which run, under what number, for which rounds, among whom.
+
+    Either for an epoch, which lasts until the next; or for a single round, whose number it then has, so that a round
+    has one outcome as a number has. Everybody must know the roster of a number from elsewhere than the relay: two
+    groups that know nothing of each other agree on two outcomes.
+    """
 
     run: bytes
     number: int
     start: int
     roster: tuple[str, ...]
     attempt: int = 0
+    last: int | None = None
+
+    @classmethod
+    def single(cls, run: bytes, number: int, roster: tuple[str, ...]) -> Call:
+        """An agreement of a round's participants, for that round."""
+        return cls(run, number, number, roster, last=number)
 
     def __post_init__(self) -> None:
+        if self.last is not None and not self.number == self.start == self.last:
+            raise SpecError(
+                f"number {self.number} for rounds {self.start} to {self.last}: an agreement is for an epoch without an "
+                "end, or for the one round whose number it has"
+            )
         if tuple(sorted(set(self.roster))) != self.roster:
             raise SpecError("the roster of an agreement names every client once, in order; sort it")
         if SERVER in self.roster:
@@ -51,7 +67,8 @@ class Call:
     @property
     def terms(self) -> Terms:
         """What everything that is signed names."""
-        return Terms(Occasion(self.run, self.number, self.attempt, roster_digest(self.roster)), self.start)
+        occasion = Occasion(self.run, self.number, self.attempt, roster_digest(self.roster))
+        return Terms(occasion, self.start, self.last)
 
     @property
     def faulty(self) -> int:
@@ -63,10 +80,15 @@ class Call:
         return Given(name, self.run, self.number, self.attempt, self.roster, len(self.roster), Layout(()))
 
     def again(self, standings: Mapping[str, Standing]) -> Call:
-        """The next attempt: under the same number while no client of the roster signed an outcome for it."""
-        if any(standings[name].signed >= self.number for name in self.roster if name in standings):
+        """The next attempt: under the same number while no client of the roster signed an outcome for it.
+
+        A single round whose number is spent is lost: the next round is agreed on.
+        """
+        if not any(standings[name].signed >= self.number for name in self.roster if name in standings):
+            return replace(self, attempt=self.attempt + 1)
+        if self.last is None:
             return replace(self, number=self.number + 1, attempt=0)
-        return replace(self, attempt=self.attempt + 1)
+        return Call.single(self.run, self.number + 1, self.roster)
 
 
 @dataclass(frozen=True)
@@ -98,15 +120,17 @@ class Table:
             name: {"keys": self.keys[name], "standing": self.standings.get(name, Standing()).plain()}
             for name in call.roster
         }
-        stamp = Stamp(canon.digest(("croupier/1", form.name, call.start)), call.run, call.number, call.attempt)
+        spec = canon.digest(("croupier/1", form.name, call.start, call.roster))
+        stamp = Stamp(spec, call.run, call.number, call.attempt)
         return Sitting(
             stamp, parties, {name: call.given(name) for name in parties}, memories,
-            {name: self._coins(name, call) for name in parties}, kinds, {}, keep=dict.fromkeys(parties, self.keep),
+            {name: self._coins(name, form, call) for name in parties}, kinds, {},
+            keep=dict.fromkeys(parties, self.keep),
         )  # fmt: skip
 
-    def _coins(self, name: str, call: Call) -> Coins:
+    def _coins(self, name: str, form: Form, call: Call) -> Coins:
         node = self.coins.child("party", name).child("run", call.run, "agree", call.number, "attempt", call.attempt)
-        node = node.child("start", call.start, "roster", roster_digest(call.roster))
+        node = node.child(form.name, "start", call.start, "roster", roster_digest(call.roster))
         node.export()  # derived now, so that a party's coins hold no way up to the others'
         return node
 

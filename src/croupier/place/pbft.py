@@ -3,8 +3,8 @@
 From: Castro and Liskov's PBFT, for one value: pre-prepare, prepare, commit, and a change of view when a head does not
 get it done. The value is the digest; the seed goes in boxes, and whoever lacks it is given it by those who hold it. Of
 n >= 3f + 1 participants f may be faulty: two quorums share an honest one, and f + 1 heads are not all faulty. It gives
-agreement and no more: a head chooses the seed, and may choose one that the relay knows. The joint secret of `agree` is
-not so.
+agreement and no more: a head chooses the seed, and may choose one that the relay knows; the joint secret of `agree` is
+not so. An outcome holds for one round: a later one may be decided without somebody who still holds this one.
 
 Reveals: to the relay, who takes part, boxes, and the digest of the seed.
 """
@@ -71,7 +71,7 @@ class Replica:
             head = order[number % len(order)]
             digest = yield from self._view(View(number, len(order)), head)
             if digest is not None:
-                epoch = Epoch(self.given.round, self.terms.start, self.given.roster, digest)
+                epoch = Epoch(self.given.round, self.terms.start, self.given.roster, digest, self.terms.last)
                 return epoch, self.seeds[digest]
             self.blamed |= {head} - {self.given.me}
         raise ProtocolError(f"{self.given.me}: no decision in {self.rules.views} views, led by {', '.join(order[:8])}")
@@ -229,6 +229,11 @@ def pbft(faulty: int | None = None, views: int | None = None, previous: bytes = 
     """PBFT as a form of agreement; by default with as many faulty participants as there may be, and a view to spare."""
 
     def rules(call: Call) -> Rules:
+        if call.last is None:
+            raise SpecError(
+                "PBFT agrees on the rule of one round: an outcome that not everybody signed could go on without "
+                "somebody who holds an older one. Call it with Call.single"
+            )
         most = call.faulty if faulty is None else faulty
         if not 0 <= most <= call.faulty:
             raise SpecError(
@@ -241,7 +246,7 @@ def pbft(faulty: int | None = None, views: int | None = None, previous: bytes = 
         known = rules(call)
 
         def flow(given: Given, memory: Memory, coins: Coins) -> Flow:
-            terms = Terms.of(given, call.start)
+            terms = Terms.of(given, call.start, call.last)
             after: Memory = yield from ended(Replica(given, terms, memory["keys"], coins, Standing.of(memory), known))
             return after
 

@@ -2,7 +2,8 @@
 
 It signs one outcome for a number, whatever the attempt; and once it signed one for a number, it uses none of a lower
 one. An agreement also names the first round it holds for, and nobody signs one that would reach back to a round it
-took part in. An outcome needs the signatures of many: so no two honest clients use different rules in a round.
+took part in. An epoch's outcome needs everybody's signature, and a single round has one number: so no two honest
+clients of a roster use different rules in a round.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def welcome(epoch: Epoch, newcomers: tuple[str, ...], faulty: int | None = None)
 
     def client(call: Call) -> Party:
         def flow(given: Given, memory: Memory, coins: Coins) -> Flow:
-            terms = Terms.of(given, call.start)
+            terms = Terms.of(given, call.start, call.last)
             side = _Side(given, terms, memory["keys"], coins, Standing.of(memory), epoch, most)
             after: Memory = yield from ended(side)
             return after
@@ -135,4 +135,4 @@ def welcome(epoch: Epoch, newcomers: tuple[str, ...], faulty: int | None = None)
 
 def invitation(run: bytes, epoch: Epoch, newcomers: tuple[str, ...]) -> Call:
     """The call that holders and newcomers answer."""
-    return Call(run, epoch.number, epoch.start, tuple(sorted((*epoch.roster, *newcomers))))
+    return Call(run, epoch.number, epoch.start, tuple(sorted((*epoch.roster, *newcomers))), last=epoch.last)

@@ -83,6 +83,9 @@ def test_fewer_than_four_are_refused() -> None:
         call(3)
     with pytest.raises(SpecError, match="once, in order"):
         Call(RUN, 0, 0, ("d", "c", "b", "a"))
+    for number, start, last in ((1, 0, 0), (0, 0, 1)):
+        with pytest.raises(SpecError, match="for the one round whose number it has"):
+            Call(RUN, number, start, names(4), last=last)
     with pytest.raises(SpecError, match="may not be called 'server'"):
         Call(RUN, 0, 0, ("a", "b", "c", "server"))
 
@@ -135,6 +138,12 @@ def test_an_attempt_that_fails_after_a_signature_costs_the_number() -> None:
     same = replace(two.call, number=0, attempt=1)
     again = once(JOINT, same, table(standings={**one.standings}))
     refused(again, "an outcome for number 0 is signed already, so none is signed for 0; agree under number 1")
+
+
+def test_a_single_round_whose_number_is_spent_is_lost() -> None:
+    now = Call.single(RUN, 4, names(4))
+    assert now.again({}) == replace(now, attempt=1)
+    assert now.again({"c0": Standing(signed=4)}) == Call.single(RUN, 5, names(4))
 
 
 def test_a_reveal_of_something_else_is_refused_by_name() -> None:
@@ -297,11 +306,13 @@ def test_a_round_of_its_own_is_the_same_with_fewer() -> None:
     """Agreement per round: the number and the start are the round's, the roster is its cohort."""
     at, standings = table(9), dict[str, Standing]()
     for number, cohort in enumerate((names(9)[:4], names(9)[3:8], names(9)[2:7])):
-        now = Call(RUN, number, number, cohort)
+        now = Call.single(RUN, number, cohort)
         agreed = agree(now, replace(at, standings=standings))
         standings |= agreed.standings
         rules = {standings[who].rule(RUN, number)[0] for who in cohort}
         assert len(rules) == 1
+        with pytest.raises(ProtocolError, match=f"round {number + 1} lies after epoch {number}, which ends with round"):
+            standings[cohort[0]].rule(RUN, number + 1)
         standings |= {who: standings[who].rule(RUN, number)[2] for who in cohort}
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import combinations
 
 import pytest
-from tests.boards import Bend, all_of, bent, call, handing, names, once, saying, silent, table
+from tests.boards import Bend, all_of, bent, call, handing, names, once, saying, silent, single, table
 from torch import Tensor
 
 from croupier.bench.agree import leaks
@@ -41,11 +41,11 @@ def decided(tried: Tried, *who: str) -> bytes:
 
 @pytest.mark.parametrize("count", [4, 5, 6, 7, 10])
 def test_everybody_decides_for_the_heads_seed_in_the_first_view(count: int) -> None:
-    tried = once(pbft(), call(count, number=3, start=8), table(count))
+    tried = once(pbft(), single(count, 3), table(count))
     secret = decided(tried, *names(count))
     head = heads(names(count), 3, NONE)[0]
     assert secret == tried.sat.views[head].coins.child("seed", 0).export()
-    assert tried.held["c0"].epoch == Epoch(3, 8, names(count), tried.held["c1"].epoch.digest)  # type: ignore[union-attr]
+    assert tried.held["c0"].epoch == Epoch(3, 3, names(count), tried.held["c1"].epoch.digest, 3)  # type: ignore[union-attr]
     assert leaks({secret}, [tried.sat.views[SERVER]]) == 0
     # Keys, a proposal, prepares, commits, and how far everybody got: each there and back.
     assert tried.sat.traffic.messages == 9 * count + 1
@@ -53,7 +53,7 @@ def test_everybody_decides_for_the_heads_seed_in_the_first_view(count: int) -> N
 
 def test_views_replay() -> None:
     at = table(bend=silent(HEAD, "propose.0"))
-    sitting = at.sitting(pbft(), call())
+    sitting = at.sitting(pbft(), single())
     sat = at.drive(at.bend(sitting))
     for name in (*REST, SERVER):
         assert replay(sitting.parties[name], sat.views[name])[1] == sat.outcomes[name].memory
@@ -66,8 +66,10 @@ def test_quorums_share_an_honest_one() -> None:
         assert 2 * need - count > faulty
         assert need <= count - faulty
     assert [quorum(3 * f + 1, f) for f in (1, 2, 3)] == [3, 5, 7]
+    with pytest.raises(SpecError, match=r"PBFT agrees on the rule of one round.*Call\.single"):
+        once(pbft(), call(4), table())
     with pytest.raises(SpecError, match=r"faulty = 2: of 6 clients at most 1 may be \(n >= 3f \+ 1\)"):
-        once(pbft(2), call(6), table(6))
+        once(pbft(2), single(6), table(6))
 
 
 def test_heads_follow_each_other_by_hash_and_nobody_twice() -> None:
@@ -82,12 +84,12 @@ def test_f_silent_clients_stop_nobody_whoever_they_are(count: int) -> None:
     faulty = (count - 1) // 3
     for gone in list(combinations(names(count), faulty))[:: 1 if count == 4 else 5]:
         at = table(count, bend=lambda sitting, gone=gone: replace(sitting, absent=frozenset(gone)))
-        decided(once(pbft(), call(count), at), *(name for name in names(count) if name not in gone))
+        decided(once(pbft(), single(count), at), *(name for name in names(count) if name not in gone))
 
 
 @pytest.mark.parametrize("turn", ["key", "propose.0", "prepare.0", "commit.0", "close.0"])
 def test_a_head_that_falls_silent_is_replaced_or_not_needed(turn: str) -> None:
-    tried = once(pbft(), call(), table(bend=silent(HEAD, turn)))
+    tried = once(pbft(), single(), table(bend=silent(HEAD, turn)))
     assert set(REST) <= set(tried.held)
     decided(tried, *tried.held)
 
@@ -96,7 +98,7 @@ def test_a_head_whose_boxes_are_empty_is_replaced() -> None:
     def empty(body: Body, view: View) -> Body:
         return {**body, "box": body["box"] * 0}
 
-    tried = once(pbft(), call(), table(bend=saying(HEAD, "propose.0", empty)))
+    tried = once(pbft(), single(), table(bend=saying(HEAD, "propose.0", empty)))
     secret = decided(tried, *names(4))
     assert secret == tried.sat.views[ORDER[1]].coins.child("seed", 1).export()
 
@@ -107,7 +109,7 @@ def test_one_whose_box_is_empty_is_given_the_seed_by_the_others() -> None:
         boxes[names(4).index(REST[0])] = 0
         return {**body, "box": boxes}
 
-    tried = once(pbft(), call(), table(bend=saying(HEAD, "propose.0", partly)))
+    tried = once(pbft(), single(), table(bend=saying(HEAD, "propose.0", partly)))
     secret = decided(tried, *names(4))
     assert secret == tried.sat.views[HEAD].coins.child("seed", 0).export()
     assert any(m.kind == "proof.0 all" for inbox in tried.sat.views[REST[0]].inputs for m in inbox)
@@ -116,12 +118,12 @@ def test_one_whose_box_is_empty_is_given_the_seed_by_the_others() -> None:
 def test_one_that_missed_the_commits_is_shown_the_proof() -> None:
     late = REST[1]
     cut = handing("commit.0", lambda bundle: None if bundle.target == late else bundle)
-    decided(once(pbft(), call(), table(bend=cut)), *names(4))
+    decided(once(pbft(), single(), table(bend=cut)), *names(4))
 
 
 def test_what_a_quorum_prepared_is_carried_into_the_next_view() -> None:
     """Nobody hears a commit in the first view: the next head must propose the same digest."""
-    tried = once(pbft(), call(), table(bend=handing("commit.0", lambda bundle: None)))
+    tried = once(pbft(), single(), table(bend=handing("commit.0", lambda bundle: None)))
     secret = decided(tried, *names(4))
     assert secret == tried.sat.views[HEAD].coins.child("seed", 0).export()
     assert any(m.kind == "propose.1 all" for inbox in tried.sat.views["c0"].inputs for m in inbox)
@@ -165,14 +167,14 @@ def test_a_head_that_forgets_what_was_decided_is_not_followed(blind: bool, monke
     if blind:
         monkeypatch.setattr(module, "justified", lambda *_: 0)
     bend = _deaf(0) if second == ORDER[1] else all_of(_deaf(0), silent(ORDER[1], "propose.1"))
-    tried = once(pbft(), call(), table(bend=bend))
+    tried = once(pbft(), single(), table(bend=bend))
     assert REST[0] in tried.held
     secrets = {standing.secret for who, standing in tried.held.items() if who != second}
     assert (len(secrets) > 1) is blind
 
 
 def test_a_proposal_must_show_a_quorum_of_true_claims_and_votes() -> None:
-    at, terms = table(), call().terms
+    at, terms = table(), single().terms
     public = at.keys["c0"]["public"]
     digest, other = b"\x01" * 32, b"\x02" * 32
 
@@ -204,19 +206,19 @@ def test_a_proposal_must_show_a_quorum_of_true_claims_and_votes() -> None:
 
 def test_votes_count_once_and_only_when_true() -> None:
     def lie(body: Body, view: View) -> Body:
-        message = Votes("commit", 0, bytes(32), {}).message(Terms.of(view.given, 0), "c1")
+        message = Votes("commit", 0, bytes(32), {}).message(Terms.of(view.given, 0, 0), "c1")
         return {
             "digest": byte_tensor(bytes(32)),
             "signature": byte_tensor(signed(table().keys["c1"]["identity"], message)),
         }
 
-    decided(once(pbft(), call(), table(bend=saying("c1", "commit.0", lie))), *names(4))
+    decided(once(pbft(), single(), table(bend=saying("c1", "commit.0", lie))), *names(4))
 
     def copy(bundle: Bundle) -> Bundle:
         """One vote under everybody's name."""
         return replace(bundle, rows=dict.fromkeys(bundle.rows, bundle.rows["c0"]))
 
-    tried = once(pbft(views=1), call(), table(bend=handing("commit.0", copy)))
+    tried = once(pbft(views=1), single(), table(bend=handing("commit.0", copy)))
     assert tried.held == {}
     assert all("no decision in 1 views" in why for why in tried.aborts.values())
     assert tried.complaints["c0" if HEAD != "c0" else "c1"].keys() == {HEAD}
@@ -226,16 +228,16 @@ def test_a_relay_that_hands_out_nothing_ends_in_a_named_abort() -> None:
     def nothing(letters: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:
         return ()
 
-    tried = once(pbft(), call(), table(bend=bent(SERVER, nothing)))
+    tried = once(pbft(), single(), table(bend=bent(SERVER, nothing)))
     assert tried.held == {}
     assert all("no decision in 3 views" in why for why in tried.aborts.values())
 
 
 def test_who_committed_signs_no_other_outcome_for_the_number() -> None:
     at = table(bend=_deaf(0))
-    one = once(pbft(views=1), call(), at)
+    one = once(pbft(views=1), single(), at)
     decided(one, REST[0])
-    again = once(pbft(), replace(call(), attempt=1), table(standings=one.standings))
+    again = once(pbft(), replace(single(), attempt=1), table(standings=one.standings))
     assert again.held == {}
     assert all("signed already" in why for why in again.aborts.values())
     settled = settle(pbft(), one.call.again(one.standings), table(standings=one.standings))
