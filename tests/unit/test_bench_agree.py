@@ -15,7 +15,7 @@ from croupier.core.coins import Coins
 from croupier.core.flow import SubFlow
 from croupier.errors import TooFew
 from croupier.place import agree as joint
-from croupier.place import pbft
+from croupier.place import pbft, replica
 from croupier.place.board import Turn
 from croupier.place.call import Call
 from croupier.place.standing import Standing
@@ -51,7 +51,7 @@ def _no_promise(patch: pytest.MonkeyPatch) -> None:
 
 
 def _small_quorum(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(pbft, "quorum", lambda clients, faulty: clients // 2)
+    patch.setattr(replica, "quorum", lambda clients, faulty: clients // 2)
 
 
 def _open_digest(patch: pytest.MonkeyPatch) -> None:

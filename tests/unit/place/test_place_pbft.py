@@ -19,9 +19,11 @@ from croupier.errors import SpecError
 from croupier.mpc.authentic import byte_tensor
 from croupier.mpc.joint import Terms, rule_digest
 from croupier.place import pbft as module
+from croupier.place import replica
 from croupier.place.board import SERVER
 from croupier.place.call import Tried, settle
-from croupier.place.pbft import Replica, pbft
+from croupier.place.pbft import pbft
+from croupier.place.replica import Replica
 from croupier.place.roster import signed
 from croupier.place.views import NONE, Claim, heads, justified, pack_claims, unpack_claims
 from croupier.place.votes import Votes, quorum
@@ -165,7 +167,7 @@ def test_a_head_that_forgets_what_was_decided_is_not_followed(blind: bool, monke
 
     monkeypatch.setattr(module, "Replica", seated)
     if blind:
-        monkeypatch.setattr(module, "justified", lambda *_: 0)
+        monkeypatch.setattr(replica, "justified", lambda *_: 0)
     bend = _deaf(0) if second == ORDER[1] else all_of(_deaf(0), silent(ORDER[1], "propose.1"))
     tried = once(pbft(), single(), table(bend=bend))
     assert REST[0] in tried.held
