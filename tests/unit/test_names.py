@@ -84,7 +84,7 @@ def _commands() -> dict[str, typer.core.TyperCommand]:
 
 
 COMMANDS = [
-    "audit", "bench attack", "bench disaggregate", "bench gates", "bench intra", "bench opened", "bench rain",
+    "audit", "bench agree", "bench attack", "bench disaggregate", "bench gates", "bench intra", "bench opened", "bench rain",
     "bench reveal", "bench rns", "bench shuffles", "bench simulate",
     "bench sum", "bench tamper", "bench tazza", "doctor", "explain", "plan dp", "reproduce", "run",
 ]  # fmt: skip
