@@ -27,7 +27,7 @@ def played(name: Name, schedules: int, seed: int = 1) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", ["joint", "pbft"])
 def test_no_two_honest_clients_ever_accept_different_rules(name: Name) -> None:
-    total = played(name, 150)
+    total = played(name, 40)
     assert {what: total[what] for what in FAILURES} == dict.fromkeys(FAILURES, 0)
     # The schedules are worth something: many attempts ended badly, many well, and there were twins.
     assert total["agreed"] > 300
