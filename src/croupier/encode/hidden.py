@@ -88,8 +88,8 @@ class HiddenUnits(Floats, use="hidden-units"):
             f"hidden units and inputs are permuted along the network's symmetries, by {rule}, that all enrolled "
             "clients agree on and the server never sees. This is obfuscation, not encryption: sorted weights, norms "
             "and singular values stay, and matching weights of two views recovers the permutation between them "
-            "(croupier audit measures how much). One client that tells the secret undoes it for good. For updates that must stay "
-            f"hidden use place = 'sum-servers', which needs no permutation. {start}",
+            "(croupier audit measures how much). One client that tells the secret undoes it for good. For updates "
+            f"that must stay hidden use place = 'sum-servers', which needs no permutation. {start}",
         )
 
 
