@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from croupier.systems import rain as rain
     from croupier.systems import rns as rns
     from croupier.systems import sum_servers as sum_servers
+    from croupier.systems import tazza as tazza
     from croupier.systems import total as total
 
 # Loaded when first asked for: importing torch takes over a second, and `croupier --help` needs none of it.
@@ -55,6 +56,7 @@ _HOMES = {
     "rns": "systems",
     "run": "job",
     "sum_servers": "systems",
+    "tazza": "systems",
     "total": "systems",
 }
 

@@ -18,6 +18,9 @@ from croupier.core.part import Part
 from croupier.core.sitting import Bench, Drive, Sat, Sitting, Stamp, Traffic
 from croupier.core.update import Layout, Model, Update
 from croupier.core.view import Kept, View
+from croupier.encode.hidden import HiddenUnits
+from croupier.encode.symmetry import Symmetry
+from croupier.epochs import Epochs, Permuting
 from croupier.errors import CroupierError, IntegrityError, Overspent, ProtocolError, SpecError, StoreError, TooFew
 from croupier.pipeline import Pipeline
 from croupier.privacy.ledger import Event, Ledger
@@ -44,7 +47,8 @@ class Task:
 
     `fit` takes (start, shard digest, coins) jobs and gives an update or an error for each. `root` and `features` are
     the server's own, where it has records: the same training on them, and what a model makes of them. `answers` is what
-    a model makes of inputs of the shape `inputs`, where these are numbers that noise can stand in for.
+    a model makes of inputs of the shape `inputs`, where these are numbers that noise can stand in for. `symmetry` finds
+    the network's permutations, and `fresh` draws weights for it.
     """
 
     shards: Mapping[str, str]
@@ -56,6 +60,8 @@ class Task:
     features: Callable[[Tensor], Tensor] | None = None
     answers: Callable[[Tensor, Tensor], Tensor] | None = None
     inputs: tuple[int, ...] = ()
+    symmetry: Callable[[], Symmetry] | None = None
+    fresh: Callable[[Coins], Tensor] | None = None
 
     @property
     def enrolled(self) -> tuple[str, ...]:
@@ -65,7 +71,7 @@ class Task:
     @property
     def offers(self) -> frozenset[str]:
         """What the server has of its own for a rule that asks for it."""
-        own = {"root": self.root, "forward": self.features, "answers": self.answers}
+        own = {"root": self.root, "forward": self.features, "answers": self.answers, "symmetry": self.symmetry}
         return frozenset(name for name, there in own.items() if there is not None)
 
 
@@ -159,18 +165,34 @@ def rounds(
     check(pipeline, len(task.enrolled), plan, task.offers)
     if taken := set(task.enrolled) & set(pipeline.parties(())):
         raise SpecError(f"a client may not be called {' or '.join(sorted(taken))}: a party of the protocol is")
+    secrets = Epochs.agreed(pipeline, task.enrolled, run_id(coins), coins, drive)
     keys = pipeline.place.enrol(task.enrolled, coins.child("enrol", roster_digest(task.enrolled)))
-    loop = _Loop(pipeline, task, plan, coins, drive, threat, keep or {}, keys)
-    now = state or begin(task)
+    loop = _Loop(pipeline, task, plan, coins, drive, threat, keep or {}, secrets.added(keys), secrets)
+    now = state or begin(task, pipeline, secrets)
     while now.round < plan.rounds:
         done = loop.round(now)
         yield done
         now = done.state
 
 
-def begin(task: Task) -> State:
-    """The state before the first round."""
-    return State(0, {"server": {"models": (task.first.plain(),)}}, {})
+def begin(task: Task, pipeline: Pipeline | None = None, epochs: Epochs | None = None) -> State:
+    """The state before the first round; where the clients draw the first model, the server has it as they hand it."""
+    first = task.first
+    if pipeline is not None and epochs is not None and isinstance(encode := pipeline.encode, HiddenUnits):
+        permuting = _permuting(task)
+        if encode.first == "clients" and task.fresh is not None and permuting is not None:
+            first = epochs.first(encode, task.fresh, permuting)
+    return State(0, {"server": {"models": (first.plain(),)}}, {})
+
+
+def plain_model(pipeline: Pipeline, task: Task, coins: Coins, drive: Drive, state: State) -> Model:
+    """The server's current model in plain coordinates: what a client reads, and nobody else could."""
+    epochs = Epochs.agreed(pipeline, task.enrolled, run_id(coins), coins, drive)
+    return epochs.plain(state.model, _permuting(task))
+
+
+def _permuting(task: Task) -> Permuting | None:
+    return None if task.symmetry is None else Permuting(task.symmetry)
 
 
 def run_id(coins: Coins) -> bytes:
@@ -190,6 +212,11 @@ def check(pipeline: Pipeline, enrolled: int, plan: Federation, offers: frozenset
         raise SpecError(
             f"federation.cohort = {cohort}: release = {pipeline.release.use!r} hides a client among others and needs "
             f"at least {pipeline.release.least} of them; invite more, or enrol more clients"
+        )
+    if pipeline.encode.agrees and "symmetry" not in offers:
+        raise SpecError(
+            f"protocol.encode = {pipeline.encode.use!r}: this task's training does not show its network, so that "
+            "nobody knows what may be permuted; use encode = 'floats'"
         )
     if "answers" in pipeline.aggregate.asks - offers:
         raise SpecError(
@@ -225,6 +252,7 @@ class _Loop:
     threat: Threat
     keep: Mapping[str, Kept]
     keys: Mapping[str, Mapping[str, Any]] = field(repr=False)
+    epochs: Epochs
 
     def round(self, state: State) -> Round:
         cohort = self._cohort(state.round)
@@ -319,7 +347,9 @@ class _Loop:
         def aggregate(jobs: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
             return [_tried(self.pipeline, got, self._desk(models, own), rule) for got, models, rule, own in jobs]
 
-        return {"fit": fit, "brief": brief, "aggregate": aggregate}
+        permuting = _permuting(self.task)
+        permute = {} if permuting is None else {"permute": permuting}
+        return {"fit": fit, "brief": brief, "aggregate": aggregate, **permute}
 
     def _desk(self, models: tuple[Model, ...], own: Coins) -> Desk:
         task = self.task
@@ -346,11 +376,14 @@ class _Loop:
         }
         after = State(state.round + 1, {**state.memories, **memories, **booked}, {**state.participations, **counts})
         noted = {name: memories[name]["noted"] for name in cohort if name in memories}
-        metrics = dict(self.task.evaluate(after.model))
+        metrics = dict(self.task.evaluate(self.epochs.plain(after.model, _permuting(self.task))))
         if wild := [name for name, value in metrics.items() if not math.isfinite(value)]:
             raise ProtocolError(
                 f"round {state.round + 1}: the model's {' and '.join(wild)} is not finite any more; lower task.fit.lr"
             )
+        # What the clients agreed on before the first round was sent too.
+        for earlier in self.epochs.traffic if state.round == 0 else ():
+            sat.traffic.add(earlier)
         return Round(
             state.round, attempt, cohort, present, sat.refusals, metrics, sat.traffic, sat.views, noted, after,
             dict(book.overspent),

@@ -19,7 +19,7 @@ from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.view import Kept, facts
 from croupier.errors import CroupierError, RangeError, SpecError, StoreError
-from croupier.federate import Round, State, check, least, rounds, run_id, state_from, view_digests
+from croupier.federate import Round, State, check, least, plain_model, rounds, run_id, state_from, view_digests
 from croupier.learn.assemble import Assembled, assemble, model_bytes
 from croupier.learn.data import folder_of
 from croupier.runtime.local import Local
@@ -276,7 +276,8 @@ class _Job:
     def _wrap_up(
         self, made: Assembled, state: State, metrics: list[dict[str, Any]], timing: list[dict[str, Any]]
     ) -> Result:
-        module = made.export(state.model.vector)
+        model = plain_model(self.spec.protocol, made.task, self.coins, Local(), state)
+        module = made.export(model.vector)
         cohort = self.spec.federation.cohort or len(made.task.enrolled)
         about = {"version": version("croupier"), "run": self.spec.name}
         self.store.write("model.safetensors", model_bytes(module, about))

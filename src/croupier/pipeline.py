@@ -24,9 +24,11 @@ from croupier.core.wire import Field, Schema
 from croupier.encode.encoder import Encoder
 from croupier.encode.fixed import FixedPoint
 from croupier.encode.floats import Floats
+from croupier.encode.hidden import HiddenUnits, frame_field, frame_tensor
 from croupier.encode.signs import handed
 from croupier.errors import SpecError
 from croupier.place.direct import Direct
+from croupier.place.frames import permuted, plainly
 from croupier.place.labels import ANYBODY, labelled, unlabelled
 from croupier.place.placement import Own, Placement, unkeyed
 from croupier.place.relay import Relay
@@ -91,11 +93,12 @@ class Pipeline(Part):
             yield f"{named['aggregate']} needs to know whose row is whose, and {named['release']} hides it"
         if (release.shape == "sums" or release.grouped) and encode.modulus is None:
             yield f"{named['release']} adds integers only, and {named['encode']} gives floats; use encode = 'fixed'"
-        if release.hides and encode.luggage():
+        if release.hides and encode.weights == "open":
             yield (
                 f"protocol.encode.weights = 'open' would travel beside what {named['release']} hides; "
                 "use weights = 'slot' or 'uniform'"
             )
+        yield from self._framed(named)
         if encode.scaled and release.coarse:
             yield (
                 f"encode.weights = 'slot' multiplies a row by its client's weight; in {named['release']} with grain "
@@ -131,6 +134,27 @@ class Pipeline(Part):
         if encode.scaled and not rule.linear:
             yield f"{named['aggregate']} is no mean, and encode.weights = 'slot' sends rows multiplied by their weight"
 
+    def _framed(self, named: Mapping[str, str]) -> Iterator[str]:
+        """What cannot be done in coordinates that the server does not know."""
+        encode, rule = self.encode, self.aggregate
+        if not isinstance(encode, HiddenUnits):
+            return
+        if self.release.hides:
+            yield (
+                f"{named['encode']} permutes updates that the server sees, each with its frame, and {named['release']} "
+                "hides them; use release = 'rows', or encode = 'fixed' and no permutation"
+            )
+        if {"root", "forward"} & rule.asks:
+            yield (
+                f"{named['aggregate']} compares updates with the server's own training, which is in plain coordinates "
+                f"where {named['encode']} is not; use aggregate = 'clusters'"
+            )
+        if not encode.kept and not rule.anew:
+            yield (
+                f"{named['aggregate']} needs the last model, or a state of its own, in the coordinates of this round, "
+                f"and {named['encode']} changes them every round; use kept = true, which is weaker, or a plain mean"
+            )
+
     def parties(self, roster: Iterable[str]) -> dict[str, Party]:
         """Everybody who takes part in a round."""
         return {**dict.fromkeys(roster, self.client), **self.place.middle(self), "server": self.server}
@@ -138,15 +162,18 @@ class Pipeline(Part):
     def schemas(self, given: Given) -> dict[str, Schema]:
         """Every kind of message of a round, with its fields."""
         model = Field("model", "<f4", (given.layout.size,))
-        down = Schema((model, *self.aggregate.public(given.layout)))
+        framed = (frame_field(),) if self.encode.agrees else ()
+        down = Schema((model, *framed, *self.aggregate.public(given.layout)))
         return {"model": down, **self.place.schemas(self, given)}
 
     def client(self, given: Given, memory: Memory, coins: Coins) -> Flow:
         """Wait for a model, train, privatise, encode, submit. Reveals: what `place.submit` says."""
         (letter,) = yield Exchange(wait=Wait("model", ("server",)))
-        handed_out = Model(letter.body["model"])
-        start = self.encode.open(handed_out, memory)
-        brief = {name: values for name, values in letter.body.items() if name != "model"}
+        handed_out, keys = Model(letter.body["model"]), memory.get("keys", {})
+        start = handed_out.vector
+        if self.encode.agrees:
+            start = yield from plainly(given, keys, start, letter.body["frame"])
+        brief = {name: values for name, values in letter.body.items() if name not in ("model", "frame")}
         self.aggregate.verify(handed_out, brief, given.layout)
         mine, books = self.privacy.of(given.me), Ledger.read(memory.get("ledger", ()))
         told = b"" if mine.use == "none" else canon.digest(handed_out.vector)
@@ -163,6 +190,8 @@ class Pipeline(Part):
             # Another model is another question: noise that answered one must not be taken off the other.
             chance = chance.child("model", told)
         update, spent = mine(update, chance)
+        if isinstance(self.encode, HiddenUnits):
+            update = yield from permuted(given, keys, update, self.encode.kept)
         payload = self.encode.encode(update, brief, own.child("encode"))
         once = coins.child("attempt", given.attempt, roster_digest(given.roster))
         if self.place.binds:
@@ -170,7 +199,7 @@ class Pipeline(Part):
         if event is not None:
             # Written down before anything leaves: whatever happens from here on, it counts as told.
             yield Work("spend", (given.me, event.plain()))
-        yield from self.place.submit(self, given, payload, memory.get("keys", {}), once.child("submit"), brief)
+        yield from self.place.submit(self, given, payload, keys, once.child("submit"), brief)
         kept = {"ledger": after.plain()} if after.events else {}
         return {**unkeyed(memory), **kept, "noted": {**spent.noted, **payload.noted}, "spent": spent.mechanism}
 
@@ -182,7 +211,7 @@ class Pipeline(Part):
         if public or late:
             brief = yield Work("brief", (models, memory.get("rule", {}), coins.child("brief")))
         told = {field.name: brief[field.name] for field in public}
-        yield Exchange(tuple(Letter(who, "model", {"model": _for(who, models).vector, **told}) for who in given.roster))
+        yield Exchange(tuple(self._model(who, _for(who, models), told) for who in given.roster))
         if self.place.binds:
             brief = {**brief, "handed": handed(_for(given.roster[0], models).vector, brief["commitment"])}
         own = Own(memory.get("keys", {}), brief)
@@ -192,7 +221,11 @@ class Pipeline(Part):
             "aggregate", (gathered, models, memory.get("rule", {}), coins.child("aggregate"))
         )
         plain: tuple[dict[str, Any], ...] = tuple(model.plain() for model in done[0])
-        return {**unkeyed(memory), "models": plain, "rule": done[1], "present": released.present}
+        return {**unkeyed(memory), "models": plain, "rule": done[1], "present": gathered.present}
+
+    def _model(self, who: str, model: Model, told: Mapping[str, torch.Tensor]) -> Letter:
+        frame = {"frame": frame_tensor(model.frame)} if self.encode.agrees else {}
+        return Letter(who, "model", {"model": model.vector, **frame, **told})
 
 
 def _apart(release: Release) -> bool:

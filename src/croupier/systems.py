@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
+from croupier.aggregate.clusters import Clusters
 from croupier.aggregate.mean import Mean, Scaled
 from croupier.aggregate.signs import SignTrust
 from croupier.encode.encoder import Weights
 from croupier.encode.fixed import FixedPoint
 from croupier.encode.floats import Floats
+from croupier.encode.hidden import HiddenUnits
 from croupier.encode.residues import Residues
 from croupier.encode.signs import Signs
 from croupier.pipeline import Pipeline
@@ -92,3 +94,8 @@ def rain(clip: float = 0.3, sigma: float = 0.005, lr: float = 0.02, *, malicious
         privacy=Gaussian(clip=clip, sigma=sigma), encode=Signs(), release=ScoredSum(), aggregate=SignTrust(lr=lr),
         place=Pair(malicious=malicious),
     )  # fmt: skip
+
+
+def tazza(*, kept: bool = False, first: Literal["clients", "open"] = "clients") -> Pipeline:
+    """Tazza: weights under a rule that only clients know, grouped by their answers to probes, averaged by group."""
+    return Pipeline(encode=HiddenUnits(kept=kept, first=first), release=Rows(), aggregate=Clusters(), place=Direct())

@@ -11,6 +11,7 @@ from croupier.aggregate.step import Yogi
 from croupier.encode.encoder import Encoder
 from croupier.encode.fixed import FixedPoint
 from croupier.encode.floats import Floats
+from croupier.encode.hidden import HiddenUnits
 from croupier.encode.signs import Signs
 from croupier.pipeline import Pipeline
 from croupier.place.masks import Masks
@@ -149,3 +150,11 @@ PIPELINES: dict[str, Pipeline] = {
 
 # Those that complete with the clients present; the others lose the round when one is missing.
 COMPLETING = [name for name, pipeline in PIPELINES.items() if not isinstance(pipeline.place, Masks)]
+
+# In coordinates of the clients' own: what they agree on first is no round, and what a client sends is not what it made.
+HIDDEN: dict[str, Pipeline] = {
+    "hidden units": Pipeline(encode=HiddenUnits()),
+    "hidden units, one frame, differences, from an open start": Pipeline(
+        encode=HiddenUnits(form="delta", kept=True, first="open")
+    ),
+}

@@ -16,6 +16,7 @@ FLOORS = [
     {"privacy", "encode", "release", "aggregate", "mpc"},
     {"place"},
     {"pipeline"},
+    {"epochs"},
     {"federate", "statement"},
     {"audit", "runtime", "systems", "learn", "accounts"},
     {"spec"},

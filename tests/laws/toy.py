@@ -11,6 +11,7 @@ from croupier.core.coins import Coins
 from croupier.core.flow import Change, Letter
 from croupier.core.update import Layout, Model, Slice, Update
 from croupier.core.view import View
+from croupier.encode.symmetry import Symmetry, fixed, free
 from croupier.federate import Federation, Round, Task, Threat, rounds
 from croupier.pipeline import Pipeline
 from croupier.runtime.local import Local
@@ -50,7 +51,24 @@ def task(clients: Sequence[str] = CLIENTS, shards: Mapping[str, str] | None = No
     """Enrolled clients with a shard each, and a server that has something to train on too."""
     named = dict(shards or {who: f"shard of {who}" for who in clients})
     first = Model(torch.linspace(-0.5, 0.5, layout.size))
-    return Task(named, layout, first, fit, lambda model: {"norm": float(model.vector.double().norm())}, taught)
+    return Task(
+        named, layout, first, fit, lambda model: {"norm": float(model.vector.double().norm())}, taught,
+        symmetry=lambda: symmetry(layout), fresh=lambda coins: taught(first.vector, coins),
+    )  # fmt: skip
+
+
+def symmetry(layout: Layout) -> Symmetry:
+    """Every first axis of the body is one group, its inputs another; all else stays."""
+    axes = {
+        part.name: tuple(
+            (free("hidden", size) if number == 0 else free("input", size))
+            if part.layer == "body"
+            else fixed(size, "of the toy")
+            for number, size in enumerate(part.shape)
+        )
+        for part in layout.carried
+    }
+    return Symmetry(layout, axes, (free("input", 3),))
 
 
 def layout_for(pipeline: Pipeline) -> Layout:

@@ -16,7 +16,8 @@ from croupier.cli import app
 
 NAMES = [
     "CroupierError", "Findings", "Pipeline", "Result", "Spec", "Statement", "examine", "explain", "intra", "intra_sum",
-    "load", "moduli", "naive", "plain", "presets", "profile", "rain", "resume", "rns", "run", "sum_servers", "total",
+    "load", "moduli", "naive", "plain", "presets", "profile", "rain", "resume", "rns", "run", "sum_servers",
+    "tazza", "total",
 ]  # fmt: skip
 
 
@@ -84,8 +85,8 @@ def _commands() -> dict[str, typer.core.TyperCommand]:
 
 
 COMMANDS = [
-    "audit", "bench attack", "bench disaggregate", "bench gates", "bench intra", "bench opened", "bench rain",
-    "bench reveal", "bench rns", "bench shuffles", "bench simulate",
+    "audit", "bench agree", "bench attack", "bench disaggregate", "bench gates", "bench intra", "bench opened",
+    "bench rain", "bench reveal", "bench rns", "bench shuffles", "bench simulate",
     "bench sum", "bench tamper", "bench tazza", "doctor", "explain", "plan dp", "reproduce", "run",
 ]  # fmt: skip
 COMMON = {"--print-config", "--seed", "--out", "--json"}

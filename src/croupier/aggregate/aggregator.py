@@ -55,6 +55,11 @@ class Aggregator(Part):
         """What it needs with its fields as they are."""
         return self.needs
 
+    @property
+    def anew(self) -> bool:
+        """Whether it makes the next model of this round's updates alone, and remembers nothing in their coordinates."""
+        return False
+
     def check(self, count: int) -> None:
         """Raises: SpecError when the rule says nothing about that many updates."""
 

@@ -119,6 +119,11 @@ class Clusters(Aggregator, use="clusters"):
     merge: Merge = "dominant"
     within: Within = "mean"
 
+    @property
+    def anew(self) -> bool:
+        """Clusters are remembered by names; a cluster of which nobody came keeps its own frame."""
+        return True
+
     def __call__(self, gathered: Gathered, desk: Desk, memory: Memory) -> tuple[tuple[Model, ...], Memory]:
         """One model a cluster. Raises: ProtocolError without names, or without the network to ask."""
         rows = alike(gathered, self.use)

@@ -52,6 +52,11 @@ class Mean(Aggregator, use="mean"):
         """The rows' labels, where it weighs by them."""
         return self.needs | ({"labels"} if self.by != "records" else set())
 
+    @property
+    def anew(self) -> bool:
+        """Unless its step adapts: then it needs the last model, and moments."""
+        return not self.step.adapts
+
     def __call__(self, gathered: Gathered, desk: Desk, memory: Memory) -> tuple[tuple[Model, ...], Memory]:
         """One model: the mean, or the last model moved by it. Raises: ProtocolError where nothing can be averaged."""
         mean = self._mean(gathered)

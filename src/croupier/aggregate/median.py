@@ -25,6 +25,11 @@ class Median(Aggregator, use="median"):
 
     needs: ClassVar[frozenset[str]] = frozenset({"rows"})
 
+    @property
+    def anew(self) -> bool:
+        """The rows alone."""
+        return True
+
     def __call__(self, gathered: Gathered, desk: Desk, memory: Memory) -> tuple[tuple[Model, ...], Memory]:
         """One model: the median, or the last model moved by it. Raises: ProtocolError without rows that count alike."""
         blocks = alike(gathered, self.use).split(_BLOCK, 1)  # type: ignore[no-untyped-call]

@@ -292,6 +292,33 @@ def gates(
         show(found)
 
 
+@app.command("agree")
+def agree(
+    schedules: Annotated[int, typer.Option(help="Random schedules of faults for each form.", min=0)] = 1000,
+    clients: Annotated[
+        Optional[list[int]],  # noqa: UP045 - typer reads this form
+        typer.Option(help="Clients of the timed agreements; may be repeated. By default 4 to 100.", min=4),
+    ] = None,
+    repeats: Annotated[int, typer.Option(help="Timed repeats; the best counts.", min=1)] = 1,
+    seed: options.Seed = None,
+    out: options.OutFile = None,
+    print_config: options.PrintConfig = False,
+    json: options.Json = False,
+) -> None:
+    """Agreement on a rule through a relay, jointly and by PBFT: random faults, and messages, bytes and seconds."""
+    from croupier.bench.agree import Size, measure, show
+
+    given = {} if clients is None else {"clients": tuple(clients)}
+    size = Size.parse({**given, "schedules": schedules, "repeats": repeats})
+    if print_config:
+        options.show_config(size, json)
+        return
+    found = measure(size, seed or 0, options.watch)
+    options.emit(found, json, out)
+    if not json:
+        show(found)
+
+
 class _Mode(StrEnum):
     SEMI_HONEST = "semi-honest"
     MALICIOUS = "malicious"

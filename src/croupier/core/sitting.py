@@ -40,6 +40,12 @@ class Traffic:
         self.got[envelope.header.target] += envelope.size
         self.messages += 1
 
+    def add(self, other: Traffic) -> None:
+        """Take down what was counted elsewhere."""
+        self.sent.update(other.sent)
+        self.got.update(other.got)
+        self.messages += other.messages
+
 
 @dataclass(frozen=True)
 class Sitting:

@@ -13,9 +13,8 @@ from torch import Tensor
 
 from croupier.core import wire
 from croupier.core.coins import Node
-from croupier.core.flow import Memory
 from croupier.core.part import Part
-from croupier.core.update import NO_LUGGAGE, Form, Gathered, Layout, Model, Modulus, Update
+from croupier.core.update import NO_LUGGAGE, Form, Gathered, Layout, Modulus, Update
 from croupier.errors import SpecError
 
 Brief = Mapping[str, Tensor]
@@ -60,6 +59,9 @@ class Encoder(Part):
     """
 
     verb: ClassVar[str] = "encode"
+    # Whether clients must agree on a secret before the first round.
+    agrees: ClassVar[bool] = False
+
     form: Form = "weights"
     weights: Weights = "uniform"
     cap: int | None = Field(None, ge=1)
@@ -113,10 +115,6 @@ class Encoder(Part):
     def decode(self, released: Released, brief: Brief) -> Gathered:
         """What the server makes of what was released."""
 
-    def open(self, model: Model, memory: Memory) -> Tensor:
-        """What a client trains when a model arrives."""
-        return model.vector
-
     def says(self) -> tuple[str, ...]:
         """Lines of the statement: losses and what travels in the clear."""
         how = {
@@ -137,4 +135,4 @@ class Encoder(Part):
 def row_weights(encoder: Encoder, released: Released) -> Tensor:
     """One weight a row, for rows that came with theirs beside them or all count alike."""
     count = len(released.present)
-    return released.luggage["weight"][:, 0] if encoder.luggage() else torch.ones(count, dtype=torch.float64)
+    return released.luggage["weight"][:, 0] if encoder.weights == "open" else torch.ones(count, dtype=torch.float64)

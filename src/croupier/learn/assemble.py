@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -18,6 +19,7 @@ from croupier.core.update import Model
 from croupier.errors import DataError, SpecError
 from croupier.federate import Task
 from croupier.learn.augment import AS_IS, Augment
+from croupier.learn.axes import symmetry_of
 from croupier.learn.data import Data, Dataset, Records
 from croupier.learn.evaluate import Answers, Evaluate
 from croupier.learn.fit import Fit
@@ -91,7 +93,16 @@ def assemble(
     evaluate = Evaluate(FlatNet(module, device), dataset.goal, dataset.test.to(device), dataset.unit)
     layout = layout_of(module)
     first = Model(layout.flatten(module.state_dict()))
-    task = Task(digests, layout, first, learner, evaluate)
+    # Found when first asked for: watching a network run takes a moment that few runs need.
+    symmetry = cache(lambda: symmetry_of(module, dataset.train.batch(torch.arange(2))[0]))
+
+    def fresh(drawn: Coins) -> Tensor:
+        if warm is not None:
+            return first.vector
+        with drawn.ambient():
+            return layout.flatten(network.build(dataset).state_dict())
+
+    task = Task(digests, layout, first, learner, evaluate, symmetry=symmetry, fresh=fresh)
     if not dataset.worded:
         task = replace(task, answers=Answers(FlatNet(module, device)), inputs=dataset.shape)
     if kept is not None:

@@ -28,8 +28,10 @@ class Local:
 class _Table:
     def __init__(self, sitting: Sitting, local: Local) -> None:
         self.sitting, self.local = sitting, local
-        links = local.links and local.links.child(sitting.stamp.round, sitting.stamp.attempt)
-        self.post = Post(sitting.stamp, sitting.schemas, links)
+        stamp = sitting.stamp
+        # Two protocols may use one number for a round and for something else: they share no key.
+        links = local.links and local.links.child(stamp.spec, stamp.round, stamp.attempt)
+        self.post = Post(stamp, sitting.schemas, links)
         self.seats = {
             name: Seat.take(
                 party,

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from croupier.core.coins import Tape
-from croupier.core.update import Layout, Model, Slice, Update
+from croupier.core.update import Layout, Slice, Update
 from croupier.encode.encoder import Payload, Released
 from croupier.encode.floats import Floats
 from croupier.errors import ProtocolError, SpecError
@@ -81,9 +81,8 @@ def test_a_cap_belongs_to_slots(table: dict[str, object]) -> None:
         Floats.parse({"weights": "slot", "cap": 0})
 
 
-def test_a_model_is_opened_as_it_is() -> None:
-    model = Model(torch.tensor([1.0, 2.0]))
-    assert Floats().open(model, {}) is model.vector
+def test_coordinates_are_plain_floats() -> None:
+    assert not Floats().agrees
     assert Floats().modulus is None
     assert Floats().dtype == "<f4"
 

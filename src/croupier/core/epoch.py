@@ -1,0 +1,129 @@
+"""Epochs and frames: in whose coordinates a model or an update lies, as public values without any secret.
+
+An epoch is what one agreement gave a roster: a number, the first round it holds for, and the digest of its secret. Two
+vectors under different rules must never be added; their frames say whether they may.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from croupier.core.flow import roster_digest
+from croupier.errors import ProtocolError, RangeError, WireError
+
+DIGEST = 32
+_FRAME = struct.Struct(f"<II{DIGEST}s")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The coordinates of one vector: the epoch's number, the round of its rule, and the digest of the secret."""
+
+    number: int
+    round: int
+    digest: bytes
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.number < 1 << 32 and 0 <= self.round < 1 << 32):
+            raise RangeError(f"epoch {self.number}, round {self.round}: a frame holds 0 to {2**32 - 1} of each")
+        if len(self.digest) != DIGEST:
+            raise RangeError(f"a digest of {len(self.digest)} bytes: a frame holds one of {DIGEST}")
+
+    def pack(self) -> bytes:
+        """Forty bytes, one form for each frame."""
+        return _FRAME.pack(self.number, self.round, self.digest)
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Frame:
+        """Raises: WireError when these bytes are no frame."""
+        if len(data) != _FRAME.size:
+            raise WireError(f"a frame has {_FRAME.size} bytes, not {len(data)}")
+        return cls(*_FRAME.unpack(data))
+
+    def __str__(self) -> str:
+        return f"epoch {self.number}, round {self.round}, digest {self.digest.hex()[:8]}"
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What one agreement settled: its number, the first and last round it holds for, who agreed, the secret's digest.
+
+    Without a last round it holds until the next.
+    """
+
+    number: int
+    start: int
+    roster: tuple[str, ...]
+    digest: bytes
+    last: int | None = None
+
+    def __post_init__(self) -> None:
+        Frame(self.number, self.start, self.digest)
+        if tuple(sorted(set(self.roster))) != self.roster:
+            raise RangeError("the roster of an epoch names everybody once, in order")
+
+    def frame(self, number: int, *, kept: bool = False) -> Frame:
+        """The frame of a round; with `kept`, the one frame of the whole epoch, which is weaker and lets state last.
+
+        Raises: ProtocolError when the round lies before the epoch, or after it.
+        """
+        if self.last is not None and number > self.last:
+            raise ProtocolError(f"round {number} lies after epoch {self.number}, which ends with round {self.last}")
+        if number < self.start:
+            raise ProtocolError(f"round {number} lies before epoch {self.number}, which starts with round {self.start}")
+        return Frame(self.number, self.start if kept else number, self.digest)
+
+    def plain(self) -> dict[str, object]:
+        """As plain values, for a memory."""
+        return {
+            "number": self.number, "start": self.start, "roster": self.roster, "digest": self.digest, "last": self.last,
+        }  # fmt: skip
+
+    def follows(self, roster: tuple[str, ...], faulty: int) -> None:
+        """Raises: ProtocolError when so changed a roster could be one of two that both call themselves the next.
+
+        Two rosters that each keep more than (n + f) / 2 of the old one share an honest client, which signs once.
+        """
+        stay, need = len(set(self.roster) & set(roster)), (len(self.roster) + faulty) // 2 + 1
+        if stay < need:
+            raise ProtocolError(
+                f"only {stay} of the {len(self.roster)} clients of epoch {self.number} stay, and {need} must; "
+                "change the roster in smaller steps, or start a new run"
+            )
+
+    @property
+    def bound(self) -> bytes:
+        """What binds the roster."""
+        return roster_digest(self.roster)
+
+
+def same_frame(frames: Mapping[str, Frame]) -> Frame:
+    """The one frame of all vectors, by the name of whose they are. Raises: ProtocolError when they differ, or are none.
+
+    A sum over two frames adds coordinates that do not belong together, and no later step could tell.
+    """
+    if not frames:
+        raise ProtocolError("no vector came with a frame; every model and update under a rule must name its own")
+    groups: dict[Frame, list[str]] = {}
+    for name in sorted(frames):
+        groups.setdefault(frames[name], []).append(name)
+    if len(groups) > 1:
+        said = "; ".join(f"{', '.join(names[:3])}: {frame}" for frame, names in groups.items())
+        raise ProtocolError(
+            f"vectors of {len(groups)} frames may not be mixed ({said}). Bring them into one frame first, or leave out "
+            "those of the older one"
+        )
+    return next(iter(groups))
+
+
+def strangers(enrolled: int, cohort: int) -> float:
+    """How often a cohort, drawn anew each round, holds nobody of the one before: then nobody knows its rule.
+
+    Raises: RangeError.
+    """
+    if not 0 < cohort <= enrolled:
+        raise RangeError(f"a cohort of {cohort} out of {enrolled} enrolled clients; invite 1 to {enrolled}")
+    return math.comb(enrolled - cohort, cohort) / math.comb(enrolled, cohort)
