@@ -50,7 +50,8 @@ def command(
     # A statement about a run that would be refused is worth nothing; natural clients are counted when they are loaded.
     clients = getattr(described.task.split, "clients", None)
     if clients is not None:
-        offers = frozenset({"root", "forward"} if described.task.root.records else ())
+        # Data and network are not loaded here: what they offer shows when the run begins.
+        offers = frozenset({"answers", "symmetry", *({"root", "forward"} if described.task.root.records else ())})
         check(described.protocol, clients, described.federation, offers)
     cohort = described.federation.cohort
     changing = None if clients is None else cohort is not None and cohort < clients

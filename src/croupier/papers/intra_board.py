@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import isfinite
 from statistics import fmean
 from typing import Any
 
@@ -91,8 +92,8 @@ class Board:
             "forecast": forecast, "clip": cell([public.clip for public in known]), "size": known[0].size,
             "epsilons": list(epsilons(one.arm, known[0])),
             "sigmas": [sigma / known[0].clip for sigma in sigmas(one.arm, known[0])],
-            "spent": _spent(one.arm, known[0], done[0]), "lost": [ended.lost for ended in done if ended.lost],
-            "curves": [[list(point) for point in ended.curve] for ended in done], "quiet": one.arm.quiet,
+            "spent": _spent(one.arm, known[0], done), "lost": [ended.lost for ended in done if ended.lost],
+            "curves": [[_finite(point) for point in ended.curve] for ended in done], "quiet": one.arm.quiet,
             "noise": one.arm.noise, "weights": one.arm.weights, "by": one.arm.by, "cosine": one.arm.cosine,
             "rounds": work.plan.rounds, "naive": fmean(public.naive for public in known),
         }  # fmt: skip
@@ -111,9 +112,14 @@ def row(
     }  # fmt: skip
 
 
-def _spent(arm: Arm, known: Public, ended: Ended) -> list[float]:
-    """The epsilon of all participations together, tier by tier, of a client that took part as often as most."""
-    most = max(ended.participations.values(), default=0)
+def _finite(point: Sequence[float]) -> list[float | None]:
+    """A point of a curve; what a lost run ends with is no number that a file can hold."""
+    return [value if isfinite(value) else None for value in point]
+
+
+def _spent(arm: Arm, known: Public, done: Sequence[Ended]) -> list[float]:
+    """The epsilon of all participations together, tier by tier, of the client of all runs that took part most often."""
+    most = max((count for ended in done for count in ended.participations.values()), default=0)
     return [epsilon_of(composed([mu_of(known.clip, one)] * most), DELTA) if most else 0.0 for one in sigmas(arm, known)]
 
 

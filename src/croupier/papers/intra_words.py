@@ -42,8 +42,8 @@ def says4(rows: Rows) -> list[str]:
 
 GAP = (
     "The paper's Plain FL-DP is worse than its Shuffle-DP by 0.015 to 0.023 RMSE (Tables 3 and 8) and by 2.7 to 3.2 "
-    "points of accuracy (Table 9). At equal noise no such gap can be: those columns are one training. Its columns must "
-    "have had different noise."
+    "points of accuracy (Table 9). At equal noise and equal weights no such gap can be: those columns are one "
+    "training. Its columns must have differed in noise or in weights."
 )
 
 

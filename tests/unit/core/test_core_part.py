@@ -81,7 +81,7 @@ def test_a_table_without_a_name_changes_the_default_part_and_no_other() -> None:
 
 
 def test_choices_belong_to_their_slot() -> None:
-    assert Encoder.choices() == ["fixed", "floats", "residues", "signs"]
+    assert Encoder.choices() == ["fixed", "floats", "hidden-units", "residues", "signs"]
     assert {"rows", "shuffle", "sum"} <= set(Release.choices())
     assert not set(Release.choices()) & set(Encoder.choices())
     with pytest.raises(SpecError, match="no encode has that name"):
@@ -177,4 +177,4 @@ def test_a_subclass_without_a_name_is_not_on_offer() -> None:
 
     assert Part.named == before
     assert Private.use == ""
-    assert Private().plain() == {}
+    assert "use" not in Private().plain()

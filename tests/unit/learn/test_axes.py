@@ -110,10 +110,11 @@ def test_a_step_of_sgd_under_the_rule_is_the_rule_after_the_step(name: str) -> N
     module, inputs, symmetry = case(name)
     shuffled = symmetry.under(symmetry.rule(SEED, 1))
     fit = Sgd(lr=0.01, momentum=0.9)
-    vector = vector_of(module, symmetry)
+    # In float32 a unit that lies on the kink of a ReLU may fall on either side, by the order of a sum alone.
+    vector = vector_of(module, symmetry).double()
     plain, speed, _ = step(module, symmetry, vector, inputs, fit, None)
     moved, other, _ = step(module, symmetry, shuffled.apply(vector), shuffled.permute(inputs), fit, None)
-    assert float((shuffled.apply(plain) - moved).abs().max()) <= 1e-6 * max(1.0, float(plain.abs().max()))
+    assert float((shuffled.apply(plain) - moved).abs().max()) <= 1e-9 * max(1.0, float(plain.abs().max()))
     assert not torch.equal(plain, vector)
     # The optimiser's state has weights only, and follows them.
     assert torch.allclose(shuffled.apply(speed["speed"]), other["speed"], atol=1e-4)
