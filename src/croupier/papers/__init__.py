@@ -2,9 +2,29 @@
 
 from collections.abc import Mapping
 
-from croupier.papers import accuracy, cost, dp, rain, rain_cost, rain_shares, rns, rns_inversion
+from croupier.papers import (
+    accuracy,
+    cost,
+    dp,
+    intra,
+    intra_cost,
+    intra_recombine,
+    rain,
+    rain_cost,
+    rain_shares,
+    rns,
+    rns_inversion,
+)
 from croupier.papers.entry import Entry, Ledger, Trial
 
-_TRIALS = (*accuracy.TRIALS, *dp.TRIALS, rns_inversion.FIGURE8, *rain.TRIALS, *rain_shares.TRIALS)
-_ALL: tuple[Entry | Ledger | Trial, ...] = (*rns.ENTRIES, *cost.LEDGERS, *rain_cost.LEDGERS, *_TRIALS)
+_RAIN = (*rain.TRIALS, *rain_shares.TRIALS)
+_INTRA = (*intra.TRIALS, *intra_recombine.TRIALS)
+_TRIALS = (*accuracy.TRIALS, *dp.TRIALS, rns_inversion.FIGURE8, *_RAIN, *_INTRA)
+_ALL: tuple[Entry | Ledger | Trial, ...] = (
+    *rns.ENTRIES,
+    *cost.LEDGERS,
+    *rain_cost.LEDGERS,
+    *intra_cost.LEDGERS,
+    *_TRIALS,
+)
 ENTRIES: Mapping[str, Entry | Ledger | Trial] = {entry.name: entry for entry in _ALL}

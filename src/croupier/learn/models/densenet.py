@@ -10,6 +10,7 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from croupier.learn.data import Dataset
+from croupier.learn.models.grouped import Norm, grouped
 from croupier.learn.models.layers import Standardise
 from croupier.learn.models.network import Network
 from croupier.learn.models.start import start
@@ -69,12 +70,13 @@ class DenseNet(nn.Module):
 class DenseNet121(Network, use="densenet"):
     """DenseNet without pretrained weights: DenseNet-121 unless `growth` or the `blocks`' layers are given.
 
-    `standardise` brings pixels to [-1, 1].
+    `standardise` brings pixels to [-1, 1]. `norm` may be by group, as in `mobilenet`.
     """
 
     growth: PositiveInt = 32
     blocks: tuple[PositiveInt, ...] = Field((6, 12, 24, 16), min_length=1)
     standardise: bool = False
+    norm: Norm = "batch"
 
     def build(self, dataset: Dataset) -> DenseNet:
         """A fresh model. Raises: SpecError unless the dataset has classes of RGB pictures that can be halved enough."""
@@ -84,7 +86,10 @@ class DenseNet121(Network, use="densenet"):
             needs = f"inputs of shape (3, {least} or more, {least} or more) to classify"
             raise self._misfit(dataset, needs, 'use data = "cifar10" or model = "mlp"')
         first = Standardise(0.5, 0.5) if self.standardise else None
-        return DenseNet(dataset.classes, self.growth, self.blocks, first)
+        made = DenseNet(dataset.classes, self.growth, self.blocks, first)
+        if self.norm == "group":
+            grouped(made)
+        return made
 
 
 def _block(before: int, growth: int, layers: int) -> nn.Sequential:

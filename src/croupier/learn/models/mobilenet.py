@@ -6,6 +6,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from croupier.learn.data import Dataset
+from croupier.learn.models.grouped import Norm, grouped
 from croupier.learn.models.layers import Dropout, Standardise
 from croupier.learn.models.network import Network
 from croupier.learn.models.start import start
@@ -66,12 +67,14 @@ class MobileNet(nn.Module):
 class MobileNetV2(Network, use="mobilenet"):
     """MobileNetV2 without pretrained weights, with two steps of 2 left out so that it suits pictures of 32 x 32.
 
-    `width` multiplies the channels. `standardise` brings pixels to [-1, 1].
+    `width` multiplies the channels. `standardise` brings pixels to [-1, 1]. `norm` may be by group: then nothing but
+    weights travels, which updates that are clipped and noised need.
     """
 
     width: float = Field(1.0, gt=0, le=4)
     dropout: float = Field(0.0, ge=0, lt=1)
     standardise: bool = False
+    norm: Norm = "batch"
 
     def build(self, dataset: Dataset) -> MobileNet:
         """A fresh model. Raises: SpecError unless the dataset has classes of RGB pictures."""
@@ -79,7 +82,10 @@ class MobileNetV2(Network, use="mobilenet"):
             remedy = 'use data = "cifar10" or model = "mlp"'
             raise self._misfit(dataset, "inputs of shape (3, height, width) to classify", remedy)
         first = Standardise(0.5, 0.5) if self.standardise else None
-        return MobileNet(dataset.classes, self.width, self.dropout, first)
+        made = MobileNet(dataset.classes, self.width, self.dropout, first)
+        if self.norm == "group":
+            grouped(made)
+        return made
 
 
 def in_eights(channels: float) -> int:

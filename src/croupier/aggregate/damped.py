@@ -1,0 +1,19 @@
+"""A fixed share of the mean difference: what a server takes of updates that noise drowns."""
+
+from __future__ import annotations
+
+from pydantic import Field
+from torch import Tensor
+
+from croupier.aggregate.step import Step
+from croupier.core.flow import Memory
+
+
+class Damped(Step, use="damped"):
+    """The mean times `lr`: FedAvg with a server rate."""
+
+    lr: float = Field(0.1, gt=0)
+
+    def __call__(self, mean: Tensor, frame: bytes, memory: Memory) -> tuple[Tensor, Memory]:
+        """Part of the way; nothing is remembered."""
+        return mean * self.lr, memory
