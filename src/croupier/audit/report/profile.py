@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from croupier.audit.report.page import _head, _section
-from croupier.audit.report.tables import _table
+from croupier.audit.report.page import head, section
+from croupier.audit.report.tables import table
 from croupier.audit.report.words import NOTHING, Html, date, decimal, joined, tag
 
 HEADS = ("Measure", "As received", "Linear denoiser", "Learned denoiser", "Prior", "Control")
@@ -14,17 +14,17 @@ HEADS = ("Measure", "As received", "Linear denoiser", "Learned denoiser", "Prior
 
 def render(findings: Mapping[str, Any]) -> str:
     """The whole page."""
-    head = tag("head", *_head(str(findings["name"])))
+    top = tag("head", *head(str(findings["name"])))
     noises = list(dict.fromkeys(arm["noise"] for arm in findings["arms"]))
     main = tag(
         "main",
-        _section("verdicts", "What each view tells", tag("ul", *(tag("li", said) for said in findings["sentences"]))),
-        _section("threat", "The threat", tag("p", findings["threat"]), _list(findings["adversaries"])),
+        section("verdicts", "What each view tells", tag("ul", *(tag("li", said) for said in findings["sentences"]))),
+        section("threat", "The threat", tag("p", findings["threat"]), _list(findings["adversaries"])),
         *(_noise(name, findings) for name in noises),
-        _section("paper", "What the paper prints", *(_paper(*one) for one in findings["paper"].items())),
-        _section("setting", "Setting", _facts(findings), tag("h3", "Notes"), _list(findings["notes"])),
+        section("paper", "What the paper prints", *(_paper(*one) for one in findings["paper"].items())),
+        section("setting", "Setting", _facts(findings), tag("h3", "Notes"), _list(findings["notes"])),
     )
-    return f"<!doctype html>\n{tag('html', head, tag('body', _top(findings), main), lang='en')}\n"
+    return f"<!doctype html>\n{tag('html', top, tag('body', _top(findings), main), lang='en')}\n"
 
 
 def _top(findings: Mapping[str, Any]) -> Html:
@@ -52,7 +52,7 @@ def _noise(name: str, findings: Mapping[str, Any]) -> Html:
     budgets = ", ".join(f"{one:.4g}" for one in given[0])
     caption = f"Epsilon of one participation, tier by tier: {budgets} (first run)." if budgets else "No noise at all."
     said = f"{caption} Each number with its 95 % interval over runs."
-    return _section(f"noise-{name.split()[0]}", name.capitalize(), _table("numbers", said, HEADS, groups))
+    return section(f"noise-{name.split()[0]}", name.capitalize(), table("numbers", said, HEADS, groups))
 
 
 def _measures(arm: Mapping[str, Any]) -> list[list[Html]]:
@@ -86,9 +86,9 @@ def _control(marks: Sequence[Mapping[str, Any]]) -> Html:
     return joined([", ".join(dict.fromkeys(words[mark.get("control")] for mark in marks))])
 
 
-def _paper(name: str, table: Mapping[str, Any]) -> Html:
-    cells = [[joined([str(cell)]) for cell in row] for row in table["rows"]]
-    return _table("numbers", f"{name}: {table['about']}.", table["heads"], [(name, cells)])
+def _paper(name: str, printed: Mapping[str, Any]) -> Html:
+    cells = [[joined([str(cell)]) for cell in row] for row in printed["rows"]]
+    return table("numbers", f"{name}: {printed['about']}.", printed["heads"], [(name, cells)])
 
 
 def _facts(findings: Mapping[str, Any]) -> Html:
