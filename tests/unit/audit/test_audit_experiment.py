@@ -13,7 +13,7 @@ from torch import Tensor
 
 from croupier.audit import experiment, source
 from croupier.audit.distort import CLEAN, Distortion
-from croupier.audit.experiment import Defence, Setting, Remembered, _Stage, _Truth, run
+from croupier.audit.experiment import Defence, Remembered, Setting, _Stage, _Truth, run
 from croupier.audit.knowledge import Knowledge, Scene
 from croupier.audit.outcome import Outcome
 from croupier.audit.score import over_runs
