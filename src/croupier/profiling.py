@@ -119,7 +119,7 @@ def profile(
 def findings(spec: Spec, setting: Setting, seeds: Sequence[int], found: Sequence[Seed]) -> dict[str, Any]:
     """Everything as plain values, with intervals over runs."""
     first = found[0]
-    arms = _arms(found)
+    made = arms(found)
     return {
         "kind": "croupier profile audit",
         "name": spec.name,
@@ -141,8 +141,8 @@ def findings(spec: Spec, setting: Setting, seeds: Sequence[int], found: Sequence
         "denoisers": {name: denoise.TITLES[name] for name in denoise.DENOISERS},
         "judged_by": FIRST,
         "epsilons": {name: [list(one.epsilons[name]) for one in found] for name in first.epsilons},
-        "arms": arms,
-        "sentences": [_sentence(arm, list(first.attributes)) for arm in arms],
+        "arms": made,
+        "sentences": [_sentence(arm, list(first.attributes)) for arm in made],
         "adversaries": adversaries(min(one.uncovered for one in found)),
         "paper": PAPER,
         "threat": threat(first.clients, first.outsiders, setting.every),
@@ -150,7 +150,7 @@ def findings(spec: Spec, setting: Setting, seeds: Sequence[int], found: Sequence
     }
 
 
-def _arms(found: Sequence[Seed]) -> list[dict[str, Any]]:
+def arms(found: Sequence[Seed]) -> list[dict[str, Any]]:
     """One object for each noise and view, with every denoiser's marks; those on no noise and no shuffling first."""
     keys = list(dict.fromkeys((one.noise, one.view) for one in found[0].found))
     made = [_arm(noise, view, found) for noise, view in keys]

@@ -13,6 +13,8 @@ from croupier.learn.data import Dataset, Windows
 
 # Half hours from 08:00 to 20:00: a household that uses more of its electricity then than most is day-active.
 DAY = slice(16, 40)
+# From 17:00 to 22:00 a grid is loaded most.
+EVENING = slice(34, 44)
 A_DAY = 48
 
 
@@ -40,23 +42,25 @@ def attributes(dataset: Dataset, index: Mapping[str, Tensor], outsiders: Sequenc
         return {"dominant": Attribute("the class most of its records have", names, found)}
     if not isinstance(dataset.train, Windows) or dataset.name != "households":
         raise SpecError(f"task.data = {dataset.name!r}: no attribute of its clients is known; use 'households'")
-    day, use = _habits(dataset, dataset.train, index)
+    day, evening, use = _habits(dataset, dataset.train, index)
     return {
         "day": _cut("day- or night-active: the share of electricity used from 08 to 20 h", ("night", "day"), day,
                     outsiders),
+        "evening": _cut("how much it loads the evening peak: the mean use from 17 to 22 h", ("low", "high"), evening,
+                        outsiders),
         "use": _cut("how much electricity it uses", ("low", "middle", "high"), use, outsiders),
     }  # fmt: skip
 
 
-def _habits(dataset: Dataset, train: Windows, index: Mapping[str, Tensor]) -> tuple[dict[str, float], dict[str, float]]:
-    """The share used by day, and the mean use, in the time that is trained on."""
+def _habits(dataset: Dataset, train: Windows, index: Mapping[str, Tensor]) -> list[dict[str, float]]:
+    """The share used by day, the mean use of an evening, and that of all hours, in the time that is trained on."""
     series = train.series.reshape(len(dataset.owners), -1)
     last = int((train.starts % series.shape[1]).max()) + train.width
     whole = series[:, : last // A_DAY * A_DAY].double().reshape(len(series), -1, A_DAY)
-    by_day, place = whole[:, :, DAY], {who: at for at, who in enumerate(dataset.owners)}
-    share = by_day.nansum((1, 2)) / whole.nansum((1, 2))
-    mean = whole.nanmean((1, 2))
-    return {who: float(share[place[who]]) for who in index}, {who: float(mean[place[who]]) for who in index}
+    place = {who: at for at, who in enumerate(dataset.owners)}
+    share = whole[:, :, DAY].nansum((1, 2)) / whole.nansum((1, 2))
+    found = (share, whole[:, :, EVENING].nanmean((1, 2)), whole.nanmean((1, 2)))
+    return [{who: float(each[place[who]]) for who in index} for each in found]
 
 
 def _cut(title: str, classes: tuple[str, ...], values: Mapping[str, float], outsiders: Sequence[str]) -> Attribute:

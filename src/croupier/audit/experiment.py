@@ -112,7 +112,7 @@ class _Withheld:
 
 
 @dataclass
-class _Remembered:
+class Remembered:
     """Training that is not done twice: the same start, records and coins give the same update.
 
     Defences that differ only in what the server sees train alike, and one training then serves them all.
@@ -221,7 +221,7 @@ class _Stage:
                 f"task.data = {self.setting.data.use!r}: source inference is defined for classes, not forecasts; "
                 "use data with labels, such as 'digits'"
             )
-        self.task = replace(self.made.task, fit=_Remembered(self.made.task.fit))
+        self.task = replace(self.made.task, fit=Remembered(self.made.task.fit))
         self.asked: dict[tuple[Distortion, tuple[str, ...]], tuple[Knowledge, _Truth, Future[Answer]]] = {}
 
     def _assembled(self) -> Assembled:

@@ -161,32 +161,38 @@ def grouping(key: str, found: Tensor, features: Tensor, truth: Truth) -> Marks:
     }
 
 
-def linking(links: Tensor, allowed: Tensor, truth: Truth) -> tuple[Marks, Marks]:
-    """Stage 3: hits and, beside them, what a candidate picked at random would hit.
+def answers(links: Tensor, allowed: Tensor, truth: Truth) -> dict[str, list[tuple[int, float, float]]]:
+    """Stage 3, question by question: the round, whether it was hit, and the chance of a candidate picked at random.
 
-    Asked is every row whose owner has a row among the candidates: is the linked row its owner's? For buckets: is its
-    owner in the linked row's bucket?
+    Asked is every row whose owner has a row among the candidates: is the linked row its owner's (`row`)? For buckets:
+    is its owner in the linked row's bucket (`bucket`)?
     """
-    at = truth.pairs[0].tolist()
+    at, rounds, _ = truth.pairs
     single = all(one.sources is not None for one in truth.sights)
-    owner = dict(zip(at, truth.names, strict=True)) if single else {}
-    inside: dict[str, Tensor] = {}
-    marks: dict[str, list[float]] = {"row": [], "row prior": [], "bucket": [], "bucket prior": []}
-    for row, who in zip(at, truth.names, strict=True):
-        may = allowed[row]
-        if who not in inside:
-            inside[who] = torch.tensor([who in mates for mates in truth.mates])
-        if single:
-            same = torch.tensor([owner.get(other) == who for other in range(len(allowed))])
-            if bool((may & same).any()):
-                marks["row"].append(float(owner[int(links[row])] == who))
-                marks["row prior"].append(float((may & same).sum() / may.sum()))
-        if bool((may & inside[who]).any()):
-            marks["bucket"].append(float(inside[who][int(links[row])]))
-            marks["bucket prior"].append(float((may & inside[who]).sum() / may.sum()))
-    hits = {"linked to its owner's row": marks["row"], "linked to its owner's bucket": marks["bucket"]}
-    prior = {"linked to its owner's row": marks["row prior"], "linked to its owner's bucket": marks["bucket prior"]}
-    return _means(hits), _means(prior)
+    numbers = {who: number for number, who in enumerate(dict.fromkeys(truth.names))}
+    owner = torch.full((len(allowed),), -1)
+    if single:
+        owner[at] = torch.tensor([numbers[who] for who in truth.names])
+    inside = {who: torch.tensor([who in mates for mates in truth.mates]) for who in numbers}
+    found: dict[str, list[tuple[int, float, float]]] = {"row": [], "bucket": []}
+    for row, number, who in zip(at.tolist(), rounds.tolist(), truth.names, strict=True):
+        may, name = allowed[row], truth.turns[number].number
+        kinds = {"bucket": inside[who]} | ({"row": owner == numbers[who]} if single else {})
+        for kind, right in kinds.items():
+            if bool((may & right).any()):
+                chance = float((may & right).sum() / may.sum())
+                found[kind].append((name, float(right[int(links[row])]), chance))
+    return found
+
+
+def linking(links: Tensor, allowed: Tensor, truth: Truth) -> tuple[Marks, Marks]:
+    """Stage 3: hits and, beside them, what a candidate picked at random would hit."""
+    titles = {"row": "linked to its owner's row", "bucket": "linked to its owner's bucket"}
+    found = answers(links, allowed, truth)
+    return (
+        _means({titles[kind]: [hit for _, hit, _ in each] for kind, each in found.items()}),
+        _means({titles[kind]: [chance for _, _, chance in each] for kind, each in found.items()}),
+    )
 
 
 def recombining(answer: Mapping[str, Any], truth: Truth, coins: Coins) -> tuple[Marks, Marks]:

@@ -6,11 +6,13 @@ sent canonical bytes of views and declared knowledge.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -20,10 +22,11 @@ from torch import Tensor
 from croupier.audit import marks, profiler, recombine
 from croupier.audit.attributes import Attribute, attributes
 from croupier.audit.denoise import Directions
-from croupier.audit.experiment import _Remembered
+from croupier.audit.experiment import Remembered
 from croupier.audit.glimpse import Outside
 from croupier.audit.marks import Marks, Truth
 from croupier.audit.sights import VIEWS, Sight, View, sight
+from croupier.audit.sketch import Sketch, sketched
 from croupier.audit.track import Noise, Turn, factor_for, lessons, louder, track
 from croupier.core import canon
 from croupier.core.coins import Coins
@@ -65,13 +68,17 @@ class Setting:
 
 @dataclass(frozen=True)
 class Found:
-    """One seed, one noise, one view, one denoiser: marks, and those of the same knowledge without a view."""
+    """One seed, one noise, one view, one denoiser: marks, and those of the same knowledge without a view.
+
+    `sketch` has what pictures show beside means.
+    """
 
     noise: str
     view: View
     denoiser: str
     marks: Marks
     prior: Marks
+    sketch: Sketch
 
 
 @dataclass(frozen=True)
@@ -123,6 +130,21 @@ def run(
         return [done() for done in waiting]
 
 
+def public_clip(setting: Setting, seed: int, most: int = 5) -> float:
+    """A clip by a public rule: the median length of what auxiliary clients alone learn in a few rounds, without noise.
+
+    Raises: SpecError, DataError; CroupierError when one of them cannot train.
+    """
+    stage = _Stage(setting, Coins.from_seed(seed))
+    start, lengths = stage.task.first.vector, list[float]()
+    for number in range(min(most, setting.plan.rounds)):
+        turn = Turn(number, start, (), torch.zeros(0), torch.zeros(0))
+        _, learnt = lessons(stage.everybody, stage.held.aside, [turn], 1, math.inf, stage.coins.child("clip"))
+        lengths += [length(one) for one in learnt[0]]
+        start = start + learnt[0].double().mean(0).float()
+    return median(lengths)
+
+
 def _seeded(
     setting: Setting, seed: int, drive: Drive, views: Sequence[View], noises: Sequence[str],
     pool: ProcessPoolExecutor, watch: Watch,
@@ -151,7 +173,7 @@ class _Stage:
         self.setting, self.coins = setting, coins
         self.held = _Outsiders(setting.split)
         self.made = self._assembled()
-        everybody = replace(self.made.task, fit=_Remembered(self.made.task.fit))
+        everybody = replace(self.made.task, fit=Remembered(self.made.task.fit))
         self.everybody = everybody
         clients = {who: shard for who, shard in everybody.shards.items() if who not in self.held.aside}
         self.task: Task = replace(everybody, shards=clients)
@@ -236,20 +258,25 @@ class _Stage:
             truth = Truth(tuple(turns), tuple(sights), declared, self.attributes)
             node = self.coins.child("marks", noise.title, view)
             for name, stages in told[view]["denoisers"].items():
-                mark, prior = self._mark(stages, told[view], truth, outside, directions)
+                features = self._features(stages["rows"], truth, outside, directions)
+                mark, prior = self._mark(stages, told[view], truth, outside, features)
                 if name == "wiener":
                     more, chance = marks.recombining(told[view], truth, node)
                     mark, prior = mark | more, prior | chance
-                found.append(Found(noise.title, view, name, mark, prior))
+                drawn = sketched(stages, told[view]["allowed"], features, truth)
+                found.append(Found(noise.title, view, name, mark, prior, drawn))
         return found
 
+    def _features(self, rows: Tensor, truth: Truth, outside: Outside, directions: Directions) -> Tensor:
+        """Rows around the auxiliary mean, along the auxiliary clients' principal directions."""
+        numbers = torch.tensor([one.seen.number for one in truth.sights for _ in range(len(one.seen.rows))])
+        return directions.seen_in(rows.double() - outside.means(numbers).double())
+
     def _mark(
-        self, stages: Mapping[str, Any], told: Mapping[str, Any], truth: Truth, outside: Outside, directions: Directions
+        self, stages: Mapping[str, Any], told: Mapping[str, Any], truth: Truth, outside: Outside, features: Tensor
     ) -> tuple[Marks, Marks]:
         mark = marks.denoising(stages["rows"], truth)
         prior = marks.unseen(outside, truth)
-        numbers = torch.tensor([one.seen.number for one in truth.sights for _ in range(len(one.seen.rows))])
-        features = directions.seen_in(stages["rows"].double() - outside.means(numbers).double())
         for key in self.attributes:
             mark |= marks.inference(key, stages["chances"][key], truth)
             mark |= marks.grouping(key, stages["clusters"][key], features, truth)

@@ -8,6 +8,8 @@ from croupier.papers import (
     dp,
     intra,
     intra_cost,
+    intra_figures,
+    intra_profile,
     intra_recombine,
     rain,
     rain_cost,
@@ -18,7 +20,7 @@ from croupier.papers import (
 from croupier.papers.entry import Entry, Ledger, Trial
 
 _RAIN = (*rain.TRIALS, *rain_shares.TRIALS)
-_INTRA = (*intra.TRIALS, *intra_recombine.TRIALS)
+_INTRA = (*intra.TRIALS, *intra_recombine.TRIALS, *intra_profile.TRIALS, *intra_figures.TRIALS)
 _TRIALS = (*accuracy.TRIALS, *dp.TRIALS, rns_inversion.FIGURE8, *_RAIN, *_INTRA)
 _ALL: tuple[Entry | Ledger | Trial, ...] = (
     *rns.ENTRIES,

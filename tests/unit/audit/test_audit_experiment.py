@@ -13,7 +13,7 @@ from torch import Tensor
 
 from croupier.audit import experiment, source
 from croupier.audit.distort import CLEAN, Distortion
-from croupier.audit.experiment import Defence, Setting, _Remembered, _Stage, _Truth, run
+from croupier.audit.experiment import Defence, Remembered, Setting, _Stage, _Truth, run
 from croupier.audit.knowledge import Knowledge, Scene
 from croupier.audit.outcome import Outcome
 from croupier.audit.score import over_runs
@@ -129,7 +129,7 @@ def test_remembered_is_by_start_records_and_coins() -> None:
 
     one, two = Coins.from_seed(1), Coins.from_seed(2)
     start, other = torch.zeros(2), torch.ones(2)
-    remembered = _Remembered(fit)
+    remembered = Remembered(fit)
     first = remembered([(start, "a", one), (start, "bad", one)])
     again = remembered([(start, "bad", one), (start.clone(), "a", Coins.from_seed(1))])
     assert calls == [2]
@@ -141,7 +141,7 @@ def test_remembered_is_by_start_records_and_coins() -> None:
     remembered([(other, "a", one), (start, "a", two)])
     assert calls == [2, 2, 2]
     assert list(remembered([])) == []
-    small = _Remembered(fit, room=first[0].vector.nbytes - 1)  # type: ignore[union-attr]
+    small = Remembered(fit, room=first[0].vector.nbytes - 1)  # type: ignore[union-attr]
     small([(start, "a", one)])
     small([(start, "a", one)])
     assert calls == [2, 2, 2, 1, 1]

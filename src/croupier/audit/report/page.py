@@ -50,13 +50,14 @@ def render(findings: Mapping[str, Any]) -> str:
     """The whole page."""
     rows = facts.rows(findings)
     name = text(findings.get("name")) or "unnamed task"
-    head = tag("head", *_head(name))
+    top = tag("head", *head(name))
     main = tag("main", *_sections(findings, rows))
     body = tag("body", _top(findings, name, rows), main, _foot(findings))
-    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+    return f"<!doctype html>\n{tag('html', top, body, lang='en')}\n"
 
 
-def _head(name: str) -> list[Html]:
+def head(name: str) -> list[Html]:
+    """What a page's head holds: title, policy and style."""
     style = (resources.files("croupier.audit.report") / "style.css").read_text("utf-8")
     return [
         Html('<meta charset="utf-8">'),
@@ -114,18 +115,19 @@ def _largest(rows: Sequence[Row]) -> list[str]:
 def _sections(findings: Mapping[str, Any], rows: Sequence[Row]) -> list[Html]:
     if not rows:
         return [_threat(findings), setting.section(findings)]
-    members = [_section("membership", "Membership inference", tables.membership(rows))]
+    members = [section("membership", "Membership inference", tables.membership(rows))]
     return [
-        _section("verdicts", "Verdict by defence", tag("div", *(_card(row) for row in rows), class_="cards")),
+        section("verdicts", "Verdict by defence", tag("div", *(_card(row) for row in rows), class_="cards")),
         _threat(findings),
         *_plots(rows),
-        _section("numbers", "All numbers", tables.numbers(rows)),
+        section("numbers", "All numbers", tables.numbers(rows)),
         *(members if any(row.membership for row in rows) else []),
         setting.section(findings),
     ]
 
 
-def _section(name: str, title: str, *inside: str) -> Html:
+def section(name: str, title: str, *inside: str) -> Html:
+    """A section under its heading."""
     return tag("section", tag("h2", title, id=f"{name}-title"), *inside, aria_labelledby=f"{name}-title", class_=name)
 
 
@@ -142,7 +144,7 @@ def _threat(findings: Mapping[str, Any]) -> Html:
     said = text(findings.get("threat")) or "The findings do not state a threat."
     reading = [tag("div", tag("dt", term), tag("dd", meaning)) for term, meaning in READING]
     how = joined([tag("h3", "How to read the numbers"), tag("dl", *reading, class_="reading")])
-    return _section("threat", "The threat", tag("p", said), how)
+    return section("threat", "The threat", tag("p", said), how)
 
 
 def _plots(rows: Sequence[Row]) -> list[Html]:
@@ -167,7 +169,7 @@ def _plots(rows: Sequence[Row]) -> list[Html]:
 
 def _figure(name: str, title: str, plot: Html, said: Sequence[str]) -> Html:
     drawn = tag("div", plot, class_="plot", role="img", aria_labelledby=f"{name}-title {name}-gist")
-    return _section(name, title, tag("figure", drawn, tag("figcaption", " ".join(said), id=f"{name}-gist")))
+    return section(name, title, tag("figure", drawn, tag("figcaption", " ".join(said), id=f"{name}-gist")))
 
 
 def _say_success(rows: Sequence[Row]) -> list[str]:

@@ -5,26 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from croupier.audit.report.page import _head, _section
-from croupier.audit.report.tables import _table
+from croupier.audit.report.page import head, section
+from croupier.audit.report.tables import table
 from croupier.audit.report.words import NOTHING, Html, date, decimal, joined, tag
 
+LINKS = ("linked to its owner's row (centred)", "linked to its owner's bucket (centred)")
 HEADS = ("Measure", "As received", "Linear denoiser", "Learned denoiser", "Prior", "Control")
 
 
 def render(findings: Mapping[str, Any]) -> str:
     """The whole page."""
-    head = tag("head", *_head(str(findings["name"])))
+    top = tag("head", *head(str(findings["name"])))
     noises = list(dict.fromkeys(arm["noise"] for arm in findings["arms"]))
     main = tag(
         "main",
-        _section("verdicts", "What each view tells", tag("ul", *(tag("li", said) for said in findings["sentences"]))),
-        _section("threat", "The threat", tag("p", findings["threat"]), _list(findings["adversaries"])),
+        section("verdicts", "What each view tells", _glance(noises, findings)),
+        section("threat", "The threat", tag("p", findings["threat"]), _list(findings["adversaries"])),
         *(_noise(name, findings) for name in noises),
-        _section("paper", "What the paper prints", *(_paper(*one) for one in findings["paper"].items())),
-        _section("setting", "Setting", _facts(findings), tag("h3", "Notes"), _list(findings["notes"])),
+        section("paper", "What the paper prints", *(_paper(*one) for one in findings["paper"].items())),
+        section("setting", "Setting", _facts(findings), tag("h3", "Notes"), _list(findings["notes"])),
     )
-    return f"<!doctype html>\n{tag('html', head, tag('body', _top(findings), main), lang='en')}\n"
+    return f"<!doctype html>\n{tag('html', top, tag('body', _top(findings), main), lang='en')}\n"
 
 
 def _top(findings: Mapping[str, Any]) -> Html:
@@ -45,6 +46,41 @@ def _top(findings: Mapping[str, Any]) -> Html:
     )
 
 
+def _glance(noises: Sequence[str], findings: Mapping[str, Any]) -> Html:
+    """One line for each view: what it tells beyond the prior, by the denoiser that was named in advance."""
+    keys = list(findings["attributes"])
+    wanted = [("cosine centred",), *((f"{key}: clients named right",) for key in keys), LINKS]
+    groups = [
+        (_opened(name), [_line(arm, wanted, findings["judged_by"]) for arm in findings["arms"] if arm["noise"] == name])
+        for name in noises
+    ]  # fmt: skip
+    said = (
+        "Updates: the centred cosine of denoised and clean ones; attributes: clients named right; links: rows (of "
+        "bucket sums: buckets) linked to their owner's. Below each number its prior: 'more than' where the view is "
+        "shown to tell more. Not scored: the attack finds nothing without noise and shuffling either."
+    )
+    return table("numbers", said, ("View", "Updates", *(key.capitalize() for key in keys), "Links"), groups)
+
+
+def _opened(name: str) -> str:
+    return name[:1].upper() + name[1:]
+
+
+def _line(arm: Mapping[str, Any], wanted: Sequence[Sequence[str]], judge: str) -> list[Html]:
+    marks = arm["denoisers"][judge]
+    found = [next((marks[name] for name in names if name in marks), None) for names in wanted]
+    return [joined([str(arm["title"])]), *(_verdict(mark) for mark in found)]
+
+
+def _verdict(mark: Mapping[str, Any] | None) -> Html:
+    if mark is None or mark["rate"] is None or "above" not in mark:
+        return joined([NOTHING])
+    if mark["control"] is False:
+        return joined(["not scored"])
+    word = "more than" if mark["above"]["low"] > 0 else "prior"
+    return joined([decimal(mark["rate"], 3), tag("small", f"{word} {decimal(mark['prior'], 3)}")])
+
+
 def _noise(name: str, findings: Mapping[str, Any]) -> Html:
     arms = [arm for arm in findings["arms"] if arm["noise"] == name]
     groups = [(str(arm["title"]), _measures(arm)) for arm in arms]
@@ -52,7 +88,7 @@ def _noise(name: str, findings: Mapping[str, Any]) -> Html:
     budgets = ", ".join(f"{one:.4g}" for one in given[0])
     caption = f"Epsilon of one participation, tier by tier: {budgets} (first run)." if budgets else "No noise at all."
     said = f"{caption} Each number with its 95 % interval over runs."
-    return _section(f"noise-{name.split()[0]}", name.capitalize(), _table("numbers", said, HEADS, groups))
+    return section(f"noise-{name.split()[0]}", _opened(name), table("numbers", said, HEADS, groups))
 
 
 def _measures(arm: Mapping[str, Any]) -> list[list[Html]]:
@@ -86,9 +122,9 @@ def _control(marks: Sequence[Mapping[str, Any]]) -> Html:
     return joined([", ".join(dict.fromkeys(words[mark.get("control")] for mark in marks))])
 
 
-def _paper(name: str, table: Mapping[str, Any]) -> Html:
-    cells = [[joined([str(cell)]) for cell in row] for row in table["rows"]]
-    return _table("numbers", f"{name}: {table['about']}.", table["heads"], [(name, cells)])
+def _paper(name: str, printed: Mapping[str, Any]) -> Html:
+    cells = [[joined([str(cell)]) for cell in row] for row in printed["rows"]]
+    return table("numbers", f"{name}: {printed['about']}.", printed["heads"], [(name, cells)])
 
 
 def _facts(findings: Mapping[str, Any]) -> Html:

@@ -15,7 +15,7 @@ MEMBERS = ("Attack", "AUC", "95 % interval", "Above the prior", "TPR at 1 % FPR"
 def numbers(rows: Sequence[Row]) -> Html:
     """Every success, leak, best round and control."""
     caption = "Success is the share of records whose client is named correctly, as a mean over rounds and runs."
-    return _table("numbers", caption, NUMBERS, [(row.name, _numbers(row)) for row in rows])
+    return table("numbers", caption, NUMBERS, [(row.name, _numbers(row)) for row in rows])
 
 
 def membership(rows: Sequence[Row]) -> Html:
@@ -25,7 +25,7 @@ def membership(rows: Sequence[Row]) -> Html:
         "The prior is how easy a record is for models that never saw it. "
         "TPR at 1 % FPR: the share of members found when at most one other in 100 is taken for one."
     )
-    return _table("members", caption, MEMBERS, [(row.name, _members(row)) for row in rows if row.membership])
+    return table("members", caption, MEMBERS, [(row.name, _members(row)) for row in rows if row.membership])
 
 
 def _numbers(row: Row) -> list[list[Html]]:
@@ -94,7 +94,7 @@ def _two(said: str, rate: Rate | None) -> Html:
     return joined([said, tag("small", interval(rate))] if rate and rate.ends else [said])
 
 
-def _table(kind: str, caption: str, heads: Sequence[str], groups: Sequence[tuple[str, list[list[Html]]]]) -> Html:
+def table(kind: str, caption: str, heads: Sequence[str], groups: Sequence[tuple[str, list[list[Html]]]]) -> Html:
     """A table in groups; the roles repeat what the elements say, because CSS that stacks rows takes it from them."""
     top = tag("tr", *(tag("th", head, scope="col", role="columnheader") for head in heads), role="row")
     bodies = [_body(name, lines, heads) for name, lines in groups]

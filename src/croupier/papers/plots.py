@@ -1,0 +1,118 @@
+"""Pictures of marks: lines with intervals and priors, panel by panel, and spots coloured by class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+COLOURS = ("#1b5e9c", "#b4451f", "#3d7a3a", "#7b3f9b", "#a07d00", "#007c89", "#c2307a", "#555555", "#8c564b", "#4c9ed9")
+_WIDTH, _HEIGHT, _LEFT, _TOP = 270, 190, 46, 40
+_ACROSS, _DOWN, _COLUMNS = 350, 300, 3
+# A label, and a mark: its rate, where known with an interval and a prior.
+Point = tuple[str, Mapping[str, Any]]
+Panels = Mapping[str, Mapping[str, Sequence[Point]]]
+
+
+def lines(panels: Panels, title: str, along: str) -> str:
+    """A panel for each name, a line for each series; dashes are the priors, bars the intervals."""
+    names = list(dict.fromkeys(name for series in panels.values() for name in series))
+    body = [_lines(name, series, names, along, *_place(at)) for at, (name, series) in enumerate(panels.items())]
+    return _page([*body, _legend([*names, "prior"], *_place(len(panels)))], title, len(panels) + 1)
+
+
+def spots(panels: Mapping[str, tuple[Sequence[Sequence[float]], Sequence[str]]], title: str) -> str:
+    """A panel for each name: one spot for each row, coloured by its owner's class."""
+    body = [_spots(name, *one, *_place(at)) for at, (name, one) in enumerate(panels.items())]
+    return _page(body, title, len(panels))
+
+
+def _place(number: int) -> tuple[int, int]:
+    return _ACROSS * (number % _COLUMNS) + _LEFT, _DOWN * (number // _COLUMNS) + _TOP
+
+
+def _page(body: Sequence[str], title: str, count: int) -> str:
+    width, height = _COLUMNS * _ACROSS, _DOWN * -(-count // _COLUMNS) + 10
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" '
+    label = f'font-size="11">\n<title>{escape(title)}</title>\n<rect width="{width}" height="{height}" fill="white"/>'
+    return "\n".join([head + label, *body, "</svg>\n"])
+
+
+def _group(name: str, right: int, down: int) -> list[str]:
+    return [f'<g transform="translate({right},{down})">', f'<text x="0" y="-10" font-size="10">{escape(name)}</text>']
+
+
+def _lines(
+    name: str, series: Mapping[str, Sequence[Point]], names: Sequence[str], along: str, right: int, down: int
+) -> str:
+    labels = list(dict.fromkeys(label for points in series.values() for label, _ in points))
+    if along == "round":
+        labels.sort(key=float)
+    out = _group(name, right, down)
+    for tenth in range(0, 11, 2):
+        y = _y(tenth / 10)
+        out.append(f'<line x1="0" y1="{y}" x2="{_WIDTH}" y2="{y}" stroke="#ddd"/>')
+        out.append(f'<text x="-6" y="{y + 4}" text-anchor="end">{tenth / 10:g}</text>')
+    every = max(1, len(labels) // 8)
+    for at, label in enumerate(labels):
+        if at % every == 0:
+            x = _x(at, len(labels))
+            out.append(f'<text x="{x}" y="{_HEIGHT + 15}" text-anchor="middle">{escape(label)}</text>')
+    for title, points in series.items():
+        out += _line(points, labels, COLOURS[names.index(title) % len(COLOURS)])
+    out.append(f'<text x="{_WIDTH / 2}" y="{_HEIGHT + 30}" text-anchor="middle">{escape(along)}</text></g>')
+    return "\n".join(out)
+
+
+def _line(points: Sequence[Point], labels: Sequence[str], colour: str) -> list[str]:
+    known = [(_x(labels.index(label), len(labels)), mark) for label, mark in points if mark["rate"] is not None]
+    out = []
+    for key, style in (("prior", ' stroke-dasharray="4 3" stroke-opacity="0.6"'), ("rate", ' stroke-width="1.8"')):
+        path = " ".join(f"{x},{_y(mark[key])}" for x, mark in known if key in mark)
+        out.append(f'<polyline points="{path}" fill="none" stroke="{colour}"{style}/>')
+    for x, mark in known:
+        if "low" in mark:
+            ends = f'y1="{_y(mark["low"])}" y2="{_y(mark["high"])}"'
+            out.append(f'<line x1="{x}" {ends} x2="{x}" stroke="{colour}" stroke-opacity="0.35"/>')
+        out.append(f'<circle cx="{x}" cy="{_y(mark["rate"])}" r="2.2" fill="{colour}"/>')
+    return out
+
+
+def _spots(name: str, found: Sequence[Sequence[float]], classes: Sequence[str], right: int, down: int) -> str:
+    out = _group(name, right, down)
+    out.append(f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="none" stroke="#ccc"/>')
+    across, upward = (_scale([one[side] for one in found]) for side in (0, 1))
+    for odds, first, kind in found:
+        x, y = round(_WIDTH * across(odds), 1), round(_HEIGHT * (1 - upward(first)), 1)
+        out.append(f'<circle cx="{x}" cy="{y}" r="2" fill="{COLOURS[int(kind) % len(COLOURS)]}" fill-opacity="0.6"/>')
+    for at, title in enumerate(classes):
+        x = 64 * at
+        out.append(f'<circle cx="{x + 4}" cy="{_HEIGHT + 30}" r="3" fill="{COLOURS[at % len(COLOURS)]}"/>')
+        out.append(f'<text x="{x + 12}" y="{_HEIGHT + 34}">{escape(title)}</text>')
+    axis = "the surrogate's log odds (last class against first)"
+    return "\n".join([*out, f'<text x="{_WIDTH / 2}" y="{_HEIGHT + 15}" text-anchor="middle">{axis}</text></g>'])
+
+
+def _scale(values: Sequence[float]) -> Any:
+    """To 0 ... 1 between the second and the last but one hundredth; what lies beyond stands at the edge."""
+    ordered = sorted(values)
+    low, high = (ordered[round(share * (len(ordered) - 1))] for share in (0.01, 0.99)) if ordered else (0.0, 1.0)
+    return lambda value: min(1.0, max(0.0, (value - low) / ((high - low) or 1.0)))
+
+
+def _legend(names: Sequence[str], right: int, down: int) -> str:
+    out = [f'<g transform="translate({right},{down})">']
+    for number, name in enumerate(names):
+        y, last = 16 * number, number == len(names) - 1
+        style = 'stroke="#333" stroke-dasharray="4 3"' if last else f'stroke="{COLOURS[number % len(COLOURS)]}"'
+        out.append(f'<line x1="0" y1="{y}" x2="24" y2="{y}" stroke-width="2" {style}/>')
+        out.append(f'<text x="32" y="{y + 4}">{escape(name.replace("_", " "))}</text>')
+    return "\n".join([*out, "</g>"])
+
+
+def _x(at: int, count: int) -> float:
+    return round(_WIDTH * (at + 0.5) / count, 1)
+
+
+def _y(value: float) -> float:
+    return round(_HEIGHT * (1 - min(max(value, 0.0), 1.0)), 1)
