@@ -119,9 +119,9 @@ READ = (
     "members are of their own kind, clients alone counting as right, in brackets that of one cluster of all; not "
     "alone: the same without them; honest together: the share of the honest in the cluster with most of them. "
     "Accuracy: what honest clients receive; by clusters: each cluster with an honest client counts once. Ours: noise "
-    "as probes, centred cosines, a radius that follows the distances, 2 neighbours, noise points as clusters of one, the "
-    "dominant label, the larger part keeps it, a model of all members' uploads. Samples: one record of each client of the "
-    "round, as the paper has it."
+    "as probes, centred cosines, a radius that follows the distances, 2 neighbours, noise points as clusters of one, "
+    "the dominant label, the larger part keeps it, a model of all members' uploads. Samples: one record of each client "
+    "of the round, as the paper has it."
 )
 TRIALS = (
     Trial(

@@ -78,8 +78,8 @@ def _purity(findings: Mapping[str, Any]) -> list[Html]:
     ]  # fmt: skip
     caption = (
         "Per cent, with 95 % intervals over runs. Purity: the share of clients in clusters most of whose members are "
-        "of their own kind; a client alone counts as right, and 'not alone' leaves these out. Honest together: the share "
-        "of the honest in the cluster with most of them."
+        "of their own kind; a client alone counts as right, and 'not alone' leaves these out. Honest together: the "
+        "share of the honest in the cluster with most of them."
     )
     curves = {f"{row['attack']}": [one["all"] for one in row["rounds"]] for row in own}
     said = (
