@@ -175,11 +175,11 @@ def _row(arm: Arm, done: Sequence[Ended]) -> dict[str, Any]:
         }
         row["labels"] = {
             name: _over([getattr(end, name) for end in ends if end is not None])
-            for name in ("all", "several", "groups", "alone", "together")
+            for name in ("all", "several", "one", "groups", "alone", "together")
         }
         count = min(len(turns) for turns in by)
         row["rounds"] = [
-            {name: _over([getattr(turns[at], name) for turns in by]) for name in ("all", "several", "groups")}
+            {name: _over([getattr(turns[at], name) for turns in by]) for name in ("all", "several", "one", "groups")}
             for at in range(count)
         ]
     return row

@@ -24,7 +24,7 @@ def cluster_map(
 
     `paper` is the colour behind a picture that stands alone.
     """
-    wide = _WIDE / max(len(rounds), 1)
+    wide = min(40.0, _WIDE / max(len(rounds), 1))
     tall = max(5.0, min(16.0, 480 / max(len(honest) + len(malicious), 1)))
     tints, top = _tints(rounds), {}
     for at, name in enumerate([*honest, *malicious]):
@@ -80,7 +80,7 @@ def _below(count: int, wide: float, height: float) -> list[str]:
         for number in range(count)
         if (number + 1) % step == 0 or number == 0
     ]
-    return [*out, _text(_LEFT + _WIDE / 2, height + 30, "round", "middle")]
+    return [*out, _text(_LEFT + count * wide / 2, height + 30, "round", "middle")]
 
 
 def _text(x: float, y: float, said: object, anchor: str) -> str:
@@ -90,9 +90,9 @@ def _text(x: float, y: float, said: object, anchor: str) -> str:
 def purity_lines(
     curves: Mapping[str, Sequence[Mapping[str, Any]]], goal: float | None, title: str, *, paper: str = ""
 ) -> Html:
-    """A panel for each curve: its mean by round with its interval, and the goal as a broken line.
+    """A panel for each curve: its mean by round with its interval; the goal, for the first, as a broken line.
 
-    Points are {"rate", "low", "high"}, or {"rate": None} where there is none.
+    Points are {"rate", "low", "high"}, or {"rate": None} where there is none; "one" is drawn dotted below.
     """
     across, down, wide, tall = 2, 170, 290, 110
     rows = -(-len(curves) // across)
@@ -129,6 +129,8 @@ def _panel(name: str, points: Sequence[Mapping[str, Any]], wide: int, tall: int,
             f'<line x1="{x:.1f}" y1="{low:.1f}" x2="{x:.1f}" y2="{high:.1f}" stroke="{COLOURS[0]}" '
             'stroke-opacity="0.45" stroke-width="2"/>'
         )
+    base = " ".join("{:.1f},{:.1f}".format(*place(number, point["one"])) for number, point in known if "one" in point)
+    out.append(f'<polyline points="{base}" fill="none" stroke="{GREY}" stroke-width="1.6" stroke-dasharray="2 3"/>')
     spots = [place(number, point["rate"]) for number, point in known]
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in spots)
     out.append(f'<polyline points="{line}" fill="none" stroke="{COLOURS[0]}" stroke-width="1.8"/>')

@@ -73,7 +73,7 @@ def _purity(findings: Mapping[str, Any]) -> list[Html]:
     ]  # fmt: skip
     ends = [
         [joined([str(row["attack"])]), *(_share(row["labels"][name]) for name in ("all", "several")),
-         joined([NOTHING]), _count(row["labels"]["groups"]), _share(row["labels"]["together"])]
+         _share(row["labels"]["one"]), _count(row["labels"]["groups"]), _share(row["labels"]["together"])]
         for row in own
     ]  # fmt: skip
     caption = (
@@ -81,9 +81,10 @@ def _purity(findings: Mapping[str, Any]) -> list[Html]:
         "of their own kind; a client alone counts as right, and 'not alone' leaves these out. Honest together: the "
         "share of the honest in the cluster with most of them."
     )
-    curves = {f"{row['attack']}": [one["all"] for one in row["rounds"]] for row in own}
+    curves = {str(row["attack"]): [one["all"] | {"one": one["one"]["rate"]} for one in row["rounds"]] for row in own}
     said = (
-        "Purity of the clusters by round, from 0.5 up: means over runs with 95 % intervals. The goal is for label flip."
+        "Purity of the clusters by round, from 0.5 up: means over runs with 95 % intervals; dotted: one cluster of "
+        "all. The goal is for label flip."
     )
     groups = [("Of those present, mean over rounds", cells), ("Of everybody's last label", ends)]
     return [
