@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -153,7 +154,7 @@ def test_the_map_has_a_square_for_everybody_present_and_grey_for_the_lonely() ->
     assert drawn.count(f'fill="{GREY}"') == 2
     assert "a &lt; b" in drawn
     assert "cluster 1" in drawn
-    points = [{"rate": 0.9, "low": 0.8, "high": 1.0, "one": 0.75}, {"rate": None}]
+    points: list[dict[str, Any]] = [{"rate": 0.9, "low": 0.8, "high": 1.0, "one": 0.75}, {"rate": None}]
     lines = purity_lines({"one": points, "two": points[:1]}, 0.95, "purity")
     assert lines.count("goal 0.95") == 1
     assert lines.count("<circle") == 2
