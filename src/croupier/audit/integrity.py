@@ -102,7 +102,8 @@ class Ended:
 
     `received`: the mean over all honest clients of the accuracy of the model that each would get next; `weighted`: the
     same over those that have a cluster; `clusters`: the mean over clusters with an honest client, each counting once,
-    as the paper has it. One model for all is one cluster. `success`: the backdoor's, as `received`.
+    as the paper has it. One model for all is one cluster. `success`: the backdoor's, as `received`. `woke`: the first
+    round in which the malicious were that.
     """
 
     malicious: tuple[str, ...]
@@ -114,10 +115,11 @@ class Ended:
     success: float | None = None
     turns: tuple[Turn, ...] = ()
     lost: str = ""
+    woke: int = 0
 
     def purities(self) -> list[Purity]:
-        """By round, of those who took part."""
-        return [purity(turn.groups, self.malicious) for turn in self.turns]
+        """By round, of those who took part; not of rounds in which everybody was honest."""
+        return [purity(turn.groups, self.malicious) for turn in self.turns if turn.number >= self.woke]
 
     def labelled(self) -> Purity | None:
         """Of everybody's last label."""
@@ -172,7 +174,7 @@ class Ground:
         except ProtocolError as error:
             # Updates that overflow leave a round without its quorum: what was there stays.
             lost = str(error)
-        return replace(self._scored(arm, state), turns=tuple(turns), lost=lost)
+        return replace(self._scored(arm, state), turns=tuple(turns), lost=lost, woke=arm.sleeps)
 
     def _rounds(self, arm: Arm, task: Task, drive: Drive) -> Iterator[Round]:
         plan, state = self.setting.plan, None

@@ -111,6 +111,7 @@ def test_sleepers_are_honest_first() -> None:
     assert late.turns[:2] == never.turns[:2]
     assert late.turns[2] != never.turns[2]
     assert len(late.turns) == SETTING.plan.rounds
+    assert (len(late.purities()), len(never.purities())) == (1, 3)
     assert play(Clusters(), attack, sleeps=9).turns == never.turns
 
 
