@@ -20,7 +20,7 @@ FLOORS = [
     {"federate", "statement"},
     {"audit", "runtime", "systems", "learn", "accounts"},
     {"spec"},
-    {"job", "inquiry", "profiling"},
+    {"job", "inquiry", "profiling", "soundness"},
     {"bench", "papers"},
     {"cli"},
     {"__main__"},

@@ -102,3 +102,45 @@ def test_without_names_nothing_is_clustered() -> None:
     nameless = Gathered(("a", "b"), torch.stack([TRUE, TRUE]), weights=torch.ones(2, dtype=torch.float64))
     with pytest.raises(ProtocolError, match="names"):
         Clusters()(nameless, desk(), {})
+
+
+def test_groups_that_had_one_label_join_or_part() -> None:
+    first = Labels(dict.fromkeys("abcde", 0), 1)
+    groups = [["e"], ["a", "b"], ["c", "d", "n"]]
+    assert first.after(groups, "dominant", "join").of == dict.fromkeys("abcden", 0)
+    # Two had it in either of the larger groups: the one with more members keeps it.
+    parted = first.after(groups, "dominant", "part")
+    assert parted.of == {"a": 2, "b": 2, "c": 0, "d": 0, "e": 1, "n": 0}
+    # And who parted comes back with those whom it is found alike again.
+    assert parted.after([["a", "c", "d"]], "dominant", "part").of["a"] == 0
+
+
+def test_a_merged_cluster_starts_from_all_uploads_or_from_those_of_its_own() -> None:
+    labels = {"labels": {"a": 0, "b": 0, "x": 1}, "unused": 2}
+    models = (Model(TRUE, recipients=("a", "b")), Model(FLIPPED, recipients=("x",)))
+    rows = [near(TRUE, number) for number in range(4)]
+    for starts, counted in (("uploads", [0, 1, 2, 3]), ("dominant", [0, 1, 3])):
+        (model,), _ = Clusters(starts=starts)(uploads("abxn", rows), desk(*models), labels)
+        assert torch.allclose(model.vector, torch.stack([rows[at] for at in counted]).mean(0), atol=1e-6)
+        assert model.recipients == ("a", "b", "n", "x")
+    # A cluster that nobody had before is made of everybody.
+    (model,), _ = Clusters(starts="dominant", merge="new")(uploads("abxn", rows), desk(*models), labels)
+    assert torch.allclose(model.vector, torch.stack(rows).mean(0), atol=1e-6)
+
+
+def test_more_copies_than_others_narrow_the_radius_and_leave_the_others_alone() -> None:
+    copies = [FLIPPED] * 4
+    models, _ = Clusters(least=1e-6)(uploads("wxyzab", [*copies, near(TRUE, 1), near(TRUE, 2)]), desk(), {})
+    assert [model.recipients for model in models] == [("w", "x", "y", "z"), ("a",), ("b",)]
+    models, _ = Clusters(radius=0.3)(uploads("wxyzab", [*copies, near(TRUE, 1), near(TRUE, 2)]), desk(), {})
+    assert [model.recipients for model in models] == [("w", "x", "y", "z"), ("a", "b")]
+
+
+def test_one_client_is_a_cluster_and_a_cluster_whose_members_all_left_is_gone() -> None:
+    (model,), memory = Clusters()(uploads("a", [TRUE]), desk(), {})
+    assert model.recipients == ("a",)
+    models = (Model(TRUE, recipients=("a",)), Model(FLIPPED, recipients=("x",)))
+    rows = [near(TRUE, 1), near(TRUE, 2)]
+    (model,), memory = Clusters()(uploads("ax", rows), desk(*models), {"labels": {"a": 0, "x": 1}, "unused": 2})
+    assert model.recipients == ("a", "x")
+    assert memory["labels"] == {"a": 0, "x": 0}

@@ -18,7 +18,7 @@ from croupier.systems import naive
 PRESETS = [
     "activity", "cifar10", "digits", "digits-layer", "digits-model", "digits-shuffled", "digits-sum", "digits-uneven",
     "households", "intra", "intra-london", "intra-sum", "mnist", "newsgroups", "rain", "rain-honest",
-    "rns", "rns-bits", "rns-masks", "rns-servers", "tazza",
+    "rns", "rns-bits", "rns-masks", "rns-servers", "tazza", "tazza-mnist",
 ]  # fmt: skip
 
 

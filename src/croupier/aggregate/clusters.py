@@ -19,6 +19,8 @@ from croupier.core.update import Form, Gathered, Model
 from croupier.errors import ProtocolError
 
 Merge = Literal["dominant", "new"]
+Split = Literal["part", "join"]
+Starts = Literal["uploads", "dominant"]
 Within = Literal["mean", "median", "trimmed"]
 # Of every coordinate this share is left out at either end by `within = "trimmed"`.
 _TRIM = 0.2
@@ -68,20 +70,26 @@ class Labels:
     of: Mapping[str, int]
     unused: int = 0
 
-    def after(self, groups: Sequence[Sequence[str]], merge: Merge) -> Labels:
+    def after(self, groups: Sequence[Sequence[str]], merge: Merge, split: Split = "join") -> Labels:
         """The labels after a round.
 
         A group of clients without labels gets a new one; else it takes the label that most of its labelled members
         have, the older one where two are as frequent. Where its members had several, `new` gives the group (and none
-        of the absent) one that nobody had. From: Algorithm 1, whose line 11 does the one and line 13 the other.
+        of the absent) one that nobody had. From: Algorithm 1, whose line 11 does the one and line 13 the other. It does
+        not say what becomes of several groups of one round with one label: `join` lets all of them keep it, `part` the
+        one with most who had it (of these the largest, of these the first); the others get new labels.
         """
         of, unused = dict(self.of), self.unused
-        for group in groups:
-            known = Counter(self.of[name] for name in group if name in self.of)
-            if not known or (len(known) > 1 and merge == "new"):
+        known = [Counter(self.of[name] for name in group if name in self.of) for group in groups]
+        wishes = [min(had, key=lambda one: (-had[one], one)) if had else None for had in known]
+        for at, group in enumerate(groups):
+            label = wishes[at]
+            if label is not None and split == "part":
+                size = [(had[label], len(groups[other]), -other) for other, had in enumerate(known)]
+                rivals = [other for other, wish in enumerate(wishes) if wish == label]
+                label = label if at == max(rivals, key=size.__getitem__) else None
+            if label is None or (len(known[at]) > 1 and merge == "new"):
                 label, unused = unused, unused + 1
-            else:
-                label = min(known, key=lambda one: (-known[one], one))
             of |= dict.fromkeys(group, label)
         return Labels(of, unused)
 
@@ -101,8 +109,9 @@ class Clusters(Aggregator, use="clusters"):
     as far apart as 1 minus the cosine of their answers (`centred`: see `likeness`); DBSCAN with `neighbours` (the point
     itself counts) groups them within `radius`, or, where that is not set, within `reach` times the median distance to
     the nearest other, `least` at least and `most` at most. Clients keep their label over rounds; `merge` is what
-    becomes of a group whose members had several. A cluster of which nobody is present keeps its model. Who has no label
-    gets the largest cluster's model.
+    becomes of a group whose members had several, `split` of several groups whose members had one. `starts` says whose
+    uploads are a group's next model: all of its members', or only those of members who had its label or none. A cluster
+    of which nobody is present keeps its model. Who has no label gets the largest cluster's model.
     From: Tazza section 5.4, which names no parameters of DBSCAN and sends the server permuted records of the clients.
     """
 
@@ -117,6 +126,8 @@ class Clusters(Aggregator, use="clusters"):
     most: float = Field(0.85, gt=0, le=2)
     neighbours: int = Field(2, ge=1)
     merge: Merge = "dominant"
+    split: Split = "part"
+    starts: Starts = "uploads"
     within: Within = "mean"
 
     @property
@@ -134,9 +145,9 @@ class Clusters(Aggregator, use="clusters"):
         groups = grouped(apart, self.radius or radius(apart, self.reach, self.least, self.most), self.neighbours)
         named = [[gathered.ids[at] for at in group] for group in groups]
         before = Labels(dict(memory.get("labels", {})), int(memory.get("unused", 0)))
-        labels = before.after(named, self.merge)
+        labels = before.after(named, self.merge, self.split)
         fresh = {
-            labels.of[names[0]]: Model(self._joined(rows[places]), gathered.frame)
+            labels.of[names[0]]: Model(self._joined(rows[self._counted(names, places, before, labels)]), gathered.frame)
             for names, places in self._together(named, groups, labels)
         }
         models = tuple(self._models(labels, fresh, desk.models, before))
@@ -165,6 +176,13 @@ class Clusters(Aggregator, use="clusters"):
             held[0].extend(names)
             held[1].extend(places)
         yield from joined.values()
+
+    def _counted(self, names: Sequence[str], places: Sequence[int], before: Labels, labels: Labels) -> list[int]:
+        """The rows that make a cluster's model; where nobody had its label, all of them."""
+        label = labels.of[names[0]]
+        if self.starts == "uploads" or label not in before.of.values():
+            return list(places)
+        return [at for name, at in zip(names, places, strict=True) if before.of.get(name, label) == label]
 
     def _joined(self, rows: Tensor) -> Tensor:
         """A cluster's model out of its members' uploads."""

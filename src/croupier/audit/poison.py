@@ -100,23 +100,32 @@ class Scaling(Poison, use="scaling"):
     """A backdoor: a `share` of the records gets a trigger and the class `target`; the update is sent `factor`-fold.
 
     Without a factor it is the number of clients, so that a mean is replaced whole. The trigger is a square of `side`
-    pixels in the lower right corner, and in records that are no pictures every `side`-th feature, all set to `value`.
-    From: Bagdasaryan et al. 2020, as RAIN uses it.
+    pixels in a corner, and in records that are no pictures every `side`-th feature, all set to `value`, which may be
+    one number a colour.
+    From: Bagdasaryan et al. 2020, as RAIN uses it; Tazza's square is red and in the upper left corner, factor 1.
     """
 
     share: float = Field(0.5, gt=0, le=1)
     target: int = Field(0, ge=0)
     side: int = Field(4, ge=1)
-    value: float = 1.0
+    value: float | tuple[float, ...] = 1.0
+    corner: Literal["lower-right", "upper-left"] = "lower-right"
     factor: float | None = Field(None, gt=0)
 
     def trigger(self, x: Tensor) -> Tensor:
-        """The same inputs, marked."""
+        """The same inputs, marked. Raises: SpecError when they have other colours."""
         marked = x.clone()
-        if x.dim() > 2:
-            marked[..., -self.side :, -self.side :] = self.value
+        if isinstance(self.value, tuple):
+            if x.dim() != 4 or x.shape[1] != len(self.value):
+                raise SpecError(f"poison.value = {self.value}: records of shape {tuple(x.shape[1:])}; give one number")
+            ink: Tensor | float = torch.tensor(self.value, dtype=x.dtype, device=x.device).reshape(-1, 1, 1)
         else:
-            marked[..., :: self.side] = self.value
+            ink = self.value
+        side = slice(-self.side, None) if self.corner == "lower-right" else slice(self.side)
+        if x.dim() > 2:
+            marked[..., side, side] = ink
+        else:
+            marked[..., :: self.side] = ink
         return marked
 
     def change(self, records: Rows, classes: int, generator: Generator) -> Rows:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from croupier.cli import options
+
+if TYPE_CHECKING:
+    from croupier.pipeline import Pipeline
 
 FAST = ("federation.rounds=2",)
 RUNS = 40
@@ -20,6 +23,7 @@ class Kind(StrEnum):
 
     source = "source"
     profile = "profile"
+    integrity = "integrity"
 
 
 Report = Annotated[
@@ -35,11 +39,18 @@ def command(
     sets: options.Sets = None,
     seeds: Annotated[
         Optional[int],  # noqa: UP045
-        typer.Option(help="Independent runs; intervals are over runs. Default: 40, of a profile 5.", min=2, max=1000),
+        typer.Option(
+            help="Independent runs; intervals are over runs. Default: 40, of a profile 5, of integrity 3.",
+            min=2,
+            max=1000,
+        ),
     ] = None,
     kind: Annotated[
         Optional[Kind],  # noqa: UP045
-        typer.Option(help="Whose record is it (source), or what are clients like (profile). Default: by the noise."),
+        typer.Option(
+            help="Whose record is it (source), what are clients like (profile), what do malicious clients break "
+            "(integrity). Default: by the protocol."
+        ),
     ] = None,
     fast: Annotated[bool, typer.Option("--fast", help="Fewer rounds: a minute on digits, five on households.")] = False,
     shadow: Annotated[float, typer.Option(help="Share of each client's records that the adversary holds.")] = 0.05,
@@ -61,17 +72,21 @@ def command(
     Where clients noise by tiers, as in `intra-london`, the other audit is run: what do updates tell of clients'
     habits, and can a client's updates be linked across rounds? It holds the records of auxiliary clients.
 
+    Where uploads are clustered, as in `tazza-mnist`, the third: a quarter of the clients attack, and it is measured
+    what honest clients receive, beside other rules, and whether clusters keep the two apart.
+
     `croupier audit --fast`: handwritten digits, ten clients, alpha = 0.1.
     """
-    from croupier.cli import profile
+    from croupier.cli import integrity, profile
     from croupier.errors import SpecError
     from croupier.inquiry import examine
     from croupier.profiling import profile as profiled
+    from croupier.soundness import examine as attacked
     from croupier.spec import load
 
-    tiered = load(spec, sets or []).protocol.privacy.use == "tiers"
-    habits = kind is Kind.profile if kind else tiered
-    described = load(spec, [*((profile.FAST if habits else FAST) if fast else ()), *(sets or [])])
+    asked = kind or _kind(load(spec, sets or []).protocol)
+    quick = {Kind.source: FAST, Kind.profile: profile.FAST, Kind.integrity: integrity.FAST}[asked]
+    described = load(spec, [*(quick if fast else ()), *(sets or [])])
     if print_config:
         options.show_config(described, json)
         return
@@ -81,15 +96,19 @@ def command(
     if report is not None:
         # Before the minutes of work, not after.
         options.make_room(report, "--report")
-    if habits:
-        known = profiled(described, seeds=seeds or profile.RUNS, seed=seed or 0, data=data, watch=options.watch)
+    if asked is not Kind.source:
+        known: Any
+        if asked is Kind.profile:
+            known = profiled(described, seeds=seeds or profile.RUNS, seed=seed or 0, data=data, watch=options.watch)
+        else:
+            known = attacked(described, seeds=seeds or integrity.RUNS, seed=seed or 0, data=data, watch=options.watch)
         found = {**known.plain, **options.stamp()}
         options.make_room(page, "--report")
         type(known)(found).save(page)
         options.emit(found, False, page.with_suffix(".json"))
         options.emit(found | {"report": str(page)}, json, out)
         if not json:
-            profile.show(found)
+            (profile if asked is Kind.profile else integrity).show(found)
             print(f"report: {page}")
         return
     findings = examine(
@@ -102,6 +121,12 @@ def command(
     if not json:
         show(found)
         print(f"report: {page}")
+
+
+def _kind(protocol: Pipeline) -> Kind:
+    if protocol.aggregate.use == "clusters":
+        return Kind.integrity
+    return Kind.profile if protocol.privacy.use == "tiers" else Kind.source
 
 
 def write(found: dict[str, Any], page: Path) -> None:

@@ -16,12 +16,15 @@ from croupier.papers import (
     rain_shares,
     rns,
     rns_inversion,
+    tazza_clusters,
+    tazza_integrity,
 )
 from croupier.papers.entry import Entry, Ledger, Trial
 
 _RAIN = (*rain.TRIALS, *rain_shares.TRIALS)
 _INTRA = (*intra.TRIALS, *intra_recombine.TRIALS, *intra_profile.TRIALS, *intra_figures.TRIALS)
-_TRIALS = (*accuracy.TRIALS, *dp.TRIALS, rns_inversion.FIGURE8, *_RAIN, *_INTRA)
+_TAZZA = (*tazza_integrity.TRIALS, *tazza_clusters.TRIALS)
+_TRIALS = (*accuracy.TRIALS, *dp.TRIALS, rns_inversion.FIGURE8, *_RAIN, *_INTRA, *_TAZZA)
 _ALL: tuple[Entry | Ledger | Trial, ...] = (
     *rns.ENTRIES,
     *cost.LEDGERS,

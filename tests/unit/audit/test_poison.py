@@ -296,3 +296,11 @@ def test_malicious_clients_skip_the_noise_and_send_what_was_crafted() -> None:
 def test_a_stranger_cannot_be_malicious() -> None:
     with pytest.raises(SpecError, match="'nobody' cannot be malicious: it is not enrolled"):
         infiltrated(plain(), made().task, ["nobody"], SignFlip(), 10, Coins.from_seed(1))
+
+
+def test_a_trigger_has_a_corner_and_a_colour() -> None:
+    red = Scaling(side=2, corner="upper-left", value=(1.0, 0.0, 0.5)).trigger(torch.full((1, 3, 4, 4), 0.25))
+    assert red[0, :, 0, 0].tolist() == red[0, :, 1, 1].tolist() == [1.0, 0.0, 0.5]
+    assert red[0, :, 2, 2].tolist() == red[0, :, 3, 3].tolist() == [0.25] * 3
+    with pytest.raises(SpecError, match="one number"):
+        Scaling(value=(1.0, 0.0, 0.0)).trigger(torch.zeros(1, 1, 4, 4))

@@ -1,0 +1,319 @@
+"""The integrity experiment: rules against malicious clients on the real round loop, and what honest clients receive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from croupier.aggregate.aggregator import Aggregator
+from croupier.audit.infiltrate import infiltrated
+from croupier.audit.poison import Poison, Scaling, fooled
+from croupier.audit.purity import Purity, purity
+from croupier.core.coins import Coins
+from croupier.core.sitting import Drive
+from croupier.core.update import Model, Update
+from croupier.encode.encoder import Encoder
+from croupier.encode.floats import Floats
+from croupier.errors import CroupierError, ProtocolError, SpecError
+from croupier.federate import Federation, Fits, Round, State, Task, Threat, begin, rounds
+from croupier.learn.assemble import Assembled, assemble
+from croupier.learn.data import Data, Rows
+from croupier.learn.fit import Fit
+from croupier.learn.models import Network
+from croupier.learn.root import Root
+from croupier.learn.split import Split
+from croupier.learn.train import Learner
+from croupier.pipeline import Pipeline
+
+Watch = Callable[[str], None]
+Probes = Literal["noise", "samples"]
+# Inputs that a model is asked about at a time.
+_BATCH = 1024
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is learnt, by whom, and how many of them are malicious.
+
+    All rules train on the same records: the server's `root` is kept back whether a rule looks at it or not.
+    """
+
+    data: Data
+    split: Split
+    model: Network
+    fit: Fit
+    plan: Federation
+    share: float = 0.25
+    root: Root = field(default_factory=lambda: Root(records=100))
+    together: int = 1
+    folder: Path | None = None
+    device: str = "cpu"
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share < 1:
+            raise SpecError(f"share = {self.share}: the malicious are a share of the clients from 0 to below 1")
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A rule against an attack, or none; the malicious follow the protocol for the first `sleeps` rounds.
+
+    `probes`: a rule that asks models about inputs is shown its own noise, or, as the paper has it, one sample of each
+    client that takes part, in whose place nothing stands for the permutation: it changes no answer.
+    """
+
+    rule: str
+    aggregate: Aggregator
+    attack: Poison | None = None
+    title: str = "no attack"
+    sleeps: int = 0
+    probes: Probes = "noise"
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The rule on whole updates, in the form it takes."""
+        form = "delta" if "delta" in self.aggregate.forms else "weights"
+        encode: Encoder = Floats(form=form, weights="uniform")
+        return Pipeline(encode=encode, aggregate=self.aggregate)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A round of clusters: who was grouped with whom, and everybody's label after it."""
+
+    number: int
+    groups: tuple[tuple[str, ...], ...]
+    labels: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a training went.
+
+    `received`: the mean over all honest clients of the accuracy of the model that each would get next; `weighted`: the
+    same over those that have a cluster; `clusters`: the mean over clusters with an honest client, each counting once,
+    as the paper has it. One model for all is one cluster. `success`: the backdoor's, as `received`. `woke`: the first
+    round in which the malicious were that.
+    """
+
+    malicious: tuple[str, ...]
+    enrolled: int
+    received: float
+    weighted: float
+    clusters: float
+    models: int
+    success: float | None = None
+    turns: tuple[Turn, ...] = ()
+    lost: str = ""
+    woke: int = 0
+
+    def purities(self) -> list[Purity]:
+        """By round, of those who took part; not of rounds in which everybody was honest."""
+        return [purity(turn.groups, self.malicious) for turn in self.turns if turn.number >= self.woke]
+
+    def labelled(self) -> Purity | None:
+        """Of everybody's last label."""
+        if not self.turns:
+            return None
+        held: dict[int, list[str]] = {}
+        for name, label in self.turns[-1].labels.items():
+            held.setdefault(label, []).append(name)
+        return purity(list(held.values()), self.malicious)
+
+
+@dataclass(frozen=True)
+class Ground:
+    """A task of a seed with its malicious clients, chosen by coins."""
+
+    setting: Setting
+    seed: int
+
+    @cached_property
+    def coins(self) -> Coins:
+        """The seed's."""
+        return Coins.from_seed(self.seed)
+
+    @cached_property
+    def made(self) -> Assembled:
+        """The task. Raises: SpecError unless it classifies."""
+        one = self.setting
+        made = assemble(
+            one.data, one.split, one.model, one.fit, self.coins, root=one.root, folder=one.folder,
+            together=one.together, device=one.device, workers=one.workers,
+        )  # fmt: skip
+        if made.dataset.goal != "classify" or not isinstance(made.dataset.test, Rows):
+            raise SpecError(f"task.data = {one.data.use!r}: integrity is measured by classes; use data that have some")
+        return made
+
+    @cached_property
+    def malicious(self) -> tuple[str, ...]:
+        """Who attacks."""
+        everyone = self.made.task.enrolled
+        count = round(self.setting.share * len(everyone))
+        chosen = self.coins.child("malicious").sampler().choice(len(everyone), count, replace=False)
+        return tuple(everyone[at] for at in sorted(chosen.tolist()))
+
+    def play(self, arm: Arm, drive: Drive) -> Ended:
+        """Train under an arm, to the end or until no model is left."""
+        task, turns, lost = self._asked(arm), [], ""
+        state = begin(task)
+        try:
+            for done in self._rounds(arm, task, drive):
+                state = done.state
+                turns += _turn(done)
+        except ProtocolError as error:
+            # Updates that overflow leave a round without its quorum: what was there stays.
+            lost = str(error)
+        return replace(self._scored(arm, state), turns=tuple(turns), lost=lost, woke=arm.sleeps)
+
+    def _rounds(self, arm: Arm, task: Task, drive: Drive) -> Iterator[Round]:
+        plan, state = self.setting.plan, None
+        if arm.sleeps:
+            early = plan.model_copy(update={"rounds": min(arm.sleeps, plan.rounds)})
+            for done in rounds(arm.pipeline, task, early, self.coins, drive):
+                yield done
+                state = done.state
+        task, threat = self._attacked(arm, task)
+        yield from rounds(arm.pipeline, task, plan, self.coins, drive, state=state, threat=threat)
+
+    def _attacked(self, arm: Arm, task: Task) -> tuple[Task, Threat]:
+        if arm.attack is None or not self.malicious:
+            return task, Threat()
+        # The seams of a task with samples are inside: records are changed where they are trained on.
+        inner = task.fit.fit if isinstance(task.fit, Samples) else task.fit
+        coins, classes = self.coins.child("attack"), self.made.dataset.classes
+        changed, threat = infiltrated(
+            arm.pipeline, replace(task, fit=inner), self.malicious, arm.attack, classes, coins
+        )
+        if isinstance(task.fit, Samples):
+            task.fit.fit = changed.fit
+            return task, threat
+        return changed, threat
+
+    def _asked(self, arm: Arm) -> Task:
+        """The task, with what the server's probes are, and without measuring every round."""
+        task = replace(self.made.task, evaluate=lambda _: {})
+        if arm.probes == "noise":
+            return task
+        if task.answers is None or not isinstance(task.fit, Learner):
+            raise SpecError("probes = 'samples': the network answers no inputs of numbers")
+        held = {shard: rows for shard, rows in task.fit.shards.items() if isinstance(rows, Rows)}
+        samples = Samples(task.fit, task.answers, held, self.coins.child("samples"))
+        return replace(task, fit=samples, answers=samples.answer)
+
+    def _scored(self, arm: Arm, state: State) -> Ended:
+        models = [Model(**plain) for plain in state.memories["server"]["models"]]
+        honest = [name for name in self.made.task.enrolled if name not in self.malicious]
+        served = _served(models, honest)
+        known = {at: self._accuracy(models[at]) for at in sorted(set(served.values()))}
+        own = {at: sum(name in (models[at].recipients or honest) for name in honest) for at in known}
+        kept = {at: count for at, count in own.items() if count} or own
+        return Ended(
+            self.malicious,
+            len(self.made.task.enrolled),
+            received=fmean(known[at] for at in served.values()),
+            weighted=fmean(known[at] for at, count in kept.items() for _ in range(count)),
+            clusters=fmean(known[at] for at in kept),
+            models=len(models),
+            success=self._success(arm.attack, models, served) if isinstance(arm.attack, Scaling) else None,
+        )
+
+    def _accuracy(self, model: Model) -> float:
+        return dict(self.made.task.evaluate(model))["accuracy"]
+
+    def _success(self, attack: Scaling, models: Sequence[Model], served: Mapping[str, int]) -> float:
+        test = self.made.dataset.test
+        assert isinstance(test, Rows)
+        others = (test.y != attack.target).nonzero()[:, 0]
+        marked, truth = attack.trigger(test.x[others]), test.y[others]
+        rates = {
+            at: fooled(self._taken(models[at].vector, marked), truth, attack.target) for at in set(served.values())
+        }
+        return fmean(rates[at] for at in served.values())
+
+    def _taken(self, vector: Tensor, inputs: Tensor) -> Tensor:
+        ask = self.made.task.answers
+        assert ask is not None
+        parts = range(0, len(inputs), _BATCH)
+        return torch.cat([ask(vector, inputs[at : at + _BATCH]).argmax(1) for at in parts])
+
+
+@dataclass
+class Samples:
+    """The paper's probes: one record of each client that trains in a round, drawn anew, in place of the server's."""
+
+    fit: Fits
+    ask: Callable[[Tensor, Tensor], Tensor]
+    held: Mapping[str, Rows]
+    coins: Coins
+    shown: Tensor = field(default_factory=lambda: torch.zeros(0))
+
+    def __call__(self, jobs: Sequence[tuple[Any, ...]]) -> Sequence[Update | CroupierError]:
+        """Train, and note what each client sends beside its update."""
+        drawn = []
+        for _, shard, coins in jobs:
+            rows = self.held[shard]
+            at = int(self.coins.child("sample", coins.export()).sampler().integers(len(rows)))
+            drawn.append(rows.x[at : at + 1])
+        self.shown = torch.cat(drawn)
+        return self.fit(jobs)
+
+    def answer(self, vector: Tensor, inputs: Tensor) -> Tensor:
+        """What a model makes of the clients' samples, whatever the server drew."""
+        return self.ask(vector, self.shown)
+
+
+def _served(models: Sequence[Model], clients: Sequence[str]) -> dict[str, int]:
+    """Which model each of them would get: its cluster's, or the one with most recipients."""
+    own = {name: at for at, model in enumerate(models) for name in model.recipients or ()}
+    largest = max(range(len(models)), key=lambda at: len(models[at].recipients or ()))
+    return {name: own.get(name, largest) for name in clients}
+
+
+def _turn(done: Round) -> list[Turn]:
+    memory = done.state.memories["server"].get("rule", {})
+    return [Turn(done.number, memory["groups"], dict(memory["labels"]))] if "groups" in memory else []
+
+
+def run(
+    setting: Setting, arms: Sequence[Arm], seeds: Sequence[int], drive: Drive, watch: Watch, abreast: int = 1
+) -> list[list[Ended]]:
+    """Every arm from every seed, arm by arm; `abreast` trainings at once, each in a process of its own."""
+    jobs = [(setting, arm, seed, drive) for seed in seeds for arm in arms]
+    if abreast > 1 and len(jobs) > 1:
+        with ProcessPoolExecutor(min(abreast, len(jobs)), get_context("spawn"), _enter) as pool:
+            found = [_told(ended, job, watch) for job, ended in zip(jobs, pool.map(_play, jobs), strict=True)]
+    else:
+        found = [_told(_play(job), job, watch) for job in jobs]
+    return [found[at :: len(arms)] for at in range(len(arms))]
+
+
+def _told(ended: Ended, job: tuple[Setting, Arm, int, Drive], watch: Watch) -> Ended:
+    _, arm, seed, _ = job
+    watch(f"seed {seed}, {arm.title}: {arm.rule}, honest clients receive {ended.received:.1%}")
+    return ended
+
+
+@lru_cache(maxsize=1)
+def _ground(setting: Setting, seed: int) -> Ground:
+    return Ground(setting, seed)
+
+
+def _play(job: tuple[Setting, Arm, int, Drive]) -> Ended:
+    setting, arm, seed, drive = job
+    return _ground(setting, seed).play(arm, drive)
+
+
+def _enter() -> None:
+    # Many processes share the cores.
+    torch.set_num_threads(1)

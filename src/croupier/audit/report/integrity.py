@@ -1,0 +1,138 @@
+"""The report of an integrity audit as one HTML page that needs nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from croupier.audit.report.clusters import cluster_map, purity_lines
+from croupier.audit.report.page import _foot, _head, _section
+from croupier.audit.report.tables import _table
+from croupier.audit.report.words import NOTHING, Html, date, decimal, joined, tag
+
+ACCURACY = ("Rule", "Accuracy received", "Cluster by cluster", "Backdoor success", "Models")
+PURITY = ("Attack", "Purity", "Not alone", "One cluster of all", "Clusters a round", "Honest together")
+
+
+def render(findings: Mapping[str, Any]) -> str:
+    """The whole page; sections of `more` follow the numbers."""
+    head = tag("head", *_head(str(findings["name"])))
+    sentences = tag("ul", *(tag("li", said) for said in findings["sentences"]))
+    main = tag(
+        "main",
+        _section("verdicts", "What each attack did", sentences),
+        _section("threat", "The threat", tag("p", str(findings["threat"])), _attacks(findings)),
+        _section("numbers", "What honest clients receive", _accuracy(findings)),
+        _section("purity", "Are honest and malicious clients kept apart?", *_purity(findings)),
+        _section("maps", "Who was in which cluster", *(_map(one) for one in findings["maps"])),
+        *(_more(number, one) for number, one in enumerate(findings.get("more", ()))),
+        _section("paper", "What the paper prints", _list(findings["paper"])),
+        _section("setting", "Setting", _facts(findings), tag("h3", "Notes"), _list(findings["notes"])),
+    )
+    return f"<!doctype html>\n{tag('html', head, tag('body', _top(findings), main, _foot(findings)), lang='en')}\n"
+
+
+def _top(findings: Mapping[str, Any]) -> Html:
+    made, command = findings.get("made"), findings.get("command")
+    return tag(
+        "header",
+        tag("p", "Croupier integrity audit", class_="kicker"),
+        tag("h1", str(findings["name"])),
+        *([tag("p", tag("time", date(str(made)), datetime=made), class_="date")] if made else []),
+        tag(
+            "p",
+            f"What do malicious clients do to the models of honest ones? {findings['malicious']} of "
+            f"{findings['clients']} clients attack; {findings['cohort']} train in a round, "
+            f"{findings['rounds']} rounds, {findings['runs']} runs.",
+            class_="answer",
+        ),
+        *([tag("p", "Made by ", tag("code", str(command)), class_="command")] if command else []),
+    )
+
+
+def _attacks(findings: Mapping[str, Any]) -> Html:
+    entries = [tag("div", tag("dt", title), tag("dd", said)) for title, said in findings["attacks"].items()]
+    return tag("dl", *entries, class_="facts")
+
+
+def _accuracy(findings: Mapping[str, Any]) -> Html:
+    by: dict[str, list[list[Html]]] = {}
+    for row in findings["rows"]:
+        cells = [joined([str(row["rule"])]), *(_share(row[name]) for name in ("received", "clusters", "success"))]
+        by.setdefault(str(row["attack"]), []).append([*cells, _count(row["models"])])
+    caption = "Per cent of the test records, with 95 % intervals over runs. Models: how many there are at the end."
+    return _table("numbers", caption, ACCURACY, [(title.capitalize(), lines) for title, lines in by.items()])
+
+
+def _purity(findings: Mapping[str, Any]) -> list[Html]:
+    own = [row for row in findings["rows"] if "purity" in row and row["attack"] != "no attack"]
+    cells = [
+        [joined([str(row["attack"])]), *(_share(row["purity"][name]) for name in ("all", "several", "one")),
+         _count(row["purity"]["groups"]), _share(row["purity"]["together"])]
+        for row in own
+    ]  # fmt: skip
+    ends = [
+        [joined([str(row["attack"])]), *(_share(row["labels"][name]) for name in ("all", "several")),
+         _share(row["labels"]["one"]), _count(row["labels"]["groups"]), _share(row["labels"]["together"])]
+        for row in own
+    ]  # fmt: skip
+    caption = (
+        "Per cent, with 95 % intervals over runs. Purity: the share of clients in clusters most of whose members are "
+        "of their own kind; a client alone counts as right, and 'not alone' leaves these out. Honest together: the "
+        "share of the honest in the cluster with most of them."
+    )
+    curves = {str(row["attack"]): [one["all"] | {"one": one["one"]["rate"]} for one in row["rounds"]] for row in own}
+    said = (
+        "Purity of the clusters by round, from 0.5 up: means over runs with 95 % intervals; dotted: one cluster of "
+        "all. The goal is for label flip."
+    )
+    groups = [("Of those present, mean over rounds", cells), ("Of everybody's last label", ends)]
+    return [
+        tag("figure", purity_lines(curves, findings["goal"], said), tag("figcaption", said)),
+        _table("numbers", caption, PURITY, groups),
+    ]
+
+
+def _map(one: Mapping[str, Any]) -> Html:
+    everyone = sorted({name for labels in one["rounds"] for name in labels})
+    bad = [name for name in everyone if name in set(one["malicious"])]
+    honest = [name for name in everyone if name not in set(bad)]
+    title = f"{one['attack']}: clusters by round"
+    said = (
+        f"{str(one['attack']).capitalize()}, first run. A row is a client, honest ones above; a square is a round in "
+        "which it took part, and its colour its cluster's. Grey: clusters that never had two members at once."
+    )
+    return tag("figure", cluster_map(one["rounds"], honest, bad, title), tag("figcaption", said))
+
+
+def _more(number: int, one: Mapping[str, Any]) -> Html:
+    return _section(f"more-{number}", str(one["title"]), *(tag("p", str(said)) for said in one["paragraphs"]))
+
+
+def _share(rate: Mapping[str, Any]) -> Html:
+    if rate["rate"] is None:
+        return joined([NOTHING])
+    ends = f"{decimal(100 * rate['low'])} to {decimal(100 * rate['high'])}"
+    return joined([decimal(100 * rate["rate"]), tag("small", ends)])
+
+
+def _count(rate: Mapping[str, Any]) -> Html:
+    return joined([NOTHING if rate["rate"] is None else decimal(rate["rate"])])
+
+
+def _facts(findings: Mapping[str, Any]) -> Html:
+    pairs = [(key, findings[key]) for key in ("clients", "malicious", "cohort", "rounds", "runs")]
+    pairs += [(key, _said(value)) for key, value in findings["task"].items()]
+    pairs += [("aggregate", _said(findings["protocol"]["aggregate"]))]
+    entries = [tag("div", tag("dt", str(term)), tag("dd", str(said))) for term, said in pairs]
+    return tag("dl", *entries, class_="facts")
+
+
+def _said(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {_said(inner)}" for key, inner in value.items())
+    return str(value)
+
+
+def _list(lines: Sequence[str]) -> Html:
+    return tag("ul", *(tag("li", line) for line in lines))

@@ -1,0 +1,273 @@
+"""An integrity audit from a description to findings: what malicious clients do to the models of honest ones."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from croupier.aggregate.aggregator import Aggregator
+from croupier.aggregate.geometry import MultiKrum, TrimmedMean
+from croupier.aggregate.mean import Mean
+from croupier.aggregate.median import Median
+from croupier.aggregate.reference import FLTrust
+from croupier.audit.integrity import Arm, Ended, Ground, Setting, run
+from croupier.audit.poison import LabelFlip, NoiseInjection, Poison, Scaling
+from croupier.audit.score import over_runs
+from croupier.errors import SpecError, StoreError
+from croupier.learn.data import folder_of
+from croupier.learn.datasets import Cifar10
+from croupier.learn.root import Root
+from croupier.runtime.local import Local
+from croupier.spec import Spec, load
+
+SHARE, GOAL = 0.25, 0.95
+NONE, FLIP, NOISE, TRIGGER, REPLACE = "no attack", "label flip", "noise injection", "backdoor", "model replacement"
+PAPER = (
+    "Figure 10 (label flip) and Figure 12b (noise) print no numbers; by the text Tazza has 'high accuracy'.",
+    "Figure 12a (backdoor, CIFAR-10 with a Mixer, baselines behind DP-SGD): Tazza's backdoor accuracy is 18.89 points "
+    "below FedAvg's, its accuracy 55.37 %.",
+    "Figure 13 (MNIST, 10 honest and 10 malicious clients, backdoor, 50 rounds): 'effectively isolates'; no numbers.",
+)
+
+
+@dataclass(frozen=True)
+class Soundness:
+    """The result of an integrity audit."""
+
+    plain: Mapping[str, Any]
+
+    def page(self) -> str:
+        """The report, as one HTML document that needs nothing else."""
+        from croupier.audit.report.integrity import render
+
+        return render(self.plain)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the report. Raises: StoreError when that cannot be."""
+        try:
+            Path(path).write_text(self.page(), encoding="utf-8")
+        except OSError as error:
+            raise StoreError(f"{path}: cannot be written ({error.strerror}); choose another --report") from None
+        return Path(path)
+
+
+def setting_of(spec: Spec, folder: Path | None = None) -> Setting:
+    """What a description says, on clear updates. Raises: SpecError when its clients noise what they send."""
+    task, privacy = spec.task, spec.protocol.privacy
+    if privacy.use != "none":
+        raise SpecError(
+            f"protocol.privacy = {privacy.use!r}: an integrity audit mounts rules on updates as they are; use 'none'"
+        )
+    root = task.root if task.root.records else Root(records=100)
+    return Setting(
+        task.data, task.split, task.model, task.fit, spec.federation, SHARE, root, task.together, folder,
+        spec.run.device, 1,
+    )  # fmt: skip
+
+
+def attacks_of(setting: Setting) -> dict[str, tuple[Poison | None, str]]:
+    """The attacks, each with what malicious clients do."""
+    ink: float | tuple[float, ...] = (1.0, 0.0, 0.0) if isinstance(setting.data, Cifar10) else 1.0
+    mark, whole = (Scaling(corner="upper-left", value=ink, factor=factor) for factor in (1.0, None))
+    square = "half of their records get a square of 4 x 4 pixels in the upper left corner and the class 0"
+    return {
+        NONE: (None, "everybody is honest"),
+        FLIP: (LabelFlip(), "every label y of theirs becomes M - 1 - y"),
+        NOISE: (NoiseInjection(scale=0.25), "normal noise of deviation 0.25 is added to every weight they send"),
+        TRIGGER: (mark, f"{square}; what training gives is sent as it is"),
+        REPLACE: (whole, f"{square}; what training changed is sent as many times over as there are clients in a round"),
+    }
+
+
+def rules_of(spec: Spec, cohort: int) -> dict[str, Aggregator]:
+    """The description's own rule first, then the baselines, told a quarter of liars."""
+    few = max(1, math.ceil(SHARE * cohort))
+    baselines = {
+        "FedAvg": Mean(), "Median": Median(), "Trimmed Mean": TrimmedMean(b=few), "Multi-Krum": MultiKrum(f=few),
+        "FLTrust": FLTrust(),
+    }  # fmt: skip
+    return {"Clusters": spec.protocol.aggregate, **baselines}
+
+
+def examine(
+    source: str | Path | Mapping[str, Any] | Spec = "tazza-mnist",
+    *,
+    sets: Sequence[str] = (),
+    seeds: int = 3,
+    seed: int = 0,
+    data: str | Path | None = None,
+    abreast: int | None = None,
+    watch: Callable[[str], None] = lambda _: None,
+) -> Soundness:
+    """Audit a description with clusters beside the baselines. Raises: SpecError, DataError."""
+    if seeds < 2:
+        raise SpecError(f"--seeds = {seeds}: intervals are over runs; ask for at least 2")
+    spec = load(source, sets)
+    if spec.protocol.aggregate.use != "clusters":
+        raise SpecError(
+            f"protocol.aggregate = {spec.protocol.aggregate.use!r}: an integrity audit asks what clusters keep apart; "
+            "use 'clusters', or --kind source"
+        )
+    setting = setting_of(spec, folder_of(data))
+    cohort = setting.plan.cohort or len(Ground(setting, seed).made.task.enrolled)
+    arms = [
+        Arm(rule, part, attack, title)
+        for title, (attack, _) in attacks_of(setting).items()
+        for rule, part in rules_of(spec, cohort).items()
+    ]
+    numbers = range(seed, seed + seeds)
+    found = run(setting, arms, numbers, Local(), watch, abreast or spec.run.workers or os.cpu_count() or 1)
+    return Soundness(findings(spec, setting, numbers, arms, found))
+
+
+def findings(
+    spec: Spec, setting: Setting, seeds: Sequence[int], arms: Sequence[Arm], found: Sequence[Sequence[Ended]]
+) -> dict[str, Any]:
+    """Everything as plain values, with intervals over runs."""
+    rows = [_row(arm, done) for arm, done in zip(arms, found, strict=True)]
+    first = next(done for arm, done in zip(arms, found, strict=True) if arm.rule == "Clusters" and arm.title == FLIP)
+    return {
+        "kind": "croupier integrity audit",
+        "name": spec.name,
+        "task": spec.plain()["task"],
+        "federation": spec.plain()["federation"],
+        "protocol": spec.plain()["protocol"],
+        "clients": first[0].enrolled,
+        "malicious": len(first[0].malicious),
+        "cohort": setting.plan.cohort or first[0].enrolled,
+        "rounds": setting.plan.rounds,
+        "runs": len(seeds),
+        "seeds": list(seeds),
+        "goal": GOAL,
+        "attacks": {title: says for title, (_, says) in attacks_of(setting).items()},
+        "rows": rows,
+        "maps": [_map(arm, done[0]) for arm, done in zip(arms, found, strict=True) if done[0].turns and arm.attack],
+        "sentences": sentences(rows),
+        "paper": list(PAPER),
+        "threat": threat(len(first[0].malicious), first[0].enrolled),
+        "notes": notes(len(seeds)),
+        # Sections that other audits of the same description add: a title and its paragraphs each.
+        "more": [],
+    }
+
+
+def _row(arm: Arm, done: Sequence[Ended]) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "attack": arm.title,
+        "rule": arm.rule,
+        "received": _over([ended.received for ended in done]),
+        "weighted": _over([ended.weighted for ended in done]),
+        "clusters": _over([ended.clusters for ended in done]),
+        "models": _over([float(ended.models) for ended in done]),
+        "success": _over([ended.success for ended in done]),
+        "lost": [ended.lost for ended in done if ended.lost],
+    }
+    by = [ended.purities() for ended in done]
+    if arm.attack is not None and all(by):
+        ends = [ended.labelled() for ended in done]
+        row["purity"] = {
+            name: _over([_mean([getattr(one, name) for one in turns]) for turns in by])
+            for name in ("all", "several", "one", "groups", "together")
+        }
+        row["labels"] = {
+            name: _over([getattr(end, name) for end in ends if end is not None])
+            for name in ("all", "several", "one", "groups", "alone", "together")
+        }
+        count = min(len(turns) for turns in by)
+        row["rounds"] = [
+            {name: _over([getattr(turns[at], name) for turns in by]) for name in ("all", "several", "one", "groups")}
+            for at in range(count)
+        ]
+    return row
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return math.fsum(known) / len(known) if known else None
+
+
+def _over(values: Sequence[float | None]) -> dict[str, Any]:
+    """Over the runs that have it; none where fewer than two do."""
+    known = [float(value) for value in values if value is not None]
+    return asdict(over_runs(known)) | {"runs": len(known)} if len(known) > 1 else {"rate": None, "runs": len(known)}
+
+
+def _map(arm: Arm, ended: Ended) -> dict[str, Any]:
+    """Who was in which cluster in each round, of the first run."""
+    return {
+        "attack": arm.title,
+        "malicious": list(ended.malicious),
+        "rounds": [{name: turn.labels[name] for group in turn.groups for name in group} for turn in ended.turns],
+    }
+
+
+def sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What each attack did, beside the baselines and without any."""
+    out = []
+    quiet = next(row for row in rows if (row["attack"], row["rule"]) == (NONE, "FedAvg"))["received"]["rate"]
+    for title in dict.fromkeys(row["attack"] for row in rows):
+        own = {row["rule"]: row for row in rows if row["attack"] == title}
+        mine, others = own["Clusters"], {name: row for name, row in own.items() if name != "Clusters"}
+        best = max(others, key=lambda name: others[name]["received"]["rate"])
+        said = (
+            f"{title.capitalize()}: with clusters honest clients receive {_percent(mine['received'])} "
+            f"({100 * (mine['received']['rate'] - quiet):+.1f} points from FedAvg without attack), with {best}, the "
+            f"best of the others, {_percent(others[best]['received'])}."
+        )
+        if title in (TRIGGER, REPLACE):
+            safest = min(others, key=lambda name: others[name]["success"]["rate"])
+            said += (
+                f" The backdoor works in {_percent(mine['success'])} of their models' answers; with FedAvg "
+                f"{_percent(own['FedAvg']['success'])}, with {safest} {_percent(own[safest]['success'])}."
+            )
+        if title != NONE and "purity" in mine:
+            said += f" {_purity(mine['purity'], title)}"
+        out.append(said)
+    return out
+
+
+def _purity(found: Mapping[str, Any], title: str) -> str:
+    said = f"Purity {_percent(found['all'])}, without clients alone {_percent(found['several'])}; "
+    said += f"one cluster of all would have {100 * found['one']['rate']:.1f} %."
+    if title == FLIP:
+        said += f" The goal of {100 * GOAL:g} % is {'reached' if found['all']['rate'] >= GOAL else 'missed'}."
+    return said
+
+
+def _percent(rate: Mapping[str, Any]) -> str:
+    if rate["rate"] is None:
+        return "nobody"
+    return f"{100 * rate['rate']:.1f} % ({100 * rate['low']:.1f} to {100 * rate['high']:.1f})"
+
+
+def threat(bad: int, clients: int) -> str:
+    """Who attacks, and what it can do."""
+    return (
+        f"{bad} of {clients} clients are malicious, drawn anew for each run, and work together. They choose what they "
+        "train on and what they send; they see the models that they are handed and nothing of what others send. The "
+        "server is honest here, and does not know who they are. No claim is made for what they do otherwise: none of "
+        "these attacks tries to pass as honest."
+    )
+
+
+def notes(runs: int) -> list[str]:
+    """How the numbers are to be read."""
+    return [
+        f"Intervals are 95 %, Student's t over {runs} independent runs, each by itself; they are not cut at 0 and 100.",
+        "Accuracy received: on the test records, by the model that each honest client would be handed next, mean over "
+        "all of them; who has no cluster yet gets the largest one's. Cluster by cluster: each cluster with at least "
+        "one honest client counts once, as in the paper; the same weighted by honest clients is in the numbers file.",
+        "Purity of a round: the share of those present in clusters most of whose members are of their own kind (honest "
+        "or malicious). A client alone counts as right, so that putting everybody apart has purity 1: beside it stands "
+        "the purity among clients who are not alone, the number of clusters, and what one cluster of all would have.",
+        "Backdoor: the share of triggered test records of other classes that the model takes for the target, mean over "
+        "honest clients. A model without backdoor has some, too: its own mistakes.",
+        "All rules train from the same models on the same records with the same clients a round; 100 records are kept "
+        "back for FLTrust's server under every rule. Trimmed Mean and Multi-Krum are told a quarter of liars.",
+        "Updates are compared as they are: a permutation that all clients share changes neither answers nor means.",
+        "Attacks that fail prove nothing: an attacker who knows the rule can do better than these.",
+    ]
