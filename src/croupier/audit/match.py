@@ -1,8 +1,8 @@
 """Weight matching: the rule behind a permuted model, from the model that was handed out.
 
-A server knows the model it handed out; an upload is that model a little changed, in another order. What never moves (the
-classes, a kernel's places) anchors the search: each group is assigned with the others held, from the outputs backwards,
-and again until nothing changes. No seed is searched for, and the number of permutations does not matter.
+A server knows the model it handed out; an upload is that model a little changed, in another order. What never moves
+(the classes, a kernel's places) anchors the search: each group is assigned with the others held, from the outputs
+backwards, and again until nothing changes. No seed is searched for, and the number of permutations does not matter.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.linalg import eigh
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import shortest_path
 from torch import Tensor
@@ -128,15 +129,16 @@ def _paths(near: Floats) -> Floats:
     joined[rows, closest] = apart[rows, closest]
     found = shortest_path(csr_matrix(np.maximum(joined, joined.T)), directed=False)
     most = found[np.isfinite(found)].max()
-    return np.where(np.isfinite(found), found, 2 * most)
+    whole: Floats = np.where(np.isfinite(found), found, 2 * most)
+    return whole
 
 
 def _on_a_plane(apart: Floats) -> Floats:
     """Classical scaling: points of two dimensions with about these distances."""
     squared = apart**2
     centred = -0.5 * (squared - squared.mean(0) - squared.mean(1)[:, None] + squared.mean())
-    values, vectors = np.linalg.eigh(centred)
-    found: Floats = vectors[:, -2:] * np.sqrt(np.clip(values[-2:], 0, None))
+    values, vectors = eigh(centred, subset_by_index=[len(apart) - 2, len(apart) - 1])
+    found: Floats = vectors * np.sqrt(np.clip(values, 0, None))
     return found
 
 

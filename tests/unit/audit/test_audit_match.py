@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import torch
@@ -28,6 +30,14 @@ CASES: dict[str, tuple[Network, tuple[int, ...]]] = {
 }
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 def vector_of(module: nn.Module) -> Tensor:
     tensors = dict(module.named_parameters()) | dict(module.named_buffers())
     return layout_of(module).flatten(tensors).detach().clone()
@@ -47,9 +57,9 @@ def built(name: str, label: str = "") -> tuple[nn.Module, Symmetry, Rows]:
 def trained(module: nn.Module, rows: Rows, epochs: int, lr: float = 1e-3) -> Tensor:
     search = torch.optim.Adam(module.parameters(), lr)
     for _ in range(epochs):
-        for at in torch.arange(len(rows)).split(64):
+        for at in torch.arange(len(rows)).split(64):  # type: ignore[no-untyped-call]
             search.zero_grad()
-            nn.functional.cross_entropy(module(rows.x[at]), rows.y[at]).backward()
+            nn.functional.cross_entropy(module(rows.x[at]), rows.y[at]).backward()  # type: ignore[no-untyped-call]
             search.step()
     return vector_of(module)
 
