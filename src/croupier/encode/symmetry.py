@@ -95,6 +95,27 @@ class Rule:
 
 
 @dataclass(frozen=True)
+class Sheet:
+    """One block of a carried tensor with a side for each use of a group, and one more for all that stays as it is.
+
+    `sides` and `rest` are offsets from `at` in the vector; a group may have two sides (a recurrent matrix).
+    """
+
+    tensor: str
+    at: int
+    groups: tuple[str, ...]
+    sides: tuple[Ints, ...] = field(repr=False)
+    rest: Ints = field(repr=False)
+
+    def of(self, vector: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """The numbers of a vector of the layout, one axis for each side and a last one for the rest."""
+        index = np.full((1,) * len(self.sides) + (1,), self.at, np.int64)
+        for number, offsets in enumerate((*self.sides, self.rest)):
+            index = index + offsets.reshape([-1 if axis == number else 1 for axis in range(len(self.sides) + 1)])
+        return vector[index]
+
+
+@dataclass(frozen=True)
 class Symmetry:
     """Which group each axis of the carried tensors and of one input belongs to.
 
@@ -177,6 +198,12 @@ class Symmetry:
         inputs = tuple(_ways(self.inputs, shape, 0, rule))
         return Shuffled(self.layout.size, weights, tuple(ways), shape, inputs)
 
+    def sheets(self) -> Iterator[Sheet]:
+        """Every carried tensor, block by block, with the groups of its sides."""
+        for part, start, _ in self.layout.spans():
+            if part.name in self.axes:
+                yield from _sheets(part.name, self.axes[part.name], part.shape, start)
+
     def apply(self, vector: Tensor, rule: Rule) -> Tensor:
         """A vector of this layout (a model, a difference, an optimiser's state) in the rule's coordinates."""
         return self.under(rule).apply(vector)
@@ -232,6 +259,27 @@ def _ways(axes: tuple[Axis, ...], shape: tuple[int, ...], start: int, rule: Rule
         yield _way(at, tuple(block for _, block in chosen), strides, rule)
 
 
+def _sheets(tensor: str, axes: tuple[Axis, ...], shape: tuple[int, ...], start: int) -> Iterator[Sheet]:
+    """The blocks of a tensor, each with the offsets of its groups and of what stays."""
+    strides = tuple(prod(shape[number + 1 :]) for number in range(len(shape)))
+    for chosen in product(*(_placed(axis) for axis in axes)):
+        at = start + sum(offset * stride for (offset, _), stride in zip(chosen, strides, strict=True))
+        blocks = tuple(block for _, block in chosen)
+        uses = list(_uses(tensor, blocks, strides))
+        rest = _offsets(list(_still(blocks, strides)))
+        yield Sheet(tensor, at, tuple(name for name, _ in uses), tuple(_offsets(places) for _, places in uses), rest)
+
+
+def _still(blocks: tuple[Block, ...], strides: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    """Size and stride of the factors of a block that belong to no group."""
+    for block, width in zip(blocks, strides, strict=True):
+        stride = width
+        for factor in reversed(block):
+            if not factor.group and factor.size > 1:
+                yield factor.size, stride
+            stride *= factor.size
+
+
 def _placed(axis: Axis) -> Iterator[tuple[int, Block]]:
     """The blocks of an axis, each with its first place."""
     start = 0
@@ -246,13 +294,9 @@ def _way(at: int, blocks: tuple[Block, ...], strides: tuple[int, ...], rule: Rul
     for group, places in _uses("a tensor", blocks, strides):
         offsets = _offsets(places)
         pairs.append((min(stride for _, stride in places), offsets, offsets[rule.of[group]]))
-    for block, width in zip(blocks, strides, strict=True):
-        stride = width
-        for factor in reversed(block):
-            if not factor.group and factor.size > 1:
-                offsets = _offsets([(factor.size, stride)])
-                pairs.append((stride, offsets, offsets))
-            stride *= factor.size
+    for size, stride in _still(blocks, strides):
+        offsets = _offsets([(size, stride)])
+        pairs.append((stride, offsets, offsets))
     pairs.sort(key=lambda pair: -pair[0])
     return way(at, [(there, here) for _, there, here in pairs])
 

@@ -16,14 +16,23 @@ from croupier.papers import (
     rain_shares,
     rns,
     rns_inversion,
+    tazza_adaptive,
     tazza_clusters,
+    tazza_confidential,
     tazza_integrity,
+    tazza_jigsaw,
 )
 from croupier.papers.entry import Entry, Ledger, Trial
 
 _RAIN = (*rain.TRIALS, *rain_shares.TRIALS)
 _INTRA = (*intra.TRIALS, *intra_recombine.TRIALS, *intra_profile.TRIALS, *intra_figures.TRIALS)
-_TAZZA = (*tazza_integrity.TRIALS, *tazza_clusters.TRIALS)
+_TAZZA = (
+    *tazza_integrity.TRIALS,
+    *tazza_clusters.TRIALS,
+    *tazza_confidential.TRIALS,
+    *tazza_adaptive.TRIALS,
+    *tazza_jigsaw.TRIALS,
+)
 _TRIALS = (*accuracy.TRIALS, *dp.TRIALS, rns_inversion.FIGURE8, *_RAIN, *_INTRA, *_TAZZA)
 _ALL: tuple[Entry | Ledger | Trial, ...] = (
     *rns.ENTRIES,

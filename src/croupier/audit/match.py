@@ -1,0 +1,199 @@
+"""Weight matching: the rule behind a permuted model, from the model that was handed out.
+
+A server knows the model it handed out; an upload is that model a little changed, in another order. What never moves
+(the classes, a kernel's places) anchors the search: each group is assigned with the others held, from the outputs
+backwards, and again until nothing changes. No seed is searched for, and the number of permutations does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor
+
+from croupier.core.coins import Coins
+from croupier.encode.symmetry import Ints, Rule, Sheet, Symmetry
+from croupier.errors import RangeError
+
+Floats = npt.NDArray[np.float64]
+Start = Literal["anchored", "mixed"]
+# More passes than any network needed until nothing changed.
+SWEEPS = 30
+# A tensor that fits exactly would outweigh all others without end.
+FLOOR = 1e-6
+
+
+@dataclass(frozen=True)
+class Matched:
+    """A rule as it was recovered, how far the model under it is from the upload (0 is equal), and the passes taken."""
+
+    rule: Rule
+    apart: float
+    sweeps: int
+
+
+def match(
+    reference: Tensor, upload: Tensor, symmetry: Symmetry, coins: Coins, start: Start = "mixed", sweeps: int = SWEEPS
+) -> Matched:
+    """The rule under which the reference lies nearest to the upload, by alternating linear assignment.
+
+    `start`: how groups whose neighbours are not known yet are compared in the first pass: by what is anchored alone,
+    or also by the sorted values along what is not ("mixed"). Ties fall at random. Raises: RangeError on other lengths.
+    """
+    board = _Board(reference, upload, symmetry)
+    known = board.first(coins.child("first"), start)
+    done = 0
+    for sweep in range(sweeps):
+        board.weigh(known)
+        before = dict(known)
+        for group in reversed(board.order):
+            known[group] = assigned(board.scores(group, known), coins.child("sweep", sweep, group))
+        done = sweep + 1
+        if all(np.array_equal(before[group], known[group]) for group in known):
+            break
+    rule = Rule(known)
+    return Matched(rule, apart(reference, upload, symmetry, rule), done)
+
+
+def match_sorted(reference: Tensor, upload: Tensor, symmetry: Symmetry, coins: Coins) -> Matched:
+    """The rule from sorted values alone: every group by itself, with no anchor and no other group's help."""
+    board = _Board(reference, upload, symmetry)
+    found = {group: assigned(board.scores(group, {}, "sorted"), coins.child(group)) for group in symmetry.groups}
+    return Matched(Rule(found), apart(reference, upload, symmetry, Rule(found)), 0)
+
+
+def match_rounds(models: Sequence[Tensor], uploads: Sequence[Tensor], symmetry: Symmetry, coins: Coins) -> list[Rule]:
+    """Rules of rounds relative to the frame of the first model, where no model was ever seen in plain order.
+
+    `models[t]` is what the server handed out in round t, in the frame of the round before; `uploads[t]` came back in
+    frame t. Each match is relative; together they bring every round into one frame, which itself stays unknown.
+    """
+    found: list[Rule] = []
+    for number, (model, upload) in enumerate(zip(models, uploads, strict=True)):
+        step = match(model, upload, symmetry, coins.child("round", number)).rule
+        found.append(step if not found else after(found[-1], step))
+    return found
+
+
+def after(first: Rule, second: Rule) -> Rule:
+    """The rule that does what `second` does to a model that is under `first` already."""
+    return Rule({group: order[second.of[group]] for group, order in first.of.items()})
+
+
+def back(rule: Rule) -> Rule:
+    """The rule that undoes a rule."""
+    return Rule({group: np.argsort(order) for group, order in rule.of.items()})
+
+
+def apart(reference: Tensor, upload: Tensor, symmetry: Symmetry, rule: Rule) -> float:
+    """The distance of the upload from the reference under a rule, over the upload's own length."""
+    length = float(torch.linalg.vector_norm(upload.double()))
+    here = torch.linalg.vector_norm(upload.double() - symmetry.apply(reference, rule).double())
+    return float(here) / length if length else float(here)
+
+
+def shares(found: Rule, true: Rule) -> dict[str, float]:
+    """The share of each group's places that were recovered: only the scorer knows the truth."""
+    return {group: float(np.mean(found.of[group] == order)) for group, order in true.of.items()}
+
+
+def chances(symmetry: Symmetry) -> dict[str, float]:
+    """The prior: what a random order recovers of each group, one place in as many as there are."""
+    return {group: 1 / size for group, size in symmetry.groups.items()}
+
+
+def assigned(scores: Floats, coins: Coins) -> Ints:
+    """For each row the column it is given, with the highest sum; ties fall at random and not by place."""
+    generator = coins.fast()
+    rows, columns = (torch.randperm(size, generator=generator).numpy() for size in scores.shape)
+    taken, given = linear_sum_assignment(scores[rows][:, columns], maximize=True)
+    found = np.empty(len(rows), np.int64)
+    found[rows[taken]] = columns[given]
+    return found
+
+
+class _Board:
+    """Both models, sheet by sheet, and how much each sheet counts."""
+
+    def __init__(self, reference: Tensor, upload: Tensor, symmetry: Symmetry) -> None:
+        size = symmetry.layout.size
+        if tuple(reference.shape) != (size,) or tuple(upload.shape) != (size,):
+            shapes = f"{tuple(reference.shape)} and {tuple(upload.shape)}"
+            raise RangeError(f"models of shapes {shapes}, but the symmetry is of ({size},)")
+        here, there = (vector.detach().cpu().double().numpy() for vector in (reference, upload))
+        self.sheets: list[Sheet] = [sheet for sheet in symmetry.sheets() if sheet.groups]
+        self.ours = [sheet.of(here) for sheet in self.sheets]
+        self.theirs = [sheet.of(there) for sheet in self.sheets]
+        # Values that are all alike tell nothing, and layers differ in scale.
+        self.weights = [0.0 if part.var() < 1e-24 else 1 / part.var() for part in self.ours]
+        self.groups = symmetry.groups
+        self.order: list[str] = []
+
+    def first(self, coins: Coins, start: Start) -> dict[str, Ints]:
+        """One pass: always the group next that most is known about."""
+        known: dict[str, Ints] = {}
+        while len(known) < len(self.groups):
+            left = [group for group in self.groups if group not in known]
+            widths = [self._width(group, known) for group in left]
+            group = left[widths.index(max(widths))]
+            by: Start = "anchored" if start == "anchored" and max(widths) > 0 else "mixed"
+            known[group] = assigned(self.scores(group, known, by), coins.child(group))
+            self.order.append(group)
+        return known
+
+    def weigh(self, known: Mapping[str, Ints]) -> None:
+        """Let each sheet count by how well it fits so far, as if its misfit were noise."""
+        for number, sheet in enumerate(self.sheets):
+            if self.weights[number]:
+                moved = self.ours[number][np.ix_(*(known[group] for group in sheet.groups))]
+                misfit = float(np.mean((self.theirs[number] - moved) ** 2))
+                self.weights[number] = 1 / (misfit + FLOOR * float(self.ours[number].var()))
+
+    def scores(self, group: str, known: Mapping[str, Ints], by: Start | Literal["sorted"] = "mixed") -> Floats:
+        """How like each place of the upload (rows) is to each place of the reference (columns).
+
+        "anchored" leaves out what lies along unknown orders; "sorted" takes no order for known at all.
+        """
+        size = self.groups[group]
+        total = np.zeros((size, size))
+        for sheet, ours, theirs, weight in zip(self.sheets, self.ours, self.theirs, self.weights, strict=True):
+            for side in (number for number, name in enumerate(sheet.groups) if name == group and weight):
+                loose = [axis for axis, name in enumerate(sheet.groups) if axis != side and name not in known]
+                if loose and by == "anchored":
+                    continue
+                loose += [len(sheet.groups)] if by == "sorted" else []
+                fits = [known.get(name) if axis != side else None for axis, name in enumerate(sheet.groups)]
+                total += weight * (_lines(theirs, side, loose) @ _lines(_moved(ours, fits), side, loose).T)
+        return total
+
+    def _width(self, group: str, known: Mapping[str, Ints]) -> int:
+        """How many numbers of each place can be compared in order."""
+        width = 0
+        for sheet, ours, weight in zip(self.sheets, self.ours, self.weights, strict=True):
+            for side in (number for number, name in enumerate(sheet.groups) if name == group and weight):
+                if all(name in known for axis, name in enumerate(sheet.groups) if axis != side):
+                    width += ours.size // ours.shape[side]
+        return width
+
+
+def _moved(values: Floats, orders: Sequence[Ints | None]) -> Floats:
+    for axis, order in enumerate(orders):
+        if order is not None:
+            values = np.take(values, order, axis)
+    return values
+
+
+def _lines(values: Floats, side: int, loose: Sequence[int]) -> Floats:
+    """One line of numbers for each place along a side; along sides of unknown order the values are sorted."""
+    held = [axis for axis in range(values.ndim) if axis != side and axis not in loose]
+    turned = values.transpose(side, *held, *loose)
+    if loose:
+        kept = int(np.prod([values.shape[axis] for axis in held], dtype=np.int64))
+        turned = np.sort(turned.reshape(values.shape[side], kept, -1), axis=-1)
+    return np.ascontiguousarray(turned).reshape(values.shape[side], -1)
