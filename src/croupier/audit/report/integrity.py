@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from croupier.audit.report.clusters import cluster_map, purity_lines
-from croupier.audit.report.page import _foot, _head, _section
-from croupier.audit.report.tables import _table
+from croupier.audit.report.page import _foot, head, section
+from croupier.audit.report.tables import table
 from croupier.audit.report.words import NOTHING, Html, date, decimal, joined, tag
 
 ACCURACY = ("Rule", "Accuracy received", "Cluster by cluster", "Backdoor success", "Models")
@@ -16,18 +16,18 @@ PURITY = ("Attack", "Purity", "Not alone", "One cluster of all", "Clusters a rou
 
 def render(findings: Mapping[str, Any]) -> str:
     """The whole page; sections of `more` follow the numbers."""
-    head = tag("head", *_head(str(findings["name"])))
+    head = tag("head", *head(str(findings["name"])))
     sentences = tag("ul", *(tag("li", said) for said in findings["sentences"]))
     main = tag(
         "main",
-        _section("verdicts", "What each attack did", sentences),
-        _section("threat", "The threat", tag("p", str(findings["threat"])), _attacks(findings)),
-        _section("numbers", "What honest clients receive", _accuracy(findings)),
-        _section("purity", "Are honest and malicious clients kept apart?", *_purity(findings)),
-        _section("maps", "Who was in which cluster", *(_map(one) for one in findings["maps"])),
+        section("verdicts", "What each attack did", sentences),
+        section("threat", "The threat", tag("p", str(findings["threat"])), _attacks(findings)),
+        section("numbers", "What honest clients receive", _accuracy(findings)),
+        section("purity", "Are honest and malicious clients kept apart?", *_purity(findings)),
+        section("maps", "Who was in which cluster", *(_map(one) for one in findings["maps"])),
         *(_more(number, one) for number, one in enumerate(findings.get("more", ()))),
-        _section("paper", "What the paper prints", _list(findings["paper"])),
-        _section("setting", "Setting", _facts(findings), tag("h3", "Notes"), _list(findings["notes"])),
+        section("paper", "What the paper prints", _list(findings["paper"])),
+        section("setting", "Setting", _facts(findings), tag("h3", "Notes"), _list(findings["notes"])),
     )
     return f"<!doctype html>\n{tag('html', head, tag('body', _top(findings), main, _foot(findings)), lang='en')}\n"
 
@@ -61,7 +61,7 @@ def _accuracy(findings: Mapping[str, Any]) -> Html:
         cells = [joined([str(row["rule"])]), *(_share(row[name]) for name in ("received", "clusters", "success"))]
         by.setdefault(str(row["attack"]), []).append([*cells, _count(row["models"])])
     caption = "Per cent of the test records, with 95 % intervals over runs. Models: how many there are at the end."
-    return _table("numbers", caption, ACCURACY, [(title.capitalize(), lines) for title, lines in by.items()])
+    return table("numbers", caption, ACCURACY, [(title.capitalize(), lines) for title, lines in by.items()])
 
 
 def _purity(findings: Mapping[str, Any]) -> list[Html]:
@@ -89,7 +89,7 @@ def _purity(findings: Mapping[str, Any]) -> list[Html]:
     groups = [("Of those present, mean over rounds", cells), ("Of everybody's last label", ends)]
     return [
         tag("figure", purity_lines(curves, findings["goal"], said), tag("figcaption", said)),
-        _table("numbers", caption, PURITY, groups),
+        table("numbers", caption, PURITY, groups),
     ]
 
 
@@ -106,7 +106,7 @@ def _map(one: Mapping[str, Any]) -> Html:
 
 
 def _more(number: int, one: Mapping[str, Any]) -> Html:
-    return _section(f"more-{number}", str(one["title"]), *(tag("p", str(said)) for said in one["paragraphs"]))
+    return section(f"more-{number}", str(one["title"]), *(tag("p", str(said)) for said in one["paragraphs"]))
 
 
 def _share(rate: Mapping[str, Any]) -> Html:
