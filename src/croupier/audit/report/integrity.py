@@ -16,7 +16,7 @@ PURITY = ("Attack", "Purity", "Not alone", "One cluster of all", "Clusters a rou
 
 def render(findings: Mapping[str, Any]) -> str:
     """The whole page; sections of `more` follow the numbers."""
-    head = tag("head", *head(str(findings["name"])))
+    top = tag("head", *head(str(findings["name"])))
     sentences = tag("ul", *(tag("li", said) for said in findings["sentences"]))
     main = tag(
         "main",
@@ -29,7 +29,7 @@ def render(findings: Mapping[str, Any]) -> str:
         section("paper", "What the paper prints", _list(findings["paper"])),
         section("setting", "Setting", _facts(findings), tag("h3", "Notes"), _list(findings["notes"])),
     )
-    return f"<!doctype html>\n{tag('html', head, tag('body', _top(findings), main, _foot(findings)), lang='en')}\n"
+    return f"<!doctype html>\n{tag('html', top, tag('body', _top(findings), main, _foot(findings)), lang='en')}\n"
 
 
 def _top(findings: Mapping[str, Any]) -> Html:
