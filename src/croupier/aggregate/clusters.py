@@ -157,8 +157,9 @@ class Clusters(Aggregator, use="clusters"):
         """What grouping gives, and what it does not."""
         return (
             "clients whose models answer random inputs unlike the others' train apart from them; one whose answers "
-            "stay near enough is averaged in, and nothing bounds what it does there. Nothing is proved, and "
-            "clusters of malicious clients get models too"
+            "stay near enough is averaged in, and nothing bounds what it does there: a backdoor that random inputs do "
+            "not show, or an upload whose hidden units lie in another order, which answers alike and spoils the mean. "
+            "Nothing is proved, and clusters of malicious clients get models too"
         )
 
     def _drawn(self, desk: Desk) -> Tensor:
