@@ -73,9 +73,14 @@ class TooFew(ProtocolError):  # noqa: N818 - reads as what happened
         self.remedy = remedy
 
 
+# So many known names are listed.
+MANY = 40
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """Say which known name the writer probably meant, as the tail of an error message."""
     names = sorted(known)
     if close := difflib.get_close_matches(word, names, 1):
         return f"did you mean {close[0]!r}?"
-    return "known: " + ", ".join(names) if names else "there are none"
+    more = f" and {len(names) - MANY} more" if len(names) > MANY else ""
+    return f"known: {', '.join(names[:MANY])}{more}" if names else "there are none"

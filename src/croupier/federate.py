@@ -21,7 +21,16 @@ from croupier.core.view import Kept, View
 from croupier.encode.hidden import HiddenUnits
 from croupier.encode.symmetry import Symmetry
 from croupier.epochs import Epochs, Permuting
-from croupier.errors import CroupierError, IntegrityError, Overspent, ProtocolError, SpecError, StoreError, TooFew
+from croupier.errors import (
+    CroupierError,
+    IntegrityError,
+    Overspent,
+    ProtocolError,
+    SpecError,
+    StoreError,
+    TooFew,
+    nearest,
+)
 from croupier.pipeline import Pipeline
 from croupier.privacy.ledger import Event, Ledger
 
@@ -165,6 +174,7 @@ def rounds(
     check(pipeline, len(task.enrolled), plan, task.offers)
     if taken := set(task.enrolled) & set(pipeline.parties(())):
         raise SpecError(f"a client may not be called {' or '.join(sorted(taken))}: a party of the protocol is")
+    check_names(pipeline, task.enrolled)
     secrets = Epochs.agreed(pipeline, task.enrolled, run_id(coins), coins, drive)
     keys = pipeline.place.enrol(task.enrolled, coins.child("enrol", roster_digest(task.enrolled)))
     loop = _Loop(pipeline, task, plan, coins, drive, threat, keep or {}, secrets.added(keys), secrets)
@@ -211,7 +221,8 @@ def check(pipeline: Pipeline, enrolled: int, plan: Federation, offers: frozenset
     if cohort < pipeline.release.least:
         raise SpecError(
             f"federation.cohort = {cohort}: release = {pipeline.release.use!r} hides a client among others and needs "
-            f"at least {pipeline.release.least} of them; invite more, or enrol more clients"
+            f"at least {pipeline.release.least} of them; invite more, enrol more clients"
+            f"{', or lower protocol.release.smallest' if pipeline.release.tiered else ''}"
         )
     if pipeline.encode.agrees and "symmetry" not in offers:
         raise SpecError(
@@ -235,6 +246,14 @@ def check(pipeline: Pipeline, enrolled: int, plan: Federation, offers: frozenset
         raise SpecError(
             f"protocol.encode.clients = {most}: sums of {cohort} invited clients could overflow; set it to {cohort}"
         )
+
+
+def check_names(pipeline: Pipeline, enrolled: Sequence[str]) -> None:
+    """Raises: SpecError when the description speaks of a client that is not enrolled: what it wishes would be lost."""
+    known = set(enrolled)
+    for name, key in pipeline.privacy.mentions().items():
+        if name not in known:
+            raise SpecError(f"{key}: no client is called {name!r}; {nearest(name, enrolled)}")
 
 
 def least(plan: Federation, invited: int) -> int:

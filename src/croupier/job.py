@@ -19,7 +19,18 @@ from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.view import Kept, facts
 from croupier.errors import CroupierError, RangeError, SpecError, StoreError
-from croupier.federate import Round, State, check, least, plain_model, rounds, run_id, state_from, view_digests
+from croupier.federate import (
+    Round,
+    State,
+    check,
+    check_names,
+    least,
+    plain_model,
+    rounds,
+    run_id,
+    state_from,
+    view_digests,
+)
 from croupier.learn.assemble import Assembled, assemble, model_bytes
 from croupier.learn.data import folder_of
 from croupier.runtime.local import Local
@@ -86,6 +97,8 @@ def resume(path: str | Path, *, data: str | Path | None = None, watch: Watch | N
 
 
 LOST = "lost.json"
+# So many refusals of a round are told in full.
+SHOWN = 3
 LEDGER = "ledger.jsonl"
 
 
@@ -197,6 +210,7 @@ class _Job:
             tick=lambda count: self.watch("trained", {"clients": count}),
         )  # fmt: skip
         check(self.spec.protocol, len(made.task.enrolled), self.spec.federation, made.task.offers)
+        check_names(self.spec.protocol, made.task.enrolled)
         known = {*made.task.enrolled, *self.spec.protocol.parties(())}
         if strangers := [name for name in machine.views if name not in known]:
             raise SpecError(f"run.views = {strangers!r}: no such party; there are {', '.join(sorted(known)[-12:])}")
@@ -213,8 +227,15 @@ class _Job:
             line, state = {**metrics_of(done), **self._spent(done)}, done.state
             spent = {"round": line["round"], "seconds": time.perf_counter() - clock, "peak_bytes": peak_bytes()}
             self._keep(done, line, spent)
-            for name in sorted(set(done.overspent) - told):
+            if not done.present:
+                text = f"round {line['round']}: too few clients came; nothing was released, and the model stays"
+                self.watch("note", {"text": text})
+            fresh = sorted(set(done.overspent) - told)
+            for name in fresh[:SHOWN]:
                 self.watch("note", {"text": f"round {line['round']}: {done.overspent[name]}"})
+            if (more := len(fresh) - SHOWN) > 0:
+                text = f"round {line['round']}: {more} more clients are past their budgets; ledger.jsonl names them"
+                self.watch("note", {"text": text})
             told |= set(done.overspent)
             metrics.append(line)
             timing.append(spent)

@@ -11,7 +11,7 @@ from typing import Any
 from croupier.audit import denoise, sights
 from croupier.audit.profile import LOUD, NOISES, Seed, Setting, Watch, run
 from croupier.audit.score import Rate, over_runs
-from croupier.errors import SpecError, StoreError
+from croupier.errors import SpecError, StoreError, nearest
 from croupier.learn.data import folder_of
 from croupier.learn.datasets.households import Households
 from croupier.learn.split import Natural, Split
@@ -54,6 +54,10 @@ PAPER: dict[str, dict[str, Any]] = {
         "rows": [["layer-wise", 0.41, 0.62], ["parameter-level", 0.12, 0.28]],
     },
 }
+
+
+# With fewer runs an interval says next to nothing.
+LEAST_RUNS = 4
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,8 @@ def profile(
     """Audit a description with tiers under every noise and view. Raises: SpecError, DataError."""
     if seeds < 2:
         raise SpecError(f"--seeds = {seeds}: intervals are over runs; ask for at least 2")
+    if unknown := [name for name in noises if name not in NOISES]:
+        raise SpecError(f"noises = {list(noises)}: there is no noise {unknown[0]!r}; {nearest(unknown[0], NOISES)}")
     spec = load(source, sets)
     setting = setting_of(spec, folder_of(data))
     numbers = range(seed, seed + seeds)
@@ -142,7 +148,7 @@ def findings(spec: Spec, setting: Setting, seeds: Sequence[int], found: Sequence
         "judged_by": FIRST,
         "epsilons": {name: [list(one.epsilons[name]) for one in found] for name in first.epsilons},
         "arms": made,
-        "sentences": [_sentence(arm, list(first.attributes)) for arm in made],
+        "sentences": [_sentence(arm, list(first.attributes), len(found)) for arm in made],
         "adversaries": adversaries(min(one.uncovered for one in found)),
         "paper": PAPER,
         "threat": threat(first.clients, first.outsiders, setting.every),
@@ -197,11 +203,15 @@ def _control(arm: Mapping[str, Any] | None, denoiser: str, measure: str) -> bool
     return None if mark is None or "above" not in mark else mark["above"]["low"] > 0
 
 
-def _sentence(arm: Mapping[str, Any], attributes: Sequence[str]) -> str:
+def _sentence(arm: Mapping[str, Any], attributes: Sequence[str], runs: int) -> str:
     """What the denoiser that was named in advance found under one noise and view."""
     marks = arm["denoisers"][FIRST]
     link = ROW if ROW in marks else BUCKET
-    asked = {"updates": "cosine centred", **{key: f"{key}: clients named right" for key in attributes}, "links": link}
+    named = {key: f"{key}: clients named right" for key in attributes}
+    asked = {"centred cosine of updates": "cosine centred", **named, "links": link}
+    if runs < LEAST_RUNS:
+        few = f"not judged: {runs} runs are too few; ask for {LEAST_RUNS} or more"
+        return f"{arm['noise']}, {arm['title']}: {few}."
     said = []
     for what, measure in asked.items():
         mark = marks.get(measure)

@@ -10,7 +10,7 @@ from croupier.core.coins import Coins
 from croupier.core.flow import Letter
 from croupier.core.view import View
 from croupier.encode.floats import Floats
-from croupier.errors import ProtocolError
+from croupier.errors import ProtocolError, SpecError
 from croupier.federate import Federation, Round, Threat, rounds
 from croupier.pipeline import Pipeline
 from croupier.place.relay import Relay
@@ -59,3 +59,11 @@ def test_what_is_wrong_otherwise_is_not_carried_over() -> None:
 
     with pytest.raises(ProtocolError, match="cannot go on"):
         played(carry=True, threat=Threat(corrupted={"relay": wrong}))
+
+
+def test_a_client_that_is_not_enrolled_cannot_wish() -> None:
+    pipeline = PIPELINE.model_copy(update={"privacy": Tiers(clip=1.0, wishes={"c01": 2.0})})
+    with pytest.raises(
+        SpecError, match=r"protocol\.privacy\.wishes\.c01: no client is called 'c01'; did you mean 'c1'"
+    ):
+        list(rounds(pipeline, task(layout=layout_for(pipeline)), Federation(), Coins.from_seed(1), Local()))

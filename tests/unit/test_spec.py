@@ -17,8 +17,8 @@ from croupier.systems import naive
 
 PRESETS = [
     "activity", "cifar10", "digits", "digits-layer", "digits-model", "digits-shuffled", "digits-sum", "digits-uneven",
-    "households", "intra", "intra-london", "intra-sum", "mnist", "newsgroups", "rain", "rain-honest",
-    "rns", "rns-bits", "rns-masks", "rns-servers", "tazza", "tazza-mnist",
+    "households", "intra", "intra-london", "intra-london-sum", "intra-sum", "mnist", "newsgroups", "rain",
+    "rain-honest", "rns", "rns-bits", "rns-masks", "rns-servers", "tazza", "tazza-mnist",
 ]  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -125,9 +126,15 @@ def run(
     noises: Sequence[str] = NOISES, watch: Watch = lambda _: None,
 ) -> list[Seed]:  # fmt: skip
     """Every noise from every seed, every view of it, and all stages on each view."""
-    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        waiting = [_seeded(setting, seed, drive, views, noises, pool, watch) for seed in seeds]
-        return [done() for done in waiting]
+    try:
+        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+            waiting = [_seeded(setting, seed, drive, views, noises, pool, watch) for seed in seeds]
+            return [done() for done in waiting]
+    except BrokenProcessPool:
+        raise SpecError(
+            "the attacks' process could not start, or was ended: a script must guard its main part, if __name__ == "
+            "'__main__': croupier.profile(...)"
+        ) from None
 
 
 def public_clip(setting: Setting, seed: int, most: int = 5) -> float:

@@ -111,6 +111,8 @@ def comparison(results: list[Result]) -> None:
         _remarks(result)
 
 
+# So many clients that were refused are named.
+SHOWN = 8
 # Clamping more than this share of the values changes what is learned.
 MANY = 0.01
 
@@ -121,7 +123,9 @@ def _remarks(result: Result) -> None:
     for line in result.metrics:
         for name in line["refused"]:
             refused[name] = refused.get(name, 0) + 1
-    notes = [f"{name} refused in {count} rounds" for name, count in sorted(refused.items())]
+    notes = [f"{name} refused in {count} rounds" for name, count in sorted(refused.items())[:SHOWN]]
+    if len(refused) > SHOWN:
+        notes.append(f"{len(refused) - SHOWN} more clients refused, in {sum(refused.values())} rounds in all")
     noted: dict[str, Any] = {}
     for line in result.metrics:
         for key, value in line["noted"].items():

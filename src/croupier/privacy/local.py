@@ -57,6 +57,10 @@ class LocalPrivacy(Part):
         """The mechanism of one client: the same for all, unless a part says otherwise."""
         return self
 
+    def mentions(self) -> Mapping[str, str]:
+        """Clients that the description speaks of by name, each with the key that does."""
+        return {}
+
     def tier(self, name: str) -> Tier | None:
         """What a client's noise is, where it has any: public, because those who weigh rows by it must know."""
         return None

@@ -55,7 +55,7 @@ class Tiers(LocalPrivacy, use="tiers"):
             if not wish >= tiers[0]:
                 yield (
                     f"wishes.{name} = {wish:g}: below the lowest tier, {tiers[0]:g}, and a wish is never rounded up; "
-                    "add a lower tier, or leave the client out"
+                    "add a lower tier, or do not enrol the client"
                 )
         if len(self.budgets) not in {0, 1, len(tiers)}:
             yield f"budgets = {list(self.budgets)}: give none, one for all, or one for each of the {len(tiers)} tiers"
@@ -80,6 +80,11 @@ class Tiers(LocalPrivacy, use="tiers"):
             return max(one for one in self.tiers if one <= self.wishes[name])
         drawn = hashlib.sha256(b"croupier/1 tier" + name.encode()).digest()
         return self.tiers[int.from_bytes(drawn[:8], "big") % len(self.tiers)]
+
+    def mentions(self) -> Mapping[str, str]:
+        """Whose wishes and totals are given."""
+        said = {"wishes": self.wishes, "totals": self.totals}
+        return {name: f"protocol.privacy.{key}.{name}" for key, held in said.items() for name in held}
 
     def of(self, name: Name) -> Gaussian:
         """The mechanism of one client."""

@@ -100,7 +100,16 @@ def test_doctor_shows_licences_and_what_is_missing(shell: Any) -> None:
     assert found["datasets"]["digits"]["present"]
     assert not found["datasets"]["mnist"]["present"]
     assert all(facts["licence"] for facts in found["datasets"].values())
-    absent = ("activity", "cifar10", "households", "intra-london", "mnist", "newsgroups", "tazza-mnist")
+    absent = (
+        "activity",
+        "cifar10",
+        "households",
+        "intra-london",
+        "intra-london-sum",
+        "mnist",
+        "newsgroups",
+        "tazza-mnist",
+    )
     assert found["presets"] == {name: name not in absent for name in presets()}
     assert found["packages"]["torch"]
     text = shell("doctor")
