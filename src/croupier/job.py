@@ -82,14 +82,14 @@ def resume(path: str | Path, *, data: str | Path | None = None, watch: Watch | N
     if (folder.path / LOST).is_file():
         raise StoreError(
             f"{path}: a round failed after its keys were used, and the same updates summed once more with others would "
-            "give single ones away; start a new run, from task.warm if you have a model"
+            "give single ones away; start a new run, from task.warm if you have a model (its ledgers begin anew: lower "
+            "budgets by what is spent)"
         )
     manifest = folder.read_json("manifest.json")
     try:
         coins = Coins(bytes.fromhex(manifest["coins"]))
-        began = _Began(
-            manifest["run"], manifest["spec"], manifest["data"]["digest"], manifest["first"], dict(manifest["packages"])
-        )
+        machine = {**manifest["packages"], "device": manifest["device"]}
+        began = _Began(manifest["run"], manifest["spec"], manifest["data"]["digest"], manifest["first"], machine)
     except (KeyError, TypeError, ValueError, RangeError):
         raise StoreError(f"{path}/manifest.json is damaged: this is no run that can be resumed") from None
     job = _Job(load(folder.path / "spec.toml"), folder, coins, folder_of(data), watch or _silent)
@@ -195,8 +195,15 @@ class _Job:
             raise StoreError(f"{self.store.path}: the data differ from those this run began with; restore them")
         if state is None and _first(made) != began.first:
             raise StoreError(f"{self.store.path}: the first model differs from the one this run began with; restore it")
+        private = self.spec.protocol.privacy.guarantee() is not None
         for name, was in began.packages.items():
-            if (here := _version(name)) != was:
+            here = self.spec.run.device if name == "device" else _version(name)
+            if here != was and private:
+                raise StoreError(
+                    f"{self.store.path}: begun with {name} {was}, resumed with {here}: rounds that are repeated could "
+                    "send other updates, which the ledger knows nothing of; resume with what it began with"
+                )
+            if here != was and name != "device":
                 text = f"begun with {name} {was}, resumed with {here}: last bits may differ"
                 self.watch("note", {"text": text})
 
@@ -253,7 +260,8 @@ class _Job:
             except StopIteration:
                 return
             except CroupierError as error:
-                if self.spec.protocol.place.spends:
+                # Sums of the same updates over two rosters differ by single ones.
+                if self.spec.protocol.place.spends or self.spec.protocol.release.shape in ("sums", "bucketed"):
                     self.store.write_json(LOST, {"round": number + 1, "why": str(error)})
                 raise
             number += 1

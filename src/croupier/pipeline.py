@@ -187,8 +187,12 @@ class Pipeline(Part):
             update = replace(update, vector=update.vector - start, form="delta")
         chance = own.child("privacy")
         if told:
-            # Another model is another question: noise that answered one must not be taken off the other.
-            chance = chance.child("model", told)
+            # Another model is another question, and another update another answer: noise that was on one must not be
+            # on the other too, or their difference would be bare.
+            made = canon.digest(update.vector)
+            chance = chance.child("model", told, "update", made)
+            event = None if event is None else replace(event, model=canon.digest((told, made)).hex())
+            after = books if event is None else books.add(event)
         update, spent = mine(update, chance)
         if isinstance(self.encode, HiddenUnits):
             update = yield from permuted(given, keys, update, self.encode.kept)

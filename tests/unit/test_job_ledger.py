@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.shell import Shell
 
+from croupier.core import canon
 from croupier.errors import StoreError
 from croupier.job import Result, resume, run
 
@@ -100,3 +101,24 @@ def test_people_see_who_spent_what(
     assert "unit client; its update of a round is replaced by any other" in out
     assert "digits: round 2: c0 (tier 4) takes no part: one participation cost it epsilon 4 so far" in said
     assert said.count("c0 (tier 4) takes no part") == 1, "once is enough"
+
+
+def test_a_run_with_a_ledger_is_not_resumed_by_another_machine(tmp_path: Path) -> None:
+    made = run("digits", sets=(*SETS, "federation.rounds=1"), out=tmp_path / "run", seed=3)
+    (made.path / "summary.json").unlink()
+    manifest = json.loads((made.path / "manifest.json").read_text())
+    manifest["packages"]["numpy"] = "0.9"
+    (made.path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(StoreError, match=r"begun with numpy 0\.9, .* the ledger knows nothing of"):
+        resume(made.path)
+
+
+def test_other_updates_carry_other_noise(tmp_path: Path) -> None:
+    views = ("run.views=['server']", "federation.rounds=1")
+    sent = []
+    for rate in (0.1, 0.05):
+        made = run("digits", sets=(*SETS, *views, f"task.fit.lr={rate}"), out=tmp_path / str(rate), seed=3)
+        view = canon.load((made.path / "views" / "000001-server.view").read_bytes())
+        sent.append(next(entry for entry in view["inputs"] if entry and "kind" in entry[0])[0]["body"]["vector"])
+    # From one seed and one model: without fresh noise the difference would be the clean one, far shorter.
+    assert float((sent[0] - sent[1]).norm()) > float(sent[0].norm())
