@@ -22,7 +22,7 @@ from croupier.papers.entry import Means, Trial, tried
 from croupier.papers.intra_board import ABSENT
 from croupier.papers.intra_scenes import Audited, Scene, audited, joined
 from croupier.privacy.tiers import Tiers
-from croupier.profiling import arms
+from croupier.profiling import ROW, arms
 from croupier.runtime.local import Local
 
 TABLES = ("table1", "table2", "table5", "table10", "table11")
@@ -115,7 +115,12 @@ def test_marks_in_words() -> None:
 def test_one_audit_serves_all_and_noises_of_a_seed_join(found: Audited, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
     monkeypatch.setattr(intra_scenes, "_KEPT", {})
-    monkeypatch.setattr(intra_scenes, "_audited", lambda *given: calls.append(given) or found)
+
+    def once(*given: Any) -> Audited:
+        calls.append(given)
+        return found
+
+    monkeypatch.setattr(intra_scenes, "_audited", once)
     for _ in range(2):
         assert audited(SCENE, "smoke", Means(), [0, 1], WATCH) is found
     assert len(calls) == 1
@@ -140,7 +145,7 @@ def test_the_clip_is_public(found: Audited) -> None:
 def test_sketches_agree_with_their_marks(found: Audited) -> None:
     for one in found.seeds[0].found:
         asked = sum(count for count, _, _ in one.sketch.linked.values())
-        name = next((key for key in one.marks if key == intra_profile.ROW), "linked to its owner's bucket (centred)")
+        name = next((key for key in one.marks if key == ROW), "linked to its owner's bucket (centred)")
         if asked and name in one.marks:
             assert sum(hit for _, hit, _ in one.sketch.linked.values()) / asked == pytest.approx(one.marks[name])
         assert all(-1 <= value <= 1.000001 for value in one.sketch.clients.values())
@@ -151,7 +156,7 @@ def test_sketches_agree_with_their_marks(found: Audited) -> None:
 def test_scenes_are_whole_at_every_scale() -> None:
     for scene in (intra_scenes.HOUSEHOLDS, intra_scenes.ACTIVITY, intra_scenes.EVEN, intra_scenes.SKEWED):
         for scale in ("smoke", "small", "paper"):
-            setting = scene.setting(scale)  # type: ignore[arg-type]
+            setting = scene.setting(scale)
             assert (setting.plan.cohort or 0) >= 2 * setting.smallest
             assert setting.privacy.tiers == (0.5, 1, 2, 4, 8)
     paper = intra_scenes.HOUSEHOLDS.setting("paper")
