@@ -58,16 +58,18 @@ def _lines(
         if at % every == 0:
             x = _x(at, len(labels))
             out.append(f'<text x="{x}" y="{_HEIGHT + 15}" text-anchor="middle">{escape(label)}</text>')
-    for title, points in series.items():
-        out += _line(points, labels, COLOURS[names.index(title) % len(COLOURS)])
+    for at, (title, points) in enumerate(series.items()):
+        # Later lines are thinner, so that one that lies on another does not hide it.
+        out += _line(points, labels, COLOURS[names.index(title) % len(COLOURS)], max(1.2, 3.4 - 0.7 * at))
     out.append(f'<text x="{_WIDTH / 2}" y="{_HEIGHT + 30}" text-anchor="middle">{escape(along)}</text></g>')
     return "\n".join(out)
 
 
-def _line(points: Sequence[Point], labels: Sequence[str], colour: str) -> list[str]:
+def _line(points: Sequence[Point], labels: Sequence[str], colour: str, width: float) -> list[str]:
     known = [(_x(labels.index(label), len(labels)), mark) for label, mark in points if mark["rate"] is not None]
     out = []
-    for key, style in (("prior", ' stroke-dasharray="4 3" stroke-opacity="0.6"'), ("rate", ' stroke-width="1.8"')):
+    dashes, whole = ' stroke-dasharray="4 3" stroke-opacity="0.6"', f' stroke-width="{width:.1f}"'
+    for key, style in (("prior", dashes), ("rate", whole)):
         path = " ".join(f"{x},{_y(mark[key])}" for x, mark in known if key in mark)
         out.append(f'<polyline points="{path}" fill="none" stroke="{colour}"{style}/>')
     for x, mark in known:
