@@ -86,6 +86,7 @@ class Stack:
     rounds: Tensor
     buckets: Tensor
     sigmas: Tensor
+    counts: Tensor
     tiers: tuple[frozenset[float], ...]
 
 
@@ -95,26 +96,30 @@ def stacked(glimpses: tuple[Glimpse, ...]) -> Stack:
     The noise of an intact row shows in its own size: of its bucket's tiers it is in the one that fits best. Rows
     in pieces, and means, keep the published one.
     """
-    rows, rounds, buckets, sigmas, tiers, first = [], [], [], [], list[frozenset[float]](), 0
+    rows, rounds, buckets, sigmas, counts, tiers, first = [], [], [], [], [], list[frozenset[float]](), 0
     for one in glimpses:
         noise = scales(one)
         rows.append(one.rows)
         rounds.append(torch.full((len(one.rows),), one.number))
         buckets.append(one.bucket + first)
         sigmas.append(noise)
+        counts.append(one.counts)
         sure = one.named or one.intact
         tiers += [
             frozenset({float(noise[i])}) if sure else frozenset(one.tiers[int(one.bucket[i])])
             for i in range(len(one.rows))
         ]
         first += len(one.members)
-    return Stack(torch.cat(rows), torch.cat(rounds), torch.cat(buckets), torch.cat(sigmas), tuple(tiers))
+    return Stack(
+        torch.cat(rows), torch.cat(rounds), torch.cat(buckets), torch.cat(sigmas), torch.cat(counts), tuple(tiers)
+    )
 
 
 def scales(one: Glimpse) -> Tensor:
     """The deviation of the noise in each row, as well as it can be told."""
     if not one.intact:
-        return one.sigmas.double()
+        # The mean of several has less.
+        return one.sigmas.double() / one.counts.double().sqrt()
     size = one.rows.double().pow(2).mean(1).sqrt()
     found = []
     for row, bucket in zip(size, one.bucket.tolist(), strict=True):

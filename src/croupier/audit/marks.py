@@ -29,6 +29,8 @@ Marks = dict[str, float]
 GROUPS = (("low", 0.0, 1.0), ("middle", 1.0, 4.0), ("high", 4.0, math.inf))
 # A value is called sure where its tier has at least this chance.
 SURE = 0.99
+# No single round may decide on its own.
+_LEAST = 1e-3
 
 
 @dataclass(frozen=True)
@@ -132,17 +134,26 @@ def inference(key: str, chances: Tensor, truth: Truth) -> Marks:
     labels = truth.attributes[key]
     hits: list[bool] = []
     tiers: list[float] = []
+    pooled: dict[str, Tensor] = {}
     first = 0
     for one in truth.sights:
         mine = chances[first : first + len(one.seen.rows)]
         for bucket, members in enumerate(one.seen.members):
-            said = int(mine[one.seen.bucket == bucket].mean(0).argmax())
+            seen = mine[one.seen.bucket == bucket].double().mean(0)
+            said = int(seen.argmax())
+            for name in members:
+                pooled[name] = pooled.get(name, torch.zeros_like(seen)) + seen.clamp_min(_LEAST).log()
             hits += [said == labels.labels[name] for name in members]
             tiers += [truth.epsilons[name] for name in members]
         first += len(one.seen.rows)
     owned = labels.of(truth.names)
     rowwise = (chances[truth.pairs[0]].argmax(1) == owned).double()
-    found = {f"{key}: clients named right": _mean(hits), f"{key}: rows named right": float(rowwise.mean())}
+    # The roster is known: what all rounds say of a client, by its own rows or its buckets', is put together.
+    together = [int(sums.argmax()) == labels.labels[name] for name, sums in pooled.items()]
+    found = {
+        f"{key}: clients named right": _mean(hits), f"{key}: clients named right, all rounds": _mean(together),
+        f"{key}: rows named right": float(rowwise.mean()),
+    }  # fmt: skip
     for group, low, high in GROUPS:
         inside = [hit for hit, tier in zip(hits, tiers, strict=True) if low < tier <= high]
         found |= {f"{key}: clients named right, {group} epsilon": _mean(inside)} if inside else {}
@@ -258,6 +269,8 @@ def unseen(outside: Outside, truth: Truth) -> Marks:
         # Where the outsiders' commonest class misleads, a guess at random needs no view either.
         chance = 1 / len(attribute.classes)
         found[f"{key}: clients named right"] = max(_mean(right), chance)
+        each = [attribute.labels[name] == guess for name in dict.fromkeys(present)]
+        found[f"{key}: clients named right, all rounds"] = max(_mean(each), chance)
         found[f"{key}: rows named right"] = max(float((attribute.of(truth.names) == guess).double().mean()), chance)
         counts = torch.bincount(attribute.of(truth.names), minlength=len(attribute.classes))
         # A cut fitted to the truth names at least the commonest class.

@@ -80,11 +80,23 @@ def _stages(
     inside = around if name == "none" else studied.directions.seen_in(around)
     return {
         "rows": (around + means).float(),
-        "chances": {key: studied.surrogates[name, key](around, stack.sigmas).float() for key in classes},
+        "chances": {key: _chances(studied, name, key, around, stack, coins.child("crowd", key)) for key in classes},
         "clusters": {key: clusters(inside, count, coins.child("cluster", key)) for key, count in classes.items()},
         "links": link(around + means, allowed, coins.child("link")),
         "links_centred": link(around, allowed, coins.child("link centred")),
     }
+
+
+def _chances(studied: Studied, name: str, key: str, around: Tensor, stack: Stack, coins: Coins) -> Tensor:
+    """The chance of each class for each row; a mean of several is judged by who learnt on means of as many."""
+    found = studied.surrogates[name, key](around, stack.sigmas)
+    crowd = stack.counts > 1
+    if bool(crowd.any()):
+        size = int(stack.counts[crowd].double().median())
+        own = Surrogate.of_means(studied.outside, key, studied.directions, studied.denoisers[name], stack.sigmas[crowd],
+                                 size, coins)  # fmt: skip
+        found[crowd] = own(around[crowd], stack.sigmas[crowd])
+    return found.float()
 
 
 def _pieces(studied: Studied, glimpses: Glimpses, coins: Coins) -> dict[str, Any]:

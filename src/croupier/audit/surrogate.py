@@ -15,12 +15,15 @@ import torch
 from torch import Tensor
 
 from croupier.audit.denoise import Denoiser, Directions
+from croupier.audit.glimpse import Outside
 from croupier.core.coins import Coins
 
 STRENGTHS = (1e-2, 1e-1, 1.0, 10.0)
 FOLDS = 5
 # Noised copies of each auxiliary update, so that a classifier does not learn one draw of the noise.
 _COPIES = 3
+# Groups that each auxiliary client is put into, where means of several are judged.
+_GROUPS = 4
 Floats = npt.NDArray[np.float64]
 
 
@@ -61,6 +64,26 @@ class Surrogate:
                 strength = _strength(x, y, group)
             models.append(_fitted(x, y, strength))
         return cls(directions, levels, tuple(models), unit, classes)
+
+    @classmethod
+    def of_means(
+        cls, outside: Outside, key: str, directions: Directions, denoise: Denoiser, sigmas: Tensor, size: int,
+        coins: Coins,
+    ) -> Surrogate:  # fmt: skip
+        """For rows that are means of `size` clients: from means of as many auxiliary ones, named by one of them."""
+        clean = outside.updates.double() - outside.updates.double().mean(1, keepdim=True)
+        studies, clients, _ = clean.shape
+        draw, labels = coins.child("groups").fast(), outside.labels[key]
+        means = []
+        for study in range(studies):
+            for own in range(_GROUPS * clients):
+                others = torch.randperm(clients, generator=draw)
+                others = others[others != own % clients][: size - 1]
+                means.append((clean[study, own % clients] + clean[study, others].sum(0)) / (1 + len(others)))
+        grouped = torch.stack(means).reshape(studies, _GROUPS * clients, -1)
+        levels = torch.quantile(sigmas.double(), torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64))
+        told, classes = labels.repeat(_GROUPS), outside.classes[key]
+        return cls.trained(directions, grouped, told, classes, denoise, levels, coins.child("noise"))
 
     def __call__(self, around: Tensor, sigmas: Tensor) -> Tensor:
         """The chance of each class (columns) for each denoised, centred row."""
