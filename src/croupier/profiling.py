@@ -259,8 +259,8 @@ def notes(runs: int) -> list[str]:
     """How the numbers are to be read."""
     return [
         f"Intervals are 95 %, Student's t over {runs} runs, each by itself: of twenty true nulls one is expected "
-        "outside. Clients that come with the data, and their tiers, are the same in all runs: intervals are over trainings, "
-        "cohorts and noise.",
+        "outside. Clients that come with the data, and their tiers, are the same in all runs: intervals are over "
+        "trainings, cohorts and noise.",
         "Training is by the plain mean, whatever protocol.aggregate says.",
         "All views of one noise are of one training: every client counts alike, so the mean does not depend on the "
         "order of rows, and differences are differences of views. At equal noise plain, Shuffle-DP and IntraShuffler "
