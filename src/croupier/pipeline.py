@@ -189,10 +189,7 @@ class Pipeline(Part):
         if told:
             # Another model is another question, and another update another answer: noise that was on one must not be
             # on the other too, or their difference would be bare.
-            made = canon.digest(update.vector)
-            chance = chance.child("model", told, "update", made)
-            event = None if event is None else replace(event, model=canon.digest((told, made)).hex())
-            after = books if event is None else books.add(event)
+            chance = chance.child("model", told, "update", canon.digest(update.vector))
         update, spent = mine(update, chance)
         if isinstance(self.encode, HiddenUnits):
             update = yield from permuted(given, keys, update, self.encode.kept)

@@ -80,7 +80,8 @@ def ideal(pipeline: Pipeline, done: Round) -> Gathered:
         own = done.views[who].coins.child("participation", done.views[who].given.participation)
         chance = own.child("privacy")
         if pipeline.privacy.use != "none":
-            chance = chance.child("model", canon.digest(inbox[0].body["model"]))
+            told = canon.digest(inbox[0].body["model"])
+            chance = chance.child("model", told, "update", canon.digest(update.vector))
         update, _ = pipeline.privacy.of(who)(update, chance)
         payloads.append(pipeline.encode.encode(update, brief, own.child("encode")))
     rows = [payload.vector for payload in payloads]
