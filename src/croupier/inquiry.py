@@ -13,8 +13,9 @@ from croupier.audit import membership, source
 from croupier.audit.distort import CLEAN, Distortion
 from croupier.audit.experiment import Defence, Setting, Watch, run
 from croupier.audit.outcome import Outcome
+from croupier.audit.report.result import Reported
 from croupier.audit.score import LEVEL, Rate
-from croupier.errors import SpecError, StoreError
+from croupier.errors import SpecError
 from croupier.learn.data import folder_of
 from croupier.runtime.local import Local
 from croupier.spec import Spec, load, presets
@@ -53,10 +54,8 @@ def _whole(grain: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Findings:
+class Findings(Reported):
     """The result of an audit."""
-
-    plain: Mapping[str, Any]
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -69,14 +68,6 @@ class Findings:
         from croupier.audit.report.page import render
 
         return render(self.plain)
-
-    def save(self, path: str | Path) -> Path:
-        """Write the report. Raises: StoreError when that cannot be."""
-        try:
-            Path(path).write_text(self.page(), encoding="utf-8")
-        except OSError as error:
-            raise StoreError(f"{path}: cannot be written ({error.strerror}); choose another --report") from None
-        return Path(path)
 
 
 def setting_of(spec: Spec, folder: Path | None = None) -> Setting:

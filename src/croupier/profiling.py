@@ -10,8 +10,9 @@ from typing import Any
 
 from croupier.audit import denoise, sights
 from croupier.audit.profile import LOUD, NOISES, Seed, Setting, Watch, run
+from croupier.audit.report.result import Reported
 from croupier.audit.score import Rate, over_runs
-from croupier.errors import SpecError, StoreError, nearest
+from croupier.errors import SpecError, nearest
 from croupier.learn.data import folder_of
 from croupier.learn.datasets.households import Households
 from croupier.learn.split import Natural, Split
@@ -61,24 +62,14 @@ LEAST_RUNS = 4
 
 
 @dataclass(frozen=True)
-class Profile:
+class Profile(Reported):
     """The result of a profile audit."""
-
-    plain: Mapping[str, Any]
 
     def page(self) -> str:
         """The report, as one HTML document that needs nothing else."""
         from croupier.audit.report.profile import render
 
         return render(self.plain)
-
-    def save(self, path: str | Path) -> Path:
-        """Write the report. Raises: StoreError when that cannot be."""
-        try:
-            Path(path).write_text(self.page(), encoding="utf-8")
-        except OSError as error:
-            raise StoreError(f"{path}: cannot be written ({error.strerror}); choose another --report") from None
-        return Path(path)
 
 
 def setting_of(spec: Spec, folder: Path | None = None) -> Setting:

@@ -16,8 +16,9 @@ from croupier.aggregate.median import Median
 from croupier.aggregate.reference import FLTrust
 from croupier.audit.integrity import Arm, Ended, Ground, Setting, run
 from croupier.audit.poison import LabelFlip, NoiseInjection, Poison, Scaling
+from croupier.audit.report.result import Reported
 from croupier.audit.score import over_runs
-from croupier.errors import SpecError, StoreError
+from croupier.errors import SpecError
 from croupier.learn.data import folder_of
 from croupier.learn.datasets import Cifar10
 from croupier.learn.root import Root
@@ -35,24 +36,14 @@ PAPER = (
 
 
 @dataclass(frozen=True)
-class Soundness:
+class Soundness(Reported):
     """The result of an integrity audit."""
-
-    plain: Mapping[str, Any]
 
     def page(self) -> str:
         """The report, as one HTML document that needs nothing else."""
         from croupier.audit.report.integrity import render
 
         return render(self.plain)
-
-    def save(self, path: str | Path) -> Path:
-        """Write the report. Raises: StoreError when that cannot be."""
-        try:
-            Path(path).write_text(self.page(), encoding="utf-8")
-        except OSError as error:
-            raise StoreError(f"{path}: cannot be written ({error.strerror}); choose another --report") from None
-        return Path(path)
 
 
 def setting_of(spec: Spec, folder: Path | None = None) -> Setting:

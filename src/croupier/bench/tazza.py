@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from pydantic import Field, PositiveInt
-from torch import Tensor
+from torch import Tensor, nn
 
 from croupier.core.coins import Coins
 from croupier.core.part import Part
@@ -112,6 +112,9 @@ def _private(net: FlatNet, rows: Rows, coins: Coins, repeats: int) -> float | No
         check_private(net.module)
     except SpecError:
         return None
+    if any(isinstance(part, nn.RNNBase) for part in net.module.modules()):
+        # torch takes no single records' gradients of its recurrent layers.
+        return None
     fit = DpSgd(momentum=0.0)
     noise = coins.child("noise").secure()
 
@@ -121,11 +124,7 @@ def _private(net: FlatNet, rows: Rows, coins: Coins, repeats: int) -> float | No
             total += clipped(each(net.module, "classify", x, y), fit.clip)
         fit.noised(net.weights, total, float(len(rows)), {}, 1, noise)
 
-    try:
-        return _best(step, repeats)
-    except (RuntimeError, NotImplementedError):
-        # A layer that torch cannot take single records' gradients of, such as its recurrent ones.
-        return None
+    return _best(step, repeats)
 
 
 def prune(vector: Tensor, kept: float) -> Tensor:

@@ -84,7 +84,7 @@ def test_a_gru_is_what_only_opacus_can_take_apart() -> None:
     ids=["mlp", "cnn", "lstm", "gru"],
 )  # fmt: skip
 def test_gradients_are_those_of_single_records(module: nn.Module, goal: str, shape: tuple[int, ...], wide: int) -> None:
-    pytest.importorskip("opacus")
+    pytest.importorskip("opacus", reason="the extra `opacus` is not installed")
     net, (x, y) = made(module), batch(goal, shape, wide)
     before, names = net.vector(), [name for name, _ in net.module.named_parameters()]
     grads = [weight.grad.data_ptr() for weight in net.module.parameters() if weight.grad is not None]
@@ -106,7 +106,7 @@ def test_gradients_are_those_of_single_records(module: nn.Module, goal: str, sha
 
 def test_both_engines_train_alike() -> None:
     """Sampling, clipping and noise come from the same secure coins."""
-    pytest.importorskip("opacus")
+    pytest.importorskip("opacus", reason="the extra `opacus` is not installed")
     draw = COINS.child("rows").fast()
     rows = Rows(torch.randn(40, 6, generator=draw), torch.randint(3, (40,), generator=draw))
     with COINS.child("net").ambient():
@@ -122,7 +122,7 @@ def test_both_engines_train_alike() -> None:
 
 
 def test_weights_used_behind_a_layers_back_are_noticed() -> None:
-    pytest.importorskip("opacus")
+    pytest.importorskip("opacus", reason="the extra `opacus` is not installed")
     net, (x, y) = made(Borrowed()), batch("classify", (6,))
     with (
         pytest.raises(SpecError, match=r"do not add up; use task\.fit\.engine = 'vmap'"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,13 +11,13 @@ import torch
 
 from croupier.errors import DataError
 from croupier.learn.data import Data, Dataset, Rows, locate
+from croupier.learn.datasets.archive import Arrays, arrays_of
 
 SOURCE = "Smartphone-based recognition of human activities and postural transitions (Reyes-Ortiz et al. 2015), UCI"
 # The basic activities come first, then the transitions between postures.
 BASIC, ALL = 6, 12
 WIDTH, CHANNELS = 128, 6
 KEYS = ("X", "scale", "y", "subject", "is_test")
-Arrays = dict[str, npt.NDArray[Any]]
 
 
 class Activity(Data, use="activity"):
@@ -63,11 +63,7 @@ def _rows(found: Arrays, chosen: npt.NDArray[np.bool_]) -> Rows:
 
 
 def _read(path: Path) -> Arrays:
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            found = {key: arrays[key] for key in KEYS}
-    except Exception as error:  # a damaged archive of arrays can fail in any way at all
-        raise DataError(f"{path} is no archive of plain arrays with {', '.join(KEYS)}; fetch it again") from error
+    found = arrays_of(path, KEYS)
     if wrong := _wrong(found):
         raise DataError(f"{path} is corrupt: {wrong}; fetch it again")
     return found

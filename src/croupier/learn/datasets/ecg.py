@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,7 @@ import torch
 
 from croupier.errors import DataError
 from croupier.learn.data import Data, Dataset, Rows, locate
+from croupier.learn.datasets.archive import Arrays, arrays_of
 
 SOURCE = "MIT-BIH Arrhythmia Database (Moody and Mark 2001), PhysioNet"
 # N, S, V and F of the AAMI standard; Q, beats that nobody could classify and paced ones, is left out.
@@ -21,7 +22,6 @@ ZERO, PER_MV = 1024, 200
 # The parts of the usual split by patients (de Chazal et al. 2004); 0 are recordings with a pacemaker.
 TRAIN, TEST = 1, 2
 KEYS = ("X", "y", "patient", "part", "record", "window")
-Arrays = dict[str, npt.NDArray[Any]]
 Chosen = npt.NDArray[np.bool_]
 
 
@@ -92,11 +92,7 @@ def _rows(found: Arrays, chosen: Chosen) -> Rows:
 
 
 def _read(path: Path) -> Arrays:
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            found = {key: arrays[key] for key in KEYS}
-    except Exception as error:  # a damaged archive of arrays can fail in any way at all
-        raise DataError(f"{path} is no archive of plain arrays with {', '.join(KEYS)}; fetch it again") from error
+    found = arrays_of(path, KEYS)
     if wrong := _wrong(found):
         raise DataError(f"{path} is corrupt: {wrong}; fetch it again")
     return found
