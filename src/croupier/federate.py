@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from croupier.core.update import Layout, Model, Update
 from croupier.core.view import Kept, View
 from croupier.encode.hidden import HiddenUnits
 from croupier.encode.symmetry import Symmetry
-from croupier.epochs import Epochs, Permuting
+from croupier.epochs import Epochs, Meeting, Permuting, Ready, plain_of
 from croupier.errors import (
     CroupierError,
     IntegrityError,
@@ -32,6 +33,7 @@ from croupier.errors import (
     nearest,
 )
 from croupier.pipeline import Pipeline
+from croupier.place.call import LEAST
 from croupier.privacy.ledger import Event, Ledger
 
 Fits = Callable[[Sequence[tuple[Any, ...]]], Sequence[Update | CroupierError]]
@@ -89,7 +91,8 @@ class State:
     """Everything the next round depends on. Views may be dropped; this may not."""
 
     round: int
-    memories: Mapping[str, Memory]
+    # Clients' memories hold secrets.
+    memories: Mapping[str, Memory] = field(repr=False)
     participations: Mapping[str, int]
 
     def plain(self) -> dict[str, Any]:
@@ -105,19 +108,25 @@ class State:
 
 @dataclass(frozen=True)
 class Threat:
-    """Who misbehaves: absent in a round, sending something else, rushing together, or following another flow."""
+    """Who misbehaves: absent in a round, sending something else, rushing together, or following another flow.
+
+    `bend` is what goes wrong while clients agree on a rule before a round.
+    """
 
     absent: Callable[[int], frozenset[str]] = lambda _: frozenset()
     corrupted: Mapping[str, Change] = field(default_factory=dict)
     coalition: Coalition | None = None
     parties: Mapping[str, Party] = field(default_factory=dict)
+    bend: Callable[[Sitting], Sitting] = lambda sitting: sitting
 
 
 @dataclass(frozen=True)
 class Round:
     """What one round did. `noted` is each client's own note: truth for an experiment, in nobody else's view.
 
-    `overspent` names the clients that took no part because their budget is spent, and says why.
+    `overspent` names the clients that took no part because their budget is spent, and says why. Where clients agree on
+    a rule every round, `strangers` came and could not open the model meant for them, and `lost` says why a round was
+    not held; None elsewhere. `before` is what the server saw of agreements before the round.
     """
 
     number: int
@@ -131,6 +140,9 @@ class Round:
     noted: Mapping[str, Mapping[str, int]]
     state: State
     overspent: Mapping[str, str] = field(default_factory=dict)
+    strangers: tuple[str, ...] | None = None
+    lost: str = ""
+    before: tuple[View, ...] = ()
 
 
 @dataclass
@@ -175,30 +187,25 @@ def rounds(
     if taken := set(task.enrolled) & set(pipeline.parties(())):
         raise SpecError(f"a client may not be called {' or '.join(sorted(taken))}: a party of the protocol is")
     check_names(pipeline, task.enrolled)
-    secrets = Epochs.agreed(pipeline, task.enrolled, run_id(coins), coins, drive)
     keys = pipeline.place.enrol(task.enrolled, coins.child("enrol", roster_digest(task.enrolled)))
-    loop = _Loop(pipeline, task, plan, coins, drive, threat, keep or {}, secrets.added(keys), secrets)
-    now = state or begin(task, pipeline, secrets)
+    loop = _Loop(pipeline, task, plan, coins, drive, threat, keep or {}, keys)
+    now = state or begin(task, pipeline)
     while now.round < plan.rounds:
         done = loop.round(now)
         yield done
         now = done.state
 
 
-def begin(task: Task, pipeline: Pipeline | None = None, epochs: Epochs | None = None) -> State:
-    """The state before the first round; where the clients draw the first model, the server has it as they hand it."""
-    first = task.first
-    if pipeline is not None and epochs is not None and isinstance(encode := pipeline.encode, HiddenUnits):
-        permuting = _permuting(task)
-        if encode.first == "clients" and task.fresh is not None and permuting is not None:
-            first = epochs.first(encode, task.fresh, permuting)
-    return State(0, {"server": {"models": (first.plain(),)}}, {})
+def begin(task: Task, pipeline: Pipeline | None = None) -> State:
+    """The state before the first round; where the clients draw the first model, the server has none yet."""
+    drawn = pipeline is not None and isinstance(pipeline.encode, HiddenUnits) and pipeline.encode.first == "clients"
+    return State(0, {"server": {"models": () if drawn else (task.first.plain(),)}}, {})
 
 
-def plain_model(pipeline: Pipeline, task: Task, coins: Coins, drive: Drive, state: State) -> Model:
+def plain_model(task: Task, coins: Coins, state: State) -> Model:
     """The server's current model in plain coordinates: what a client reads, and nobody else could."""
-    epochs = Epochs.agreed(pipeline, task.enrolled, run_id(coins), coins, drive)
-    return epochs.plain(state.model, _permuting(task))
+    permuting = _permuting(task)
+    return state.model if permuting is None else plain_of(state.model, state.memories, run_id(coins), permuting)
 
 
 def _permuting(task: Task) -> Permuting | None:
@@ -229,6 +236,8 @@ def check(pipeline: Pipeline, enrolled: int, plan: Federation, offers: frozenset
             f"protocol.encode = {pipeline.encode.use!r}: this task's training does not show its network, so that "
             "nobody knows what may be permuted; use encode = 'floats'"
         )
+    if isinstance(pipeline.encode, HiddenUnits):
+        _check_agreement(pipeline.encode, enrolled, cohort)
     if "answers" in pipeline.aggregate.asks - offers:
         raise SpecError(
             f"protocol.aggregate = {pipeline.aggregate.use!r}: it asks models about random inputs, and records of "
@@ -245,6 +254,15 @@ def check(pipeline: Pipeline, enrolled: int, plan: Federation, offers: frozenset
     if most is not None and cohort > most:
         raise SpecError(
             f"protocol.encode.clients = {most}: sums of {cohort} invited clients could overflow; set it to {cohort}"
+        )
+
+
+def _check_agreement(encode: HiddenUnits, enrolled: int, cohort: int) -> None:
+    many, key = (enrolled, "enrol") if encode.agree == "epoch" else (cohort, "federation.cohort: invite")
+    if many < LEAST:
+        raise SpecError(
+            f"protocol.encode.agree = {encode.agree!r}, by = {encode.by!r}: {many} clients would agree on a rule, and "
+            f"among fewer than {LEAST} no faulty one can be outvoted; {key} at least {LEAST}"
         )
 
 
@@ -271,11 +289,65 @@ class _Loop:
     threat: Threat
     keep: Mapping[str, Kept]
     keys: Mapping[str, Mapping[str, Any]] = field(repr=False)
-    epochs: Epochs
 
     def round(self, state: State) -> Round:
         cohort = self._cohort(state.round)
         few = least(self.plan, len(cohort))
+        ready = self._ready(state, cohort, few)
+        state = replace(state, memories=ready.memories)
+        if ready.lost:
+            return self._lost(state, cohort, ready)
+        done = self._play(state, cohort, few)
+        for earlier in ready.traffic:
+            done.traffic.add(earlier)
+        return replace(done, strangers=self._counted(ready.strangers), before=ready.views)
+
+    @cached_property
+    def _epochs(self) -> Epochs | None:
+        encode, task, permuting = self.pipeline.encode, self.task, _permuting(self.task)
+        if not isinstance(encode, HiddenUnits) or permuting is None:
+            return None
+        epochs = Epochs.of(encode, task.enrolled, run_id(self.coins), self.coins, self.drive, permuting, task.fresh)
+        kept = self.keep.get("server", self.keep.get("*", "nothing"))
+        return replace(epochs, table=replace(epochs.table, bend=self.threat.bend, keep=kept))
+
+    def _ready(self, state: State, cohort: tuple[str, ...], few: int) -> Ready:
+        """What the round begins with, once clients agreed on what they have to."""
+        if self._epochs is None:
+            return Ready(state.memories)
+        absent, enrolled = self.threat.absent(state.round), self.task.enrolled
+        return self._epochs.ready(
+            Meeting(state.round, enrolled, cohort, absent, few, self.plan.attempts), state.memories
+        )
+
+    def _counted(self, strangers: tuple[str, ...]) -> tuple[str, ...] | None:
+        """Strangers, where there can be some."""
+        encode = self.pipeline.encode
+        return strangers if isinstance(encode, HiddenUnits) and encode.agree == "round" else None
+
+    def _lost(self, state: State, cohort: tuple[str, ...], ready: Ready) -> Round:
+        """A round that is not held: the model stays. Raises: ProtocolError unless nobody knew its rule, or it may."""
+        if not state.memories["server"]["models"] or not (ready.unknown or self.plan.carry):
+            raise ProtocolError(f"round {state.round + 1} cannot go on: {ready.lost}")
+        traffic = Traffic()
+        for earlier in ready.traffic:
+            traffic.add(earlier)
+        after = replace(state, round=state.round + 1)
+        return Round(
+            state.round, 0, cohort, (), (), self._measured(after), traffic, {}, {}, after,
+            strangers=self._counted(ready.strangers), lost=ready.lost, before=ready.views,
+        )  # fmt: skip
+
+    def _measured(self, state: State) -> Mapping[str, float]:
+        """What the model is worth, in plain coordinates. Raises: ProtocolError when it is not finite."""
+        metrics = dict(self.task.evaluate(plain_model(self.task, self.coins, state)))
+        if wild := [name for name, value in metrics.items() if not math.isfinite(value)]:
+            raise ProtocolError(
+                f"round {state.round}: the model's {' and '.join(wild)} is not finite any more; lower task.fit.lr"
+            )
+        return metrics
+
+    def _play(self, state: State, cohort: tuple[str, ...], few: int) -> Round:
         book = _Book()
         bench = {**self._bench(), "spend": book.spend}
         for attempt in range(self.plan.attempts):
@@ -395,16 +467,8 @@ class _Loop:
         }
         after = State(state.round + 1, {**state.memories, **memories, **booked}, {**state.participations, **counts})
         noted = {name: memories[name]["noted"] for name in cohort if name in memories}
-        metrics = dict(self.task.evaluate(self.epochs.plain(after.model, _permuting(self.task))))
-        if wild := [name for name, value in metrics.items() if not math.isfinite(value)]:
-            raise ProtocolError(
-                f"round {state.round + 1}: the model's {' and '.join(wild)} is not finite any more; lower task.fit.lr"
-            )
-        # What the clients agreed on before the first round was sent too.
-        for earlier in self.epochs.traffic if state.round == 0 else ():
-            sat.traffic.add(earlier)
         return Round(
-            state.round, attempt, cohort, present, sat.refusals, metrics, sat.traffic, sat.views, noted, after,
+            state.round, attempt, cohort, present, sat.refusals, self._measured(after), sat.traffic, sat.views, noted, after,
             dict(book.overspent),
         )  # fmt: skip
 

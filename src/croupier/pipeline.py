@@ -32,6 +32,7 @@ from croupier.place.frames import permuted, plainly
 from croupier.place.labels import ANYBODY, labelled, unlabelled
 from croupier.place.placement import Own, Placement, unkeyed
 from croupier.place.relay import Relay
+from croupier.place.standing import Standing
 from croupier.privacy.ledger import Ledger
 from croupier.privacy.local import LocalPrivacy, NoNoise
 from croupier.release.release import Release
@@ -170,9 +171,9 @@ class Pipeline(Part):
         """Wait for a model, train, privatise, encode, submit. Reveals: what `place.submit` says."""
         (letter,) = yield Exchange(wait=Wait("model", ("server",)))
         handed_out, keys = Model(letter.body["model"]), memory.get("keys", {})
-        start = handed_out.vector
+        start, standing = handed_out.vector, Standing.of(memory)
         if self.encode.agrees:
-            start = yield from plainly(given, keys, start, letter.body["frame"])
+            start = yield from plainly(given, standing, start, letter.body["frame"])
         brief = {name: values for name, values in letter.body.items() if name not in ("model", "frame")}
         self.aggregate.verify(handed_out, brief, given.layout)
         mine, books = self.privacy.of(given.me), Ledger.read(memory.get("ledger", ()))
@@ -192,7 +193,7 @@ class Pipeline(Part):
             chance = chance.child("model", told, "update", canon.digest(update.vector))
         update, spent = mine(update, chance)
         if isinstance(self.encode, HiddenUnits):
-            update = yield from permuted(given, keys, update, self.encode.kept)
+            update, standing = yield from permuted(given, standing, update, self.encode.kept)
         payload = self.encode.encode(update, brief, own.child("encode"))
         once = coins.child("attempt", given.attempt, roster_digest(given.roster))
         if self.place.binds:
@@ -202,6 +203,7 @@ class Pipeline(Part):
             yield Work("spend", (given.me, event.plain()))
         yield from self.place.submit(self, given, payload, keys, once.child("submit"), brief)
         kept = {"ledger": after.plain()} if after.events else {}
+        kept |= {"standing": standing.plain()} if self.encode.agrees else {}
         return {**unkeyed(memory), **kept, "noted": {**spent.noted, **payload.noted}, "spent": spent.mechanism}
 
     def server(self, given: Given, memory: Memory, coins: Coins) -> Flow:
@@ -212,9 +214,9 @@ class Pipeline(Part):
         if public or late:
             brief = yield Work("brief", (models, memory.get("rule", {}), coins.child("brief")))
         told = {field.name: brief[field.name] for field in public}
-        yield Exchange(tuple(self._model(who, _for(who, models), told) for who in given.roster))
+        yield Exchange(tuple(self._model(who, meant_for(who, models), told) for who in given.roster))
         if self.place.binds:
-            brief = {**brief, "handed": handed(_for(given.roster[0], models).vector, brief["commitment"])}
+            brief = {**brief, "handed": handed(meant_for(given.roster[0], models).vector, brief["commitment"])}
         own = Own(memory.get("keys", {}), brief)
         released = yield from self.place.collect(self, given, coins.child("collect"), own)
         gathered = labelled(self, released, self.encode.decode(released, brief))
@@ -239,7 +241,7 @@ def _divides(rule: Aggregator) -> bool:
     return isinstance(rule, SignTrust) and rule.output == "mean"
 
 
-def _for(who: str, models: tuple[Model, ...]) -> Model:
+def meant_for(who: str, models: tuple[Model, ...]) -> Model:
     """The model meant for this client: its own cluster's, or the one with most recipients."""
     own = [model for model in models if model.recipients and who in model.recipients]
     return own[0] if own else max(models, key=lambda model: len(model.recipients or ()))

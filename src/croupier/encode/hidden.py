@@ -26,6 +26,10 @@ class HiddenUnits(Floats, use="hidden-units"):
     Every round has a rule of its own, derived from the epoch's secret, unless one is `kept` for the whole epoch: then
     what the server remembers stays valid, and more of its views lie in the same coordinates. `first`: the first model
     is drawn by the `clients` from their secret and handed to the server permuted, or is the server's, in the `open`.
+    `agree`: all enrolled clients agree once for an `epoch`, or those invited agree anew every `round`, as the paper has
+    it. `by`: on a secret that nobody chooses (`joint`), or on a head's by PBFT. A model then lies under a rule that only
+    an earlier round's clients know: `fetch` says who hands it on to the rest, those of them in this `cohort` or
+    `anyone` of them. A round of which nobody can open the model is lost.
     From: Tazza section 5.3, along symmetries that leave the network what it is.
     """
 
@@ -33,6 +37,28 @@ class HiddenUnits(Floats, use="hidden-units"):
 
     kept: bool = False
     first: Literal["clients", "open"] = "clients"
+    agree: Literal["epoch", "round"] = "epoch"
+    by: Literal["joint", "pbft"] = "joint"
+    fetch: Literal["cohort", "anyone"] = "cohort"
+
+    @model_validator(mode="after")
+    def _agreed(self) -> Self:
+        if self.agree == "round" and self.kept:
+            raise SpecError(
+                "protocol.encode.kept = true with agree = 'round': a rule that is agreed on every round is not kept; "
+                "use agree = 'epoch', or kept = false"
+            )
+        if self.by == "pbft" and self.agree == "epoch":
+            raise SpecError(
+                "protocol.encode.by = 'pbft' with agree = 'epoch': PBFT decides without some, who might go on with an "
+                "older secret; use agree = 'round', or by = 'joint'"
+            )
+        if self.fetch == "anyone" and self.agree == "epoch":
+            raise SpecError(
+                "protocol.encode.fetch = 'anyone' with agree = 'epoch': everybody holds an epoch's secret already; use "
+                "agree = 'round', or leave it out"
+            )
+        return self
 
     @model_validator(mode="after")
     def _moves(self) -> Self:
@@ -77,6 +103,7 @@ class HiddenUnits(Floats, use="hidden-units"):
     def says(self) -> tuple[str, ...]:
         """What the permutation is worth."""
         rule = "one rule for the whole epoch, which is weaker" if self.kept else "another rule every round"
+        who = "all enrolled clients" if self.agree == "epoch" else "the clients of each round"
         start = (
             "The first model is drawn by the clients, so that no view holds plain coordinates: matching then links "
             "rounds to each other, not to the network"
@@ -85,11 +112,34 @@ class HiddenUnits(Floats, use="hidden-units"):
         )
         return (
             *super().says(),
-            f"hidden units and inputs are permuted along the network's symmetries, by {rule}, that all enrolled "
-            "clients agree on and the server never sees. This is obfuscation, not encryption: sorted weights, norms "
+            f"hidden units and inputs are permuted along the network's symmetries, by {rule}, that {who} agree "
+            "on and the server never sees. This is obfuscation, not encryption: sorted weights, norms "
             "and singular values stay, and matching weights of two views recovers the permutation between them "
             "(croupier audit measures how much). One client that tells the secret undoes it for good. For updates "
             f"that must stay hidden use place = 'sum-servers', which needs no permutation. {start}",
+            *self._agreement(),
+        )
+
+    def _agreement(self) -> tuple[str, ...]:
+        """What it means that those invited agree anew every round."""
+        if self.agree == "epoch":
+            return ()
+        chosen = (
+            "a seed that its head draws, by PBFT: fewer than a third may be faulty, and a head that tells the server "
+            "its seed, or takes one that the server knows, is not found out"
+            if self.by == "pbft"
+            else "a joint secret, which nobody chooses"
+        )
+        asked = (
+            "those of this cohort who took part in it hand it on to the others, and a round that has none of them is "
+            "lost and counted: the model stays"
+            if self.fetch == "cohort"
+            else "where nobody of this cohort took part in it, any client that did is asked for it, and must be there "
+            "to answer; if none is, the round is lost and counted"
+        )
+        return (
+            f"the clients of every round agree on {chosen}. The last model lies under the rule of an earlier round: "
+            f"{asked}. Whoever is handed a rule can open that round's uploads, should it see them",
         )
 
 
