@@ -183,11 +183,9 @@ class Epochs:
             able = tuple(who for who in meeting.here if talk.opens(who, models))
             if meeting.here and not able:
                 frame = Frame.unpack(meant_for(meeting.here[0], models).frame)
-                return talk.ready(
-                    strangers=meeting.here, unknown=True,
-                    lost=f"none of the {len(meeting.here)} clients that came knows the rule of {frame}, which the model "
-                    "lies under",
-                )  # fmt: skip
+                came = f"{len(meeting.here)} clients that came"
+                lost = f"none of the {came} knows the rule of {frame}, which the model lies under"
+                return talk.ready(strangers=meeting.here, unknown=True, lost=lost)
         lost = self._settle_round(meeting, talk, able)
         holders = tuple(who for who in able if _holds(talk.standing(who), meeting.number))
         if not lost:
@@ -268,9 +266,7 @@ class Epochs:
         standings = {who: talk.standing(who) for who in roster}
         absent = meeting.absent if meeting else frozenset()
         bend = self.table.bend
-        return replace(
-            self.table, standings=standings, bend=lambda sitting: replace(bend(sitting), absent=absent)
-        )
+        return replace(self.table, standings=standings, bend=lambda sitting: replace(bend(sitting), absent=absent))
 
 
 def _holds(standing: Standing, number: int) -> bool:

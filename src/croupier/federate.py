@@ -467,8 +467,9 @@ class _Loop:
         }
         after = State(state.round + 1, {**state.memories, **memories, **booked}, {**state.participations, **counts})
         noted = {name: memories[name]["noted"] for name in cohort if name in memories}
+        metrics = self._measured(after)
         return Round(
-            state.round, attempt, cohort, present, sat.refusals, self._measured(after), sat.traffic, sat.views, noted, after,
+            state.round, attempt, cohort, present, sat.refusals, metrics, sat.traffic, sat.views, noted, after,
             dict(book.overspent),
         )  # fmt: skip
 

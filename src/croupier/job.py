@@ -325,6 +325,7 @@ class _Job:
                 cohorts=cohort < len(made.task.enrolled),
                 rounds=self.spec.federation.rounds,
                 present=least(self.spec.federation, cohort),
+                invited=(len(made.task.enrolled), cohort),
             ).plain(),
         }
         if lost := [line for line in metrics if line.get("lost")]:

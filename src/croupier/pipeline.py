@@ -202,7 +202,7 @@ class Pipeline(Part):
             # Written down before anything leaves: whatever happens from here on, it counts as told.
             yield Work("spend", (given.me, event.plain()))
         yield from self.place.submit(self, given, payload, keys, once.child("submit"), brief)
-        kept = {"ledger": after.plain()} if after.events else {}
+        kept: dict[str, Any] = {"ledger": after.plain()} if after.events else {}
         kept |= {"standing": standing.plain()} if self.encode.agrees else {}
         return {**unkeyed(memory), **kept, "noted": {**spent.noted, **payload.noted}, "spent": spent.mechanism}
 

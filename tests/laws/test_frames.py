@@ -16,7 +16,6 @@ from tests.laws import test_carry, test_fresh, test_replay
 from tests.laws.pipelines import HIDDEN
 from tests.laws.toy import SEED, absent, layout_for, play, symmetry, task
 
-
 # Three of the toy's four clients may not agree on a rule.
 EVERY_ROUND = [name for name, pipeline in HIDDEN.items() if getattr(pipeline.encode, "agree", "") == "round"]
 

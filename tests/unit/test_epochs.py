@@ -49,7 +49,7 @@ def seen_by_server(done: list[Round]) -> bytes:
 
 
 def test_training_is_the_same_as_in_plain_coordinates() -> None:
-    hidden, task, spec, coins = played("protocol.aggregate=mean", "protocol.encode.first=open")
+    hidden, task, _, coins = played("protocol.aggregate=mean", "protocol.encode.first=open")
     plain, *_ = played("protocol.aggregate=mean", "protocol.encode=floats")
     assert [one.metrics for one in hidden] == [one.metrics for one in plain]
     state = hidden[-1].state
@@ -70,7 +70,7 @@ def test_every_round_has_a_frame_of_its_own_unless_one_is_kept() -> None:
 
 
 def test_the_server_never_sees_the_secret_or_the_first_model() -> None:
-    done, task, spec, coins = played(keep={"server": "keep"})
+    done, task, _, coins = played(keep={"server": "keep"})
     standing = Standing.of(done[0].state.memories[done[0].present[0]])
     assert standing.secret
     assert done[0].before

@@ -59,6 +59,7 @@ def command(
     statement = explain(
         described.protocol, noise=described.task.fit.claims(), cohorts=changing, rounds=plan.rounds,
         present=None if invited is None else least(plan, invited),
+        invited=None if clients is None or invited is None else (clients, invited),
     )  # fmt: skip
     options.emit({"name": described.name, "seed": seed, **statement.plain()}, json, out)
     if not json:

@@ -27,9 +27,9 @@ class HiddenUnits(Floats, use="hidden-units"):
     what the server remembers stays valid, and more of its views lie in the same coordinates. `first`: the first model
     is drawn by the `clients` from their secret and handed to the server permuted, or is the server's, in the `open`.
     `agree`: all enrolled clients agree once for an `epoch`, or those invited agree anew every `round`, as the paper has
-    it. `by`: on a secret that nobody chooses (`joint`), or on a head's by PBFT. A model then lies under a rule that only
-    an earlier round's clients know: `fetch` says who hands it on to the rest, those of them in this `cohort` or
-    `anyone` of them. A round of which nobody can open the model is lost.
+    it. `by`: on a secret that nobody chooses (`joint`), or on a head's by PBFT. Agreed on every round, a model lies
+    under a rule that only an earlier round's clients know: `fetch` says who hands it on to the rest, those of them in
+    this `cohort` or `anyone` of them. A round of which nobody can open the model is lost.
     From: Tazza section 5.3, along symmetries that leave the network what it is.
     """
 
@@ -104,6 +104,11 @@ class HiddenUnits(Floats, use="hidden-units"):
         """What the permutation is worth."""
         rule = "one rule for the whole epoch, which is weaker" if self.kept else "another rule every round"
         who = "all enrolled clients" if self.agree == "epoch" else "the clients of each round"
+        told = (
+            "One client that tells the secret undoes it for good"
+            if self.agree == "epoch"
+            else "One client that tells the secrets it holds undoes the rounds of these, and by matching the others"
+        )
         start = (
             "The first model is drawn by the clients, so that no view holds plain coordinates: matching then links "
             "rounds to each other, not to the network"
@@ -115,7 +120,7 @@ class HiddenUnits(Floats, use="hidden-units"):
             f"hidden units and inputs are permuted along the network's symmetries, by {rule}, that {who} agree "
             "on and the server never sees. This is obfuscation, not encryption: sorted weights, norms "
             "and singular values stay, and matching weights of two views recovers the permutation between them "
-            "(croupier audit measures how much). One client that tells the secret undoes it for good. For updates "
+            f"(croupier audit measures how much). {told}. For updates "
             f"that must stay hidden use place = 'sum-servers', which needs no permutation. {start}",
             *self._agreement(),
         )

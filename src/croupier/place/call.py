@@ -61,8 +61,8 @@ class Call:
             raise SpecError(f"a client may not be called {SERVER!r}: the relay is")
         if len(self.roster) < self.least:
             raise SpecError(
-                f"{len(self.roster)} clients are to agree on a rule, and fewer than {self.least} are refused: among three "
-                "no faulty one can be outvoted. Enrol more clients"
+                f"{len(self.roster)} clients are to agree on a rule, and fewer than {self.least} are refused: among "
+                "three no faulty one can be outvoted. Enrol more clients"
             )
 
     @property
