@@ -47,13 +47,21 @@ class Permuting:
         """Vectors under the rule of a seed and a round, or back."""
         return [self.moved(*job) for job in jobs]
 
+    def inputs(self, jobs: Sequence[tuple[Any, ...]]) -> Sequence[Tensor | CroupierError]:
+        """Records as networks under the rule of a seed and a round take them."""
+        return [self._under(seed, number).permute(record.unsqueeze(0))[0] for record, seed, number in jobs]
+
     def moved(self, vector: Tensor, seed: bytes, number: int, back: bool) -> Tensor:
         """One vector."""
+        under = self._under(seed, number)
+        return under.invert(vector) if back else under.apply(vector)
+
+    def _under(self, seed: bytes, number: int) -> Shuffled:
         key = (seed, number)
         if key not in self.known:
             symmetry = self.symmetry()
             self.known[key] = symmetry.under(symmetry.rule(seed, number))
-        return self.known[key].invert(vector) if back else self.known[key].apply(vector)
+        return self.known[key]
 
 
 @dataclass(frozen=True)

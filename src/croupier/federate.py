@@ -59,7 +59,7 @@ class Task:
     `fit` takes (start, shard digest, coins) jobs and gives an update or an error for each. `root` and `features` are
     the server's own, where it has records: the same training on them, and what a model makes of them. `answers` is what
     a model makes of inputs of the shape `inputs`, where these are numbers that noise can stand in for. `symmetry` finds
-    the network's permutations, and `fresh` draws weights for it.
+    the network's permutations, and `fresh` draws weights for it. `sample` draws one record of a client's own.
     """
 
     shards: Mapping[str, str]
@@ -73,6 +73,7 @@ class Task:
     inputs: tuple[int, ...] = ()
     symmetry: Callable[[], Symmetry] | None = None
     fresh: Callable[[Coins], Tensor] | None = None
+    sample: Callable[[str, Coins], Tensor] | None = None
 
     @property
     def enrolled(self) -> tuple[str, ...]:
@@ -81,8 +82,11 @@ class Task:
 
     @property
     def offers(self) -> frozenset[str]:
-        """What the server has of its own for a rule that asks for it."""
-        own = {"root": self.root, "forward": self.features, "answers": self.answers, "symmetry": self.symmetry}
+        """What there is for a rule that asks for it."""
+        own = {
+            "root": self.root, "forward": self.features, "answers": self.answers, "symmetry": self.symmetry,
+            "samples": self.sample,
+        }  # fmt: skip
         return frozenset(name for name, there in own.items() if there is not None)
 
 
@@ -238,9 +242,9 @@ def check(pipeline: Pipeline, enrolled: int, plan: Federation, offers: frozenset
         )
     if isinstance(pipeline.encode, HiddenUnits):
         _check_agreement(pipeline.encode, enrolled, cohort)
-    if "answers" in pipeline.aggregate.asks - offers:
+    if {"answers", "samples"} & pipeline.aggregate.asks - offers:
         raise SpecError(
-            f"protocol.aggregate = {pipeline.aggregate.use!r}: it asks models about random inputs, and records of "
+            f"protocol.aggregate = {pipeline.aggregate.use!r}: it asks models about inputs of numbers, and records of "
             "words are none; use data of numbers"
         )
     if lacking := sorted({"root", "forward"} & pipeline.aggregate.asks - offers):
@@ -384,7 +388,7 @@ class _Loop:
         givens = {
             name: Given(
                 name, run, state.round, attempt, cohort, least, self.task.layout,
-                self.task.shards.get(name, ""), state.participations.get(name, 0),
+                self.task.shards.get(name, ""), state.participations.get(name, 0), self.task.inputs,
             )
             for name in parties
         }  # fmt: skip
@@ -438,9 +442,13 @@ class _Loop:
         def aggregate(jobs: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
             return [_tried(self.pipeline, got, self._desk(models, own), rule) for got, models, rule, own in jobs]
 
+        def sample(jobs: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
+            draw = self.task.sample
+            return [SpecError("this task has no records to show") if draw is None else draw(*job) for job in jobs]
+
         permuting = _permuting(self.task)
-        permute = {} if permuting is None else {"permute": permuting}
-        return {"fit": fit, "brief": brief, "aggregate": aggregate, **permute}
+        permute: Bench = {} if permuting is None else {"permute": permuting, "permute input": permuting.inputs}
+        return {"fit": fit, "brief": brief, "aggregate": aggregate, "sample": sample, **permute}
 
     def _desk(self, models: tuple[Model, ...], own: Coins) -> Desk:
         task = self.task

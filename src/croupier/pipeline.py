@@ -28,7 +28,7 @@ from croupier.encode.hidden import HiddenUnits, frame_field, frame_tensor
 from croupier.encode.signs import handed
 from croupier.errors import SpecError
 from croupier.place.direct import Direct
-from croupier.place.frames import permuted, plainly
+from croupier.place.frames import permuted, plainly, shown
 from croupier.place.labels import ANYBODY, labelled, unlabelled
 from croupier.place.placement import Own, Placement, unkeyed
 from croupier.place.relay import Relay
@@ -100,6 +100,15 @@ class Pipeline(Part):
                 "use weights = 'slot' or 'uniform'"
             )
         yield from self._framed(named)
+        sends = isinstance(encode, HiddenUnits) and encode.samples
+        if ("samples" in rule.asks) != sends:
+            yield (
+                f"{named['aggregate']} asks about clients' own records, and {named['encode']} sends none; use encode = "
+                "{use='hidden-units', samples=true}, or probes_from = 'noise'"
+                if not sends
+                else f"{named['encode']} with samples = true sends records that {named['aggregate']} does not look at; "
+                "use samples = false, or aggregate = {use='clusters', probes_from='samples'}"
+            )
         if encode.scaled and release.coarse:
             yield (
                 f"encode.weights = 'slot' multiplies a row by its client's weight; in {named['release']} with grain "
@@ -150,6 +159,11 @@ class Pipeline(Part):
                 f"{named['aggregate']} compares updates with the server's own training, which is in plain coordinates "
                 f"where {named['encode']} is not; use aggregate = 'clusters'"
             )
+        if encode.samples and self.privacy.use != "none":
+            yield (
+                f"{named['encode']} with samples = true sends records that no noise covers, so that privacy = "
+                f"{self.privacy.use!r} would claim what is not so; use samples = false, or privacy = 'none'"
+            )
         if not encode.kept and not rule.anew:
             yield (
                 f"{named['aggregate']} needs the last model, or a state of its own, in the coordinates of this round, "
@@ -193,6 +207,10 @@ class Pipeline(Part):
             chance = chance.child("model", told, "update", canon.digest(update.vector))
         update, spent = mine(update, chance)
         if isinstance(self.encode, HiddenUnits):
+            if self.encode.samples:
+                record = yield Work("sample", (given.shard, own.child("sample")))
+                sample = yield from shown(given, standing, record, self.encode.kept)
+                update = replace(update, luggage={**update.luggage, "sample": sample})
             update, standing = yield from permuted(given, standing, update, self.encode.kept)
         payload = self.encode.encode(update, brief, own.child("encode"))
         once = coins.child("attempt", given.attempt, roster_digest(given.roster))

@@ -72,6 +72,8 @@ def explain(
     """
     place, tolerance = pipeline.place, pipeline.place.tolerance
     learns = dict(place.learns(pipeline))
+    if isinstance(pipeline.encode, HiddenUnits) and pipeline.encode.samples:
+        learns["server"] += "; and one record of each client every round, its values in another order"
     own = ["every model the server hands out, and its own update", *([learns.pop(CLIENT)] if CLIENT in learns else [])]
     return Statement(
         backend=" → ".join(
@@ -125,6 +127,11 @@ def _noise(pipeline: Pipeline, training: str, rounds: int) -> str:
     local, said = pipeline.privacy.guarantee(), pipeline.privacy.claims(rounds)
     if local is not None and pipeline.encode.weights != "uniform":
         said += f". The number of records, which travels too (weights = {pipeline.encode.weights!r}), is not covered"
+    if isinstance(pipeline.encode, HiddenUnits) and pipeline.encode.samples:
+        return (
+            "no differential privacy is claimed, for records or for clients: one record of each client travels beside "
+            f"its update, with its values as they are{', whatever noise training adds' if training else ''}"
+        )
     if training and pipeline.privacy.use != "none":
         return f"{training}. Besides, {said}"
     return training or said

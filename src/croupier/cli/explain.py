@@ -51,7 +51,9 @@ def command(
     clients = getattr(described.task.split, "clients", None)
     if clients is not None:
         # Data and network are not loaded here: what they offer shows when the run begins.
-        offers = frozenset({"answers", "symmetry", *({"root", "forward"} if described.task.root.records else ())})
+        offers = frozenset(
+            {"answers", "symmetry", "samples", *({"root", "forward"} if described.task.root.records else ())}
+        )
         check(described.protocol, clients, described.federation, offers)
     cohort = described.federation.cohort
     changing = None if clients is None else cohort is not None and cohort < clients

@@ -142,6 +142,7 @@ class Gathered:
     `weights` holds one number per row, or the total for sums. `scaled` rows were multiplied by their weight at the
     client. `ids` is None where the release hides which row is whose. Where updates were noised, `noise` is the
     published variance of a coordinate's noise in one client's update, and `epsilons` the published budget, one a row.
+    `samples` are records that came beside the rows, one a row, in the rows' coordinates.
     """
 
     present: tuple[str, ...]
@@ -154,3 +155,4 @@ class Gathered:
     form: Form = "weights"
     noise: Tensor | None = None
     epsilons: Tensor | None = None
+    samples: Tensor | None = None

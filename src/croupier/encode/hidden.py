@@ -30,6 +30,8 @@ class HiddenUnits(Floats, use="hidden-units"):
     it. `by`: on a secret that nobody chooses (`joint`), or on a head's by PBFT. Agreed on every round, a model lies
     under a rule that only an earlier round's clients know: `fetch` says who hands it on to the rest, those of them in
     this `cohort` or `anyone` of them. A round of which nobody can open the model is lost.
+    With `samples` each upload takes along one record of the client's own, its values permuted as the round's rule
+    permutes inputs.
     From: Tazza section 5.3, along symmetries that leave the network what it is.
     """
 
@@ -40,6 +42,7 @@ class HiddenUnits(Floats, use="hidden-units"):
     agree: Literal["epoch", "round"] = "epoch"
     by: Literal["joint", "pbft"] = "joint"
     fetch: Literal["cohort", "anyone"] = "cohort"
+    samples: bool = False
 
     @model_validator(mode="after")
     def _agreed(self) -> Self:
@@ -69,14 +72,17 @@ class HiddenUnits(Floats, use="hidden-units"):
             )
         return self
 
-    def luggage(self) -> tuple[wire.Field, ...]:
-        """In whose coordinates an update lies."""
-        return (*super().luggage(), frame_field())
+    def luggage(self, inputs: tuple[int, ...] = ()) -> tuple[wire.Field, ...]:
+        """In whose coordinates an update lies, and a record in the same."""
+        sample = (wire.Field("sample", "<f4", inputs),) if self.samples else ()
+        return (*super().luggage(), frame_field(), *sample)
 
     def encode(self, update: Update, brief: Brief, coins: Node) -> Payload:
-        """The vector, and its frame."""
+        """The vector, its frame, and the record that goes along."""
         payload = super().encode(update, brief, coins)
-        return Payload(payload.vector, {**payload.luggage, "frame": frame_tensor(update.frame)}, payload.noted)
+        beside = {"frame": frame_tensor(update.frame)}
+        beside |= {"sample": update.luggage["sample"]} if self.samples else {}
+        return Payload(payload.vector, {**payload.luggage, **beside}, payload.noted)
 
     def decode(self, released: Released, brief: Brief) -> Gathered:
         """The rows of the frame that most updates lie in; updates of another cannot be added to them, and are left out.
@@ -97,7 +103,7 @@ class HiddenUnits(Floats, use="hidden-units"):
         names = tuple(released.present[at] for at in kept)
         return Gathered(
             names, got.rows[kept], weights=got.weights[kept], scaled=got.scaled, ids=None if got.ids is None else names,
-            frame=first, form=got.form,
+            frame=first, form=got.form, samples=released.luggage["sample"][kept] if self.samples else None,
         )  # fmt: skip
 
     def says(self) -> tuple[str, ...]:
@@ -123,6 +129,19 @@ class HiddenUnits(Floats, use="hidden-units"):
             f"(croupier audit measures how much). {told}. For updates "
             f"that must stay hidden use place = 'sum-servers', which needs no permutation. {start}",
             *self._agreement(),
+            *self._sampled(),
+        )
+
+    def _sampled(self) -> tuple[str, ...]:
+        """What a record that goes along tells."""
+        if not self.samples:
+            return ()
+        return (
+            "with each update the server gets one record of that client, every round it takes part: its values in "
+            "another order. Sorted values, mean and contrast are in the clear, and so is the class that any model "
+            "gives it; all records of a round are in the same order, so that smoothness and co-occurrence put them "
+            "back (croupier reproduce tazza/figure18 measures how far), and a rule that is matched or told opens them. "
+            "No noise covers them. Probes of noise need none of this",
         )
 
     def _agreement(self) -> tuple[str, ...]:

@@ -35,6 +35,13 @@ def permuted(given: Given, standing: Standing, update: Update, kept: bool) -> Su
     return replace(update, vector=vector, frame=frame.pack()), after
 
 
+def shown(given: Given, standing: Standing, record: Tensor, kept: bool) -> SubFlow:
+    """A record as the network under the round's rule takes it. Reveals: its values, in another order."""
+    seed, frame, _ = standing.rule(given.run, given.round, kept=kept)
+    moved: Tensor = yield Work("permute input", (record, seed, frame.round))
+    return moved
+
+
 def seed_of(standing: Standing, run: bytes, frame: Frame) -> bytes:
     """The seed of the rule behind a frame. Raises: ProtocolError when this client does not hold its secret."""
     held = standing.behind(frame)
