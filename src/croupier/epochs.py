@@ -13,9 +13,9 @@ from typing import Any
 from torch import Tensor
 
 from croupier.core.coins import Coins
-from croupier.core.epoch import Frame
+from croupier.core.epoch import Epoch, Frame
 from croupier.core.flow import Memory
-from croupier.core.sitting import Drive, Traffic
+from croupier.core.sitting import Drive, Sat, Traffic
 from croupier.core.update import Model
 from croupier.core.view import View
 from croupier.encode.hidden import HiddenUnits
@@ -27,6 +27,7 @@ from croupier.place.agree import JOINT
 from croupier.place.board import SERVER, enrol
 from croupier.place.call import LEAST, Call, Table, Tried, removable, tries, why
 from croupier.place.frames import seed_of
+from croupier.place.moves import Transfer, move, movers_of
 from croupier.place.pbft import pbft
 from croupier.place.standing import Standing
 from croupier.place.views import NONE
@@ -118,10 +119,14 @@ class _Talk:
         """A client remembers."""
         self.memories[who] = {**self.memories.get(who, {}), "standing": standing.plain()}
 
+    def heard(self, sat: Sat) -> None:
+        """Take down what was sent, and what the server saw."""
+        self.traffic.append(sat.traffic)
+        self.views += [sat.views[SERVER]] if SERVER in sat.views else []
+
     def took(self, tried: Tried, *, held: bool = True) -> None:
         """Take down an attempt; what clients hold after it, they keep."""
-        self.traffic.append(tried.sat.traffic)
-        self.views += [tried.sat.views[SERVER]] if SERVER in tried.sat.views else []
+        self.heard(tried.sat)
         for who, standing in tried.standings.items() if held else ():
             self.keep(who, standing)
 
@@ -168,11 +173,53 @@ class Epochs:
         return plain_of(model, memories, self.run, self.permuting)
 
     def _epoch(self, meeting: Meeting, talk: _Talk) -> Ready:
-        """All enrolled clients agree once; nobody's absence from a round is one from this."""
-        if all(talk.standing(who).epoch is None for who in meeting.enrolled):
+        """All enrolled clients agree once, and again or otherwise when there are more of them.
+
+        Nobody's absence from a round is one from this.
+        """
+        held = {who: epoch for who in meeting.enrolled if (epoch := talk.standing(who).epoch) is not None}
+        new = tuple(who for who in meeting.enrolled if who not in held)
+        if not held:
             self._settle(Call(self.run, 0, meeting.number, meeting.enrolled), talk)
+        elif new and self.encode.newcomers == "welcome":
+            self._welcome(meeting, talk, next(iter(held.values())), new)
+        elif new:
+            self._renew(meeting, talk, tuple(held))
         self._first(meeting, talk, meeting.enrolled)
         return talk.ready()
+
+    def _welcome(self, meeting: Meeting, talk: _Talk, epoch: Epoch, new: tuple[str, ...]) -> None:
+        """Those who agreed on the epoch tell newcomers its secret; who does not get it is asked for again next round."""
+        form = replace(welcome(epoch, new), name=f"welcome, round {meeting.number}")
+        (tried,) = tries(form, invitation(self.run, epoch, new), self._table(talk, (*epoch.roster, *new)), 1)
+        talk.took(tried)
+
+    def _renew(self, meeting: Meeting, talk: _Talk, holders: tuple[str, ...]) -> None:
+        """A new epoch among everybody, and the models in its coordinates. Raises: ProtocolError."""
+        last = max(talk.standing(who).signed for who in holders)
+        call = Call(self.run, last + 1, meeting.number, meeting.enrolled)
+        for epoch in {talk.standing(who).epoch for who in holders}:
+            if epoch is not None:
+                epoch.follows(meeting.enrolled, call.faulty)
+        self._settle(call, talk)
+        moved = [self._moved(meeting, talk, model, holders) for model in talk.models]
+        talk.memories[SERVER] = {**talk.memories[SERVER], "models": tuple(model.plain() for model in moved)}
+        for who in holders:
+            talk.keep(who, talk.standing(who).forgets(()))
+
+    def _moved(self, meeting: Meeting, talk: _Talk, model: Model, holders: tuple[str, ...]) -> Model:
+        if not model.frame:
+            return model
+        frame = Frame.unpack(model.frame)
+        transfer = Transfer(
+            self.run, meeting.number, model, movers_of(holders, meeting.number, frame), self.encode.kept
+        )
+        standings = {who: talk.standing(who) for who in transfer.movers}
+        table = self.table
+        coins = table.coins.child("move", model.frame)
+        done, sat = move(transfer, standings, coins, table.drive, self.permuting, bend=table.bend, keep=table.keep)
+        talk.heard(sat)
+        return done
 
     def _settle(self, call: Call, talk: _Talk) -> None:
         """An epoch's agreement, which needs everybody. Raises: ProtocolError."""

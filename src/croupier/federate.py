@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from croupier.aggregate.aggregator import Desk
@@ -43,6 +43,7 @@ class Federation(Part):
     """How many rounds, who is invited, how few are enough, and whether a round with fewer is only passed over.
 
     With `carry`, a round in which too few came releases nothing and changes nothing, and the next one invites anew.
+    `joins` names clients that are enrolled later, and the first round that they may be invited to.
     """
 
     rounds: int = Field(5, ge=1)
@@ -50,6 +51,24 @@ class Federation(Part):
     quorum: float = Field(0.5, gt=0, le=1)
     attempts: int = Field(3, ge=1, le=1000)
     carry: bool = False
+    joins: Mapping[str, int] = Field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        return hash(self.digest())
+
+    @model_validator(mode="after")
+    def _joined(self) -> Self:
+        for name, first in self.joins.items():
+            if not 1 <= first <= self.rounds:
+                raise SpecError(
+                    f"federation.joins.{name} = {first}: of rounds 1 to {self.rounds} it is to name the first that the "
+                    "client may be invited to"
+                )
+        return self
+
+    def there(self, enrolled: tuple[str, ...], number: int) -> tuple[str, ...]:
+        """Those who are enrolled by a round, of which the first is 0."""
+        return tuple(who for who in enrolled if self.joins.get(who, 1) <= number + 1)
 
 
 @dataclass(frozen=True)
@@ -190,7 +209,7 @@ def rounds(
     check(pipeline, len(task.enrolled), plan, task.offers)
     if taken := set(task.enrolled) & set(pipeline.parties(())):
         raise SpecError(f"a client may not be called {' or '.join(sorted(taken))}: a party of the protocol is")
-    check_names(pipeline, task.enrolled)
+    check_names(pipeline, task.enrolled, plan)
     keys = pipeline.place.enrol(task.enrolled, coins.child("enrol", roster_digest(task.enrolled)))
     loop = _Loop(pipeline, task, plan, coins, drive, threat, keep or {}, keys)
     now = state or begin(task, pipeline)
@@ -226,9 +245,11 @@ def run_id(coins: Coins) -> bytes:
 
 def check(pipeline: Pipeline, enrolled: int, plan: Federation, offers: frozenset[str] = frozenset()) -> None:
     """Raises: SpecError when a pipeline, that many clients, a plan and what the server has cannot run together."""
+    enrolled -= sum(first > 1 for first in plan.joins.values())
     cohort = plan.cohort or enrolled
     if cohort > enrolled:
-        raise SpecError(f"federation.cohort = {cohort}: only {enrolled} clients are enrolled; invite fewer")
+        late = " from the start" if plan.joins else ""
+        raise SpecError(f"federation.cohort = {cohort}: only {enrolled} clients are enrolled{late}; invite fewer")
     if cohort < pipeline.release.least:
         raise SpecError(
             f"federation.cohort = {cohort}: release = {pipeline.release.use!r} hides a client among others and needs "
@@ -241,6 +262,11 @@ def check(pipeline: Pipeline, enrolled: int, plan: Federation, offers: frozenset
             "nobody knows what may be permuted; use encode = 'floats'"
         )
     if isinstance(pipeline.encode, HiddenUnits):
+        if plan.joins and pipeline.encode.newcomers == "epoch" and not pipeline.aggregate.anew:
+            raise SpecError(
+                f"federation.joins: protocol.aggregate = {pipeline.aggregate.use!r} remembers something in the epoch's "
+                "coordinates, and newcomers start a new one; use protocol.encode.newcomers = 'welcome'"
+            )
         _check_agreement(pipeline.encode, enrolled, cohort)
     if {"answers", "samples"} & pipeline.aggregate.asks - offers:
         raise SpecError(
@@ -270,10 +296,11 @@ def _check_agreement(encode: HiddenUnits, enrolled: int, cohort: int) -> None:
         )
 
 
-def check_names(pipeline: Pipeline, enrolled: Sequence[str]) -> None:
+def check_names(pipeline: Pipeline, enrolled: Sequence[str], plan: Federation) -> None:
     """Raises: SpecError when the description speaks of a client that is not enrolled: what it wishes would be lost."""
     known = set(enrolled)
-    for name, key in pipeline.privacy.mentions().items():
+    joins = {name: f"federation.joins.{name}" for name in plan.joins}
+    for name, key in {**joins, **pipeline.privacy.mentions()}.items():
         if name not in known:
             raise SpecError(f"{key}: no client is called {name!r}; {nearest(name, enrolled)}")
 
@@ -319,7 +346,7 @@ class _Loop:
         """What the round begins with, once clients agreed on what they have to."""
         if self._epochs is None:
             return Ready(state.memories)
-        absent, enrolled = self.threat.absent(state.round), self.task.enrolled
+        absent, enrolled = self.threat.absent(state.round), self.plan.there(self.task.enrolled, state.round)
         return self._epochs.ready(
             Meeting(state.round, enrolled, cohort, absent, few, self.plan.attempts), state.memories
         )
@@ -370,7 +397,7 @@ class _Loop:
         raise ProtocolError(_why(state.round, sat, book.overspent))
 
     def _cohort(self, number: int) -> tuple[str, ...]:
-        everyone = self.task.enrolled
+        everyone = self.plan.there(self.task.enrolled, number)
         if self.plan.cohort is None or self.plan.cohort == len(everyone):
             return everyone
         sampler = self.coins.child("cohort", number).sampler()

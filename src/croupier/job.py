@@ -217,7 +217,7 @@ class _Job:
             tick=lambda count: self.watch("trained", {"clients": count}),
         )  # fmt: skip
         check(self.spec.protocol, len(made.task.enrolled), self.spec.federation, made.task.offers)
-        check_names(self.spec.protocol, made.task.enrolled)
+        check_names(self.spec.protocol, made.task.enrolled, self.spec.federation)
         known = {*made.task.enrolled, *self.spec.protocol.parties(())}
         if strangers := [name for name in machine.views if name not in known]:
             raise SpecError(f"run.views = {strangers!r}: no such party; there are {', '.join(sorted(known)[-12:])}")
@@ -234,6 +234,8 @@ class _Job:
             line, state = {**metrics_of(done), **self._spent(done)}, done.state
             spent = {"round": line["round"], "seconds": time.perf_counter() - clock, "peak_bytes": peak_bytes()}
             self._keep(done, line, spent)
+            if came := sorted(who for who, first in self.spec.federation.joins.items() if first == line["round"] > 1):
+                self.watch("note", {"text": f"round {line['round']}: {', '.join(came)} joined"})
             if done.lost:
                 self.watch("note", {"text": f"round {line['round']} is lost: {done.lost}; the model stays"})
             elif not done.present:

@@ -18,6 +18,12 @@ from croupier.encode.floats import Floats
 from croupier.errors import ProtocolError, SpecError
 
 FRAME = 40
+NEWCOMERS = {
+    "epoch": "when clients are enrolled later, all agree on a new secret, and clients that hold both move the models to "
+    "it: newcomers can open no earlier round, but the server sees a model in two coordinates, which it can match",
+    "welcome": "clients that are enrolled later are told the epoch's secret, sealed, by more than a third of its holders: "
+    "they can open every earlier round of the epoch, should they see its uploads, and so can anybody whom they tell",
+}
 
 
 class HiddenUnits(Floats, use="hidden-units"):
@@ -30,7 +36,8 @@ class HiddenUnits(Floats, use="hidden-units"):
     it. `by`: on a secret that nobody chooses (`joint`), or on a head's by PBFT. Agreed on every round, a model lies
     under a rule that only an earlier round's clients know: `fetch` says who hands it on to the rest, those of them in
     this `cohort` or `anyone` of them. A round of which nobody can open the model is lost.
-    With `samples` each upload takes along one record of the client's own, its values permuted as the round's rule
+    `newcomers`: when clients are enrolled later, all agree on a new `epoch` and move the models there, or the newcomers
+    are told the secret of the one that goes on (`welcome`). With `samples` each upload takes along one record of the client's own, its values permuted as the round's rule
     permutes inputs.
     From: Tazza section 5.3, along symmetries that leave the network what it is.
     """
@@ -42,6 +49,7 @@ class HiddenUnits(Floats, use="hidden-units"):
     agree: Literal["epoch", "round"] = "epoch"
     by: Literal["joint", "pbft"] = "joint"
     fetch: Literal["cohort", "anyone"] = "cohort"
+    newcomers: Literal["epoch", "welcome"] = "epoch"
     samples: bool = False
 
     @model_validator(mode="after")
@@ -50,6 +58,11 @@ class HiddenUnits(Floats, use="hidden-units"):
             raise SpecError(
                 "protocol.encode.kept = true with agree = 'round': a rule that is agreed on every round is not kept; "
                 "use agree = 'epoch', or kept = false"
+            )
+        if self.newcomers == "welcome" and self.agree == "round":
+            raise SpecError(
+                "protocol.encode.newcomers = 'welcome' with agree = 'round': there is no epoch to be welcomed into, and "
+                "who is invited agrees like everybody else; use agree = 'epoch', or leave it out"
             )
         if self.by == "pbft" and self.agree == "epoch":
             raise SpecError(
@@ -145,9 +158,9 @@ class HiddenUnits(Floats, use="hidden-units"):
         )
 
     def _agreement(self) -> tuple[str, ...]:
-        """What it means that those invited agree anew every round."""
+        """What it means that those invited agree anew every round, or for those who are enrolled later."""
         if self.agree == "epoch":
-            return ()
+            return (NEWCOMERS[self.newcomers],)
         chosen = (
             "a seed that its head draws, by PBFT: fewer than a third may be faulty, and a head that tells the server "
             "its seed, or takes one that the server knows, is not found out"
