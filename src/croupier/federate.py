@@ -20,8 +20,9 @@ from croupier.core.sitting import Bench, Drive, Sat, Sitting, Stamp, Traffic
 from croupier.core.update import Layout, Model, Update
 from croupier.core.view import Kept, View
 from croupier.encode.hidden import HiddenUnits
+from croupier.encode.permuting import Permuting
 from croupier.encode.symmetry import Symmetry
-from croupier.epochs import Epochs, Meeting, Permuting, Ready, plain_of
+from croupier.epochs import Epochs, plain_of
 from croupier.errors import (
     CroupierError,
     IntegrityError,
@@ -34,6 +35,7 @@ from croupier.errors import (
 )
 from croupier.pipeline import Pipeline
 from croupier.place.call import LEAST
+from croupier.place.talk import Meeting, Ready
 from croupier.privacy.ledger import Event, Ledger
 
 Fits = Callable[[Sequence[tuple[Any, ...]]], Sequence[Update | CroupierError]]

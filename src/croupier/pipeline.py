@@ -19,7 +19,7 @@ from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Flow, Given, Letter, Memory, Party, Wait, Work, roster_digest
 from croupier.core.part import Part
-from croupier.core.update import Model, Update
+from croupier.core.update import Model, Update, meant_for
 from croupier.core.wire import Field, Schema
 from croupier.encode.encoder import Encoder
 from croupier.encode.fixed import FixedPoint
@@ -257,9 +257,3 @@ def _apart(release: Release) -> bool:
 def _divides(rule: Aggregator) -> bool:
     """Whether a rule of signs needs to know how large a sum is."""
     return isinstance(rule, SignTrust) and rule.output == "mean"
-
-
-def meant_for(who: str, models: tuple[Model, ...]) -> Model:
-    """The model meant for this client: its own cluster's, or the one with most recipients."""
-    own = [model for model in models if model.recipients and who in model.recipients]
-    return own[0] if own else max(models, key=lambda model: len(model.recipients or ()))

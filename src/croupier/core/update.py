@@ -135,6 +135,12 @@ class Model:
         return {"vector": self.vector, "frame": self.frame, "recipients": self.recipients}
 
 
+def meant_for(who: str, models: tuple[Model, ...]) -> Model:
+    """The model meant for this client: its own cluster's, or the one with most recipients."""
+    own = [model for model in models if model.recipients and who in model.recipients]
+    return own[0] if own else max(models, key=lambda model: len(model.recipients or ()))
+
+
 @dataclass(frozen=True)
 class Gathered:
     """What a release gave the server, decoded: rows or sums, and who was present.

@@ -19,10 +19,10 @@ from croupier.errors import ProtocolError, SpecError
 
 FRAME = 40
 NEWCOMERS = {
-    "epoch": "when clients are enrolled later, all agree on a new secret, and clients that hold both move the models to "
-    "it: newcomers can open no earlier round, but the server sees a model in two coordinates, which it can match",
-    "welcome": "clients that are enrolled later are told the epoch's secret, sealed, by more than a third of its holders: "
-    "they can open every earlier round of the epoch, should they see its uploads, and so can anybody whom they tell",
+    "epoch": "when clients are enrolled later, all agree on a new secret, and clients that hold both move the models "
+    "to it: newcomers can open no earlier round. The server sees such a model in both coordinates, and matches them",
+    "welcome": "clients that are enrolled later are told the epoch's secret, sealed, by its holders: they can open "
+    "every earlier round of the epoch, should they see its uploads, and so can anybody whom they tell",
 }
 
 
@@ -37,8 +37,8 @@ class HiddenUnits(Floats, use="hidden-units"):
     under a rule that only an earlier round's clients know: `fetch` says who hands it on to the rest, those of them in
     this `cohort` or `anyone` of them. A round of which nobody can open the model is lost.
     `newcomers`: when clients are enrolled later, all agree on a new `epoch` and move the models there, or the newcomers
-    are told the secret of the one that goes on (`welcome`). With `samples` each upload takes along one record of the client's own, its values permuted as the round's rule
-    permutes inputs.
+    are told the secret of the one that goes on (`welcome`). With `samples` each upload takes along one record of the
+    client's own, its values permuted as the round's rule permutes inputs.
     From: Tazza section 5.3, along symmetries that leave the network what it is.
     """
 
@@ -61,8 +61,8 @@ class HiddenUnits(Floats, use="hidden-units"):
             )
         if self.newcomers == "welcome" and self.agree == "round":
             raise SpecError(
-                "protocol.encode.newcomers = 'welcome' with agree = 'round': there is no epoch to be welcomed into, and "
-                "who is invited agrees like everybody else; use agree = 'epoch', or leave it out"
+                "protocol.encode.newcomers = 'welcome' with agree = 'round': there is no epoch to be welcomed into, "
+                "and who is invited agrees like everybody else; use agree = 'epoch', or leave it out"
             )
         if self.by == "pbft" and self.agree == "epoch":
             raise SpecError(

@@ -85,23 +85,21 @@ def movers_of(holders: tuple[str, ...], number: int, frame: Frame) -> tuple[str,
 
 def move(
     transfer: Transfer, standings: Mapping[str, Standing], coins: Coins, drive: Drive,
-    permute: Callable[..., Any], *, bend: Callable[[Sitting], Sitting] = lambda sitting: sitting, keep: Kept = "nothing",
+    permute: Callable[..., Any], *, bend: Callable[[Sitting], Sitting] = lambda sitting: sitting,
+    keep: Kept = "nothing",
 ) -> tuple[Model, Sat]:  # fmt: skip
     """The model in its new coordinates. Raises: ProtocolError."""
-    names = (*transfer.movers, SERVER)
+    names, run, number = (*transfer.movers, SERVER), transfer.run, transfer.number
     spec = canon.digest(("croupier/1", "move", transfer.model.frame, transfer.movers))
     many = len(transfer.movers)
     sat = drive(
         bend(
             Sitting(
-                Stamp(spec, transfer.run, transfer.number, 0),
+                Stamp(spec, run, number, 0),
                 {**dict.fromkeys(transfer.movers, transfer.client), SERVER: transfer.server},
-                {
-                    name: Given(name, transfer.run, transfer.number, 0, transfer.movers, many, Layout(()))
-                    for name in names
-                },
+                {name: Given(name, run, number, 0, transfer.movers, many, Layout(())) for name in names},
                 {who: {"standing": standings[who].plain()} for who in transfer.movers},
-                {name: coins.child("move", name, transfer.number) for name in names},
+                {name: coins.child("move", name, number) for name in names},
                 transfer.schemas(),
                 {"permute": permute},
                 keep=dict.fromkeys(names, keep),
