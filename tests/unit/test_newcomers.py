@@ -126,7 +126,9 @@ def test_a_third_of_the_movers_change_nothing_and_more_are_found() -> None:
     assert [one.state.model.frame for one in outvoted] == [one.state.model.frame for one in honest]
     assert torch.equal(outvoted[-1].state.model.vector, honest[-1].state.model.vector)
 
-    with pytest.raises(ProtocolError, match=r"cannot be moved to the new epoch: of 5 clients .* 2 sent the same, and 3"):
+    with pytest.raises(
+        ProtocolError, match=r"cannot be moved to the new epoch: of 5 clients .* 2 sent the same, and 3"
+    ):
         bare(threat=Threat(bend=lambda sitting: lying(2).bend(_silenced(sitting))))
 
 
