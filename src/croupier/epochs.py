@@ -128,7 +128,8 @@ class Epochs:
             if meeting.here and not able:
                 frame = Frame.unpack(meant_for(meeting.here[0], models).frame)
                 came = f"{len(meeting.here)} clients that came"
-                lost = f"none of the {came} knows the rule of {frame}, which the model lies under"
+                rule = f"the rule of round {frame.round + 1} (digest {frame.digest.hex()[:8]})"
+                lost = f"none of the {came} knows {rule}, which the model lies under"
                 return talk.ready(strangers=meeting.here, unknown=True, lost=lost)
         lost = each.settle(meeting, talk, able)
         holders = tuple(who for who in able if _holds(talk.standing(who), meeting.number))

@@ -74,17 +74,18 @@ def test_training_is_the_same_as_in_plain_coordinates(by: str) -> None:
 def test_rounds_that_nobody_can_open_are_lost_and_counted() -> None:
     done = bare(13)
     holders: set[str] = set()
+    held = -1
     for one in done:
         unknown = one.number > 0 and not holders & set(one.cohort)
         assert bool(one.lost) == unknown
         assert set(one.strangers or ()) == (set(one.cohort) if unknown else set())
         assert one.present == (() if unknown else one.cohort)
         if unknown:
-            assert "knows the rule of epoch" in one.lost
+            assert f"knows the rule of round {held + 1} " in one.lost
             assert one.state.model.frame == done[one.number - 1].state.model.frame
         else:
             assert Frame.unpack(one.state.model.frame).round == one.number
-            holders = set(one.cohort)
+            holders, held = set(one.cohort), one.number
     assert 0 < sum(bool(one.lost) for one in done) < 12
 
 
