@@ -1,84 +1,168 @@
-"""The secret that a run's clients agree on before the first round, where their encoder hides coordinates by one."""
+"""What a run's clients agree on before a round, where their encoder hides coordinates by a secret.
+
+Once for an epoch, among all enrolled; or every round, among those invited, who must then learn the rule of the last
+model from somebody who took part in making it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from torch import Tensor
 
 from croupier.core.coins import Coins
-from croupier.core.epoch import Frame
-from croupier.core.sitting import Drive, Traffic
-from croupier.core.update import Model
+from croupier.core.epoch import Epoch, Frame
+from croupier.core.flow import Memory
+from croupier.core.sitting import Drive
+from croupier.core.update import Model, meant_for
 from croupier.encode.hidden import HiddenUnits
-from croupier.encode.shuffled import Shuffled
-from croupier.encode.symmetry import Symmetry
-from croupier.errors import CroupierError
-from croupier.pipeline import Pipeline
-from croupier.place.agree import agree
-from croupier.place.board import enrol
-from croupier.place.call import Call, Table
+from croupier.encode.permuting import Permuting
+from croupier.errors import ProtocolError, SpecError
+from croupier.place.agree import JOINT
+from croupier.place.board import SERVER, enrol
+from croupier.place.call import Call, Table, tries, why
+from croupier.place.each_round import EachRound
 from croupier.place.frames import seed_of
-from croupier.place.placement import Keys
+from croupier.place.moves import Transfer, move, movers_of
 from croupier.place.standing import Standing
+from croupier.place.talk import Meeting, Ready, Talk
+from croupier.place.welcome import invitation, welcome
 
-
-@dataclass
-class Permuting:
-    """Moves vectors along a network's symmetries; what a rule moves where is worked out once a round."""
-
-    symmetry: Callable[[], Symmetry]
-    known: dict[tuple[bytes, int], Shuffled] = field(default_factory=dict, repr=False)
-
-    def __call__(self, jobs: Sequence[tuple[Any, ...]]) -> Sequence[Tensor | CroupierError]:
-        """Vectors under the rule of a seed and a round, or back."""
-        return [self.moved(*job) for job in jobs]
-
-    def moved(self, vector: Tensor, seed: bytes, number: int, back: bool) -> Tensor:
-        """One vector."""
-        key = (seed, number)
-        if key not in self.known:
-            symmetry = self.symmetry()
-            self.known[key] = symmetry.under(symmetry.rule(seed, number))
-        return self.known[key].invert(vector) if back else self.known[key].apply(vector)
+# How often an epoch's agreement is tried.
+TRIES = 3
 
 
 @dataclass(frozen=True)
 class Epochs:
-    """What each client holds after the agreement, and what it took; empty where nothing is agreed on."""
+    """Who agrees on what before a round, as the encoder says."""
 
+    encode: HiddenUnits
     run: bytes
-    standings: Mapping[str, Standing] = field(default_factory=dict, repr=False)
-    traffic: tuple[Traffic, ...] = ()
+    table: Table
+    permuting: Permuting
+    fresh: Callable[[Coins], Tensor] | None = field(repr=False)
 
     @classmethod
-    def agreed(cls, pipeline: Pipeline, enrolled: tuple[str, ...], run: bytes, coins: Coins, drive: Drive) -> Epochs:
-        """Let all enrolled clients agree, once for the whole run. Raises: SpecError, ProtocolError."""
-        if not pipeline.encode.agrees:
-            return cls(run)
+    def of(
+        cls, encode: HiddenUnits, enrolled: tuple[str, ...], run: bytes, coins: Coins, drive: Drive,
+        permuting: Permuting, fresh: Callable[[Coins], Tensor] | None,
+    ) -> Epochs:  # fmt: skip
+        """Pin everybody's key."""
         node = coins.child("epoch")
         table = Table(enrol(enrolled, node.child("identities")), node.child("agree"), drive)
-        done = agree(Call(run, 0, 0, enrolled), table)
-        return cls(run, done.standings, done.traffic)
+        return cls(encode, run, table, permuting, fresh)
 
-    def added(self, keys: Mapping[str, Keys]) -> dict[str, Keys]:
-        """The clients' keys, with what they agreed on."""
-        told = {name: {"standing": standing.plain()} for name, standing in self.standings.items()}
-        return {name: {**keys.get(name, {}), **told.get(name, {})} for name in {**keys, **told}}
+    def ready(self, meeting: Meeting, memories: Mapping[str, Memory]) -> Ready:
+        """Let clients agree on what the round needs, and draw the first model if there is none yet.
 
-    def plain(self, model: Model, permuting: Permuting | None) -> Model:
-        """A model in plain coordinates, as any client can read it."""
-        if not model.frame or permuting is None:
+        Raises: ProtocolError when there is no agreement on an epoch.
+        """
+        talk = Talk(dict(memories))
+        return self._each_round(meeting, talk) if self.encode.agree == "round" else self._epoch(meeting, talk)
+
+    def _epoch(self, meeting: Meeting, talk: Talk) -> Ready:
+        """All enrolled clients agree once, and again or otherwise when there are more of them.
+
+        Nobody's absence from a round is one from this.
+        """
+        held = {who: epoch for who in meeting.enrolled if (epoch := talk.standing(who).epoch) is not None}
+        new = tuple(who for who in meeting.enrolled if who not in held)
+        if not held:
+            self._settle(Call(self.run, 0, meeting.number, meeting.enrolled), talk)
+        elif new and self.encode.newcomers == "welcome":
+            self._welcome(meeting, talk, next(iter(held.values())), new)
+        elif new:
+            self._renew(meeting, talk, tuple(held))
+        self._first(meeting, talk, meeting.enrolled)
+        return talk.ready()
+
+    def _welcome(self, meeting: Meeting, talk: Talk, epoch: Epoch, new: tuple[str, ...]) -> None:
+        """Those who agreed on the epoch tell newcomers its secret; who does not get it asks before the next round."""
+        form = replace(welcome(epoch, new), name=f"welcome, round {meeting.number}")
+        (tried,) = tries(form, invitation(self.run, epoch, new), talk.table(self.table, (*epoch.roster, *new)), 1)
+        talk.took(tried)
+
+    def _renew(self, meeting: Meeting, talk: Talk, holders: tuple[str, ...]) -> None:
+        """A new epoch among everybody, and the models in its coordinates. Raises: ProtocolError."""
+        last = max(talk.standing(who).signed for who in holders)
+        call = Call(self.run, last + 1, meeting.number, meeting.enrolled)
+        for epoch in {talk.standing(who).epoch for who in holders}:
+            if epoch is not None:
+                epoch.follows(meeting.enrolled, call.faulty)
+        self._settle(call, talk)
+        moved = [self._moved(meeting, talk, model, holders) for model in talk.models]
+        talk.memories[SERVER] = {**talk.memories[SERVER], "models": tuple(model.plain() for model in moved)}
+        for who in holders:
+            talk.keep(who, talk.standing(who).forgets(()))
+
+    def _moved(self, meeting: Meeting, talk: Talk, model: Model, holders: tuple[str, ...]) -> Model:
+        if not model.frame:
             return model
         frame = Frame.unpack(model.frame)
-        seed = seed_of(next(iter(self.standings.values())), self.run, frame)
-        return replace(model, vector=permuting.moved(model.vector, seed, frame.round, True), frame=b"")
+        transfer = Transfer(
+            self.run, meeting.number, model, movers_of(holders, meeting.number, frame), self.encode.kept
+        )
+        standings = {who: talk.standing(who) for who in transfer.movers}
+        table = self.table
+        coins = table.coins.child("move", model.frame)
+        done, sat = move(transfer, standings, coins, table.drive, self.permuting, bend=table.bend, keep=table.keep)
+        talk.heard(sat)
+        return done
 
-    def first(self, encode: HiddenUnits, fresh: Callable[[Coins], Tensor], permuting: Permuting) -> Model:
+    def _settle(self, call: Call, talk: Talk) -> None:
+        """An epoch's agreement, which needs everybody. Raises: ProtocolError."""
+        table = talk.table(self.table, call.roster)
+        for tried in tries(JOINT, call, table, TRIES):
+            talk.took(tried)
+            if len(tried.held) == len(call.roster):
+                return
+        raise ProtocolError(why(tried, table, TRIES))
+
+    def _each_round(self, meeting: Meeting, talk: Talk) -> Ready:
+        """Those who came hand on the last rule, and agree on the next."""
+        each, models, able = EachRound(self.encode, self.run, self.table), talk.models, meeting.here
+        if models:
+            each.hand_on(meeting, talk, models)
+            able = tuple(who for who in meeting.here if talk.opens(who, models))
+            if meeting.here and not able:
+                frame = Frame.unpack(meant_for(meeting.here[0], models).frame)
+                came = f"{len(meeting.here)} clients that came"
+                rule = f"the rule of round {frame.round + 1} (digest {frame.digest.hex()[:8]})"
+                lost = f"none of the {came} knows {rule}, which the model lies under"
+                return talk.ready(strangers=meeting.here, unknown=True, lost=lost)
+        lost = each.settle(meeting, talk, able)
+        holders = tuple(who for who in able if _holds(talk.standing(who), meeting.number))
+        if not lost:
+            self._first(meeting, talk, holders)
+        live = [Frame.unpack(model.frame) for model in talk.models if model.frame]
+        for who in able:
+            talk.keep(who, talk.standing(who).forgets(live))
+        return talk.ready(strangers=tuple(who for who in meeting.here if who not in able), lost=lost)
+
+    def _first(self, meeting: Meeting, talk: Talk, holders: tuple[str, ...]) -> None:
         """The first model, drawn by the clients from their secret, as the server is handed it."""
-        standing = next(iter(self.standings.values()))
-        seed, frame, _ = standing.rule(self.run, 0, kept=encode.kept)
-        vector = fresh(Coins(standing.secret).child("first model"))
-        return Model(permuting.moved(vector, seed, frame.round, False), frame.pack())
+        if talk.models:
+            return
+        if self.fresh is None:
+            raise SpecError("protocol.encode.first = 'clients': this task draws no models; use first = 'open'")
+        standing = talk.standing(holders[0])
+        seed, frame, _ = standing.rule(self.run, meeting.number, kept=self.encode.kept)
+        vector = self.fresh(Coins(standing.secret).child("first model"))
+        model = Model(self.permuting.moved(vector, seed, frame.round, False), frame.pack())
+        talk.memories[SERVER] = {**talk.memories[SERVER], "models": (model.plain(),)}
+
+
+def _holds(standing: Standing, number: int) -> bool:
+    return standing.epoch is not None and standing.epoch.number == number == standing.signed
+
+
+def plain_of(model: Model, memories: Mapping[str, Memory], run: bytes, permuting: Permuting) -> Model:
+    """A model in plain coordinates, as a client that holds its secret can read it. Raises: ProtocolError."""
+    if not model.frame:
+        return model
+    frame = Frame.unpack(model.frame)
+    standings = (Standing.of(memories[who]) for who in sorted(memories) if "standing" in memories[who])
+    holder = next((standing for standing in standings if standing.behind(frame)), Standing())
+    vector = permuting.moved(model.vector, seed_of(holder, run, frame), frame.round, True)
+    return replace(model, vector=vector, frame=b"")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from croupier.aggregate.aggregator import Desk
@@ -19,8 +20,9 @@ from croupier.core.sitting import Bench, Drive, Sat, Sitting, Stamp, Traffic
 from croupier.core.update import Layout, Model, Update
 from croupier.core.view import Kept, View
 from croupier.encode.hidden import HiddenUnits
+from croupier.encode.permuting import Permuting
 from croupier.encode.symmetry import Symmetry
-from croupier.epochs import Epochs, Permuting
+from croupier.epochs import Epochs, plain_of
 from croupier.errors import (
     CroupierError,
     IntegrityError,
@@ -32,6 +34,8 @@ from croupier.errors import (
     nearest,
 )
 from croupier.pipeline import Pipeline
+from croupier.place.call import LEAST
+from croupier.place.talk import Meeting, Ready
 from croupier.privacy.ledger import Event, Ledger
 
 Fits = Callable[[Sequence[tuple[Any, ...]]], Sequence[Update | CroupierError]]
@@ -41,6 +45,7 @@ class Federation(Part):
     """How many rounds, who is invited, how few are enough, and whether a round with fewer is only passed over.
 
     With `carry`, a round in which too few came releases nothing and changes nothing, and the next one invites anew.
+    `joins` names clients that are enrolled later, and the first round that they may be invited to.
     """
 
     rounds: int = Field(5, ge=1)
@@ -48,6 +53,24 @@ class Federation(Part):
     quorum: float = Field(0.5, gt=0, le=1)
     attempts: int = Field(3, ge=1, le=1000)
     carry: bool = False
+    joins: Mapping[str, int] = Field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        return hash(self.digest())
+
+    @model_validator(mode="after")
+    def _joined(self) -> Self:
+        for name, first in self.joins.items():
+            if not 1 <= first <= self.rounds:
+                raise SpecError(
+                    f"federation.joins.{name} = {first}: of rounds 1 to {self.rounds} it is to name the first that the "
+                    "client may be invited to"
+                )
+        return self
+
+    def there(self, enrolled: tuple[str, ...], number: int) -> tuple[str, ...]:
+        """Those who are enrolled by a round, of which the first is 0."""
+        return tuple(who for who in enrolled if self.joins.get(who, 1) <= number + 1)
 
 
 @dataclass(frozen=True)
@@ -57,7 +80,7 @@ class Task:
     `fit` takes (start, shard digest, coins) jobs and gives an update or an error for each. `root` and `features` are
     the server's own, where it has records: the same training on them, and what a model makes of them. `answers` is what
     a model makes of inputs of the shape `inputs`, where these are numbers that noise can stand in for. `symmetry` finds
-    the network's permutations, and `fresh` draws weights for it.
+    the network's permutations, and `fresh` draws weights for it. `sample` draws one record of a client's own.
     """
 
     shards: Mapping[str, str]
@@ -71,6 +94,7 @@ class Task:
     inputs: tuple[int, ...] = ()
     symmetry: Callable[[], Symmetry] | None = None
     fresh: Callable[[Coins], Tensor] | None = None
+    sample: Callable[[str, Coins], Tensor] | None = None
 
     @property
     def enrolled(self) -> tuple[str, ...]:
@@ -79,8 +103,11 @@ class Task:
 
     @property
     def offers(self) -> frozenset[str]:
-        """What the server has of its own for a rule that asks for it."""
-        own = {"root": self.root, "forward": self.features, "answers": self.answers, "symmetry": self.symmetry}
+        """What there is for a rule that asks for it."""
+        own = {
+            "root": self.root, "forward": self.features, "answers": self.answers, "symmetry": self.symmetry,
+            "samples": self.sample,
+        }  # fmt: skip
         return frozenset(name for name, there in own.items() if there is not None)
 
 
@@ -89,7 +116,8 @@ class State:
     """Everything the next round depends on. Views may be dropped; this may not."""
 
     round: int
-    memories: Mapping[str, Memory]
+    # Clients' memories hold secrets.
+    memories: Mapping[str, Memory] = field(repr=False)
     participations: Mapping[str, int]
 
     def plain(self) -> dict[str, Any]:
@@ -105,19 +133,25 @@ class State:
 
 @dataclass(frozen=True)
 class Threat:
-    """Who misbehaves: absent in a round, sending something else, rushing together, or following another flow."""
+    """Who misbehaves: absent in a round, sending something else, rushing together, or following another flow.
+
+    `bend` is what goes wrong while clients agree on a rule before a round.
+    """
 
     absent: Callable[[int], frozenset[str]] = lambda _: frozenset()
     corrupted: Mapping[str, Change] = field(default_factory=dict)
     coalition: Coalition | None = None
     parties: Mapping[str, Party] = field(default_factory=dict)
+    bend: Callable[[Sitting], Sitting] = lambda sitting: sitting
 
 
 @dataclass(frozen=True)
 class Round:
     """What one round did. `noted` is each client's own note: truth for an experiment, in nobody else's view.
 
-    `overspent` names the clients that took no part because their budget is spent, and says why.
+    `overspent` names the clients that took no part because their budget is spent, and says why. Where clients agree on
+    a rule every round, `strangers` came and could not open the model meant for them, and `lost` says why a round was
+    not held; None elsewhere. `before` is what the server saw of agreements before the round.
     """
 
     number: int
@@ -131,6 +165,9 @@ class Round:
     noted: Mapping[str, Mapping[str, int]]
     state: State
     overspent: Mapping[str, str] = field(default_factory=dict)
+    strangers: tuple[str, ...] | None = None
+    lost: str = ""
+    before: tuple[View, ...] = ()
 
 
 @dataclass
@@ -174,31 +211,26 @@ def rounds(
     check(pipeline, len(task.enrolled), plan, task.offers)
     if taken := set(task.enrolled) & set(pipeline.parties(())):
         raise SpecError(f"a client may not be called {' or '.join(sorted(taken))}: a party of the protocol is")
-    check_names(pipeline, task.enrolled)
-    secrets = Epochs.agreed(pipeline, task.enrolled, run_id(coins), coins, drive)
+    check_names(pipeline, task.enrolled, plan)
     keys = pipeline.place.enrol(task.enrolled, coins.child("enrol", roster_digest(task.enrolled)))
-    loop = _Loop(pipeline, task, plan, coins, drive, threat, keep or {}, secrets.added(keys), secrets)
-    now = state or begin(task, pipeline, secrets)
+    loop = _Loop(pipeline, task, plan, coins, drive, threat, keep or {}, keys)
+    now = state or begin(task, pipeline)
     while now.round < plan.rounds:
         done = loop.round(now)
         yield done
         now = done.state
 
 
-def begin(task: Task, pipeline: Pipeline | None = None, epochs: Epochs | None = None) -> State:
-    """The state before the first round; where the clients draw the first model, the server has it as they hand it."""
-    first = task.first
-    if pipeline is not None and epochs is not None and isinstance(encode := pipeline.encode, HiddenUnits):
-        permuting = _permuting(task)
-        if encode.first == "clients" and task.fresh is not None and permuting is not None:
-            first = epochs.first(encode, task.fresh, permuting)
-    return State(0, {"server": {"models": (first.plain(),)}}, {})
+def begin(task: Task, pipeline: Pipeline | None = None) -> State:
+    """The state before the first round; where the clients draw the first model, the server has none yet."""
+    drawn = pipeline is not None and isinstance(pipeline.encode, HiddenUnits) and pipeline.encode.first == "clients"
+    return State(0, {"server": {"models": () if drawn else (task.first.plain(),)}}, {})
 
 
-def plain_model(pipeline: Pipeline, task: Task, coins: Coins, drive: Drive, state: State) -> Model:
+def plain_model(task: Task, coins: Coins, state: State) -> Model:
     """The server's current model in plain coordinates: what a client reads, and nobody else could."""
-    epochs = Epochs.agreed(pipeline, task.enrolled, run_id(coins), coins, drive)
-    return epochs.plain(state.model, _permuting(task))
+    permuting = _permuting(task)
+    return state.model if permuting is None else plain_of(state.model, state.memories, run_id(coins), permuting)
 
 
 def _permuting(task: Task) -> Permuting | None:
@@ -215,9 +247,11 @@ def run_id(coins: Coins) -> bytes:
 
 def check(pipeline: Pipeline, enrolled: int, plan: Federation, offers: frozenset[str] = frozenset()) -> None:
     """Raises: SpecError when a pipeline, that many clients, a plan and what the server has cannot run together."""
+    enrolled -= sum(first > 1 for first in plan.joins.values())
     cohort = plan.cohort or enrolled
     if cohort > enrolled:
-        raise SpecError(f"federation.cohort = {cohort}: only {enrolled} clients are enrolled; invite fewer")
+        late = " from the start" if plan.joins else ""
+        raise SpecError(f"federation.cohort = {cohort}: only {enrolled} clients are enrolled{late}; invite fewer")
     if cohort < pipeline.release.least:
         raise SpecError(
             f"federation.cohort = {cohort}: release = {pipeline.release.use!r} hides a client among others and needs "
@@ -229,9 +263,16 @@ def check(pipeline: Pipeline, enrolled: int, plan: Federation, offers: frozenset
             f"protocol.encode = {pipeline.encode.use!r}: this task's training does not show its network, so that "
             "nobody knows what may be permuted; use encode = 'floats'"
         )
-    if "answers" in pipeline.aggregate.asks - offers:
+    if isinstance(pipeline.encode, HiddenUnits):
+        if plan.joins and pipeline.encode.newcomers == "epoch" and not pipeline.aggregate.anew:
+            raise SpecError(
+                f"federation.joins: protocol.aggregate = {pipeline.aggregate.use!r} remembers something in the epoch's "
+                "coordinates, and newcomers start a new one; use protocol.encode.newcomers = 'welcome'"
+            )
+        _check_agreement(pipeline.encode, enrolled, cohort)
+    if {"answers", "samples"} & pipeline.aggregate.asks - offers:
         raise SpecError(
-            f"protocol.aggregate = {pipeline.aggregate.use!r}: it asks models about random inputs, and records of "
+            f"protocol.aggregate = {pipeline.aggregate.use!r}: it asks models about inputs of numbers, and records of "
             "words are none; use data of numbers"
         )
     if lacking := sorted({"root", "forward"} & pipeline.aggregate.asks - offers):
@@ -248,10 +289,20 @@ def check(pipeline: Pipeline, enrolled: int, plan: Federation, offers: frozenset
         )
 
 
-def check_names(pipeline: Pipeline, enrolled: Sequence[str]) -> None:
+def _check_agreement(encode: HiddenUnits, enrolled: int, cohort: int) -> None:
+    many, key = (enrolled, "enrol") if encode.agree == "epoch" else (cohort, "federation.cohort: invite")
+    if many < LEAST:
+        raise SpecError(
+            f"protocol.encode.agree = {encode.agree!r}, by = {encode.by!r}: {many} clients would agree on a rule, and "
+            f"among fewer than {LEAST} no faulty one can be outvoted; {key} at least {LEAST}"
+        )
+
+
+def check_names(pipeline: Pipeline, enrolled: Sequence[str], plan: Federation) -> None:
     """Raises: SpecError when the description speaks of a client that is not enrolled: what it wishes would be lost."""
     known = set(enrolled)
-    for name, key in pipeline.privacy.mentions().items():
+    joins = {name: f"federation.joins.{name}" for name in plan.joins}
+    for name, key in {**joins, **pipeline.privacy.mentions()}.items():
         if name not in known:
             raise SpecError(f"{key}: no client is called {name!r}; {nearest(name, enrolled)}")
 
@@ -271,11 +322,65 @@ class _Loop:
     threat: Threat
     keep: Mapping[str, Kept]
     keys: Mapping[str, Mapping[str, Any]] = field(repr=False)
-    epochs: Epochs
 
     def round(self, state: State) -> Round:
         cohort = self._cohort(state.round)
         few = least(self.plan, len(cohort))
+        ready = self._ready(state, cohort, few)
+        state = replace(state, memories=ready.memories)
+        if ready.lost:
+            return self._lost(state, cohort, ready)
+        done = self._play(state, cohort, few)
+        for earlier in ready.traffic:
+            done.traffic.add(earlier)
+        return replace(done, strangers=self._counted(ready.strangers), before=ready.views)
+
+    @cached_property
+    def _epochs(self) -> Epochs | None:
+        encode, task, permuting = self.pipeline.encode, self.task, _permuting(self.task)
+        if not isinstance(encode, HiddenUnits) or permuting is None:
+            return None
+        epochs = Epochs.of(encode, task.enrolled, run_id(self.coins), self.coins, self.drive, permuting, task.fresh)
+        kept = self.keep.get("server", self.keep.get("*", "nothing"))
+        return replace(epochs, table=replace(epochs.table, bend=self.threat.bend, keep=kept))
+
+    def _ready(self, state: State, cohort: tuple[str, ...], few: int) -> Ready:
+        """What the round begins with, once clients agreed on what they have to."""
+        if self._epochs is None:
+            return Ready(state.memories)
+        absent, enrolled = self.threat.absent(state.round), self.plan.there(self.task.enrolled, state.round)
+        return self._epochs.ready(
+            Meeting(state.round, enrolled, cohort, absent, few, self.plan.attempts), state.memories
+        )
+
+    def _counted(self, strangers: tuple[str, ...]) -> tuple[str, ...] | None:
+        """Strangers, where there can be some."""
+        encode = self.pipeline.encode
+        return strangers if isinstance(encode, HiddenUnits) and encode.agree == "round" else None
+
+    def _lost(self, state: State, cohort: tuple[str, ...], ready: Ready) -> Round:
+        """A round that is not held: the model stays. Raises: ProtocolError unless nobody knew its rule, or it may."""
+        if not state.memories["server"]["models"] or not (ready.unknown or self.plan.carry):
+            raise ProtocolError(f"round {state.round + 1} cannot go on: {ready.lost}")
+        traffic = Traffic()
+        for earlier in ready.traffic:
+            traffic.add(earlier)
+        after = replace(state, round=state.round + 1)
+        return Round(
+            state.round, 0, cohort, (), (), self._measured(after), traffic, {}, {}, after,
+            strangers=self._counted(ready.strangers), lost=ready.lost, before=ready.views,
+        )  # fmt: skip
+
+    def _measured(self, state: State) -> Mapping[str, float]:
+        """What the model is worth, in plain coordinates. Raises: ProtocolError when it is not finite."""
+        metrics = dict(self.task.evaluate(plain_model(self.task, self.coins, state)))
+        if wild := [name for name, value in metrics.items() if not math.isfinite(value)]:
+            raise ProtocolError(
+                f"round {state.round}: the model's {' and '.join(wild)} is not finite any more; lower task.fit.lr"
+            )
+        return metrics
+
+    def _play(self, state: State, cohort: tuple[str, ...], few: int) -> Round:
         book = _Book()
         bench = {**self._bench(), "spend": book.spend}
         for attempt in range(self.plan.attempts):
@@ -294,7 +399,7 @@ class _Loop:
         raise ProtocolError(_why(state.round, sat, book.overspent))
 
     def _cohort(self, number: int) -> tuple[str, ...]:
-        everyone = self.task.enrolled
+        everyone = self.plan.there(self.task.enrolled, number)
         if self.plan.cohort is None or self.plan.cohort == len(everyone):
             return everyone
         sampler = self.coins.child("cohort", number).sampler()
@@ -312,7 +417,7 @@ class _Loop:
         givens = {
             name: Given(
                 name, run, state.round, attempt, cohort, least, self.task.layout,
-                self.task.shards.get(name, ""), state.participations.get(name, 0),
+                self.task.shards.get(name, ""), state.participations.get(name, 0), self.task.inputs,
             )
             for name in parties
         }  # fmt: skip
@@ -366,9 +471,13 @@ class _Loop:
         def aggregate(jobs: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
             return [_tried(self.pipeline, got, self._desk(models, own), rule) for got, models, rule, own in jobs]
 
+        def sample(jobs: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
+            draw = self.task.sample
+            return [SpecError("this task has no records to show") if draw is None else draw(*job) for job in jobs]
+
         permuting = _permuting(self.task)
-        permute = {} if permuting is None else {"permute": permuting}
-        return {"fit": fit, "brief": brief, "aggregate": aggregate, **permute}
+        permute: Bench = {} if permuting is None else {"permute": permuting, "permute input": permuting.inputs}
+        return {"fit": fit, "brief": brief, "aggregate": aggregate, "sample": sample, **permute}
 
     def _desk(self, models: tuple[Model, ...], own: Coins) -> Desk:
         task = self.task
@@ -395,14 +504,7 @@ class _Loop:
         }
         after = State(state.round + 1, {**state.memories, **memories, **booked}, {**state.participations, **counts})
         noted = {name: memories[name]["noted"] for name in cohort if name in memories}
-        metrics = dict(self.task.evaluate(self.epochs.plain(after.model, _permuting(self.task))))
-        if wild := [name for name, value in metrics.items() if not math.isfinite(value)]:
-            raise ProtocolError(
-                f"round {state.round + 1}: the model's {' and '.join(wild)} is not finite any more; lower task.fit.lr"
-            )
-        # What the clients agreed on before the first round was sent too.
-        for earlier in self.epochs.traffic if state.round == 0 else ():
-            sat.traffic.add(earlier)
+        metrics = self._measured(after)
         return Round(
             state.round, attempt, cohort, present, sat.refusals, metrics, sat.traffic, sat.views, noted, after,
             dict(book.overspent),

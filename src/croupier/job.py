@@ -217,7 +217,7 @@ class _Job:
             tick=lambda count: self.watch("trained", {"clients": count}),
         )  # fmt: skip
         check(self.spec.protocol, len(made.task.enrolled), self.spec.federation, made.task.offers)
-        check_names(self.spec.protocol, made.task.enrolled)
+        check_names(self.spec.protocol, made.task.enrolled, self.spec.federation)
         known = {*made.task.enrolled, *self.spec.protocol.parties(())}
         if strangers := [name for name in machine.views if name not in known]:
             raise SpecError(f"run.views = {strangers!r}: no such party; there are {', '.join(sorted(known)[-12:])}")
@@ -234,7 +234,11 @@ class _Job:
             line, state = {**metrics_of(done), **self._spent(done)}, done.state
             spent = {"round": line["round"], "seconds": time.perf_counter() - clock, "peak_bytes": peak_bytes()}
             self._keep(done, line, spent)
-            if not done.present:
+            if came := sorted(who for who, first in self.spec.federation.joins.items() if first == line["round"] > 1):
+                self.watch("note", {"text": f"round {line['round']}: {', '.join(came)} joined"})
+            if done.lost:
+                self.watch("note", {"text": f"round {line['round']} is lost: {done.lost}; the model stays"})
+            elif not done.present:
                 text = f"round {line['round']}: too few clients came; nothing was released, and the model stays"
                 self.watch("note", {"text": text})
             fresh = sorted(set(done.overspent) - told)
@@ -305,7 +309,7 @@ class _Job:
     def _wrap_up(
         self, made: Assembled, state: State, metrics: list[dict[str, Any]], timing: list[dict[str, Any]]
     ) -> Result:
-        model = plain_model(self.spec.protocol, made.task, self.coins, Local(), state)
+        model = plain_model(made.task, self.coins, state)
         module = made.export(model.vector)
         cohort = self.spec.federation.cohort or len(made.task.enrolled)
         about = {"version": version("croupier"), "run": self.spec.name}
@@ -323,8 +327,11 @@ class _Job:
                 cohorts=cohort < len(made.task.enrolled),
                 rounds=self.spec.federation.rounds,
                 present=least(self.spec.federation, cohort),
+                invited=(len(made.task.enrolled), cohort),
             ).plain(),
         }
+        if lost := [line for line in metrics if line.get("lost")]:
+            summary["lost"] = {"rounds": len(lost), "of": len(metrics), "why": lost[-1]["lost"]}
         if self._accounted:
             lines = self.store.read(LEDGER, self.spec.federation.rounds)
             refused = sorted({name for line in lines for name in line["refused"]})
@@ -389,5 +396,6 @@ def metrics_of(done: Round) -> dict[str, Any]:
         "bytes": {name: [traffic.sent[name], traffic.got[name]] for name in sorted({*traffic.sent, *traffic.got})},
         "messages": traffic.messages,
         "noted": noted,
+        **({} if done.strangers is None else {"strangers": len(done.strangers), "lost": done.lost}),
         "model": canon.digest(done.state.model.vector).hex(),
     }

@@ -19,7 +19,7 @@ from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Flow, Given, Letter, Memory, Party, Wait, Work, roster_digest
 from croupier.core.part import Part
-from croupier.core.update import Model, Update
+from croupier.core.update import Model, Update, meant_for
 from croupier.core.wire import Field, Schema
 from croupier.encode.encoder import Encoder
 from croupier.encode.fixed import FixedPoint
@@ -28,10 +28,11 @@ from croupier.encode.hidden import HiddenUnits, frame_field, frame_tensor
 from croupier.encode.signs import handed
 from croupier.errors import SpecError
 from croupier.place.direct import Direct
-from croupier.place.frames import permuted, plainly
+from croupier.place.frames import permuted, plainly, shown
 from croupier.place.labels import ANYBODY, labelled, unlabelled
 from croupier.place.placement import Own, Placement, unkeyed
 from croupier.place.relay import Relay
+from croupier.place.standing import Standing
 from croupier.privacy.ledger import Ledger
 from croupier.privacy.local import LocalPrivacy, NoNoise
 from croupier.release.release import Release
@@ -99,6 +100,15 @@ class Pipeline(Part):
                 "use weights = 'slot' or 'uniform'"
             )
         yield from self._framed(named)
+        sends = isinstance(encode, HiddenUnits) and encode.samples
+        if ("samples" in rule.asks) != sends:
+            yield (
+                f"{named['aggregate']} asks about clients' own records, and {named['encode']} sends none; use encode = "
+                "{use='hidden-units', samples=true}, or probes_from = 'noise'"
+                if not sends
+                else f"{named['encode']} with samples = true sends records that {named['aggregate']} does not look at; "
+                "use samples = false, or aggregate = {use='clusters', probes_from='samples'}"
+            )
         if encode.scaled and release.coarse:
             yield (
                 f"encode.weights = 'slot' multiplies a row by its client's weight; in {named['release']} with grain "
@@ -149,6 +159,11 @@ class Pipeline(Part):
                 f"{named['aggregate']} compares updates with the server's own training, which is in plain coordinates "
                 f"where {named['encode']} is not; use aggregate = 'clusters'"
             )
+        if encode.samples and self.privacy.use != "none":
+            yield (
+                f"{named['encode']} with samples = true sends records that no noise covers, so that privacy = "
+                f"{self.privacy.use!r} would claim what is not so; use samples = false, or privacy = 'none'"
+            )
         if not encode.kept and not rule.anew:
             yield (
                 f"{named['aggregate']} needs the last model, or a state of its own, in the coordinates of this round, "
@@ -170,9 +185,9 @@ class Pipeline(Part):
         """Wait for a model, train, privatise, encode, submit. Reveals: what `place.submit` says."""
         (letter,) = yield Exchange(wait=Wait("model", ("server",)))
         handed_out, keys = Model(letter.body["model"]), memory.get("keys", {})
-        start = handed_out.vector
+        start, standing = handed_out.vector, Standing.of(memory)
         if self.encode.agrees:
-            start = yield from plainly(given, keys, start, letter.body["frame"])
+            start = yield from plainly(given, standing, start, letter.body["frame"])
         brief = {name: values for name, values in letter.body.items() if name not in ("model", "frame")}
         self.aggregate.verify(handed_out, brief, given.layout)
         mine, books = self.privacy.of(given.me), Ledger.read(memory.get("ledger", ()))
@@ -192,7 +207,11 @@ class Pipeline(Part):
             chance = chance.child("model", told, "update", canon.digest(update.vector))
         update, spent = mine(update, chance)
         if isinstance(self.encode, HiddenUnits):
-            update = yield from permuted(given, keys, update, self.encode.kept)
+            if self.encode.samples:
+                record = yield Work("sample", (given.shard, own.child("sample")))
+                sample = yield from shown(given, standing, record, self.encode.kept)
+                update = replace(update, luggage={**update.luggage, "sample": sample})
+            update, standing = yield from permuted(given, standing, update, self.encode.kept)
         payload = self.encode.encode(update, brief, own.child("encode"))
         once = coins.child("attempt", given.attempt, roster_digest(given.roster))
         if self.place.binds:
@@ -201,7 +220,8 @@ class Pipeline(Part):
             # Written down before anything leaves: whatever happens from here on, it counts as told.
             yield Work("spend", (given.me, event.plain()))
         yield from self.place.submit(self, given, payload, keys, once.child("submit"), brief)
-        kept = {"ledger": after.plain()} if after.events else {}
+        kept: dict[str, Any] = {"ledger": after.plain()} if after.events else {}
+        kept |= {"standing": standing.plain()} if self.encode.agrees else {}
         return {**unkeyed(memory), **kept, "noted": {**spent.noted, **payload.noted}, "spent": spent.mechanism}
 
     def server(self, given: Given, memory: Memory, coins: Coins) -> Flow:
@@ -212,9 +232,9 @@ class Pipeline(Part):
         if public or late:
             brief = yield Work("brief", (models, memory.get("rule", {}), coins.child("brief")))
         told = {field.name: brief[field.name] for field in public}
-        yield Exchange(tuple(self._model(who, _for(who, models), told) for who in given.roster))
+        yield Exchange(tuple(self._model(who, meant_for(who, models), told) for who in given.roster))
         if self.place.binds:
-            brief = {**brief, "handed": handed(_for(given.roster[0], models).vector, brief["commitment"])}
+            brief = {**brief, "handed": handed(meant_for(given.roster[0], models).vector, brief["commitment"])}
         own = Own(memory.get("keys", {}), brief)
         released = yield from self.place.collect(self, given, coins.child("collect"), own)
         gathered = labelled(self, released, self.encode.decode(released, brief))
@@ -237,9 +257,3 @@ def _apart(release: Release) -> bool:
 def _divides(rule: Aggregator) -> bool:
     """Whether a rule of signs needs to know how large a sum is."""
     return isinstance(rule, SignTrust) and rule.output == "mean"
-
-
-def _for(who: str, models: tuple[Model, ...]) -> Model:
-    """The model meant for this client: its own cluster's, or the one with most recipients."""
-    own = [model for model in models if model.recipients and who in model.recipients]
-    return own[0] if own else max(models, key=lambda model: len(model.recipients or ()))

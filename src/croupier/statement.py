@@ -6,8 +6,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from croupier.aggregate.mean import Scaled
+from croupier.core.epoch import strangers
 from croupier.core.part import Part
 from croupier.encode.fixed import FixedPoint
+from croupier.encode.hidden import HiddenUnits
 from croupier.pipeline import Pipeline
 from croupier.privacy import central
 from croupier.privacy.amplify import claim
@@ -27,6 +29,8 @@ DELTA = 1e-5
 
 # An epsilon below this is 0 to everybody.
 _NOTHING = 1e-6
+# Shares below this are told as being so.
+_RARE = 0.001
 
 
 @dataclass(frozen=True)
@@ -58,15 +62,18 @@ def explain(
     cohorts: bool | None = None,
     rounds: int | None = None,
     present: int | None = None,
+    invited: tuple[int, int] | None = None,
 ) -> Statement:
     """Ask every part what it reveals.
 
     `noise` is what training itself says of noise that it adds; `cohorts` says whether other clients are invited from
-    round to round, `rounds` in how many a client takes part at most, and `present` with how few clients a round ends,
-    where that is known.
+    round to round, `rounds` in how many a client takes part at most, `present` with how few clients a round ends, and
+    `invited` how many clients are enrolled and how many of them invited, where that is known.
     """
     place, tolerance = pipeline.place, pipeline.place.tolerance
     learns = dict(place.learns(pipeline))
+    if isinstance(pipeline.encode, HiddenUnits) and pipeline.encode.samples:
+        learns["server"] += "; and one record of each client every round, its values in another order"
     own = ["every model the server hands out, and its own update", *([learns.pop(CLIENT)] if CLIENT in learns else [])]
     return Statement(
         backend=" → ".join(
@@ -82,12 +89,32 @@ def explain(
         privacy_threshold=tolerance.privacy if pipeline.release.hides or place.keeps_ids else NAMED,
         integrity_threshold=tolerance.integrity,
         liveness_threshold=tolerance.liveness,
-        encoding=pipeline.encode.says(),
+        encoding=(*pipeline.encode.says(), *_strange(pipeline, invited)),
         differential_privacy=_noise(pipeline, noise, rounds or 1),
         amplification=_amplification(pipeline, rounds or 1, present),
         robustness=pipeline.aggregate.tolerates(),
         anonymity=_anonymity(pipeline),
         over_rounds=_over_rounds(pipeline, cohorts),
+    )
+
+
+def _strange(pipeline: Pipeline, invited: tuple[int, int] | None) -> tuple[str, ...]:
+    """How often nobody who is invited knows the last rule, where clients agree on one every round."""
+    encode = pipeline.encode
+    if not isinstance(encode, HiddenUnits) or encode.agree == "epoch" or invited is None:
+        return ()
+    share = strangers(*invited)
+    often = f"{share:.1%}" if share >= _RARE else f"fewer than {_RARE:.1%}"
+    then = "is lost" if encode.fetch == "cohort" else "must ask clients that were not invited"
+    more = (
+        ". A cluster of which nobody came keeps its model and its rule: more clients than that may find nobody who "
+        "knows the one of theirs, and take no part"
+        if "ids" in pipeline.aggregate.asks
+        else ""
+    )
+    return (
+        f"{invited[1]} of {invited[0]} clients are invited: {often} of the rounds have nobody who took part in the "
+        f"last one that was held, and such a round {then}{more}",
     )
 
 
@@ -100,6 +127,11 @@ def _noise(pipeline: Pipeline, training: str, rounds: int) -> str:
     local, said = pipeline.privacy.guarantee(), pipeline.privacy.claims(rounds)
     if local is not None and pipeline.encode.weights != "uniform":
         said += f". The number of records, which travels too (weights = {pipeline.encode.weights!r}), is not covered"
+    if isinstance(pipeline.encode, HiddenUnits) and pipeline.encode.samples:
+        return (
+            "no differential privacy is claimed, for records or for clients: one record of each client travels beside "
+            f"its update, with its values as they are{', whatever noise training adds' if training else ''}"
+        )
     if training and pipeline.privacy.use != "none":
         return f"{training}. Besides, {said}"
     return training or said

@@ -157,4 +157,6 @@ HIDDEN: dict[str, Pipeline] = {
     "hidden units, one frame, differences, from an open start": Pipeline(
         encode=HiddenUnits(form="delta", kept=True, first="open")
     ),
+    "hidden units, agreed on every round": Pipeline(encode=HiddenUnits(agree="round")),
+    "hidden units, agreed on every round by PBFT": Pipeline(encode=HiddenUnits(agree="round", by="pbft")),
 }

@@ -110,17 +110,19 @@ def test_what_is_counted(name: Name) -> None:
 
 def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     shell = Shell(monkeypatch, capsys)
-    found = shell.json("bench", "agree", "--schedules", "2", "--clients", "4", "--clients", "5")
+    found = shell.json("bench", "agree", "--schedules", "2", "--clients", "4", "--clients", "5", "--rounds", "3")
     assert [(row["form"], row["clients"]) for row in found["cost"]] == [
         ("joint", 4), ("joint", 5), ("pbft", 4), ("pbft", 5),
     ]  # fmt: skip
     assert found["faults"]["joint"]["schedules"] == 2
     assert found["strangers"]["share"] == pytest.approx(0.3305, abs=1e-4)
+    assert found["strangers"]["rounds"] == 3
     assert "schedules = 7" in shell("bench", "agree", "--schedules", "7", "--print-config")[1]
 
 
 def test_for_people(capsys: pytest.CaptureFixture[str]) -> None:
-    show(measure(Size(schedules=1, clients=(4,)), 1))
+    show(measure(Size(schedules=1, clients=(4,), rounds=2), 1))
     said = capsys.readouterr().out
     assert "splits 0" in said
     assert "33.0% of the rounds" in said
+    assert "of 2 rounds were lost" in said

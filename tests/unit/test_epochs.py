@@ -17,11 +17,12 @@ from croupier.core.update import Model
 from croupier.core.view import View, facts
 from croupier.encode.encoder import Released
 from croupier.encode.hidden import HiddenUnits, frame_of, frame_tensor
-from croupier.epochs import Epochs
 from croupier.errors import CroupierError, ProtocolError, SpecError
 from croupier.federate import Round, Threat, plain_model, rounds, run_id
 from croupier.job import resume, run
 from croupier.learn.assemble import Assembled, assemble
+from croupier.mpc.joint import rule_seed
+from croupier.place.standing import Standing
 from croupier.runtime.local import Local
 from croupier.spec import Spec, load
 
@@ -41,14 +42,20 @@ def played(*sets: str, threat: Threat | None = None, **more: Any) -> tuple[list[
     return list(done), task, spec, coins
 
 
+def seen_by_server(done: list[Round]) -> bytes:
+    """Everything that reached the server, in rounds and in agreements before them."""
+    views = [view for one in done for view in (*one.before, *([one.views["server"]] if one.views else []))]
+    return b"".join(canon.dump(facts(view)) for view in views)
+
+
 def test_training_is_the_same_as_in_plain_coordinates() -> None:
-    hidden, task, spec, coins = played("protocol.aggregate=mean", "protocol.encode.first=open")
+    hidden, task, _, coins = played("protocol.aggregate=mean", "protocol.encode.first=open")
     plain, *_ = played("protocol.aggregate=mean", "protocol.encode=floats")
     assert [one.metrics for one in hidden] == [one.metrics for one in plain]
     state = hidden[-1].state
     assert state.model.frame
     assert not torch.equal(state.model.vector, plain[-1].state.model.vector)
-    shown = plain_model(spec.protocol, task.task, coins, Local(), state)
+    shown = plain_model(task.task, coins, state)
     assert torch.equal(shown.vector, plain[-1].state.model.vector)
     # The agreement was sent too, before the first round.
     assert hidden[0].traffic.messages > hidden[1].traffic.messages == plain[1].traffic.messages
@@ -63,11 +70,12 @@ def test_every_round_has_a_frame_of_its_own_unless_one_is_kept() -> None:
 
 
 def test_the_server_never_sees_the_secret_or_the_first_model() -> None:
-    done, task, spec, coins = played(keep={"server": "keep"})
-    epochs = Epochs.agreed(spec.protocol, task.task.enrolled, run_id(coins), coins, Local())
-    standing = next(iter(epochs.standings.values()))
-    seen = b"".join(canon.dump(facts(one.views["server"])) for one in done)
-    seeds = [standing.rule(epochs.run, number)[0] for number in range(3)]
+    done, task, _, coins = played(keep={"server": "keep"})
+    standing = Standing.of(done[0].state.memories[done[0].present[0]])
+    assert standing.secret
+    assert done[0].before
+    seen = seen_by_server(done)
+    seeds = [rule_seed(run_id(coins), standing.secret, number) for number in range(3)]
     assert all(secret not in seen and secret.hex().encode() not in seen for secret in (standing.secret, *seeds))
     assert task.task.fresh is not None
     first = task.task.fresh(Coins(standing.secret).child("first model"))

@@ -38,9 +38,9 @@ class Desk:
 class Aggregator(Part):
     """A rule, with what it needs, and whether rows may come `scaled` or only as sums.
 
-    Of the release it may need `rows`, `intact` ones (each one client's whole update), their `ids` and their `labels`
-    (published noise and budget); of the server `root` (training on its own records), `forward` (a model's features of
-    them) and `answers` (to inputs of its own).
+    Of the release it may need `rows`, `intact` ones (each one client's whole update), their `ids`, their `labels`
+    (published noise and budget) and `samples` (a record beside each); of the server `root` (training on its own
+    records), `forward` (a model's features of them) and `answers` (to inputs of its own).
     """
 
     verb: ClassVar[str] = "aggregate"

@@ -115,7 +115,8 @@ class Clusters(Aggregator, use="clusters"):
     can be taken of the two. Clients keep their label over rounds; `merge` is what becomes of a group whose members had
     several, `split` of several groups whose members had one. `starts` says whose uploads are a group's next model: all
     of its members', or only those of members who had its label or none. A cluster of which nobody is present keeps its
-    model. Who has no label gets the largest cluster's model.
+    model. Who has no label gets the largest cluster's model. With `probes_from = "samples"` the inputs are records of
+    the clients' own instead, one that came with each upload.
     From: Tazza section 5.4, which names no parameters of DBSCAN and sends the server permuted records of the clients.
     """
 
@@ -123,6 +124,7 @@ class Clusters(Aggregator, use="clusters"):
     forms: ClassVar[frozenset[Form]] = frozenset({"weights"})
 
     probes: int = Field(256, ge=2, le=1 << 16)
+    probes_from: Literal["noise", "samples"] = "noise"
     centred: bool = True
     radius: float | None = Field(None, gt=0, le=2)
     reach: float = Field(1.5, gt=0)
@@ -136,6 +138,11 @@ class Clusters(Aggregator, use="clusters"):
     within: Within = "mean"
 
     @property
+    def asks(self) -> frozenset[str]:
+        """Records of clients too, where it asks models about these."""
+        return self.needs | ({"samples"} if self.probes_from == "samples" else set())
+
+    @property
     def anew(self) -> bool:
         """Clusters are remembered by names; a cluster of which nobody came keeps its own frame."""
         return True
@@ -145,7 +152,9 @@ class Clusters(Aggregator, use="clusters"):
         rows = alike(gathered, self.use)
         if gathered.ids is None or desk.answers is None:
             raise ProtocolError(f"aggregate = {self.use!r} needs whole updates with their names, and the network")
-        inputs = self._drawn(desk)
+        inputs = self._drawn(desk) if self.probes_from == "noise" else gathered.samples
+        if inputs is None:
+            raise ProtocolError(f"aggregate = {self.use!r} asks about records that came with the uploads; none did")
         apart = 1 - likeness(torch.stack([desk.answers(row, inputs) for row in rows]).double(), centred=self.centred)
         near = self.radius or radius(apart, self.reach, self.least, self.most)
         groups = grouped(apart.where(cosines(rows) >= self.kin, _FAR).fill_diagonal_(0), near, self.neighbours)
@@ -161,9 +170,10 @@ class Clusters(Aggregator, use="clusters"):
 
     def tolerates(self) -> str:
         """What grouping gives, and what it does not."""
+        asked = "random inputs" if self.probes_from == "noise" else "one record of each, which it may choose,"
         return (
-            "clients whose models answer random inputs unlike the others' train apart from them; one whose answers "
-            "stay near enough is averaged in, and nothing bounds what it does there: a backdoor that random inputs do "
+            f"clients whose models answer {asked} unlike the others' train apart from them; one whose answers "
+            "stay near enough is averaged in, and nothing bounds what it does there: a backdoor that these inputs do "
             "not show, or an upload of which a few hidden units lie in another order, which answers alike and spoils "
             "the mean (with most of them in another order its weights give it away). Nothing is proved, and clusters "
             "of malicious clients get models too"

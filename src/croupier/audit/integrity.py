@@ -31,7 +31,7 @@ from croupier.learn.fit import Fit
 from croupier.learn.models import Network
 from croupier.learn.root import Root
 from croupier.learn.split import Split
-from croupier.learn.train import Learner
+from croupier.learn.train import Learner, one_of
 from croupier.pipeline import Pipeline
 
 Watch = Callable[[str], None]
@@ -69,7 +69,8 @@ class Arm:
     """A rule against an attack, or none; the malicious follow the protocol for the first `sleeps` rounds.
 
     `probes`: a rule that asks models about inputs is shown its own noise, or, as the paper has it, one sample of each
-    client that takes part, in whose place nothing stands for the permutation: it changes no answer.
+    client that takes part, in whose place nothing stands for the permutation: it changes no answer. In a run that is
+    `probes_from = "samples"`; here updates lie in plain coordinates, and so do the samples.
     """
 
     rule: str
@@ -262,10 +263,8 @@ class Samples:
         """Train, and note what each client sends beside its update."""
         drawn = []
         for _, shard, coins in jobs:
-            rows = self.held[shard]
-            at = int(self.coins.child("sample", coins.export()).sampler().integers(len(rows)))
-            drawn.append(rows.x[at : at + 1])
-        self.shown = torch.cat(drawn)
+            drawn.append(one_of(self.held[shard], self.coins.child("sample", coins.export())))
+        self.shown = torch.stack(drawn)
         return self.fit(jobs)
 
     def answer(self, vector: Tensor, inputs: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from croupier.bench.faults import Mischief
 from croupier.bench.schedules import Schedule, draw
+from croupier.bench.strangers import played
 from croupier.core.coins import Coins
 from croupier.core.epoch import strangers
 from croupier.core.part import Part
@@ -41,12 +42,16 @@ FAILURES = ("splits", "unnamed", "late", "stuck", "lost", "leaks")
 
 
 class Size(Part):
-    """How much is tried: schedules of each form, attempts of each, the numbers of clients that are timed, repeats."""
+    """How much is tried: schedules of each form, attempts of each, the numbers of clients that are timed, repeats.
+
+    `rounds`: so many rounds of 10 of 100 clients agree anew each, to count those that nobody can open.
+    """
 
     schedules: int = Field(1000, ge=0)
     attempts: int = Field(3, ge=3)
     clients: tuple[int, ...] = (4, 10, 25, 50, 100)
     repeats: int = Field(1, ge=1)
+    rounds: int = Field(100, ge=0)
 
 
 @dataclass(frozen=True)
@@ -197,7 +202,9 @@ def measure(size: Size, seed: int, say: Callable[[str], None] = lambda _: None) 
             for name in forms
             for clients in size.clients
         ],
-        "strangers": {"enrolled": 100, "cohort": 10, "share": strangers(100, 10)},
+        "strangers": played(100, 10, size.rounds, coins.child("strangers"))
+        if size.rounds
+        else {"enrolled": 100, "cohort": 10, "share": strangers(100, 10)},
     }
 
 
@@ -221,3 +228,8 @@ def show(found: dict[str, Any]) -> None:
         f"agreed anew each round by {share['cohort']} of {share['enrolled']}: {share['share']:.1%} of the rounds hold "
         "nobody who knows the last rule"
     )
+    if "lost" in share:
+        print(
+            f"  held here: {share['lost']} of {share['rounds']} rounds were lost, {share['measured']:.1%} "
+            f"({share['low']:.1%} to {share['high']:.1%})"
+        )

@@ -300,6 +300,9 @@ def agree(
         typer.Option(help="Clients of the timed agreements; may be repeated. By default 4 to 100.", min=4),
     ] = None,
     repeats: Annotated[int, typer.Option(help="Timed repeats; the best counts.", min=1)] = 1,
+    rounds: Annotated[
+        int, typer.Option(help="Rounds of 10 of 100 that agree anew each, to count those nobody can open.", min=0)
+    ] = 100,
     seed: options.Seed = None,
     out: options.OutFile = None,
     print_config: options.PrintConfig = False,
@@ -309,7 +312,7 @@ def agree(
     from croupier.bench.agree import Size, measure, show
 
     given = {} if clients is None else {"clients": tuple(clients)}
-    size = Size.parse({**given, "schedules": schedules, "repeats": repeats})
+    size = Size.parse({**given, "schedules": schedules, "repeats": repeats, "rounds": rounds})
     if print_config:
         options.show_config(size, json)
         return

@@ -51,7 +51,9 @@ def command(
     clients = getattr(described.task.split, "clients", None)
     if clients is not None:
         # Data and network are not loaded here: what they offer shows when the run begins.
-        offers = frozenset({"answers", "symmetry", *({"root", "forward"} if described.task.root.records else ())})
+        offers = frozenset(
+            {"answers", "symmetry", "samples", *({"root", "forward"} if described.task.root.records else ())}
+        )
         check(described.protocol, clients, described.federation, offers)
     cohort = described.federation.cohort
     changing = None if clients is None else cohort is not None and cohort < clients
@@ -59,6 +61,7 @@ def command(
     statement = explain(
         described.protocol, noise=described.task.fit.claims(), cohorts=changing, rounds=plan.rounds,
         present=None if invited is None else least(plan, invited),
+        invited=None if clients is None or invited is None else (clients, invited),
     )  # fmt: skip
     options.emit({"name": described.name, "seed": seed, **statement.plain()}, json, out)
     if not json:

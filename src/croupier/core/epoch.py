@@ -76,6 +76,15 @@ class Epoch:
             raise ProtocolError(f"round {number} lies before epoch {self.number}, which starts with round {self.start}")
         return Frame(self.number, self.start if kept else number, self.digest)
 
+    def same(self, other: Epoch) -> bool:
+        """Whether two are one, whoever is said to hold it."""
+        return (self.number, self.digest) == (other.number, other.digest)
+
+    def covers(self, frame: Frame) -> bool:
+        """Whether a frame is one of this epoch's."""
+        within = self.start <= frame.round and (self.last is None or frame.round <= self.last)
+        return within and (self.number, self.digest) == (frame.number, frame.digest)
+
     def plain(self) -> dict[str, object]:
         """As plain values, for a memory."""
         return {

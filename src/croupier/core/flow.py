@@ -86,7 +86,7 @@ class Given:
     """What a party is told before a round: public facts, and digests of its own data, never the data.
 
     `roster` is the invited cohort; `participation` counts the updates this client has made before; `quorum` is how many
-    clients a round needs.
+    clients a round needs; `inputs` is the shape of a record, where these are numbers.
     """
 
     me: str
@@ -98,6 +98,7 @@ class Given:
     layout: Layout
     shard: str = ""
     participation: int = 0
+    inputs: tuple[int, ...] = ()
 
 
 @lru_cache(maxsize=64)

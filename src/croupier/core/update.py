@@ -135,6 +135,12 @@ class Model:
         return {"vector": self.vector, "frame": self.frame, "recipients": self.recipients}
 
 
+def meant_for(who: str, models: tuple[Model, ...]) -> Model:
+    """The model meant for this client: its own cluster's, or the one with most recipients."""
+    own = [model for model in models if model.recipients and who in model.recipients]
+    return own[0] if own else max(models, key=lambda model: len(model.recipients or ()))
+
+
 @dataclass(frozen=True)
 class Gathered:
     """What a release gave the server, decoded: rows or sums, and who was present.
@@ -142,6 +148,7 @@ class Gathered:
     `weights` holds one number per row, or the total for sums. `scaled` rows were multiplied by their weight at the
     client. `ids` is None where the release hides which row is whose. Where updates were noised, `noise` is the
     published variance of a coordinate's noise in one client's update, and `epsilons` the published budget, one a row.
+    `samples` are records that came beside the rows, one a row, in the rows' coordinates.
     """
 
     present: tuple[str, ...]
@@ -154,3 +161,4 @@ class Gathered:
     form: Form = "weights"
     noise: Tensor | None = None
     epsilons: Tensor | None = None
+    samples: Tensor | None = None

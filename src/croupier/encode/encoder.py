@@ -103,8 +103,8 @@ class Encoder(Part):
         """The vector as it leaves a client."""
         return wire.Field("vector", self.dtype, (self.slots(layout),), share_last=self.scaled)
 
-    def luggage(self) -> tuple[wire.Field, ...]:
-        """What travels beside a row."""
+    def luggage(self, inputs: tuple[int, ...] = ()) -> tuple[wire.Field, ...]:
+        """What travels beside a row; `inputs` is the shape of a record."""
         return (wire.Field("weight", "<f8", (1,), positive=True),) if self.weights == "open" else ()
 
     @abstractmethod

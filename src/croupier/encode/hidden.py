@@ -18,6 +18,12 @@ from croupier.encode.floats import Floats
 from croupier.errors import ProtocolError, SpecError
 
 FRAME = 40
+NEWCOMERS = {
+    "epoch": "when clients are enrolled later, all agree on a new secret, and clients that hold both move the models "
+    "to it: newcomers can open no earlier round. The server sees such a model in both coordinates, and matches them",
+    "welcome": "clients that are enrolled later are told the epoch's secret, sealed, by its holders: they can open "
+    "every earlier round of the epoch, should they see its uploads, and so can anybody whom they tell",
+}
 
 
 class HiddenUnits(Floats, use="hidden-units"):
@@ -26,6 +32,13 @@ class HiddenUnits(Floats, use="hidden-units"):
     Every round has a rule of its own, derived from the epoch's secret, unless one is `kept` for the whole epoch: then
     what the server remembers stays valid, and more of its views lie in the same coordinates. `first`: the first model
     is drawn by the `clients` from their secret and handed to the server permuted, or is the server's, in the `open`.
+    `agree`: all enrolled clients agree once for an `epoch`, or those invited agree anew every `round`, as the paper has
+    it. `by`: on a secret that nobody chooses (`joint`), or on a head's by PBFT. Agreed on every round, a model lies
+    under a rule that only an earlier round's clients know: `fetch` says who hands it on to the rest, those of them in
+    this `cohort` or `anyone` of them. A round of which nobody can open the model is lost.
+    `newcomers`: when clients are enrolled later, all agree on a new `epoch` and move the models there, or the newcomers
+    are told the secret of the one that goes on (`welcome`). With `samples` each upload takes along one record of the
+    client's own, its values permuted as the round's rule permutes inputs.
     From: Tazza section 5.3, along symmetries that leave the network what it is.
     """
 
@@ -33,6 +46,35 @@ class HiddenUnits(Floats, use="hidden-units"):
 
     kept: bool = False
     first: Literal["clients", "open"] = "clients"
+    agree: Literal["epoch", "round"] = "epoch"
+    by: Literal["joint", "pbft"] = "joint"
+    fetch: Literal["cohort", "anyone"] = "cohort"
+    newcomers: Literal["epoch", "welcome"] = "epoch"
+    samples: bool = False
+
+    @model_validator(mode="after")
+    def _agreed(self) -> Self:
+        if self.agree == "round" and self.kept:
+            raise SpecError(
+                "protocol.encode.kept = true with agree = 'round': a rule that is agreed on every round is not kept; "
+                "use agree = 'epoch', or kept = false"
+            )
+        if self.newcomers == "welcome" and self.agree == "round":
+            raise SpecError(
+                "protocol.encode.newcomers = 'welcome' with agree = 'round': there is no epoch to be welcomed into, "
+                "and who is invited agrees like everybody else; use agree = 'epoch', or leave it out"
+            )
+        if self.by == "pbft" and self.agree == "epoch":
+            raise SpecError(
+                "protocol.encode.by = 'pbft' with agree = 'epoch': PBFT decides without some, who might go on with an "
+                "older secret; use agree = 'round', or by = 'joint'"
+            )
+        if self.fetch == "anyone" and self.agree == "epoch":
+            raise SpecError(
+                "protocol.encode.fetch = 'anyone' with agree = 'epoch': everybody holds an epoch's secret already; use "
+                "agree = 'round', or leave it out"
+            )
+        return self
 
     @model_validator(mode="after")
     def _moves(self) -> Self:
@@ -43,14 +85,17 @@ class HiddenUnits(Floats, use="hidden-units"):
             )
         return self
 
-    def luggage(self) -> tuple[wire.Field, ...]:
-        """In whose coordinates an update lies."""
-        return (*super().luggage(), frame_field())
+    def luggage(self, inputs: tuple[int, ...] = ()) -> tuple[wire.Field, ...]:
+        """In whose coordinates an update lies, and a record in the same."""
+        sample = (wire.Field("sample", "<f4", inputs),) if self.samples else ()
+        return (*super().luggage(), frame_field(), *sample)
 
     def encode(self, update: Update, brief: Brief, coins: Node) -> Payload:
-        """The vector, and its frame."""
+        """The vector, its frame, and the record that goes along."""
         payload = super().encode(update, brief, coins)
-        return Payload(payload.vector, {**payload.luggage, "frame": frame_tensor(update.frame)}, payload.noted)
+        beside = {"frame": frame_tensor(update.frame)}
+        beside |= {"sample": update.luggage["sample"]} if self.samples else {}
+        return Payload(payload.vector, {**payload.luggage, **beside}, payload.noted)
 
     def decode(self, released: Released, brief: Brief) -> Gathered:
         """The rows of the frame that most updates lie in; updates of another cannot be added to them, and are left out.
@@ -71,12 +116,18 @@ class HiddenUnits(Floats, use="hidden-units"):
         names = tuple(released.present[at] for at in kept)
         return Gathered(
             names, got.rows[kept], weights=got.weights[kept], scaled=got.scaled, ids=None if got.ids is None else names,
-            frame=first, form=got.form,
+            frame=first, form=got.form, samples=released.luggage["sample"][kept] if self.samples else None,
         )  # fmt: skip
 
     def says(self) -> tuple[str, ...]:
         """What the permutation is worth."""
         rule = "one rule for the whole epoch, which is weaker" if self.kept else "another rule every round"
+        who = "all enrolled clients" if self.agree == "epoch" else "the clients of each round"
+        told = (
+            "One client that tells the secret undoes it for good"
+            if self.agree == "epoch"
+            else "One client that tells the secrets it holds undoes the rounds of these, and by matching the others"
+        )
         start = (
             "The first model is drawn by the clients, so that no view holds plain coordinates: matching then links "
             "rounds to each other, not to the network"
@@ -85,11 +136,47 @@ class HiddenUnits(Floats, use="hidden-units"):
         )
         return (
             *super().says(),
-            f"hidden units and inputs are permuted along the network's symmetries, by {rule}, that all enrolled "
-            "clients agree on and the server never sees. This is obfuscation, not encryption: sorted weights, norms "
+            f"hidden units and inputs are permuted along the network's symmetries, by {rule}, that {who} agree "
+            "on and the server never sees. This is obfuscation, not encryption: sorted weights, norms "
             "and singular values stay, and matching weights of two views recovers the permutation between them "
-            "(croupier audit measures how much). One client that tells the secret undoes it for good. For updates "
+            f"(croupier audit measures how much). {told}. For updates "
             f"that must stay hidden use place = 'sum-servers', which needs no permutation. {start}",
+            *self._agreement(),
+            *self._sampled(),
+        )
+
+    def _sampled(self) -> tuple[str, ...]:
+        """What a record that goes along tells."""
+        if not self.samples:
+            return ()
+        return (
+            "with each update the server gets one record of that client, every round it takes part: its values in "
+            "another order. Sorted values, mean and contrast are in the clear, and so is the class that any model "
+            "gives it; all records of a round are in the same order, so that smoothness and co-occurrence put them "
+            "back (croupier reproduce tazza/figure18 measures how far), and a rule that is matched or told opens them. "
+            "No noise covers them. Probes of noise need none of this",
+        )
+
+    def _agreement(self) -> tuple[str, ...]:
+        """What it means that those invited agree anew every round, or for those who are enrolled later."""
+        if self.agree == "epoch":
+            return (NEWCOMERS[self.newcomers],)
+        chosen = (
+            "a seed that its head draws, by PBFT: fewer than a third may be faulty, and a head that tells the server "
+            "its seed, or takes one that the server knows, is not found out"
+            if self.by == "pbft"
+            else "a joint secret, which nobody chooses"
+        )
+        asked = (
+            "those of this cohort who took part in it hand it on to the others, and a round that has none of them is "
+            "lost and counted: the model stays"
+            if self.fetch == "cohort"
+            else "where nobody of this cohort took part in it, any client that did is asked for it, and must be there "
+            "to answer; if none is, the round is lost and counted"
+        )
+        return (
+            f"the clients of every round agree on {chosen}. The last model lies under the rule of an earlier round: "
+            f"{asked}. Whoever is handed a rule can open that round's uploads, should it see them",
         )
 
 

@@ -104,7 +104,7 @@ def assemble(
 
     task = Task(digests, layout, first, learner, evaluate, symmetry=symmetry, fresh=fresh)
     if not dataset.worded:
-        task = replace(task, answers=Answers(FlatNet(module, device)), inputs=dataset.shape)
+        task = replace(task, answers=Answers(FlatNet(module, device)), inputs=dataset.shape, sample=learner.sample)
     if kept is not None:
         own = Rooted.of(module, dataset.goal, fit, kept.to(device), device, augment)
         task = replace(task, root=own.fit, features=own.features)

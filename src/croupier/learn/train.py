@@ -26,6 +26,12 @@ from croupier.learn.private import check_private, train_privately
 Job = tuple[Tensor, str, Coins]
 
 
+def one_of(records: Records, coins: Coins) -> Tensor:
+    """The input of one record, drawn at random."""
+    at = int(coins.sampler().integers(len(records)))
+    return records.batch(torch.tensor([at]))[0][0]
+
+
 @dataclass(frozen=True)
 class Learner:
     """Trains the clients of a cohort.
@@ -75,6 +81,10 @@ class Learner:
         ):
             done |= {i: self._update(jobs[i], vector) for i, vector in zip(part, vectors, strict=True)}
         return [done[i] for i in range(len(jobs))]
+
+    def sample(self, shard: str, coins: Coins) -> Tensor:
+        """The input of one record of a client, as numbers that can travel."""
+        return one_of(self.shards[shard], coins).to("cpu", torch.float32)
 
     def _parts(self, records: Sequence[int]) -> list[list[int]]:
         """Which jobs train together: equal groups of clients of like size, so that little of a batch is padding."""

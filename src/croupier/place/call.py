@@ -42,6 +42,7 @@ class Call:
     roster: tuple[str, ...]
     attempt: int = 0
     last: int | None = None
+    least: int = LEAST
 
     @classmethod
     def single(cls, run: bytes, number: int, roster: tuple[str, ...]) -> Call:
@@ -58,10 +59,10 @@ class Call:
             raise SpecError("the roster of an agreement names every client once, in order; sort it")
         if SERVER in self.roster:
             raise SpecError(f"a client may not be called {SERVER!r}: the relay is")
-        if len(self.roster) < LEAST:
+        if len(self.roster) < self.least:
             raise SpecError(
-                f"{len(self.roster)} clients are to agree on a rule, and fewer than {LEAST} are refused: among three "
-                "no faulty one can be outvoted. Enrol more clients"
+                f"{len(self.roster)} clients are to agree on a rule, and fewer than {self.least} are refused: among "
+                "three no faulty one can be outvoted. Enrol more clients"
             )
 
     @property
@@ -241,10 +242,10 @@ def settle(form: Form, call: Call, table: Table, *, attempts: int = 3) -> Agreed
             (epoch,) = {standing.epoch for standing in held.values() if standing.epoch is not None}
             secrets = {name: standing.secret for name, standing in held.items()}
             return Agreed(epoch, secrets, held, tuple(traffic))
-    raise ProtocolError(_why(tried, table, attempts))
+    raise ProtocolError(why(tried, table, attempts))
 
 
-def _why(tried: Tried, table: Table, attempts: int) -> str:
+def why(tried: Tried, table: Table, attempts: int) -> str:
     """The last attempt's reasons, and who may be left out."""
     call, public = tried.call, next(iter(table.keys.values()))["public"]
     out = removable(call.terms, tried.complaints, public, call.faulty)

@@ -15,30 +15,36 @@ from croupier.core.update import Update
 from croupier.encode.hidden import frame_of
 from croupier.errors import ProtocolError
 from croupier.mpc.joint import rule_seed
-from croupier.place.placement import Keys
 from croupier.place.standing import Standing
 
 
-def plainly(given: Given, keys: Keys, vector: Tensor, told: Tensor) -> SubFlow:
+def plainly(given: Given, standing: Standing, vector: Tensor, told: Tensor) -> SubFlow:
     """A model that the server handed out, in plain coordinates. Raises: ProtocolError on a frame of another secret."""
     frame = frame_of(told)
     if frame is None:
         return vector
-    seed = seed_of(Standing.of(keys), given.run, frame)
+    seed = seed_of(standing, given.run, frame)
     plain: Tensor = yield Work("permute", (vector, seed, frame.round, True))
     return plain
 
 
-def permuted(given: Given, keys: Keys, update: Update, kept: bool) -> SubFlow:
-    """An update under the round's rule, with its frame."""
-    seed, frame, _ = Standing.of(keys).rule(given.run, given.round, kept=kept)
+def permuted(given: Given, standing: Standing, update: Update, kept: bool) -> SubFlow:
+    """An update under the round's rule, with its frame; and the standing after its use."""
+    seed, frame, after = standing.rule(given.run, given.round, kept=kept)
     vector: Tensor = yield Work("permute", (update.vector, seed, frame.round, False))
-    return replace(update, vector=vector, frame=frame.pack())
+    return replace(update, vector=vector, frame=frame.pack()), after
+
+
+def shown(given: Given, standing: Standing, record: Tensor, kept: bool) -> SubFlow:
+    """A record as the network under the round's rule takes it. Reveals: its values, in another order."""
+    seed, frame, _ = standing.rule(given.run, given.round, kept=kept)
+    moved: Tensor = yield Work("permute input", (record, seed, frame.round))
+    return moved
 
 
 def seed_of(standing: Standing, run: bytes, frame: Frame) -> bytes:
     """The seed of the rule behind a frame. Raises: ProtocolError when this client does not hold its secret."""
-    epoch = standing.epoch
-    if epoch is None or (epoch.number, epoch.digest) != (frame.number, frame.digest) or frame.round < epoch.start:
+    held = standing.behind(frame)
+    if held is None:
         raise ProtocolError(f"a model came in {frame}, whose secret this client does not hold; it is not opened")
-    return rule_seed(run, standing.secret, frame.round)
+    return rule_seed(run, held[1], frame.round)

@@ -130,14 +130,14 @@ def unkeyed(memory: Memory) -> Memory:
 
 def up_schema(mechanism: Mechanism, given: Given) -> Schema:
     """A client's payload: its coordinates, and what rides beside them."""
-    return Schema((mechanism.encode.field(given.layout), *mechanism.encode.luggage()))
+    return Schema((mechanism.encode.field(given.layout), *mechanism.encode.luggage(given.inputs)))
 
 
 def released_schema(mechanism: Mechanism, given: Given) -> Schema:
     """What a release lets out: who was present, the arrays, and luggage as one row a client."""
     encode, release = mechanism.encode, mechanism.release
     arrays = release.fields(encode.dtype, encode.modulus, encode.slots(given.layout))
-    beside = tuple(replace(f, shape=("present", *f.shape)) for f in encode.luggage())
+    beside = tuple(replace(f, shape=("present", *f.shape)) for f in encode.luggage(given.inputs))
     return Schema((attendance(given.roster), *arrays, *beside))
 
 

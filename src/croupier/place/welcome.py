@@ -134,5 +134,6 @@ def welcome(epoch: Epoch, newcomers: tuple[str, ...], faulty: int | None = None)
 
 
 def invitation(run: bytes, epoch: Epoch, newcomers: tuple[str, ...]) -> Call:
-    """The call that holders and newcomers answer."""
-    return Call(run, epoch.number, epoch.start, tuple(sorted((*epoch.roster, *newcomers))), last=epoch.last)
+    """The call that holders and newcomers answer; nothing is voted on, so that two are enough."""
+    roster = tuple(sorted((*epoch.roster, *newcomers)))
+    return Call(run, epoch.number, epoch.start, roster, last=epoch.last, least=2)

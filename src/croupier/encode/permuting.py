@@ -1,0 +1,41 @@
+"""Vectors and records under rules, for whoever has the network: what a rule moves where is worked out once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from croupier.encode.shuffled import Shuffled
+from croupier.encode.symmetry import Symmetry
+from croupier.errors import CroupierError
+
+
+@dataclass
+class Permuting:
+    """Moves vectors along a network's symmetries; what a rule moves where is worked out once a round."""
+
+    symmetry: Callable[[], Symmetry]
+    known: dict[tuple[bytes, int], Shuffled] = field(default_factory=dict, repr=False)
+
+    def __call__(self, jobs: Sequence[tuple[Any, ...]]) -> Sequence[Tensor | CroupierError]:
+        """Vectors under the rule of a seed and a round, or back."""
+        return [self.moved(*job) for job in jobs]
+
+    def inputs(self, jobs: Sequence[tuple[Any, ...]]) -> Sequence[Tensor | CroupierError]:
+        """Records as networks under the rule of a seed and a round take them."""
+        return [self._under(seed, number).permute(record.unsqueeze(0))[0] for record, seed, number in jobs]
+
+    def moved(self, vector: Tensor, seed: bytes, number: int, back: bool) -> Tensor:
+        """One vector."""
+        under = self._under(seed, number)
+        return under.invert(vector) if back else under.apply(vector)
+
+    def _under(self, seed: bytes, number: int) -> Shuffled:
+        key = (seed, number)
+        if key not in self.known:
+            symmetry = self.symmetry()
+            self.known[key] = symmetry.under(symmetry.rule(seed, number))
+        return self.known[key]
