@@ -65,7 +65,7 @@ def _await_rounds(path: Path, count: int, process: subprocess.Popen[bytes]) -> N
     raise AssertionError("the run did not get anywhere")
 
 
-SETS = ("federation.rounds=80", "task.fit.epochs=2", "run.workers=1")
+SETS = ("federation.rounds=200", "task.fit.epochs=2", "run.workers=1")
 
 
 def _command(path: Path) -> list[str]:
