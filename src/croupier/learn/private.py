@@ -12,7 +12,7 @@ from torch.func import functional_call, grad, vmap
 from croupier.core.coins import Node
 from croupier.errors import SpecError
 from croupier.learn.data import Records
-from croupier.learn.fit import DpSgd
+from croupier.learn.fit import Private
 from croupier.learn.flat import FlatNet, loss_of
 from croupier.learn.sampled import sampling
 
@@ -20,20 +20,20 @@ from croupier.learn.sampled import sampling
 ROOM = 1 << 24
 
 
-def check_private(module: nn.Module) -> None:
+def check_private(module: nn.Module, use: str = "dp-sgd") -> None:
     """Raises: SpecError when a record has no gradient of its own, or statistics of records would leave unnoised."""
     for name, part in module.named_modules():
         mixes = isinstance(part, nn.modules.batchnorm._BatchNorm)
         if mixes or (isinstance(part, nn.modules.batchnorm._NormBase) and part.track_running_stats):
             raise SpecError(
-                f"task.fit = 'dp-sgd': the model's {name or 'whole'} ({type(part).__name__}) normalises over batches "
+                f"task.fit = {use!r}: the model's {name or 'whole'} ({type(part).__name__}) normalises over batches "
                 "or keeps statistics of them, so that a record has no gradient of its own to clip; use a model "
                 "without, such as 'mlp' or 'mnist-cnn'"
             )
 
 
 def train_privately(
-    net: FlatNet, goal: str, fit: DpSgd, records: Records, coins: Node, augment: Callable[[Tensor], Tensor]
+    net: FlatNet, goal: str, fit: Private, records: Records, coins: Node, augment: Callable[[Tensor], Tensor]
 ) -> None:
     """All steps of one participation, in place. Both who is in a batch and the noise hide something: secure coins."""
     count, device = len(records), net.weights.device
@@ -50,7 +50,7 @@ def train_privately(
 
 
 @contextmanager
-def gradients(net: FlatNet, goal: str, fit: DpSgd) -> Iterator[Callable[[Tensor, Tensor], Tensor]]:
+def gradients(net: FlatNet, goal: str, fit: Private) -> Iterator[Callable[[Tensor, Tensor], Tensor]]:
     """What gives each record's gradient: torch's own vmap, or Opacus."""
     if fit.engine == "opacus":
         with sampling(net, goal) as found:
