@@ -44,8 +44,9 @@ def from_words(words: npt.NDArray[np.uint64]) -> Floats:
 
 
 def on_device(words: Tensor) -> Tensor:
-    """The normals of the same words where they lie, by torch's quantile: last bits differ from those of `from_words`."""
-    return torch.special.ndtri((((words >> 12) & _UPPER).double() + 0.5) * 2.0**-52)
+    """The normals of the same words where they lie, by torch's quantile: last bits may differ from `from_words`."""
+    found: Tensor = torch.special.ndtri((((words >> 12) & _UPPER).double() + 0.5) * 2.0**-52)
+    return found
 
 
 def quantile(p: Floats) -> Floats:

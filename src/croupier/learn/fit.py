@@ -107,8 +107,8 @@ class Private(Fit):
     the sampling that `learn.budget` accounts for. The optimiser touches only what is noised already. How many records a
     client has counts as public.
 
-    `tail` is what happens beyond the encoder's range at scale 1: nothing (`plain`), or weights are `clamped` to it after
-    each step, which needs no argument.
+    `tail` is what happens beyond the encoder's range at scale 1: nothing (`plain`), or weights are `clamped` to it
+    after each step, which needs no argument.
 
     `engine` is what gives each record's gradient: torch's own `vmap`, or `opacus`, which needs the extra of that name.
     Clipping, sampling and noise are the same in both.
