@@ -31,7 +31,7 @@ from croupier.papers.tazza_confidential import CASES, Case
 from croupier.papers.tazza_shields import LPIPS, MATCHED, MIDDLE, NOISE, PRUNING, SHIELDS, UNKNOWN
 
 TINY = Setting(
-    Digits(), Iid(clients=10), Mlp(hidden=(8,)), Adam(lr=0.01, epochs=1, batch=32), Federation(rounds=1),
+    Digits(), Iid(clients=10), Mlp(hidden=(8,)), Adam(lr=0.01, epochs=1, batch=256), Federation(rounds=1),
     root=Root(records=20),
 )  # fmt: skip
 
