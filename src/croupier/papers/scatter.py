@@ -13,7 +13,7 @@ _WIDTH, _HEIGHT, _LEFT, _TOP, _ACROSS, _DOWN = 380, 280, 60, 104, 470, 460
 _LINE = 17
 # Within the panel beside its axis, so that no mark is cut; and between neighbours that share a place.
 _MARGIN, _BESIDE = 30, 5.0
-NOTE = "bars: 95 % intervals; points of one defence stand side by side"
+NOTE = "bars: 95 % intervals; points of one dotted line stand side by side"
 MARKS = ("triangle", "circle", "square", "diamond", "ring")
 
 
@@ -80,8 +80,8 @@ def _panel(panel: Panel, tints: Mapping[str, str], kinds: Mapping[str, str], num
     out += _guides({name: x(value) for name, value in panel.guides.items()})
     names = list(tints)
     for dot in panel.dots:
-        # Points of one place stand side by side, each series at its own.
-        aside = _BESIDE * (names.index(dot.series) - (len(names) - 1) / 2)
+        # Points of one guide share its place, and so stand side by side, each series at its own.
+        aside = _BESIDE * (names.index(dot.series) - (len(names) - 1) / 2) if panel.guides else 0.0
         out += _dot(dot, x(dot.along) + aside, tints[dot.series], kinds[dot.kind])
     out.append(f'<text x="{_WIDTH / 2}" y="{_HEIGHT + 38}" text-anchor="middle">{escape(panel.along)}</text>')
     turned = f'transform="rotate(-90)" x="{-_HEIGHT / 2}" y="-46" text-anchor="middle"'

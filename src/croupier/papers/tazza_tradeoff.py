@@ -135,8 +135,9 @@ def _distant(own: Mapping[str, Any]) -> float | None:
 
 
 def _succeeds(own: Mapping[str, Any]) -> float | None:
+    # What the server matches changes no backdoor: one point is enough.
     value: float | None = own["_marks"]["success"]["mean"]
-    return value
+    return None if own["defence"] == PERMUTED[MATCHED] else value
 
 
 def _dots(rows: Rows, case: str, attack: str, along: Callable[[Mapping[str, Any]], float | None]) -> list[Dot]:
