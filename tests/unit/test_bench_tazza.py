@@ -1,11 +1,11 @@
-"""The bench of Tazza: what it says is there, and pruning keeps the largest."""
+"""The bench of Tazza: what it says is there."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from croupier.bench.tazza import Size, measure, prune, show
+from croupier.bench.tazza import Size, measure, show
 from croupier.errors import SpecError
 
 
@@ -23,10 +23,6 @@ def test_every_number_is_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert mlp["dpsgd_s"] is not None
     show(found)
     assert "14,084" in capsys.readouterr().out
-
-
-def test_pruning_keeps_the_largest() -> None:
-    assert prune(torch.tensor([0.1, -3.0, 2.0, 0.0]), 0.5).tolist() == [0.0, -3.0, 2.0, 0.0]
 
 
 def test_an_unknown_model_is_named() -> None:

@@ -6,19 +6,32 @@ import json
 from typing import Any
 
 import pytest
+from tests.pictures import pictures
 
 from croupier.audit.integrity import Setting
+from croupier.errors import SpecError
 from croupier.federate import Federation
-from croupier.learn.datasets import Digits
-from croupier.learn.fit import Adam
+from croupier.learn.datasets import Cifar10, Digits, Mnist
+from croupier.learn.fit import Adam, DpAdam
 from croupier.learn.models import Mlp
 from croupier.learn.root import Root
 from croupier.learn.split import Iid
-from croupier.papers import ENTRIES, tazza_arms, tazza_clusters, tazza_integrity
+from croupier.papers import (
+    ENTRIES,
+    tazza_arms,
+    tazza_clusters,
+    tazza_confidential,
+    tazza_integrity,
+    tazza_overall,
+    tazza_tradeoff,
+)
 from croupier.papers.entry import SCALES, Means, Trial, tried
+from croupier.papers.tazza_arms import FLIP, MNIST, RULES, TAZZA
+from croupier.papers.tazza_confidential import CASES, Case
+from croupier.papers.tazza_shields import LPIPS, MATCHED, MIDDLE, NOISE, PRUNING, SHIELDS, UNKNOWN
 
 TINY = Setting(
-    Digits(), Iid(clients=10), Mlp(hidden=(8,)), Adam(lr=0.01, epochs=1, batch=32), Federation(rounds=1),
+    Digits(), Iid(clients=10), Mlp(hidden=(8,)), Adam(lr=0.01, epochs=1, batch=256), Federation(rounds=1),
     root=Root(records=20),
 )  # fmt: skip
 
@@ -31,9 +44,15 @@ def found(name: str) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (tazza_integrity, tazza_clusters):
+    for module in (tazza_overall, tazza_clusters):
         monkeypatch.setattr(module, "setting", lambda *_: TINY)
     monkeypatch.setattr(tazza_integrity, "twenty", lambda *_: TINY)
+    made = {"cifar10": pictures("cifar10", 3, 32), "mnist": pictures("mnist", 1, 28)}
+    monkeypatch.setattr(Cifar10, "load", lambda *_: made["cifar10"])
+    monkeypatch.setattr(Mnist, "load", lambda *_: made["mnist"])
+    few = {"smoke": (Case("MNIST / MLP", Mnist(), Mlp(hidden=(32,)), None, 2),)}
+    monkeypatch.setattr(tazza_confidential, "CASES", few)
+    monkeypatch.setattr(tazza_confidential, "TRAINED", {"smoke": (200, 0)})
 
 
 @pytest.mark.parametrize("name", ["tazza/figure10", "tazza/figure12", "tazza/figure13", "tazza/clusters"])
@@ -46,13 +65,76 @@ def test_a_trial_gives_plain_rows_that_read_alike(name: str) -> None:
     assert got["says"]
     if name.endswith("figure12"):
         assert all((row["backdoor_success"] == "-") == (row["attack"] == "noise injection") for row in rows)
+        assert sum(row["defence"] == "DP-SGD M" for row in rows) == 3 * 2
+        assert "behind DP-SGD M" in got["says"][0]
+        assert tazza_tradeoff.draw12(rows).count("rotate(-90)") == 3
     if name.endswith("figure10"):
         assert all(row["purity"] == "-" for row in rows if row["attack"] == "no attack" or row["rule"] != "Tazza")
-        assert sum(row["purity"] != "-" for row in rows) == 1
+        assert sum(row["purity"] != "-" for row in rows) == 2
+        check_figure10(got)
     if name.endswith("figure13"):
         drawn = tazza_integrity.draw13(rows)
         assert drawn.startswith("<svg")
         assert drawn.count("<rect") == 10
+
+
+def check_figure10(got: dict[str, Any]) -> None:
+    """Every point of the figure, one defence with one distance, and Tazza's two with one accuracy."""
+    rows = [row for row in got["rows"] if row["attack"] == FLIP]
+    at = {(row["rule"], row["defence"]): row for row in rows}
+    assert len(at) == len(rows) == len(RULES) + 1 + 2 * len(MIDDLE)
+    for rule in ("FedAvg", "Median"):
+        assert {name for one, name in at if one == rule} == {"none", "pruning 90%", "DP-SGD M"}
+    for name in ("none", "pruning 90%", "DP-SGD M"):
+        assert len({row["feature_distance"] for (_, defence), row in at.items() if defence == name}) == 1
+    unknown, matched = at[TAZZA, "permuted, rule unknown"], at[TAZZA, "permuted, rule matched"]
+    assert unknown["_marks"] == matched["_marks"]
+    # A rule that is matched hides nothing, as no defence does; noise and a rule nobody looks for do.
+    assert matched["_psnr"]["mean"] == pytest.approx(at["FedAvg", "none"]["_psnr"]["mean"], rel=0.2)
+    assert matched["_psnr"]["mean"] > 50 > 20 > unknown["_psnr"]["mean"]
+    assert at["FedAvg", "DP-SGD M"]["_distance"]["mean"] > matched["_distance"]["mean"]
+    assert (unknown["paper_lpips"], matched["paper_lpips"]) == ("0.75", "-")
+    assert [said for said in got["says"] if "pruning 90%" in said and "behind it" in said]
+    assert [said for said in got["says"] if "once it matches weights" in said]
+    drawn = tazza_tradeoff.draw10(got["rows"])
+    assert drawn.count("<polygon") - drawn.count("<circle") > 0
+    assert all(f">{word}</text>" in drawn for word in ("pruning 90%", "DP-SGD M", "rule matched", "Multi-Krum"))
+
+
+def test_defences_are_mounted_where_they_are_affordable() -> None:
+    assert tazza_overall.mounted(MNIST, "small") == MIDDLE
+    assert tazza_overall.mounted(MNIST, "paper") == (*PRUNING, *NOISE)
+    assert tazza_overall.mounted(tazza_arms.ECG, "paper") == MIDDLE
+    assert set(tazza_overall.guarded("small")) == set(RULES) - {TAZZA}
+    plain = Adam(lr=1e-3, epochs=5, batch=64)
+    for shield in SHIELDS:
+        fit = shield.fit(plain)
+        assert (fit.lr, fit.epochs, fit.batch) == (1e-3, 5, 64)
+        assert (fit.use == "dp-adam") == (shield.kind == "noise")
+    pruned = [shield.fit(plain) for shield in PRUNING]
+    assert [one.keep for one in pruned if isinstance(one, Adam)] == pytest.approx([0.3, 0.1, 0.01])
+    noisy = [shield.fit(plain) for shield in NOISE]
+    assert [(one.noise, one.clip) for one in noisy if isinstance(one, DpAdam)] == [(2, 4), (4, 4), (8, 4)]
+
+
+def test_every_case_of_the_figures_has_its_inversion() -> None:
+    known = {scale: {case.label for case in cases} for scale, cases in CASES.items()}
+    for scale in SCALES:
+        assert {tazza_overall.CALLED[case] for case in tazza_arms.SIZES[scale].cases} <= known[scale]
+    assert {label for label, _ in LPIPS} <= known["paper"]
+    assert {name for _, name in LPIPS} <= {shield.label for shield in SHIELDS}
+    assert set(tazza_overall.PERMUTED) == {UNKNOWN, MATCHED}
+
+
+def test_one_case_can_be_asked_for() -> None:
+    assert tazza_overall.chosen("paper", Means(only="Mixer")) == [tazza_arms.MIXER]
+    trial, other = ENTRIES["tazza/figure10"], ENTRIES["tazza/clusters"]
+    assert isinstance(trial, Trial)
+    assert isinstance(other, Trial)
+    with pytest.raises(SpecError, match="--only = 'Mixer': no case of tazza/figure10 holds that"):
+        tried(trial, "smoke", Means(only="Mixer"), watch=lambda _: None)
+    with pytest.raises(SpecError, match="tazza/clusters has no cases"):
+        tried(other, "smoke", Means(only="Mixer"), watch=lambda _: None)
 
 
 def test_the_paper_scale_is_the_papers() -> None:

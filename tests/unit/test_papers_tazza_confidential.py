@@ -8,26 +8,19 @@ from typing import Any
 
 import pytest
 import torch
+from tests.pictures import pictures
 from torch import Tensor
-from torch.nn import functional
 
 from croupier.audit.invert import Dlg, Inverting
 from croupier.core.coins import Coins
-from croupier.learn.data import Dataset, Rows
 from croupier.learn.datasets import Cifar10, Mnist
 from croupier.learn.models import DlgLeNet, Mlp
 from croupier.papers import tazza_adaptive, tazza_confidential, tazza_jigsaw
 from croupier.papers.entry import SCALES, Means, Trial, tried
-from croupier.papers.tazza_confidential import CASES, CLIP, PRINTED, SHIELDS, Case, Shield
+from croupier.papers.tazza_confidential import CASES, PRINTED, Case
+from croupier.papers.tazza_shields import CLIP, SHIELDS, Shield
 
 COINS = Coins.from_seed(2)
-
-
-def pictures(name: str, colours: int, side: int) -> Dataset:
-    noise = torch.rand(1600, colours, side + 4, side + 4, generator=COINS.child(name).fast())
-    x = ((functional.avg_pool2d(noise, 5, 1) - 0.5) * 3 + 0.5).clamp(0, 1)
-    train, test = Rows(x[:600], torch.arange(600) % 10), Rows(x[600:], torch.arange(1000) % 10)
-    return Dataset(name, "classify", 10, train, test, "none", "drawn", labels=train.y)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -70,7 +70,8 @@ class Arm:
 
     `probes`: a rule that asks models about inputs is shown its own noise, or, as the paper has it, one sample of each
     client that takes part, in whose place nothing stands for the permutation: it changes no answer. In a run that is
-    `probes_from = "samples"`; here updates lie in plain coordinates, and so do the samples.
+    `probes_from = "samples"`; here updates lie in plain coordinates, and so do the samples. `fit`: how all clients train
+    where it is not as in the setting, for example under a defence; the server trains as the setting says.
     """
 
     rule: str
@@ -79,6 +80,7 @@ class Arm:
     title: str = "no attack"
     sleeps: int = 0
     probes: Probes = "noise"
+    fit: Fit | None = None
 
     @property
     def pipeline(self) -> Pipeline:
@@ -204,6 +206,10 @@ class Ground:
     def _asked(self, arm: Arm) -> Task:
         """The task, with what the server's probes are, and without measuring every round."""
         task = replace(self.made.task, evaluate=lambda _: {})
+        if arm.fit is not None:
+            if not isinstance(task.fit, Learner):
+                raise SpecError(f"fit = {arm.fit.use!r}: this task trains by a function of its own; leave it out")
+            task = replace(task, fit=replace(task.fit, fit=arm.fit))
         if arm.probes == "noise":
             return task
         if task.answers is None or not isinstance(task.fit, Learner):

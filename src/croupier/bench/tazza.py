@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 from pydantic import Field, PositiveInt
-from torch import Tensor, nn
+from torch import nn
 
 from croupier.core.coins import Coins
 from croupier.core.part import Part
 from croupier.errors import SpecError
 from croupier.learn.axes import symmetry_of
 from croupier.learn.data import Dataset, Rows
-from croupier.learn.fit import Adam, DpSgd
+from croupier.learn.fit import Adam, DpSgd, prune
 from croupier.learn.flat import FlatNet, loss_of
 from croupier.learn.models import Mixer, Mlp, Network, ResNet18, Rnn, Vit
 from croupier.learn.private import check_private, clipped, each
@@ -125,15 +125,6 @@ def _private(net: FlatNet, rows: Rows, coins: Coins, repeats: int) -> float | No
         fit.noised(net.weights, total, float(len(rows)), {}, 1, noise)
 
     return _best(step, repeats)
-
-
-def prune(vector: Tensor, kept: float) -> Tensor:
-    """Only the largest values of a gradient, by size; all others become zero."""
-    count = max(1, round(kept * len(vector)))
-    places = torch.topk(vector.abs(), count, sorted=False).indices
-    out = torch.zeros_like(vector)
-    out[places] = vector[places]
-    return out
 
 
 def _best(work: Callable[[], Any], repeats: int) -> float:

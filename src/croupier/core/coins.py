@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from croupier.core.normal import from_words
+from croupier.core.normal import from_words, on_device
 from croupier.errors import RangeError
 from croupier.kernels import permute, residues
 
@@ -61,6 +61,9 @@ class Choices(Protocol):
 
     def normal(self, count: int) -> npt.NDArray[np.float64]:
         """`count` independent standard normals."""
+
+    def gaussian(self, count: int, device: torch.device) -> torch.Tensor:
+        """The same normals as a tensor on a device; on another than the CPU they may differ in last bits."""
 
 
 class Node(Protocol):
@@ -240,6 +243,12 @@ class Stream:
         """Standard normals, the same bits on every machine."""
         return from_words(self.words(count))
 
+    def gaussian(self, count: int, device: torch.device) -> torch.Tensor:
+        """Standard normals; elsewhere than on the CPU only the words are drawn here, because the rest takes long."""
+        if device.type == "cpu":
+            return torch.from_numpy(self.normal(count))
+        return on_device(torch.from_numpy(self.words(count).view(np.int64)).to(device))
+
 
 class Tape:
     """Scripted choices: a node whose every choice is read from a script, and counted, so that all can be walked."""
@@ -299,6 +308,10 @@ class Tape:
     def normal(self, count: int) -> npt.NDArray[np.float64]:
         """Raises: RangeError, because normals cannot be enumerated."""
         raise RangeError(f"a tape cannot enumerate {count} normals: only finite choices are scripted")
+
+    def gaussian(self, count: int, device: torch.device) -> torch.Tensor:
+        """Raises: RangeError, as `normal`."""
+        return torch.from_numpy(self.normal(count)).to(device)
 
 
 def outcomes(experiment: Callable[[Tape], T]) -> dict[T, float]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
 Floats = npt.NDArray[np.float64]
 
@@ -30,6 +32,8 @@ _FAR = (
     (2.04426310338993978564e-15, 1.42151175831644588870e-7, 1.84631831751005468180e-5, 7.86869131145613259100e-4,
      1.48753612908506148525e-2, 1.36929880922735805310e-1, 5.99832206555887937690e-1, 1.0),
 )  # fmt: skip
+# A word is signed in torch: shifting it brings in ones.
+_UPPER = (1 << 52) - 1
 _LN2 = 0.6931471805599453
 _HALF_ROOT = 0.7071067811865476
 
@@ -37,6 +41,12 @@ _HALF_ROOT = 0.7071067811865476
 def from_words(words: npt.NDArray[np.uint64]) -> Floats:
     """One standard normal a 64-bit word, from its upper 52 bits: with the half that is added, 53 are exact."""
     return quantile(((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52)
+
+
+def on_device(words: Tensor) -> Tensor:
+    """The normals of the same words where they lie, by torch's quantile: last bits may differ from `from_words`."""
+    found: Tensor = torch.special.ndtri((((words >> 12) & _UPPER).double() + 0.5) * 2.0**-52)
+    return found
 
 
 def quantile(p: Floats) -> Floats:

@@ -42,9 +42,19 @@ def train_together(net: FlatNet, goal: str, fit: Fit, clients: Sequence[Client])
         losses = loss_of(goal, outputs.flatten(0, 1), targets.flatten(0, 1), "none")
         total = (losses.reshape(*share.shape, -1).mean(-1) * share).sum()
         # Clients share no weights, so the gradient of the total is every client's own gradient.
-        for (name, leaf), grad in zip(now.items(), torch.autograd.grad(total, list(now.values())), strict=True):
+        grads = _left(fit, torch.autograd.grad(total, list(now.values())))
+        for (name, leaf), grad in zip(now.items(), grads, strict=True):
             fit.step(leaf.detach(), grad, {key: held[:active] for key, held in states[name].items()}, number)
     return list(torch.cat([leaf.flatten(1) for leaf in leaves.values()], 1).cpu())
+
+
+def _left(fit: Fit, grads: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """What a fit leaves of each client's whole gradient, leaf by leaf again; without a copy where that is all of it."""
+    if fit.whole:
+        return grads
+    rows = fit.left(torch.cat([grad.flatten(1) for grad in grads], 1))
+    parts = rows.split([grad[0].numel() for grad in grads], 1)  # type: ignore[no-untyped-call]
+    return tuple(part.view_as(grad) for part, grad in zip(parts, grads, strict=True))
 
 
 def _laid_out(leaf: Tensor) -> Tensor:

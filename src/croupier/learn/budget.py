@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from croupier.errors import RangeError
-from croupier.learn.fit import DpSgd
+from croupier.learn.fit import Private
 from croupier.privacy.ledger import ADJACENCY as ADJACENCIES
 from croupier.privacy.losses import library as _library
 
@@ -53,11 +53,10 @@ class Budget:
         )
 
 
-def budget(fit: DpSgd, records: int, rounds: int, delta: float = DELTA) -> Budget:
+def budget(fit: Private, records: int, rounds: int, delta: float = DELTA) -> Budget:
     """What a client with so many records gets for so many participations. Raises: SpecError without the extra."""
     rate, steps = fit.rate(records), rounds * fit.steps(records)
-    claimed = fit.noise > 0 and fit.tail != "truncated"
-    found = epsilon(fit.noise, rate, steps, delta) if claimed else None
+    found = epsilon(fit.noise, rate, steps, delta) if fit.claimed else None
     return Budget(found, delta, fit.noise, rate, steps, fit.tail)
 
 

@@ -54,6 +54,15 @@ class Fit(Part):
         """How many batches a client with this many records trains on."""
         return self.epochs * -(-count // self.batch)
 
+    @property
+    def whole(self) -> bool:
+        """Whether all of a gradient is left."""
+        return True
+
+    def left(self, grads: Tensor) -> Tensor:
+        """What is left of a gradient, or of each row's, before a step is made by it."""
+        return grads
+
     @abstractmethod
     def start(self, weights: Tensor) -> dict[str, Tensor]:
         """The optimiser's state for fresh weights."""
@@ -90,17 +99,16 @@ class Sgd(Fit, use="sgd"):
         weights.sub_(move, alpha=self.lr)
 
 
-class DpSgd(Sgd, use="dp-sgd"):
-    """Record-level DP-SGD: every record's own gradient is clipped to the norm `clip`, and their sum noised.
+class Private(Fit):
+    """Training on records' own gradients: each is clipped to the norm `clip`, their sum noised, and a step made by it.
 
     The noise of a step is a Gaussian of `noise` times `clip` in every coordinate; the sum is divided by the expected
     size of a batch, because the real one is a secret. Each step takes each record with the same chance, independently:
-    the sampling that `learn.budget` accounts for. Momentum, decay and the proximal pull touch only what is noised
-    already. How many records a client has counts as public.
+    the sampling that `learn.budget` accounts for. The optimiser touches only what is noised already. How many records a
+    client has counts as public.
 
-    `tail` is what happens beyond the encoder's range at scale 1: nothing (`plain`); weights are `clamped` to it after
-    each step, which needs no argument; or the noise is `truncated` so that the weight stays inside, as the
-    source-inference paper has it, and then no guarantee is printed.
+    `tail` is what happens beyond the encoder's range at scale 1: nothing (`plain`), or weights are `clamped` to it
+    after each step, which needs no argument.
 
     `engine` is what gives each record's gradient: torch's own `vmap`, or `opacus`, which needs the extra of that name.
     Clipping, sampling and noise are the same in both.
@@ -110,18 +118,25 @@ class DpSgd(Sgd, use="dp-sgd"):
     """
 
     stacks: ClassVar[bool] = False
+    title: ClassVar[str] = ""
 
     clip: float = Field(1.0, gt=0)
     noise: float = Field(1.0, ge=0)
     tail: Literal["plain", "clamped", "truncated"] = "plain"
     engine: Literal["vmap", "opacus"] = "vmap"
 
+    @property
+    def claimed(self) -> bool:
+        """Whether anything is guaranteed."""
+        return self.noise > 0 and self.tail != "truncated"
+
     def claims(self) -> str:
         """What the noise is. Epsilon depends on each client's records and steps: it is computed apart or not at all."""
         said = (
-            f"clients train by DP-SGD: each record's gradient clipped to {self.clip:g}, noise {self.noise:g} times it"
+            f"clients train by {self.title}: each record's gradient clipped to {self.clip:g}, noise {self.noise:g} "
+            "times it"
         )
-        if self.noise == 0 or self.tail == "truncated":
+        if not self.claimed:
             return f"{said}, {self.tail}: no guarantee is printed for this"
         return (
             f"{said} at every step. The unit is a record, added or taken away; epsilon depends on a client's number of "
@@ -130,7 +145,7 @@ class DpSgd(Sgd, use="dp-sgd"):
 
     def event(self, number: int, records: int) -> Event | None:
         """What a ledger of records keeps of one participation; None where nothing is claimed."""
-        if self.noise == 0 or self.tail == "truncated":
+        if not self.claimed:
             return None
         return Event(
             number, self.use, "record", mu=1 / self.noise, clip=self.clip, sigma=self.noise * self.clip,
@@ -154,17 +169,34 @@ class DpSgd(Sgd, use="dp-sgd"):
         self, weights: Tensor, total: Tensor, expected: float, state: dict[str, Tensor], number: int, choices: Choices
     ) -> None:
         """One step in place by a sum of clipped gradients."""
-        deviation = self.noise * self.clip
         grads = total.clone()
-        if deviation:
-            if self.tail == "truncated":
-                draws = self._truncated(weights, total, expected, state, number, choices)
-            else:
-                draws = choices.normal(len(weights))
-            grads.add_(torch.from_numpy(draws).to(weights), alpha=deviation)
-        self.step(weights, grads.div_(expected), state, number)
+        if deviation := self.noise * self.clip:
+            grads.add_(self._drawn(weights, total, expected, state, number, choices), alpha=deviation)
+        self.step(weights, self.left(grads.div_(expected)), state, number)
         if self.tail != "plain":
             weights.clamp_(-BOUND, BOUND)
+
+    def _drawn(
+        self, weights: Tensor, total: Tensor, expected: float, state: dict[str, Tensor], number: int, choices: Choices
+    ) -> Tensor:
+        return choices.gaussian(len(weights), weights.device).to(weights)
+
+
+class DpSgd(Private, Sgd, use="dp-sgd"):
+    """DP-SGD: stochastic gradient descent on clipped gradients of records, noised.
+
+    `tail` may also be `truncated`: noise that keeps the weight inside the range, as the source-inference paper has it,
+    and then no guarantee is printed.
+    """
+
+    title: ClassVar[str] = "DP-SGD"
+
+    def _drawn(
+        self, weights: Tensor, total: Tensor, expected: float, state: dict[str, Tensor], number: int, choices: Choices
+    ) -> Tensor:
+        if self.tail != "truncated":
+            return super()._drawn(weights, total, expected, state, number, choices)
+        return torch.from_numpy(self._truncated(weights, total, expected, state, number, choices)).to(weights)
 
     def _truncated(
         self, weights: Tensor, total: Tensor, expected: float, state: dict[str, Tensor], number: int, choices: Choices
@@ -193,13 +225,27 @@ def truncated(low: npt.NDArray[np.float64], high: npt.NDArray[np.float64], choic
 
 
 class Adam(Fit, use="adam"):
-    """Adam, with its usual constants. `proximal` draws the weights back to the client's start, as in `sgd`."""
+    """Adam, with its usual constants. `proximal` draws the weights back to the client's start, as in `sgd`.
+
+    `keep` is gradient pruning: at every step only that share of the gradient's values is left, the largest first, over
+    the whole network; all others are taken for zero.
+    """
 
     lr: float = Field(0.001, gt=0)
     beta1: float = Field(0.9, ge=0, lt=1)
     beta2: float = Field(0.999, ge=0, lt=1)
     epsilon: float = Field(1e-8, gt=0)
     proximal: float = Field(0.0, ge=0)
+    keep: float = Field(1.0, gt=0, le=1)
+
+    @property
+    def whole(self) -> bool:
+        """Unless it is pruned."""
+        return self.keep == 1
+
+    def left(self, grads: Tensor) -> Tensor:
+        """The largest values, and zeros."""
+        return grads if self.whole else prune(grads, self.keep)
 
     def start(self, weights: Tensor) -> dict[str, Tensor]:
         """No moments, and the start itself where it is drawn back to."""
@@ -216,3 +262,22 @@ class Adam(Fit, use="adam"):
         second = state["second"].mul_(self.beta2).addcmul_(grads, grads, value=1 - self.beta2)
         root = second.div(1 - self.beta2**number).sqrt_().add_(self.epsilon)
         weights.addcdiv_(first, root, value=-self.lr / (1 - self.beta1**number))
+
+
+class DpAdam(Private, Adam, use="dp-adam"):
+    """DP-SGD's noised sums of clipped gradients, followed by Adam; `keep` prunes what is noised already."""
+
+    title: ClassVar[str] = "DP-Adam"
+
+    tail: Literal["plain", "clamped"] = "plain"
+
+
+def prune(grads: Tensor, keep: float) -> Tensor:
+    """Only the largest values of a gradient, or of each row's, by size; all others become zero.
+
+    Exactly the share is kept, to the nearest number and at least one: of equal values some are.
+    From: Zhu et al. 2019, section 5.2.
+    """
+    count = max(1, round(keep * grads.shape[-1]))
+    places = torch.topk(grads.abs(), count, -1, sorted=False).indices
+    return torch.zeros_like(grads).scatter_(-1, places, grads.gather(-1, places))

@@ -12,51 +12,65 @@ from torch.func import functional_call, grad, vmap
 from croupier.core.coins import Node
 from croupier.errors import SpecError
 from croupier.learn.data import Records
-from croupier.learn.fit import DpSgd
+from croupier.learn.fit import Private
 from croupier.learn.flat import FlatNet, loss_of
+from croupier.learn.models.mlp import Perceptron
 from croupier.learn.sampled import sampling
+from croupier.learn.unroll import unrolled
 
 # Gradients of single records that are held at once, as floats: a record has as many as the model has weights.
 ROOM = 1 << 24
 
 
-def check_private(module: nn.Module) -> None:
+def check_private(module: nn.Module, use: str = "dp-sgd") -> None:
     """Raises: SpecError when a record has no gradient of its own, or statistics of records would leave unnoised."""
     for name, part in module.named_modules():
         mixes = isinstance(part, nn.modules.batchnorm._BatchNorm)
         if mixes or (isinstance(part, nn.modules.batchnorm._NormBase) and part.track_running_stats):
             raise SpecError(
-                f"task.fit = 'dp-sgd': the model's {name or 'whole'} ({type(part).__name__}) normalises over batches "
+                f"task.fit = {use!r}: the model's {name or 'whole'} ({type(part).__name__}) normalises over batches "
                 "or keeps statistics of them, so that a record has no gradient of its own to clip; use a model "
                 "without, such as 'mlp' or 'mnist-cnn'"
             )
 
 
 def train_privately(
-    net: FlatNet, goal: str, fit: DpSgd, records: Records, coins: Node, augment: Callable[[Tensor], Tensor]
+    net: FlatNet, goal: str, fit: Private, records: Records, coins: Node, augment: Callable[[Tensor], Tensor]
 ) -> None:
     """All steps of one participation, in place. Both who is in a batch and the noise hide something: secure coins."""
     count, device = len(records), net.weights.device
     draws, noise = coins.child("sample").secure(), coins.child("noise").secure()
     state = fit.start(net.weights)
-    with gradients(net, goal, fit) as grads:
+    with clipping(net, goal, fit) as sums:
         for number, index in enumerate(fit.samples(count, draws), 1):
             total = torch.zeros_like(net.weights)
             for part in index.split(max(1, ROOM // max(1, net.size))):  # type: ignore[no-untyped-call]
                 inputs, targets = records.batch(part.to(device))
                 if len(part):
-                    total += clipped(grads(augment(inputs), targets), fit.clip)
+                    total += sums(augment(inputs), targets)
             fit.noised(net.weights, total, fit.rate(count) * count, state, number, noise)
 
 
 @contextmanager
-def gradients(net: FlatNet, goal: str, fit: DpSgd) -> Iterator[Callable[[Tensor, Tensor], Tensor]]:
+def clipping(net: FlatNet, goal: str, fit: Private) -> Iterator[Callable[[Tensor, Tensor], Tensor]]:
+    """What gives the sum of some records' gradients, each of them clipped: without laying them all out where it can."""
+    module = net.module
+    if fit.engine == "vmap" and goal == "classify" and isinstance(module, Perceptron):
+        yield lambda inputs, targets: of_products(module, inputs, targets, fit.clip)
+    else:
+        with gradients(net, goal, fit) as grads:
+            yield lambda inputs, targets: clipped(grads(inputs, targets), fit.clip)
+
+
+@contextmanager
+def gradients(net: FlatNet, goal: str, fit: Private) -> Iterator[Callable[[Tensor, Tensor], Tensor]]:
     """What gives each record's gradient: torch's own vmap, or Opacus."""
     if fit.engine == "opacus":
         with sampling(net, goal) as found:
             yield found
     else:
-        yield lambda inputs, targets: each(net.module, goal, inputs, targets)
+        module = unrolled(net.module)
+        yield lambda inputs, targets: each(module, goal, inputs, targets)
 
 
 def each(module: nn.Module, goal: str, inputs: Tensor, targets: Tensor) -> Tensor:
@@ -69,6 +83,33 @@ def each(module: nn.Module, goal: str, inputs: Tensor, targets: Tensor) -> Tenso
     # Dropout draws a mask for each record.
     grads = vmap(grad(loss), (None, 0, 0), randomness="different")(now, inputs, targets)
     return torch.cat([grads[name].flatten(1) for name in now], 1)
+
+
+def of_products(module: Perceptron, inputs: Tensor, targets: Tensor, clip: float) -> Tensor:
+    """The sum of clipped gradients of a perceptron's linear layers, in the order of the flat weights.
+
+    A record's gradient of such a layer is the product of what came in and of how the loss feels what went out: the
+    length of one is the product of the lengths, and a sum of products is one product of matrices.
+    From: Goodfellow 2015.
+    """
+    fed: list[tuple[nn.Module, Tensor, Tensor]] = []
+    layers = [part for part in module.modules() if isinstance(part, nn.Linear)]
+    hooks = [
+        part.register_forward_hook(lambda own, got, out: fed.append((own, got[0].detach(), out))) for part in layers
+    ]
+    try:
+        loss = loss_of("classify", module(inputs), targets, "sum")
+    finally:
+        for hook in hooks:
+            hook.remove()
+    felt = torch.autograd.grad(loss, [out for _, _, out in fed])
+    squares = torch.stack([(x.square().sum(1) + 1) * d.square().sum(1) for (_, x, _), d in zip(fed, felt, strict=True)])
+    norms = squares.sum(0).sqrt()
+    fine = norms.isfinite()
+    share = (clip / norms[fine].clamp(min=clip)).unsqueeze(1)
+    found = {id(own): (x[fine], d[fine] * share) for (own, x, _), d in zip(fed, felt, strict=True)}
+    parts = [part for own in layers for x, d in [found[id(own)]] for part in ((d.T @ x).flatten(), d.sum(0))]
+    return torch.cat(parts)
 
 
 def clipped(rows: Tensor, clip: float) -> Tensor:

@@ -18,7 +18,7 @@ from croupier.errors import CroupierError, RangeError, SpecError
 from croupier.learn.augment import AS_IS, Augment
 from croupier.learn.batch import train_together
 from croupier.learn.data import Records
-from croupier.learn.fit import DpSgd, Fit
+from croupier.learn.fit import Fit, Private
 from croupier.learn.flat import FlatNet, layout_of, loss_of
 from croupier.learn.models.layers import draw_from
 from croupier.learn.private import check_private, train_privately
@@ -49,11 +49,11 @@ class Learner:
     group: int = 1
     tick: Callable[[int], None] | None = None
     augment: Augment = AS_IS
-    _idle: SimpleQueue[FlatNet] = field(default_factory=SimpleQueue, repr=False)
+    _idle: SimpleQueue[FlatNet] = field(default_factory=SimpleQueue, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if isinstance(self.fit, DpSgd):
-            check_private(self.module)
+        if isinstance(self.fit, Private):
+            check_private(self.module, self.fit.use)
         if any(len(shard) < self.least for shard in self.shards.values()):
             raise SpecError(
                 "task.split.least = 1: a client has one record, but task.model normalises over batches, which takes "
@@ -128,7 +128,7 @@ class Learner:
         # Nodes of their own: the order of the batches is the same with and without them.
         draw_from(net.module, coins.child("dropout").fast())
         fresh = coins.child("augment").fast()
-        if isinstance(self.fit, DpSgd):
+        if isinstance(self.fit, Private):
             train_privately(net, self.goal, self.fit, records, coins, lambda inputs: self.augment(inputs, fresh))
             return net.vector()
         state = self.fit.start(net.weights)
@@ -136,7 +136,7 @@ class Learner:
             inputs, targets = records.batch(index.to(self.device))
             net.grads.zero_()
             loss_of(self.goal, net.module(self.augment(inputs, fresh)), targets).backward()  # type: ignore[no-untyped-call]
-            self.fit.step(net.weights, net.grads, state, number)
+            self.fit.step(net.weights, self.fit.left(net.grads), state, number)
         return net.vector()
 
     def _update(self, job: Job, vector: Tensor) -> Update | CroupierError:

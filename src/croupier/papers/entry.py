@@ -70,7 +70,8 @@ class Ledger:
 class Trial:
     """A figure or table of what is trained or reconstructed: rows of plain values over seeds.
 
-    `says` reads the rows in plain sentences; `draw` makes an SVG picture of them.
+    `says` reads the rows in plain sentences; `draw` makes an SVG picture of them. `cases` names what `Means.only` may
+    choose among, where a trial can be run in pieces.
     """
 
     name: str
@@ -82,16 +83,18 @@ class Trial:
     substitutions: tuple[str, ...] = ()
     says: Callable[[Sequence[Mapping[str, Any]]], list[str]] = lambda _: []
     draw: Callable[[Sequence[Mapping[str, Any]]], str] | None = None
+    cases: Callable[[Scale], Sequence[str]] | None = None
 
 
 @dataclass(frozen=True)
 class Means:
-    """Where and how an entry is run on this machine."""
+    """Where and how an entry is run on this machine, and which of a trial's cases: those whose name holds `only`."""
 
     folder: Path | None = None
     device: str = "cpu"
     workers: int = 1
     abreast: int = 1
+    only: str = ""
 
 
 def reproduce(
@@ -129,7 +132,15 @@ def reproduce(
 def tried(
     trial: Trial, scale: Scale, means: Means, *, seeds: int | None = None, seed: int = 0, watch: Watch
 ) -> dict[str, Any]:
-    """Run a trial."""
+    """Run a trial. Raises: SpecError when `means.only` fits none of its cases."""
+    if means.only:
+        known = [] if trial.cases is None else list(trial.cases(scale))
+        if not known:
+            raise SpecError(f"--only = {means.only!r}: {trial.name} has no cases; leave it out")
+        if not any(means.only in case for case in known):
+            raise SpecError(
+                f"--only = {means.only!r}: no case of {trial.name} holds that; {nearest(means.only, known)}"
+            )
     numbers = range(seed, seed + (seeds or trial.seeds[scale]))
     found = trial.rows(scale, means, numbers, watch)
     return {

@@ -87,8 +87,7 @@ SIZES: Mapping[Scale, Size] = {
 SEEDS: Mapping[Scale, int] = {"smoke": 3, "small": 3, "paper": 3}
 SUBSTITUTED = (
     "DBSCAN's parameters, the probes and the merge are ours (tazza/clusters sweeps them): the paper names none",
-    "clients' updates are not permuted here, which changes no answer and no mean; no confidentiality defence is "
-    "mounted on the baselines, which favours them",
+    "clients' updates are not permuted here, which changes no answer and no mean",
     f"Trimmed Mean and Multi-Krum assume {ASSUMED} liars a round, FLTrust's server holds 100 records that nobody else "
     "trains on: the paper names neither",
     "who is malicious is drawn for each seed; the number of rounds is ours: the paper names it for Figure 13 alone",

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,8 +16,7 @@ from croupier.audit.invert import Dlg, Inverting, dlg, gradient_of, inverting
 from croupier.audit.likeness import psnr, ssim
 from croupier.audit.match import shares
 from croupier.audit.perceive import NAME, Perceiver, perceiver
-from croupier.audit.permuted import Knows, glance, inverted
-from croupier.bench.tazza import prune
+from croupier.audit.permuted import glance, inverted
 from croupier.core.coins import Coins
 from croupier.encode.symmetry import Rule, Symmetry
 from croupier.learn.axes import symmetry_of
@@ -27,46 +26,13 @@ from croupier.learn.flat import layout_of
 from croupier.learn.models import DlgLeNet, Mixer, Mlp, Network, Rnn, Vit
 from croupier.papers.entry import Means, Scale, Trial
 from croupier.papers.rns_inversion import png
+from croupier.papers.tazza_shields import BATCH, CLIP, MATCHED, NONE, SHIELDS, UNKNOWN, Shield
 from croupier.papers.trainings import cell
 
 Watch = Callable[[str], None]
 PAPER = "Tazza (2025)"
 # One step of plain SGD is inverted, at this rate.
 RATE = 0.1
-# DP-SGD as in Abadi et al. 2016, whom the paper cites: gradients clipped to 4, multipliers 2, 4 and 8; the noise a
-# coordinate is what a batch of 64 has, on one record's gradient.
-CLIP, BATCH = 4.0, 64
-Kind = Literal["none", "pruning", "noise", "permuted"]
-
-
-@dataclass(frozen=True)
-class Shield:
-    """A defence: the share that pruning takes away, or the multiplier of the noise, or what the server knows."""
-
-    label: str
-    kind: Kind
-    amount: float = 0.0
-    knows: Knows = "order"
-
-    def done(self, gradient: Tensor, coins: Coins) -> Tensor:
-        """What becomes of a gradient before it is sent; permuting comes after."""
-        if self.kind == "pruning":
-            return prune(gradient, 1 - self.amount)
-        if self.kind == "noise":
-            drawn = torch.from_numpy(coins.secure().normal(len(gradient))).to(gradient)
-            kept = gradient * min(1.0, CLIP / max(float(gradient.norm()), 1e-12))
-            return kept + self.amount * CLIP / BATCH * drawn
-        return gradient
-
-
-SHIELDS = (
-    Shield("FedAvg", "none"),
-    *(Shield(f"pruning {share:.0%}", "pruning", share) for share in (0.7, 0.9, 0.99)),
-    *(Shield(f"DP-SGD {size}", "noise", amount) for size, amount in (("S", 2.0), ("M", 4.0), ("L", 8.0))),
-    Shield("Tazza, rule unknown", "permuted", knows="nothing"),
-    Shield("Tazza, rule matched", "permuted", knows="matched"),
-    Shield("Tazza, rule leaked", "permuted", knows="told"),
-)
 # Average and best PSNR of Table 2.
 PRINTED: Mapping[tuple[str, str], tuple[float, float]] = {
     ("MNIST / MLP", "FedAvg"): (47.08, 61.28), ("MNIST / MLP", "pruning 90%"): (4.92, 6.34),
@@ -118,7 +84,7 @@ def _beats(steps: int) -> Inverting:
 
 def _cases(targets: int, few: int, steps: int, loops: int) -> tuple[Case, ...]:
     pictures, mnist, beats = Cifar10(train=1000, test=1000), Mnist(train=1000, test=1000), Ecg()
-    bare = (SHIELDS[0], SHIELDS[-3], SHIELDS[-2])
+    bare = (NONE, UNKNOWN, MATCHED)
     return (
         Case("MNIST / MLP", mnist, Mlp(hidden=(256, 128)), None, targets),
         Case("CIFAR-10 / Mixer", pictures, Mixer(), _pictures(steps), few),
@@ -139,13 +105,20 @@ PICTURES = 2
 
 def confidential(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> list[dict[str, Any]]:
     """A row for each dataset and defence, over the targets of all seeds."""
+    return measured(CASES[scale], scale, means, seeds, watch)
+
+
+def measured(
+    cases: Sequence[Case], scale: Scale, means: Means, seeds: Sequence[int], watch: Watch
+) -> list[dict[str, Any]]:
+    """The same for some cases."""
     records, epochs = TRAINED[scale]
     eye = perceiver(
         Cifar10(train=records, test=1000).load(means.folder), epochs, Coins.from_seed(0).child("eye"), means.device
     )
     watch(f"the classifier that perceives is right on {eye.accuracy:.0%}")
     rows = []
-    for case in CASES[scale]:
+    for case in cases:
         dataset = case.load(means.folder)
         tries = [one for seed in seeds for one in _tries(case, dataset, eye, means.device, seed, watch)]
         rows += [_row(case, shield, [one for one in tries if one["shield"] == shield.label], eye)
@@ -250,7 +223,8 @@ def _row(case: Case, shield: Shield, tries: Sequence[Mapping[str, Any]], eye: Pe
         "least_distance": None if far is None else round(min(far["runs"]), 3),
         "prior_distance": _said(over("prior_distance"), 3),
         "rule_recovered": _said(over("recovered"), 3), "records": len(tries),
-        "_psnr": found, "_gain": gain, "_eye": eye.accuracy, "_case": case.label, "_shield": shield.label,
+        "_psnr": found, "_distance": far, "_gain": gain, "_eye": eye.accuracy, "_case": case.label,
+        "_shield": shield.label,
         "_pictures": [{"true": one["true"], "found": one["found"]} for one in tries[:PICTURES]],
     }  # fmt: skip
 

@@ -12,7 +12,6 @@ from croupier.audit.integrity import Arm, Ended, run
 from croupier.audit.report.clusters import cluster_map
 from croupier.papers.entry import Means, Scale, Trial
 from croupier.papers.tazza_arms import (
-    FEDAVG,
     FLIP,
     MNIST,
     NOISE,
@@ -26,70 +25,57 @@ from croupier.papers.tazza_arms import (
     TRIGGER,
     Row,
     attacks,
-    colours,
     marks,
     pure,
     said,
-    setting,
     twenty,
 )
+from croupier.papers.tazza_overall import (
+    SEARCHED,
+    bouts,
+    chosen,
+    guarded,
+    hidden,
+    mounted,
+    played,
+    row,
+    twice,
+)
+from croupier.papers.tazza_shields import BATCH, CLIP, MEDIUM, UNKNOWN
+from croupier.papers.tazza_tradeoff import draw10, draw12, says10, says12
 from croupier.runtime.local import Local
 
 Watch = Callable[[str], None]
-GOAL = 0.95
+Rows = Sequence[Mapping[str, Any]]
 PRINTED12 = "18.89 points less backdoor accuracy than FedAvg, 55.37 % accuracy (CIFAR-10, Mixer)"
-
-
-def _played(
-    case: str, scale: Scale, means: Means, seeds: Sequence[int], watch: Watch, titles: Sequence[str | None]
-) -> dict[tuple[str | None, str], list[Ended]]:
-    """Every rule under every attack, and under none where that is asked for."""
-    known = attacks(colours(case))
-    arms = {
-        (title, rule): Arm(rule, part, known[title] if title else None, title or "no attack")
-        for title in titles
-        for rule, part in RULES.items()
-    }
-    found = run(
-        setting(case, scale, means), list(arms.values()), seeds, Local(), lambda one: watch(f"{case}, {one}"),
-        means.abreast,
-    )  # fmt: skip
-    return dict(zip(arms, found, strict=True))
-
-
-def _row(case: str, title: str, rule: str, found: Mapping[str, Any], paper: str) -> Row:
-    return {
-        "data": case, "attack": title, "rule": rule, "paper": paper, "accuracy": said(found, "received"),
-        "by_clusters": said(found, "clusters"),
-        "purity": pure(found), "not_alone": said(found, "several"),
-        "clusters_a_round": said(found, "groups", 1), "_marks": dict(found),
-    }  # fmt: skip
 
 
 def _figure10(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> list[Row]:
     rows = []
-    for case in SIZES[scale].cases:
-        done = _played(case, scale, means, seeds, watch, [None, FLIP])
-        for (title, rule), ended in done.items():
-            paper = "high accuracy" if rule == TAZZA and title else "-"
-            found = marks(ended)
-            if title is None:
-                # Those who would be malicious are not: there is nothing to keep apart.
-                found = {name: mark for name, mark in found.items() if name not in ("purity", "several")}
-            rows.append(_row(case, title or "no attack", rule, found, paper))
+    for case in chosen(scale, means):
+        shields = mounted(case, scale)
+        every = bouts([None, FLIP], shields, guarded(scale))
+        seen = hidden(case, scale, means, seeds, watch, shields)
+        done = played(case, scale, means, seeds, watch, every)
+        for shown, one in twice(every):
+            words = "-"
+            if shown.attack:
+                told = {UNKNOWN: "both high", **dict.fromkeys(shields, "less accurate, more hidden")}
+                words = told.get(shown.shield, "-")
+            rows.append(row(case, shown, done[one], seen[shown.shield], words))
     return rows
 
 
 def _figure12(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> list[Row]:
     rows = []
-    for case in SIZES[scale].cases:
-        done = _played(case, scale, means, seeds, watch, [TRIGGER, REPLACE, NOISE])
-        for (title, rule), ended in done.items():
-            found = marks(ended)
-            paper = PRINTED12 if rule == TAZZA and title == TRIGGER else "-"
-            rows.append(
-                _row(case, str(title), rule, found, paper) | {"backdoor_success": said(found, "success")},
-            )
+    for case in chosen(scale, means):
+        every = bouts([TRIGGER, REPLACE, NOISE], [MEDIUM], guarded(scale))
+        seen = hidden(case, scale, means, seeds, watch, [MEDIUM])
+        done = played(case, scale, means, seeds, watch, every)
+        for shown, one in twice(every):
+            words = PRINTED12 if shown.shield is UNKNOWN and shown.attack == TRIGGER else "-"
+            own = row(case, shown, done[one], seen[shown.shield], words)
+            rows.append(own | {"backdoor_success": said(done[one], "success")})
     return rows
 
 
@@ -127,44 +113,6 @@ def draw13(rows: Sequence[Mapping[str, Any]]) -> str:
     return cluster_map(row["_map"], honest, bad, f"Clusters by round under {TRIGGER}", paper="#fff") + "\n"
 
 
-def says10(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Against FedAvg without attack, and the purity against its goal."""
-    out = []
-    for case in dict.fromkeys(row["data"] for row in rows):
-        own = {(row["attack"], row["rule"]): row["_marks"] for row in rows if row["data"] == case}
-        quiet, beset = own["no attack", FEDAVG]["received"]["mean"], own[FLIP, TAZZA]
-        best = max((name for name in RULES if name != TAZZA), key=lambda name: _mean(own[FLIP, name]))
-        whole = beset["purity"]
-        reached = "reached" if whole["mean"] is not None and whole["mean"] >= GOAL else "missed"
-        out.append(
-            f"{case}: under 25 % label flip honest clients receive {100 * _mean(beset):.1f} % with Tazza "
-            f"({100 * (_mean(beset) - quiet):+.1f} points from FedAvg without attack), "
-            f"{100 * _mean(own[FLIP, best]):.1f} % with the best of the others ({best}). Purity {pure(beset)} %, "
-            f"without clients alone {said(beset, 'several')} %: the goal of {100 * GOAL:g} % is {reached}."
-        )
-    return out
-
-
-def _mean(found: Mapping[str, Any]) -> float:
-    value = found["received"]["mean"]
-    return float("nan") if value is None else float(value)
-
-
-def says12(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """How much of a backdoor is left, beside FedAvg."""
-    out = []
-    for case in dict.fromkeys(row["data"] for row in rows):
-        for attack in (TRIGGER, REPLACE):
-            own = {row["rule"]: row for row in rows if (row["data"], row["attack"]) == (case, attack)}
-            tazza, mean = own[TAZZA]["_marks"], own[FEDAVG]["_marks"]
-            gap = 100 * (tazza["success"]["mean"] - mean["success"]["mean"])
-            out.append(
-                f"{case}, {attack}: Tazza's success is {gap:+.1f} points from FedAvg's (the paper: -18.89 on "
-                f"CIFAR-10), purity {own[TAZZA]['purity']} %, without clients alone {own[TAZZA]['not_alone']} %."
-            )
-    return out
-
-
 def says13(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Whether the kinds are apart."""
     return [
@@ -180,15 +128,39 @@ READ = (
     "clients in clusters most of whose members are of their own kind, in brackets that of one cluster of all; a client "
     "alone counts as right, so the same without these stands beside it (not alone), and how many clusters there are."
 )
+SEEN = (
+    " The feature distance and PSNR are of records inverted from one upload under the same defence, as in "
+    "tazza/table2: they depend on the defence, not on the rule. 'Rule unknown' is the paper's server, 'rule matched' "
+    "one that matches weights against the model it handed out."
+)
+DEFENDED = (
+    "pruning: at every step of Adam all but the largest values of a client's gradient are zeroed; DP-SGD S, M, L: each "
+    f"record's gradient clipped to {CLIP:g}, the sum noised by 2, 4, 8 times that, batches of {BATCH} on average, and "
+    "Adam on what comes of it; the paper names small, medium and large only",
+    "malicious clients train behind the same defence, the server's own training (FLTrust) has none; 'none' is the rule "
+    "without a confidentiality defence, which favours it",
+    f"inverted: one step of SGD on one record and fresh weights, of the networks of tazza/table2; at most {SEARCHED} "
+    "records where the inversion is a search; a feature distance trained here stands for LPIPS",
+    "smoke: the defences are mounted on FedAvg and Median; below paper scale, and for ViT and RNN, pruning at 90 % and "
+    "medium noise alone",
+)
+
+
+def _names(scale: Scale) -> tuple[str, ...]:
+    return SIZES[scale].cases
+
+
 TRIALS = (
     Trial(
-        "tazza/figure10", f"{PAPER}, Figure 10", "accuracy under label flip at 25 %", READ, _figure10, SEEDS,
-        ("the perceptual distance of the same figure is measured apart from this", *SUBSTITUTED), says10,
+        "tazza/figure10", f"{PAPER}, Figure 10", "accuracy under label flip at 25 %, and what is inverted", READ + SEEN,
+        _figure10, SEEDS, (*DEFENDED, *SUBSTITUTED), says10, draw10, _names,
     ),
     Trial(
-        "tazza/figure12", f"{PAPER}, Figure 12", "backdoor and noise at 25 %", READ + " Backdoor success: the share of "
-        "triggered test records of other classes that an honest client's model takes for the target.", _figure12,
-        SEEDS, (f"{MNIST} below paper scale; the paper has CIFAR-10 with a Mixer alone", *SUBSTITUTED), says12,
+        "tazza/figure12", f"{PAPER}, Figure 12", "backdoor and noise at 25 %", READ + SEEN + " Backdoor success: the "
+        "share of triggered test records of other classes that an honest client's model takes for the target.",
+        _figure12, SEEDS,
+        (f"{MNIST} below paper scale; the paper has CIFAR-10 with a Mixer alone", *DEFENDED, *SUBSTITUTED),
+        says12, draw12, _names,
     ),
     Trial(
         "tazza/figure13", f"{PAPER}, Figure 13", "clusters over rounds, ten honest and ten malicious clients",

@@ -89,6 +89,19 @@ def test_a_gradient_that_is_not_finite_counts_for_nothing() -> None:
     assert torch.allclose(private.clipped(each, 1.0), torch.tensor([0.6, 0.8]))
 
 
+def test_sums_of_products_are_those_of_gradients_laid_out() -> None:
+    module = net(6, 7, 5, 3)
+    x, y = rows().batch(torch.arange(40))
+    x[3] = math.nan
+    laid = private.each(module, "classify", 3 * x, y)
+    clip = float(laid.norm(dim=1).nanmedian())
+    found = private.of_products(module, 3 * x, y, clip)
+    assert torch.allclose(found, private.clipped(laid, clip), atol=1e-5)
+    assert not torch.allclose(found, private.clipped(laid, HUGE), atol=1e-2)
+    with private.clipping(FlatNet(module), "classify", DpSgd(clip=clip)) as sums:
+        assert sums(x, y).shape == found.shape
+
+
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_without_noise_and_clipping_it_is_plain_sgd_on_the_same_batches(momentum: float) -> None:
     fit = DpSgd(lr=0.1, momentum=momentum, epochs=3, batch=8, noise=0, clip=HUGE, weight_decay=0.01)
