@@ -70,8 +70,8 @@ class Arm:
 
     `probes`: a rule that asks models about inputs is shown its own noise, or, as the paper has it, one sample of each
     client that takes part, in whose place nothing stands for the permutation: it changes no answer. In a run that is
-    `probes_from = "samples"`; here updates lie in plain coordinates, and so do the samples. `fit`: how all clients train
-    where it is not as in the setting, for example under a defence; the server trains as the setting says.
+    `probes_from = "samples"`; here updates lie in plain coordinates, and so do the samples. `fit`: how all clients
+    train where it is not as in the setting, for example under a defence; the server trains as the setting says.
     """
 
     rule: str
