@@ -21,8 +21,13 @@ def test_every_number_is_there(capsys: pytest.CaptureFixture[str]) -> None:
         assert row["epoch_s"] == pytest.approx(3 * row["batch_step_s"])
         assert row["still"] < 0.01
     assert mlp["dpsgd_s"] is not None
+    assert set(rnn["still_by_group"]) == {"input.0", "rnn.weight_ih_l0.0", "rnn.weight_ih_l1.0"}
+    assert "input axis 0 (30): time runs along it" in rnn["held"]
     show(found)
-    assert "14,084" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "14,084" in said
+    assert "rnn: 3 groups are permuted" in said
+    assert "held, because time runs along it: input axis 0 (30)" in said
 
 
 def test_an_unknown_model_is_named() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -20,8 +20,12 @@ from croupier.learn.flat import FlatNet, loss_of
 from croupier.learn.models import Mixer, Mlp, Network, ResNet18, Rnn, Vit
 from croupier.learn.private import check_private, clipped, each
 
+# What takes less than a few milliseconds is measured so many times as often.
+OFTEN = 10
 # The share of a gradient that pruning leaves, the largest values first.
 KEPT = 0.1
+# Tensors that are named for one reason; `--json` names all.
+NAMED = 4
 CASES: dict[str, tuple[Network, tuple[int, ...], int]] = {
     "mlp": (Mlp(hidden=(1024, 1024)), (1, 28, 28), 10),
     "rnn": (Rnn(), (30, 20), 4),
@@ -66,21 +70,27 @@ def _model(name: str, size: Size, coins: Coins) -> dict[str, Any]:
     symmetry = symmetry_of(module, rows.x[:2])
     vector = symmetry.layout.flatten(dict(module.named_parameters()) | dict(module.named_buffers()))
     out, seed = torch.empty_like(vector), coins.child("rule").export()
-    shuffled = symmetry.under(symmetry.rule(seed, 0))
+    rule = symmetry.rule(seed, 0)
+    shuffled = symmetry.under(rule)
     steps = -(-size.records // size.batch)
     step = _best(_stepper(net, rows, Adam()), size.repeats)
     # Before the clock runs: what is worked out once a rule, and compiled once a machine.
     if not torch.equal(shuffled.invert(shuffled.apply(vector)), vector):
         raise AssertionError(f"{name}: there and back is not the same model")
+    quick = {
+        "shuffle_s": lambda: shuffled.apply(vector, out),
+        "unshuffle_s": lambda: shuffled.invert(vector, out),
+        "copy_s": lambda: out.copy_(vector),
+    }
     return {
         "model": name,
         "parameters": symmetry.layout.size,
         "groups": len(symmetry.groups),
         "still": shuffled.still,
-        "rule_s": _best(lambda: _rule(symmetry, seed), size.repeats),
-        "shuffle_s": _best(lambda: shuffled.apply(vector, out), size.repeats),
-        "unshuffle_s": _best(lambda: shuffled.invert(vector, out), size.repeats),
-        "copy_s": _best(lambda: out.copy_(vector), size.repeats),
+        "still_by_group": rule.still(),
+        "held": [f"{held.tensor} axis {held.axis} ({held.size}): {held.reason}" for held in symmetry.held],
+        "rule_s": _best(lambda: _rule(symmetry, seed), OFTEN * size.repeats),
+        **_beside(quick, OFTEN * size.repeats),
         "batch_step_s": step,
         "steps": steps,
         "epoch_s": steps * step,
@@ -91,8 +101,7 @@ def _model(name: str, size: Size, coins: Coins) -> dict[str, Any]:
 
 def _rule(symmetry: Any, seed: bytes) -> None:
     """What a client does once a round before its model can be permuted, and brought back."""
-    found = symmetry.under(symmetry.rule(seed, 1))
-    _ = found.returning
+    symmetry.under(symmetry.rule(seed, 1)).prepare()
 
 
 def _stepper(net: FlatNet, rows: Rows, fit: Adam) -> Callable[[], None]:
@@ -128,13 +137,20 @@ def _private(net: FlatNet, rows: Rows, coins: Coins, repeats: int) -> float | No
 
 
 def _best(work: Callable[[], Any], repeats: int) -> float:
-    work()
-    spent = []
-    for _ in range(repeats):
-        start = time.perf_counter()
+    return _beside({"": work}, repeats)[""]
+
+
+def _beside(works: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
+    """The best of each, taken in turns: what else the machine does, and what its caches hold, is the same for all."""
+    for work in works.values():
         work()
-        spent.append(time.perf_counter() - start)
-    return min(spent)
+    spent: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(repeats):
+        for name, work in works.items():
+            start = time.perf_counter()
+            work()
+            spent[name].append(time.perf_counter() - start)
+    return {name: min(found) for name, found in spent.items()}
 
 
 def show(found: dict[str, Any]) -> None:
@@ -142,8 +158,24 @@ def show(found: dict[str, Any]) -> None:
     columns = {"rule": "rule_s", "shuffle": "shuffle_s", "back": "unshuffle_s", "copy": "copy_s"}
     columns |= {"pruning": "pruning_s", "DP-SGD": "dpsgd_s", "batch": "batch_step_s", "epoch": "epoch_s"}
     print("permuting a model once a round, in milliseconds; pruning, DP-SGD and batch are for one batch")
-    print(f"{'':10}{'parameters':>12}" + "".join(f"{title:>10}" for title in columns) + "  of an epoch")
+    print(f"{'':10}{'parameters':>12}" + "".join(f"{title:>10}" for title in columns) + "  of an epoch  copies")
     for row in found["models"]:
         cells = ["none" if row[key] is None else f"{1e3 * row[key]:.2f}" for key in columns.values()]
         share = (row["rule_s"] + row["shuffle_s"] + row["unshuffle_s"]) / row["epoch_s"]
-        print(f"{row['model']:10}{row['parameters']:12,}" + "".join(f"{cell:>10}" for cell in cells) + f"{share:13.2%}")
+        line = f"{row['model']:10}{row['parameters']:12,}" + "".join(f"{cell:>10}" for cell in cells)
+        print(f"{line}{share:13.2%}{row['shuffle_s'] / row['copy_s']:8.1f}")
+    for row in found["models"]:
+        _moves(row)
+
+
+def _moves(row: dict[str, Any]) -> None:
+    """What is permuted in a model and how much of it stays where it was by chance; and what is held, and why."""
+    print(f"\n{row['model']}: {row['groups']} groups are permuted; {row['still']:.2%} of the coordinates stay in place")
+    print("  of each group: " + ", ".join(f"{name} {share:.1%}" for name, share in row["still_by_group"].items()))
+    reasons: dict[str, list[str]] = {}
+    for held in row["held"]:
+        tensor, _, reason = held.partition(": ")
+        reasons.setdefault(reason, []).append(tensor)
+    for reason, tensors in reasons.items():
+        more = f" and {len(tensors) - NAMED} more" if len(tensors) > NAMED else ""
+        print(f"  held, because {reason}: {', '.join(tensors[:NAMED])}{more}")

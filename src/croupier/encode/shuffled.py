@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -13,39 +13,84 @@ import torch
 from torch import Tensor
 
 from croupier.errors import RangeError
-from croupier.kernels.moves import Way
+from croupier.kernels.moves import Way, Ways, is_packed
 
 Ints = npt.NDArray[np.int64]
-Pair = tuple[Ints, Ints]
-
-
+Permutations = Mapping[str, Ints]
+# What is added up already, by the sides that it is made of: many tensors have the same ones.
+Known = dict[tuple[int, ...], Ints]
 # Columns of a row are taken together up to this many numbers, which the nearer caches hold.
 WIDE = 1 << 13
+# Numbers travel as words of their size: torch has kinds that numpy does not know.
+WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-def way(at: int, pairs: Sequence[Pair]) -> Way:
-    """From the offsets of each factor of a block that begins at `at`, the widest stride first."""
-    rest, run = list(pairs), 1
-    while rest and _runs_on(rest[-1], run):
-        run *= len(rest.pop()[0])
-    columns = rest.pop() if rest else (np.zeros(1, np.int64), np.zeros(1, np.int64))
-    while rest and run * len(columns[0]) * len(rest[-1][0]) <= WIDE:
-        columns = _outer(rest.pop(), columns)
-    rows = (np.full(1, at, np.int64), np.full(1, at, np.int64))
-    for pair in rest:
-        rows = _outer(rows, pair)
-    return Way(rows, columns, run)
+@dataclass(frozen=True, eq=False)
+class Side:
+    """How far the places of a group lie from its first, or of digits that stay where there is no group."""
+
+    group: str
+    offsets: Ints = field(repr=False)
+
+    def under(self, rule: Permutations) -> Ints:
+        """Where each place's number comes from."""
+        return self.offsets[rule[self.group]] if self.group else self.offsets
 
 
-def _outer(one: Pair, two: Pair) -> Pair:
-    after, before = ((a[:, None] + b).reshape(-1) for a, b in zip(one, two, strict=True))
-    return after, before
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """One block of a tensor, whatever the rule: sides that are rows, sides that are columns, and runs that stay."""
+
+    at: int
+    rows: tuple[Side, ...]
+    columns: tuple[Side, ...]
+    run: int
+
+    def way(self, rule: Permutations, known: Known) -> Way:
+        """What moves where under a rule."""
+        before = _added(self.columns, rule, known)
+        return Way(
+            (self._rows, self.at + _added(self.rows, rule, known)), (self._columns, before), self.run, self._packed
+        )
+
+    @cached_property
+    def _rows(self) -> Ints:
+        return self.at + _outer([side.offsets for side in self.rows])
+
+    @cached_property
+    def _columns(self) -> Ints:
+        return _outer([side.offsets for side in self.columns])
+
+    @cached_property
+    def _packed(self) -> bool:
+        return is_packed(self._columns, self.run)
 
 
-def _runs_on(pair: Pair, run: int) -> bool:
-    """Whether this factor stays as it is and continues the run within it."""
-    to, source = pair
-    return to is source and bool(np.array_equal(to, np.arange(len(to)) * run))
+def grid(at: int, sides: Sequence[Side]) -> Grid:
+    """Of a block that begins at `at`, the widest stride first."""
+    rest, run = list(sides), 1
+    while rest and not rest[-1].group and is_packed(rest[-1].offsets, run):
+        run *= len(rest.pop().offsets)
+    columns = [rest.pop()] if rest else []
+    wide = run * prod(len(side.offsets) for side in columns)
+    while rest and wide * len(rest[-1].offsets) <= WIDE:
+        wide *= len(rest[-1].offsets)
+        columns.insert(0, rest.pop())
+    return Grid(at, tuple(rest), tuple(columns), run)
+
+
+def _added(sides: tuple[Side, ...], rule: Permutations, known: Known) -> Ints:
+    key = tuple(id(side) for side in sides)
+    if key not in known:
+        known[key] = _outer([side.under(rule) for side in sides])
+    return known[key]
+
+
+def _outer(offsets: Sequence[Ints]) -> Ints:
+    found = offsets[0] if offsets else np.zeros(1, np.int64)
+    for more in offsets[1:]:
+        found = (found[:, None] + more).reshape(-1)
+    return found
 
 
 @dataclass(frozen=True)
@@ -57,18 +102,19 @@ class Shuffled:
 
     size: int
     weights: int
-    ways: tuple[Way, ...] = field(repr=False)
+    grids: tuple[Grid, ...] = field(repr=False)
     shape: tuple[int, ...]
-    inputs: tuple[Way, ...] = field(repr=False)
+    inputs: tuple[Grid, ...] = field(repr=False)
+    rule: Permutations = field(repr=False)
 
     def apply(self, vector: Tensor, out: Tensor | None = None) -> Tensor:
         """The vector in the rule's coordinates."""
-        return self._carry(vector, self.ways, out) if _near(vector) else self._select(vector, self._index, out)
+        return self._carry(vector, self._there, out) if _near(vector) else self._select(vector, self._index, out)
 
     def invert(self, vector: Tensor, out: Tensor | None = None) -> Tensor:
         """A vector in the rule's coordinates as it was before."""
         if _near(vector):
-            return self._carry(vector, self.returning, out)
+            return self._carry(vector, self._back, out)
         return self._select(vector, torch.argsort(self._index), out)
 
     def permute(self, batch: Tensor) -> Tensor:
@@ -96,19 +142,35 @@ class Shuffled:
         self._check(vector)
         return torch.index_select(vector, 0, index[: len(vector)].to(vector.device), out=out)
 
-    def _carry(self, vector: Tensor, ways: tuple[Way, ...], out: Tensor | None) -> Tensor:
+    def _carry(self, vector: Tensor, ways: Ways, out: Tensor | None) -> Tensor:
         self._check(vector)
-        out = torch.empty_like(vector) if out is None else out
-        given, done = vector.detach().contiguous().numpy(), out.numpy()
-        for part in ways:
-            if part.rows[0][0] < len(vector):
-                part.carry(done, given)
+        out = torch.empty_like(vector, memory_format=torch.contiguous_format) if out is None else out
+        if out.shape != vector.shape or out.dtype != vector.dtype or not (out.is_contiguous() and _near(out)):
+            raise RangeError(f"out has shape {tuple(out.shape)} and {out.dtype}, but must be like the vector")
+        given = vector.detach().contiguous()
+        if given.untyped_storage().data_ptr() == out.untyped_storage().data_ptr():
+            raise RangeError("out is the vector itself: numbers cannot change places within it")
+        word = WORDS.get(vector.element_size(), vector.dtype)
+        ways.carry(out.detach().view(word).numpy(), given.view(word).numpy())
         return out
 
+    def prepare(self) -> None:
+        """Work out now, both ways, what is otherwise worked out when first asked for."""
+        self._there.prepare()
+        self._back.prepare()
+
     @cached_property
-    def returning(self) -> tuple[Way, ...]:
-        """The ways back, worked out when first asked for."""
-        return tuple(part.back() for part in self.ways)
+    def ways(self) -> tuple[Way, ...]:
+        """What moves where in the vector."""
+        return _ways(self.grids, self.rule)
+
+    @cached_property
+    def _there(self) -> Ways:
+        return Ways(self.ways)
+
+    @cached_property
+    def _back(self) -> Ways:
+        return Ways(_ways(self.grids, {name: inverse(found) for name, found in self.rule.items()}))
 
     @cached_property
     def _index(self) -> Tensor:
@@ -117,7 +179,19 @@ class Shuffled:
 
     @cached_property
     def _pixels(self) -> Tensor:
-        return _index(self.inputs, prod(self.shape))
+        return _index(_ways(self.inputs, self.rule), prod(self.shape))
+
+
+def inverse(permutation: Ints) -> Ints:
+    """The permutation that undoes it."""
+    found = np.empty_like(permutation)
+    found[permutation] = np.arange(len(permutation))
+    return found
+
+
+def _ways(grids: tuple[Grid, ...], rule: Permutations) -> tuple[Way, ...]:
+    known: Known = {}
+    return tuple(part.way(rule, known) for part in grids)
 
 
 def _near(vector: Tensor) -> bool:

@@ -18,11 +18,11 @@ from torch import Tensor
 
 from croupier.core.coins import Coins, Node
 from croupier.core.update import Layout
-from croupier.encode.shuffled import Shuffled, way
+from croupier.encode.shuffled import Grid, Shuffled, Side, grid
 from croupier.errors import RangeError, SpecError
-from croupier.kernels.moves import Way
 
 Ints = npt.NDArray[np.int64]
+Sides = dict[tuple[str | tuple[int, int], ...], Side]
 
 
 @dataclass(frozen=True)
@@ -188,15 +188,22 @@ class Symmetry:
         for name, size in self.groups.items():
             if name not in rule.of or len(rule.of[name]) != size:
                 raise RangeError(f"the rule has no permutation of {size} places for group {name!r}")
-        ways = [
+        weights = sum(part.size for part in self.layout.carried if part.role == "weight")
+        tensors, inputs = self._grids
+        shape = tuple(axis.size for axis in self.inputs)
+        return Shuffled(self.layout.size, weights, tensors, shape, inputs, rule.of)
+
+    @cached_property
+    def _grids(self) -> tuple[tuple[Grid, ...], tuple[Grid, ...]]:
+        """How the tensors, and one input, are taken apart: the same whatever the rule."""
+        sides: Sides = {}
+        tensors = [
             found
             for part, start, _ in self.layout.spans()
-            for found in _ways(self.axes[part.name], part.shape, start, rule)
+            for found in _grids(self.axes[part.name], part.shape, start, sides)
         ]
-        weights = sum(part.size for part in self.layout.carried if part.role == "weight")
         shape = tuple(axis.size for axis in self.inputs)
-        inputs = tuple(_ways(self.inputs, shape, 0, rule))
-        return Shuffled(self.layout.size, weights, tuple(ways), shape, inputs)
+        return tuple(tensors), tuple(_grids(self.inputs, shape, 0, sides))
 
     def sheets(self) -> Iterator[Sheet]:
         """Every carried tensor, block by block, with the groups of its sides."""
@@ -251,12 +258,12 @@ def _uses(
             yield group, [digits[number] for number in range(len(digits))]
 
 
-def _ways(axes: tuple[Axis, ...], shape: tuple[int, ...], start: int, rule: Rule) -> Iterator[Way]:
-    """What moves where in a tensor that begins at `start`, one way for each combination of blocks."""
+def _grids(axes: tuple[Axis, ...], shape: tuple[int, ...], start: int, sides: Sides) -> Iterator[Grid]:
+    """A tensor that begins at `start`, one grid for each combination of blocks."""
     strides = tuple(prod(shape[number + 1 :]) for number in range(len(shape)))
     for chosen in product(*(_placed(axis) for axis in axes)):
         at = start + sum(offset * stride for (offset, _), stride in zip(chosen, strides, strict=True))
-        yield _way(at, tuple(block for _, block in chosen), strides, rule)
+        yield _grid(at, tuple(block for _, block in chosen), strides, sides)
 
 
 def _sheets(tensor: str, axes: tuple[Axis, ...], shape: tuple[int, ...], start: int) -> Iterator[Sheet]:
@@ -288,17 +295,14 @@ def _placed(axis: Axis) -> Iterator[tuple[int, Block]]:
         start += prod(factor.size for factor in block)
 
 
-def _way(at: int, blocks: tuple[Block, ...], strides: tuple[int, ...], rule: Rule) -> Way:
-    """One block: the offsets along each use before and after, the fixed digits among them."""
-    pairs: list[tuple[int, Ints, Ints]] = []
-    for group, places in _uses("a tensor", blocks, strides):
-        offsets = _offsets(places)
-        pairs.append((min(stride for _, stride in places), offsets, offsets[rule.of[group]]))
-    for size, stride in _still(blocks, strides):
-        offsets = _offsets([(size, stride)])
-        pairs.append((stride, offsets, offsets))
-    pairs.sort(key=lambda pair: -pair[0])
-    return way(at, [(there, here) for _, there, here in pairs])
+def _grid(at: int, blocks: tuple[Block, ...], strides: tuple[int, ...], sides: Sides) -> Grid:
+    """One block: the offsets along each use of a group, the fixed digits among them; equal sides are one."""
+    found: list[tuple[int, Side]] = []
+    for group, places in (*_uses("a tensor", blocks, strides), *(("", [place]) for place in _still(blocks, strides))):
+        side = sides.setdefault((group, *places), Side(group, _offsets(places)))
+        found.append((min(stride for _, stride in places), side))
+    found.sort(key=lambda pair: -pair[0])
+    return grid(at, [side for _, side in found])
 
 
 def _offsets(places: list[tuple[int, int]]) -> Ints:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,32 +14,24 @@ Pair = tuple[Ints, Ints]
 Numbers = npt.NDArray[Any]
 # A longer run is carried as such; a shorter one is quicker number by number.
 SHORT = 4
+# Numbers are carried as bare words of these many bytes.
+WORDS = (1, 2, 4, 8)
 
 
 class Way:
     """Where numbers go and come from, as (after, before) pairs of offsets: rows, columns in a row, and a run in each.
 
     `carry` does out[r + c + k] = values[r' + c' + k] for every row (r, r'), column (c, c') and k below the run.
+    `packed` says that the columns of `out` follow each other, where that is known already.
     """
 
-    def __init__(self, rows: Pair, columns: Pair, run: int) -> None:
+    def __init__(self, rows: Pair, columns: Pair, run: int, packed: bool | None = None) -> None:
         self.rows, self.columns, self.run = rows, columns, run
-        whole = np.arange(len(columns[0]), dtype=np.int64) * run
-        self._packed = bool(np.array_equal(columns[0], whole)) and int(columns[1].max()) < 1 << 32
-        steps = 1 if run > SHORT else run
-        self._line = (columns[1][:, None] + np.arange(steps)).reshape(-1).astype(np.uint32)
+        self.packed = is_packed(columns[0], run) if packed is None else packed
 
     def carry(self, out: Numbers, values: Numbers) -> None:
         """Fill the places of `out` that this way leads to."""
-        from croupier.kernels import _moves_jit as jit
-
-        if not self._packed:
-            after, before = (column[:, None] + np.arange(self.run) for column in self.columns)
-            jit.scattered(out, values, *self.rows, after.reshape(-1), before.reshape(-1))
-        elif self.run > SHORT:
-            jit.runs(out, values, *self.rows, self._line, self.run)
-        else:
-            jit.packed(out, values, *self.rows, self._line)
+        Ways([self]).carry(out, values)
 
     def carry_plain(self, out: Numbers, values: Numbers) -> None:
         """The same by one index for all: the reference."""
@@ -46,9 +40,8 @@ class Way:
 
     def places(self) -> Pair:
         """Where each number goes, and where it comes from."""
-        steps = np.arange(self.run)
         to, source = (
-            (row[:, None, None] + column[None, :, None] + steps).reshape(-1)
+            (row[:, None] + _spread(column, self.run)).reshape(-1)
             for row, column in zip(self.rows, self.columns, strict=True)
         )
         return to, source
@@ -56,6 +49,70 @@ class Way:
     def back(self) -> Way:
         """The way back, again in order of the places that are filled."""
         return Way(_turned(self.rows), _turned(self.columns), self.run)
+
+
+class Ways:
+    """Ways one after the other, carried by one compiled call."""
+
+    def __init__(self, ways: Sequence[Way]) -> None:
+        self._ways = ways
+        self._first = np.array([way.rows[0][0] for way in ways], np.int64)
+
+    def carry(self, out: Numbers, values: Numbers) -> None:
+        """Fill the places of `out`, but for ways that begin behind its end; both are contiguous and of one length."""
+        from croupier.kernels import _moves_jit as jit
+
+        count = int(np.count_nonzero(self._first < len(values)))
+        if values.itemsize not in WORDS:
+            for way in self._ways[:count]:
+                way.carry_plain(out, values)
+            return
+        # What the bits mean does not matter to where they go, and no number may be changed on its way.
+        word = f"u{values.itemsize}"
+        table, to, source, line = self._tables
+        jit.carry(out.view(word), values.view(word), table[:count], to, source, line)
+
+    def prepare(self) -> None:
+        """Work out now what the compiled loops read."""
+        _ = self._tables
+
+    @cached_property
+    def _tables(self) -> tuple[Ints, Ints, Ints, Numbers]:
+        """What the compiled loops read; columns that several ways share are there once."""
+        table, lines, known, row, place = [], [], dict[tuple[int, int, int], tuple[int, int, int]](), 0, 0
+        for way in self._ways:
+            key = (id(way.columns[0]), id(way.columns[1]), way.run)
+            if key not in known:
+                line, run = _line(way)
+                known[key] = (place, len(line) if run else len(line) // 2, run)
+                lines.append(line)
+                place += len(line)
+            table.append((row, len(way.rows[0]), *known[key]))
+            row += len(way.rows[0])
+        to, source = (np.concatenate([way.rows[side] for way in self._ways] or [_NONE]) for side in (0, 1))
+        line = np.concatenate(lines or [_NONE])
+        narrow = line if line.max(initial=0) >> 32 else line.astype(np.uint32)
+        return np.array(table, np.int64).reshape(-1, 5), to, source, narrow
+
+
+_NONE = np.zeros(0, np.int64)
+
+
+def is_packed(after: Ints, run: int) -> bool:
+    """Whether runs that begin at these places follow each other."""
+    return bool(np.array_equal(after, np.arange(len(after), dtype=np.int64) * run))
+
+
+def _line(way: Way) -> tuple[Ints, int]:
+    """The places of one row, and the run at each; where the run is 0 the places it goes to come first."""
+    if not way.packed:
+        return np.concatenate([_spread(column, way.run) for column in way.columns]), 0
+    return (way.columns[1], way.run) if way.run > SHORT else (_spread(way.columns[1], way.run), 1)
+
+
+def _spread(column: Ints, run: int) -> Ints:
+    """Every place of runs, from where each begins."""
+    return column if run == 1 else (column[:, None] + np.arange(run)).reshape(-1)
 
 
 def _turned(pair: Pair) -> Pair:

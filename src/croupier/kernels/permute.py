@@ -15,6 +15,7 @@ From: Brackett-Rozinsky and Lemire, Batched Ranged Random Integer Generation (20
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -32,7 +33,9 @@ Draw = Callable[[int], Words]
 MOST = 1 << 40
 # Words drawn at once: they fit a cache. Part of the protocol: it fixes which word goes where.
 DRAWN = 1 << 16
-_FEW = 1 << 10
+# Fewer numbers than this are permuted by the plain loop: to load a compiler would take longer, or, once it is loaded,
+# to call what it made. Both give the same.
+_FEW, _LITTLE = 1 << 10, 1 << 5
 # Bytes of rows that are permuted at a time: they fit the nearest cache, words and choices beside them.
 _NEAR = 1 << 14
 # At least so many columns at a time; and fewer rows than this, so that each number's place there has 32 bits.
@@ -69,7 +72,8 @@ def columns(rows: npt.NDArray[Any], draw: Draw) -> None:
     A column with a refused word is permuted once more from fresh words. What the refused ones did to it does not
     matter: a uniform permutation after any other is uniform.
     """
-    _by_strips(rows, draw, _strip_plain if rows.size < _FEW else _strip)
+    few = _LITTLE if "numba" in sys.modules else _FEW
+    _by_strips(rows, draw, _strip_plain if rows.size < few else _strip)
 
 
 def columns_plain(rows: npt.NDArray[Any], draw: Draw) -> None:

@@ -54,6 +54,30 @@ def test_weights_alone_are_permuted_as_in_the_whole_vector() -> None:
         shuffled.permute(torch.zeros(1, 4))
 
 
+@pytest.mark.parametrize(
+    "kind", [torch.float16, torch.bfloat16, torch.float64, torch.int32, torch.bool, torch.complex64]
+)
+def test_numbers_of_every_kind_are_permuted(kind: torch.dtype) -> None:
+    shuffled = TWO.under(TWO.rule(SEED, 1))
+    index = shuffled.apply(torch.arange(28))
+    vector = torch.arange(28).remainder(2 if kind is torch.bool else 28).to(kind)
+    out = torch.empty_like(vector)
+    assert torch.equal(shuffled.apply(vector, out), vector[index])
+    assert torch.equal(out, vector[index])
+    assert torch.equal(shuffled.invert(out), vector)
+
+
+def test_where_the_result_goes_must_be_like_the_vector_and_not_itself() -> None:
+    shuffled, vector = TWO.under(TWO.rule(SEED, 1)), torch.randn(28)
+    for out in (torch.empty(24), torch.empty(28, dtype=torch.float64), torch.empty(56)[::2]):
+        with pytest.raises(RangeError, match="must be like the vector"):
+            shuffled.apply(vector, out)
+    with pytest.raises(RangeError, match="the vector itself"):
+        shuffled.invert(vector, vector)
+    apart = torch.stack([vector, vector], 1)[:, 0]
+    assert torch.equal(shuffled.apply(apart), shuffled.apply(vector))
+
+
 def test_blocks_and_factors_stand_for_what_was_concatenated_and_flattened() -> None:
     # Channels a (2) and b (3), each of 2 places, one after the other: columns of a layer after a flattened picture.
     place = Factor(2, reason="a window slides along it")

@@ -254,9 +254,11 @@ class Hidden(nn.Module):
         return out
 
 
-def test_what_could_not_be_watched_is_found_out_by_trying() -> None:
-    with pytest.raises(SpecError, match="could not be watched"):
+def test_what_could_not_be_watched_is_found_out_by_its_gradient_or_by_trying() -> None:
+    with pytest.raises(SpecError, match=r"module 'last' \(Linear\) is given the result of something that could not be"):
         symmetry_of(Hidden(), torch.randn(3, 6))
+    with pytest.raises(SpecError, match=r"outputs differ by .* that could not be watched"):
+        symmetry_of(Hidden().requires_grad_(False), torch.randn(3, 6))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from croupier.learn.axes.terms import Term, cut, fix, joined, new, size_of, unify
-from croupier.learn.axes.tracer import Call, label, rule, same
+from croupier.learn.axes.tracer import Call, close, label, rule, same
 
 CAUSAL = "every place sees only those before it"
 
@@ -103,4 +103,4 @@ def heads(
     label(out[0], (places, batch, over))
     call.use(query, key, value, packed, bias, out_weight, out_bias, out[0])
     if out[1] is not None:
-        out[1]._axes = ()  # type: ignore[attr-defined]
+        close(out[1], "attention's weights, for which need_weights=False can do without")

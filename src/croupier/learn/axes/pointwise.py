@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from croupier.learn.axes.terms import Term, cut, new, unify
-from croupier.learn.axes.tracer import Call, Labels, label, numbers, rule, same
+from croupier.learn.axes.tracer import Call, Labels, close, label, numbers, rule, same
 
 ALONE = (
     "relu relu_ relu6 gelu sigmoid sigmoid_ tanh tanh_ silu elu elu_ leaky_relu leaky_relu_ hardtanh hardtanh_ "
@@ -61,7 +61,7 @@ def _wide(term: Term) -> bool:
     return any(atom.size > 1 for atom in term)
 
 
-@rule("matmul", "__matmul__", "__rmatmul__", "bmm")
+@rule("matmul", "__matmul__", "__rmatmul__", "bmm", "mm", "mv", "dot")
 def matmul(call: Call, out: Tensor, one: Tensor, two: Tensor) -> None:
     """The last axis of one and the last but one of the other are summed over, so they are the same."""
     if call.name == "__rmatmul__":
@@ -97,8 +97,10 @@ def einsum(call: Call, out: Tensor, spec: str, *operands: Any) -> None:
 def reduce(call: Call, out: Tensor, x: Tensor, *args: Any, **named: Any) -> None:
     """Over all places of some axes, whatever their order."""
     at = 1 if call.name == "norm" else 0
+    # Between the axes and whether they are kept, these two take whether to divide by one less.
+    after = at + 1 + (call.name in ("var", "std"))
     dim = named.get("dim", named.get("axis", args[at] if len(args) > at and not isinstance(args[at], bool) else None))
-    kept = named.get("keepdim", args[at + 1] if len(args) > at + 1 else False)
+    kept = named.get("keepdim", args[after] if len(args) > after else False)
     label(out, _without(call.axes(x), dim, bool(kept)))
     call.use(x)
 
@@ -121,7 +123,7 @@ def extreme(call: Call, out: Any, x: Tensor, dim: Any = None, keepdim: bool = Fa
     label(values, _without(call.axes(x), dim, keepdim))
     call.use(x)
     if not isinstance(out, Tensor):
-        out[1]._axes = ()
+        close(out[1], "positions that a maximum was found at")
 
 
 @rule("prelu")

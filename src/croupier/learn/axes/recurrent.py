@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from croupier.learn.axes.terms import Term, fix, joined, new, size_of, unify
-from croupier.learn.axes.tracer import Call, label, rule
+from croupier.learn.axes.tracer import Call, close, label, rule
 
 TIME = "time runs along it"
 GATES = "gates keep their order"
@@ -79,4 +79,5 @@ def _states(part: Tensor, found: list[tuple[Term, Term]]) -> None:
     if len(found) == 1:
         label(part, (new(1), *found[0]))
     else:
-        part._axes, part._states = (), found  # type: ignore[attr-defined]
+        close(part, "the last states of several layers at once; take one layer's by its number")
+        part._states = found  # type: ignore[attr-defined]

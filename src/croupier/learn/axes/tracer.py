@@ -42,8 +42,13 @@ class Tracer(TorchFunctionMode):
             raise self.unknown(name)
         # Before the operation runs: one that works in place would change what a constant looks like.
         operands = [part for part in _tensors((args, kwargs)) if not hasattr(part, "_axes")]
+        if any(part.grad_fn is not None for part in operands):
+            raise self.unseen()
         kept = {id(part): constant(part) for part in operands}
         out = func(*args, **kwargs)
+        if kwargs.get("out", out) is None:
+            # Some of torch's functions pass on that nobody said where the result should go.
+            kwargs = {key: value for key, value in kwargs.items() if key != "out"}
         try:
             rule(Call(self, name, kept), out, *args, **kwargs)
         except (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
@@ -56,6 +61,14 @@ class Tracer(TorchFunctionMode):
         return SpecError(
             f"symmetry: no rule is known for {what!r}, which module {path!r} ({type(module).__name__}) calls; name "
             "that module in `opaque`, so that all of its axes stay as they are, or declare a Symmetry yourself"
+        )
+
+    def unseen(self) -> SpecError:
+        """What a module is given was made from weights, and yet by no operation that passed by here."""
+        path, module = self._at[-1] if self._at else ("", self)
+        return SpecError(
+            f"symmetry: module {path!r} ({type(module).__name__}) is given the result of something that could not be "
+            "watched, such as compiled code; name the module that does it in `opaque`, or declare a Symmetry yourself"
         )
 
     @contextmanager
@@ -107,7 +120,7 @@ class Call:
         if found is None:
             return self._constants[id(tensor)]
         if not found and tensor.dim():
-            raise self.tracer.unknown(f"{self.name} of positions that a maximum was found at")
+            raise self.tracer.unknown(f"{self.name} of {getattr(tensor, '_what', 'something without axes')}")
         return found
 
     def use(self, *operands: Tensor | None) -> None:
@@ -130,6 +143,11 @@ def label(tensor: Tensor, axes: Sequence[Term]) -> None:
     if len(axes) != tensor.dim() or any(size_of(term) != size for term, size in zip(axes, tensor.shape, strict=True)):
         raise AssertionError(f"axes of sizes {[size_of(term) for term in axes]} for {tuple(tensor.shape)}")
     tensor._axes = tuple(axes)  # type: ignore[attr-defined]
+
+
+def close(tensor: Tensor, what: str) -> None:
+    """Let nobody use a tensor of which no axes can be told, and say what it is where somebody does."""
+    tensor._axes, tensor._what = (), what  # type: ignore[attr-defined]
 
 
 def constant(tensor: Tensor) -> Labels:
