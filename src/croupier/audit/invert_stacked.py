@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -39,7 +40,7 @@ def inverting_stacked(
     for number in range(recipe.restarts):
         starts = [torch.randn((1, *shape), generator=one.child(number).fast()) for one in coins]
         search = torch.stack(starts).to(gradients).requires_grad_()
-        descend(recipe, search, lambda search=search: _objective(recipe, gradient, search, gradients, labels))  # type: ignore[misc]
+        descend(recipe, search, partial(_objective, recipe, gradient, search, gradients, labels))
         found = (search.detach() * recipe.deviation + recipe.mean)[:, 0]
         with torch.no_grad():
             losses = _turned(gradient(found.unsqueeze(1), labels), gradients).nan_to_num(torch.inf)
