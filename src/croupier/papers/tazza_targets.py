@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 Watch = Callable[[str], None]
 # One step of plain SGD is inverted, at this rate.
 RATE = 0.1
-# Targets whose searches are stacked on a device: more would only take more memory.
-STACKED = 50
+# Targets whose searches, ten each, are stacked on a device: they take about 20 GiB there.
+STACKED = 100
 Floats = npt.NDArray[np.float32]
 
 
