@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -100,9 +101,17 @@ Attack = Callable[[nn.Module, Target, Coins], Found]
 def gradient_of(module: nn.Module, inputs: Tensor, labels: Tensor, differentiable: bool = False) -> Tensor:
     """The gradient of the mean cross-entropy over all weights, as one vector; labels are classes or chances."""
     weights = list(module.parameters())
-    loss = functional.cross_entropy(module(inputs), labels)
+    with twice(module):
+        loss = functional.cross_entropy(module(inputs), labels)
     parts = torch.autograd.grad(loss, weights, create_graph=differentiable)
     return torch.cat([part.reshape(-1) for part in parts])
+
+
+def twice(module: nn.Module) -> AbstractContextManager[None]:
+    """Where a network that runs can be differentiated twice: cuDNN's recurrent layers cannot, torch's own can."""
+    if not any(isinstance(part, nn.RNNBase) for part in module.modules()):
+        return nullcontext()
+    return torch.backends.cudnn.flags(enabled=False)
 
 
 def gradient_from(update: Tensor, start: Tensor, lr: float, steps: int = 1) -> Tensor:
@@ -225,26 +234,34 @@ def inverting(recipe: Inverting = Inverting()) -> Attack:  # noqa: B008 - frozen
     def once(network: nn.Module, target: Target, labels: Tensor, coins: Coins) -> Found:
         like = target.gradient
         search = torch.randn((target.records, *target.shape), generator=coins.fast()).to(like).requires_grad_()
-        adam = torch.optim.Adam([search], lr=recipe.lr)
-        turns = [recipe.steps * eighths // 8 for eighths in (3, 5, 7)]
-        pace = torch.optim.lr_scheduler.MultiStepLR(adam, turns, 0.1)
-        low, high = (0 - recipe.mean) / recipe.deviation, (1 - recipe.mean) / recipe.deviation
-        for _ in range(recipe.steps):
+
+        def objective() -> Tensor:
             guess = gradient_of(network, search * recipe.deviation + recipe.mean, labels, differentiable=True)
-            loss = _turned(guess, target) + recipe.variation * variation(search)
-            search.grad = torch.autograd.grad(loss, search)[0]
-            if recipe.signed:
-                search.grad = search.grad.sign()
-            adam.step()
-            pace.step()
-            if recipe.boxed:
-                with torch.no_grad():
-                    search.clamp_(low, high)
+            return _turned(guess, target) + recipe.variation * variation(search)
+
+        descend(recipe, search, objective)
         pictures = search.detach() * recipe.deviation + recipe.mean
         loss = _turned(gradient_of(network, pictures, labels), target)
         return Found(pictures, functional.one_hot(labels, target.classes).to(like), float(loss), ())
 
     return attack
+
+
+def descend(recipe: Inverting, search: Tensor, objective: Callable[[], Tensor]) -> None:
+    """Lower an objective of the search, in place: Adam, slower after 3, 5 and 7 eighths of the steps."""
+    adam = torch.optim.Adam([search], lr=recipe.lr)
+    turns = [recipe.steps * eighths // 8 for eighths in (3, 5, 7)]
+    pace = torch.optim.lr_scheduler.MultiStepLR(adam, turns, 0.1)
+    low, high = (0 - recipe.mean) / recipe.deviation, (1 - recipe.mean) / recipe.deviation
+    for _ in range(recipe.steps):
+        search.grad = torch.autograd.grad(objective(), search)[0]
+        if recipe.signed:
+            search.grad = search.grad.sign()
+        adam.step()
+        pace.step()
+        if recipe.boxed:
+            with torch.no_grad():
+                search.clamp_(low, high)
 
 
 def variation(pictures: Tensor) -> Tensor:

@@ -19,18 +19,24 @@ from croupier.learn.flat import FlatNet, loss_of
 Client = tuple[Tensor, Records, torch.Generator]
 
 
-def train_together(net: FlatNet, goal: str, fit: Fit, clients: Sequence[Client]) -> list[Tensor]:
+def train_together(
+    net: FlatNet, goal: str, fit: Fit, clients: Sequence[Client], whole: bool | None = None
+) -> list[Tensor]:
     """Train each client from its start on its own records; the same steps as alone, up to rounding.
 
     Clients come with most records first: those who are done early form the tail, which later steps leave alone.
+    `whole`: step through all weights at once and not tensor by tensor; by itself, on a device and not on a CPU.
     """
     device = net.weights.device
     starts = torch.stack([start[: net.size] for start, _, _ in clients]).to(device)
     leaves = {
-        part.name: _laid_out(starts[:, start:stop].reshape(len(clients), *part.shape))
-        for part, start, stop in net.layout.spans()
+        part.name: starts[:, start:stop].view(len(clients), *part.shape) for part, start, stop in net.layout.spans()
     }
-    states = {name: fit.start(leaf) for name, leaf in leaves.items()}
+    # Every call costs a device the same, however little it does; a CPU's caches hold one tensor and not all.
+    whole = device.type != "cpu" if whole is None else whole
+    if not whole:
+        leaves = {name: _laid_out(leaf) for name, leaf in leaves.items()}
+    states = [fit.start(leaf) for leaf in ([starts] if whole else leaves.values())]
     heap = _Heap.of(clients, device)
 
     forward = _stacked(net.module)
@@ -43,9 +49,11 @@ def train_together(net: FlatNet, goal: str, fit: Fit, clients: Sequence[Client])
         total = (losses.reshape(*share.shape, -1).mean(-1) * share).sum()
         # Clients share no weights, so the gradient of the total is every client's own gradient.
         grads = _left(fit, torch.autograd.grad(total, list(now.values())))
-        for (name, leaf), grad in zip(now.items(), grads, strict=True):
-            fit.step(leaf.detach(), grad, {key: held[:active] for key, held in states[name].items()}, number)
-    return list(torch.cat([leaf.flatten(1) for leaf in leaves.values()], 1).cpu())
+        moved: list[Tensor] = [starts[:active]] if whole else [leaf.detach() for leaf in now.values()]
+        along = [torch.cat([grad.flatten(1) for grad in grads], 1)] if whole else grads
+        for weights, grad, state in zip(moved, along, states, strict=True):
+            fit.step(weights, grad, {key: held[:active] for key, held in state.items()}, number)
+    return list((starts if whole else torch.cat([leaf.flatten(1) for leaf in leaves.values()], 1)).cpu())
 
 
 def _left(fit: Fit, grads: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -108,8 +116,10 @@ def _plan(fit: Fit, clients: Sequence[Client], device: torch.device) -> Iterator
         share[:last, client] = shares[count]
         first += count
     active = [sum(count > number for count in steps) for number in range(steps[0])]
+    # Once for all steps: a device waits for every copy.
+    places, parts = (torch.from_numpy(values).to(device) for values in (index, share))
     for number, many in enumerate(active):
-        yield torch.from_numpy(index[number, :many]).to(device), torch.from_numpy(share[number, :many]).to(device)
+        yield places[number, :many], parts[number, :many]
 
 
 def _shares(fit: Fit, count: int, width: int) -> npt.NDArray[np.float32]:

@@ -11,6 +11,7 @@ from croupier.core.coins import Coins
 from croupier.core.update import Update
 from croupier.errors import SpecError
 from croupier.learn.assemble import Assembled, assemble
+from croupier.learn.batch import train_together
 from croupier.learn.data import Rows
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Adam, Sgd
@@ -23,7 +24,7 @@ COINS = Coins.from_seed(11)
 HUGE = 10**18
 
 
-def made(fit: Sgd, together: int = 1) -> Assembled:
+def made(fit: Sgd | Adam, together: int = 1) -> Assembled:
     torch.set_num_threads(1)
     split = Dirichlet(clients=8, alpha=0.3)
     return assemble(Digits(), split, Mlp(hidden=(16,)), fit, COINS, together=together, workers=1)
@@ -54,6 +55,22 @@ def test_proximal_clients_learn_stacked_what_they_learn_alone(momentum: float) -
     free = moves(made(Sgd(lr=0.05, momentum=momentum, epochs=3, batch=16)))
     assert float((alone - stacked).abs().max()) < 1e-5
     assert float((alone - free).abs().max()) > 1e-2
+
+
+@pytest.mark.parametrize("fit", [Adam(lr=0.01, epochs=2, batch=16), Sgd(lr=0.05, epochs=2, batch=16, proximal=0.5)])
+def test_all_weights_at_once_go_where_each_tensor_goes(fit: Sgd | Adam) -> None:
+    task = made(fit)
+    first, learner = task.task.first.vector, task.task.fit
+    assert isinstance(learner, Learner)
+    shards = sorted(learner.shards.values(), key=len, reverse=True)
+
+    def moved(whole: bool) -> Tensor:
+        clients = [(first, rows, COINS.child(at).fast()) for at, rows in enumerate(shards)]
+        return torch.stack(train_together(FlatNet(task.module), "classify", fit, clients, whole)) - first
+
+    by_tensor, at_once = moved(False), moved(True)
+    assert float(by_tensor.abs().max()) > 1e-2
+    assert float((by_tensor - at_once).abs().max()) < 1e-6
 
 
 def test_the_more_proximal_the_nearer_to_the_start() -> None:
