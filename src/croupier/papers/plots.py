@@ -33,19 +33,27 @@ def between(low: float, high: float) -> Axis:
     return Axis(tuple((mark, f"{mark:.4g}") for mark in marks), lambda value: (value - low) / (high - low))
 
 
-def decades(values: Sequence[float], unit: str) -> Axis:
+def decades(values: Sequence[float]) -> Axis:
     """Powers of ten around positive values, each as far from the next."""
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     high = max(high, low + 1)
-    ticks = tuple((10.0**power, f"{10.0**power:g} {unit}") for power in range(low, high + 1))
+    ticks = tuple((10.0**power, f"{10.0**power:g}") for power in range(low, high + 1))
     # An interval may reach below nothing, which has no place here.
     return Axis(ticks, lambda value: (math.log10(max(value, 10.0**low)) - low) / (high - low))
 
 
-def lines(panels: Panels, title: str, along: str, axis: Axis = UNIT, *, priors: bool = True) -> str:
-    """A panel for each name, a line for each series; dashes are the priors where there are any, bars the intervals."""
+def lines(
+    panels: Panels, title: str, along: str, axis: Axis = UNIT, *, priors: bool = True, joined: bool = True
+) -> str:
+    """A panel for each name, a line for each series; dashes are the priors where there are any, bars the intervals.
+
+    Points along kinds that have no order are not `joined`.
+    """
     names = list(dict.fromkeys(name for series in panels.values() for name in series))
-    body = [_lines(name, series, names, along, axis, *_place(at)) for at, (name, series) in enumerate(panels.items())]
+    body = [
+        _lines(name, series, names, along, axis, joined, *_place(at))
+        for at, (name, series) in enumerate(panels.items())
+    ]
     legend = _legend([*names, *(["prior"] if priors else [])], priors, *_place(len(panels)))
     return _page([*body, legend], title, len(panels) + 1)
 
@@ -77,6 +85,7 @@ def _lines(
     names: Sequence[str],
     along: str,
     axis: Axis,
+    joined: bool,
     right: int,
     down: int,
 ) -> str:
@@ -95,7 +104,9 @@ def _lines(
             out.append(f'<text x="{x}" y="{_HEIGHT + 15}" text-anchor="middle">{escape(label)}</text>')
     for at, (title, points) in enumerate(series.items()):
         # Later lines are thinner, so that one that lies on another does not hide it.
-        out += _line(points, labels, COLOURS[names.index(title) % len(COLOURS)], max(1.2, 3.4 - 0.7 * at), axis)
+        out += _line(
+            points, labels, COLOURS[names.index(title) % len(COLOURS)], max(1.2, 3.4 - 0.7 * at) * joined, axis
+        )
     out.append(f'<text x="{_WIDTH / 2}" y="{_HEIGHT + 30}" text-anchor="middle">{escape(along)}</text></g>')
     return "\n".join(out)
 
@@ -111,7 +122,7 @@ def _line(points: Sequence[Point], labels: Sequence[str], colour: str, width: fl
         if "low" in mark:
             ends = f'y1="{_y(axis.up(mark["low"]))}" y2="{_y(axis.up(mark["high"]))}"'
             out.append(f'<line x1="{x}" {ends} x2="{x}" stroke="{colour}" stroke-opacity="0.35"/>')
-        out.append(f'<circle cx="{x}" cy="{_y(axis.up(mark["rate"]))}" r="2.2" fill="{colour}"/>')
+        out.append(f'<circle cx="{x}" cy="{_y(axis.up(mark["rate"]))}" r="{2.2 if width else 4}" fill="{colour}"/>')
     return out
 
 

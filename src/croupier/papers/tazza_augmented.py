@@ -141,9 +141,9 @@ def _row(name: str, order: str, found: Sequence[Mapping[str, Mapping[str, Any]]]
         "network": name, "augmented": order, "paper": {BEFORE: "semantics kept", AFTER: "meaningless"}.get(order),
         "accuracy": said(accuracy, 4), "more_than_none": None if gain is None else said(gain, 4),
         "put_back_read": said(read, 3), "roughness": said(over("rough"), 3), "ssim": said(over("ssim"), 3),
-        "same_as_augmented": said(over("same"), 3), "prior": round(first["prior"], 3), "seeds": len(found), "_accuracy": accuracy,
-        "_gain": gain, "_read": read, "_rough": over("rough"), "_same": over("same"), "_eye": eye.accuracy,
-        "_pictures": {key: first[key] for key in ("_plain", "_shown", "_back")},
+        "same_as_augmented": said(over("same"), 3), "prior": round(first["prior"], 3), "seeds": len(found),
+        "_accuracy": accuracy, "_gain": gain, "_read": read, "_rough": over("rough"), "_same": over("same"),
+        "_eye": eye.accuracy, "_pictures": {key: first[key] for key in ("_plain", "_shown", "_back")},
     }  # fmt: skip
 
 
@@ -173,8 +173,9 @@ def says6(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         *out,
         f"Pixels put back, a classifier that is right on {100 * rows[0]['_eye']:.0f} % of plain pictures reads "
         f"{read[BEFORE]:.0f} % of those augmented before permuting and {read[AFTER]:.0f} % of those augmented after "
-        f"({100 * rows[0]['prior']:.0f} % by always saying the commonest); neighbouring pixels differ {first[AFTER]['_rough']['mean']:.2f} times as much as any two, "
-        f"{first[BEFORE]['_rough']['mean']:.2f} in the right order.",
+        f"({100 * rows[0]['prior']:.0f} % by always saying the commonest); neighbouring pixels differ "
+        f"{first[AFTER]['_rough']['mean']:.2f} times as much as any two, {first[BEFORE]['_rough']['mean']:.2f} in the "
+        "right order.",
         "With encode = 'hidden-units' clients train in plain coordinates and permute what they send: augmentation is "
         "before the permutation by construction.",
     ]
@@ -184,10 +185,11 @@ TRIALS = (
     Trial(
         "tazza/figure6", f"{PAPER}, Figure 6", "crops and mirrors before and after pixels are permuted",
         "Accuracy of a network under a rule on permuted test pictures, means with 95 % intervals over seeds; 'more "
-        "than none': the same seed's difference from training without augmentation. 'Put back read': how often a classifier "
-        "of plain pictures is right once the pixels of an augmented picture are put back by the rule; 'roughness': "
-        "differences of neighbouring pixels over those of any two (1 is noise); SSIM and the share of exactly equal "
-        "pictures are against the picture augmented alike and never permuted. Prior: the share of the commonest class.",
+        "than none': the same seed's difference from training without augmentation. 'Put back read': how often a "
+        "classifier of plain pictures is right once the pixels of an augmented picture are put back by the rule; "
+        "'roughness': differences of neighbouring pixels over those of any two (1 is noise); SSIM and the share of "
+        "exactly equal pictures are against the picture augmented alike and never permuted. Prior: the share of the "
+        "commonest class.",
         figure6, {"smoke": 2, "small": 5, "paper": 10},
         (
             f"a window of {AUGMENT.side} of 32 pixels anywhere and a mirror by a fair coin for the paper's centre crop "

@@ -141,14 +141,14 @@ def draw(rows: Sequence[Mapping[str, Any]], panel: str, label: str, title: str) 
     """Milliseconds on an axis of powers of ten: the defence alone, and with training."""
     panels: dict[str, dict[str, list[tuple[str, dict[str, float]]]]] = {}
     values = []
-    for what, key in (("defence alone", "_alone"), ("with training", "_total")):
+    for what, key in (("the defence alone, ms", "_alone"), ("with training, ms", "_total")):
         for row in rows:
             if row[key] is not None and row[key]["mean"] > 0:
                 name = f"by {row[panel]}: {what}" if panel else what
                 mark = {to: 1e3 * row[key][of] for to, of in (("rate", "mean"), ("low", "low"), ("high", "high"))}
                 values.append(mark["rate"])
                 panels.setdefault(name, {}).setdefault(row["defence"], []).append((str(row[label]), mark))
-    return lines(panels, title, "" if panel else label, decades(values, "ms"), priors=False)
+    return lines(panels, title, "" if panel else label, decades(values), priors=False, joined=label != "network")
 
 
 def says14(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -66,7 +66,7 @@ def figure4(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> l
                 samples[name] = [png(shown.pictures[at]) for at in drawn]
                 samples.setdefault("original", [png(x[at]) for at in drawn])
         watch(f"rule {seed}")
-    prior = float(digits.bincount().max()) / len(digits)
+    prior = float((y == digits.bincount().argmax()).double().mean())
     return [_row(name, found, prior, samples[name], samples["original"], len(x)) for name, found in tries.items()]
 
 
@@ -184,7 +184,8 @@ READ4 = (
     "PSNR of what is shown against the original, mean over all pictures with 95 % intervals over rules; least and most "
     "are of the first rule. 'Same values': the share of pictures that have exactly the original's pixel values, in "
     "whatever order. 'Digit read': how often a perceptron that learnt from public pictures (for sorted values: sorted "
-    "ones) reads the digit, beside the share of the commonest digit. Higher PSNR does not mean more is known."
+    "ones) reads the digit, beside how often the commonest public digit is right. Higher PSNR does not mean that "
+    "more is known."
 )
 TRIALS = (
     Trial(
