@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count as counting
 from typing import Any
 
 import torch
@@ -89,7 +89,7 @@ def _model(name: str, size: Size, coins: Coins) -> dict[str, Any]:
     symmetry, vector, seed = made.symmetry, made.vector, made.seed
     out, shuffled = torch.empty_like(vector), symmetry.under(symmetry.rule(seed, 0))
     steps = -(-size.records // size.batch)
-    step = best(stepper(made.net, made.rows, Adam()), size.repeats)
+    step = _best(stepper(made.net, made.rows, Adam()), size.repeats)
     private = privately(made.net, made.rows, coins)
     # Before the clock runs: what is worked out once a rule, and compiled once a machine.
     if not torch.equal(shuffled.invert(shuffled.apply(vector)), vector):
@@ -99,15 +99,15 @@ def _model(name: str, size: Size, coins: Coins) -> dict[str, Any]:
         "parameters": symmetry.layout.size,
         "groups": len(symmetry.groups),
         "still": shuffled.still,
-        "rule_s": best(lambda: ruled(symmetry, seed), size.repeats),
-        "shuffle_s": best(lambda: shuffled.apply(vector, out), size.repeats),
-        "unshuffle_s": best(lambda: shuffled.invert(vector, out), size.repeats),
-        "copy_s": best(lambda: out.copy_(vector), size.repeats),
+        "rule_s": _best(lambda: ruled(symmetry, seed), size.repeats),
+        "shuffle_s": _best(lambda: shuffled.apply(vector, out), size.repeats),
+        "unshuffle_s": _best(lambda: shuffled.invert(vector, out), size.repeats),
+        "copy_s": _best(lambda: out.copy_(vector), size.repeats),
         "batch_step_s": step,
         "steps": steps,
         "epoch_s": steps * step,
-        "pruning_s": best(lambda: prune(vector, KEPT), size.repeats),
-        "dpsgd_s": None if private is None else best(private, size.repeats),
+        "pruning_s": _best(lambda: prune(vector, KEPT), size.repeats),
+        "dpsgd_s": None if private is None else _best(private, size.repeats),
     }
 
 
@@ -122,7 +122,7 @@ def stepper(
     net: FlatNet, rows: Rows, fit: Adam, change: Callable[[Tensor], Tensor] = lambda grads: grads
 ) -> Callable[[], None]:
     """One batch of training, whose gradient is changed before the step."""
-    state, numbers = fit.start(net.weights), count(1)
+    state, numbers = fit.start(net.weights), counting(1)
 
     def step() -> None:
         net.grads.zero_()
@@ -155,15 +155,14 @@ def privately(net: FlatNet, rows: Rows, coins: Coins) -> Callable[[], None] | No
 
 def prune(vector: Tensor, kept: float) -> Tensor:
     """Only the largest values of a gradient, by size; all others become zero."""
-    many = max(1, round(kept * len(vector)))
-    places = torch.topk(vector.abs(), many, sorted=False).indices
+    count = max(1, round(kept * len(vector)))
+    places = torch.topk(vector.abs(), count, sorted=False).indices
     out = torch.zeros_like(vector)
     out[places] = vector[places]
     return out
 
 
-def best(work: Callable[[], Any], repeats: int) -> float:
-    """The least seconds of so many, after one that does not count."""
+def _best(work: Callable[[], Any], repeats: int) -> float:
     work()
     spent = []
     for _ in range(repeats):
