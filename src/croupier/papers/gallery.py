@@ -8,7 +8,7 @@ from html import escape
 from croupier.papers.plots import COLOURS
 
 _LEFT, _TOP, _WIDTH, _HEIGHT, _CELL, _GAP = 56, 40, 620, 200, 64, 8
-_CAPTION = 290
+_CAPTION = 320
 # A caption and images as PNG files in base64.
 Strip = tuple[str, Sequence[str]]
 

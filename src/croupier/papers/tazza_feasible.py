@@ -147,12 +147,13 @@ def _row(
 def draw4(rows: Sequence[Mapping[str, Any]]) -> str:
     """PSNR by shares of pictures, and the pictures with the lowest and the highest."""
     steps, tall = histogram(
-        {row["shown"]: row["_bins"] for row in rows if row["shown"] not in (BLACK, SORTED)}, 0.0, STEP,
+        {row["shown"]: row["_bins"] for row in rows if row["shown"] in (PERMUTED, MEAN, OTHER)}, 0.0, STEP,
         "PSNR against the original, dB",
     )  # fmt: skip
     at = {row["shown"]: row for row in rows}
     shown = [("original", at[PERMUTED]["_originals"])]
-    shown += [(name, at[name]["_samples"]) for name in (PERMUTED, ORDERED, MEAN, OTHER)]
+    for name in (PERMUTED, ORDERED, MEAN, OTHER):
+        shown.append((f"{name}: {at[name]['_psnr']['mean']:.1f} dB", at[name]["_samples"]))
     title = f"Figure 4: PSNR against the original; the {EACH} lowest and the {EACH} highest of permuted pixels"
     return sheet(title, shown, steps, tall)
 
