@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import count as counting
 from typing import Any
 
 import torch
 from pydantic import Field, PositiveInt
-from torch import nn
+from torch import Tensor, nn
 
 from croupier.core.coins import Coins
 from croupier.core.part import Part
+from croupier.encode.shuffled import Shuffled
+from croupier.encode.symmetry import Symmetry
 from croupier.errors import SpecError
 from croupier.learn.axes import symmetry_of
 from croupier.learn.data import Dataset, Rows
@@ -61,19 +65,37 @@ def measure(size: Size, seed: int, watch: Callable[[str], None] = lambda _: None
     return {**size.plain(), "models": found, "kept_by_pruning": KEPT}
 
 
-def _model(name: str, size: Size, coins: Coins) -> dict[str, Any]:
-    network, shape, classes = CASES[name]
+@dataclass(frozen=True)
+class Subject:
+    """A network with one batch of records, its symmetry, and a secret that rules are derived from."""
+
+    net: FlatNet
+    rows: Rows
+    symmetry: Symmetry
+    vector: Tensor = field(repr=False)
+    seed: bytes = field(repr=False)
+
+
+def subject(network: Network, shape: tuple[int, ...], classes: int, batch: int, coins: Coins) -> Subject:
+    """A fresh network on drawn records."""
     with coins.child("start").ambient():
-        rows = Rows(torch.rand(size.batch, *shape), torch.arange(size.batch) % classes)
-        module = network.build(Dataset(name, "classify", classes, rows, rows, "none", "drawn", labels=rows.y))
-    net = FlatNet(module)
+        rows = Rows(torch.rand(batch, *shape), torch.arange(batch) % classes)
+        module = network.build(Dataset("drawn", "classify", classes, rows, rows, "none", "drawn", labels=rows.y))
     symmetry = symmetry_of(module, rows.x[:2])
     vector = symmetry.layout.flatten(dict(module.named_parameters()) | dict(module.named_buffers()))
-    out, seed = torch.empty_like(vector), coins.child("rule").export()
-    rule = symmetry.rule(seed, 0)
+    net = FlatNet(module)
+    net.load(vector)
+    return Subject(net, rows, symmetry, vector.detach(), coins.child("rule").export())
+
+
+def _model(name: str, size: Size, coins: Coins) -> dict[str, Any]:
+    made = subject(*CASES[name], size.batch, coins)
+    symmetry, vector, seed = made.symmetry, made.vector, made.seed
+    out, rule = torch.empty_like(vector), symmetry.rule(seed, 0)
     shuffled = symmetry.under(rule)
     steps = -(-size.records // size.batch)
-    step = _best(_stepper(net, rows, Adam()), size.repeats)
+    step = _best(stepper(made.net, made.rows, Adam()), size.repeats)
+    private = privately(made.net, made.rows, coins)
     # Before the clock runs: what is worked out once a rule, and compiled once a machine.
     if not torch.equal(shuffled.invert(shuffled.apply(vector)), vector):
         raise AssertionError(f"{name}: there and back is not the same model")
@@ -89,33 +111,38 @@ def _model(name: str, size: Size, coins: Coins) -> dict[str, Any]:
         "still": shuffled.still,
         "still_by_group": rule.still(),
         "held": [f"{held.tensor} axis {held.axis} ({held.size}): {held.reason}" for held in symmetry.held],
-        "rule_s": _best(lambda: _rule(symmetry, seed), OFTEN * size.repeats),
+        "rule_s": _best(lambda: ruled(symmetry, seed), OFTEN * size.repeats),
         **_beside(quick, OFTEN * size.repeats),
         "batch_step_s": step,
         "steps": steps,
         "epoch_s": steps * step,
         "pruning_s": _best(lambda: prune(vector, KEPT), size.repeats),
-        "dpsgd_s": _private(net, rows, coins, size.repeats),
+        "dpsgd_s": None if private is None else _best(private, size.repeats),
     }
 
 
-def _rule(symmetry: Any, seed: bytes) -> None:
+def ruled(symmetry: Symmetry, seed: bytes) -> Shuffled:
     """What a client does once a round before its model can be permuted, and brought back."""
-    symmetry.under(symmetry.rule(seed, 1)).prepare()
+    found = symmetry.under(symmetry.rule(seed, 1))
+    found.prepare()
+    return found
 
 
-def _stepper(net: FlatNet, rows: Rows, fit: Adam) -> Callable[[], None]:
-    state = fit.start(net.weights)
+def stepper(
+    net: FlatNet, rows: Rows, fit: Adam, change: Callable[[Tensor], Tensor] = lambda grads: grads
+) -> Callable[[], None]:
+    """One batch of training, whose gradient is changed before the step."""
+    state, numbers = fit.start(net.weights), counting(1)
 
     def step() -> None:
         net.grads.zero_()
         loss_of("classify", net.module.train()(rows.x), rows.y).backward()  # type: ignore[no-untyped-call]
-        fit.step(net.weights, net.grads, state, 1)
+        fit.step(net.weights, change(net.grads), state, next(numbers))
 
     return step
 
 
-def _private(net: FlatNet, rows: Rows, coins: Coins, repeats: int) -> float | None:
+def privately(net: FlatNet, rows: Rows, coins: Coins) -> Callable[[], None] | None:
     """One batch of DP-SGD, every record's gradient clipped and the sum noised; None where a record has none."""
     try:
         check_private(net.module)
@@ -133,7 +160,7 @@ def _private(net: FlatNet, rows: Rows, coins: Coins, repeats: int) -> float | No
             total += clipped(each(net.module, "classify", x, y), fit.clip)
         fit.noised(net.weights, total, float(len(rows)), {}, 1, noise)
 
-    return _best(step, repeats)
+    return step
 
 
 def _best(work: Callable[[], Any], repeats: int) -> float:

@@ -48,11 +48,15 @@ AS_IS = NoAugment()
 
 
 class Crop(Augment, use="crop"):
-    """Cuts a window of `side` pixels from each picture, at random every time, and stretches it to the full size."""
+    """Cuts a window of `side` pixels from each picture, at random every time, and stretches it to the full size.
+
+    With `flip` each is also mirrored, left for right, by a fair coin.
+    """
 
     fresh: ClassVar[bool] = True
 
     side: PositiveInt
+    flip: bool = False
 
     def prepare(self, dataset: Dataset, folder: Path | None, coins: Coins) -> Dataset:
         """The dataset as it is. Raises: SpecError unless it has square pictures of at least that side."""
@@ -72,7 +76,11 @@ class Crop(Augment, use="crop"):
         picture = torch.arange(count, device=inputs.device)[:, None, None, None]
         colour = torch.arange(colours, device=inputs.device)[:, None, None]
         window = inputs[picture, colour, down[:, None, :, None], across[:, None, None, :]]
-        return functional.interpolate(window, size=(full, full), mode="bilinear", align_corners=False)
+        cut = functional.interpolate(window, size=(full, full), mode="bilinear", align_corners=False)
+        if not self.flip:
+            return cut
+        tossed = torch.randint(2, (count, 1, 1, 1), generator=generator).bool().to(inputs.device)
+        return torch.where(tossed, cut.flip(3), cut)
 
 
 class InstaHide(Augment, use="instahide"):

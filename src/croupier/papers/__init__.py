@@ -17,10 +17,14 @@ from croupier.papers import (
     rns,
     rns_inversion,
     tazza_adaptive,
+    tazza_augmented,
     tazza_clusters,
     tazza_confidential,
+    tazza_cost,
+    tazza_feasible,
     tazza_integrity,
     tazza_jigsaw,
+    tazza_training,
 )
 from croupier.papers.entry import Entry, Ledger, Trial
 
@@ -32,6 +36,10 @@ _TAZZA = (
     *tazza_confidential.TRIALS,
     *tazza_adaptive.TRIALS,
     *tazza_jigsaw.TRIALS,
+    *tazza_feasible.TRIALS,
+    *tazza_training.TRIALS,
+    *tazza_augmented.TRIALS,
+    *tazza_cost.TRIALS,
 )
 _TRIALS = (*accuracy.TRIALS, *dp.TRIALS, rns_inversion.FIGURE8, *_RAIN, *_INTRA, *_TAZZA)
 _ALL: tuple[Entry | Ledger | Trial, ...] = (

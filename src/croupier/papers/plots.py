@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
@@ -14,11 +16,46 @@ Point = tuple[str, Mapping[str, Any]]
 Panels = Mapping[str, Mapping[str, Sequence[Point]]]
 
 
-def lines(panels: Panels, title: str, along: str) -> str:
-    """A panel for each name, a line for each series; dashes are the priors, bars the intervals."""
+@dataclass(frozen=True)
+class Axis:
+    """The values written beside the lines, and how far up a value stands, from 0 to 1."""
+
+    ticks: tuple[tuple[float, str], ...]
+    up: Callable[[float], float]
+
+
+UNIT = Axis(tuple((tenth / 10, f"{tenth / 10:g}") for tenth in range(0, 11, 2)), lambda value: value)
+
+
+def between(low: float, high: float) -> Axis:
+    """Five equal parts."""
+    marks = [low + (high - low) * part / 5 for part in range(6)]
+    return Axis(tuple((mark, f"{mark:.4g}") for mark in marks), lambda value: (value - low) / (high - low))
+
+
+def decades(values: Sequence[float]) -> Axis:
+    """Powers of ten around positive values, each as far from the next."""
+    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+    high = max(high, low + 1)
+    ticks = tuple((10.0**power, f"{10.0**power:g}") for power in range(low, high + 1))
+    # An interval may reach below nothing, which has no place here.
+    return Axis(ticks, lambda value: (math.log10(max(value, 10.0**low)) - low) / (high - low))
+
+
+def lines(
+    panels: Panels, title: str, along: str, axis: Axis = UNIT, *, priors: bool = True, joined: bool = True
+) -> str:
+    """A panel for each name, a line for each series; dashes are the priors where there are any, bars the intervals.
+
+    Points along kinds that have no order are not `joined`.
+    """
     names = list(dict.fromkeys(name for series in panels.values() for name in series))
-    body = [_lines(name, series, names, along, *_place(at)) for at, (name, series) in enumerate(panels.items())]
-    return _page([*body, _legend([*names, "prior"], *_place(len(panels)))], title, len(panels) + 1)
+    body = [
+        _lines(name, series, names, along, axis, joined, *_place(at))
+        for at, (name, series) in enumerate(panels.items())
+    ]
+    legend = _legend([*names, *(["prior"] if priors else [])], priors, *_place(len(panels)))
+    return _page([*body, legend], title, len(panels) + 1)
 
 
 def spots(panels: Mapping[str, tuple[Sequence[Sequence[float]], Sequence[str]]], title: str) -> str:
@@ -43,16 +80,23 @@ def _group(name: str, right: int, down: int) -> list[str]:
 
 
 def _lines(
-    name: str, series: Mapping[str, Sequence[Point]], names: Sequence[str], along: str, right: int, down: int
+    name: str,
+    series: Mapping[str, Sequence[Point]],
+    names: Sequence[str],
+    along: str,
+    axis: Axis,
+    joined: bool,
+    right: int,
+    down: int,
 ) -> str:
     labels = list(dict.fromkeys(label for points in series.values() for label, _ in points))
     if along == "round":
         labels.sort(key=float)
     out = _group(name, right, down)
-    for tenth in range(0, 11, 2):
-        y = _y(tenth / 10)
+    for value, written in axis.ticks:
+        y = _y(axis.up(value))
         out.append(f'<line x1="0" y1="{y}" x2="{_WIDTH}" y2="{y}" stroke="#ddd"/>')
-        out.append(f'<text x="-6" y="{y + 4}" text-anchor="end">{tenth / 10:g}</text>')
+        out.append(f'<text x="-6" y="{y + 4}" text-anchor="end">{escape(written)}</text>')
     every = max(1, len(labels) // 8)
     for at, label in enumerate(labels):
         if at % every == 0:
@@ -60,23 +104,25 @@ def _lines(
             out.append(f'<text x="{x}" y="{_HEIGHT + 15}" text-anchor="middle">{escape(label)}</text>')
     for at, (title, points) in enumerate(series.items()):
         # Later lines are thinner, so that one that lies on another does not hide it.
-        out += _line(points, labels, COLOURS[names.index(title) % len(COLOURS)], max(1.2, 3.4 - 0.7 * at))
+        out += _line(
+            points, labels, COLOURS[names.index(title) % len(COLOURS)], max(1.2, 3.4 - 0.7 * at) * joined, axis
+        )
     out.append(f'<text x="{_WIDTH / 2}" y="{_HEIGHT + 30}" text-anchor="middle">{escape(along)}</text></g>')
     return "\n".join(out)
 
 
-def _line(points: Sequence[Point], labels: Sequence[str], colour: str, width: float) -> list[str]:
+def _line(points: Sequence[Point], labels: Sequence[str], colour: str, width: float, axis: Axis) -> list[str]:
     known = [(_x(labels.index(label), len(labels)), mark) for label, mark in points if mark["rate"] is not None]
     out = []
     dashes, whole = ' stroke-dasharray="4 3" stroke-opacity="0.6"', f' stroke-width="{width:.1f}"'
     for key, style in (("prior", dashes), ("rate", whole)):
-        path = " ".join(f"{x},{_y(mark[key])}" for x, mark in known if key in mark)
+        path = " ".join(f"{x},{_y(axis.up(mark[key]))}" for x, mark in known if key in mark)
         out.append(f'<polyline points="{path}" fill="none" stroke="{colour}"{style}/>')
     for x, mark in known:
         if "low" in mark:
-            ends = f'y1="{_y(mark["low"])}" y2="{_y(mark["high"])}"'
+            ends = f'y1="{_y(axis.up(mark["low"]))}" y2="{_y(axis.up(mark["high"]))}"'
             out.append(f'<line x1="{x}" {ends} x2="{x}" stroke="{colour}" stroke-opacity="0.35"/>')
-        out.append(f'<circle cx="{x}" cy="{_y(mark["rate"])}" r="2.2" fill="{colour}"/>')
+        out.append(f'<circle cx="{x}" cy="{_y(axis.up(mark["rate"]))}" r="{2.2 if width else 4}" fill="{colour}"/>')
     return out
 
 
@@ -102,10 +148,10 @@ def _scale(values: Sequence[float]) -> Any:
     return lambda value: min(1.0, max(0.0, (value - low) / ((high - low) or 1.0)))
 
 
-def _legend(names: Sequence[str], right: int, down: int) -> str:
+def _legend(names: Sequence[str], dashed: bool, right: int, down: int) -> str:
     out = [f'<g transform="translate({right},{down})">']
     for number, name in enumerate(names):
-        y, last = 16 * number, number == len(names) - 1
+        y, last = 16 * number, dashed and number == len(names) - 1
         style = 'stroke="#333" stroke-dasharray="4 3"' if last else f'stroke="{COLOURS[number % len(COLOURS)]}"'
         out.append(f'<line x1="0" y1="{y}" x2="24" y2="{y}" stroke-width="2" {style}/>')
         out.append(f'<text x="32" y="{y + 4}">{escape(name.replace("_", " "))}</text>')

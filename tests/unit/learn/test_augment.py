@@ -92,6 +92,14 @@ def test_crops_of_a_batch_differ_every_time() -> None:
     assert torch.equal(one, Crop(side=5)(inputs, torch.Generator().manual_seed(0)))
 
 
+def test_every_other_crop_is_mirrored_and_the_windows_stay() -> None:
+    inputs = torch.rand(60, 3, 8, 8)
+    plain, mirrored = (Crop(side=6, flip=flip)(inputs, torch.Generator().manual_seed(0)) for flip in (False, True))
+    kept = (plain == mirrored).flatten(1).all(1)
+    assert torch.equal(mirrored[~kept], plain[~kept].flip(3))
+    assert 15 < int(kept.sum()) < 45
+
+
 def test_crops_are_the_same_with_any_number_of_workers_and_every_time() -> None:
     one, two = made(Crop(side=5)), made(Crop(side=5), workers=2)
     wanted = trained(one)
