@@ -73,10 +73,13 @@ def command(
     habits, and can a client's updates be linked across rounds? It holds the records of auxiliary clients.
 
     Where uploads are clustered, as in `tazza-mnist`, the third: a quarter of the clients attack, and it is measured
-    what honest clients receive, beside other rules, and whether clusters keep the two apart.
+    what honest clients receive, beside other rules, and whether clusters keep the two apart. The same audit asks what
+    the server reads where coordinates are hidden: it matches weights of its own views, and inverts single steps.
 
     `croupier audit --fast`: handwritten digits, ten clients, alpha = 0.1.
     """
+    from croupier.audit.secrecy import FAST as FAST_DEPTH
+    from croupier.audit.secrecy import FULL
     from croupier.cli import integrity, profile
     from croupier.errors import SpecError
     from croupier.inquiry import examine
@@ -101,7 +104,10 @@ def command(
         if asked is Kind.profile:
             known = profiled(described, seeds=seeds or profile.RUNS, seed=seed or 0, data=data, watch=options.watch)
         else:
-            known = attacked(described, seeds=seeds or integrity.RUNS, seed=seed or 0, data=data, watch=options.watch)
+            known = attacked(
+                described, seeds=seeds or integrity.RUNS, seed=seed or 0, data=data, depth=FAST_DEPTH if fast else FULL,
+                watch=options.watch,
+            )  # fmt: skip
         found = {**known.plain, **options.stamp()}
         options.make_room(page, "--report")
         type(known)(found).save(page)
