@@ -16,6 +16,7 @@ from croupier.aggregate.median import Median
 from croupier.aggregate.reference import FLTrust
 from croupier.audit.exposure import exposed
 from croupier.audit.integrity import Arm, Ended, Ground, Setting, run
+from croupier.audit.learned import learned
 from croupier.audit.poison import LabelFlip, NoiseInjection, Poison, Scaling
 from croupier.audit.report.result import Reported
 from croupier.audit.score import over_runs
@@ -109,6 +110,9 @@ def examine(
             f"protocol.aggregate = {spec.protocol.aggregate.use!r}: an integrity audit asks what clusters keep apart; "
             "use 'clusters', or --kind source"
         )
+    if depth.lpips:
+        # Before the minutes of work, not after.
+        learned(depth.lpips)
     setting = setting_of(spec, folder_of(data))
     cohort = setting.plan.cohort or len(Ground(setting, seed).made.task.enrolled)
     arms = [

@@ -51,7 +51,8 @@ def _order(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "name": name_of(first),
         "matched": sum(part["matched"] for part in parts),
         "groups": [_group(lines) for lines in zip(*(part["groups"] for part in parts), strict=True)],
-        "inversion": [_inversion(lines) for lines in zip(*(part["inversion"] for part in parts), strict=True)],
+        "inversion": [_inversion(lines) for lines in _together(parts)],
+        "unread": first["unread"],
         "tampered": [_tampered(lines) for lines in zip(*(part["tampered"] for part in parts), strict=True)],
         "layout": [part["layout"] for part in parts],
         "pictures": first["pictures"],
@@ -65,6 +66,14 @@ def _group(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "absolute": _over(lines, "absolute"), "relative": _over(lines, "relative"),
         "least": min(line["least"] for line in lines), "chance": 1 / size,
     }  # fmt: skip
+
+
+def _together(parts: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """Lines of all runs that say the same; one in which nobody could be read lacks some."""
+    found: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for line in (line for part in parts for line in part["inversion"]):
+        found.setdefault((line["moment"], line["knows"], line["read"]), []).append(line)
+    return list(found.values())
 
 
 def _inversion(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -92,7 +101,10 @@ def _layout(parts: Sequence[Sequence[Mapping[str, Any] | None]]) -> dict[str, An
     if not lines:
         return None
     told = {key: lines[0][key] for key in ("pictures", "chance", "chance_neighbours", "shown")}
-    return told | {key: _over(lines, key) for key in ("places", "neighbours", "psnr", "ssim")}
+    measures = [line["measures"] for line in lines]
+    return told | {key: _over(lines, key) for key in ("places", "neighbours")} | {
+        key: _over(measures, key) for key in measures[0]
+    }  # fmt: skip
 
 
 def _over(lines: Sequence[Mapping[str, Any]], key: str) -> dict[str, Any]:
@@ -130,6 +142,10 @@ def _mean(order: Mapping[str, Any], key: str) -> float:
     return float(sum(group[key]["rate"] * group["size"] for group in order["groups"]) / places)
 
 
+def _percent(order: Mapping[str, Any], key: str) -> str:
+    return f"{100 * _mean(order, key):.1f} %"
+
+
 def verdict(orders: Sequence[Mapping[str, Any]], layout: Mapping[str, Any] | None) -> str:
     """What the server of the description reads, in a sentence or two."""
     own = orders[0]
@@ -143,23 +159,29 @@ def verdict(orders: Sequence[Mapping[str, Any]], layout: Mapping[str, Any] | Non
         read = at(own, "matched")
         told = f" Records of single steps then come out at {read['psnr']['rate']:.1f} dB{beside}." if read else ""
         return (
-            f"From its own views the server recovers {_mean(own, 'absolute'):.1%} of the permuted places (a random "
-            f"order {chance:.1%}).{told}"
+            f"The server undoes the permutation: from its own views it recovers {_percent(own, 'absolute')} of the "
+            f"permuted places (a random order {100 * chance:.1f} %).{told}"
         )
     read = at(own, "relative", "in the unknown order")
     said = (
-        f"From its own views the server brings {_mean(own, 'relative'):.1%} of the permuted places of all rounds into "
-        f"one order, that of the first model, which it never saw in plain order: absolutely it has "
-        f"{_mean(own, 'absolute'):.1%} (a random order {chance:.1%})."
+        f"The server links the orders of all rounds, {_percent(own, 'relative')} of the permuted places, but does not "
+        f"find plain order from them, {_percent(own, 'absolute')} (a random order {100 * chance:.1f} %)."
     )
-    said += f" In that order records of single steps come out at {read['psnr']['rate']:.1f} dB" if read else ""
+    said += f" Records of single steps come out at {read['psnr']['rate']:.1f} dB in that unknown order" if read else ""
     if read and layout is not None and layout["psnr"]["rate"] is not None:
-        said += f", and {layout['pictures']} of them laid out by public pictures at {layout['psnr']['rate']:.1f} dB"
+        said += (
+            f", at {layout['psnr']['rate']:.1f} dB once {layout['pictures']} of them are laid out by public pictures"
+        )
     return said + (f"{beside}." if read else "")
 
 
 def sentences(orders: Sequence[Mapping[str, Any]], layout: Mapping[str, Any] | None) -> list[str]:
-    """What survives, in each order of things."""
+    """What survives, in each order of things, and what was not tried."""
+    why = orders[0]["unread"]
+    return _surviving(orders, layout) + ([f"Nothing was inverted: {why}."] if why else [])
+
+
+def _surviving(orders: Sequence[Mapping[str, Any]], layout: Mapping[str, Any] | None) -> list[str]:
     if not orders[0]["hidden"]:
         return [PLAIN, "For confidentiality from the server use sum servers."]
     out = []
@@ -189,8 +211,8 @@ def _open(order: Mapping[str, Any]) -> list[str]:
 
 def _clients(order: Mapping[str, Any], layout: Mapping[str, Any] | None) -> list[str]:
     out = [
-        f"Where {order['name']}: matching brings {_mean(order, 'relative'):.1%} of the places of two rounds together, "
-        f"and {_mean(order, 'absolute'):.1%} of them into plain order. What stays hidden is the one order of the first "
+        f"Where {order['name']}: matching links {_percent(order, 'relative')} of the places of all rounds, and brings "
+        f"{_percent(order, 'absolute')} of them into plain order. What stays hidden is the one order of the first "
         "model, and with it which unit and which input is which."
     ]
     told, read, prior = at(order, "told"), at(order, "relative", "in the unknown order"), at(order, "prior")

@@ -20,6 +20,7 @@ from torch import Tensor
 from croupier.audit.course import RATE, Course, Once, stepped
 from croupier.audit.integrity import Ground, Setting
 from croupier.audit.invert import Inverting, inverting
+from croupier.audit.learned import Learned, learned
 from croupier.audit.lies import tampered
 from croupier.audit.likeness import psnr, ssim
 from croupier.audit.match import after, shares
@@ -30,6 +31,7 @@ from croupier.core.coins import Coins
 from croupier.core.sitting import Drive
 from croupier.encode.hidden import HiddenUnits
 from croupier.encode.symmetry import Rule, Symmetry
+from croupier.errors import SpecError
 from croupier.federate import State
 from croupier.learn.data import Dataset
 from croupier.pipeline import Pipeline
@@ -42,7 +44,8 @@ PUBLIC = 5000
 class Depth:
     """How much is tried: rounds of training, uploads matched a round, pictures to lay out.
 
-    Records that must be searched for take long: of these a few are tried, in so many steps.
+    Records that must be searched for take long: of these a few are tried, in so many steps. `lpips` names the network
+    of LPIPS to measure with as well, where it is installed.
     """
 
     rounds: int = 5
@@ -50,6 +53,7 @@ class Depth:
     pictures: int = 1000
     searched: int = 2
     steps: int = 100
+    lpips: str = ""
 
 
 FULL, FAST = Depth(), Depth(rounds=3, uploads=3, pictures=300, searched=1, steps=50)
@@ -121,11 +125,15 @@ class _Part:
         told: dict[str, Any] = {
             "first": course.first, "kept": kept, "hidden": hidden, "own": self.own, "rounds": len(done),
             "groups": scored(track, course) if hidden else [], "matched": sum(one.matched for one in track.guesses),
-            "inversion": [], "pictures": [], "layout": None, "tampered": [],
+            "inversion": [], "pictures": [], "layout": None, "tampered": [], "unread": "",
         }  # fmt: skip
         if self.own or not kept:
-            told["inversion"], told["pictures"] = self._inverted(done[-1].state, track)
-            told["layout"] = self._layout(sights[0])
+            try:
+                told["inversion"], told["pictures"] = self._inverted(done[-1].state, track)
+                told["layout"] = self._layout(sights[0])
+            except SpecError as error:
+                # Not every network's gradients can be read; what was matched stands all the same.
+                told["unread"] = str(error)
         if self.own and hidden:
             told["tampered"] = list(tampered(course, done[-1].state, self.coins.child("tamper")))
         return told
@@ -150,7 +158,7 @@ class _Part:
     def _read(
         self, moment: str, seen: Sight, found: Followed, truths: Mapping[str, Tensor]
     ) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
-        course, rows = self.course, dict[tuple[str, str], list[tuple[float, float | None]]]()
+        course, rows = self.course, dict[tuple[str, str], list[dict[str, float]]]()
         base, shown = course.truth(_base(found)), list[dict[str, str]]()
         mean = _mean(course.ground.made.dataset)
         names = [name for name in seen.uploads if seen.handed[name].frame in found.known]
@@ -170,10 +178,9 @@ class _Part:
             if not shown and (shape := pictured(course.ground.made.dataset)):
                 shown = [{"says": says, "png": png(one.reshape(shape))} for says, one in {"true": x, **got}.items()]
         return [
-            {"moment": moment, "knows": knows, "read": how, "records": len(one), "psnr": fmean(p for p, _ in one),
-             "ssim": None if one[0][1] is None else fmean(s for _, s in one if s is not None)}
+            {"moment": moment, "knows": knows, "read": how, "records": len(one), "ssim": None, **_means(one)}
             for (knows, how), one in rows.items()
-        ], shown  # fmt: skip
+        ], shown
 
     def _rules(self, model: bytes, upload: bytes, found: Followed) -> dict[str, tuple[Rule | None, Rule | None]]:
         """What the server takes for the rules of model and upload; the last was told by a client."""
@@ -203,8 +210,9 @@ class _Part:
         boxed = pictured(made.dataset) is not None
         return inverting(Inverting(steps=self.depth.steps, variation=1e-2, labels="known", boxed=boxed))
 
-    def _like(self, found: Tensor, true: Tensor) -> tuple[float, float | None]:
-        return like(found, true, pictured(self.course.ground.made.dataset))
+    def _like(self, found: Tensor, true: Tensor) -> dict[str, float]:
+        shape = pictured(self.course.ground.made.dataset)
+        return like(found, true, shape, learned(self.depth.lpips) if self.depth.lpips else None)
 
     def _layout(self, seen: Sight) -> dict[str, Any] | None:
         """Pictures in the unknown order of the first model, laid out by public ones."""
@@ -229,13 +237,13 @@ class _Part:
 
     def _laid(self, samples: Tensor, x: Tensor, places: Any, true: Any, shape: tuple[int, ...]) -> dict[str, Any]:
         out = laid_out(samples, places).reshape(x.shape)
-        pairs = [self._like(out[n : n + 1], x[n : n + 1]) for n in range(min(100, len(x)))]
+        means = _means([self._like(out[n : n + 1], x[n : n + 1]) for n in range(min(100, len(x)))])
         height, width = shape[-2:]
         return {
             "pictures": len(samples), "places": float((places == true).mean()), "chance": 1 / len(true),
             "neighbours": kept_neighbours(places, true, height, width),
             "chance_neighbours": chance_neighbours(height, width),
-            "psnr": fmean(one for one, _ in pairs), "ssim": fmean(one for _, one in pairs if one is not None),
+            "measures": means,
             "shown": [{"says": says, "png": png(one[0].reshape(shape))}
                       for says, one in (("true", x), ("in the unknown order", samples), ("laid out", out))],
         }  # fmt: skip
@@ -278,13 +286,19 @@ def input_group(symmetry: Symmetry) -> str | None:
     return next((group for group in groups if symmetry.groups[group] == size), None)
 
 
-def like(found: Tensor, true: Tensor, shape: tuple[int, ...] | None) -> tuple[float, float | None]:
-    """PSNR in dB, and SSIM where both are pictures."""
-    if shape is None:
-        one, two = (part.reshape(1, 1, 1, -1) for part in (found, true))
-        return float(psnr(one, two)), None
-    one, two = (part.reshape(1, *shape) for part in (found, true))
-    return float(psnr(one, two)), float(ssim(one, two))
+def like(found: Tensor, true: Tensor, shape: tuple[int, ...] | None, judge: Learned | None = None) -> dict[str, float]:
+    """PSNR in dB; where both are pictures SSIM, and LPIPS where there is one."""
+    one, two = (part.reshape(1, *(shape or (1, 1, part.numel()))) for part in (found, true))
+    measures = {"psnr": psnr(one, two)}
+    if shape is not None:
+        measures["ssim"] = ssim(one, two)
+    if shape is not None and judge is not None:
+        measures["lpips"] = judge(one, two)
+    return {name: float(value) for name, value in measures.items()}
+
+
+def _means(lines: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {name: fmean(line[name] for line in lines) for name in lines[0]}
 
 
 def _mean(dataset: Dataset) -> Tensor:

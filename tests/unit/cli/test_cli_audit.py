@@ -220,3 +220,7 @@ def test_audit_of_clusters_asks_what_malicious_clients_break(shell: Shell) -> No
 
 def test_audit_refuses_integrity_without_clusters(shell: Shell) -> None:
     assert "clusters" in shell.refused("audit", "digits", "--kind", "integrity")
+
+
+def test_audit_refuses_lpips_where_no_picture_is_inverted(shell: Shell) -> None:
+    assert "--lpips" in shell.refused("audit", "digits", "--lpips", "alex")
