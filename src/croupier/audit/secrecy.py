@@ -225,7 +225,8 @@ class _Part:
         rule = course.truth(frame)
         moves = course.symmetry.under(rule)
         plain, count = moves.invert(model.vector), min(self.depth.pictures, len(made.dataset.train))
-        x, y = made.dataset.train.batch(torch.arange(count))
+        drawn = self.coins.child("pictures").sampler().permutation(len(made.dataset.train))[:count]
+        x, y = made.dataset.train.batch(torch.from_numpy(drawn))
         each = zip(x.split(1), y.split(1), strict=True)  # type: ignore[no-untyped-call]
         sent = (moves.apply(stepped(made.module, made.task.layout, plain, *one)) for one in each)
         # The first model and what comes back are in one frame, so that there is nothing to match.

@@ -54,8 +54,8 @@ def show_secrecy(found: dict[str, Any]) -> None:
 
     if found["hidden"]:
         matched = [
-            (order["name"], (one["group"], str(one["size"]), _cell(one["absolute"]), _cell(one["relative"]),
-                             f"{100 * one['chance']:.1f}", str(one["uploads"])))
+            (order["name"], (one["group"], str(one["size"]), _value(one["absolute"], 1, 100),
+                             _value(one["relative"], 1, 100), f"{100 * one['chance']:.1f}", str(one["uploads"])))
             for order in found["orders"] for one in order["groups"]
         ]  # fmt: skip
         heads: tuple[str, ...] = ("group", "places", "recovered, absolute", "between rounds", "chance", "uploads")
@@ -95,10 +95,11 @@ def _grouped(title: str, heads: Sequence[str], rows: Sequence[tuple[str, Sequenc
     return table
 
 
-def _value(rate: dict[str, Any] | None, digits: int) -> str:
+def _value(rate: dict[str, Any] | None, digits: int, scale: float = 1) -> str:
     if rate is None or rate["rate"] is None:
         return ""
-    return f"{rate['rate']:.{digits}f} ({rate['low']:.{digits}f} to {rate['high']:.{digits}f})"
+    mean, low, high = (f"{scale * rate[name]:.{digits}f}" for name in ("rate", "low", "high"))
+    return f"{mean} ({low} to {high})"
 
 
 def _cell(rate: dict[str, Any] | None) -> str:

@@ -21,12 +21,22 @@ KNOWN = {
     "relative": "one order for all rounds, by matching",
     "told": "the rule, told by a client",
 }
-MEASURES = {"psnr": "PSNR, dB", "ssim": "SSIM"}
+WHO = (
+    "Here the server is curious and follows the protocol. It has its own views, the models that it handed out and the "
+    "uploads that came back, and the public network; nothing of the rule."
+)
 
 
 def sections(found: Mapping[str, Any]) -> list[Html]:
     """Recovered orders, inverted records, pictures, tampered uploads."""
-    parts = [section("secrecy", "What does the server learn?", tag("ul", *(tag("li", said) for said in found["says"])))]
+    parts = [
+        section(
+            "secrecy",
+            "What does the server learn?",
+            tag("p", WHO),
+            tag("ul", *(tag("li", said) for said in found["says"])),
+        )
+    ]
     if found["hidden"]:
         parts.append(section("matching", "How much of each permutation is recovered?", groups(found["orders"])))
     if any(order["inversion"] for order in found["orders"]):
