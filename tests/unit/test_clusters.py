@@ -144,3 +144,25 @@ def test_one_client_is_a_cluster_and_a_cluster_whose_members_all_left_is_gone() 
     (model,), memory = Clusters()(uploads("ax", rows), desk(*models), {"labels": {"a": 0, "x": 1}, "unused": 2})
     assert model.recipients == ("a", "x")
     assert memory["labels"] == {"a": 0, "x": 0}
+
+
+def test_an_upload_with_hidden_units_in_another_order_answers_alike_and_is_left_alone() -> None:
+    draw = torch.Generator().manual_seed(5)
+    first, second = torch.randn(8, 4, generator=draw), torch.randn(3, 8, generator=draw)
+    order = torch.tensor([3, 0, 1, 2, 7, 4, 5, 6])
+
+    def hidden(vector: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
+        return torch.relu(inputs @ vector[:32].reshape(8, 4).T) @ vector[32:].reshape(3, 8).T
+
+    def flat(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
+        return torch.cat([one.reshape(-1), two.reshape(-1)])
+
+    plain, moved = flat(first, second), flat(first[order], second[:, order])
+    layout = Layout((Slice("one", (8, 4)), Slice("two", (3, 8))))
+    server = Desk((Model(torch.zeros(56)),), layout, Coins.from_seed(0), answers=hidden, inputs=(4,))
+    got = uploads("abc", [plain, plain + 0.01, moved])
+    assert torch.allclose(hidden(plain, torch.ones(1, 4)), hidden(moved, torch.ones(1, 4)), atol=1e-5)
+    _, memory = Clusters()(got, server, {})
+    assert memory["groups"] == (("a", "b"), ("c",))
+    _, memory = Clusters(kin=-1)(got, server, {})
+    assert memory["groups"] == (("a", "b", "c"),)

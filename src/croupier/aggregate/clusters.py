@@ -24,6 +24,8 @@ Starts = Literal["uploads", "dominant"]
 Within = Literal["mean", "median", "trimmed"]
 # Of every coordinate this share is left out at either end by `within = "trimmed"`.
 _TRIM = 0.2
+# Further than any two answers can be.
+_FAR = 3.0
 
 
 def likeness(answers: Tensor, *, centred: bool = True) -> Tensor:
@@ -108,10 +110,12 @@ class Clusters(Aggregator, use="clusters"):
     as likely in any order, so that it fits models under every permutation and tells nothing about it. Two uploads are
     as far apart as 1 minus the cosine of their answers (`centred`: see `likeness`); DBSCAN with `neighbours` (the point
     itself counts) groups them within `radius`, or, where that is not set, within `reach` times the median distance to
-    the nearest other, `least` at least and `most` at most. Clients keep their label over rounds; `merge` is what
-    becomes of a group whose members had several, `split` of several groups whose members had one. `starts` says whose
-    uploads are a group's next model: all of its members', or only those of members who had its label or none. A cluster
-    of which nobody is present keeps its model. Who has no label gets the largest cluster's model.
+    the nearest other, `least` at least and `most` at most. Uploads whose weights have a smaller cosine than `kin` are
+    no neighbours, whatever they answer: one with its hidden units in another order answers like any other, and no mean
+    can be taken of the two. Clients keep their label over rounds; `merge` is what becomes of a group whose members had
+    several, `split` of several groups whose members had one. `starts` says whose uploads are a group's next model: all
+    of its members', or only those of members who had its label or none. A cluster of which nobody is present keeps its
+    model. Who has no label gets the largest cluster's model.
     From: Tazza section 5.4, which names no parameters of DBSCAN and sends the server permuted records of the clients.
     """
 
@@ -125,6 +129,7 @@ class Clusters(Aggregator, use="clusters"):
     least: float = Field(0.1, gt=0, le=2)
     most: float = Field(0.85, gt=0, le=2)
     neighbours: int = Field(2, ge=1)
+    kin: float = Field(0.5, ge=-1, le=1)
     merge: Merge = "dominant"
     split: Split = "part"
     starts: Starts = "uploads"
@@ -142,7 +147,8 @@ class Clusters(Aggregator, use="clusters"):
             raise ProtocolError(f"aggregate = {self.use!r} needs whole updates with their names, and the network")
         inputs = self._drawn(desk)
         apart = 1 - likeness(torch.stack([desk.answers(row, inputs) for row in rows]).double(), centred=self.centred)
-        groups = grouped(apart, self.radius or radius(apart, self.reach, self.least, self.most), self.neighbours)
+        near = self.radius or radius(apart, self.reach, self.least, self.most)
+        groups = grouped(apart.where(cosines(rows) >= self.kin, _FAR).fill_diagonal_(0), near, self.neighbours)
         named = [[gathered.ids[at] for at in group] for group in groups]
         before = Labels(dict(memory.get("labels", {})), int(memory.get("unused", 0)))
         labels = before.after(named, self.merge, self.split)
@@ -158,8 +164,9 @@ class Clusters(Aggregator, use="clusters"):
         return (
             "clients whose models answer random inputs unlike the others' train apart from them; one whose answers "
             "stay near enough is averaged in, and nothing bounds what it does there: a backdoor that random inputs do "
-            "not show, or an upload whose hidden units lie in another order, which answers alike and spoils the mean. "
-            "Nothing is proved, and clusters of malicious clients get models too"
+            "not show, or an upload of which a few hidden units lie in another order, which answers alike and spoils "
+            "the mean (with most of them in another order its weights give it away). Nothing is proved, and clusters "
+            "of malicious clients get models too"
         )
 
     def _drawn(self, desk: Desk) -> Tensor:

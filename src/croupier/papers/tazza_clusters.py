@@ -47,7 +47,7 @@ def _of(**fields: Any) -> Clusters:
     return Clusters.parse({"use": "clusters", **fields})
 
 
-LITERAL = {"centred": False, "split": "join"}
+LITERAL = {"centred": False, "split": "join", "kin": -1}
 CHOICES = (
     Choice("ours", _of()),
     Choice("32 probes", _of(probes=32)),
@@ -60,6 +60,7 @@ CHOICES = (
     Choice("radius 0.5", _of(radius=0.5)),
     Choice("radius 0.7", _of(radius=0.7)),
     Choice("3 neighbours", _of(neighbours=3)),
+    Choice("weights of any cosine", _of(kin=-1)),
     Choice("merged into a new cluster", _of(merge="new")),
     Choice("split groups join", _of(split="join")),
     Choice("starts from the dominant", _of(starts="dominant")),
