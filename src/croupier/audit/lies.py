@@ -7,6 +7,8 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any, Literal
 
+import numpy as np
+
 from croupier.aggregate.mean import Mean
 from croupier.audit.course import Course
 from croupier.audit.experiment import Remembered
@@ -20,8 +22,11 @@ from croupier.encode.hidden import frame_tensor
 from croupier.encode.symmetry import Rule, Symmetry
 from croupier.federate import Round, State, Threat
 
-Lie = Literal["hidden units", "everything", "frame"]
+Lie = Literal["few units", "hidden units", "everything", "frame"]
+# Of few units.
+SHARE = 0.25
 LIES: Mapping[Lie, str] = {
+    "few units": "a quarter of its hidden units lie in another order: it answers alike",
     "hidden units": "its hidden units lie in another order: it answers alike",
     "everything": "its inputs and hidden units lie in another order",
     "frame": "it names another frame than the others",
@@ -50,11 +55,8 @@ def tampered(course: Course, state: State, coins: Coins) -> Iterator[dict[str, A
 
 
 def lying(lie: Lie, symmetry: Symmetry, coins: Coins) -> Change:
-    """What a client does to its upload: it moves hidden units, or inputs too, once more, or names another frame."""
-    inputs = {factor.group for axis in symmetry.inputs for block in axis.blocks for factor in block}
-    drawn = symmetry.draw(coins.child("another order"), 0)
-    kept = {group: order for group, order in unmoved(symmetry).of.items() if lie == "hidden units" and group in inputs}
-    moves = symmetry.under(Rule({**drawn.of, **kept}))
+    """What a client does to its upload: it moves units, or inputs too, once more, or names another frame."""
+    moves = symmetry.under(another(lie, symmetry, coins.child("another order")))
 
     def change(letters: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:
         return tuple(bent(letter) if letter.kind == "up" else letter for letter in letters)
@@ -68,6 +70,20 @@ def lying(lie: Lie, symmetry: Symmetry, coins: Coins) -> Change:
         return replace(letter, body={**letter.body, "vector": moves.apply(letter.body["vector"])})
 
     return change
+
+
+def another(lie: Lie, symmetry: Symmetry, coins: Coins) -> Rule:
+    """The order that a lie moves an upload into."""
+    inputs = {factor.group for axis in symmetry.inputs for block in axis.blocks for factor in block}
+    drawn, still = dict(symmetry.draw(coins, 0).of), unmoved(symmetry).of
+    for group, order in still.items():
+        if lie != "everything" and group in inputs:
+            drawn[group] = order
+        elif lie == "few units":
+            some = coins.child("some", group).sampler().permutation(len(order))[: max(2, round(SHARE * len(order)))]
+            drawn[group] = order.copy()
+            drawn[group][np.sort(some)] = some
+    return Rule(drawn)
 
 
 def received(course: Course, done: Round, liar: str) -> float:

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 import torch
 
+from croupier.aggregate.clusters import Clusters
 from croupier.audit import onlooker
 from croupier.audit.course import Course, Once
 from croupier.audit.exposure import PLAIN, at, exposed
 from croupier.audit.integrity import Ground, Setting
-from croupier.audit.lies import lying, received
+from croupier.audit.lies import LIES, Lie, lying, received
 from croupier.audit.match import shares
 from croupier.audit.onlooker import Reader, followed, sight, unmoved
 from croupier.audit.report.secrecy import noticed, sections
@@ -172,12 +173,13 @@ def test_an_agreement_is_driven_once() -> None:
 
 def test_a_tampered_upload_is_left_out_put_apart_or_averaged_in(found: dict[str, Any]) -> None:
     by_lie = {(one["rule"], one["lie"]): one for one in found["tampered"]}
-    assert len(by_lie) == 6
+    assert len(by_lie) == 2 * len(LIES)
     for rule in ("clusters", "mean of all"):
         assert by_lie[rule, "frame"]["left_out"] == 2
         assert noticed(by_lie[rule, "frame"]) == "left out in 2 of 2"
-        assert by_lie[rule, "hidden units"]["left_out"] == 0
+        assert by_lie[rule, "hidden units"]["left_out"] == by_lie[rule, "few units"]["left_out"] == 0
     assert by_lie["mean of all", "everything"]["alone"] is None
+    assert by_lie["clusters", "hidden units"]["alone"] == 2
 
 
 def test_a_lie_about_hidden_units_answers_alike_and_one_about_everything_does_not(course: Course) -> None:
@@ -186,12 +188,15 @@ def test_a_lie_about_hidden_units_answers_alike_and_one_about_everything_does_no
     x = torch.rand(5, 64)
     vector = task.first.vector
     sent = {}
-    for lie in ("hidden units", "everything"):
+    lies: tuple[Lie, ...] = ("few units", "hidden units", "everything")
+    for lie in lies:
         (letter,) = lying(lie, symmetry, Coins.from_seed(0))((Letter("server", "up", {"vector": vector}),), None)  # type: ignore[arg-type]
         sent[lie] = letter.body["vector"]  # type: ignore[call-overload]
     before = task.answers(vector, x)
-    assert torch.allclose(task.answers(sent["hidden units"], x), before, atol=1e-5)
-    assert not torch.equal(sent["hidden units"], vector)
+    for lie in lies[:2]:
+        assert torch.allclose(task.answers(sent[lie], x), before, atol=1e-5)
+    near = {lie: float(torch.cosine_similarity(one, vector, dim=0)) for lie, one in sent.items()}
+    assert 1 > near["few units"] > Clusters().kin > near["hidden units"]
     assert not torch.allclose(task.answers(sent["everything"], x), before, atol=1e-2)
 
 
