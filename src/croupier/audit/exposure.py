@@ -15,6 +15,10 @@ PLAIN = (
     "Uploads are in plain order (encode is not 'hidden-units'): the server needs no rule to read them, and there is "
     "nothing to match."
 )
+FAILED = (
+    "Control failed: even in plain order the search finds records no better than the mean public one, so that the "
+    "numbers of inversion say nothing about the permutation here."
+)
 
 
 def exposed(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -178,7 +182,11 @@ def verdict(orders: Sequence[Mapping[str, Any]], layout: Mapping[str, Any] | Non
 def sentences(orders: Sequence[Mapping[str, Any]], layout: Mapping[str, Any] | None) -> list[str]:
     """What survives, in each order of things, and what was not tried."""
     why = orders[0]["unread"]
-    return _surviving(orders, layout) + ([f"Nothing was inverted: {why}."] if why else [])
+    told, prior = (at(orders[0], "told") or at(orders[0], "order")), at(orders[0], "prior")
+    out = _surviving(orders, layout) + ([f"Nothing was inverted: {why}."] if why else [])
+    if told and told["psnr"]["rate"] <= prior["psnr"]["rate"]:
+        out.append(FAILED)
+    return out
 
 
 def _surviving(orders: Sequence[Mapping[str, Any]], layout: Mapping[str, Any] | None) -> list[str]:

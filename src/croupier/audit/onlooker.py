@@ -147,5 +147,5 @@ class Reader:
         return inverted(seen, self.shape, self.classes, coins, self.attack).detach().nan_to_num(0.5)
 
     def records(self, uploads: Sequence[Tensor], coins: Coins) -> Tensor:
-        """One record for each upload, cut to the range of pixels."""
-        return torch.cat([self.record(one, coins.child(at)) for at, one in enumerate(uploads)]).clamp(0, 1)
+        """One record for each upload."""
+        return torch.cat([self.record(one, coins.child(at)) for at, one in enumerate(uploads)])

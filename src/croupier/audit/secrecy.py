@@ -290,6 +290,7 @@ def input_group(symmetry: Symmetry) -> str | None:
 def like(found: Tensor, true: Tensor, shape: tuple[int, ...] | None, judge: Learned | None = None) -> dict[str, float]:
     """PSNR in dB; where both are pictures SSIM, and LPIPS where there is one."""
     one, two = (part.reshape(1, *(shape or (1, 1, part.numel()))) for part in (found, true))
+    one = one if shape is None else one.clamp(0, 1)
     measures = {"psnr": psnr(one, two)}
     if shape is not None:
         measures["ssim"] = ssim(one, two)

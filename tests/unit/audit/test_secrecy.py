@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import json
 import pickle
@@ -16,7 +17,7 @@ import torch
 from croupier.aggregate.clusters import Clusters
 from croupier.audit import onlooker
 from croupier.audit.course import Course, Once
-from croupier.audit.exposure import PLAIN, at, exposed
+from croupier.audit.exposure import FAILED, PLAIN, at, exposed, sentences
 from croupier.audit.integrity import Ground, Setting
 from croupier.audit.lies import LIES, Lie, lying, received
 from croupier.audit.match import shares
@@ -246,6 +247,13 @@ class Pool:
 
     def map(self, work: Callable[[Any], Any], jobs: Sequence[Any]) -> list[Any]:
         return [pickle.loads(pickle.dumps(work(pickle.loads(pickle.dumps(job))))) for job in jobs]
+
+
+def test_an_inversion_that_fails_in_plain_order_is_said_to_have_failed(found: dict[str, Any]) -> None:
+    assert FAILED not in found["says"]
+    poor = copy.deepcopy(found["orders"])
+    at(poor[0], "told")["psnr"]["rate"] = 3.0
+    assert sentences(poor, found["layout"])[-1] == FAILED
 
 
 def test_seeds_can_run_abreast(monkeypatch: pytest.MonkeyPatch) -> None:
