@@ -1,4 +1,4 @@
-"""An integrity audit from a description to findings: what malicious clients do to the models of honest ones."""
+"""An audit of clusters from a description to findings: what malicious clients break, and what the server reads."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from croupier.aggregate.geometry import MultiKrum, TrimmedMean
 from croupier.aggregate.mean import Mean
 from croupier.aggregate.median import Median
 from croupier.aggregate.reference import FLTrust
+from croupier.audit.exposure import exposed
 from croupier.audit.integrity import Arm, Ended, Ground, Setting, run
+from croupier.audit.learned import learned
 from croupier.audit.poison import LabelFlip, NoiseInjection, Poison, Scaling
 from croupier.audit.report.result import Reported
 from croupier.audit.score import over_runs
+from croupier.audit.secrecy import FULL, Depth, study
 from croupier.errors import SpecError
 from croupier.learn.data import folder_of
 from croupier.learn.datasets import Cifar10
@@ -92,9 +95,13 @@ def examine(
     seed: int = 0,
     data: str | Path | None = None,
     abreast: int | None = None,
+    depth: Depth = FULL,
     watch: Callable[[str], None] = lambda _: None,
 ) -> Soundness:
-    """Audit a description with clusters beside the baselines. Raises: SpecError, DataError."""
+    """Audit a description with clusters beside the baselines, and what its server reads. Raises: SpecError, DataError.
+
+    `depth` says how much of the second is tried.
+    """
     if seeds < 2:
         raise SpecError(f"--seeds = {seeds}: intervals are over runs; ask for at least 2")
     spec = load(source, sets)
@@ -103,6 +110,9 @@ def examine(
             f"protocol.aggregate = {spec.protocol.aggregate.use!r}: an integrity audit asks what clusters keep apart; "
             "use 'clusters', or --kind source"
         )
+    if depth.lpips:
+        # Before the minutes of work, not after.
+        learned(depth.lpips)
     setting = setting_of(spec, folder_of(data))
     cohort = setting.plan.cohort or len(Ground(setting, seed).made.task.enrolled)
     arms = [
@@ -111,13 +121,16 @@ def examine(
         for rule, part in rules_of(spec, cohort).items()
     ]
     numbers = range(seed, seed + seeds)
-    found = run(setting, arms, numbers, Local(), watch, abreast or spec.run.workers or os.cpu_count() or 1)
-    return Soundness(findings(spec, setting, numbers, arms, found))
+    hands = abreast or spec.run.workers or os.cpu_count() or 1
+    secret = exposed(study(setting, spec.protocol, numbers, Local(), watch, depth, hands))
+    found = run(setting, arms, numbers, Local(), watch, hands)
+    return Soundness(findings(spec, setting, numbers, arms, found, secret))
 
 
 def findings(
-    spec: Spec, setting: Setting, seeds: Sequence[int], arms: Sequence[Arm], found: Sequence[Sequence[Ended]]
-) -> dict[str, Any]:
+    spec: Spec, setting: Setting, seeds: Sequence[int], arms: Sequence[Arm], found: Sequence[Sequence[Ended]],
+    secret: Mapping[str, Any],
+) -> dict[str, Any]:  # fmt: skip
     """Everything as plain values, with intervals over runs."""
     rows = [_row(arm, done) for arm, done in zip(arms, found, strict=True)]
     first = next(done for arm, done in zip(arms, found, strict=True) if arm.rule == "Clusters" and arm.title == FLIP)
@@ -134,13 +147,15 @@ def findings(
         "runs": len(seeds),
         "seeds": list(seeds),
         "goal": GOAL,
+        "verdict": [secret["verdict"], verdict(rows)],
+        "confidentiality": secret,
         "attacks": {title: says for title, (_, says) in attacks_of(setting).items()},
         "rows": rows,
         "maps": [_map(arm, done[0]) for arm, done in zip(arms, found, strict=True) if done[0].turns and arm.attack],
         "sentences": sentences(rows),
         "paper": list(PAPER),
         "threat": threat(len(first[0].malicious), first[0].enrolled),
-        "notes": notes(len(seeds)),
+        "notes": [*notes(len(seeds)), *secret["notes"]],
         # Sections that other audits of the same description add: a title and its paragraphs each.
         "more": [],
     }
@@ -194,6 +209,22 @@ def _map(arm: Arm, ended: Ended) -> dict[str, Any]:
         "malicious": list(ended.malicious),
         "rounds": [{name: turn.labels[name] for group in turn.groups for name in group} for turn in ended.turns],
     }
+
+
+def verdict(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What malicious clients do to honest ones, in a sentence."""
+    mine = {row["attack"]: row for row in rows if row["rule"] == "Clusters"}
+    quiet, hit = mine[NONE]["received"]["rate"], {title: row for title, row in mine.items() if title != NONE}
+    worst = min(hit, key=lambda title: hit[title]["received"]["rate"])
+    doors = {title: row["success"]["rate"] for title, row in hit.items() if row["success"]["rate"] is not None}
+    said = (
+        f"Where a quarter of the clients attack, honest ones receive models that are right on "
+        f"{100 * hit[worst]['received']['rate']:.1f} % at worst ({worst}), and on {100 * quiet:.1f} % when nobody does."
+    )
+    if doors:
+        open_ = max(doors, key=lambda title: doors[title])
+        said += f" A backdoor works in up to {100 * doors[open_]:.1f} % of their models' answers ({open_})."
+    return said
 
 
 def sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -44,6 +44,7 @@ class Statement:
     integrity_threshold: str
     liveness_threshold: str
     encoding: tuple[str, ...]
+    warnings: dict[str, str]
     differential_privacy: str
     amplification: str
     robustness: str
@@ -90,6 +91,7 @@ def explain(
         integrity_threshold=tolerance.integrity,
         liveness_threshold=tolerance.liveness,
         encoding=(*pipeline.encode.says(), *_strange(pipeline, invited)),
+        warnings=dict(pipeline.encode.warns()),
         differential_privacy=_noise(pipeline, noise, rounds or 1),
         amplification=_amplification(pipeline, rounds or 1, present),
         robustness=pipeline.aggregate.tolerates(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -57,6 +58,13 @@ def command(
     noise: Annotated[
         str, typer.Option(help="For data of pictures, how the shadow sets are off: clean, rotate, mirror, colour.")
     ] = "clean",
+    lpips: Annotated[
+        str,
+        typer.Option(
+            help="For clusters and pictures, also measure LPIPS by alex, vgg or squeeze: needs croupier[lpips] and "
+            "the network's weights from torchvision, which you must have."
+        ),
+    ] = "",
     seed: options.Seed = None,
     data: options.Data = None,
     report: Report = None,
@@ -73,10 +81,13 @@ def command(
     habits, and can a client's updates be linked across rounds? It holds the records of auxiliary clients.
 
     Where uploads are clustered, as in `tazza-mnist`, the third: a quarter of the clients attack, and it is measured
-    what honest clients receive, beside other rules, and whether clusters keep the two apart.
+    what honest clients receive, beside other rules, and whether clusters keep the two apart. The same audit asks what
+    the server reads where coordinates are hidden: it matches weights of its own views, and inverts single steps.
 
     `croupier audit --fast`: handwritten digits, ten clients, alpha = 0.1.
     """
+    from croupier.audit.secrecy import FAST as FAST_DEPTH
+    from croupier.audit.secrecy import FULL
     from croupier.cli import integrity, profile
     from croupier.errors import SpecError
     from croupier.inquiry import examine
@@ -96,12 +107,17 @@ def command(
     if report is not None:
         # Before the minutes of work, not after.
         options.make_room(report, "--report")
+    if lpips and asked is not Kind.integrity:
+        raise SpecError(f"--lpips = {lpips!r}: this audit inverts no pictures; leave it out, or audit clusters")
     if asked is not Kind.source:
         known: Any
         if asked is Kind.profile:
             known = profiled(described, seeds=seeds or profile.RUNS, seed=seed or 0, data=data, watch=options.watch)
         else:
-            known = attacked(described, seeds=seeds or integrity.RUNS, seed=seed or 0, data=data, watch=options.watch)
+            depth = replace(FAST_DEPTH if fast else FULL, lpips=lpips)
+            known = attacked(
+                described, seeds=seeds or integrity.RUNS, seed=seed or 0, data=data, depth=depth, watch=options.watch
+            )
         found = {**known.plain, **options.stamp()}
         options.make_room(page, "--report")
         type(known)(found).save(page)

@@ -139,6 +139,8 @@ def _show(name: str, statement: Statement) -> None:
         _line(key.replace("_", " "), rest[key])
     for line in statement.encoding:
         _line("encoding", line)
+    for head, text in statement.warnings.items():
+        _line(head, text)
     for key in ("differential_privacy", "amplification", "robustness", "anonymity", "over_rounds"):
         _line(key.replace("_", " "), rest[key])
 

@@ -124,6 +124,10 @@ class Encoder(Part):
         }
         return (how[self.weights],)
 
+    def warns(self) -> Mapping[str, str]:
+        """Lines of the statement with a head of their own: what one might think it gives, and does not."""
+        return {}
+
     def _factor(self, update: Update) -> tuple[float, int]:
         """records / cap, and whether the client's records were more than the cap lets count."""
         if self.cap is None:

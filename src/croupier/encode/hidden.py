@@ -120,27 +120,13 @@ class HiddenUnits(Floats, use="hidden-units"):
         )  # fmt: skip
 
     def says(self) -> tuple[str, ...]:
-        """What the permutation is worth."""
+        """What is permuted, and by what."""
         rule = "one rule for the whole epoch, which is weaker" if self.kept else "another rule every round"
         who = "all enrolled clients" if self.agree == "epoch" else "the clients of each round"
-        told = (
-            "One client that tells the secret undoes it for good"
-            if self.agree == "epoch"
-            else "One client that tells the secrets it holds undoes the rounds of these, and by matching the others"
-        )
-        start = (
-            "The first model is drawn by the clients, so that no view holds plain coordinates: matching then links "
-            "rounds to each other, not to the network"
-            if self.first == "clients"
-            else "The server knows the first model in plain coordinates: matching finds the rule from it"
-        )
         return (
             *super().says(),
-            f"hidden units and inputs are permuted along the network's symmetries, by {rule}, that {who} agree "
-            "on and the server never sees. This is obfuscation, not encryption: sorted weights, norms "
-            "and singular values stay, and matching weights of two views recovers the permutation between them "
-            f"(croupier audit measures how much). {told}. For updates "
-            f"that must stay hidden use place = 'sum-servers', which needs no permutation. {start}",
+            f"hidden units and inputs are permuted along the network's symmetries, by {rule}, that {who} agree on and "
+            "the server never sees",
             *self._agreement(),
             *self._sampled(),
         )
@@ -178,6 +164,42 @@ class HiddenUnits(Floats, use="hidden-units"):
             f"the clients of every round agree on {chosen}. The last model lies under the rule of an earlier round: "
             f"{asked}. Whoever is handed a rule can open that round's uploads, should it see them",
         )
+
+    def warns(self) -> dict[str, str]:
+        """What the permutation is worth: where the server is curious, nothing to rely on."""
+        once = "once for the epoch, because all uploads lie in one order" if self.kept else "round by round"
+        found = {
+            "open": (
+                f"the server has the first model in plain order, so it can find the rule {once}, for all clients "
+                "alike: what it holds is then what it would hold without a permutation"
+            ),
+            "clients": (
+                f"the clients draw the first model, so no view is in plain order. The server can bring all uploads "
+                f"into one order, {once}, and read gradients in it. Which unit or input is which stays unknown, but "
+                "for what the data tell: of pictures public ones of the same kind tell much"
+            ),
+        }[self.first]
+        return {
+            "permutation": (
+                "obfuscation, not encryption. Under every rule the values of a row are the same, and so are norms and "
+                "singular values: each unit keeps its own mark"
+            ),
+            "matching": (
+                "weights of an upload are matched with those of the model that was handed out, by one assignment a "
+                f"layer and no search among orders. Here {found}. Measured by: croupier audit"
+            ),
+            "a leak": (
+                "one client that tells the secret opens every round of the epoch, earlier ones too, and every client's "
+                "updates; nobody notices"
+                if self.agree == "epoch"
+                else "one client that tells the secrets it holds opens the rounds of these, and matching the others; "
+                "nobody notices"
+            ),
+            "instead": (
+                "for updates that the server must not see use place = 'sum-servers' with encode = 'fixed' and release "
+                "= 'sum': it needs no permutation, and rules that compare updates cannot be had with it"
+            ),
+        }
 
 
 def frame_field() -> wire.Field:

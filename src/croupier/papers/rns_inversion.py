@@ -5,12 +5,9 @@ It is no `Entry`: those ask whose a record is, this one how like a picture that 
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import math
 import statistics
-import struct
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -38,6 +35,7 @@ from croupier.audit.invert import (
     seen,
 )
 from croupier.audit.likeness import Likeness, judged, matched, mse, window_for, without_view
+from croupier.audit.report.pictures import png as png
 from croupier.audit.score import over_runs
 from croupier.core.canon import tensor_bytes
 from croupier.core.coins import Coins
@@ -305,17 +303,6 @@ def _shown(step: Mapping[str, _Result]) -> list[dict[str, str]]:
         of_target = rows[columns == 0]
         out.append({"what": name, "png": png(pictures[int(of_target[0]) if len(of_target) else 0])})
     return out[:PICTURES]
-
-
-def png(picture: Tensor) -> str:
-    """A picture of one or three channels with values from 0 to 1 as a PNG file, in base64."""
-    pixels = (picture.detach().cpu().clamp(0, 1) * 255).round().to(torch.uint8).permute(1, 2, 0).contiguous()
-    height, width, channels = pixels.shape
-    lines = b"".join(b"\0" + bytes(line.flatten().tolist()) for line in pixels)
-    head = struct.pack(">IIBBBBB", width, height, 8, 2 if channels == 3 else 0, 0, 0, 0)
-    parts = ((b"IHDR", head), (b"IDAT", zlib.compress(lines, 9)), (b"IEND", b""))
-    body = b"".join(struct.pack(">I", len(p)) + k + p + struct.pack(">I", zlib.crc32(k + p)) for k, p in parts)
-    return base64.b64encode(b"\x89PNG\r\n\x1a\n" + body).decode()
 
 
 def _figure8_rows(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from html import escape, unescape
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from croupier.audit.integrity import Arm, Ended, Ground, Samples, Setting, Turn,
 from croupier.audit.poison import LabelFlip, NoiseInjection, Scaling
 from croupier.audit.purity import purity
 from croupier.audit.report.clusters import GREY, cluster_map, purity_lines
+from croupier.audit.secrecy import Depth
 from croupier.core.coins import Coins
 from croupier.core.update import Model
 from croupier.errors import SpecError
@@ -166,7 +168,7 @@ def test_findings_are_plain_and_the_page_holds_them() -> None:
         "task.data.use=digits", "task.split.clients=12", "task.model.hidden=[16]", "federation.rounds=2",
         "task.fit.epochs=1", "task.root.records=50",
     ]  # fmt: skip
-    found = soundness.examine(load("tazza-mnist", small), seeds=2, abreast=1)
+    found = soundness.examine(load("tazza-mnist", small), seeds=2, abreast=1, depth=Depth(2, 1, 20))
     plain = found.plain
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
     assert (plain["clients"], plain["malicious"], plain["cohort"]) == (12, 3, 10)
@@ -181,6 +183,14 @@ def test_findings_are_plain_and_the_page_holds_them() -> None:
     assert "What &lt;else&gt; there is" in page
     assert page.count("<svg") == 5
     assert "The goal of 95 % is" in page
+    verdict = page.partition("</header>")[0]
+    assert all(escape(said) in verdict for said in plain["verdict"])
+    for title in ("How much of each permutation is recovered?", "What do single steps give away?", "breaks the rule"):
+        assert title in page
+    assert "img-src data:" in unescape(page)
+    assert page.count("data:image/png;base64,") == sum(
+        len(strip["pictures"]) for strip in plain["confidentiality"]["pictures"]
+    )
 
 
 def test_what_cannot_be_audited_is_refused() -> None:

@@ -209,13 +209,18 @@ def test_audit_refuses_a_profile_without_tiers(shell: Shell) -> None:
 
 def test_audit_of_clusters_asks_what_malicious_clients_break(shell: Shell) -> None:
     small = ("-s", "task.data.use=digits", "-s", "task.split.clients=10", "-s", "federation.rounds=1")
-    words = ("audit", "tazza-mnist", "--seeds", "2", *small, *TINY[2:], "--report", "page.html")
+    words = ("audit", "tazza-mnist", "--fast", "--seeds", "2", *small, *TINY[2:], "--report", "page.html")
     found = shell.json(*words, "-s", "task.root.records=20")
     assert (found["kind"], found["name"], found["runs"]) == ("croupier integrity audit", "tazza-mnist", 2)
     assert {row["rule"] for row in found["rows"]} >= {"Clusters", "FedAvg", "FLTrust"}
     assert "Who was in which cluster" in Path("page.html").read_text("utf-8")
+    assert {order["first"] for order in found["confidentiality"]["orders"]} == {"clients", "open"}
     assert json.loads(Path("page.json").read_text("utf-8"))["rows"] == found["rows"]
 
 
 def test_audit_refuses_integrity_without_clusters(shell: Shell) -> None:
     assert "clusters" in shell.refused("audit", "digits", "--kind", "integrity")
+
+
+def test_audit_refuses_lpips_where_no_picture_is_inverted(shell: Shell) -> None:
+    assert "--lpips" in shell.refused("audit", "digits", "--lpips", "alex")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from croupier.audit.report import secrecy
 from croupier.audit.report.clusters import cluster_map, purity_lines
 from croupier.audit.report.page import _foot, head, section
 from croupier.audit.report.tables import table
@@ -16,7 +17,8 @@ PURITY = ("Attack", "Purity", "Not alone", "One cluster of all", "Clusters a rou
 
 def render(findings: Mapping[str, Any]) -> str:
     """The whole page; sections of `more` follow the numbers."""
-    top = tag("head", *head(str(findings["name"])))
+    top = tag("head", *head(str(findings["name"]), pictures=True))
+    secret = findings.get("confidentiality")
     sentences = tag("ul", *(tag("li", said) for said in findings["sentences"]))
     main = tag(
         "main",
@@ -25,6 +27,7 @@ def render(findings: Mapping[str, Any]) -> str:
         section("numbers", "What honest clients receive", _accuracy(findings)),
         section("purity", "Are honest and malicious clients kept apart?", *_purity(findings)),
         section("maps", "Who was in which cluster", *(_map(one) for one in findings["maps"])),
+        *(secrecy.sections(secret) if secret else ()),
         *(_more(number, one) for number, one in enumerate(findings.get("more", ()))),
         section("paper", "What the paper prints", _list(findings["paper"])),
         section("setting", "Setting", _facts(findings), tag("h3", "Notes"), _list(findings["notes"])),
@@ -39,12 +42,11 @@ def _top(findings: Mapping[str, Any]) -> Html:
         tag("p", "Croupier integrity audit", class_="kicker"),
         tag("h1", str(findings["name"])),
         *([tag("p", tag("time", date(str(made)), datetime=made), class_="date")] if made else []),
+        *(tag("p", str(said), class_="answer") for said in findings["verdict"]),
         tag(
             "p",
-            f"What do malicious clients do to the models of honest ones? {findings['malicious']} of "
-            f"{findings['clients']} clients attack; {findings['cohort']} train in a round, "
-            f"{findings['rounds']} rounds, {findings['runs']} runs.",
-            class_="answer",
+            f"{findings['clients']} clients, {findings['cohort']} a round, {findings['rounds']} rounds, "
+            f"{findings['runs']} runs; {findings['malicious']} clients are malicious where there is an attack.",
         ),
         *([tag("p", "Made by ", tag("code", str(command)), class_="command")] if command else []),
     )

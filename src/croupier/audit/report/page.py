@@ -56,12 +56,13 @@ def render(findings: Mapping[str, Any]) -> str:
     return f"<!doctype html>\n{tag('html', top, body, lang='en')}\n"
 
 
-def head(name: str) -> list[Html]:
-    """What a page's head holds: title, policy and style."""
+def head(name: str, *, pictures: bool = False) -> list[Html]:
+    """What a page's head holds: title, policy and style; pictures are allowed only as part of the page."""
+    policy = POLICY + ("; img-src data:" if pictures else "")
     style = (resources.files("croupier.audit.report") / "style.css").read_text("utf-8")
     return [
         Html('<meta charset="utf-8">'),
-        Html(f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'),
+        Html(f'<meta http-equiv="Content-Security-Policy" content="{policy}">'),
         Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
         Html('<meta name="color-scheme" content="light dark">'),
         tag("title", f"{name}: Croupier audit"),

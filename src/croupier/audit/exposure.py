@@ -1,0 +1,266 @@
+"""What hidden coordinates are worth, over runs: tables with intervals, and the sentences that follow from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from croupier.audit.course import RATE
+from croupier.audit.lies import LIES
+from croupier.audit.permuted import KNOWS, Knows, survives
+from croupier.audit.score import over_runs
+
+PLAIN = (
+    "Uploads are in plain order (encode is not 'hidden-units'): the server needs no rule to read them, and there is "
+    "nothing to match."
+)
+FAILED = (
+    "Control failed: even in plain order the search finds records no better than the mean public one, so that the "
+    "numbers of inversion say nothing about the permutation here."
+)
+
+
+def exposed(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The findings on confidentiality out of one account for each run."""
+    orders = [_order(parts) for parts in zip(*(one["orders"] for one in found), strict=True)]
+    own = orders[0]
+    layout = _layout([order["layout"] for order in orders])
+    return {
+        "hidden": own["hidden"],
+        "runs": len(found),
+        "orders": orders,
+        "layout": layout,
+        "tampered": own.pop("tampered"),
+        "pictures": _pictures(orders, layout),
+        "verdict": verdict(orders, layout),
+        "says": sentences(orders, layout),
+        "notes": notes(own["rounds"], len(found)),
+    }
+
+
+def name_of(order: Mapping[str, Any]) -> str:
+    """An order of things in words."""
+    if not order["hidden"]:
+        return "plain order"
+    who = "the clients draw the first model" if order["first"] == "clients" else "the server knows the first model"
+    return f"{who}, {'one rule for the epoch' if order['kept'] else 'a rule every round'}"
+
+
+def _order(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One order of things over runs."""
+    first = parts[0]
+    told = {key: first[key] for key in ("first", "kept", "hidden", "own", "rounds")}
+    return told | {
+        "name": name_of(first),
+        "matched": sum(part["matched"] for part in parts),
+        "groups": [_group(lines) for lines in zip(*(part["groups"] for part in parts), strict=True)],
+        "inversion": [_inversion(lines) for lines in _together(parts)],
+        "unread": first["unread"],
+        "tampered": [_tampered(lines) for lines in zip(*(part["tampered"] for part in parts), strict=True)],
+        "layout": [part["layout"] for part in parts],
+        "pictures": first["pictures"],
+    }
+
+
+def _group(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    size = lines[0]["size"]
+    return {
+        "group": lines[0]["group"], "size": size, "uploads": sum(line["uploads"] for line in lines),
+        "absolute": _over(lines, "absolute"), "relative": _over(lines, "relative"),
+        "least": min(line["least"] for line in lines), "chance": 1 / size,
+    }  # fmt: skip
+
+
+def _together(parts: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """Lines of all runs that say the same; one in which nobody could be read lacks some."""
+    found: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for line in (line for part in parts for line in part["inversion"]):
+        found.setdefault((line["moment"], line["knows"], line["read"]), []).append(line)
+    return list(found.values())
+
+
+def _inversion(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    told = {key: lines[0][key] for key in ("moment", "knows", "read")}
+    measures = [key for key in lines[0] if key not in (*told, "records")]
+    return told | {"records": sum(line["records"] for line in lines)} | {key: _over(lines, key) for key in measures}
+
+
+def _tampered(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    told = {"lie": lines[0]["lie"], "says": LIES[lines[0]["lie"]], "rule": lines[0]["rule"]}
+    lost = [{"lost": line["honest"] - line["accuracy"]} for line in lines]
+    counts = {
+        key: None if lines[0][key] is None else sum(line[key] for line in lines)
+        for key in ("left_out", "alone", "honest_alone")
+    }
+    return told | counts | {
+        "runs": len(lines), "honest": _over(lines, "honest"), "accuracy": _over(lines, "accuracy"),
+        "lost": _over(lost, "lost"),
+    }  # fmt: skip
+
+
+def _layout(parts: Sequence[Sequence[Mapping[str, Any] | None]]) -> dict[str, Any] | None:
+    """Of the first order of things in which pictures were laid out."""
+    lines = next(([one for one in part if one] for part in parts if any(part)), None)
+    if not lines:
+        return None
+    told = {key: lines[0][key] for key in ("pictures", "chance", "chance_neighbours", "shown")}
+    measures = [line["measures"] for line in lines]
+    return told | {key: _over(lines, key) for key in ("places", "neighbours")} | {
+        key: _over(measures, key) for key in measures[0]
+    }  # fmt: skip
+
+
+def _over(lines: Sequence[Mapping[str, Any]], key: str) -> dict[str, Any]:
+    values = [line[key] for line in lines if line[key] is not None]
+    return asdict(over_runs(values)) if len(values) > 1 else {"rate": None}
+
+
+def _pictures(orders: list[dict[str, Any]], layout: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """Examples: what came out, by order of things and by what the server knows."""
+    said = {
+        "true": "the record", "nothing": "read without a rule", "matched": "rule matched", "order": "plain order",
+        "relative": "in the order of the first model", "told": "rule told by a client",
+    }  # fmt: skip
+    strips = [
+        {"title": order["name"].capitalize(),
+         "pictures": [one | {"says": said[one["says"]]} for one in order.pop("pictures")]}
+        for order in orders
+    ]  # fmt: skip
+    if layout is not None:
+        strips.append({"title": f"Laid out by public pictures, from {layout['pictures']} records of single steps",
+                       "pictures": layout["shown"]})  # fmt: skip
+    for order in orders:
+        order.pop("layout")
+    return [strip for strip in strips if strip["pictures"]]
+
+
+def at(order: Mapping[str, Any], knows: str, read: str = "as it lies", moment: str = "first model") -> Any:
+    """The measured line of an order of things, or None."""
+    wanted = (knows, read, moment)
+    return next((one for one in order["inversion"] if (one["knows"], one["read"], one["moment"]) == wanted), None)
+
+
+def _mean(order: Mapping[str, Any], key: str) -> float:
+    places = sum(group["size"] for group in order["groups"])
+    return float(sum(group[key]["rate"] * group["size"] for group in order["groups"]) / places)
+
+
+def _percent(order: Mapping[str, Any], key: str) -> str:
+    return f"{100 * _mean(order, key):.1f} %"
+
+
+def verdict(orders: Sequence[Mapping[str, Any]], layout: Mapping[str, Any] | None) -> str:
+    """What the server of the description reads, in a sentence or two."""
+    own = orders[0]
+    prior = at(own, "prior")
+    beside = f"; the mean public record, which needs no upload, has {prior['psnr']['rate']:.1f} dB" if prior else ""
+    if not own["hidden"]:
+        plain = at(own, "order")
+        return PLAIN + (f" Single steps come out at {plain['psnr']['rate']:.1f} dB{beside}." if plain else "")
+    chance = sum(1 for _ in own["groups"]) / sum(group["size"] for group in own["groups"])
+    if own["first"] == "open":
+        read = at(own, "matched")
+        told = f" Records of single steps then come out at {read['psnr']['rate']:.1f} dB{beside}." if read else ""
+        return (
+            f"The server undoes the permutation: from its own views it recovers {_percent(own, 'absolute')} of the "
+            f"permuted places (a random order {100 * chance:.1f} %).{told}"
+        )
+    read = at(own, "relative", "in the unknown order")
+    said = (
+        f"The server links the orders of all rounds, {_percent(own, 'relative')} of the permuted places, but does not "
+        f"find plain order from them, {_percent(own, 'absolute')} (a random order {100 * chance:.1f} %)."
+    )
+    said += f" Records of single steps come out at {read['psnr']['rate']:.1f} dB in that unknown order" if read else ""
+    if read and layout is not None and layout["psnr"]["rate"] is not None:
+        said += (
+            f", at {layout['psnr']['rate']:.1f} dB once {layout['pictures']} of them are laid out by public pictures"
+        )
+    return said + (f"{beside}." if read else "")
+
+
+def sentences(orders: Sequence[Mapping[str, Any]], layout: Mapping[str, Any] | None) -> list[str]:
+    """What survives, in each order of things, and what was not tried."""
+    why = orders[0]["unread"]
+    told, prior = (at(orders[0], "told") or at(orders[0], "order")), at(orders[0], "prior")
+    out = _surviving(orders, layout) + ([f"Nothing was inverted: {why}."] if why else [])
+    if told and told["psnr"]["rate"] <= prior["psnr"]["rate"]:
+        out.append(FAILED)
+    return out
+
+
+def _surviving(orders: Sequence[Mapping[str, Any]], layout: Mapping[str, Any] | None) -> list[str]:
+    if not orders[0]["hidden"]:
+        return [PLAIN, "For confidentiality from the server use sum servers."]
+    out = []
+    for order in orders:
+        if order["kept"] and not order["own"]:
+            out.append(_kept(order))
+        elif order["first"] == "open":
+            out.append(f"Where {order['name']}: {' '.join(_open(order))}")
+        else:
+            out.append(" ".join(_clients(order, layout)))
+    return out
+
+
+def _open(order: Mapping[str, Any]) -> list[str]:
+    """What survives where plain order is known, by what is recovered absolutely."""
+    groups = [
+        {
+            "group": one["group"], "size": one["size"], "recovered": one["absolute"]["rate"],
+            "low": one["absolute"]["low"],
+        }
+        for one in order["groups"]
+    ]  # fmt: skip
+    prior, known = at(order, "prior"), ("nothing", "matched", "told")
+    exposure: dict[Knows, float] = {name: at(order, name)["psnr"]["rate"] for name in known} if prior else {}  # type: ignore[misc]
+    return list(survives(groups, exposure, prior["psnr"]["rate"] if prior else 0.0)["says"])
+
+
+def _clients(order: Mapping[str, Any], layout: Mapping[str, Any] | None) -> list[str]:
+    out = [
+        f"Where {order['name']}: matching links {_percent(order, 'relative')} of the places of all rounds, and brings "
+        f"{_percent(order, 'absolute')} of them into plain order. What stays hidden is the one order of the first "
+        "model, and with it which unit and which input is which."
+    ]
+    told, read, prior = at(order, "told"), at(order, "relative", "in the unknown order"), at(order, "prior")
+    if told and read and prior:
+        out.append(
+            f"There single steps come out at {read['psnr']['rate']:.1f} dB in that order, and at "
+            f"{told['psnr']['rate']:.1f} dB in plain order once one client tells the rule; the "
+            f"mean public record has {prior['psnr']['rate']:.1f}."
+        )
+    if layout is not None and layout["neighbours"]["rate"] is not None:
+        out.append(
+            f"With {layout['pictures']} of them and public pictures to compare with, "
+            f"{layout['neighbours']['rate']:.0%} of neighbouring pixels are neighbours again (by chance "
+            f"{layout['chance_neighbours']:.1%}), and the pictures have {layout['psnr']['rate']:.1f} dB."
+        )
+    return out
+
+
+def _kept(order: Mapping[str, Any]) -> str:
+    count = "nothing had to be matched" if not order["matched"] else "one round's matching serves all"
+    return f"Where {order['name']}: {count}, because frames say that all uploads are in one order."
+
+
+def notes(trained: int, runs: int) -> list[str]:
+    """How the numbers are to be read."""
+    return [
+        f"Confidentiality: the description's own pipeline, agreement and clients are run for {trained} rounds, and in "
+        "each other setting. The server is curious and follows the protocol; it has its own views and the public "
+        "network. Rules and records are known to the scorer alone.",
+        "Recovered: the share of a group's places that weight matching has right. Absolute: from plain order. Between "
+        "rounds: from the order of the first model that was handed out. Chance is a random order's, 1 over the size. "
+        f"Means over uploads, with 95 % intervals over {runs} runs; an interval of no width says that all runs agree, "
+        "and no more.",
+        f"Inversion: in one more round everybody takes a single step of SGD (rate {RATE:g}) on one record of its own. "
+        "That is the worst case: uploads of several epochs tell far less of a single record. "
+        + "; ".join(f"{knows}: {says}" for knows, says in KNOWS.items())
+        + ". PSNR is at most 100 dB.",
+        "Laid out: the server has public records of the same kind in plain order, and as many single steps as are "
+        "named; it compares how places vary together. Where a place never varies any order of it is as good, so that "
+        "pictures can be whole though not all places are right.",
+        "Tampered: in one more round one client, drawn at random, breaks the rule; measured is what the others of that "
+        "round are handed next.",
+    ]
