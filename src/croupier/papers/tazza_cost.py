@@ -181,8 +181,8 @@ def compared(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         f"restoring and permuting ({min(whole):.2f} to {max(whole):.2f} with training counted on both sides); the "
         f"paper prints up to {PRINTED:.2f} on a Raspberry Pi 3B. Above it are {sum(one >= PRINTED for one in ratios)} "
         f"of {len(own)} settings.",
-        f"Only what is sent need be pruned, once, as only that is permuted: that takes {min(once):.2f} to "
-        f"{max(once):.2f} times as long as Tazza. Most of the printed advantage is the number of batches.",
+        f"The server sees only what is sent: pruning that once, as it is permuted once, takes {min(once):.2f} to "
+        f"{max(once):.2f} times as long as Tazza. The rest of the ratio is the number of batches.",
         f"This is {BOARDS}, and says nothing about them.",
     ]
 
