@@ -6,16 +6,14 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import torch
-from pydantic import Field, model_validator
 from torch import Tensor
 
 from croupier.aggregate.aggregator import Desk
 from croupier.core.coins import Coins
 from croupier.core.flow import Change, Coalition, Given, Memory, Party, Refusal, corrupt, roster_digest
-from croupier.core.part import Part
 from croupier.core.sitting import Bench, Drive, Sat, Sitting, Stamp, Traffic
 from croupier.core.update import Layout, Model, Update
 from croupier.core.view import Kept, View
@@ -25,52 +23,19 @@ from croupier.encode.symmetry import Symmetry
 from croupier.epochs import Epochs, plain_of
 from croupier.errors import (
     CroupierError,
-    IntegrityError,
     Overspent,
     ProtocolError,
     SpecError,
     StoreError,
     TooFew,
-    nearest,
 )
+from croupier.failure import alarmed, short, why
+from croupier.federation import Federation, check, check_names, least
 from croupier.pipeline import Pipeline
-from croupier.place.call import LEAST
 from croupier.place.talk import Meeting, Ready
 from croupier.privacy.ledger import Event, Ledger
 
 Fits = Callable[[Sequence[tuple[Any, ...]]], Sequence[Update | CroupierError]]
-
-
-class Federation(Part):
-    """How many rounds, who is invited, how few are enough, and whether a round with fewer is only passed over.
-
-    With `carry`, a round in which too few came releases nothing and changes nothing, and the next one invites anew.
-    `joins` names clients that are enrolled later, and the first round that they may be invited to.
-    """
-
-    rounds: int = Field(5, ge=1)
-    cohort: int | None = Field(None, ge=1)
-    quorum: float = Field(0.5, gt=0, le=1)
-    attempts: int = Field(3, ge=1, le=1000)
-    carry: bool = False
-    joins: Mapping[str, int] = Field(default_factory=dict)
-
-    def __hash__(self) -> int:
-        return hash(self.digest())
-
-    @model_validator(mode="after")
-    def _joined(self) -> Self:
-        for name, first in self.joins.items():
-            if not 1 <= first <= self.rounds:
-                raise SpecError(
-                    f"federation.joins.{name} = {first}: of rounds 1 to {self.rounds} it is to name the first that the "
-                    "client may be invited to"
-                )
-        return self
-
-    def there(self, enrolled: tuple[str, ...], number: int) -> tuple[str, ...]:
-        """Those who are enrolled by a round, of which the first is 0."""
-        return tuple(who for who in enrolled if self.joins.get(who, 1) <= number + 1)
 
 
 @dataclass(frozen=True)
@@ -245,73 +210,6 @@ def run_id(coins: Coins) -> bytes:
     return coins.child("run").export()[:16]
 
 
-def check(pipeline: Pipeline, enrolled: int, plan: Federation, offers: frozenset[str] = frozenset()) -> None:
-    """Raises: SpecError when a pipeline, that many clients, a plan and what the server has cannot run together."""
-    enrolled -= sum(first > 1 for first in plan.joins.values())
-    cohort = plan.cohort or enrolled
-    if cohort > enrolled:
-        late = " from the start" if plan.joins else ""
-        raise SpecError(f"federation.cohort = {cohort}: only {enrolled} clients are enrolled{late}; invite fewer")
-    if cohort < pipeline.release.least:
-        raise SpecError(
-            f"federation.cohort = {cohort}: release = {pipeline.release.use!r} hides a client among others and needs "
-            f"at least {pipeline.release.least} of them; invite more, enrol more clients"
-            f"{', or lower protocol.release.smallest' if pipeline.release.tiered else ''}"
-        )
-    if pipeline.encode.agrees and "symmetry" not in offers:
-        raise SpecError(
-            f"protocol.encode = {pipeline.encode.use!r}: this task's training does not show its network, so that "
-            "nobody knows what may be permuted; use encode = 'floats'"
-        )
-    if isinstance(pipeline.encode, HiddenUnits):
-        if plan.joins and pipeline.encode.newcomers == "epoch" and not pipeline.aggregate.anew:
-            raise SpecError(
-                f"federation.joins: protocol.aggregate = {pipeline.aggregate.use!r} remembers something in the epoch's "
-                "coordinates, and newcomers start a new one; use protocol.encode.newcomers = 'welcome'"
-            )
-        _check_agreement(pipeline.encode, enrolled, cohort)
-    if {"answers", "samples"} & pipeline.aggregate.asks - offers:
-        raise SpecError(
-            f"protocol.aggregate = {pipeline.aggregate.use!r}: it asks models about inputs of numbers, and records of "
-            "words are none; use data of numbers"
-        )
-    if lacking := sorted({"root", "forward"} & pipeline.aggregate.asks - offers):
-        what = {"root": "trains on", "forward": "looks at models through"}[lacking[0]]
-        raise SpecError(
-            f"protocol.aggregate = {pipeline.aggregate.use!r}: it {what} records of the server's own, and there are "
-            "none; set task.root.records=100"
-        )
-    pipeline.aggregate.check(cohort)
-    most = getattr(pipeline.encode, "clients", None)
-    if most is not None and cohort > most:
-        raise SpecError(
-            f"protocol.encode.clients = {most}: sums of {cohort} invited clients could overflow; set it to {cohort}"
-        )
-
-
-def _check_agreement(encode: HiddenUnits, enrolled: int, cohort: int) -> None:
-    many, key = (enrolled, "enrol") if encode.agree == "epoch" else (cohort, "federation.cohort: invite")
-    if many < LEAST:
-        raise SpecError(
-            f"protocol.encode.agree = {encode.agree!r}, by = {encode.by!r}: {many} clients would agree on a rule, and "
-            f"among fewer than {LEAST} no faulty one can be outvoted; {key} at least {LEAST}"
-        )
-
-
-def check_names(pipeline: Pipeline, enrolled: Sequence[str], plan: Federation) -> None:
-    """Raises: SpecError when the description speaks of a client that is not enrolled: what it wishes would be lost."""
-    known = set(enrolled)
-    joins = {name: f"federation.joins.{name}" for name in plan.joins}
-    for name, key in {**joins, **pipeline.privacy.mentions()}.items():
-        if name not in known:
-            raise SpecError(f"{key}: no client is called {name!r}; {nearest(name, enrolled)}")
-
-
-def least(plan: Federation, invited: int) -> int:
-    """With how few of the invited clients a round ends well."""
-    return max(1, math.ceil(plan.quorum * invited))
-
-
 @dataclass(frozen=True)
 class _Loop:
     pipeline: Pipeline
@@ -394,9 +292,9 @@ class _Loop:
             if not (self.pipeline.place.restarts and missing and len(left) >= few):
                 break
             cohort = left
-        if self.plan.carry and _short(sat, cohort):
+        if self.plan.carry and short(sat, cohort):
             return self._finish(state, cohort, attempt, sat, book)
-        raise ProtocolError(_why(state.round, sat, book.overspent))
+        raise ProtocolError(why(state.round, sat, book.overspent))
 
     def _cohort(self, number: int) -> tuple[str, ...]:
         everyone = self.plan.there(self.task.enrolled, number)
@@ -511,59 +409,11 @@ class _Loop:
         )  # fmt: skip
 
 
-def alarmed(number: int, cohort: tuple[str, ...], sat: Sat, witnesses: tuple[str, ...] = ()) -> None:
-    """Raises: IntegrityError when a client has proof of foul play, ProtocolError when none or no witness ended content.
-
-    What the server made of such a round is worth nothing. That everybody's check failed to take place would be an easy
-    way around the checks.
-    """
-    errors = {name: sat.outcomes[name].error for name in cohort if name in sat.outcomes}
-    for error in errors.values():
-        if isinstance(error, IntegrityError):
-            raise IntegrityError(f"round {number + 1} is refused: {error}") from error
-    server = sat.outcomes["server"].error
-    for name in witnesses:
-        if server is None and (name not in sat.outcomes or sat.outcomes[name].error is not None):
-            raise ProtocolError(f"round {number + 1} is refused: {name} did not end content")
-    if server is None and errors and all(errors.values()):
-        raise ProtocolError(f"round {number + 1} is refused: no client ended content. {next(iter(errors.values()))}")
-
-
-def _short(sat: Sat, cohort: tuple[str, ...]) -> bool:
-    """Whether a round failed for want of clients, and for nothing else that a party of the placement found."""
-    found = [outcome.error for name, outcome in sat.outcomes.items() if name not in cohort and outcome.error]
-    return bool(found) and all(isinstance(error, TooFew) for error in found)
-
-
 def _tried(pipeline: Pipeline, gathered: Any, desk: Desk, rule: Memory) -> Any:
     try:
         return pipeline.aggregate(gathered, desk, rule)
     except CroupierError as error:
         return error
-
-
-def _why(number: int, sat: Sat, overspent: Mapping[str, str]) -> str:
-    """The root of a failed round: what went wrong furthest from the server, and who was turned away.
-
-    Who waits in vain for a party that found something wrong is not the root, and a client that did was not refused.
-    """
-    errors = {name: o.error for name, o in sat.outcomes.items() if o.error is not None}
-    vain = {name for name, error in errors.items() if isinstance(error, TooFew)}
-    refusals = [one for one in sat.refusals if not (one.at == one.source and one.source in vain)]
-    turned_away = {refusal.source for refusal in refusals}
-    clients = next(iter(sat.views.values())).given.roster if sat.views else ()
-    middle = [error for name, error in errors.items() if name != "server" and name not in {*turned_away, *clients}]
-    causes = [error for error in (*middle, errors["server"]) if not isinstance(error, TooFew)]
-    said = f"round {number + 1} cannot go on: {(causes or middle or [errors['server']])[0]}"
-    if overspent and not causes:
-        many = f" ({len(overspent)} clients are past their budgets)" if len(overspent) > 1 else ""
-        return f"{said}. Cause: {next(iter(overspent.values()))}{many}"
-    if not refusals:
-        few = [error for error in (*middle, errors["server"]) if isinstance(error, TooFew)]
-        return said if causes else f"{said}. Remedy: {few[0].remedy}"
-    first = refusals[0]
-    others = f" ({len(turned_away)} were refused)" if len(turned_away) > 1 else ""
-    return f"{said}. {first.source} was refused at {first.at}: {first.why}{others}"
 
 
 def state_from(plain: Mapping[str, Any]) -> State:

@@ -19,18 +19,8 @@ from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.view import Kept, facts
 from croupier.errors import CroupierError, RangeError, SpecError, StoreError
-from croupier.federate import (
-    Round,
-    State,
-    check,
-    check_names,
-    least,
-    plain_model,
-    rounds,
-    run_id,
-    state_from,
-    view_digests,
-)
+from croupier.federate import Round, State, plain_model, rounds, run_id, state_from, view_digests
+from croupier.federation import check, check_names, least
 from croupier.learn.assemble import Assembled, assemble, model_bytes
 from croupier.learn.data import folder_of
 from croupier.runtime.local import Local

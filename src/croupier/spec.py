@@ -14,7 +14,7 @@ from pydantic import Field, field_validator
 
 from croupier.core.part import Part
 from croupier.errors import SpecError, nearest
-from croupier.federate import Federation
+from croupier.federation import Federation
 from croupier.learn.augment import Augment, NoAugment
 from croupier.learn.data import Data
 from croupier.learn.datasets import Digits

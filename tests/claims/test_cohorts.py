@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from croupier.errors import SpecError
-from croupier.federate import Federation, Threat, begin, rounds
+from croupier.federate import Threat, begin, rounds
+from croupier.federation import Federation
 from croupier.job import run
 from croupier.runtime.local import Local
 from tests.claims.tools import SMALL, Bench, bench, bend, lines

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from croupier.core.coins import Coins
 from croupier.core.update import Update
-from croupier.federate import Federation, rounds
+from croupier.federate import rounds
+from croupier.federation import Federation
 from croupier.learn.assemble import Assembled, assemble
 from croupier.learn.data import Data, Dataset, Rows
 from croupier.learn.datasets import Digits, Households

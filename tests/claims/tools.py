@@ -13,7 +13,8 @@ from torch import Tensor
 from croupier.core.coins import Coins
 from croupier.core.flow import Change, Letter
 from croupier.core.view import View
-from croupier.federate import HONEST, Federation, Round, Task, Threat, rounds
+from croupier.federate import HONEST, Round, Task, Threat, rounds
+from croupier.federation import Federation
 from croupier.job import metrics_of
 from croupier.learn.assemble import Assembled, assemble
 from croupier.runtime.local import Local

@@ -20,7 +20,8 @@ from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.view import facts
 from croupier.errors import CroupierError
-from croupier.federate import Federation, rounds
+from croupier.federate import rounds
+from croupier.federation import Federation
 from croupier.inquiry import defences
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Sgd

@@ -9,7 +9,8 @@ import pytest
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.wire import Schema
-from croupier.federate import Federation, Round, Threat, rounds
+from croupier.federate import Round, Threat, rounds
+from croupier.federation import Federation
 from croupier.pipeline import Pipeline
 from tests.laws.pipelines import COMPLETING, PIPELINES
 from tests.laws.processes import Processes

@@ -16,7 +16,7 @@ FLOORS = [
     {"privacy", "encode", "release", "aggregate", "mpc"},
     {"place"},
     {"pipeline"},
-    {"epochs"},
+    {"epochs", "federation", "failure"},
     {"federate", "statement"},
     {"audit", "runtime", "systems", "learn", "accounts"},
     {"spec"},

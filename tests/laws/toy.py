@@ -12,7 +12,8 @@ from croupier.core.flow import Change, Letter
 from croupier.core.update import Layout, Model, Slice, Update
 from croupier.core.view import View
 from croupier.encode.symmetry import Symmetry, fixed, free
-from croupier.federate import Federation, Round, Task, Threat, rounds
+from croupier.federate import Round, Task, Threat, rounds
+from croupier.federation import Federation
 from croupier.pipeline import Pipeline
 from croupier.runtime.local import Local
 

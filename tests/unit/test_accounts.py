@@ -18,7 +18,8 @@ from croupier.core.flow import Flow, Given, Memory, Received, Seat, Work
 from croupier.encode.floats import Floats
 from croupier.encode.signs import Signs
 from croupier.errors import Overspent, ProtocolError
-from croupier.federate import Federation, Round, Threat, _Book, rounds
+from croupier.federate import Round, Threat, _Book, rounds
+from croupier.federation import Federation
 from croupier.learn.fit import DpSgd
 from croupier.pipeline import Pipeline
 from croupier.place.pair import Pair

@@ -20,7 +20,8 @@ from croupier.core.sitting import Sitting
 from croupier.core.view import View
 from croupier.encode.hidden import HiddenUnits
 from croupier.errors import ProtocolError, SpecError
-from croupier.federate import Federation, Round, Threat, plain_model, rounds, run_id
+from croupier.federate import Round, Threat, plain_model, rounds, run_id
+from croupier.federation import Federation
 from croupier.job import resume, run
 from croupier.mpc.joint import rule_seed
 from croupier.pipeline import Pipeline

@@ -12,7 +12,8 @@ from croupier.aggregate.mean import Mean
 from croupier.core.coins import Coins
 from croupier.encode.floats import Floats
 from croupier.encode.hidden import HiddenUnits
-from croupier.federate import Federation, plain_model, rounds
+from croupier.federate import plain_model, rounds
+from croupier.federation import Federation
 from croupier.learn.assemble import assemble
 from croupier.learn.augment import Augment, Crop
 from croupier.learn.data import Data, Dataset, Rows

@@ -11,7 +11,8 @@ from croupier.core.flow import Letter
 from croupier.core.view import View
 from croupier.encode.floats import Floats
 from croupier.errors import ProtocolError, SpecError
-from croupier.federate import Federation, Round, Threat, rounds
+from croupier.federate import Round, Threat, rounds
+from croupier.federation import Federation
 from croupier.pipeline import Pipeline
 from croupier.place.relay import Relay
 from croupier.privacy.tiers import Tiers

@@ -16,7 +16,7 @@ from croupier.audit import experiment, source
 from croupier.audit.distort import CLEAN
 from croupier.encode.moduli import moduli
 from croupier.errors import SpecError
-from croupier.federate import Federation, check
+from croupier.federation import Federation, check
 from croupier.learn.data import Dataset, Rows
 from croupier.learn.datasets import Synthetic
 from croupier.learn.models import Mlp

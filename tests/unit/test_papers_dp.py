@@ -13,7 +13,7 @@ import torch
 
 from croupier.core.update import Layout, Slice, Update
 from croupier.errors import CroupierError, SpecError
-from croupier.federate import Federation, check
+from croupier.federation import Federation, check
 from croupier.learn import budget
 from croupier.learn.budget import DELTA, epsilon
 from croupier.learn.fit import DpSgd, Sgd

@@ -13,7 +13,7 @@ import torch
 
 from croupier.core.coins import Coins
 from croupier.errors import SpecError
-from croupier.federate import Federation
+from croupier.federation import Federation
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Sgd
 from croupier.learn.models import Mlp

@@ -12,7 +12,7 @@ import pytest
 from croupier.audit import profile
 from croupier.audit.profile import LOUD, NOISES
 from croupier.audit.sights import VIEWS
-from croupier.federate import Federation
+from croupier.federation import Federation
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Sgd
 from croupier.learn.models import Mlp

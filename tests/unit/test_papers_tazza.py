@@ -10,7 +10,7 @@ from tests.pictures import pictures
 
 from croupier.audit.integrity import Setting
 from croupier.errors import SpecError
-from croupier.federate import Federation
+from croupier.federation import Federation
 from croupier.learn.datasets import Cifar10, Digits, Mnist
 from croupier.learn.fit import Adam, DpAdam
 from croupier.learn.models import Mlp

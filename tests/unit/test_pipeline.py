@@ -19,7 +19,8 @@ from croupier.core.update import Form, Layout, Model, Slice, Update
 from croupier.encode.fixed import FixedPoint
 from croupier.encode.floats import Floats
 from croupier.errors import CroupierError, SpecError
-from croupier.federate import Federation, Task, rounds
+from croupier.federate import Task, rounds
+from croupier.federation import Federation
 from croupier.pipeline import Pipeline
 from croupier.place.direct import Direct
 from croupier.place.relay import Relay

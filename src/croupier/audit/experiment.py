@@ -25,7 +25,8 @@ from croupier.core.sitting import Drive
 from croupier.core.update import Update
 from croupier.core.view import facts
 from croupier.errors import CroupierError, SpecError
-from croupier.federate import Federation, Fits, Round, rounds
+from croupier.federate import Fits, Round, rounds
+from croupier.federation import Federation
 from croupier.learn.assemble import Assembled, assemble
 from croupier.learn.augment import AS_IS, Augment
 from croupier.learn.data import Data, Dataset

@@ -24,7 +24,8 @@ from croupier.core.update import Model, Update
 from croupier.encode.encoder import Encoder
 from croupier.encode.floats import Floats
 from croupier.errors import CroupierError, ProtocolError, SpecError
-from croupier.federate import Federation, Fits, Round, State, Task, Threat, begin, rounds
+from croupier.federate import Fits, Round, State, Task, Threat, begin, rounds
+from croupier.federation import Federation
 from croupier.learn.assemble import Assembled, assemble
 from croupier.learn.data import Data, Rows
 from croupier.learn.fit import Fit

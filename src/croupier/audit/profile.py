@@ -34,7 +34,8 @@ from croupier.core.coins import Coins
 from croupier.core.norm import length
 from croupier.core.sitting import Drive
 from croupier.errors import SpecError
-from croupier.federate import Federation, Task
+from croupier.federate import Task
+from croupier.federation import Federation
 from croupier.learn.assemble import Assembled, assemble
 from croupier.learn.data import Data, Dataset
 from croupier.learn.fit import Fit

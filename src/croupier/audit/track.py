@@ -19,7 +19,8 @@ from croupier.core.update import Update
 from croupier.core.view import facts
 from croupier.encode.floats import Floats
 from croupier.errors import CroupierError, ProtocolError
-from croupier.federate import Federation, Task, rounds
+from croupier.federate import Task, rounds
+from croupier.federation import Federation
 from croupier.pipeline import Pipeline
 from croupier.place.direct import Direct
 from croupier.privacy.gaussian import Gaussian

@@ -17,7 +17,7 @@ from croupier.core.sitting import Sat
 from croupier.core.view import View
 from croupier.encode.encoder import Released
 from croupier.errors import CroupierError
-from croupier.federate import alarmed
+from croupier.failure import alarmed
 from croupier.place.duet import SERVERS
 
 

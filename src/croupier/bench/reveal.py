@@ -14,7 +14,8 @@ from croupier.core.coins import Coins
 from croupier.core.part import Part
 from croupier.core.view import facts
 from croupier.encode.moduli import Cost, moduli
-from croupier.federate import Federation, rounds
+from croupier.federate import rounds
+from croupier.federation import Federation
 from croupier.inquiry import setting_of
 from croupier.learn.assemble import assemble
 from croupier.learn.split import Dirichlet

@@ -19,7 +19,8 @@ import torch
 
 from croupier.core.coins import Coins
 from croupier.errors import CroupierError
-from croupier.federate import Federation, Round, rounds
+from croupier.federate import Round, rounds
+from croupier.federation import Federation
 from croupier.job import peak_bytes
 from croupier.learn.assemble import Assembled, assemble
 from croupier.runtime.local import Local

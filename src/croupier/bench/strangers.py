@@ -15,7 +15,8 @@ from croupier.core.epoch import strangers
 from croupier.core.update import Layout, Model, Slice, Update
 from croupier.encode.hidden import HiddenUnits
 from croupier.encode.symmetry import Symmetry, fixed, free
-from croupier.federate import Federation, Task, rounds
+from croupier.federate import Task, rounds
+from croupier.federation import Federation
 from croupier.pipeline import Pipeline
 from croupier.runtime.local import Local
 

@@ -25,7 +25,7 @@ from croupier.core.view import View
 from croupier.core.wire import chosen
 from croupier.encode.encoder import Released
 from croupier.errors import CroupierError
-from croupier.federate import alarmed
+from croupier.failure import alarmed
 from croupier.kernels.shares import P
 from croupier.pipeline import Pipeline
 from croupier.place.masks import Masks

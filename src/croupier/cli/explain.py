@@ -36,7 +36,7 @@ def command(
 
     `croupier explain rns --table`
     """
-    from croupier.federate import check, least
+    from croupier.federation import check, least
     from croupier.spec import load
     from croupier.statement import explain
 

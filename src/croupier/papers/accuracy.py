@@ -11,7 +11,8 @@ from croupier.audit.experiment import Setting, Watch
 from croupier.audit.score import over_runs
 from croupier.core.coins import Coins
 from croupier.encode.residues import Residues
-from croupier.federate import Federation, rounds
+from croupier.federate import rounds
+from croupier.federation import Federation
 from croupier.kernels.residues import Rounding
 from croupier.learn.assemble import assemble
 from croupier.learn.fit import Adam, Sgd

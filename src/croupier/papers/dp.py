@@ -17,7 +17,8 @@ from croupier.audit.score import over_runs
 from croupier.core.coins import Coins
 from croupier.core.update import Update
 from croupier.errors import CroupierError
-from croupier.federate import Federation, Fits, Round, Task, rounds
+from croupier.federate import Fits, Round, Task, rounds
+from croupier.federation import Federation
 from croupier.kernels.residues import Rounding
 from croupier.learn.assemble import Assembled, assemble
 from croupier.learn.budget import DELTA, noise_for

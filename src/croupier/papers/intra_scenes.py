@@ -8,7 +8,7 @@ from typing import Any
 
 from croupier.audit.profile import NOISES, Seed, Setting, public_clip, run
 from croupier.audit.sights import VIEWS, View
-from croupier.federate import Federation
+from croupier.federation import Federation
 from croupier.learn.data import Data
 from croupier.learn.datasets import Activity, Cifar10, Digits, Households
 from croupier.learn.fit import Adam, Fit, Sgd

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from croupier.federate import Federation
+from croupier.federation import Federation
 from croupier.learn.datasets import Activity, Cifar10, Households
 from croupier.learn.fit import Sgd
 from croupier.learn.models import ActivityCnn, DenseNet121, Lstm, MobileNetV2, Network, SeriesTransformer

@@ -13,7 +13,7 @@ from croupier.aggregate.median import Median
 from croupier.audit.distort import Colour, Distortion, Mirror, Rotate
 from croupier.audit.experiment import Defence, Setting
 from croupier.encode.fixed import FixedPoint
-from croupier.federate import Federation
+from croupier.federation import Federation
 from croupier.inquiry import UNSHUFFLING
 from croupier.learn.augment import Crop, InstaHide
 from croupier.learn.data import Data

@@ -14,7 +14,7 @@ from croupier.aggregate.median import Median
 from croupier.aggregate.reference import FLTrust
 from croupier.audit.integrity import Ended, Setting
 from croupier.audit.poison import LabelFlip, NoiseInjection, Poison, Scaling
-from croupier.federate import Federation
+from croupier.federation import Federation
 from croupier.learn.data import Data
 from croupier.learn.datasets import Cifar10, Ecg, Mnist
 from croupier.learn.fit import Adam

@@ -18,7 +18,8 @@ from croupier.core.coins import Coins
 from croupier.core.norm import length
 from croupier.core.update import Model
 from croupier.errors import CroupierError, ProtocolError, SpecError
-from croupier.federate import Federation, rounds
+from croupier.federate import rounds
+from croupier.federation import Federation
 from croupier.learn.assemble import Assembled, assemble
 from croupier.learn.data import Data, Dataset
 from croupier.learn.fit import Fit

@@ -19,7 +19,7 @@ from croupier.aggregate.spectral import DnC, SignGuard, dnc, largest_cluster, ou
 from croupier.core.coins import Coins
 from croupier.core.update import Gathered, Layout, Model, Slice
 from croupier.errors import SpecError
-from croupier.federate import Federation, check
+from croupier.federation import Federation, check
 from croupier.pipeline import Pipeline
 
 ALL = torch.arange(2)

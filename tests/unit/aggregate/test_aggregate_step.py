@@ -18,7 +18,8 @@ from croupier.core.coins import Coins
 from croupier.core.flow import Memory
 from croupier.core.update import Form, Gathered, Layout, Model, Slice
 from croupier.errors import ProtocolError, SpecError
-from croupier.federate import Federation, rounds, state_from
+from croupier.federate import rounds, state_from
+from croupier.federation import Federation
 from croupier.learn.assemble import assemble
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Sgd

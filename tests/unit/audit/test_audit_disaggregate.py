@@ -17,7 +17,8 @@ from croupier.audit.experiment import Setting
 from croupier.core.coins import Coins
 from croupier.core.view import facts
 from croupier.errors import SpecError
-from croupier.federate import Federation, rounds
+from croupier.federate import rounds
+from croupier.federation import Federation
 from croupier.learn.assemble import assemble
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Sgd

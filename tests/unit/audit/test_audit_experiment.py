@@ -20,7 +20,7 @@ from croupier.audit.score import over_runs
 from croupier.core.coins import Coins
 from croupier.core.update import Layout, Slice, Update
 from croupier.errors import CroupierError, RangeError, SpecError
-from croupier.federate import Federation
+from croupier.federation import Federation
 from croupier.learn.assemble import assemble
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Sgd

@@ -24,7 +24,7 @@ from croupier.audit.secrecy import Depth
 from croupier.core.coins import Coins
 from croupier.core.update import Model
 from croupier.errors import SpecError
-from croupier.federate import Federation
+from croupier.federation import Federation
 from croupier.learn.data import Rows
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Adam

@@ -16,7 +16,7 @@ from croupier.audit.track import Noise, Turn, alike, factor_for, louder
 from croupier.core.coins import Coins
 from croupier.core.update import Layout, Slice
 from croupier.errors import SpecError
-from croupier.federate import Federation
+from croupier.federation import Federation
 from croupier.learn.data import Dataset, Windows
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Sgd

@@ -27,7 +27,8 @@ from croupier.core.coins import Coins
 from croupier.core.part import Part
 from croupier.core.update import Update
 from croupier.errors import ProtocolError, RangeError, SpecError
-from croupier.federate import Federation, rounds
+from croupier.federate import rounds
+from croupier.federation import Federation
 from croupier.learn.assemble import Assembled, assemble
 from croupier.learn.data import Rows
 from croupier.learn.datasets import Digits

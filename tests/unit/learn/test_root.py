@@ -17,7 +17,8 @@ from croupier.core.coins import Coins
 from croupier.core.flow import Memory
 from croupier.core.update import Gathered, Model
 from croupier.errors import SpecError
-from croupier.federate import Federation, rounds
+from croupier.federate import rounds
+from croupier.federation import Federation
 from croupier.job import run
 from croupier.learn.assemble import Assembled, assemble
 from croupier.learn.data import Dataset, Rows

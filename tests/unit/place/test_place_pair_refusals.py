@@ -18,7 +18,8 @@ from croupier.core.flow import Change, Flow, Given, Letter, Memory, Party
 from croupier.core.view import View
 from croupier.encode.signs import Signs
 from croupier.errors import CroupierError, IntegrityError, ProtocolError, SpecError, TooFew
-from croupier.federate import Federation, Threat, check
+from croupier.federate import Threat
+from croupier.federation import Federation, check
 from croupier.kernels.field import packed
 from croupier.pipeline import Pipeline
 from croupier.place.duet import claim
