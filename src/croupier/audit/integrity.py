@@ -36,7 +36,7 @@ from croupier.learn.train import Learner, one_of
 from croupier.pipeline import Pipeline
 
 Watch = Callable[[str], None]
-Probes = Literal["noise", "samples"]
+Probes = Literal["noise", "samples", "trained"]
 # Inputs that a model is asked about at a time.
 _BATCH = 1024
 
@@ -71,8 +71,9 @@ class Arm:
 
     `probes`: a rule that asks models about inputs is shown its own noise, or, as the paper has it, one sample of each
     client that takes part, in whose place nothing stands for the permutation: it changes no answer. In a run that is
-    `probes_from = "samples"`; here updates lie in plain coordinates, and so do the samples. `fit`: how all clients
-    train where it is not as in the setting, for example under a defence; the server trains as the setting says.
+    `probes_from = "samples"`; here updates lie in plain coordinates, and so do the samples. With `trained` the
+    malicious draw theirs from what they train on, trigger and all, which serves nobody but their judge. `fit`: how all
+    clients train where it is not as in the setting, for example under a defence; the server trains as the setting says.
     """
 
     rule: str
@@ -201,6 +202,11 @@ class Ground:
         )
         if isinstance(task.fit, Samples):
             task.fit.fit = changed.fit
+            if arm.probes == "trained":
+                for name in self.malicious:
+                    shard = task.shards[name]
+                    draw = coins.child("shown", shard).fast()
+                    task.fit.held[shard] = arm.attack.change(task.fit.held[shard], classes, draw)
             return task, threat
         return changed, threat
 
@@ -262,7 +268,7 @@ class Samples:
 
     fit: Fits
     ask: Callable[[Tensor, Tensor], Tensor]
-    held: Mapping[str, Rows]
+    held: dict[str, Rows]
     coins: Coins
     shown: Tensor = field(default_factory=lambda: torch.zeros(0))
 

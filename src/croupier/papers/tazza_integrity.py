@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from croupier.audit.integrity import Arm, Ended, run
+from croupier.audit.integrity import Arm, Ended, Probes, run
 from croupier.audit.report.clusters import cluster_map
 from croupier.papers.entry import Means, Scale, Trial
 from croupier.papers.tazza_arms import (
@@ -79,16 +79,27 @@ def _figure12(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) ->
     return rows
 
 
+PROBES: Mapping[Probes, str] = {
+    "noise": "noise", "samples": "clients' samples", "trained": "clients' samples, attackers' with their triggers",
+}  # fmt: skip
+
+
 def _figure13(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> list[Row]:
     known, rows = twenty(scale, means), []
     titles = {title: attack for title, attack in attacks().items() if title in (TRIGGER, REPLACE, FLIP)}
-    arms = [Arm(TAZZA, RULES[TAZZA], attack, title) for title, attack in titles.items()]
+    # The paper's probes are the clients' samples; that attackers show theirs with the trigger would suit their judge.
+    kinds: list[tuple[str, Probes]] = [(title, "noise") for title in titles] + [
+        (TRIGGER, "samples"),
+        (TRIGGER, "trained"),
+    ]
+    arms = [Arm(TAZZA, RULES[TAZZA], titles[title], title, probes=probes) for title, probes in kinds]
     done = run(known, arms, seeds, Local(), lambda one: watch(f"Figure 13, {one}"), means.abreast)
     for arm, ended in zip(arms, done, strict=True):
         found = marks(ended)
         rows.append(
             {
-                "attack": arm.title, "paper": "isolated clearly" if arm.title == TRIGGER else "-",
+                "attack": arm.title, "probes": PROBES[arm.probes],
+                "paper": "isolated clearly" if arm.title == TRIGGER else "-",
                 "purity": pure(found), "not_alone": said(found, "several"),
                 "purity_by_round": " ".join(f"{one.all:.2f}" for one in ended[0].purities()),
                 "clusters_a_round": said(found, "groups", 1), "honest_together": said(found, "together"),
@@ -116,8 +127,9 @@ def draw13(rows: Sequence[Mapping[str, Any]]) -> str:
 def says13(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Whether the kinds are apart."""
     return [
-        f"{row['attack']}: purity {row['purity']} % (without clients alone {row['not_alone']} %), "
-        f"{row['clusters_a_round']} clusters a round, {row['honest_together']} % of the honest in one of them."
+        f"{row['attack']}, probes of {row['probes']}: purity {row['purity']} % (without clients alone "
+        f"{row['not_alone']} %), {row['clusters_a_round']} clusters a round, {row['honest_together']} % of the "
+        "honest in one of them."
         for row in rows
     ]
 

@@ -205,3 +205,17 @@ def test_turns_know_their_labels() -> None:
     end = ended.labelled()
     assert end is not None
     assert math.isclose(end.all, 2 / 3)
+
+
+def test_the_malicious_may_show_samples_with_their_triggers() -> None:
+    mark = Scaling(share=1.0, value=7.0, factor=1.0)
+    shown = {}
+    for probes in ("samples", "trained"):
+        ground = Ground(SETTING, 0)
+        task = ground._asked(Arm("clusters", Clusters(), mark, probes=probes))
+        task, _ = ground._attacked(Arm("clusters", Clusters(), mark, probes=probes), task)
+        assert isinstance(task.fit, Samples)
+        bad = {task.shards[name] for name in ground.malicious}
+        shown[probes] = {shard: float(rows.x.max()) >= 7.0 for shard, rows in task.fit.held.items()}
+        assert shown[probes] == {shard: probes == "trained" and shard in bad for shard in shown[probes]}
+    assert any(shown["trained"].values())
