@@ -137,6 +137,15 @@ def test_one_case_can_be_asked_for() -> None:
         tried(other, "smoke", Means(only="Mixer"), watch=lambda _: None)
 
 
+def test_the_figures_can_be_cut_short_and_the_others_refuse() -> None:
+    assert tazza_arms.setting(tazza_arms.MIXER, "paper", Means(rounds=20)).plan.rounds == 20
+    assert tazza_arms.setting(tazza_arms.MIXER, "paper", Means()).plan.rounds == 50
+    other = ENTRIES["tazza/clusters"]
+    assert isinstance(other, Trial)
+    with pytest.raises(SpecError, match="--rounds = 2: tazza/clusters has a length of its own"):
+        tried(other, "smoke", Means(rounds=2), watch=lambda _: None)
+
+
 def test_the_paper_scale_is_the_papers() -> None:
     size = tazza_arms.SIZES["paper"]
     assert (size.clients, size.cohort, size.epochs, size.train) == (100, 10, 5, None)

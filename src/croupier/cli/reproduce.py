@@ -22,6 +22,7 @@ def command(
     data: options.Data = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, or cuda with a number.")] = "cpu",
     abreast: Annotated[int, typer.Option(help="How many runs at once, each in its own process.", min=1)] = 1,
+    rounds: Annotated[Optional[int], typer.Option(help="So many rounds, not the scale's.", min=1)] = None,  # noqa: UP045
     plot: Annotated[Optional[Path], typer.Option(help="Also draw it into this SVG file.")] = None,  # noqa: UP045
     out: options.OutFile = None,
     json: options.Json = False,
@@ -60,7 +61,9 @@ def command(
             options.make_room(file)
     start = time.perf_counter()
     checked = Machine.parse({"device": device}, "run").device
-    means = Means(folder_of(data), checked, os.cpu_count() or 1, abreast, only)
+    means = Means(folder_of(data), checked, os.cpu_count() or 1, abreast, only, rounds)
+    if rounds is not None and not isinstance(entry, Trial):
+        raise SpecError(f"--rounds = {rounds}: {name} has a length of its own; leave it out")
     if isinstance(entry, Ledger):
         if only or seeds is not None:
             raise SpecError(f"{name} is counted, not run: it has no cases and no seeds; leave out --only and --seeds")

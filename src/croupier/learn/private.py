@@ -18,8 +18,9 @@ from croupier.learn.models.mlp import Perceptron
 from croupier.learn.sampled import sampling
 from croupier.learn.unroll import unrolled
 
-# Gradients of single records that are held at once, as floats: a record has as many as the model has weights.
-ROOM = 1 << 24
+# Gradients of single records that are held at once, as floats: a record has as many as the model has weights. A device
+# has more room than a CPU's caches, and pays for every call.
+ROOM, ON_DEVICE = 1 << 24, 1 << 27
 
 
 def check_private(module: nn.Module, use: str = "dp-sgd") -> None:
@@ -41,10 +42,11 @@ def train_privately(
     count, device = len(records), net.weights.device
     draws, noise = coins.child("sample").secure(), coins.child("noise").secure()
     state = fit.start(net.weights)
+    room = ROOM if device.type == "cpu" else ON_DEVICE
     with clipping(net, goal, fit) as sums:
         for number, index in enumerate(fit.samples(count, draws), 1):
             total = torch.zeros_like(net.weights)
-            for part in index.split(max(1, ROOM // max(1, net.size))):  # type: ignore[no-untyped-call]
+            for part in index.split(max(1, room // max(1, net.size))):  # type: ignore[no-untyped-call]
                 inputs, targets = records.batch(part.to(device))
                 if len(part):
                     total += sums(augment(inputs), targets)
@@ -105,9 +107,12 @@ def of_products(module: Perceptron, inputs: Tensor, targets: Tensor, clip: float
     felt = torch.autograd.grad(loss, [out for _, _, out in fed])
     squares = torch.stack([(x.square().sum(1) + 1) * d.square().sum(1) for (_, x, _), d in zip(fed, felt, strict=True)])
     norms = squares.sum(0).sqrt()
-    fine = norms.isfinite()
-    share = (clip / norms[fine].clamp(min=clip)).unsqueeze(1)
-    found = {id(own): (x[fine], d[fine] * share) for (own, x, _), d in zip(fed, felt, strict=True)}
+    pairs = [(x, d) for (_, x, _), d in zip(fed, felt, strict=True)]
+    # Asked once: a device waits at every choice of rows.
+    if not bool((fine := norms.isfinite()).all()):
+        norms, pairs = norms[fine], [(x[fine], d[fine]) for x, d in pairs]
+    share = (clip / norms.clamp(min=clip)).unsqueeze(1)
+    found = {id(own): (x, d * share) for (own, _, _), (x, d) in zip(fed, pairs, strict=True)}
     parts = [part for own in layers for x, d in [found[id(own)]] for part in ((d.T @ x).flatten(), d.sum(0))]
     return torch.cat(parts)
 

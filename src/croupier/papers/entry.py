@@ -71,7 +71,7 @@ class Trial:
     """A figure or table of what is trained or reconstructed: rows of plain values over seeds.
 
     `says` reads the rows in plain sentences; `draw` makes an SVG picture of them. `cases` names what `Means.only` may
-    choose among, where a trial can be run in pieces.
+    choose among, where a trial can be run in pieces; `cuts`: `Means.rounds` is heeded.
     """
 
     name: str
@@ -84,17 +84,22 @@ class Trial:
     says: Callable[[Sequence[Mapping[str, Any]]], list[str]] = lambda _: []
     draw: Callable[[Sequence[Mapping[str, Any]]], str] | None = None
     cases: Callable[[Scale], Sequence[str]] | None = None
+    cuts: bool = False
 
 
 @dataclass(frozen=True)
 class Means:
-    """Where and how an entry is run on this machine, and which of a trial's cases: those whose name holds `only`."""
+    """Where and how an entry is run on this machine, and which of a trial's cases: those whose name holds `only`.
+
+    `rounds`: so many instead of the scale's, where a trial can be cut short.
+    """
 
     folder: Path | None = None
     device: str = "cpu"
     workers: int = 1
     abreast: int = 1
     only: str = ""
+    rounds: int | None = None
 
 
 def reproduce(
@@ -132,7 +137,7 @@ def reproduce(
 def tried(
     trial: Trial, scale: Scale, means: Means, *, seeds: int | None = None, seed: int = 0, watch: Watch
 ) -> dict[str, Any]:
-    """Run a trial. Raises: SpecError when `means.only` fits none of its cases."""
+    """Run a trial. Raises: SpecError when `means.only` fits none of its cases, or its rounds are fixed."""
     if means.only:
         known = [] if trial.cases is None else list(trial.cases(scale))
         if not known:
@@ -141,6 +146,8 @@ def tried(
             raise SpecError(
                 f"--only = {means.only!r}: no case of {trial.name} holds that; {nearest(means.only, known)}"
             )
+    if means.rounds is not None and not trial.cuts:
+        raise SpecError(f"--rounds = {means.rounds}: {trial.name} has a length of its own; leave it out")
     numbers = range(seed, seed + (seeds or trial.seeds[scale]))
     found = trial.rows(scale, means, numbers, watch)
     return {
@@ -153,6 +160,7 @@ def tried(
         "scale_means": SCALES[scale],
         "seeds": list(numbers),
         "device": means.device,
+        **({} if means.rounds is None else {"rounds": means.rounds}),
         "substitutions": list(trial.substitutions),
         "rows": found,
         "says": trial.says(found),

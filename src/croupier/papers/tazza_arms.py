@@ -106,7 +106,7 @@ def setting(case: str, scale: Scale, means: Means) -> Setting:
     }  # fmt: skip
     kind, model = kinds[case]
     cut = {"train": size.train, "test": size.test} if "train" in kind.model_fields else {}
-    plan = Federation(rounds=size.rounds, cohort=size.cohort)
+    plan = Federation(rounds=means.rounds or size.rounds, cohort=size.cohort)
     # A GPU takes as long for one small client as for a cohort of them.
     together = 1 if means.device == "cpu" else size.cohort
     return Setting(

@@ -165,14 +165,14 @@ def _names(scale: Scale) -> tuple[str, ...]:
 TRIALS = (
     Trial(
         "tazza/figure10", f"{PAPER}, Figure 10", "accuracy under label flip at 25 %, and what is inverted", READ + SEEN,
-        _figure10, SEEDS, (*DEFENDED, *SUBSTITUTED), says10, draw10, _names,
+        _figure10, SEEDS, (*DEFENDED, *SUBSTITUTED), says10, draw10, _names, True,
     ),
     Trial(
         "tazza/figure12", f"{PAPER}, Figure 12", "backdoor and noise at 25 %", READ + SEEN + " Backdoor success: the "
         "share of triggered test records of other classes that an honest client's model takes for the target.",
         _figure12, SEEDS,
         (f"{MNIST} below paper scale; the paper has CIFAR-10 with a Mixer alone", *DEFENDED, *SUBSTITUTED),
-        says12, draw12, _names,
+        says12, draw12, _names, True,
     ),
     Trial(
         "tazza/figure13", f"{PAPER}, Figure 13", "clusters over rounds, ten honest and ten malicious clients",

@@ -5,8 +5,10 @@ import torch
 from torch import nn
 
 from croupier.core.coins import Coins
+from croupier.core.update import Update
 from croupier.errors import SpecError
 from croupier.learn.data import Dataset, Rows, Windows
+from croupier.learn.fit import Sgd
 from croupier.learn.flat import layout_of
 from croupier.learn.models import (
     ActivityCnn,
@@ -27,6 +29,7 @@ from croupier.learn.models import (
     TextTransformer,
     Vit,
 )
+from croupier.learn.train import Learner
 
 
 def images(*shape: int, classes: int = 10) -> Dataset:
@@ -159,7 +162,7 @@ def test_resnet18_takes_images_of_any_size() -> None:
 
 
 def test_only_small_models_without_running_state_can_be_stacked() -> None:
-    assert all(part.batchable for part in (Mlp(), Lstm(stacked=True), SeriesTransformer()))
+    assert all(part.batchable for part in (Mlp(), Lstm(stacked=True), SeriesTransformer(), Mixer()))
     others: tuple[Network, ...] = (
         Mlp(dropout=0.1),
         MnistCnn(),
@@ -171,7 +174,7 @@ def test_only_small_models_without_running_state_can_be_stacked() -> None:
         MobileNetV2(),
         DenseNet121(),
     )
-    others += (DlgLeNet(), TextTransformer(), OwnNetwork(make="mine:make"), Mixer(), Vit(), Rnn())
+    others += (DlgLeNet(), TextTransformer(), OwnNetwork(make="mine:make"), Vit(), Rnn())
     assert not any(part.batchable for part in others)
     assert Network.choices() == [
         "activity-cnn", "cifar-cnn", "densenet", "dlg-lenet", "lstm", "mixer", "mlp", "mnist-cnn", "mobilenet", "own",
@@ -187,6 +190,22 @@ def test_the_last_layer_is_linear_and_its_biases_follow_its_weights(network: Net
     spans = [part.name for part, _, _ in layout_of(module).spans() if part.role == "weight"]
     assert spans[-2:] == [f"{name}.weight", f"{name}.bias"]
     assert layer.out_features == dataset.outputs
+
+
+def test_stacked_mixers_learn_what_each_learns() -> None:
+    dataset = images(3, 16, 16)
+    module = Mixer(patch=8, width=8, across=4, within=16, layers=1).build(dataset)
+    x, y = torch.rand(30, 3, 16, 16), torch.arange(30) % dataset.outputs
+    shards = {"a": Rows(x[:18], y[:18]), "b": Rows(x[18:], y[18:])}
+    start = layout_of(module).flatten(dict(module.named_parameters())).detach()
+    jobs = [(start, name, Coins.from_seed(number)) for number, name in enumerate(shards)]
+    fit = Sgd(lr=0.1, epochs=3, batch=8)
+    alone, stacked = (Learner(module, "classify", fit, shards, group=size)(jobs) for size in (1, 2))
+    for one, other in zip(alone, stacked, strict=True):
+        assert isinstance(one, Update)
+        assert isinstance(other, Update)
+        assert torch.allclose(one.vector, other.vector, atol=1e-5)
+        assert float((one.vector - start).abs().max()) > 0.01
 
 
 def test_stacked_perceptrons_give_what_each_gives() -> None:

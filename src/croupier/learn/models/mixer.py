@@ -92,6 +92,11 @@ class Mixer(Network, use="mixer"):
     layers: PositiveInt = 4
     standardise: bool = False
 
+    @property
+    def batchable(self) -> bool:
+        """It normalises within a record only: nothing runs along."""
+        return True
+
     def build(self, dataset: Dataset) -> PatchMixer:
         """A fresh model. Raises: SpecError unless the dataset has classes of pictures that patches tile."""
         colours, height, wide = check_tiles(self, dataset, self.patch)
