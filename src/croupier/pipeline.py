@@ -186,8 +186,8 @@ class Pipeline(Part):
         (letter,) = yield Exchange(wait=Wait("model", ("server",)))
         handed_out, keys = Model(letter.body["model"]), memory.get("keys", {})
         start, standing = handed_out.vector, Standing.of(memory)
-        if self.encode.agrees:
-            start = yield from plainly(given, standing, start, letter.body["frame"])
+        if isinstance(self.encode, HiddenUnits):
+            start = yield from plainly(given, standing, start, letter.body["frame"], self.encode.first)
         brief = {name: values for name, values in letter.body.items() if name not in ("model", "frame")}
         self.aggregate.verify(handed_out, brief, given.layout)
         mine, books = self.privacy.of(given.me), Ledger.read(memory.get("ledger", ()))

@@ -65,7 +65,7 @@ def _await_rounds(path: Path, count: int, process: subprocess.Popen[bytes]) -> N
     raise AssertionError("the run did not get anywhere")
 
 
-SETS = ("federation.rounds=200", "task.fit.epochs=2", "run.workers=1")
+SETS = ("federation.rounds=80", "task.fit.epochs=2", "run.workers=1")
 
 
 def _command(path: Path) -> list[str]:
@@ -87,7 +87,13 @@ def test_a_killed_command_is_resumed(tmp_path: Path) -> None:
         process.kill()
     assert process.returncode == -signal.SIGKILL
     assert not (killed / "summary.json").exists()
-    with subprocess.Popen(_command(stopped), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    # A shell that starts tests in the background makes them deaf to Ctrl-C, and so what they start.
+    heard = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = subprocess.Popen(_command(stopped), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    finally:
+        signal.signal(signal.SIGINT, heard)
+    with process:
         _await_rounds(stopped, 4, process)
         process.send_signal(signal.SIGINT)
         out, said = process.communicate()

@@ -200,6 +200,40 @@ def test_more_than_a_third_silent_is_a_named_abort() -> None:
     assert done[1].state.model.frame == done[0].state.model.frame
 
 
+def test_no_relay_makes_the_faulty_a_third_by_keeping_the_others_away() -> None:
+    """It hands out nothing, so that everybody blames every head: PBFT is tried again among all, or not at all."""
+    rosters: list[tuple[str, ...]] = []
+
+    def bend(sitting: Sitting) -> Sitting:
+        if "propose.0" not in sitting.schemas:
+            return sitting
+        rosters.append(sitting.givens["server"].roster)
+        return bent("server", lambda letters, view: letters if letters[0].kind == "key all" else ())(sitting)
+
+    with pytest.raises(ProtocolError, match="no agreement among 10 clients"):
+        bare(1, clients=10, cohort=10, by="pbft", threat=Threat(bend=bend))
+    assert rosters
+    assert {len(roster) for roster in rosters} == {10}
+    away = frozenset({"c001", "c004", "c005"})
+    (done,) = bare(1, clients=10, cohort=10, by="pbft", threat=Threat(absent=lambda _: away))
+    assert set(done.present) == set(done.cohort) - away
+    with pytest.raises(ProtocolError, match="no agreement among 10 clients"):
+        bare(1, clients=10, cohort=10, by="pbft", threat=Threat(absent=lambda _: away | {"c008"}))
+
+
+@pytest.mark.parametrize("agree", ["epoch", "round"])
+def test_a_model_of_the_servers_own_in_plain_coordinates_is_not_trained_on(agree: str) -> None:
+    def change(letters: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:
+        return tuple(bared(letter) if letter.kind == "model" and view.given.round else letter for letter in letters)
+
+    def bared(letter: Letter) -> Letter:
+        assert not isinstance(letter.body, bytes)
+        return replace(letter, body={**letter.body, "frame": torch.zeros_like(letter.body["frame"])})
+
+    with pytest.raises(ProtocolError, match="a model came in plain coordinates"):
+        bare(2, clients=6, cohort=6, agree=agree, threat=Threat(corrupted={"server": change}))
+
+
 def test_a_client_that_says_nothing_is_left_out_of_a_joint_agreement() -> None:
     (done,) = bare(1, clients=6, cohort=6, threat=Threat(bend=lambda sitting: _without(sitting, "c002")))
     assert set(done.present) == set(done.cohort) - {"c002"}

@@ -20,7 +20,8 @@ from croupier.errors import ProtocolError, SpecError
 FRAME = 40
 NEWCOMERS = {
     "epoch": "when clients are enrolled later, all agree on a new secret, and clients that hold both move the models "
-    "to it: newcomers can open no earlier round. The server sees such a model in both coordinates, and matches them",
+    "to it: newcomers are told no earlier secret. But such a model is seen in both coordinates: whoever matches the "
+    "two, the server or a newcomer that sees earlier uploads, links the epochs",
     "welcome": "clients that are enrolled later are told the epoch's secret, sealed, by its holders: they can open "
     "every earlier round of the epoch, should they see its uploads, and so can anybody whom they tell",
 }
@@ -148,8 +149,8 @@ class HiddenUnits(Floats, use="hidden-units"):
         if self.agree == "epoch":
             return (NEWCOMERS[self.newcomers],)
         chosen = (
-            "a seed that its head draws, by PBFT: fewer than a third may be faulty, and a head that tells the server "
-            "its seed, or takes one that the server knows, is not found out"
+            "a seed that its head draws, by PBFT: of those invited fewer than a third may be faulty or absent, and a "
+            "head that tells the server its seed, or takes one that the server knows, is not found out"
             if self.by == "pbft"
             else "a joint secret, which nobody chooses"
         )
@@ -189,8 +190,8 @@ class HiddenUnits(Floats, use="hidden-units"):
                 f"layer and no search among orders. Here {found}. Measured by: croupier audit"
             ),
             "a leak": (
-                "one client that tells the secret opens every round of the epoch, earlier ones too, and every client's "
-                "updates; nobody notices"
+                "one client that tells the secret opens every round of the epoch, earlier ones too, every client's "
+                "updates, and by matching the other epochs; nobody notices"
                 if self.agree == "epoch"
                 else "one client that tells the secrets it holds opens the rounds of these, and matching the others; "
                 "nobody notices"

@@ -62,12 +62,15 @@ class EachRound:
     def settle(self, meeting: Meeting, talk: Talk, able: tuple[str, ...]) -> str:
         """Agree on the rule of a round, without those who are missing if need be; why not, where it cannot be done.
 
-        Who did not get the rule is missing from the round; those who did are enough when the round's quorum is.
+        Who did not get the rule is missing from the round; those who did are enough when the round's quorum is. The
+        joint form is safe among any roster. PBFT is among all who were invited and no others: of fewer a third would be
+        fewer too, and whoever can keep honest ones away could make the faulty many enough; the absent are silent in it.
         """
         most, last = max(meeting.least, LEAST), [model.frame for model in talk.models]
         previous = Frame.unpack(last[0]).digest if last and last[0] else NONE
-        form = JOINT if self.encode.by == "joint" else pbft(previous=previous)
-        said, roster = f"{len(able)} clients can agree on the rule, and {most} are needed", able
+        joint = self.encode.by == "joint"
+        form, roster = (JOINT, able) if joint else (pbft(previous=previous), meeting.cohort)
+        said = f"{len(able)} clients can agree on the rule, and {most} are needed"
         for attempt in range(meeting.attempts if len(able) >= most else 0):
             call = replace(Call.single(self.run, meeting.number, roster), attempt=attempt)
             table = talk.table(self.table, roster, meeting)
@@ -77,7 +80,7 @@ class EachRound:
                 return ""
             said = why(tried, table, attempt + 1)
             out = removable(call.terms, tried.complaints, next(iter(table.keys.values()))["public"], call.faulty)
-            roster = tuple(who for who in roster if who not in out)
+            roster = tuple(who for who in roster if who not in out) if joint else roster
             # Once somebody signed an outcome, somebody may hold it: there is to be no second one for the round.
             if len(roster) < most or any(standing.signed >= call.number for standing in tried.standings.values()):
                 break

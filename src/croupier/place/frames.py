@@ -18,10 +18,19 @@ from croupier.mpc.joint import rule_seed
 from croupier.place.standing import Standing
 
 
-def plainly(given: Given, standing: Standing, vector: Tensor, told: Tensor) -> SubFlow:
-    """A model that the server handed out, in plain coordinates. Raises: ProtocolError on a frame of another secret."""
+def plainly(given: Given, standing: Standing, vector: Tensor, told: Tensor, first: str) -> SubFlow:
+    """A model that the server handed out, in plain coordinates.
+
+    Raises: ProtocolError on a frame of another secret, and on none where the clients drew the first model: an upload
+    that was trained from a model of the server's own would give the rule away.
+    """
     frame = frame_of(told)
     if frame is None:
+        if first == "clients":
+            raise ProtocolError(
+                "a model came in plain coordinates, and the clients drew the first one in theirs "
+                "(protocol.encode.first = 'clients'); it is not trained on"
+            )
         return vector
     seed = seed_of(standing, given.run, frame)
     plain: Tensor = yield Work("permute", (vector, seed, frame.round, True))

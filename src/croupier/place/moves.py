@@ -55,7 +55,7 @@ class Transfer:
         """Open the model under the old secret, and close it under the new one."""
         (letter,) = yield Exchange(wait=Wait("move", (SERVER,)))
         standing = Standing.of(memory)
-        plain = yield from plainly(given, standing, letter.body["model"], letter.body["frame"])
+        plain = yield from plainly(given, standing, letter.body["model"], letter.body["frame"], "clients")
         seed, frame, _ = standing.rule(given.run, given.round, kept=self.kept)
         vector: Tensor = yield Work("permute", (plain, seed, frame.round, False))
         yield Exchange((Letter(SERVER, "moved", {"model": vector, "frame": frame_tensor(frame.pack())}),))

@@ -119,7 +119,7 @@ def test_the_findings_say_what_was_measured() -> None:
     assert "obfuscation" not in failed
 
 
-def _clustered(tampered: Rule, rule: Rule) -> tuple[list[list[str]], Tensor]:
+def _clustered(tampered: Rule, rule: Rule, kin: float = 0.5) -> tuple[list[list[str]], Tensor]:
     """Six clients, one of whom uploads under another rule: the clusters, and the model of the first client's."""
     module, symmetry, handed = perceptron()
     rows = []
@@ -136,7 +136,7 @@ def _clustered(tampered: Rule, rule: Rule) -> tuple[list[list[str]], Tensor]:
 
     desk = Desk((Model(handed),), symmetry.layout, COINS.child("desk"), answers=answers, inputs=(1, 8, 8))
     gathered = Gathered(names, torch.stack(rows), weights=torch.ones(6, dtype=torch.float64), ids=names)
-    models, memory = Clusters(probes=64)(gathered, desk, {})
+    models, memory = Clusters(probes=64, kin=kin)(gathered, desk, {})
     mine = next(model for model in models if model.recipients is not None and "c0" in model.recipients)
     return [list(group) for group in memory["groups"]], symmetry.invert(mine.vector, rule)
 
@@ -155,9 +155,12 @@ def test_a_rule_tampered_in_hidden_units_only_answers_alike_and_spoils_the_mean(
     other = symmetry.rule(bytes(32), 9)
     hidden = Rule({name: rule.of[name] if name.startswith("input") else order for name, order in other.of.items()})
     honest = float((_clustered(rule, rule)[1] - handed).norm())
-    groups, spoilt = _clustered(hidden, rule)
+    groups, spoilt = _clustered(hidden, rule, kin=-1)
     assert groups == [["c0", "c1", "c2", "c3", "c4", "c5"]]
     assert float((spoilt - handed).norm()) > 10 * honest
+    groups, kept = _clustered(hidden, rule)
+    assert groups == [["c0", "c1", "c2", "c3", "c4"], ["c5"]]
+    assert float((kept - handed).norm()) < 2 * honest
 
 
 def _eye() -> Perceiver:
