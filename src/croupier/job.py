@@ -140,7 +140,7 @@ class _Job:
         self.store.open(resume=False)
         try:
             self.watch("opened", {"path": str(self.store.path)})
-            self.store.write_json("manifest.json", self._manifest(made, seed))
+            self.store.write_json("manifest.json", self._manifest(made, seed), private=True)
             self.store.write("spec.toml", to_toml(self.spec).encode())
             return self._finish(made, None, [], [])
         finally:

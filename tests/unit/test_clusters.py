@@ -9,7 +9,7 @@ from croupier.aggregate.aggregator import Desk
 from croupier.aggregate.clusters import Clusters, Labels, grouped, likeness, radius
 from croupier.core.coins import Coins
 from croupier.core.update import Gathered, Layout, Model, Slice
-from croupier.errors import ProtocolError
+from croupier.errors import ProtocolError, SpecError
 
 LAYOUT = Layout((Slice("fc.weight", (3, 4)),))
 
@@ -166,3 +166,8 @@ def test_an_upload_with_hidden_units_in_another_order_answers_alike_and_is_left_
     assert memory["groups"] == (("a", "b"), ("c",))
     _, memory = Clusters(kin=-1)(got, server, {})
     assert memory["groups"] == (("a", "b", "c"),)
+
+
+def test_a_radius_between_bounds_that_cross_is_refused() -> None:
+    with pytest.raises(SpecError, match=r"least = 0\.9, most = 0\.85: .* lower the one or raise the other"):
+        Clusters.parse({"use": "clusters", "least": 0.9})

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from croupier.aggregate.aggregator import Aggregator, Desk
@@ -16,7 +16,7 @@ from croupier.aggregate.geometry import trimmed_mean
 from croupier.aggregate.rows import alike, chosen, combine, cosines, middle
 from croupier.core.flow import Memory
 from croupier.core.update import Form, Gathered, Model
-from croupier.errors import ProtocolError
+from croupier.errors import ProtocolError, SpecError
 
 Merge = Literal["dominant", "new"]
 Split = Literal["part", "join"]
@@ -141,6 +141,15 @@ class Clusters(Aggregator, use="clusters"):
     def asks(self) -> frozenset[str]:
         """Records of clients too, where it asks models about these."""
         return self.needs | ({"samples"} if self.probes_from == "samples" else set())
+
+    @model_validator(mode="after")
+    def _bounds(self) -> Self:
+        if self.least > self.most:
+            raise SpecError(
+                f"protocol.aggregate.least = {self.least}, most = {self.most}: the radius lies between them; lower the "
+                "one or raise the other, or set radius"
+            )
+        return self
 
     @property
     def anew(self) -> bool:

@@ -70,13 +70,13 @@ class RunDir:
         """Whether the run came to its end."""
         return (self.path / "summary.json").exists()
 
-    def write(self, name: str, data: bytes) -> Path:
-        """Put a file in place, whole."""
+    def write(self, name: str, data: bytes, *, private: bool = False) -> Path:
+        """Put a file in place, whole; one that holds secrets only its owner may read."""
         target = self.path / name
         draft = target.with_name(target.name + ".part")
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            with draft.open("wb") as file:
+            with open(draft, "wb", opener=_owned if private else None) as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -87,9 +87,11 @@ class RunDir:
             ) from None
         return target
 
-    def write_json(self, name: str, value: Mapping[str, Any]) -> None:
+    def write_json(self, name: str, value: Mapping[str, Any], *, private: bool = False) -> None:
         """Put a JSON file in place, whole."""
-        self.write(name, (json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n").encode())
+        self.write(
+            name, (json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n").encode(), private=private
+        )
 
     def read_json(self, name: str) -> dict[str, Any]:
         """Read a JSON file of the run."""
@@ -128,7 +130,7 @@ class RunDir:
     def checkpoint(self, number: int, state: Mapping[str, Any]) -> None:
         """Keep the state after a round, and the one before it in case this one is damaged later."""
         body = canon.dump(state)
-        self.write(f"checkpoints/{number:06d}.state", _MAGIC + hashlib.sha256(body).digest() + body)
+        self.write(f"checkpoints/{number:06d}.state", _MAGIC + hashlib.sha256(body).digest() + body, private=True)
         for old in self._checkpoints()[:-2]:
             old.unlink(missing_ok=True)
 
@@ -152,6 +154,10 @@ class RunDir:
 
     def _checkpoints(self) -> list[Path]:
         return sorted((self.path / "checkpoints").glob("*.state"))
+
+
+def _owned(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:

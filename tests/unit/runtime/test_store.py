@@ -33,6 +33,15 @@ def test_a_written_file_is_in_place_and_its_draft_gone(folder: RunDir) -> None:
     assert [file.name for file in (folder.path / "deep/er").iterdir()] == ["file"]
 
 
+def test_what_holds_secrets_is_its_owners_alone(folder: RunDir) -> None:
+    folder.checkpoint(1, {"round": 1})
+    folder.write_json("manifest.json", {}, private=True)
+    folder.write("open", b"all")
+    modes = [(folder.path / name).stat().st_mode & 0o077 for name in ("checkpoints/000001.state", "manifest.json")]
+    assert modes == [0, 0]
+    assert (folder.path / "open").stat().st_mode & 0o400
+
+
 def test_a_write_that_fails_leaves_what_was_there(folder: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.write("file", b"first")
 
