@@ -59,7 +59,7 @@ def setting_of(spec: Spec, folder: Path | None = None) -> Setting:
     root = task.root if task.root.records else Root(records=100)
     return Setting(
         task.data, task.split, task.model, task.fit, spec.federation, SHARE, root, task.together, folder,
-        spec.run.device, 1,
+        spec.run.device, 1, task.opaque,
     )  # fmt: skip
 
 
