@@ -16,6 +16,7 @@ CroupierError            what was wrong, where, and what to do about it
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 
@@ -80,7 +81,13 @@ MANY = 40
 def nearest(word: str, known: Iterable[str]) -> str:
     """Say which known name the writer probably meant, as the tail of an error message."""
     names = sorted(known)
-    if close := difflib.get_close_matches(word, names, 1):
+    same = [name for name in names if _unpadded(name) == _unpadded(word)]
+    if close := same or difflib.get_close_matches(word, names, 1):
         return f"did you mean {close[0]!r}?"
     more = f" and {len(names) - MANY} more" if len(names) > MANY else ""
     return f"known: {', '.join(names[:MANY])}{more}" if names else "there are none"
+
+
+def _unpadded(name: str) -> str:
+    """Without the zeros before its numbers: c7 is c07."""
+    return re.sub(r"(?<!\d)0+(?=\d)", "", name)

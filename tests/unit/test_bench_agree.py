@@ -121,7 +121,15 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
 
 
 def test_for_people(capsys: pytest.CaptureFixture[str]) -> None:
-    show(measure(Size(schedules=1, clients=(4,), rounds=2), 1))
+    heard: list[str] = []
+    show(measure(Size(schedules=20, clients=(4,), rounds=2), 1, heard.append))
+    assert heard == [
+        "joint: 20 of 20",
+        "pbft: 20 of 20",
+        "joint: timed among 4 clients",
+        "pbft: timed among 4 clients",
+        "2 rounds that agree anew",
+    ]
     said = capsys.readouterr().out
     assert "splits 0" in said
     assert "33.0% of the rounds" in said

@@ -114,3 +114,12 @@ def test_every_command_has_the_common_options_and_says_what_they_do(
     assert names & COMMON == COMMON - LACKS.get(name, set())
     assert all(word in said for word in names)
     assert all(getattr(option, "help", None) for option in options if option.name != "help")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_bracket_of_a_help_text_is_taken_for_markup(name: str) -> None:
+    from rich.text import Text
+
+    command = _commands()[name]
+    for said in (command.help or "", *(getattr(option, "help", None) or "" for option in command.params)):
+        assert Text.from_markup(said).plain == said.replace("\\[", "[")

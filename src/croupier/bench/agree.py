@@ -166,7 +166,7 @@ def trials(name: Name, form: Form, size: Size, coins: Coins, say: Callable[[str]
             agreed=verdict.agreed, aborted=verdict.aborted, faulty_clients=len(plan.faulty), faulty_relays=plan.relay,
             twins=plan.twins,
         )  # fmt: skip
-        if number % 100 == 99:
+        if number % 20 == 19:
             say(f"{name}: {number + 1} of {size.schedules}")
     return {"schedules": size.schedules, "attempts": size.schedules * size.attempts, **total}
 
@@ -195,13 +195,17 @@ def measure(size: Size, seed: int, say: Callable[[str], None] = lambda _: None) 
     """Faults, cost, and how often a cohort of the paper's size would hold nobody who knows the last rule."""
     coins = Coins.from_seed(seed)
     forms: tuple[Name, ...] = ("joint", "pbft")
+    faults = {name: trials(name, form_of(name), size, coins.child("faults"), say) for name in forms}
+    spent = []
+    for name in forms:
+        for clients in size.clients:
+            say(f"{name}: timed among {clients} clients")
+            spent.append(cost(name, clients, coins.child("cost", name, clients), size.repeats))
+    if size.rounds:
+        say(f"{size.rounds} rounds that agree anew")
     return {
-        "faults": {name: trials(name, form_of(name), size, coins.child("faults"), say) for name in forms},
-        "cost": [
-            cost(name, clients, coins.child("cost", name, clients), size.repeats)
-            for name in forms
-            for clients in size.clients
-        ],
+        "faults": faults,
+        "cost": spent,
         "strangers": played(100, 10, size.rounds, coins.child("strangers"))
         if size.rounds
         else {"enrolled": 100, "cohort": 10, "share": strangers(100, 10)},

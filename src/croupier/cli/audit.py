@@ -61,7 +61,7 @@ def command(
     lpips: Annotated[
         str,
         typer.Option(
-            help="For clusters and pictures, also measure LPIPS by alex, vgg or squeeze: needs croupier[lpips] and "
+            help="For clusters and pictures, also measure LPIPS by alex, vgg or squeeze: needs croupier\\[lpips] and "
             "the network's weights from torchvision, which you must have."
         ),
     ] = "",

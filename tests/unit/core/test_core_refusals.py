@@ -18,7 +18,7 @@ from croupier.core.update import Layout, Model, Slice, Update
 from croupier.core.wire import Envelope, Header, Link
 from croupier.encode.encoder import Released
 from croupier.encode.fixed import FixedPoint
-from croupier.errors import IntegrityError, ProtocolError, RangeError, WireError
+from croupier.errors import IntegrityError, ProtocolError, RangeError, WireError, nearest
 
 HEAD = Header(bytes(32), bytes(16), 1, 0, "up", "alice", "bob", 0, 3)
 ONE = Layout((Slice("w", (1,)),))
@@ -162,3 +162,8 @@ def test_a_drawn_node_does_not_lead_to_its_siblings() -> None:
     child = Coins.from_seed(1).child("party", "eve")
     child.export()
     assert child._above is None
+
+
+@pytest.mark.parametrize(("word", "meant"), [("c7", "c07"), ("c007", "c07"), ("c017", "c17"), ("c18", "c17")])
+def test_zeros_before_a_number_do_not_matter_to_what_was_meant(word: str, meant: str) -> None:
+    assert nearest(word, ["c07", "c17"]) == f"did you mean {meant!r}?"
