@@ -15,6 +15,10 @@ PLAIN = (
     "Uploads are in plain order (encode is not 'hidden-units'): the server needs no rule to read them, and there is "
     "nothing to match."
 )
+THREAT = (
+    "Here the server is curious and follows the protocol. It has its own views, the models that it handed out and the "
+    "uploads that came back, and the public network; nothing of the rule."
+)
 FAILED = (
     "Control failed: even in plain order the search finds records no better than the mean public one, so that the "
     "numbers of inversion say nothing about the permutation here."
@@ -33,6 +37,7 @@ def exposed(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "layout": layout,
         "tampered": own.pop("tampered"),
         "pictures": _pictures(orders, layout),
+        "threat": THREAT,
         "verdict": verdict(orders, layout),
         "says": sentences(orders, layout),
         "notes": notes(own["rounds"], len(found)),

@@ -158,7 +158,7 @@ class Ground:
             together=one.together, device=one.device, workers=one.workers, opaque=one.opaque,
         )  # fmt: skip
         if made.dataset.goal != "classify" or not isinstance(made.dataset.test, Rows):
-            raise SpecError(f"task.data = {one.data.use!r}: integrity is measured by classes; use data that have some")
+            raise SpecError(f"task.data = {one.data.use!r}: this audit measures by classes; use data that have some")
         return made
 
     @cached_property
