@@ -184,7 +184,8 @@ def verdict(orders: Sequence[Mapping[str, Any]], layout: Mapping[str, Any] | Non
     if read and layout is not None and layout["psnr"]["rate"] is not None:
         said += (
             f" Public pictures then put back {_span(layout['places'], 100)} % of the pixels (by chance "
-            f"{100 * layout['chance']:.1f}), from {layout['pictures']} records: {_span(layout['psnr'])} dB, and more from more."
+            f"{100 * layout['chance']:.1f}), from {layout['pictures']} records: {_span(layout['psnr'])} dB, and "
+            "more from more."
         )
     return said
 

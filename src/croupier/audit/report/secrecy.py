@@ -27,8 +27,8 @@ def render(findings: Mapping[str, Any]) -> str:
     """The whole page."""
     name, secret = str(findings["name"]), findings["confidentiality"]
     counted = (
-        f"{findings['clients']} clients, {findings['cohort']} a round, up to {findings['rounds']} rounds in each setting, "
-        f"{findings['runs']} runs; the server is curious and follows the protocol."
+        f"{findings['clients']} clients, {findings['cohort']} a round, up to {findings['rounds']} rounds in each "
+        f"setting, {findings['runs']} runs; the server is curious and follows the protocol."
     )
     answers = (tag("p", str(said), class_="answer") for said in findings["verdict"])
     return document(
