@@ -146,6 +146,14 @@ def test_the_figures_can_be_cut_short_and_the_others_refuse() -> None:
         tried(other, "smoke", Means(rounds=2), watch=lambda _: None)
 
 
+def test_a_scale_tells_its_own_substitutions_alone() -> None:
+    trial = Trial(
+        "x", "x", "x", "x", lambda *_: [], {"smoke": 1, "small": 1, "paper": 1}, ("smoke: a", "small: b", "paper is c")
+    )
+    told = {scale: tried(trial, scale, Means(), watch=lambda _: None)["substitutions"] for scale in SCALES}
+    assert told == {"smoke": ["smoke: a", "paper is c"], "small": ["small: b", "paper is c"], "paper": ["paper is c"]}
+
+
 def test_the_paper_scale_is_the_papers() -> None:
     size = tazza_arms.SIZES["paper"]
     assert (size.clients, size.cohort, size.epochs, size.train) == (100, 10, 5, None)

@@ -36,8 +36,8 @@ def command(
 
     import torch
 
-    from croupier.errors import SpecError, nearest
-    from croupier.learn.data import folder_of
+    from croupier.errors import DataError, SpecError, nearest
+    from croupier.learn.data import OTHER, folder_of
     from croupier.papers import ENTRIES
     from croupier.papers.entry import SCALES, Entry, Ledger, Means, Trial, account, reproduce, tried
     from croupier.spec import Machine
@@ -64,14 +64,18 @@ def command(
     means = Means(folder_of(data), checked, os.cpu_count() or 1, abreast, only, rounds)
     if rounds is not None and not isinstance(entry, Trial):
         raise SpecError(f"--rounds = {rounds}: {name} has a length of its own; leave it out")
-    if isinstance(entry, Ledger):
-        if only or seeds is not None:
-            raise SpecError(f"{name} is counted, not run: it has no cases and no seeds; leave out --only and --seeds")
-        found = account(entry, size)
-    elif isinstance(entry, Trial):
-        found = tried(entry, size, means, seeds=seeds, seed=seed or 0, watch=options.watch)
-    else:
-        found = reproduce(entry, size, means, only=only, seeds=seeds, seed=seed or 0, watch=options.watch)
+    if isinstance(entry, Ledger) and (only or seeds is not None):
+        raise SpecError(f"{name} is counted, not run: it has no cases and no seeds; leave out --only and --seeds")
+    try:
+        if isinstance(entry, Ledger):
+            found = account(entry, size)
+        elif isinstance(entry, Trial):
+            found = tried(entry, size, means, seeds=seeds, seed=seed or 0, watch=options.watch)
+        else:
+            found = reproduce(entry, size, means, only=only, seeds=seeds, seed=seed or 0, watch=options.watch)
+    except DataError as error:
+        # A paper's data is not for the user to choose.
+        raise DataError(str(error).removesuffix(OTHER)) from None
     found |= {"seconds": time.perf_counter() - start, "torch": torch.__version__, **options.stamp()}
     path = out or _somewhere(name, scale)
     options.make_room(path)
@@ -90,42 +94,33 @@ def _somewhere(name: str, scale: str) -> Path:
 
 def _list(as_json: bool) -> None:
     from croupier.papers import ENTRIES
+    from croupier.papers.entry import needs_data
 
-    table = {entry.name: {"source": entry.source, "title": entry.title} for entry in ENTRIES.values()}
+    table = {
+        entry.name: {"source": entry.source, "title": entry.title, "needs_data": needs_data(entry)}
+        for entry in ENTRIES.values()
+    }
     options.emit({"entries": table}, as_json, None)
     if not as_json:
-        for entry in ENTRIES.values():
-            print(f"{entry.name:14} {entry.title}")
+        for name, told in table.items():
+            print(f"{name:19} {'*' if told['needs_data'] else ' '} {told['title']}")
+        print(
+            "*: needs the data folder (--data or CROUPIER_DATA, see docs/data.md); others need it beyond smoke at most"
+        )
         print("croupier reproduce NAME --scale smoke|small|paper")
 
 
 def show(found: dict[str, Any]) -> None:
-    """One table: the paper's number, ours in its reading, the prior, and what the view adds."""
-    from rich.table import Table
-
-    from croupier.cli.tables import show as print_table
+    """The paper's number, ours in its reading, the prior, and what the view adds."""
+    from croupier.cli.rows import show_rows
     from croupier.cli.tables import wrapped
 
-    title = f"{found['source']}: {found['title']}. Scale: {found['scale']}; {len(found['seeds'])} runs"
-    table = Table(title=title, title_justify="left")
-    heads = (
-        "case",
-        "defence",
-        "paper",
-        "best round",
-        "mean (95 %)",
-        "prior",
-        "1/n",
-        "prior + view: leak, points",
-        "accuracy",
-    )
-    for head in heads:
-        table.add_column(head, justify="left" if head in ("case", "defence") else "right")
-    for case in found["cases"]:
-        for number, row in enumerate(case["rows"]):
-            table.add_row("" if number else case["label"], row["defence"], *_figures(case, row))
-        table.add_section()
-    print_table(table)
+    rows = [
+        {"case": case["label"], "defence": row["defence"], **_figures(case, row)}
+        for case in found["cases"]
+        for row in case["rows"]
+    ]
+    show_rows(rows, f"{found['source']}: {found['title']}. Scale: {found['scale']}; {len(found['seeds'])} runs")
     print(wrapped(f"Scale {found['scale']}: {found['scale_means']}."))
     if found["scale"] == "smoke":
         print(wrapped("It shows that everything runs; models are hardly trained, so do not compare its numbers."))
@@ -138,22 +133,11 @@ def show(found: dict[str, Any]) -> None:
 
 
 def show_ledger(found: dict[str, Any]) -> None:
-    """The rows as they are, a column for every key."""
-    from rich.table import Table
-
-    from croupier.cli.tables import show as print_table
+    """The rows as they are."""
+    from croupier.cli.rows import show_rows
     from croupier.cli.tables import wrapped
 
-    table = Table(title=f"{found['source']}: {found['title']}. Scale: {found['scale']}", title_justify="left")
-    shown = [key for key in found["rows"][0] if not key.startswith("_")]
-    for key in shown:
-        first = found["rows"][0][key]
-        # Folded where it is too wide: a number must not be cut.
-        justify: Any = "left" if isinstance(first, str) else "right"
-        table.add_column(key.replace("_", " "), justify=justify, overflow="fold")
-    for row in found["rows"]:
-        table.add_row(*(_cell(row[key]) for key in shown))
-    print_table(table)
+    show_rows(found["rows"], f"{found['source']}: {found['title']}. Scale: {found['scale']}")
     print(wrapped(found["reading"]))
     for said in found.get("substitutions", ()):
         print(wrapped(f"instead of the paper's: {said}"))
@@ -161,21 +145,18 @@ def show_ledger(found: dict[str, Any]) -> None:
         print(wrapped(said))
 
 
-def _cell(value: object) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.10g}" if isinstance(value, float) else str(value)
-
-
-def _figures(case: dict[str, Any], row: dict[str, Any]) -> tuple[str, ...]:
+def _figures(case: dict[str, Any], row: dict[str, Any]) -> dict[str, str]:
     from croupier.papers.entry import pair
 
     theirs, ours = pair(row)
     leak, printed = ours["leak"], row["printed"]
-    return (
-        f"{printed['rate']:.1%}" if printed else "-",
-        f"{theirs['best_round']['rate']:.1%}{'' if theirs['scored'] else '*'}",
-        f"{theirs['rate']:.1%} ({theirs['low']:.0%} to {theirs['high']:.0%})", f"{theirs['prior']:.1%}",
-        f"{case['chance']:.0%}", f"{100 * leak['rate']:+.1f} ({100 * leak['low']:+.1f} to {100 * leak['high']:+.1f})",
-        f"{row['accuracy']:.1%}",
-    )  # fmt: skip
+    gained = f"{100 * leak['rate']:+.1f} ({100 * leak['low']:+.1f} to {100 * leak['high']:+.1f})"
+    return {
+        "paper": f"{printed['rate']:.1%}" if printed else "-",
+        "best round": f"{theirs['best_round']['rate']:.1%}{'' if theirs['scored'] else '*'}",
+        "mean (95 %)": f"{theirs['rate']:.1%} ({theirs['low']:.0%} to {theirs['high']:.0%})",
+        "prior": f"{theirs['prior']:.1%}",
+        "1/n": f"{case['chance']:.0%}",
+        "prior + view: leak, points": gained,
+        "accuracy": f"{row['accuracy']:.1%}",
+    }

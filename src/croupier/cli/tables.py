@@ -156,8 +156,12 @@ def is_narrow() -> bool:
     return console.is_terminal and console.width < 120
 
 
-def show(table: Table) -> None:
-    """Print a table as wide as it needs."""
+def room() -> int:
+    """How wide a table may be: piped output has no width of its own, and rich's guess of 80 columns would cut it."""
     console = Console()
-    # Piped output has no width of its own: rich's guess of 80 columns would cut the table.
-    console.print(table) if console.is_terminal else Console(width=140).print(table)
+    return console.width if console.is_terminal else 140
+
+
+def show(table: Table, width: int | None = None) -> None:
+    """Print a table as wide as it needs, or as wide as is said."""
+    Console(width=width or room()).print(table)

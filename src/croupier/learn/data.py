@@ -18,10 +18,9 @@ from torch import Tensor
 from croupier.core.part import Part
 from croupier.errors import DataError
 
-REMEDY = (
-    "pass --data FOLDER or set CROUPIER_DATA to a folder laid out as docs/data.md says; "
-    'or use data = "digits", which needs none'
-)
+REMEDY = "pass --data FOLDER or set CROUPIER_DATA to a folder laid out as docs/data.md says"
+# For who may choose the data.
+OTHER = '; or use data = "digits", which needs none'
 
 
 class Records(Protocol):
@@ -197,10 +196,10 @@ def folder_of(named: str | Path | None) -> Path | None:
 def locate(folder: Path | None, file: str) -> Path:
     """The path of a file under the data folder. Raises: DataError when it is not there."""
     if folder is None:
-        raise DataError(f"{file} is missing: no data folder was named; {REMEDY}")
+        raise DataError(f"{file} is missing: no data folder was named; {REMEDY}{OTHER}")
     if not (folder / file).is_file():
         absent = "" if folder.is_dir() else ", which is no folder"
-        raise DataError(f"{file} is missing in {folder}{absent}; {REMEDY}")
+        raise DataError(f"{file} is missing in {folder}{absent}; {REMEDY}{OTHER}")
     return folder / file
 
 

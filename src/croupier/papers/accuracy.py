@@ -184,5 +184,6 @@ TRIALS = (
             "raw signals of the phone's sensors for the filtered ones of UCI HAR",
             "alpha = 0.1 for all: the paper does not say",
         ),
+        bare=True,
     ),
 )  # fmt: skip

@@ -269,10 +269,10 @@ READ = "Epsilon is of one record, for all local steps of its client, at the delt
 TRIALS = (
     Trial(
         "rns/table11", f"{PAPER}, Table 11", "range of weights under DP-SGD", READ, table11, FEWER,
-        (CALIBRATED, CLIPPED, ALIKE),
+        (CALIBRATED, CLIPPED, ALIKE), bare=True,
     ),
     Trial(
         "rns/table12", f"{PAPER}, Table 12", "accuracy by digits under DP-SGD", READ, table12, FEWER,
-        (CALIBRATED, CLIPPED, ALIKE),
+        (CALIBRATED, CLIPPED, ALIKE), bare=True,
     ),
 )  # fmt: skip

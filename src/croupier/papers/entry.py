@@ -70,8 +70,10 @@ class Ledger:
 class Trial:
     """A figure or table of what is trained or reconstructed: rows of plain values over seeds.
 
+    Of `substitutions`, those that begin with the name of a scale ("small: ...") are told at that scale alone.
     `says` reads the rows in plain sentences; `draw` makes an SVG picture of them. `cases` names what `Means.only` may
-    choose among, where a trial can be run in pieces; `cuts`: `Means.rounds` is heeded.
+    choose among, where a trial can be run in pieces; `cuts`: `Means.rounds` is heeded; `bare`: it needs no data folder
+    at smoke scale.
     """
 
     name: str
@@ -85,6 +87,7 @@ class Trial:
     draw: Callable[[Sequence[Mapping[str, Any]]], str] | None = None
     cases: Callable[[Scale], Sequence[str]] | None = None
     cuts: bool = False
+    bare: bool = False
 
 
 @dataclass(frozen=True)
@@ -161,10 +164,22 @@ def tried(
         "seeds": list(numbers),
         "device": means.device,
         **({} if means.rounds is None else {"rounds": means.rounds}),
-        "substitutions": list(trial.substitutions),
+        "substitutions": [said for said in trial.substitutions if _said_at(scale, said)],
         "rows": found,
         "says": trial.says(found),
     }
+
+
+def needs_data(entry: Entry | Ledger | Trial) -> bool:
+    """Whether it needs the data folder even at smoke scale."""
+    if isinstance(entry, Entry):
+        return any(case.setting.data.files for case in entry.cases("smoke"))
+    return isinstance(entry, Trial) and not entry.bare
+
+
+def _said_at(scale: Scale, said: str) -> bool:
+    """Whether a substitution is one of this scale: those of one scale alone begin with its name."""
+    return not any(said.startswith(f"{other}: ") for other in SCALES if other != scale)
 
 
 def account(ledger: Ledger, scale: Scale) -> dict[str, Any]:

@@ -180,6 +180,6 @@ TRIALS = (
     ),
     Trial(
         "intra/table11", f"{PAPER}, Table 11", "cross-round linkage, IID against non-IID", READ, _table11, SEEDS,
-        PICTURED, says11,
+        PICTURED, says11, bare=True,
     ),
 )  # fmt: skip

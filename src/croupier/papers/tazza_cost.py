@@ -220,7 +220,7 @@ SEEDS: Mapping[Scale, int] = {"smoke": 2, "small": 4, "paper": 10}
 def _trial(number: int, title: str, rows: Any, says: Any, panel: str, label: str) -> Trial:
     source = f"{PAPER}, Figure {number}"
     picture = partial(draw, panel=panel, label=label, title=f"{source}: {title}; {BOARDS}")
-    return Trial(f"tazza/figure{number}", source, title, READ, rows, SEEDS, SUBSTITUTIONS, says, picture)
+    return Trial(f"tazza/figure{number}", source, title, READ, rows, SEEDS, SUBSTITUTIONS, says, picture, bare=True)
 
 
 TRIALS = (

@@ -153,8 +153,8 @@ DEFENDED = (
     "without a confidentiality defence, which favours it",
     f"inverted: one step of SGD on one record and fresh weights, of the networks of tazza/table2; at most {SEARCHED} "
     "records where the inversion is a search; a feature distance trained here stands for LPIPS",
-    "smoke: the defences are mounted on FedAvg and Median; below paper scale, and for ViT and RNN, pruning at 90 % and "
-    "medium noise alone",
+    "smoke: the defences are mounted on FedAvg and Median alone",
+    "below paper scale, and for ViT and RNN, pruning at 90 % and medium noise alone",
 )
 
 

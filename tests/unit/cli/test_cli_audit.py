@@ -122,6 +122,10 @@ def test_reproduce_lists_what_there_is(shell: Shell, tmp_path: Path) -> None:
     entries = shell.json("reproduce")["entries"]
     assert list(entries) == sorted(ENTRIES)
     assert entries["rns/table7"]["source"].endswith("Table 7")
+    needy = {name for name, entry in entries.items() if entry["needs_data"]}
+    assert {"rns/figure1", "tazza/figure4"} <= needy
+    assert not needy & {"rns/table7", "rns/table8", "rns/table1", "tazza/figure14"}
+    assert {line.split()[0] for line in out.splitlines() if line[20:21] == "*"} == needy
     assert not list(tmp_path.iterdir())
 
 
@@ -141,6 +145,12 @@ def test_reproduce_refuses_bad_input_in_one_line(shell: Shell, words: tuple[str,
     Path("file").touch()
     assert shell.refused("reproduce", *words).startswith(said)
     assert not Path("reproductions").exists()
+
+
+@pytest.mark.parametrize("name", ["rns/figure1", "tazza/figure4", "intra/table1"])
+def test_reproduce_names_the_data_folder_and_no_other_data(shell: Shell, name: str) -> None:
+    said = shell.refused("reproduce", name)
+    assert said.endswith("pass --data FOLDER or set CROUPIER_DATA to a folder laid out as docs/data.md says")
 
 
 def test_reproduce_runs_and_keeps_its_result(shell: Shell) -> None:
