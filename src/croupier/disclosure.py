@@ -12,7 +12,7 @@ from croupier.audit.exposure import exposed
 from croupier.audit.integrity import Ground, Setting
 from croupier.audit.learned import learned
 from croupier.audit.report.result import Reported
-from croupier.audit.secrecy import FULL, Depth, is_anew, study
+from croupier.audit.secrecy import FULL, Depth, study
 from croupier.encode.hidden import HiddenUnits
 from croupier.errors import SpecError
 from croupier.learn.data import folder_of
@@ -86,11 +86,6 @@ def examine(
         raise SpecError(
             f"protocol.encode = {spec.protocol.encode.use!r}: a secrecy audit asks what a server reads of permuted "
             "uploads; use 'hidden-units', or --kind source"
-        )
-    if spec.protocol.encode.first == "open" and not is_anew(spec.protocol):
-        raise SpecError(
-            "protocol.encode.first = 'open': what this protocol adds to the first model lies in another order than it; "
-            "use 'clients', or form = 'weights' and aggregate = 'mean'"
         )
     setting, numbers = described(spec, folder_of(data)), range(seed, seed + seeds)
     secret = read(setting, spec.protocol, numbers, watch, depth, hands(spec, abreast))

@@ -411,6 +411,8 @@ class _Loop:
 
 
 def _tried(pipeline: Pipeline, gathered: Any, desk: Desk, rule: Memory) -> Any:
+    if gathered.form == "delta" and any(model.frame != gathered.frame for model in desk.models):
+        return ProtocolError("differences came in other coordinates than the model that they would be added to")
     try:
         return pipeline.aggregate(gathered, desk, rule)
     except CroupierError as error:

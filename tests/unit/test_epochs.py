@@ -49,6 +49,15 @@ def seen_by_server(done: list[Round]) -> bytes:
     return b"".join(canon.dump(facts(view)) for view in views)
 
 
+def test_differences_are_added_to_a_model_in_their_own_coordinates_alone() -> None:
+    kept = ("protocol.aggregate=mean", "protocol.encode.kept=true", "protocol.encode.form=delta")
+    with pytest.raises(SpecError, match=r"in plain coordinates, .* use first = 'clients'"):
+        load("tazza", (*SETS, *kept, "protocol.encode.first=open"))
+    whole, *_ = played(*kept[:2])
+    apart, *_ = played(*kept)
+    assert apart[-1].metrics["accuracy"] == pytest.approx(whole[-1].metrics["accuracy"], abs=0.01)
+
+
 def test_a_run_says_what_it_permutes_and_what_is_left_alone(tmp_path: Path) -> None:
     told: list[str] = []
 

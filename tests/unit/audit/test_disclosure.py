@@ -83,7 +83,7 @@ def test_the_page_has_a_masthead_its_sections_and_its_pictures(found: disclosure
         (["protocol.encode.kept=true", "protocol.encode.form=delta", "protocol.aggregate=mean",
           "protocol.privacy={use='gaussian', clip=1.0, sigma=1.0}"], 2, "protocol.privacy = 'gaussian': .* use 'none'"),
         (["protocol.encode.kept=true", "protocol.encode.form=delta", "protocol.encode.first=open",
-          "protocol.aggregate=mean"], 2, "protocol.encode.first = 'open': .* use 'clients'"),
+          "protocol.aggregate=mean"], 2, "first = 'open' hands out .* use first = 'clients'"),
         ([], 1, "--seeds = 1: .* at least 2"),
     ],
 )  # fmt: skip
