@@ -236,8 +236,8 @@ def _open(order: Mapping[str, Any]) -> list[str]:
 def _clients(order: Mapping[str, Any], layout: Mapping[str, Any] | None) -> list[str]:
     out = [
         f"Where {order['name']}: matching links {_percent(order, 'relative')} of the places of all rounds, and brings "
-        f"{_percent(order, 'absolute')} of them into plain order. What stays hidden is the one order of the first "
-        "model, and with it which unit and which input is which."
+        f"{_percent(order, 'absolute')} of them into plain order. What matching leaves hidden is the one order of the "
+        "first model, and with it which unit and which input is which."
     ]
     told, read, prior = at(order, "told"), at(order, "relative", "in the unknown order"), at(order, "prior")
     if told and read and prior:
