@@ -22,7 +22,7 @@ from croupier.errors import ProtocolError, SpecError
 from croupier.place.agree import JOINT
 from croupier.place.board import SERVER, enrol
 from croupier.place.call import Call, Table, tries, why
-from croupier.place.each_round import EachRound
+from croupier.place.each_round import EachRound, needed
 from croupier.place.frames import seed_of
 from croupier.place.moves import Transfer, move, movers_of
 from croupier.place.standing import Standing
@@ -138,7 +138,10 @@ class Epochs:
         live = [Frame.unpack(model.frame) for model in talk.models if model.frame]
         for who in able:
             talk.keep(who, talk.standing(who).forgets(live))
-        return talk.ready(strangers=tuple(who for who in meeting.here if who not in able), lost=lost)
+        strangers = tuple(who for who in meeting.here if who not in able)
+        # Enough came, and too few of them know the rules that their models lie under.
+        unknown = bool(lost) and len(able) < needed(meeting) <= len(meeting.here)
+        return talk.ready(strangers=strangers, lost=lost, unknown=unknown)
 
     def _first(self, meeting: Meeting, talk: Talk, holders: tuple[str, ...]) -> None:
         """The first model, drawn by the clients from their secret, as the server is handed it."""

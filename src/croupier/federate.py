@@ -259,7 +259,8 @@ class _Loop:
     def _lost(self, state: State, cohort: tuple[str, ...], ready: Ready) -> Round:
         """A round that is not held: the model stays. Raises: ProtocolError unless nobody knew its rule, or it may."""
         if not state.memories["server"]["models"] or not (ready.unknown or self.plan.carry):
-            raise ProtocolError(f"round {state.round + 1} cannot go on: {ready.lost}")
+            remedy = "; with federation.carry = true such a round is passed over" if state.round else ""
+            raise ProtocolError(f"round {state.round + 1} cannot go on: {ready.lost}{remedy}")
         traffic = Traffic()
         for earlier in ready.traffic:
             traffic.add(earlier)
@@ -410,6 +411,8 @@ class _Loop:
 
 
 def _tried(pipeline: Pipeline, gathered: Any, desk: Desk, rule: Memory) -> Any:
+    if gathered.form == "delta" and any(model.frame != gathered.frame for model in desk.models):
+        return ProtocolError("differences came in other coordinates than the model that they would be added to")
     try:
         return pipeline.aggregate(gathered, desk, rule)
     except CroupierError as error:

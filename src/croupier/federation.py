@@ -37,8 +37,8 @@ class Federation(Part):
         for name, first in self.joins.items():
             if not 1 <= first <= self.rounds:
                 raise SpecError(
-                    f"federation.joins.{name} = {first}: of rounds 1 to {self.rounds} it is to name the first that the "
-                    "client may be invited to"
+                    f"federation.joins.{name} = {first}: the first round that the client may be invited to; name one "
+                    f"from 1 to {self.rounds}"
                 )
         return self
 
@@ -106,7 +106,8 @@ def check_names(pipeline: Pipeline, enrolled: Sequence[str], plan: Federation) -
     joins = {name: f"federation.joins.{name}" for name in plan.joins}
     for name, key in {**joins, **pipeline.privacy.mentions()}.items():
         if name not in known:
-            raise SpecError(f"{key}: no client is called {name!r}; {nearest(name, enrolled)}")
+            span = f"they are called {min(enrolled)} to {max(enrolled)}"
+            raise SpecError(f"{key}: no client is called {name!r}; {nearest(name, enrolled)} ({span})")
 
 
 def least(plan: Federation, invited: int) -> int:

@@ -203,7 +203,7 @@ class _Job:
         made = assemble(
             task.data, task.split, task.model, task.fit, self.coins,
             augment=task.augment, root=task.root, folder=self.folder, together=task.together, warm=warm,
-            device=machine.device, workers=machine.workers,
+            opaque=task.opaque, device=machine.device, workers=machine.workers,
             tick=lambda count: self.watch("trained", {"clients": count}),
         )  # fmt: skip
         check(self.spec.protocol, len(made.task.enrolled), self.spec.federation, made.task.offers)
@@ -218,6 +218,8 @@ class _Job:
     ) -> Result:
         cohort = self.spec.federation.cohort or len(made.task.enrolled)
         self.watch("started", {"rounds": self.spec.federation.rounds, "cohort": cohort, "done": len(metrics)})
+        if (held := self._permuted(made)) and not metrics:
+            self.watch("note", {"text": held[0]})
         clock = time.perf_counter()
         told: set[str] = set()
         for done in self._unspent(self._rounds(made, state), len(metrics)):
@@ -320,6 +322,8 @@ class _Job:
                 invited=(len(made.task.enrolled), cohort),
             ).plain(),
         }
+        if held := self._permuted(made):
+            summary["permuted"] = list(held)
         if lost := [line for line in metrics if line.get("lost")]:
             summary["lost"] = {"rounds": len(lost), "of": len(metrics), "why": lost[-1]["lost"]}
         if self._accounted:
@@ -329,6 +333,13 @@ class _Job:
             summary["ledger"] = closing(self.spec.protocol, state, made.task.enrolled, refused, rounds)
         self.store.write_json("summary.json", summary)
         return Result(self.store.path, self.spec, tuple(metrics), tuple(timing), summary, module)
+
+    def _permuted(self, made: Assembled) -> tuple[str, ...]:
+        """What the rule moves, and what stays and why, where there is one."""
+        if not self.spec.protocol.encode.agrees or made.task.symmetry is None:
+            return ()
+        symmetry = made.task.symmetry()
+        return (symmetry.brief(), *symmetry.says())
 
     def _described(self) -> str:
         """What binds the description; how this machine runs it may change between two sittings."""
@@ -366,6 +377,12 @@ def _first(made: Assembled) -> str:
     return canon.digest(made.task.first.vector).hex()
 
 
+def _clusters(state: State) -> dict[str, int]:
+    """How many models there are, and how many clients get the largest cluster's, which is the one that is measured."""
+    sizes = [len(model["recipients"]) for model in state.memories["server"]["models"] if model.get("recipients")]
+    return {"clusters": len(sizes), "largest": max(sizes)} if sizes else {}
+
+
 def metrics_of(done: Round) -> dict[str, Any]:
     """The line of a round in metrics.jsonl: nothing in it depends on time or machine."""
     traffic = done.traffic
@@ -386,6 +403,7 @@ def metrics_of(done: Round) -> dict[str, Any]:
         "bytes": {name: [traffic.sent[name], traffic.got[name]] for name in sorted({*traffic.sent, *traffic.got})},
         "messages": traffic.messages,
         "noted": noted,
+        **_clusters(done.state),
         **({} if done.strangers is None else {"strangers": len(done.strangers), "lost": done.lost}),
         "model": canon.digest(done.state.model.vector).hex(),
     }

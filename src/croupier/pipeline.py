@@ -164,6 +164,12 @@ class Pipeline(Part):
                 f"{named['encode']} with samples = true sends records that no noise covers, so that privacy = "
                 f"{self.privacy.use!r} would claim what is not so; use samples = false, or privacy = 'none'"
             )
+        if encode.first == "open" and (encode.form == "delta" or not rule.anew):
+            yield (
+                f"{named['encode']} with first = 'open' hands out a first model in plain coordinates, and "
+                f"{named['aggregate']} would add to it what lies in the clients' (form = {encode.form!r}); use first = "
+                "'clients'"
+            )
         if not encode.kept and not rule.anew:
             yield (
                 f"{named['aggregate']} needs the last model, or a state of its own, in the coordinates of this round, "

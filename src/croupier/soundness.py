@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,12 @@ from croupier.aggregate.geometry import MultiKrum, TrimmedMean
 from croupier.aggregate.mean import Mean
 from croupier.aggregate.median import Median
 from croupier.aggregate.reference import FLTrust
-from croupier.audit.exposure import exposed
 from croupier.audit.integrity import Arm, Ended, Ground, Setting, run
-from croupier.audit.learned import learned
 from croupier.audit.poison import LabelFlip, NoiseInjection, Poison, Scaling
 from croupier.audit.report.result import Reported
 from croupier.audit.score import over_runs
-from croupier.audit.secrecy import FULL, Depth, study
+from croupier.audit.secrecy import FULL, Depth
+from croupier.disclosure import check, described, hands, read
 from croupier.errors import SpecError
 from croupier.learn.data import folder_of
 from croupier.learn.datasets import Cifar10
@@ -51,16 +49,8 @@ class Soundness(Reported):
 
 def setting_of(spec: Spec, folder: Path | None = None) -> Setting:
     """What a description says, on clear updates. Raises: SpecError when its clients noise what they send."""
-    task, privacy = spec.task, spec.protocol.privacy
-    if privacy.use != "none":
-        raise SpecError(
-            f"protocol.privacy = {privacy.use!r}: an integrity audit mounts rules on updates as they are; use 'none'"
-        )
-    root = task.root if task.root.records else Root(records=100)
-    return Setting(
-        task.data, task.split, task.model, task.fit, spec.federation, SHARE, root, task.together, folder,
-        spec.run.device, 1,
-    )  # fmt: skip
+    one = described(spec, folder)
+    return replace(one, share=SHARE, root=one.root if one.root.records else Root(records=100))
 
 
 def attacks_of(setting: Setting) -> dict[str, tuple[Poison | None, str]]:
@@ -102,17 +92,13 @@ def examine(
 
     `depth` says how much of the second is tried.
     """
-    if seeds < 2:
-        raise SpecError(f"--seeds = {seeds}: intervals are over runs; ask for at least 2")
+    check(seeds, depth)
     spec = load(source, sets)
     if spec.protocol.aggregate.use != "clusters":
         raise SpecError(
             f"protocol.aggregate = {spec.protocol.aggregate.use!r}: an integrity audit asks what clusters keep apart; "
             "use 'clusters', or --kind source"
         )
-    if depth.lpips:
-        # Before the minutes of work, not after.
-        learned(depth.lpips)
     setting = setting_of(spec, folder_of(data))
     cohort = setting.plan.cohort or len(Ground(setting, seed).made.task.enrolled)
     arms = [
@@ -121,9 +107,9 @@ def examine(
         for rule, part in rules_of(spec, cohort).items()
     ]
     numbers = range(seed, seed + seeds)
-    hands = abreast or spec.run.workers or os.cpu_count() or 1
-    secret = exposed(study(setting, spec.protocol, numbers, Local(), watch, depth, hands))
-    found = run(setting, arms, numbers, Local(), watch, hands)
+    many = hands(spec, abreast)
+    secret = read(setting, spec.protocol, numbers, watch, depth, many)
+    found = run(setting, arms, numbers, Local(), watch, many)
     return Soundness(findings(spec, setting, numbers, arms, found, secret))
 
 

@@ -26,7 +26,10 @@ from croupier.pipeline import Pipeline
 
 
 class Learning(Part):
-    """What is learned, from what, by which model. `together` small clients train stacked; 1 trains each alone."""
+    """What is learned, from what, by which model. `together` small clients train stacked; 1 trains each alone.
+
+    `opaque` names modules of the network whose insides nobody looks at: what enters and leaves them keeps its order.
+    """
 
     data: Data = Digits()
     split: Split = Dirichlet()
@@ -36,6 +39,7 @@ class Learning(Part):
     root: Root = NONE
     together: int = Field(64, ge=1)
     warm: str | None = None
+    opaque: tuple[str, ...] = ()
 
 
 class Machine(Part):

@@ -154,9 +154,8 @@ COMPLETING = [name for name, pipeline in PIPELINES.items() if not isinstance(pip
 # In coordinates of the clients' own: what they agree on first is no round, and what a client sends is not what it made.
 HIDDEN: dict[str, Pipeline] = {
     "hidden units": Pipeline(encode=HiddenUnits()),
-    "hidden units, one frame, differences, from an open start": Pipeline(
-        encode=HiddenUnits(form="delta", kept=True, first="open")
-    ),
+    "hidden units, one frame, differences": Pipeline(encode=HiddenUnits(form="delta", kept=True)),
+    "hidden units, from an open start": Pipeline(encode=HiddenUnits(first="open")),
     "hidden units, agreed on every round": Pipeline(encode=HiddenUnits(agree="round")),
     "hidden units, agreed on every round by PBFT": Pipeline(encode=HiddenUnits(agree="round", by="pbft")),
 }

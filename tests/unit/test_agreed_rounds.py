@@ -14,7 +14,7 @@ from tests.unit.test_epochs import played, seen_by_server
 
 from croupier.bench import strangers as bench
 from croupier.core.coins import Coins
-from croupier.core.epoch import Frame, strangers
+from croupier.core.epoch import Epoch, Frame, strangers
 from croupier.core.flow import Letter
 from croupier.core.sitting import Sitting
 from croupier.core.view import View
@@ -27,6 +27,7 @@ from croupier.mpc.joint import rule_seed
 from croupier.pipeline import Pipeline
 from croupier.place.standing import Standing
 from croupier.place.views import NONE, heads
+from croupier.place.welcome import invitation
 from croupier.runtime.local import Local
 from croupier.spec import load
 
@@ -96,6 +97,19 @@ def test_a_third_of_cohorts_are_strangers_to_the_last_one() -> None:
     drawn = [set(coins.child("cohort", at).sampler().choice(names, 10, replace=False).tolist()) for at in range(4000)]
     apart = sum(not one & other for one, other in pairwise(drawn)) / 3999
     assert apart == pytest.approx(strangers(100, 10), abs=3 * (0.33 * 0.67 / 3999) ** 0.5)
+
+
+def test_few_may_hand_on_a_rule_and_too_few_who_know_it_lose_the_round() -> None:
+    epoch = Epoch(3, 3, ("a",), bytes(32), 3)
+    call = invitation(bytes(16), epoch, ("b", "c"))
+    assert call.again({"a": Standing(3)}).least == call.least == 2
+    # Four came, and all but one hold models whose rule nobody there knows: without carry, too, the next round is held.
+    sets = ("federation.rounds=12", "federation.cohort=4", "task.split.clients=20", "task.fit.epochs=1", ROUND)
+    done, *_ = played(*sets)
+    lost = [one for one in done if one.lost]
+    assert lost
+    assert len(done) == 12
+    assert any("clients can agree on the rule, and 4 are needed" in one.lost for one in lost)
 
 
 def test_with_anyone_to_ask_none_is_lost() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,34 @@ def seen_by_server(done: list[Round]) -> bytes:
     """Everything that reached the server, in rounds and in agreements before them."""
     views = [view for one in done for view in (*one.before, *([one.views["server"]] if one.views else []))]
     return b"".join(canon.dump(facts(view)) for view in views)
+
+
+def test_differences_are_added_to_a_model_in_their_own_coordinates_alone() -> None:
+    kept = ("protocol.aggregate=mean", "protocol.encode.kept=true", "protocol.encode.form=delta")
+    with pytest.raises(SpecError, match=r"in plain coordinates, .* use first = 'clients'"):
+        load("tazza", (*SETS, *kept, "protocol.encode.first=open"))
+    whole, *_ = played(*kept[:2])
+    apart, *_ = played(*kept)
+    assert apart[-1].metrics["accuracy"] == pytest.approx(whole[-1].metrics["accuracy"], abs=0.01)
+
+
+def test_a_run_says_what_it_permutes_and_what_is_left_alone(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    def watch(event: str, facts: Mapping[str, Any]) -> None:
+        told.extend([facts["text"]] if event == "note" else [])
+
+    few = ("federation.rounds=1", "task.fit.epochs=1")
+    result = run("tazza", sets=few, out=tmp_path / "a", seed=1, watch=watch)
+    assert told == ["permuted: 96 hidden units in 2 groups; inputs: 64 of input.0; axes that stay as they are: 2"]
+    assert any("outputs keep their order" in line for line in result.summary["permuted"])
+    assert result.final["clusters"] >= 1
+    assert result.final["largest"] <= 20
+    told.clear()
+    still = run("tazza", sets=(*few, "task.opaque=['layers.0', 'layers.2']"), out=tmp_path / "b", seed=1, watch=watch)
+    assert told[0].startswith("no hidden unit of this network can be permuted")
+    assert "permuted" not in run("digits", sets=("federation.rounds=1",), out=tmp_path / "c", seed=1).summary
+    assert still.summary["permuted"][0] == told[0]
 
 
 def test_training_is_the_same_as_in_plain_coordinates() -> None:

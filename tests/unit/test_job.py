@@ -125,10 +125,10 @@ def test_the_summary_is_written_last(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     real, before = RunDir.write_json, list[str]()
 
-    def write_json(self: RunDir, name: str, value: Mapping[str, Any]) -> None:
+    def write_json(self: RunDir, name: str, value: Mapping[str, Any], **more: bool) -> None:
         if name == "summary.json":
             before.extend(str(file.relative_to(self.path)) for file in self.path.rglob("*") if file.is_file())
-        real(self, name, value)
+        real(self, name, value, **more)
 
     monkeypatch.setattr(RunDir, "write_json", write_json)
     result = _run(tmp_path / "run", "run.views=['server']")

@@ -13,6 +13,7 @@ from typer.main import get_command
 
 import croupier
 from croupier.cli import app
+from croupier.cli.audit import Kind
 
 NAMES = [
     "CroupierError", "Findings", "Pipeline", "Result", "Spec", "Statement", "examine", "explain", "intra", "intra_sum",
@@ -96,6 +97,12 @@ LACKS = {"reproduce": {"--print-config"}, "plan dp": {"--print-config", "--seed"
 
 def test_the_commands_are_these() -> None:
     assert sorted(_commands()) == COMMANDS
+
+
+def test_the_kinds_of_audit_are_these_and_all_are_told_of() -> None:
+    assert [one.value for one in Kind] == ["source", "profile", "integrity", "secrecy"]
+    (option,) = [option for option in _commands()["audit"].params if option.name == "kind"]
+    assert all(f"({one.value})" in str(getattr(option, "help", "")) for one in Kind)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -153,8 +153,8 @@ def test_a_run_with_newcomers_goes_on_where_it_stopped(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sets", "why"),
     [
-        (("federation.joins={c03=11}",), "of rounds 1 to 10"),
-        (("federation.joins={c03=0}",), "of rounds 1 to 10"),
+        (("federation.joins={c03=11}",), "name one from 1 to 10"),
+        (("federation.joins={c03=0}",), "name one from 1 to 10"),
         (("protocol.encode.agree=round", "protocol.encode.newcomers=welcome"), "no epoch to be welcomed into"),
     ],
 )

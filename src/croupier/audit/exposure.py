@@ -15,6 +15,10 @@ PLAIN = (
     "Uploads are in plain order (encode is not 'hidden-units'): the server needs no rule to read them, and there is "
     "nothing to match."
 )
+THREAT = (
+    "Here the server is curious and follows the protocol. It has its own views, the models that it handed out and the "
+    "uploads that came back, and the public network; nothing of the rule."
+)
 FAILED = (
     "Control failed: even in plain order the search finds records no better than the mean public one, so that the "
     "numbers of inversion say nothing about the permutation here."
@@ -33,6 +37,7 @@ def exposed(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "layout": layout,
         "tampered": own.pop("tampered"),
         "pictures": _pictures(orders, layout),
+        "threat": THREAT,
         "verdict": verdict(orders, layout),
         "says": sentences(orders, layout),
         "notes": notes(own["rounds"], len(found)),
@@ -168,15 +173,26 @@ def verdict(orders: Sequence[Mapping[str, Any]], layout: Mapping[str, Any] | Non
         )
     read = at(own, "relative", "in the unknown order")
     said = (
-        f"The server links the orders of all rounds, {_percent(own, 'relative')} of the permuted places, but does not "
-        f"find plain order from them, {_percent(own, 'absolute')} (a random order {100 * chance:.1f} %)."
+        f"By matching weights alone the server links the orders of all rounds, {_percent(own, 'relative')} of the "
+        f"permuted places, and not plain order, {_percent(own, 'absolute')} (a random order {100 * chance:.1f} %)."
     )
-    said += f" Records of single steps come out at {read['psnr']['rate']:.1f} dB in that unknown order" if read else ""
+    said += (
+        f" Records of single steps come out at {read['psnr']['rate']:.1f} dB in one unknown order{beside}."
+        if read
+        else ""
+    )
     if read and layout is not None and layout["psnr"]["rate"] is not None:
         said += (
-            f", at {layout['psnr']['rate']:.1f} dB once {layout['pictures']} of them are laid out by public pictures"
+            f" Public pictures then put back {_span(layout['places'], 100)} % of the pixels (by chance "
+            f"{100 * layout['chance']:.1f}), from {layout['pictures']} records: {_span(layout['psnr'])} dB, and "
+            "more from more."
         )
-    return said + (f"{beside}." if read else "")
+    return said
+
+
+def _span(rate: Mapping[str, Any], times: float = 1) -> str:
+    """A rate with its interval, which is as wide as few runs make it."""
+    return f"{times * rate['rate']:.1f} ({times * rate['low']:.1f} to {times * rate['high']:.1f})"
 
 
 def sentences(orders: Sequence[Mapping[str, Any]], layout: Mapping[str, Any] | None) -> list[str]:
@@ -234,7 +250,8 @@ def _clients(order: Mapping[str, Any], layout: Mapping[str, Any] | None) -> list
         out.append(
             f"With {layout['pictures']} of them and public pictures to compare with, "
             f"{layout['neighbours']['rate']:.0%} of neighbouring pixels are neighbours again (by chance "
-            f"{layout['chance_neighbours']:.1%}), and the pictures have {layout['psnr']['rate']:.1f} dB."
+            f"{layout['chance_neighbours']:.1%}), {_span(layout['places'], 100)} % of pixels are where they belong (by "
+            f"chance {layout['chance']:.1%}), and the pictures have {_span(layout['psnr'])} dB."
         )
     return out
 

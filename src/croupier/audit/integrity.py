@@ -59,6 +59,7 @@ class Setting:
     folder: Path | None = None
     device: str = "cpu"
     workers: int = 1
+    opaque: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0 <= self.share < 1:
@@ -154,10 +155,10 @@ class Ground:
         one = self.setting
         made = assemble(
             one.data, one.split, one.model, one.fit, self.coins, root=one.root, folder=one.folder,
-            together=one.together, device=one.device, workers=one.workers,
+            together=one.together, device=one.device, workers=one.workers, opaque=one.opaque,
         )  # fmt: skip
         if made.dataset.goal != "classify" or not isinstance(made.dataset.test, Rows):
-            raise SpecError(f"task.data = {one.data.use!r}: integrity is measured by classes; use data that have some")
+            raise SpecError(f"task.data = {one.data.use!r}: this audit measures by classes; use data that have some")
         return made
 
     @cached_property

@@ -25,6 +25,7 @@ from croupier.federate import Round, State, Threat
 Lie = Literal["few units", "hidden units", "everything", "frame"]
 # Of few units.
 SHARE = 0.25
+ALL = "mean of all"
 LIES: Mapping[Lie, str] = {
     "few units": "a quarter of its hidden units lie in another order: it answers alike",
     "hidden units": "its hidden units lie in another order: it answers alike",
@@ -34,11 +35,8 @@ LIES: Mapping[Lie, str] = {
 
 
 def tampered(course: Course, state: State, coins: Coins) -> Iterator[dict[str, Any]]:
-    """One more round in which one client breaks the rule, averaged as the description says, or all together."""
-    largest = {**state.model.plain(), "recipients": None}
-    lone = State(state.round, {**state.memories, "server": {"models": (largest,)}}, state.participations)
-    mean = replace(course, pipeline=course.pipeline.model_copy(update={"aggregate": Mean()}))
-    for title, here, begin in (("clusters", course, state), ("mean of all", mean, lone)):
+    """One more round in which one client breaks the rule, averaged as the description says, and all together."""
+    for title, here, begin in _rules(course, state):
         # Nobody trains otherwise because somebody lies.
         fit = Remembered(course.ground.made.task.fit)
         (honest,) = here.played(1, begin, fit=fit)
@@ -52,6 +50,17 @@ def tampered(course: Course, state: State, coins: Coins) -> Iterator[dict[str, A
                 "left_out": liar not in done.present, "alone": _alone(done, liar),
                 "honest_alone": _alone(honest, liar),
             }  # fmt: skip
+
+
+def _rules(course: Course, state: State) -> list[tuple[str, Course, State]]:
+    """The description's own rule, and the mean where that is another."""
+    own = course.pipeline.aggregate
+    if isinstance(own, Mean):
+        return [(ALL, course, state)]
+    largest = {**state.model.plain(), "recipients": None}
+    lone = State(state.round, {**state.memories, "server": {"models": (largest,)}}, state.participations)
+    mean = replace(course, pipeline=course.pipeline.model_copy(update={"aggregate": Mean()}))
+    return [(own.use, course, state), (ALL, mean, lone)]
 
 
 def lying(lie: Lie, symmetry: Symmetry, coins: Coins) -> Change:

@@ -47,7 +47,11 @@ def sight(view: View, pipeline: Pipeline) -> Sight:
     seen = read(facts(view), pipeline.plain(), view.given.layout)
     if seen.rows is None or seen.ids is None:
         raise ProtocolError("this server sees no single updates: there is nothing to bring into order")
-    return Sight(view.given.round, seen.frame, handed, dict(zip(seen.ids, seen.rows, strict=True)))
+    rows = dict(zip(seen.ids, seen.rows, strict=True))
+    if pipeline.encode.form == "delta":
+        # In one order with the model: what comes back is what changed in it.
+        rows = {name: handed[name].vector + row for name, row in rows.items()}
+    return Sight(view.given.round, seen.frame, handed, rows)
 
 
 def _frame(told: Tensor | None) -> bytes:

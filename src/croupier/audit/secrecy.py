@@ -68,12 +68,18 @@ def orders(pipeline: Pipeline) -> list[Pipeline]:
     changes = [
         {"first": first, "kept": kept} for kept in (own.kept, not own.kept) for first in (own.first, other)
     ]  # fmt: skip
-    # A rule of every round is not kept, and without one that is, differences cannot be added.
-    fits = {True: own.agree == "epoch", False: own.form == "weights"}
+    # A rule of every round is not kept. What is added to the last model must lie in its order, the first one's too.
+    fits = {True: own.agree == "epoch", False: is_anew(pipeline)}
+    changes = [one for one in changes if fits[one["kept"] is True] and (one["first"] == own.first or is_anew(pipeline))]
     # A round that is lost because nobody knows the last rule would show nothing.
     held = {"fetch": "anyone"} if own.agree == "round" else {}
-    encoders = [own.model_copy(update=change | held) for change in changes if fits[change["kept"] is True]]
+    encoders = [own.model_copy(update=change | held) for change in changes]
     return [pipeline.model_copy(update={"encode": encode}) for encode in encoders]
+
+
+def is_anew(pipeline: Pipeline) -> bool:
+    """Whether the next model is made of this round's uploads alone."""
+    return pipeline.encode.form == "weights" and pipeline.aggregate.anew
 
 
 def study(
@@ -253,7 +259,7 @@ class _Part:
             "chance_neighbours": chance_neighbours(height, width),
             "measures": means,
             "shown": [{"says": says, "png": png(one[0].reshape(shape))}
-                      for says, one in (("true", x), ("in the unknown order", samples), ("laid out", out))],
+                      for says, one in (("the record", x), ("in the unknown order", samples), ("laid out", out))],
         }  # fmt: skip
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -13,6 +14,8 @@ import typer
 from croupier.cli import options
 
 if TYPE_CHECKING:
+    from croupier.audit.report.result import Reported
+    from croupier.audit.secrecy import Depth
     from croupier.pipeline import Pipeline
 
 FAST = ("federation.rounds=2",)
@@ -25,8 +28,11 @@ class Kind(StrEnum):
     source = "source"
     profile = "profile"
     integrity = "integrity"
+    secrecy = "secrecy"
 
 
+# What is asked of pictures that are inverted.
+READS = (Kind.integrity, Kind.secrecy)
 Report = Annotated[
     Optional[Path],  # noqa: UP045 - typer reads this form
     typer.Option(help="Where the page goes; the JSON goes beside it. Default: audits/NAME-TIME.html."),
@@ -41,7 +47,7 @@ def command(
     seeds: Annotated[
         Optional[int],  # noqa: UP045
         typer.Option(
-            help="Independent runs; intervals are over runs. Default: 40, of a profile 5, of integrity 3.",
+            help="Independent runs; intervals are over runs. Default: 40, of a profile 5, of integrity and secrecy 3.",
             min=2,
             max=1000,
         ),
@@ -50,7 +56,8 @@ def command(
         Optional[Kind],  # noqa: UP045
         typer.Option(
             help="Whose record is it (source), what are clients like (profile), what do malicious clients break "
-            "(integrity). Default: by the protocol."
+            "(integrity), what does the server read of hidden coordinates (secrecy). Default: by the protocol, and "
+            "never the last, which is a part of integrity."
         ),
     ] = None,
     fast: Annotated[bool, typer.Option("--fast", help="Fewer rounds: a minute on digits, five on households.")] = False,
@@ -61,8 +68,8 @@ def command(
     lpips: Annotated[
         str,
         typer.Option(
-            help="For clusters and pictures, also measure LPIPS by alex, vgg or squeeze: needs croupier\\[lpips] and "
-            "the network's weights from torchvision, which you must have."
+            help="For integrity or secrecy, and pictures: measure LPIPS, too, by alex, vgg or squeeze: needs "
+            "croupier\\[lpips] and the network's weights from torchvision, which you must have."
         ),
     ] = "",
     seed: options.Seed = None,
@@ -83,21 +90,16 @@ def command(
     Where uploads are clustered, as in `tazza-mnist`, the third: a quarter of the clients attack, and it is measured
     what honest clients receive, beside other rules, and whether clusters keep the two apart. The same audit asks what
     the server reads where coordinates are hidden: it matches weights of its own views, and inverts single steps.
+    That part alone, in minutes, and under any rule: `croupier audit tazza-mnist --kind secrecy`.
 
     `croupier audit --fast`: handwritten digits, ten clients, alpha = 0.1.
     """
-    from croupier.audit.secrecy import FAST as FAST_DEPTH
-    from croupier.audit.secrecy import FULL
-    from croupier.cli import integrity, profile
     from croupier.errors import SpecError
-    from croupier.inquiry import examine
-    from croupier.profiling import profile as profiled
-    from croupier.soundness import examine as attacked
     from croupier.spec import load
 
     asked = kind or _kind(load(spec, sets or []).protocol)
-    quick = {Kind.source: FAST, Kind.profile: profile.FAST, Kind.integrity: integrity.FAST}[asked]
-    described = load(spec, [*(quick if fast else ()), *(sets or [])])
+    way = _ways()[asked]
+    described = load(spec, [*(way.fast if fast else ()), *(sets or [])])
     if print_config:
         options.show_config(described, json)
         return
@@ -107,35 +109,19 @@ def command(
     if report is not None:
         # Before the minutes of work, not after.
         options.make_room(report, "--report")
-    if lpips and asked is not Kind.integrity:
-        raise SpecError(f"--lpips = {lpips!r}: this audit inverts no pictures; leave it out, or audit clusters")
-    if asked is not Kind.source:
-        known: Any
-        if asked is Kind.profile:
-            known = profiled(described, seeds=seeds or profile.RUNS, seed=seed or 0, data=data, watch=options.watch)
-        else:
-            depth = replace(FAST_DEPTH if fast else FULL, lpips=lpips)
-            known = attacked(
-                described, seeds=seeds or integrity.RUNS, seed=seed or 0, data=data, depth=depth, watch=options.watch
-            )
-        found = {**known.plain, **options.stamp()}
-        options.make_room(page, "--report")
-        type(known)(found).save(page)
-        options.emit(found, False, page.with_suffix(".json"))
-        options.emit(found | {"report": str(page)}, json, out)
-        if not json:
-            (profile if asked is Kind.profile else integrity).show(found)
-            print(f"report: {page}")
-        return
-    findings = examine(
-        described, seeds=seeds or RUNS, seed=seed or 0, shadow=shadow, noise=noise, data=data,
-        watch=options.watch,
-    )  # fmt: skip
-    found = {**findings.plain, **options.stamp()}
-    write(found, page)
+    if lpips and asked not in READS:
+        raise SpecError(f"--lpips = {lpips!r}: this audit inverts no pictures; leave it out, or use --kind secrecy")
+    given: dict[str, Any] = {"shadow": shadow, "noise": noise} if asked is Kind.source else {}
+    if asked in READS:
+        given = {"depth": _depth(fast, lpips)}
+    known = way.ask(described, seeds=seeds or way.runs, seed=seed or 0, data=data, watch=options.watch, **given)
+    found = {**known.plain, **options.stamp()}
+    options.make_room(page, "--report")
+    type(known)(found).save(page)
+    options.emit(found, False, page.with_suffix(".json"))
     options.emit(found | {"report": str(page)}, json, out)
     if not json:
-        show(found)
+        way.show(found)
         print(f"report: {page}")
 
 
@@ -145,13 +131,33 @@ def _kind(protocol: Pipeline) -> Kind:
     return Kind.profile if protocol.privacy.use == "tiers" else Kind.source
 
 
-def write(found: dict[str, Any], page: Path) -> None:
-    """The page, and the numbers beside it."""
-    from croupier.inquiry import Findings
+@dataclass(frozen=True)
+class Way:
+    """How one thing is asked: by what, how often, what a quick audit changes, and how it is shown."""
 
-    options.make_room(page, "--report")
-    Findings(found).save(page)
-    options.emit(found, False, page.with_suffix(".json"))
+    ask: Callable[..., Reported]
+    show: Callable[[dict[str, Any]], None]
+    runs: int
+    fast: tuple[str, ...] = ()
+
+
+def _ways() -> dict[Kind, Way]:
+    from croupier import disclosure, inquiry, profiling, soundness
+    from croupier.cli import integrity, profile, secrecy
+
+    return {
+        Kind.source: Way(inquiry.examine, show, RUNS, FAST),
+        Kind.profile: Way(profiling.profile, profile.show, profile.RUNS, profile.FAST),
+        Kind.integrity: Way(soundness.examine, integrity.show, integrity.RUNS, integrity.FAST),
+        # Of training it asks for little in any case: what a quick one leaves out is its depth.
+        Kind.secrecy: Way(disclosure.examine, secrecy.show, secrecy.RUNS),
+    }
+
+
+def _depth(fast: bool, lpips: str) -> Depth:
+    from croupier.audit import secrecy
+
+    return replace(secrecy.FAST if fast else secrecy.FULL, lpips=lpips)
 
 
 def _somewhere(name: str) -> Path:

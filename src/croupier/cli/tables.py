@@ -37,6 +37,7 @@ def per_round(result: Result) -> None:
         "round",
         *(SCORES[key][0] for key in scores),
         *(["spent epsilon, by tier"] if spending else []),
+        *(["clusters"] if "clusters" in result.final else []),
         "clients",
         "up/client",
         "down/client",
@@ -48,6 +49,8 @@ def per_round(result: Result) -> None:
         values = [SCORES[key][1].format(line[key]) for key in scores]
         if spending:
             values.append(" / ".join(_up(one["epsilon"]) for one in line["spent"].values()))
+        if "clusters" in result.final:
+            values.append(str(line.get("clusters", "")))
         table.add_row(
             str(line["round"]), *values, f"{line['present']}/{line['invited']}", size(line["bytes_up_per_client"]),
             size(line["bytes_down_per_client"]), f"{spent['seconds']:.2f}", size(spent["peak_bytes"]),

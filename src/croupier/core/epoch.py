@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from croupier.core.flow import roster_digest
@@ -107,25 +106,6 @@ class Epoch:
     def bound(self) -> bytes:
         """What binds the roster."""
         return roster_digest(self.roster)
-
-
-def same_frame(frames: Mapping[str, Frame]) -> Frame:
-    """The one frame of all vectors, by the name of whose they are. Raises: ProtocolError when they differ, or are none.
-
-    A sum over two frames adds coordinates that do not belong together, and no later step could tell.
-    """
-    if not frames:
-        raise ProtocolError("no vector came with a frame; every model and update under a rule must name its own")
-    groups: dict[Frame, list[str]] = {}
-    for name in sorted(frames):
-        groups.setdefault(frames[name], []).append(name)
-    if len(groups) > 1:
-        said = "; ".join(f"{', '.join(names[:3])}: {frame}" for frame, names in groups.items())
-        raise ProtocolError(
-            f"vectors of {len(groups)} frames may not be mixed ({said}). Bring them into one frame first, or leave out "
-            "those of the older one"
-        )
-    return next(iter(groups))
 
 
 def strangers(enrolled: int, cohort: int) -> float:

@@ -197,8 +197,8 @@ class HiddenUnits(Floats, use="hidden-units"):
                 "nobody notices"
             ),
             "instead": (
-                "for updates that the server must not see use place = 'sum-servers' with encode = 'fixed' and release "
-                "= 'sum': it needs no permutation, and rules that compare updates cannot be had with it"
+                "for updates that the server must not see use sum servers (croupier run rns-servers --print-config "
+                "shows such a protocol): they need no permutation, and allow no rule that compares updates"
             ),
         }
 

@@ -180,6 +180,18 @@ class Symmetry:
             ),
         )
 
+    def brief(self) -> str:
+        """What is permuted, in one line, and whether that is anything of the hidden units."""
+        own = {factor.group for axis in self.inputs for block in axis.blocks for factor in block}
+        hidden = {name: size for name, size in self.groups.items() if name not in own}
+        entry = ", ".join(f"{size} of {name}" for name, size in self.groups.items() if name in own)
+        if not hidden:
+            return f"no hidden unit of this network can be permuted, only inputs ({entry or 'and these neither'})"
+        return (
+            f"permuted: {sum(hidden.values())} hidden units in {len(hidden)} groups; inputs: {entry or 'none'}; "
+            f"axes that stay as they are: {len(self.held)}"
+        )
+
     def draw(self, coins: Node, number: int) -> Rule:
         """The rule of one round from coins (`Coins.from_os()`, or `Coins.from_seed(1)` to have it again).
 

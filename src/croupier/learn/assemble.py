@@ -62,6 +62,7 @@ def assemble(
     folder: Path | None = None,
     together: int = 1,
     warm: str | None = None,
+    opaque: tuple[str, ...] = (),
     device: str = "cpu",
     workers: int | None = None,
     tick: Callable[[int], None] | None = None,
@@ -94,7 +95,7 @@ def assemble(
     layout = layout_of(module)
     first = Model(layout.flatten(module.state_dict()))
     # Found when first asked for: watching a network run takes a moment that few runs need.
-    symmetry = cache(lambda: symmetry_of(module, dataset.train.batch(torch.arange(2))[0]))
+    symmetry = cache(lambda: symmetry_of(module, dataset.train.batch(torch.arange(2))[0], opaque))
 
     def fresh(drawn: Coins) -> Tensor:
         if warm is not None:

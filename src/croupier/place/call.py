@@ -89,7 +89,8 @@ class Call:
             return replace(self, attempt=self.attempt + 1)
         if self.last is None:
             return replace(self, number=self.number + 1, attempt=0)
-        return Call.single(self.run, self.number + 1, self.roster)
+        after = self.number + 1
+        return replace(self, number=after, start=after, last=after, attempt=0)
 
 
 @dataclass(frozen=True)
@@ -224,12 +225,12 @@ class Agreed:
 def tries(form: Form, call: Call, table: Table, attempts: int) -> Iterator[Tried]:
     """Attempt after attempt, each with what clients kept of those before."""
     standings = dict(table.standings)
-    for _ in range(attempts):
+    for left in reversed(range(attempts)):
         now = replace(table, standings=standings)
         tried = Tried.of(call, table.drive(table.bend(now.sitting(form, call))))
         yield tried
         standings |= tried.standings
-        call = call.again(standings)
+        call = call.again(standings) if left else call
 
 
 def settle(form: Form, call: Call, table: Table, *, attempts: int = 3) -> Agreed:

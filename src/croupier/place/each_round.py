@@ -66,7 +66,7 @@ class EachRound:
         joint form is safe among any roster. PBFT is among all who were invited and no others: of fewer a third would be
         fewer too, and whoever can keep honest ones away could make the faulty many enough; the absent are silent in it.
         """
-        most, last = max(meeting.least, LEAST), [model.frame for model in talk.models]
+        most, last = needed(meeting), [model.frame for model in talk.models]
         previous = Frame.unpack(last[0]).digest if last and last[0] else NONE
         joint = self.encode.by == "joint"
         form, roster = (JOINT, able) if joint else (pbft(previous=previous), meeting.cohort)
@@ -85,3 +85,8 @@ class EachRound:
             if len(roster) < most or any(standing.signed >= call.number for standing in tried.standings.values()):
                 break
         return said
+
+
+def needed(meeting: Meeting) -> int:
+    """How few can agree on the rule of a round."""
+    return max(meeting.least, LEAST)

@@ -232,5 +232,43 @@ def test_audit_refuses_integrity_without_clusters(shell: Shell) -> None:
     assert "clusters" in shell.refused("audit", "digits", "--kind", "integrity")
 
 
+SECRET = (
+    "audit", "tazza", "--kind", "secrecy", "--fast", "--seeds", "2", "-s", "task.split.clients=6",
+    "-s", "federation.cohort=3", "-s", "federation.rounds=1", *TINY[2:], "-s", "protocol.aggregate=mean",
+)  # fmt: skip
+
+
+def test_audit_of_secrecy_is_that_part_alone(shell: Shell) -> None:
+    found = shell.json(*SECRET, "--seed", "4", "--report", "page.html", "--out", "x.json")
+    assert (found["kind"], found["name"], found["seeds"]) == ("croupier secrecy audit", "tazza", [4, 5])
+    assert (found["clients"], found["cohort"], found["rounds"], found["runs"]) == (6, 3, 1, 2)
+    assert {order["first"] for order in found["confidentiality"]["orders"]} == {"clients", "open"}
+    assert "rows" not in found
+    assert json.loads(Path("x.json").read_text("utf-8")) == found
+    beside = json.loads(Path("page.json").read_text("utf-8"))
+    assert beside == {key: value for key, value in found.items() if key != "report"}
+    page = Path("page.html").read_text("utf-8")
+    assert "Croupier secrecy audit" in page
+    assert found["command"] in page
+
+
+def test_audit_of_secrecy_for_people_prints_tables_and_sentences(shell: Shell) -> None:
+    code, out, said = shell(*SECRET, "--report", "page.html")
+    assert (code, said) == (0, "")
+    assert out.startswith("tazza: what a curious server reads. 6 clients, 3 a round, up to 1 rounds in each setting")
+    for word in ("recovered, absolute", "PSNR, dB", "one client's upload", "mean of all", "left out in 2 of 2"):
+        assert word in out
+    assert "clusters" not in out
+    assert "the mean public record, which needs no upload" in " ".join(out.split())
+    assert out.endswith("report: page.html\n")
+
+
+def test_audit_of_secrecy_refuses_what_hides_nothing_and_changes_no_description(shell: Shell) -> None:
+    said = shell.refused("audit", "digits", "--kind", "secrecy")
+    assert said.startswith("protocol.encode = 'floats': a secrecy audit")
+    assert "use 'hidden-units', or --kind source" in said
+    assert load(shell.json("audit", "tazza", "--kind", "secrecy", "--fast", "--print-config")) == load("tazza")
+
+
 def test_audit_refuses_lpips_where_no_picture_is_inverted(shell: Shell) -> None:
     assert "--lpips" in shell.refused("audit", "digits", "--lpips", "alex")

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from croupier.core.coins import Coins
-from croupier.core.epoch import Epoch, Frame, same_frame, strangers
+from croupier.core.epoch import Epoch, Frame, strangers
 from croupier.errors import ProtocolError, RangeError, WireError
 
 ROSTER = ("a", "b", "c", "d", "e", "f", "g")
@@ -42,17 +42,6 @@ def test_a_round_before_the_epoch_has_no_frame_in_it() -> None:
 def test_one_frame_can_be_kept_for_the_epoch() -> None:
     assert EPOCH.frame(10) != EPOCH.frame(11)
     assert EPOCH.frame(10, kept=True) == EPOCH.frame(11, kept=True)
-
-
-def test_frames_are_never_mixed() -> None:
-    frame = EPOCH.frame(12)
-    assert same_frame({"a": frame, "b": Frame(3, 12, bytes(range(32)))}) == frame
-    others = [EPOCH.frame(13), Frame(4, 12, frame.digest), Frame(3, 12, bytes(32))]
-    for other in others:
-        with pytest.raises(ProtocolError, match=r"2 frames may not be mixed \(a, c: epoch 3, round 12, .*; b: epoch"):
-            same_frame({"a": frame, "b": other, "c": frame})
-    with pytest.raises(ProtocolError, match="no vector came with a frame"):
-        same_frame({})
 
 
 def test_a_roster_changes_in_steps_that_no_two_groups_can_take_apart() -> None:

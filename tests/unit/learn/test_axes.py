@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
 import pytest
 import torch
 from tests.networks import CASES, build
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
 from croupier.audit.listing import literal_listing1
 from croupier.core.coins import Coins
@@ -50,6 +52,11 @@ def load(module: nn.Module, symmetry: Symmetry, vector: Tensor) -> nn.Module:
         for part, start, stop in symmetry.layout.spans():
             held[part.name].copy_(vector[start:stop].view(part.shape))
     return module
+
+
+def apart(one: Tensor, two: Tensor) -> float:
+    """The largest difference, in units of the largest number."""
+    return float((one - two).abs().max() / one.abs().max())
 
 
 def step(
@@ -110,14 +117,74 @@ def test_a_step_of_sgd_under_the_rule_is_the_rule_after_the_step(name: str) -> N
     module, inputs, symmetry = case(name)
     shuffled = symmetry.under(symmetry.rule(SEED, 1))
     fit = Sgd(lr=0.01, momentum=0.9)
-    # In float32 a unit that lies on the kink of a ReLU may fall on either side, by the order of a sum alone.
     vector = vector_of(module, symmetry).double()
     plain, speed, _ = step(module, symmetry, vector, inputs, fit, None)
     moved, other, _ = step(module, symmetry, shuffled.apply(vector), shuffled.permute(inputs), fit, None)
-    assert float((shuffled.apply(plain) - moved).abs().max()) <= 1e-9 * max(1.0, float(plain.abs().max()))
+    assert apart(shuffled.apply(plain), moved) <= 1e-10
     assert not torch.equal(plain, vector)
     # The optimiser's state has weights only, and follows them.
-    assert torch.allclose(shuffled.apply(speed["speed"]), other["speed"], atol=1e-4)
+    assert apart(shuffled.apply(speed["speed"]), other["speed"]) <= 1e-10
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != "resnet"])
+def test_a_step_of_sgd_in_float32_is_the_rule_after_the_step_within_a_millionth_of_the_largest_weight(
+    name: str,
+) -> None:
+    module, inputs, symmetry = case(name)
+    vector, fit = vector_of(module, symmetry), Sgd(lr=0.1)
+    plain, _, _ = step(module, symmetry, vector, inputs, fit, None)
+    for number in range(3):
+        shuffled = symmetry.under(symmetry.rule(SEED, number))
+        moved, _, _ = step(module, symmetry, shuffled.apply(vector), shuffled.permute(inputs), fit, None)
+        assert apart(shuffled.apply(plain), moved) <= 1e-6
+
+
+def test_a_step_of_resnet_in_float32_is_as_near_to_the_true_one_under_the_rule_as_without() -> None:
+    """ResNet-18's step in float32 is itself no better than 1.5e-6 of the largest weight, and can jump.
+
+    Measured at lr 0.1 on 8 records of 32 x 32, against the same step in float64. Without a rule it is off by 1.5e-6,
+    under a rule by as much: the last stage normalises each channel over 8 numbers (8 records of 1 x 1 place), which
+    makes rounding larger. With 32 records it is 2.5e-7, with statistics that are given 4e-8. Apart from that, a rule
+    sums in another order, and where the two largest of a max-pool's window or a unit and the kink of its ReLU are as
+    near as rounding, the gradient goes another way. Of 32,543 windows and 376,832 units one window (6.4e-7 apart) and
+    one unit (1.4e-6 from zero) did, which moved single weights by up to 6e-3 of the largest one. It goes away with a
+    mean for the pool and a smooth activation: 2.5e-7 under every rule. So the inputs here were chosen such that no
+    unit and no window is that near.
+    """
+    module, _, symmetry = case("resnet")
+    with Coins.from_seed(592).ambient():
+        inputs = torch.randn(len(LABELS), 3, 32, 32)
+    vector, fit = vector_of(module, symmetry), Sgd(lr=0.1)
+    assert nearest_choice(load(module, symmetry, vector.double()).train(), inputs.double()) > 1e-5
+    true, _, _ = step(module, symmetry, vector.double(), inputs, fit, None)
+    plain, _, _ = step(module, symmetry, vector, inputs, fit, None)
+    own = apart(true, plain.double())
+    assert 1e-8 < own <= 5e-6
+    for number in range(3):
+        shuffled = symmetry.under(symmetry.rule(SEED, number))
+        moved, _, _ = step(module, symmetry, shuffled.apply(vector), shuffled.permute(inputs), fit, None)
+        assert apart(true, shuffled.invert(moved).double()) <= 3 * own
+
+
+def nearest_choice(module: nn.Module, inputs: Tensor) -> float:
+    """How near a unit comes to the kink of its ReLU, or the two largest of a window to each other."""
+    found: list[float] = []
+
+    class Watch(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func.__name__ == "relu":
+                found.append(float(args[0].abs().min()))
+            if func.__name__.startswith("max_pool2d"):
+                edged = functional.pad(args[0].flatten(0, 1).unsqueeze(1), (1, 1, 1, 1), value=-1.0)
+                first, second = functional.unfold(edged, 3, stride=2).topk(2, 1).values.unbind(1)
+                # Where all are zero, after a ReLU, none has a gradient.
+                found.append(float((first - second)[first > 0].min()))
+            return func(*args, **(kwargs or {}))
+
+    with torch.no_grad(), Watch():
+        module(inputs)
+    assert len(found) == 1 + 17
+    return min(found)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -136,7 +203,7 @@ def test_a_step_of_adam_under_the_rule_is_the_rule_after_the_step(name: str) -> 
     assert float(firm.double().mean()) > 0.9
     assert float((grads != 0).double().mean()) > 0.1
     for key in state:
-        assert torch.allclose(shuffled.apply(state[key]), other[key], rtol=1e-6, atol=1e-12)
+        assert apart(shuffled.apply(state[key]), other[key]) <= 1e-10
 
 
 @pytest.mark.parametrize(

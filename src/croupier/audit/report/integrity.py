@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from croupier.audit.report import secrecy
 from croupier.audit.report.clusters import cluster_map, purity_lines
-from croupier.audit.report.page import _foot, head, section
+from croupier.audit.report.page import document, masthead, section
 from croupier.audit.report.tables import table
-from croupier.audit.report.words import NOTHING, Html, date, decimal, joined, tag
+from croupier.audit.report.words import NOTHING, Html, bullets, decimal, joined, tag, terms
 
 ACCURACY = ("Rule", "Accuracy received", "Cluster by cluster", "Backdoor success", "Models")
 PURITY = ("Attack", "Purity", "Not alone", "One cluster of all", "Clusters a round", "Honest together")
@@ -17,50 +17,40 @@ PURITY = ("Attack", "Purity", "Not alone", "One cluster of all", "Clusters a rou
 
 def render(findings: Mapping[str, Any]) -> str:
     """The whole page; sections of `more` follow the numbers."""
-    top = tag("head", *head(str(findings["name"]), pictures=True))
-    secret = findings.get("confidentiality")
-    sentences = tag("ul", *(tag("li", said) for said in findings["sentences"]))
-    main = tag(
-        "main",
-        section("verdicts", "What each attack did", sentences),
-        section("threat", "The threat", tag("p", str(findings["threat"])), _attacks(findings)),
+    name, secret = str(findings["name"]), findings.get("confidentiality")
+    return document(
+        name,
+        findings,
+        _top(findings, name),
+        section("verdicts", "What each attack did", bullets(findings["sentences"])),
+        section("threat", "The threat", tag("p", str(findings["threat"])), terms(findings["attacks"].items())),
         section("numbers", "What honest clients receive", _accuracy(findings)),
         section("purity", "Are honest and malicious clients kept apart?", *_purity(findings)),
         section("maps", "Who was in which cluster", *(_map(one) for one in findings["maps"])),
         *(secrecy.sections(secret) if secret else ()),
         *(_more(number, one) for number, one in enumerate(findings.get("more", ()))),
-        section("paper", "What the paper prints", _list(findings["paper"])),
-        section("setting", "Setting", _facts(findings), tag("h3", "Notes"), _list(findings["notes"])),
-    )
-    return f"<!doctype html>\n{tag('html', top, tag('body', _top(findings), main, _foot(findings)), lang='en')}\n"
-
-
-def _top(findings: Mapping[str, Any]) -> Html:
-    made, command = findings.get("made"), findings.get("command")
-    return tag(
-        "header",
-        tag("p", "Croupier integrity audit", class_="kicker"),
-        tag("h1", str(findings["name"])),
-        *([tag("p", tag("time", date(str(made)), datetime=made), class_="date")] if made else []),
-        *(tag("p", str(said), class_="answer") for said in findings["verdict"]),
-        tag(
-            "p",
-            f"{findings['clients']} clients, {findings['cohort']} a round, {findings['rounds']} rounds, "
-            f"{findings['runs']} runs; {findings['malicious']} clients are malicious where there is an attack.",
-        ),
-        *([tag("p", "Made by ", tag("code", str(command)), class_="command")] if command else []),
+        section("paper", "What the paper prints", bullets(findings["paper"])),
+        section("setting", "Setting", _facts(findings), tag("h3", "Notes"), bullets(findings["notes"])),
+        pictures=True,
     )
 
 
-def _attacks(findings: Mapping[str, Any]) -> Html:
-    entries = [tag("div", tag("dt", title), tag("dd", said)) for title, said in findings["attacks"].items()]
-    return tag("dl", *entries, class_="facts")
+def _top(findings: Mapping[str, Any], name: str) -> Html:
+    counted = (
+        f"{findings['clients']} clients, {findings['cohort']} a round, {findings['rounds']} rounds, "
+        f"{findings['runs']} runs; {findings['malicious']} clients are malicious where there is an attack."
+    )
+    answers = (tag("p", str(said), class_="answer") for said in findings["verdict"])
+    return masthead("Croupier integrity audit", name, findings, *answers, tag("p", counted))
 
 
 def _accuracy(findings: Mapping[str, Any]) -> Html:
     by: dict[str, list[list[Html]]] = {}
     for row in findings["rows"]:
-        cells = [joined([str(row["rule"])]), *(_share(row[name]) for name in ("received", "clusters", "success"))]
+        cells = [
+            joined([str(row["rule"])]),
+            *(_share(row[name]) for name in ("received", "clusters", "success")),
+        ]
         by.setdefault(str(row["attack"]), []).append([*cells, _count(row["models"])])
     caption = "Per cent of the test records, with 95 % intervals over runs. Models: how many there are at the end."
     return table("numbers", caption, ACCURACY, [(title.capitalize(), lines) for title, lines in by.items()])
@@ -112,10 +102,7 @@ def _more(number: int, one: Mapping[str, Any]) -> Html:
 
 
 def _share(rate: Mapping[str, Any]) -> Html:
-    if rate["rate"] is None:
-        return joined([NOTHING])
-    ends = f"{decimal(100 * rate['low'])} to {decimal(100 * rate['high'])}"
-    return joined([decimal(100 * rate["rate"]), tag("small", ends)])
+    return secrecy.rate(rate, 100)
 
 
 def _count(rate: Mapping[str, Any]) -> Html:
@@ -124,17 +111,4 @@ def _count(rate: Mapping[str, Any]) -> Html:
 
 def _facts(findings: Mapping[str, Any]) -> Html:
     pairs = [(key, findings[key]) for key in ("clients", "malicious", "cohort", "rounds", "runs")]
-    pairs += [(key, _said(value)) for key, value in findings["task"].items()]
-    pairs += [("aggregate", _said(findings["protocol"]["aggregate"]))]
-    entries = [tag("div", tag("dt", str(term)), tag("dd", str(said))) for term, said in pairs]
-    return tag("dl", *entries, class_="facts")
-
-
-def _said(value: object) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key}: {_said(inner)}" for key, inner in value.items())
-    return str(value)
-
-
-def _list(lines: Sequence[str]) -> Html:
-    return tag("ul", *(tag("li", line) for line in lines))
+    return terms([*pairs, *findings["task"].items(), ("aggregate", findings["protocol"]["aggregate"])])

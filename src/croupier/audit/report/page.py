@@ -50,10 +50,14 @@ def render(findings: Mapping[str, Any]) -> str:
     """The whole page."""
     rows = facts.rows(findings)
     name = text(findings.get("name")) or "unnamed task"
-    top = tag("head", *head(name))
-    main = tag("main", *_sections(findings, rows))
-    body = tag("body", _top(findings, name, rows), main, _foot(findings))
-    return f"<!doctype html>\n{tag('html', top, body, lang='en')}\n"
+    top = masthead("Croupier audit", name, findings, tag("p", answer(rows), class_="answer"))
+    return document(name, findings, top, *_sections(findings, rows))
+
+
+def document(name: str, findings: Mapping[str, Any], top: Html, *sections: Html, pictures: bool = False) -> str:
+    """A whole page: its masthead, its sections, and who made it."""
+    body = tag("body", top, tag("main", *sections), _foot(findings))
+    return f"<!doctype html>\n{tag('html', tag('head', *head(name, pictures=pictures)), body, lang='en')}\n"
 
 
 def head(name: str, *, pictures: bool = False) -> list[Html]:
@@ -70,16 +74,17 @@ def head(name: str, *, pictures: bool = False) -> list[Html]:
     ]
 
 
-def _top(findings: Mapping[str, Any], name: str, rows: Sequence[Row]) -> Html:
+def masthead(kicker: str, name: str, findings: Mapping[str, Any], *answers: Html) -> Html:
+    """What stands above every report: its kind, its name, when and by what it was made, and its answer."""
     made, command = text(findings.get("made")), text(findings.get("command"))
     moment = [tag("p", tag("time", date(made), datetime=made), class_="date")] if made else []
     origin = [tag("p", "Made by ", tag("code", command), class_="command")] if command else []
     return tag(
         "header",
-        tag("p", "Croupier audit", class_="kicker"),
+        tag("p", kicker, class_="kicker"),
         tag("h1", name),
         *moment,
-        tag("p", answer(rows), class_="answer"),
+        *answers,
         *origin,
     )
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from croupier.audit.report.page import head, section
+from croupier.audit.report.page import document, masthead, section
 from croupier.audit.report.tables import table
-from croupier.audit.report.words import NOTHING, Html, date, decimal, joined, tag
+from croupier.audit.report.words import NOTHING, Html, bullets, decimal, joined, tag, terms
 
 LINKS = ("linked to its owner's row (centred)", "linked to its owner's bucket (centred)")
 HEADS = ("Measure", "As received", "Linear denoiser", "Learned denoiser", "Prior", "Control")
@@ -15,34 +15,21 @@ HEADS = ("Measure", "As received", "Linear denoiser", "Learned denoiser", "Prior
 
 def render(findings: Mapping[str, Any]) -> str:
     """The whole page."""
-    top = tag("head", *head(str(findings["name"])))
-    noises = list(dict.fromkeys(arm["noise"] for arm in findings["arms"]))
-    main = tag(
-        "main",
-        section("verdicts", "What each view tells", _glance(noises, findings)),
-        section("threat", "The threat", tag("p", findings["threat"]), _list(findings["adversaries"])),
-        *(_noise(name, findings) for name in noises),
-        section("paper", "What the paper prints", *(_paper(*one) for one in findings["paper"].items())),
-        section("setting", "Setting", _facts(findings), tag("h3", "Notes"), _list(findings["notes"])),
+    name, noises = str(findings["name"]), list(dict.fromkeys(arm["noise"] for arm in findings["arms"]))
+    asked = (
+        "What do noised and shuffled updates tell of the habits of clients, and can updates of one client be "
+        f"linked across rounds? {findings['clients']} clients, {findings['auxiliary']} auxiliary ones, "
+        f"{findings['runs']} runs."
     )
-    return f"<!doctype html>\n{tag('html', top, tag('body', _top(findings), main), lang='en')}\n"
-
-
-def _top(findings: Mapping[str, Any]) -> Html:
-    made, command = findings.get("made"), findings.get("command")
-    return tag(
-        "header",
-        tag("p", "Croupier profile audit", class_="kicker"),
-        tag("h1", str(findings["name"])),
-        *([tag("p", tag("time", date(str(made)), datetime=made), class_="date")] if made else []),
-        tag(
-            "p",
-            "What do noised and shuffled updates tell of the habits of clients, and can updates of one client be "
-            f"linked across rounds? {findings['clients']} clients, {findings['auxiliary']} auxiliary ones, "
-            f"{findings['runs']} runs.",
-            class_="answer",
-        ),
-        *([tag("p", "Made by ", tag("code", str(command)), class_="command")] if command else []),
+    return document(
+        name,
+        findings,
+        masthead("Croupier profile audit", name, findings, tag("p", asked, class_="answer")),
+        section("verdicts", "What each view tells", _glance(noises, findings)),
+        section("threat", "The threat", tag("p", findings["threat"]), bullets(findings["adversaries"])),
+        *(_noise(one, findings) for one in noises),
+        section("paper", "What the paper prints", *(_paper(*one) for one in findings["paper"].items())),
+        section("setting", "Setting", _facts(findings), tag("h3", "Notes"), bullets(findings["notes"])),
     )
 
 
@@ -130,19 +117,7 @@ def _paper(name: str, printed: Mapping[str, Any]) -> Html:
 def _facts(findings: Mapping[str, Any]) -> Html:
     pairs = [(key.replace("_", " "), findings[key]) for key in ("clients", "auxiliary", "cohort", "rounds", "runs")]
     pairs += [("smallest bucket", findings["smallest_bucket"])]
-    pairs += [("buckets of each size, first run", _said(findings["bucket_sizes"]))]
+    pairs += [("buckets of each size, first run", findings["bucket_sizes"])]
     for one in findings["attributes"].values():
         pairs.append((one["title"], f"{', '.join(one['classes'])}; chance {decimal(one['chance'], 3)}"))
-    pairs += [(key, _said(value)) for key, value in findings["task"].items()]
-    entries = [tag("div", tag("dt", str(term)), tag("dd", str(said))) for term, said in pairs]
-    return tag("dl", *entries, class_="facts")
-
-
-def _said(value: object) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key}: {_said(inner)}" for key, inner in value.items())
-    return str(value)
-
-
-def _list(lines: Sequence[str]) -> Html:
-    return tag("ul", *(tag("li", line) for line in lines))
+    return terms([*pairs, *findings["task"].items()])

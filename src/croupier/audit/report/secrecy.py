@@ -1,13 +1,13 @@
-"""The part of a report that says what a server makes of permuted uploads."""
+"""What a server makes of permuted uploads: a page of its own, and a part of others."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from croupier.audit.report.page import section
+from croupier.audit.report.page import document, masthead, section
 from croupier.audit.report.tables import table
-from croupier.audit.report.words import NOTHING, Html, decimal, joined, tag
+from croupier.audit.report.words import NOTHING, Html, bullets, decimal, joined, tag, terms
 
 GROUPS = ("Group", "Places", "Recovered, absolute", "Between rounds", "Worst upload", "Chance", "Uploads")
 READ = ("What the server knows", "PSNR, dB", "SSIM", "Records")
@@ -21,10 +21,29 @@ KNOWN = {
     "relative": "one order for all rounds, by matching",
     "told": "the rule, told by a client",
 }
-WHO = (
-    "Here the server is curious and follows the protocol. It has its own views, the models that it handed out and the "
-    "uploads that came back, and the public network; nothing of the rule."
-)
+
+
+def render(findings: Mapping[str, Any]) -> str:
+    """The whole page."""
+    name, secret = str(findings["name"]), findings["confidentiality"]
+    counted = (
+        f"{findings['clients']} clients, {findings['cohort']} a round, up to {findings['rounds']} rounds in each "
+        f"setting, {findings['runs']} runs; the server is curious and follows the protocol."
+    )
+    answers = (tag("p", str(said), class_="answer") for said in findings["verdict"])
+    return document(
+        name,
+        findings,
+        masthead("Croupier secrecy audit", name, findings, *answers, tag("p", counted)),
+        *sections(secret),
+        section("setting", "Setting", _facts(findings), tag("h3", "Notes"), bullets(findings["notes"])),
+        pictures=True,
+    )
+
+
+def _facts(findings: Mapping[str, Any]) -> Html:
+    counts = [(key, findings[key]) for key in ("clients", "cohort", "rounds", "runs")]
+    return terms([*counts, *findings["task"].items(), *findings["protocol"].items()])
 
 
 def sections(found: Mapping[str, Any]) -> list[Html]:
@@ -33,8 +52,8 @@ def sections(found: Mapping[str, Any]) -> list[Html]:
         section(
             "secrecy",
             "What does the server learn?",
-            tag("p", WHO),
-            tag("ul", *(tag("li", said) for said in found["says"])),
+            tag("p", str(found["threat"])),
+            bullets(found["says"]),
         )
     ]
     if found["hidden"]:

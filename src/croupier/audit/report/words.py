@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from html import escape
@@ -108,6 +108,23 @@ def listing(names: Iterable[str]) -> str:
     """Names in a sentence, in quotation marks because a defence may be called "none"."""
     *most, last = [f"“{name}”" for name in names] or [""]
     return f"{', '.join(most)} and {last}" if most else last
+
+
+def said(value: object) -> str:
+    """A plain value in words; tables are told key by key."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {said(inner)}" for key, inner in value.items())
+    return str(value)
+
+
+def bullets(lines: Iterable[str]) -> Html:
+    """Sentences one below the other."""
+    return tag("ul", *(tag("li", line) for line in lines))
+
+
+def terms(pairs: Iterable[tuple[str, object]]) -> Html:
+    """What stands where, term by term."""
+    return tag("dl", *(tag("div", tag("dt", term), tag("dd", said(value))) for term, value in pairs), class_="facts")
 
 
 def date(stamp: str) -> str:

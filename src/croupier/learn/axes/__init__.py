@@ -14,7 +14,7 @@ True
 """
 
 from croupier.learn.axes.asked import symmetry_of
-from croupier.learn.axes.trace import difference
+from croupier.learn.axes.trial import difference
 from croupier.learn.axes.under import Permuted, permute_module, permute_optimizer
 
 __all__ = ["Permuted", "difference", "permute_module", "permute_optimizer", "symmetry_of"]

@@ -22,7 +22,8 @@ def symmetry_of(module: nn.Module, inputs: Tensor, opaque: Iterable[str] = ()) -
 
     It is run on a copy, as in training and as in use, and every operation's rule says which axes are the same.
     `opaque` names modules whose axes all stay as they are, whatever they do. What was found is then tried out in
-    float64, so that a network that the rules do not describe is an error and never a wrong model.
+    float64, in training and in use, so that a network that the rules do not describe is an error and never a wrong
+    model. A branch that is taken at random in training, and more rarely than one time in a few, may not be seen.
     `Symmetry.rule(secret, round)` makes a rule of it, and `Symmetry.permute_inputs(x, rule)` moves inputs.
     Raises: SpecError where the network does not take the inputs or gives anything but one tensor, and on an operation
     that no rule is known for, naming it and the module.

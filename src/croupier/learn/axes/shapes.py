@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -204,11 +204,24 @@ def _stretch(term: Term, key: slice) -> Term:
 
 
 @rule("flip", "roll", "pad", "interpolate", "upsample", "cumsum")
-def ordered(call: Call, out: Tensor, x: Tensor, *_: Any, **__: Any) -> None:
-    """What depends on the order along axes: those whose size or numbers change stay as they are."""
+def ordered(call: Call, out: Tensor, x: Tensor, *args: Any, **named: Any) -> None:
+    """What depends on the order along axes: all that it may touch stay as they are, whether their sizes change or not.
+
+    Padding by one place here and by one less than none there shifts an axis, and its size does not tell.
+    """
+    why = f"{call.name} depends on its order"
     axes = list(call.axes(x))
-    changed = [number for number in range(x.dim()) if x.shape[number] != out.shape[number]]
-    for number in changed or range(x.dim()):
-        fix(axes[number], f"{call.name} depends on its order")
-        axes[number] = new(out.shape[number], f"{call.name} depends on its order")
+    for number in _touched(call.name, x.dim(), args, named):
+        fix(axes[number], why)
+        axes[number] = new(out.shape[number], why)
     label(out, axes)
+
+
+def _touched(name: str, dims: int, args: Sequence[Any], named: dict[str, Any]) -> Iterable[int]:
+    """The axes that an operation may change the order of: all, where it is not plain which."""
+    if name == "pad":
+        # Two numbers an axis, the last axis first.
+        sides = list(named["pad"] if "pad" in named else args[0])
+        return [dims - 1 - back for back in range(len(sides) // 2) if any(sides[2 * back : 2 * back + 2])]
+    # Records and channels are each resized by themselves.
+    return range(2, dims) if name in ("interpolate", "upsample") else range(dims)

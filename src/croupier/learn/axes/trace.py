@@ -8,20 +8,17 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from croupier.core.coins import Coins
 from croupier.encode.symmetry import Axis, Factor, Symmetry
 from croupier.errors import SpecError
 from croupier.learn.axes import attention, layers, pointwise, recurrent, shapes
 from croupier.learn.axes.terms import Atom, Term, blocks, fix, new
 from croupier.learn.axes.tracer import Tracer, label
+from croupier.learn.axes.trial import still, try_out
 from croupier.learn.flat import layout_of
-from croupier.learn.models.layers import Dropout
 
 # Importing them makes their rules known.
 _RULES = (attention, layers, pointwise, recurrent, shapes)
 BATCH, OUTPUT = "records are not mixed", "outputs keep their order"
-# Far above what sums in another order do to float64 and float32, far below what a wrong permutation does.
-CLOSE = {True: 1e-8, False: 1e-3}
 
 
 def symmetry_of(module: nn.Module, inputs: Tensor, opaque: Iterable[str] = ()) -> Symmetry:
@@ -29,11 +26,12 @@ def symmetry_of(module: nn.Module, inputs: Tensor, opaque: Iterable[str] = ()) -
 
     It is run on a copy, as in training and as in use, and every operation's rule says which axes are the same.
     `opaque` names modules whose axes all stay as they are, whatever they do. What was found is then tried out in
-    float64, so that a network that the rules do not describe is an error and never a wrong model.
+    float64, in training and in use, so that a network that the rules do not describe is an error and never a wrong
+    model. A branch that is taken at random in training, and more rarely than one time in a few, may not be seen.
     Raises: SpecError, naming the module and the operation that no rule is known for.
     """
     closed = tuple(opaque)
-    copied = _still(copy.deepcopy(module).cpu())
+    copied = still(copy.deepcopy(module).cpu())
     if unknown := set(closed) - {path for path, _ in copied.named_modules()}:
         raise SpecError(f"opaque = {min(unknown)!r}: the network has no module of that name")
     tracer = Tracer()
@@ -50,57 +48,8 @@ def symmetry_of(module: nn.Module, inputs: Tensor, opaque: Iterable[str] = ()) -
     names = _names(tensors, shown, tracer.used)
     axes = {name: tuple(_axis(term, names) for term in terms) for name, terms in tensors.items()}
     found = Symmetry(layout, axes, tuple(_axis(term, names) for term in shown))
-    _try_out(module, found, inputs)
+    try_out(module, found, inputs)
     return found
-
-
-def difference(module: nn.Module, symmetry: Symmetry, inputs: Tensor, seed: bytes, double: bool = True) -> float:
-    """max |f(x) - f'(x')| / max |f(x)|, of the network in use and itself under a rule, on inputs under the rule."""
-    kind = torch.float64 if double else torch.float32
-    plain = copy.deepcopy(module).cpu().to(kind).eval()
-    inputs = inputs.detach().cpu().to(kind) if inputs.is_floating_point() else inputs.detach().cpu()
-    held = dict(plain.named_parameters()) | dict(plain.named_buffers())
-    shuffled = symmetry.under(symmetry.rule(seed, 0))
-    with torch.no_grad():
-        before = plain(inputs)
-        parts = [held[part.name].reshape(-1) for part in symmetry.layout.carried]
-        vector = shuffled.apply(torch.cat(parts))
-        for part, start, stop in symmetry.layout.spans():
-            held[part.name].copy_(vector[start:stop].view(part.shape))
-        after = plain(shuffled.permute(inputs))
-    return float((before - after).abs().max() / before.abs().max())
-
-
-def _try_out(module: nn.Module, symmetry: Symmetry, inputs: Tensor) -> None:
-    coins = Coins.from_seed(0).child("try")
-    module = copy.deepcopy(module).cpu()
-    with coins.child("weights").ambient(), torch.no_grad():
-        # Fresh layers hold ones and zeros, under which a wrong permutation would not show.
-        for part in module.parameters():
-            part.add_(torch.randn_like(part), alpha=0.1)
-        for buffer in module.buffers():
-            if buffer.is_floating_point():
-                buffer.mul_(torch.rand_like(buffer) + 0.5)
-    seed, double = coins.child("rule").export(), True
-    try:
-        off = difference(module, symmetry, inputs, seed)
-    except RuntimeError:
-        # A network that makes float32 numbers of its own runs in nothing else.
-        double, off = False, difference(module, symmetry, inputs, seed, double=False)
-    # Also where it is no number at all.
-    if not off <= CLOSE[double]:
-        raise SpecError(
-            f"symmetry: under a permutation of what was found the outputs differ by {off:.1e}; the network does "
-            "something to its numbers that could not be watched; declare a Symmetry, or name the module in `opaque`"
-        )
-
-
-def _still(module: nn.Module) -> nn.Module:
-    """Without our own dropout, whose draws would look like constants."""
-    for part in module.modules():
-        if isinstance(part, Dropout):
-            part.rate = 0.0
-    return module
 
 
 def _watch(tracer: Tracer, module: nn.Module, inputs: Tensor, shown: list[Term], opaque: tuple[str, ...]) -> None:

@@ -60,7 +60,8 @@ class Tracer(TorchFunctionMode):
         path, module = self._at[-1] if self._at else ("", self)
         return SpecError(
             f"symmetry: no rule is known for {what!r}, which module {path!r} ({type(module).__name__}) calls; name "
-            "that module in `opaque`, so that all of its axes stay as they are, or declare a Symmetry yourself"
+            "that module in `opaque` (task.opaque of a description), so that all of its axes stay as they are, or "
+            "declare a Symmetry yourself"
         )
 
     def unseen(self) -> SpecError:
@@ -68,7 +69,8 @@ class Tracer(TorchFunctionMode):
         path, module = self._at[-1] if self._at else ("", self)
         return SpecError(
             f"symmetry: module {path!r} ({type(module).__name__}) is given the result of something that could not be "
-            "watched, such as compiled code; name the module that does it in `opaque`, or declare a Symmetry yourself"
+            "watched, such as compiled code; name the module that does it in `opaque` (task.opaque "
+            "of a description), or declare a Symmetry yourself"
         )
 
     @contextmanager
