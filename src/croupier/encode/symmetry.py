@@ -2,6 +2,7 @@
 
 Every axis of every tensor is made of *factors*, and each factor belongs to a named *group* or stays as it is for a
 stated reason. A *rule* is one permutation for each group; under it the tensors, and the inputs, are indexed alike.
+`symmetry.rule(secret, round)` gives the rule of a secret of 32 bytes, `symmetry.permute_inputs(x, rule)` moves inputs.
 """
 
 from __future__ import annotations
@@ -80,9 +81,15 @@ def fixed(size: int, reason: str) -> Axis:
 
 @dataclass(frozen=True)
 class Rule:
-    """One permutation for each group: entry i of a permuted axis is entry `permutation[i]` of the plain one."""
+    """One permutation for each group: entry i of a permuted axis is entry `permutation[i]` of the plain one.
 
-    of: Mapping[str, Ints] = field(repr=False)
+    Made by `Symmetry.rule` or `Symmetry.draw`. What it looks like in print tells groups and sizes, and no order.
+    """
+
+    of: Mapping[str, Ints]
+
+    def __repr__(self) -> str:
+        return f"Rule({', '.join(f'{name}: {len(found)} places' for name, found in self.of.items())})"
 
     def __post_init__(self) -> None:
         for name, permutation in self.of.items():
@@ -186,13 +193,22 @@ class Symmetry:
         )
 
     def draw(self, coins: Node, number: int) -> Rule:
-        """The rule of one round: each group's permutation has a node of its own, so that no order matters."""
+        """The rule of one round from coins (`Coins.from_os()`, or `Coins.from_seed(1)` to have it again).
+
+        Each group's permutation has a node of its own, so that no order matters.
+        """
         return Rule(
             {name: coins.child("rule", number, name).secure().permutation(size) for name, size in self.groups.items()}
         )
 
     def rule(self, seed: bytes, number: int) -> Rule:
-        """The rule that a secret of 32 bytes gives for one round."""
+        """The rule that a secret of 32 bytes gives for one round: who has the secret has the rule of every round.
+
+        Clients agree on it; for an experiment `secrets.token_bytes(32)` makes one. Raises: RangeError.
+        """
+        if not isinstance(seed, bytes) or len(seed) != 32:
+            given = f"{len(seed)} bytes" if isinstance(seed, bytes) else f"a value of type {type(seed).__name__}"
+            raise RangeError(f"seed: the secret of a rule is 32 bytes, not {given}; secrets.token_bytes(32) makes one")
         return self.draw(Coins(seed), number)
 
     def under(self, rule: Rule) -> Shuffled:
@@ -232,7 +248,7 @@ class Symmetry:
         return self.under(rule).invert(vector)
 
     def permute_inputs(self, batch: Tensor, rule: Rule) -> Tensor:
-        """A batch of inputs as the network under the rule takes them."""
+        """A batch of inputs as the network under the rule takes them. Raises: RangeError on inputs of another shape."""
         return self.under(rule).permute(batch)
 
     def _tensors(self) -> Iterator[tuple[str, tuple[Axis, ...]]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -121,7 +123,7 @@ def test_a_rule_is_a_function_of_secret_round_and_group_alone() -> None:
 def test_a_rule_shows_nothing_of_itself() -> None:
     rule = TWO.rule(SEED, 5)
     shuffled = TWO.under(rule)
-    assert repr(rule) == "Rule()"
+    assert repr(rule) == "Rule(input: 3 places, hidden: 4 places)"
     assert "array" not in repr(shuffled)
     assert "array" not in repr(shuffled.ways[0])
 
@@ -169,3 +171,13 @@ def test_a_rule_that_does_not_fit_is_an_error() -> None:
         Rule({"hidden": np.array([0, 0, 1])})
     with pytest.raises(RangeError, match="3 places for group 'input'"):
         TWO.under(Rule({"hidden": np.arange(4)}))
+
+
+@pytest.mark.parametrize(
+    ("seed", "given"),
+    [(b"short", "5 bytes"), (bytes(33), "33 bytes"), ("x" * 32, "type str"), (7, "type int")],
+)
+def test_a_secret_of_another_kind_or_length_is_refused(seed: Any, given: str) -> None:
+    with pytest.raises(RangeError, match=f"the secret of a rule is 32 bytes, not .*{given}") as caught:
+        TWO.rule(seed, 1)
+    assert "xx" not in str(caught.value)

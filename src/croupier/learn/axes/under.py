@@ -1,13 +1,13 @@
 """A network, its optimiser and its inputs under a rule, as they are: in place, and back.
 
->>> import torch
+>>> import secrets, torch
 >>> from torch import nn
 >>> from croupier.learn.axes import Permuted, permute_module, permute_optimizer, symmetry_of
 >>> network = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 3))
 >>> optimizer, inputs = torch.optim.Adam(network.parameters()), torch.randn(5, 8)
 >>> before = network(inputs).detach()
 >>> symmetry = symmetry_of(network, inputs)
->>> rule = symmetry.rule(bytes(32), 0)  # the secret of 32 bytes, and the round
+>>> rule = symmetry.rule(secrets.token_bytes(32), 0)  # the secret that clients share, and the round
 >>> permute_optimizer(optimizer, network, symmetry, rule)
 >>> permute_module(network, symmetry, rule)
 >>> bool(torch.allclose(Permuted(network, symmetry, rule)(inputs), before, atol=1e-6))
@@ -32,6 +32,7 @@ from croupier.errors import SpecError
 def permute_module(module: nn.Module, symmetry: Symmetry, rule: Rule, *, back: bool = False) -> None:
     """Bring weights, their gradients and statistics into the rule's coordinates, or `back` out of them, in place.
 
+    The rule is of `symmetry.rule(secret, round)`; inputs are moved by `symmetry.permute_inputs(x, rule)` or `Permuted`.
     Counters stay. An optimiser keeps its hold on the weights; its state is for `permute_optimizer`.
     Raises: SpecError where the network is not the one that the symmetry is of, before anything has changed.
     """
