@@ -174,7 +174,8 @@ def verdict(orders: Sequence[Mapping[str, Any]], layout: Mapping[str, Any] | Non
     read = at(own, "relative", "in the unknown order")
     said = (
         "Obfuscation, not encryption: by matching weights alone the server links the orders of all rounds, "
-        f"{_percent(own, 'relative')} of the permuted places, and not plain order, {_percent(own, 'absolute')} (a random order {100 * chance:.1f} %)."
+        f"{_percent(own, 'relative')} of the permuted places, and not plain order, {_percent(own, 'absolute')} (a "
+        f"random order {100 * chance:.1f} %)."
     )
     said += (
         f" Records of single steps come out at {read['psnr']['rate']:.1f} dB in one unknown order{beside}."
