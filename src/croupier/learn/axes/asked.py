@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from croupier.encode.symmetry import Symmetry
 from croupier.errors import SpecError
-from croupier.learn.axes import trace
+from croupier.learn.axes.trace import traced
 
 # What torch, and networks, raise on inputs that they cannot take.
 MISFITS = (RuntimeError, ValueError, TypeError, IndexError)
@@ -33,11 +33,7 @@ def symmetry_of(module: nn.Module, inputs: Tensor, opaque: Iterable[str] = ()) -
     if not isinstance(inputs, Tensor):
         raise SpecError(f"inputs: a tensor is asked for, not {type(inputs).__name__}; give a batch of records")
     _run(module, inputs)
-    try:
-        return trace.symmetry_of(module, inputs, opaque)
-    except SpecError as error:
-        # The path of the outermost module is empty.
-        raise SpecError(str(error).replace("module ''", "the network")) from error
+    return traced(module, inputs, opaque)
 
 
 def _run(module: nn.Module, inputs: Tensor) -> None:

@@ -21,15 +21,8 @@ _RULES = (attention, layers, pointwise, recurrent, shapes)
 BATCH, OUTPUT = "records are not mixed", "outputs keep their order"
 
 
-def symmetry_of(module: nn.Module, inputs: Tensor, opaque: Iterable[str] = ()) -> Symmetry:
-    """The symmetries of a network that takes batches like `inputs` (at least two records) and nothing else.
-
-    It is run on a copy, as in training and as in use, and every operation's rule says which axes are the same.
-    `opaque` names modules whose axes all stay as they are, whatever they do. What was found is then tried out in
-    float64, in training and in use, so that a network that the rules do not describe is an error and never a wrong
-    model. A branch that is taken at random in training, and more rarely than one time in a few, may not be seen.
-    Raises: SpecError, naming the module and the operation that no rule is known for.
-    """
+def traced(module: nn.Module, inputs: Tensor, opaque: Iterable[str] = ()) -> Symmetry:
+    """What `symmetry_of` finds in a network that is known to run. Raises: SpecError."""
     closed = tuple(opaque)
     copied = still(copy.deepcopy(module).cpu())
     if unknown := set(closed) - {path for path, _ in copied.named_modules()}:

@@ -55,20 +55,23 @@ class Tracer(TorchFunctionMode):
             raise self.unknown(f"{name} as it is called here") from error
         return out
 
+    def _here(self) -> str:
+        """The module that runs, by its path and kind; the outermost has no path."""
+        path, module = self._at[-1] if self._at else ("", self)
+        return f"{f'module {path!r}' if path else 'the network'} ({type(module).__name__})"
+
     def unknown(self, what: str) -> SpecError:
         """No rule is known for this."""
-        path, module = self._at[-1] if self._at else ("", self)
         return SpecError(
-            f"symmetry: no rule is known for {what!r}, which module {path!r} ({type(module).__name__}) calls; name "
+            f"symmetry: no rule is known for {what!r}, which {self._here()} calls; name "
             "that module in `opaque` (task.opaque of a description), so that all of its axes stay as they are, or "
             "declare a Symmetry yourself"
         )
 
     def unseen(self) -> SpecError:
         """What a module is given was made from weights, and yet by no operation that passed by here."""
-        path, module = self._at[-1] if self._at else ("", self)
         return SpecError(
-            f"symmetry: module {path!r} ({type(module).__name__}) is given the result of something that could not be "
+            f"symmetry: {self._here()} is given the result of something that could not be "
             "watched, such as compiled code; name the module that does it in `opaque` (task.opaque "
             "of a description), or declare a Symmetry yourself"
         )
