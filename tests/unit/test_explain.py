@@ -89,7 +89,7 @@ def test_a_permutation_is_said_to_be_obfuscation_with_what_undoes_it() -> None:
     assert said["permutation"].startswith("obfuscation, not encryption")
     assert "croupier audit" in said["matching"]
     assert "one client" in said["a leak"]
-    assert "sum-servers" in said["instead"]
+    assert "rns-servers" in said["instead"]
     known, drawn = (explain(systems.tazza(first=first)).warnings["matching"] for first in ("open", "clients"))
     assert "would hold without a permutation" in known
     assert "stays unknown" in drawn
