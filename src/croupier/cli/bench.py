@@ -310,7 +310,7 @@ def agree(
 ) -> None:
     """Agreement on a rule through a relay, jointly and by PBFT: random faults, and messages, bytes and seconds.
 
-    It takes 5 to 10 minutes as it is, most of them for the schedules: `--schedules 50 --rounds 10` takes one.
+    It takes about three minutes as it is, most of them for the schedules: `--schedules 50 --rounds 10` takes one.
     """
     from croupier.bench.agree import Size, measure, show
 
