@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 
@@ -31,3 +32,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say in words what was not run."""
     for why, count in _left_out.items():
         terminalreporter.write_line(f"not run: {count} {why}")
+
+
+@pytest.fixture
+def fresh_modules() -> Iterator[None]:
+    """Modules that a test writes are forgotten after it, so that the next may write others of the same names."""
+    from croupier.learn import beside
+
+    before = beside.entered()
+    yield
+    for root in set(beside.entered()) - set(before):
+        beside.leave(root)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,10 @@ class Shell:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self._patch, self._capture = monkeypatch, capsys
+        # Output as wide as a pipe's, whatever window the tests run in.
+        monkeypatch.delenv("COLUMNS", raising=False)
+        # Lines on the way come by the clock: on a busy machine any command could say one.
+        monkeypatch.setattr("croupier.cli.progress.LEAST", math.inf)
 
     def __call__(self, *words: str | Path) -> tuple[int, str, str]:
         self._patch.setattr(sys, "argv", ["croupier", *map(str, words)])

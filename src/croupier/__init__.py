@@ -1,28 +1,38 @@
 """Croupier: the shuffle model for federated learning, and an audit of what still leaks.
 
 import croupier
+print(croupier.plan("digits-shuffled"))  # what a run will cost
+print(croupier.explain("digits-shuffled").learns["server"])  # who learns what
 result = croupier.run("digits-shuffled", seed=7)
 print(result.final["accuracy"], result.final["bytes_up_per_client"])
+findings = croupier.audit("digits-uneven", sets={"federation.rounds": 2})  # what the server's view adds
+
+A description is a preset's name, the path of a TOML file, a dict or a `Spec`; all four take all of them.
 """
 
 from importlib import import_module
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from croupier.auditing import audit as audit
     from croupier.encode.moduli import moduli as moduli
     from croupier.errors import CroupierError as CroupierError
+    from croupier.errors import CroupierWarning as CroupierWarning
     from croupier.inquiry import Findings as Findings
     from croupier.inquiry import examine as examine
     from croupier.job import Result as Result
     from croupier.job import resume as resume
     from croupier.job import run as run
+    from croupier.outlook import Forecast as Forecast
+    from croupier.outlook import explain as explain
+    from croupier.outlook import plan as plan
     from croupier.pipeline import Pipeline as Pipeline
     from croupier.profiling import profile as profile
     from croupier.spec import Spec as Spec
     from croupier.spec import load as load
     from croupier.spec import presets as presets
     from croupier.statement import Statement as Statement
-    from croupier.statement import explain as explain
     from croupier.systems import intra as intra
     from croupier.systems import intra_sum as intra_sum
     from croupier.systems import naive as naive
@@ -36,19 +46,22 @@ if TYPE_CHECKING:
 # Loaded when first asked for: importing torch takes over a second, and `croupier --help` needs none of it.
 _HOMES = {
     "CroupierError": "errors",
+    "CroupierWarning": "errors",
     "Findings": "inquiry",
+    "Forecast": "outlook",
     "Pipeline": "pipeline",
     "Result": "job",
     "Spec": "spec",
     "Statement": "statement",
     "examine": "inquiry",
-    "explain": "statement",
+    "explain": "outlook",
     "intra": "systems",
     "intra_sum": "systems",
     "load": "spec",
     "moduli": "encode.moduli",
     "naive": "systems",
     "plain": "systems",
+    "plan": "outlook",
     "presets": "spec",
     "profile": "profiling",
     "rain": "systems",
@@ -60,10 +73,15 @@ _HOMES = {
     "total": "systems",
 }
 
-__all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = sorted([*_HOMES, "audit"])  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return version("croupier")
+    if name == "audit":
+        # A folder that can be called: see there.
+        return import_module("croupier.audit")
     if name not in _HOMES:
         raise AttributeError(f"module 'croupier' has no attribute {name!r}")
     return getattr(import_module(f"croupier.{_HOMES[name]}"), name)

@@ -2,8 +2,11 @@
 
 CroupierError            what was wrong, where, and what to do about it
 ├── SpecError            a description of a run, or a combination of parts, that cannot work
+│   ├── OwnError         a function of the user's own that failed: its file, line and error
+│   └── Unsuited         an attack that needs another network or other records; the other attacks run
 ├── DataError            a dataset that is missing, unreadable or not what it should be
 ├── StoreError           a run directory that cannot be written, resumed or trusted
+│   └── Replayed         a message that differs from one that left under the same secrets
 ├── WireError            bytes that are not the message they should be
 ├── RangeError           a value outside what the protocol can carry: NaN, Inf, wrong length, wrong type
 ├── IntegrityError       proof that somebody changed something
@@ -17,7 +20,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 class CroupierError(Exception):
@@ -28,12 +32,24 @@ class SpecError(CroupierError):
     """A description of a run, or a combination of parts, that cannot work."""
 
 
+class OwnError(SpecError):
+    """A function of the user's own that failed: its file, line and error."""
+
+
+class Unsuited(SpecError):  # noqa: N818 - reads as what happened
+    """An attack that needs another network or other records than these; the other attacks run all the same."""
+
+
 class DataError(CroupierError):
     """A dataset that is missing, unreadable or not what it should be."""
 
 
 class StoreError(CroupierError):
     """A run directory that cannot be written, resumed or trusted."""
+
+
+class Replayed(StoreError):  # noqa: N818 - reads as what happened
+    """A message that differs from one that left before under the same secrets: it is not sent."""
 
 
 class WireError(CroupierError):
@@ -60,6 +76,10 @@ class ProtocolError(CroupierError):
     """A party that did not do its part."""
 
 
+class CroupierWarning(UserWarning):
+    """What a run says that goes on all the same: probably not what was meant, and what to do about it."""
+
+
 class TooFew(ProtocolError):  # noqa: N818 - reads as what happened
     """Fewer parties than the quorum, who is missing, and what helps."""
 
@@ -76,6 +96,35 @@ class TooFew(ProtocolError):  # noqa: N818 - reads as what happened
 
 # So many known names are listed.
 MANY = 40
+
+# Whether whoever reads an error typed a command or wrote a program: the same option is --out to one, out to the other.
+_typed = False
+
+
+@contextmanager
+def at_a_shell() -> Iterator[None]:
+    """While this lasts, errors name options as a command line writes them."""
+    global _typed
+    before, _typed = _typed, True
+    try:
+        yield
+    finally:
+        _typed = before
+
+
+def either(typed: str, python: str) -> str:
+    """The one of two ways to say a thing that the reader of an error uses."""
+    return typed if _typed else python
+
+
+def option(name: str, python: str = "") -> str:
+    """An option as its reader writes it: `--name` at a shell, `name` in Python, or what Python has instead."""
+    return either(f"--{name}", python or name)
+
+
+def setting(key: str, value: str) -> str:
+    """One changed key of a description as its reader writes it."""
+    return either(f"--set {key}={value}", f"sets={{{key!r}: {value!r}}}")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

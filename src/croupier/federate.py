@@ -15,7 +15,7 @@ from croupier.aggregate.aggregator import Desk
 from croupier.core.coins import Coins
 from croupier.core.flow import Change, Coalition, Given, Memory, Party, Refusal, corrupt, roster_digest
 from croupier.core.sitting import Bench, Drive, Sat, Sitting, Stamp, Traffic
-from croupier.core.update import Layout, Model, Update
+from croupier.core.update import Layout, Model, Update, meant_for
 from croupier.core.view import Kept, View
 from croupier.encode.hidden import HiddenUnits
 from croupier.encode.permuting import Permuting
@@ -34,7 +34,9 @@ from croupier.federation import Federation, check, check_names, least
 from croupier.pipeline import Pipeline
 from croupier.place.talk import Meeting, Ready
 from croupier.privacy.ledger import Event, Ledger
+from croupier.restart import Restart, with_events
 
+Spend = Callable[[str, Mapping[str, Any]], None]
 Fits = Callable[[Sequence[tuple[Any, ...]]], Sequence[Update | CroupierError]]
 
 
@@ -90,10 +92,14 @@ class State:
         return {"round": self.round, "memories": dict(self.memories), "participations": dict(self.participations)}
 
     @property
+    def models(self) -> tuple[Model, ...]:
+        """The server's current models: one, or one for each cluster."""
+        return tuple(Model(**plain) for plain in self.memories["server"]["models"])
+
+    @property
     def model(self) -> Model:
         """The server's current model; the largest cluster's where there are several."""
-        models = [Model(**plain) for plain in self.memories["server"]["models"]]
-        return max(models, key=lambda model: len(model.recipients or ()))
+        return max(self.models, key=lambda model: len(model.recipients or ()))
 
 
 @dataclass(frozen=True)
@@ -135,27 +141,29 @@ class Round:
     before: tuple[View, ...] = ()
 
 
+def _nowhere(client: str, event: Mapping[str, Any]) -> None:
+    """A simulation that is never resumed keeps its ledgers in memory alone."""
+
+
 @dataclass
 class _Book:
     """What clients released in a round, attempt after attempt, and who would not for its budget's sake."""
 
+    written: Spend = _nowhere
     ledgers: dict[str, Ledger] = field(default_factory=dict)
     overspent: dict[str, str] = field(default_factory=dict)
+    senders: set[str] = field(default_factory=set)
 
     def spend(self, jobs: Sequence[tuple[Any, ...]]) -> Sequence[None]:
         """Write down releases that are about to leave; one that is sent again is in the book already."""
         for name, event in jobs:
+            self.written(name, event)
             self.ledgers[name] = self.ledgers.get(name, Ledger()).add(Event(**event))
         return [None for _ in jobs]
 
     def kept(self, name: str, memory: Memory) -> Memory:
         """A client's memory, with what it released in this round."""
-        if name not in self.ledgers:
-            return memory
-        whole = Ledger.read(memory.get("ledger", ()))
-        for event in self.ledgers[name].events:
-            whole = whole.add(event)
-        return {**memory, "ledger": whole.plain()}
+        return with_events(memory, self.ledgers[name].plain()) if name in self.ledgers else memory
 
 
 HONEST = Threat()
@@ -171,16 +179,25 @@ def rounds(
     state: State | None = None,
     threat: Threat = HONEST,
     keep: Mapping[str, Kept] | None = None,
+    spend: Spend = _nowhere,
+    restarts: Sequence[Restart] = (),
 ) -> Iterator[Round]:
-    """Train round after round, from the start or from a state. Raises: ProtocolError when a round lacks its quorum."""
+    """Train round after round, from the start or from a state. Raises: ProtocolError when a round lacks its quorum.
+
+    `spend` hears of every release before it leaves. `restarts` say which rounds are played anew, and what left before.
+    """
     check(pipeline, len(task.enrolled), plan, task.offers)
     if taken := set(task.enrolled) & set(pipeline.parties(())):
         raise SpecError(f"a client may not be called {' or '.join(sorted(taken))}: a party of the protocol is")
     check_names(pipeline, task.enrolled, plan)
     keys = pipeline.place.enrol(task.enrolled, coins.child("enrol", roster_digest(task.enrolled)))
-    loop = _Loop(pipeline, task, plan, coins, drive, threat, keep or {}, keys)
+    loop = _Loop(pipeline, task, plan, coins, drive, threat, keep or {}, keys, spend, restarts)
     now = state or begin(task, pipeline)
     while now.round < plan.rounds:
+        for restart in restarts:
+            if restart.round == now.round:
+                counts = restart.counted(now.participations)
+                now = State(now.round, restart.remembered(now.memories), counts)
         done = loop.round(now)
         yield done
         now = done.state
@@ -192,10 +209,14 @@ def begin(task: Task, pipeline: Pipeline | None = None) -> State:
     return State(0, {"server": {"models": () if drawn else (task.first.plain(),)}}, {})
 
 
-def plain_model(task: Task, coins: Coins, state: State) -> Model:
-    """The server's current model in plain coordinates: what a client reads, and nobody else could."""
+def plain_model(task: Task, coins: Coins, state: State, who: str | None = None) -> Model:
+    """The server's current model in plain coordinates: what a client reads, and nobody else could.
+
+    Where there are several it is the one meant for `who`, or the largest cluster's.
+    """
     permuting = _permuting(task)
-    return state.model if permuting is None else plain_of(state.model, state.memories, run_id(coins), permuting)
+    model = state.model if who is None else meant_for(who, state.models)
+    return model if permuting is None else plain_of(model, state.memories, run_id(coins), permuting)
 
 
 def _permuting(task: Task) -> Permuting | None:
@@ -220,6 +241,8 @@ class _Loop:
     threat: Threat
     keep: Mapping[str, Kept]
     keys: Mapping[str, Mapping[str, Any]] = field(repr=False)
+    spend: Spend = _nowhere
+    restarts: Sequence[Restart] = ()
 
     def round(self, state: State) -> Round:
         cohort = self._cohort(state.round)
@@ -280,10 +303,13 @@ class _Loop:
         return metrics
 
     def _play(self, state: State, cohort: tuple[str, ...], few: int) -> Round:
-        book = _Book()
+        book = _Book(self.spend)
         bench = {**self._bench(), "spend": book.spend}
-        for attempt in range(self.plan.attempts):
+        # Secrets of an attempt whose messages may have left are never used for others.
+        first = max((restart.attempts.get(state.round, 0) for restart in self.restarts), default=0)
+        for attempt in range(first, first + self.plan.attempts):
             sat = self.drive(self._sitting(state, cohort, few, attempt, bench, book))
+            book.senders |= {name for name in cohort if sat.traffic.sent[name]}
             book.overspent |= {n: str(o.error) for n, o in sat.outcomes.items() if isinstance(o.error, Overspent)}
             alarmed(state.round, cohort, sat, self.pipeline.place.witnesses)
             if sat.outcomes["server"].error is None:
@@ -396,7 +422,7 @@ class _Loop:
         # Without a server's memory nothing was released: the model stays, and what was sent is counted all the same.
         present = tuple(memories["server"]["present"]) if "server" in memories else ()
         # Who sent something counts, however it ended: what was seen cannot be taken back.
-        sent = {*(name for name in cohort if name in memories), *book.ledgers}
+        sent = {*(name for name in cohort if name in memories), *book.senders, *book.ledgers}
         counts = {name: state.participations.get(name, 0) + 1 for name in sorted(sent)}
         booked = {
             name: book.kept(name, memories.get(name, state.memories.get(name, {}))) for name in sorted(book.ledgers)

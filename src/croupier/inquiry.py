@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
@@ -11,14 +12,18 @@ from typing import Any
 
 from croupier.audit import membership, source
 from croupier.audit.distort import CLEAN, Distortion
-from croupier.audit.experiment import Defence, Setting, Watch, run
+from croupier.audit.experiment import Defence, Setting, Watch, part, run
 from croupier.audit.outcome import Outcome
 from croupier.audit.report.result import Reported
 from croupier.audit.score import LEVEL, Rate
-from croupier.errors import SpecError
+from croupier.core.coins import Coins
+from croupier.errors import SpecError, option
+from croupier.learn.assemble import assemble
 from croupier.learn.data import folder_of
+from croupier.learn.own import records
+from croupier.runtime.kept import Kept, deciding
 from croupier.runtime.local import Local
-from croupier.spec import Spec, load, presets
+from croupier.spec import Sets, Source, Spec, clients_of, counted, load, presets
 from croupier.statement import explain
 from croupier.systems import naive, plain, total
 
@@ -30,8 +35,6 @@ UNSHUFFLING = {
 
 # Each server could make the next one's view of its own.
 COARSE_TO_FINE = ("none", "model shuffle", "layer shuffle", "parameter shuffle")
-# How often a verdict may accuse a defence that leaks nothing: by the attack named in advance, and by all the others.
-FIRST, OTHERS = 0.04, 0.01
 # With fewer runs an interval says next to nothing.
 LEAST_RUNS = 4
 
@@ -53,7 +56,7 @@ def _whole(grain: str) -> tuple[str, ...]:
     return ("loss", "rows", "lira") if grain == "model" else ("loss", "lira")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Findings(Reported):
     """The result of an audit."""
 
@@ -76,37 +79,49 @@ def setting_of(spec: Spec, folder: Path | None = None) -> Setting:
     return Setting(
         task.data, task.split, task.model, task.fit, spec.federation, task.augment,
         together=task.together, root=task.root, folder=folder, device=spec.run.device,
-        workers=spec.run.workers or os.cpu_count() or 1,
+        workers=spec.run.workers or os.cpu_count() or 1, loss=task.loss,
     )  # fmt: skip
 
 
 def examine(
-    source: str | Path | Mapping[str, Any] | Spec = "digits-uneven",
+    source: Source = "digits-uneven",
     *,
-    sets: Sequence[str] = (),
+    sets: Sets = (),
     seeds: int = 40,
     seed: int = 0,
     shadow: float = 0.05,
     noise: Distortion | str | Mapping[str, Any] = CLEAN,
     data: str | Path | None = None,
     watch: Watch = lambda _: None,
+    kept: Kept | None = None,
 ) -> Findings:
-    """Audit a task under every defence: a preset's name, a TOML file, a table or a spec.
+    """Audit a task under every defence: whose record is it?
 
-    `seeds` independent runs start at `seed`. Raises: SpecError, DataError.
+    source: what `croupier.run` takes: a preset's name, a TOML file, a table or a `Spec`.
+    sets: keys of the description to change, as `{"federation.rounds": 2}` or `["federation.rounds=2"]`.
+    seeds: how many independent runs intervals are over, 2 or more.
+    seed: the first run's; the others count on from it.
+    shadow: the share of each client's records that the adversary holds, and nobody trains on.
+    noise: for pictures, how its records are off: clean, rotate, mirror or colour, or a table with fields.
+    data: the data folder; CROUPIER_DATA does the same.
+    watch: called with a line now and then, as runs end.
+    kept: where finished seeds go; what is there is not done again.
+
+    Raises: SpecError, DataError; StoreError where seeds cannot be kept.
     """
     if not 0 < shadow < 0.5:
-        raise SpecError(f"--shadow = {shadow}: a share above 0 and below 0.5 of each client's records is withheld")
+        held = "a share above 0 and below 0.5 of each client's records is withheld"
+        raise SpecError(f"{option('shadow')} = {shadow}: {held}")
     if seeds < 2:
-        raise SpecError(f"--seeds = {seeds}: intervals are over runs; ask for at least 2")
-    spec = load(source, sets)
-    clients = getattr(spec.task.split, "clients", None)
-    if clients is None:
-        raise SpecError(f"task.split = {spec.task.split.use!r}: set task.split.clients, so that 1/n is known")
+        raise SpecError(f"{option('seeds')} = {seeds}: intervals are over runs; ask for at least 2")
+    spec = load(source, sets, count=counted(data))
+    clients = clients_of(spec.task, data)
     setting = replace(setting_of(spec, folder_of(data)), shadow=shadow, noise=Distortion.parse(noise, "noise"))
     numbers = range(seed, seed + seeds)
     compared = defences(spec.federation.cohort or clients)
-    outcomes = run(setting, controlled(compared), numbers, Local(), watch)
+    shelf = Kept() if kept is None else kept
+    shelf.begin(f"{spec.name}-source", _deciding(spec, setting, seed), [part(number) for number in numbers], "seeds")
+    outcomes = run(setting, controlled(compared), numbers, Local(), watch, kept=shelf)
     return Findings(
         {
             "kind": "croupier audit",
@@ -129,6 +144,18 @@ def examine(
     )
 
 
+def _deciding(spec: Spec, setting: Setting, seed: int) -> dict[str, Any]:
+    """All that decides a seed's result; data that cannot be had are refused here, before anything is begun."""
+    made = assemble(
+        setting.data, setting.split, setting.model, setting.fit, Coins.from_seed(seed), augment=setting.augment,
+        root=setting.root, folder=setting.folder, device=setting.device,
+    )  # fmt: skip
+    plain = spec.plain()
+    described = {"kind": "source", "task": plain["task"], "federation": plain["federation"], "device": setting.device}
+    more = {"shadow": setting.shadow, "noise": setting.noise.plain(), "own": records(spec)}
+    return deciding(described, made.dataset.digest, made.task.first.vector, seed, **more)
+
+
 def _name(spec: Spec) -> str:
     """The description's name; one's own data under a preset's name go by their own."""
     given = spec.name not in (*presets(), "run")
@@ -148,13 +175,18 @@ def threat(shadow: float) -> str:
 def notes(runs: int) -> list[str]:
     """How the numbers are to be read."""
     return [
-        f"Intervals are 95 %, Student's t over {runs} independent runs: records of one run share its models.",
-        "A verdict looks at all attacks on a defence: at the one that joins prior and view, named in advance, with a "
-        "96 % interval, and at the others with intervals that hold together with 99 %. A defence that leaks nothing is "
-        "accused by its own attacks in about 2.5 % of audits where gains are near normal, and in 10 % at most counting "
-        "what it takes over from finer shuffles.",
+        f"Intervals are 95 %, over {runs} independent runs: records of one run share its models. They are Student's, "
+        "widened as though two more runs had been seen, because most gains are 0 and few runs often agree by chance; "
+        "accuracies vary smoothly, and theirs are not widened. How often they hold: croupier bench coverage.",
+        "A verdict looks at the attack that joins prior and view, named in advance, by its 95 % interval, and at the "
+        "others by intervals that hold for all of them together with 95 % (Bonferroni). An accusation needs an "
+        "interval above zero, which is half of its doubt: 2.5 % from each of the two. How often defences that leak "
+        "nothing are accused: croupier bench accuse.",
         "An attack's control is its success on the first round of undefended updates, which must lie above 1/n. That "
         "bar is low: what shadow sets tell carries some attacks over it. Judge by the leak.",
+        "The prior is the best of several view-free attacks (labels; learners on the records of the shadow sets, alone "
+        "and weighed with labels), chosen on left-out shadow records, never on records asked about. Attacks that join "
+        "prior and view join this one.",
         "The best round stands beside the mean over rounds; alone it would overstate.",
         "Ties are broken at random.",
         "Attacks that find nothing prove nothing: for what a protocol is proved to hide, ask croupier explain.",
@@ -197,10 +229,10 @@ def _row(defence: Defence, outcome: Outcome, control: Outcome, comparisons: int)
         "defence": defence.name,
         "server_learns": explain(defence.pipeline).learns["server"],
         "changes": {name: part.plain() for name, part in defence.changes},
-        "accuracy": last.rate,
-        "accuracy_low": last.low,
-        "accuracy_high": last.high,
-        "accuracy_by_round": _by_round(outcome.accuracy),
+        outcome.measure: last.rate,
+        f"{outcome.measure}_low": last.low,
+        f"{outcome.measure}_high": last.high,
+        f"{outcome.measure}_by_round": _by_round(outcome.accuracy),
         "bytes_per_client": outcome.bytes_per_client,
         "attacks": attacks,
         "membership": {name: _member(name, outcome) for name in defence.membership},
@@ -209,11 +241,14 @@ def _row(defence: Defence, outcome: Outcome, control: Outcome, comparisons: int)
 
 
 def _attack(name: str, outcome: Outcome, control: Outcome, comparisons: int) -> dict[str, Any]:
+    if name in outcome.unsuited:
+        return {"title": source.TITLES[name], "not_run": outcome.unsuited[name], "scored": False}
     proof = control.overall.get(name, outcome.overall[name])
     passed = name == "prior" or proof.low > control.chance
     number, best = outcome.best(name)
     return {
         "title": source.TITLES[name],
+        **({"carried": carried(outcome.carried)} if name == "prior" else {}),
         **asdict(outcome.overall[name]),
         "prior": outcome.overall["prior"].rate,
         "chance": outcome.chance,
@@ -224,6 +259,12 @@ def _attack(name: str, outcome: Outcome, control: Outcome, comparisons: int) -> 
         "control": {**asdict(proof), "passed": passed},
         "scored": passed,
     }
+
+
+def carried(runs: Sequence[str]) -> str:
+    """What the prior was made of, the commonest first; how often, where runs differ."""
+    found = Counter(runs).most_common()
+    return "; ".join(said if len(found) == 1 else f"{said} ({many} of {len(runs)} runs)" for said, many in found)
 
 
 def _by_round(rates: Mapping[int, Rate]) -> list[dict[str, Any]]:
@@ -245,16 +286,22 @@ def _member(name: str, outcome: Outcome) -> dict[str, Any]:
 def verdict(outcome: Outcome, scored: Sequence[str], first: str) -> dict[str, str]:
     """What the attacks that passed their control found, in a sentence; `first` is the one named in advance."""
     if not scored:
-        return {"leaks": "unclear", "sentence": "Not judged: no attack on it passed its control on undefended updates."}
+        why = "no attack on it passed its control on undefended updates"
+        if set(outcome.gains) <= {"prior"} and first in outcome.unsuited:
+            why = f"its attacks were not run: {outcome.unsuited[first]}"
+        return {"leaks": "unclear", "sentence": f"Not judged: {why}."}
     if len(outcome.gains[scored[0]]) < LEAST_RUNS:
         said = f"Not judged: {len(outcome.gains[scored[0]])} runs are too few; ask for {LEAST_RUNS} or more."
         return {"leaks": "unclear", "sentence": said}
-    share = OTHERS / max(1, len([name for name in scored if name != first]))
-    leaks = {name: outcome.leak(name, FIRST if name == first else share) for name in scored}
+    others = max(1, len([name for name in scored if name != first]))
+    leaks = {name: outcome.leak(name, (1 - LEVEL) / (1 if name == first else others)) for name in scored}
 
     def points(name: str) -> str:
-        leak, level = leaks[name], 100 * (1 - (FIRST if name == first else share))
-        return f"{100 * leak.rate:+.1f} points ({100 * leak.low:+.1f} to {100 * leak.high:+.1f}, {level:.3g}\u00a0%)"
+        leak = leaks[name]
+        level = f"{100 * LEVEL:.3g}\u00a0%" + (
+            f" for {others} attacks together" if name != first and others > 1 else ""
+        )
+        return f"{100 * leak.rate:+.1f} points ({100 * leak.low:+.1f} to {100 * leak.high:+.1f}, {level})"
 
     surest = max(scored, key=lambda name: leaks[name].low)
     if leaks[surest].low > 0:

@@ -199,6 +199,7 @@ class Pipeline(Part):
         mine, books = self.privacy.of(given.me), Ledger.read(memory.get("ledger", ()))
         told = b"" if mine.use == "none" else canon.digest(handed_out.vector)
         event = mine.event(given.round, told.hex())
+        event = event and replace(event, participation=given.participation)
         # Before it trains: what a client cannot afford to send it does not make.
         after = books if event is None else self.privacy.admit(given.me, books, event)
         # Bound to the participation, not the attempt: a second attempt must carry the very same update.

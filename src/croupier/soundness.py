@@ -13,18 +13,19 @@ from croupier.aggregate.geometry import MultiKrum, TrimmedMean
 from croupier.aggregate.mean import Mean
 from croupier.aggregate.median import Median
 from croupier.aggregate.reference import FLTrust
-from croupier.audit.integrity import Arm, Ended, Ground, Setting, run
+from croupier.audit.integrity import Arm, Ended, Ground, Setting, parts, run
 from croupier.audit.poison import LabelFlip, NoiseInjection, Poison, Scaling
 from croupier.audit.report.result import Reported
-from croupier.audit.score import over_runs
-from croupier.audit.secrecy import FULL, Depth
-from croupier.disclosure import check, described, hands, read
-from croupier.errors import SpecError
+from croupier.audit.score import Rate, over_runs, smooth
+from croupier.audit.secrecy import FULL, Depth, part
+from croupier.disclosure import check, decided, described, hands, read
+from croupier.errors import SpecError, option
 from croupier.learn.data import folder_of
 from croupier.learn.datasets import Cifar10
 from croupier.learn.root import Root
+from croupier.runtime.kept import Kept
 from croupier.runtime.local import Local
-from croupier.spec import Spec, load
+from croupier.spec import Sets, Source, Spec, counted, load
 
 SHARE, GOAL = 0.25, 0.95
 NONE, FLIP, NOISE, TRIGGER, REPLACE = "no attack", "label flip", "noise injection", "backdoor", "model replacement"
@@ -36,7 +37,7 @@ PAPER = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Soundness(Reported):
     """The result of an integrity audit."""
 
@@ -53,11 +54,14 @@ def setting_of(spec: Spec, folder: Path | None = None) -> Setting:
     return replace(one, share=SHARE, root=one.root if one.root.records else Root(records=100))
 
 
-def attacks_of(setting: Setting) -> dict[str, tuple[Poison | None, str]]:
-    """The attacks, each with what malicious clients do."""
+def attacks_of(setting: Setting, shape: Sequence[int]) -> dict[str, tuple[Poison | None, str]]:
+    """The attacks on records of this shape, each with what malicious clients do."""
     ink: float | tuple[float, ...] = (1.0, 0.0, 0.0) if isinstance(setting.data, Cifar10) else 1.0
     mark, whole = (Scaling(corner="upper-left", value=ink, factor=factor) for factor in (1.0, None))
-    square = "half of their records get a square of 4 x 4 pixels in the upper left corner and the class 0"
+    drawn = "a square of 4 x 4 pixels in the upper left corner"
+    if len(shape) < 3:
+        drawn = "a 1 in the first 4 numbers of the first 4 steps" if len(shape) == 2 else "a 1 in every fourth feature"
+    square = f"half of their records get {drawn} and the class 0"
     return {
         NONE: (None, "everybody is honest"),
         FLIP: (LabelFlip(), "every label y of theirs becomes M - 1 - y"),
@@ -68,58 +72,85 @@ def attacks_of(setting: Setting) -> dict[str, tuple[Poison | None, str]]:
 
 
 def rules_of(spec: Spec, cohort: int) -> dict[str, Aggregator]:
-    """The description's own rule first, then the baselines, told a quarter of liars."""
-    few = max(1, math.ceil(SHARE * cohort))
-    baselines = {
+    """The description's own rule first, then the baselines that fit so many clients, told a quarter of liars."""
+    few, unfit = liars(cohort), unfit_of(cohort)
+    baselines: dict[str, Aggregator] = {
         "FedAvg": Mean(), "Median": Median(), "Trimmed Mean": TrimmedMean(b=few), "Multi-Krum": MultiKrum(f=few),
         "FLTrust": FLTrust(),
     }  # fmt: skip
-    return {"Clusters": spec.protocol.aggregate, **baselines}
+    return {"Clusters": spec.protocol.aggregate} | {name: part for name, part in baselines.items() if name not in unfit}
+
+
+def liars(cohort: int) -> int:
+    """How many of those invited the baselines are told to be lying."""
+    return max(1, math.ceil(SHARE * cohort))
+
+
+def unfit_of(cohort: int) -> dict[str, str]:
+    """Baselines that need more clients a round, each with how many; the others run."""
+    few = liars(cohort)
+    least = {"Trimmed Mean": 2 * few + 1, "Multi-Krum": 2 * few + 3}
+    return {
+        name: f"told of {few} liars it needs {many} clients a round, and {cohort} are invited"
+        for name, many in least.items()
+        if cohort < many
+    }
 
 
 def examine(
-    source: str | Path | Mapping[str, Any] | Spec = "tazza-mnist",
+    source: Source = "tazza-mnist",
     *,
-    sets: Sequence[str] = (),
+    sets: Sets = (),
     seeds: int = 3,
     seed: int = 0,
     data: str | Path | None = None,
     abreast: int | None = None,
     depth: Depth = FULL,
     watch: Callable[[str], None] = lambda _: None,
+    kept: Kept | None = None,
 ) -> Soundness:
     """Audit a description with clusters beside the baselines, and what its server reads. Raises: SpecError, DataError.
 
-    `depth` says how much of the second is tried.
+    `depth` says how much of the second is tried. Trainings that are finished go to `kept`, and what is there is not
+    done again (StoreError where that cannot be).
     """
     check(seeds, depth)
-    spec = load(source, sets)
+    spec = load(source, sets, count=counted(data))
     if spec.protocol.aggregate.use != "clusters":
         raise SpecError(
             f"protocol.aggregate = {spec.protocol.aggregate.use!r}: an integrity audit asks what clusters keep apart; "
-            "use 'clusters', or --kind source"
+            f"use 'clusters', or {option('kind')} source"
         )
     setting = setting_of(spec, folder_of(data))
-    cohort = setting.plan.cohort or len(Ground(setting, seed).made.task.enrolled)
+    ground = Ground(setting, seed)
+    made = ground.made
+    cohort = setting.plan.cohort or len(made.task.enrolled)
+    attacks = attacks_of(setting, made.dataset.shape)
     arms = [
         Arm(rule, part, attack, title)
-        for title, (attack, _) in attacks_of(setting).items()
+        for title, (attack, _) in attacks.items()
         for rule, part in rules_of(spec, cohort).items()
     ]
     numbers = range(seed, seed + seeds)
     many = hands(spec, abreast)
-    secret = read(setting, spec.protocol, numbers, watch, depth, many)
-    found = run(setting, arms, numbers, Local(), watch, many)
-    return Soundness(findings(spec, setting, numbers, arms, found, secret))
+    shelf = Kept() if kept is None else kept
+    names = [*(part(number) for number in numbers), *parts(numbers, len(arms))]
+    shelf.begin(f"{spec.name}-integrity", decided(spec, ground, depth, "integrity"), names, "parts")
+    secret = read(setting, spec.protocol, numbers, watch, depth, many, shelf)
+    found = run(setting, arms, numbers, Local(), watch, many, shelf)
+    says = {title: said for title, (_, said) in attacks.items()}
+    return Soundness(findings(spec, setting, numbers, arms, found, secret, says))
 
 
 def findings(
     spec: Spec, setting: Setting, seeds: Sequence[int], arms: Sequence[Arm], found: Sequence[Sequence[Ended]],
-    secret: Mapping[str, Any],
+    secret: Mapping[str, Any], says: Mapping[str, str],
 ) -> dict[str, Any]:  # fmt: skip
-    """Everything as plain values, with intervals over runs."""
+    """Everything as plain values, with intervals over runs; `says` tells of each attack what the malicious do."""
     rows = [_row(arm, done) for arm, done in zip(arms, found, strict=True)]
     first = next(done for arm, done in zip(arms, found, strict=True) if arm.rule == "Clusters" and arm.title == FLIP)
+    cohort = setting.plan.cohort or first[0].enrolled
+    unfit = unfit_of(cohort)
     return {
         "kind": "croupier integrity audit",
         "name": spec.name,
@@ -128,17 +159,18 @@ def findings(
         "protocol": spec.plain()["protocol"],
         "clients": first[0].enrolled,
         "malicious": len(first[0].malicious),
-        "cohort": setting.plan.cohort or first[0].enrolled,
+        "cohort": cohort,
         "rounds": setting.plan.rounds,
         "runs": len(seeds),
         "seeds": list(seeds),
         "goal": GOAL,
         "verdict": [secret["verdict"], verdict(rows)],
         "confidentiality": secret,
-        "attacks": {title: says for title, (_, says) in attacks_of(setting).items()},
+        "attacks": dict(says),
+        "not_run": unfit,
         "rows": rows,
         "maps": [_map(arm, done[0]) for arm, done in zip(arms, found, strict=True) if done[0].turns and arm.attack],
-        "sentences": sentences(rows),
+        "sentences": sentences(rows) + [f"{name}: not run: {why}." for name, why in unfit.items()],
         "paper": list(PAPER),
         "threat": threat(len(first[0].malicious), first[0].enrolled),
         "notes": [*notes(len(seeds)), *secret["notes"]],
@@ -154,7 +186,7 @@ def _row(arm: Arm, done: Sequence[Ended]) -> dict[str, Any]:
         "received": _over([ended.received for ended in done]),
         "weighted": _over([ended.weighted for ended in done]),
         "clusters": _over([ended.clusters for ended in done]),
-        "models": _over([float(ended.models) for ended in done]),
+        "models": _over([float(ended.models) for ended in done], over_runs),
         "success": _over([ended.success for ended in done]),
         "lost": [ended.lost for ended in done if ended.lost],
     }
@@ -182,10 +214,10 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return math.fsum(known) / len(known) if known else None
 
 
-def _over(values: Sequence[float | None]) -> dict[str, Any]:
+def _over(values: Sequence[float | None], interval: Callable[[list[float]], Rate] = smooth) -> dict[str, Any]:
     """Over the runs that have it; none where fewer than two do."""
     known = [float(value) for value in values if value is not None]
-    return asdict(over_runs(known)) | {"runs": len(known)} if len(known) > 1 else {"rate": None, "runs": len(known)}
+    return asdict(interval(known)) | {"runs": len(known)} if len(known) > 1 else {"rate": None, "runs": len(known)}
 
 
 def _map(arm: Arm, ended: Ended) -> dict[str, Any]:
@@ -265,7 +297,8 @@ def threat(bad: int, clients: int) -> str:
 def notes(runs: int) -> list[str]:
     """How the numbers are to be read."""
     return [
-        f"Intervals are 95 %, Student's t over {runs} independent runs, each by itself; they are not cut at 0 and 100.",
+        f"Intervals are 95 %, Student's t over {runs} independent runs, each by itself, within 0 and 100; "
+        "one of no width says that all runs agree, and no more.",
         "Accuracy received: on the test records, by the model that each honest client would be handed next, mean over "
         "all of them; who has no cluster yet gets the largest one's. Cluster by cluster: each cluster with at least "
         "one honest client counts once, as in the paper; the same weighted by honest clients is in the numbers file.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -13,13 +13,17 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from croupier.core.part import Part
-from croupier.errors import SpecError, nearest
+from croupier.encode.encoder import Encoder
+from croupier.errors import SpecError, nearest, option
 from croupier.federation import Federation
 from croupier.learn.augment import Augment, NoAugment
-from croupier.learn.data import Data
+from croupier.learn.data import Data, folder_of
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Fit, Sgd
+from croupier.learn.loss import LossName
+from croupier.learn.metrics import MetricName
 from croupier.learn.models import Mlp, Network
+from croupier.learn.own import Named, reading
 from croupier.learn.root import NONE, Root
 from croupier.learn.split import Dirichlet, Split
 from croupier.pipeline import Pipeline
@@ -29,12 +33,15 @@ class Learning(Part):
     """What is learned, from what, by which model. `together` small clients train stacked; 1 trains each alone.
 
     `opaque` names modules of the network whose insides nobody looks at: what enters and leaves them keeps its order.
+    `loss` is what training makes small, cross-entropy or the squared error unless set; `metrics` are measured besides.
     """
 
     data: Data = Digits()
     split: Split = Dirichlet()
     model: Network = Mlp()
     fit: Fit = Sgd(lr=0.1, epochs=5, batch=32)
+    loss: LossName = None
+    metrics: tuple[MetricName, ...] = ()
     augment: Augment = NoAugment()
     root: Root = NONE
     together: int = Field(64, ge=1)
@@ -63,11 +70,26 @@ class Machine(Part):
 class Spec(Part):
     """A whole run."""
 
-    name: str = Field("run", pattern=r"^[A-Za-z0-9._-]{1,64}$")
+    name: str = "run"
     task: Learning = Learning()
     federation: Federation = Federation()
     protocol: Pipeline = Pipeline()
     run: Machine = Machine()
+
+    @field_validator("name")
+    @classmethod
+    def _is_a_file_name(cls, name: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9._-]{1,64}", name):
+            raise ValueError("folders are named after it; use letters, digits, dots, dashes and _, 64 at most")
+        return name
+
+
+# What describes a run, how keys of it are changed, and what counts clients where only the data know.
+Source = str | Path | Mapping[str, Any] | Spec
+Sets = Sequence[str] | Mapping[str, Any]
+Count = Callable[[Learning], int]
+# Room for so many clients in a sum, where only the data know how many there are and nobody may look.
+SUPPOSED = 100
 
 
 def presets() -> list[str]:
@@ -76,24 +98,142 @@ def presets() -> list[str]:
     return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
 
 
-def load(source: str | Path | Mapping[str, Any] | Spec, sets: Sequence[str] = ()) -> Spec:
-    """A spec from a preset's name, a TOML file, a table or a spec, changed by `key=value` settings.
+def load(
+    source: Source, sets: Sets = (), own: Sequence[Callable[..., Any]] = (), *, count: Count | None = None
+) -> Spec:  # fmt: skip
+    """Read the description of a run.
+
+    source: a preset's name, the path of a TOML file, a table (a dict) or a `Spec`.
+    sets: keys to change, as `{"federation.rounds": 3}` or as texts `["federation.rounds=3"]`.
+    own: functions for the names that a description has, where a Python program gives them.
+    count: counts the owners of natural data where a description leaves that open and its protocol must know; without
+        it such a description is an error, because counting may mean to load the data.
+
+    `protocol = "rns-servers"`, or any preset's name, stands for that preset's protocol; in a table, `use` does, and
+    other keys change parts of it. How many clients an encoder must be able to sum (`protocol.encode.clients`) follows
+    from `federation.cohort` and `task.split` where it is not said.
+
+    Functions that it names are looked for beside the file and in the current directory when they are called, and not
+    before.
 
     Raises: SpecError that names the key, the value and the nearest known name.
     """
     table = (
         source.plain() if isinstance(source, Spec) else dict(source) if isinstance(source, Mapping) else _read(source)
     )
-    for setting in sets:
-        _apply(table, setting)
-    return Spec.parse(table)
+    for key, value in _pairs(sets):
+        _apply(table, key, value)
+    file = isinstance(source, str | Path) and source not in presets()
+    for key in table.keys() - Spec.model_fields.keys():
+        if known := [path for path in _keys(Spec()) if path.endswith(f".{key}")]:
+            raise SpecError(f"{key}: unknown key; did you mean {known[0]!r}?")
+    with reading(Path(source).resolve().parent if file else None, own):  # type: ignore[arg-type]
+        if "protocol" in table:
+            table["protocol"] = _sized(_from_preset(table["protocol"]), table, count)
+        return Spec.parse(table)
+
+
+def clients_of(task: Learning, data: str | Path | None = None) -> int:
+    """How many clients a task has: as its split says, or as many as its data have owners.
+
+    data: the data folder; the data are loaded only where nothing less tells. Raises: SpecError, DataError.
+    """
+    said: int | None = getattr(task.split, "clients", None)
+    if said is not None:
+        return said
+    if task.data.many is not None:
+        return task.data.many
+    found = task.data.load(folder_of(data))
+    if found.owner is None:
+        remedy = 'use task.split = "iid" or "dirichlet"'
+        raise SpecError(f"task.split = {task.split.use!r}: {found.name!r} does not say who owns a record; {remedy}")
+    return len(found.owners)
+
+
+def counted(data: str | Path | None = None) -> Count:
+    """What counts the owners of data in this folder, for `load`."""
+    return lambda task: clients_of(task, data)
+
+
+def unread(source: Source, sets: Sets = ()) -> tuple[Spec, bool]:
+    """A description whose data nobody loads, and whether the clients that its protocol sums were only supposed."""
+    asked: list[Learning] = []
+
+    def suppose(task: Learning) -> int:
+        asked.append(task)
+        return SUPPOSED
+
+    return load(source, sets, count=suppose), bool(asked)
+
+
+def is_empty(source: Source) -> bool:
+    """Whether a description says nothing at all, so that all of it is defaults."""
+    if isinstance(source, Spec):
+        return False
+    table = source if isinstance(source, Mapping) else _read(source)
+    return not set(table) - {"name"}
+
+
+def about(preset: str) -> str:
+    """A preset in one line: how its file begins."""
+    return _preset(preset).splitlines()[0].removeprefix("#").strip()
+
+
+def _preset(name: str) -> str:
+    return (resources.files("croupier") / "presets" / f"{name}.toml").read_text("utf-8")
+
+
+def _from_preset(protocol: Any) -> Any:
+    """The parts of the preset that a protocol names, changed by what else it says."""
+    table = {"use": protocol} if isinstance(protocol, str) else protocol
+    if not isinstance(table, Mapping) or "use" not in table:
+        return protocol
+    name, rest = table["use"], {key: value for key, value in table.items() if key != "use"}
+    if name not in presets():
+        raise SpecError(f"protocol = {name!r}: no preset has that name; {nearest(str(name), presets())}")
+    parts: dict[str, Any] = dict(tomllib.loads(_preset(name)).get("protocol", {}))
+    return {**parts, **{key: _changed(parts.get(key), value) for key, value in rest.items()}}
+
+
+def _changed(part: Any, change: Any) -> Any:
+    """A part of a preset with some fields changed; another name is another part."""
+    if not isinstance(change, Mapping) or "use" in change or part is None:
+        return change
+    return {**(part if isinstance(part, Mapping) else {"use": part}), **change}
+
+
+def _sized(protocol: Any, table: Mapping[str, Any], count: Count | None) -> Any:
+    """With room for the sum of as many clients as are invited, unless the description says for how many."""
+    encode = protocol.get("encode") if isinstance(protocol, Mapping) else None
+    given = {"use": encode} if isinstance(encode, str) else encode
+    if not isinstance(given, Mapping) or "clients" in given:
+        return protocol
+    kind = Part.named.get((Encoder.verb, str(given.get("use"))))
+    if kind is None or "clients" not in kind.model_fields:
+        return protocol
+    return {**protocol, "encode": {**given, "clients": _invited(table, count)}}
+
+
+def _invited(table: Mapping[str, Any], count: Count | None) -> int:
+    """The most clients of a round, as far as the description tells."""
+    cohort = Federation.parse(table.get("federation", {}), "federation").cohort
+    if cohort is not None:
+        return cohort
+    task = Learning.parse(table.get("task", {}), "task")
+    known: int | None = getattr(task.split, "clients", None) or task.data.many
+    if known is None and count is None:
+        raise SpecError(
+            f"protocol.encode.clients: as many as task.split = {task.split.use!r} finds in the data, which are not "
+            "loaded here; set task.split.clients to their number"
+        )
+    return known or (count(task) if count else 0)
 
 
 def _read(source: str | Path) -> dict[str, Any]:
     path = Path(source)
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem)[:64] or "run"
     if isinstance(source, str) and source in presets():
-        text = (resources.files("croupier") / "presets" / f"{source}.toml").read_text("utf-8")
+        text = _preset(source)
     elif path.is_file():
         text = _text(path)
     else:
@@ -111,10 +251,21 @@ def _text(path: Path) -> str:
         raise SpecError(f"{path}: cannot be read as UTF-8 text ({error})") from None
 
 
-def _apply(table: dict[str, Any], setting: str) -> None:
-    key, equals, text = setting.partition("=")
+def _pairs(sets: Sets) -> list[tuple[str, Any]]:
+    """Keys and values to set."""
+    if isinstance(sets, Mapping):
+        return [(str(key), value) for key, value in sets.items()]
+    return [_pair(each) for each in ([sets] if isinstance(sets, str) else sets)]
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise SpecError(f"--set {setting!r}: write key=value, for example federation.rounds=10")
+        raise SpecError(f"{option('set')} {text!r}: write key=value, for example federation.rounds=10")
+    return key, _value(value.strip())
+
+
+def _apply(table: dict[str, Any], key: str, value: Any) -> None:
     *steps, last = key.strip().split(".")
     if (steps or [last])[0] not in Spec.model_fields and (
         known := [p for p in _keys(Spec()) if p.endswith(f".{last}")]
@@ -126,7 +277,7 @@ def _apply(table: dict[str, Any], setting: str) -> None:
         inner = inner.plain() if isinstance(inner, Part) else {"use": inner} if isinstance(inner, str) else inner
         table[step] = dict(inner) if isinstance(inner, Mapping) else {}
         table = table[step]
-    table[last] = _value(text.strip())
+    table[last] = value
 
 
 def _keys(part: Part, path: str = "") -> list[str]:
@@ -144,10 +295,10 @@ def _value(text: str) -> Any:
         return text
 
 
-def to_toml(spec: Part) -> str:
+def to_toml(spec: Part | Mapping[str, Any]) -> str:
     """The spec as TOML that reads back to the same spec; what is unset (None) is a comment."""
     lines: list[str] = []
-    _table(spec.plain(), (), lines)
+    _table(spec.plain() if isinstance(spec, Part) else spec, (), lines)
     return "\n".join(lines).strip() + "\n"
 
 
@@ -155,11 +306,22 @@ def _table(table: Mapping[str, Any], path: tuple[str, ...], lines: list[str]) ->
     inner = {key: value for key, value in table.items() if isinstance(value, Mapping)}
     plain = {key: value for key, value in table.items() if key not in inner and value is not None}
     if path and (plain or not inner):
-        lines += ["", f"[{'.'.join(path)}]"]
-    lines += [f"{key} = {_literal(value)}" for key, value in plain.items()]
-    lines += [f"# {key} is not set" for key, value in table.items() if value is None]
+        lines += ["", f"[{'.'.join(map(_key, path))}]"]
+    lines += [f"{_key(key)} = {_literal(value)}{_remark(value)}" for key, value in plain.items()]
+    lines += [f"# {_key(key)} is not set" for key, value in table.items() if value is None]
     for key, value in inner.items():
         _table(value, (*path, key), lines)
+
+
+def _remark(value: Any) -> str:
+    """Who reads the description later must know that it does not hold all that was run."""
+    given = isinstance(value, Named) and value.function is not None
+    return "  # a function that Python gave: resume with croupier.resume(..., own=[function])" if given else ""
+
+
+def _key(name: str) -> str:
+    """A name as a key: bare where TOML allows that, and in quotes elsewhere (a client's name may hold anything)."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _literal(name)
 
 
 def _literal(value: Any) -> str:
@@ -167,6 +329,9 @@ def _literal(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, list):
         return "[" + ", ".join(_literal(item) for item in value) + "]"
+    if isinstance(value, Mapping):
+        # A table within a list.
+        return "{" + ", ".join(f"{_key(key)} = {_literal(item)}" for key, item in value.items()) + "}"
     if isinstance(value, str):
         # JSON's escapes are TOML's too, but for the one control character that JSON leaves bare.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -54,6 +55,30 @@ class Statement:
     def plain(self) -> dict[str, Any]:
         """As plain data."""
         return asdict(self)
+
+    def sentences(self) -> list[tuple[str, str]]:
+        """All that is said after the backend, each with its head, in the order in which people read it."""
+        apart = "; ".join(" with ".join(pair) for pair in self.must_not_collude)
+        return [
+            *((f"{who} learns", what) for who, what in self.learns.items()),
+            ("must not collude", apart or "nobody is kept apart"),
+            ("privacy threshold", self.privacy_threshold),
+            ("integrity threshold", self.integrity_threshold),
+            ("liveness threshold", self.liveness_threshold),
+            *(("encoding", one) for one in self.encoding),
+            *self.warnings.items(),
+            ("differential privacy", self.differential_privacy),
+            ("amplification", self.amplification),
+            ("robustness", self.robustness),
+            ("anonymity", self.anonymity),
+            ("over rounds", self.over_rounds),
+        ]
+
+    def __str__(self) -> str:
+        return "\n".join([self.backend, "", *(f"{head + ':':<22} {text}" for head, text in self.sentences())])
+
+    def __repr__(self) -> str:
+        return f"Statement(server learns {textwrap.shorten(self.learns['server'], 90, placeholder=' ...')!r})"
 
 
 def explain(

@@ -34,29 +34,49 @@ TIERS = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 
 def plain(weights: Weights = "open") -> Pipeline:
-    """FedAvg as everybody runs it: the server sees every update."""
+    """FedAvg as everybody runs it: the server sees every update.
+
+    weights: whether clients count by their records, sent beside the update ("open"), or all alike ("uniform").
+    """
     return Pipeline(encode=Floats(weights=weights), release=Rows(), aggregate=Mean(), place=Direct())
 
 
 def naive(grain: Grain = "parameter") -> Pipeline:
-    """FedAvg behind a relay that shuffles whole models, layers or single parameters."""
+    """FedAvg behind a relay that shuffles.
+
+    grain: what is shuffled: whole models ("model"), each layer by itself ("layer") or each "parameter".
+    """
     return Pipeline(encode=Floats(), release=Shuffle(grain=grain), aggregate=Mean(), place=Relay())
 
 
 def total(clients: int, digits: int = 4) -> Pipeline:
-    """FedAvg behind a relay that lets out nothing but the sum."""
+    """FedAvg behind a relay that lets out nothing but the sum.
+
+    clients: the most that are ever summed.
+    digits: decimal digits of a weight, relative to the public scale.
+    """
     encode = FixedPoint(clients=clients, digits=digits)
     return Pipeline(encode=encode, release=Sum(), aggregate=Scaled(), place=Relay())
 
 
 def sum_servers(clients: int, digits: int = 4, servers: int = 3) -> Pipeline:
-    """FedAvg behind several servers of which one honest one suffices: nothing but the sum comes out."""
+    """FedAvg behind several servers of which one honest one suffices: nothing but the sum comes out.
+
+    clients: the most that are ever summed.
+    digits: decimal digits of a weight, relative to the public scale.
+    servers: how many servers share the sum.
+    """
     encode = FixedPoint(clients=clients, digits=digits)
     return Pipeline(encode=encode, release=Sum(), aggregate=Scaled(), place=SumServers(servers=servers))
 
 
 def rns(clients: int, digits: int = 4, release: Literal["bits", "counts", "mod"] = "mod") -> Pipeline:
-    """RNS behind a trusted relay: residues in unary, of which shuffled bits, counts or the sum's residues leave."""
+    """RNS behind a trusted relay: integers as residues in unary.
+
+    clients: the most that are ever summed.
+    digits: decimal digits of a weight, relative to the public scale.
+    release: what leaves the relay: all "bits" shuffled, "counts" of ones, or the sum's residues ("mod").
+    """
     encode = Residues(clients=clients, digits=digits)
     return Pipeline(encode=encode, release=Release.parse(release), aggregate=Scaled(), place=Relay())
 
@@ -65,7 +85,14 @@ def intra(
     clip: float = 1.0, tiers: tuple[float, ...] = TIERS, smallest: int = 8, grain: Grain = "parameter",
     *, colluders: int = 0,
 ) -> Pipeline:  # fmt: skip
-    """IntraShuffler: every client noises as its tier says, and values are shuffled inside buckets of like tiers."""
+    """IntraShuffler: every client noises as its tier says, and values are shuffled inside buckets of like tiers.
+
+    clip: the length to which an update is clipped.
+    tiers: the public list of epsilons of one participation.
+    smallest: the fewest clients of a bucket.
+    grain: what is shuffled inside a bucket: "model", "layer" or "parameter".
+    colluders: how many members of a bucket are assumed to tell what they sent.
+    """
     return Pipeline(
         privacy=Tiers(clip=clip, tiers=tiers), encode=Floats(form="delta"),
         release=Buckets(smallest=smallest, grain=grain, colluders=colluders), place=Relay(),
@@ -78,6 +105,10 @@ def intra_sum(
 ) -> Pipeline:  # fmt: skip
     """The same noise, of which nothing but each bucket's sum comes out of servers of which one honest one suffices.
 
+    clients: the most that are ever summed.
+    clip, tiers, smallest, colluders: as for `intra`.
+    servers: how many servers share the sums.
+
     The grid is as fine and as wide as the central guarantee of sums asks for.
     """
     local = Tiers(clip=clip, tiers=tiers)
@@ -89,7 +120,13 @@ def intra_sum(
 
 
 def rain(clip: float = 0.3, sigma: float = 0.005, lr: float = 0.02, *, malicious: bool = True) -> Pipeline:
-    """RAIN: noised signs on two servers' shares, shuffled, scored against a hidden reference, and summed."""
+    """RAIN: noised signs on two servers' shares, shuffled, scored against a hidden reference, and summed.
+
+    clip: the length to which an update is clipped.
+    sigma: the deviation of the noise on each coordinate, before its sign is taken.
+    lr: how far the model goes along the sum of signs.
+    malicious: whether one of the two servers may be malicious; if not, both are trusted to follow the protocol.
+    """
     return Pipeline(
         privacy=Gaussian(clip=clip, sigma=sigma), encode=Signs(), release=ScoredSum(), aggregate=SignTrust(lr=lr),
         place=Pair(malicious=malicious),
@@ -97,5 +134,9 @@ def rain(clip: float = 0.3, sigma: float = 0.005, lr: float = 0.02, *, malicious
 
 
 def tazza(*, kept: bool = False, first: Literal["clients", "open"] = "clients") -> Pipeline:
-    """Tazza: weights under a rule that only clients know, grouped by their answers to probes, averaged by group."""
+    """Tazza: weights under a rule that only clients know, grouped by their answers to probes, averaged by group.
+
+    kept: one rule for the whole run instead of one a round, which is weaker.
+    first: whether the "clients" draw the first model, or it is the server's, in the "open".
+    """
     return Pipeline(encode=HiddenUnits(kept=kept, first=first), release=Rows(), aggregate=Clusters(), place=Direct())

@@ -116,9 +116,9 @@ def test_a_bad_input_is_one_clear_line(
     assert remedy in said
     assert not list(tmp_path.rglob("summary.json"))
     assert not list(tmp_path.rglob("model.safetensors"))
-    # Only what went wrong in a round leaves a run behind: everything else is found before there is one.
-    begun = bad == "training that diverges"
-    assert bool(list(tmp_path.rglob("spec.toml"))) == (tmp_path / "runs").exists() == begun
+    # Nothing gave a result, so that nothing is left behind.
+    assert not list(tmp_path.rglob("spec.toml"))
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_diverged_run_is_not_passed_off_as_whole(
@@ -126,12 +126,12 @@ def test_a_diverged_run_is_not_passed_off_as_whole(
 ) -> None:
     words = ["run", "digits", "--set", "task.fit.lr=1e30", "--seed", "1", "--out", str(tmp_path / "run")]
     assert _try(words, monkeypatch, capsys)[0] == 2
-    assert not (tmp_path / "run" / "summary.json").exists()
-    # It is a run, and resuming it meets the same end: nothing is made up.
+    assert not (tmp_path / "run").exists()
+    # There is nothing to go on with, and nothing is made up.
     code, _, said = _try(["run", "--resume", str(tmp_path / "run")], monkeypatch, capsys)
     assert (code, said.count("\n")) == (2, 1)
-    assert "training diverged; lower task.fit.lr" in said
-    assert not (tmp_path / "run" / "summary.json").exists()
+    assert "no run to resume here" in said
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("lr", ["1e9", "1e11", "1e13"])
@@ -166,7 +166,9 @@ def test_a_bad_option_is_no_traceback(
 ) -> None:
     code, out, said = _try(words, monkeypatch, capsys)
     assert (code, out) == (2, "")
-    assert "Error" in said
+    assert said.startswith("croupier: error: ")
+    assert said.count("\n") == 1
+    assert said.endswith(f"; see croupier{' run' * (words[0] == 'run')} --help\n")
 
 
 def test_the_command_itself_ends_with_that_line_and_status(tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ import croupier
 from croupier.audit import experiment, membership
 from croupier.audit.experiment import Defence, Setting
 from croupier.audit.outcome import Member, Outcome
-from croupier.audit.score import Rate, over_runs
+from croupier.audit.score import Rate, gain, over_runs
 from croupier.errors import CroupierError, SpecError, StoreError
-from croupier.inquiry import Findings, controlled, defences, examine, rows, verdict
+from croupier.inquiry import Findings, controlled, defences, examine, notes, rows, verdict
 from croupier.learn.data import Dataset, Windows
 from croupier.learn.datasets import Digits
 from croupier.spec import load
@@ -64,7 +64,7 @@ def test_no_leak_found_says_what_could_have_gone_unseen() -> None:
     found = outcome({"named": [0.1, 0.5, 0.2, 0.4], "named+prior": [0.25, 0.36, 0.33, 0.30]})
     got = verdict(found, BOTH, "named+prior")
     assert got["leaks"] == "unclear"
-    high = max(found.leak("named", 0.01).high, found.leak("named+prior", 0.04).high)
+    high = max(found.leak("named").high, found.leak("named+prior").high)
     assert got["sentence"].startswith("Cannot tell: the best of these attacks changes the adversary's success by ")
     assert got["sentence"].endswith(f"They may gain up to {100 * high:.1f} points; other attacks may gain more.")
 
@@ -76,10 +76,18 @@ def test_nothing_scored_is_not_judged() -> None:
     }  # fmt: skip
 
 
+def test_attacks_that_were_not_run_are_not_said_to_have_failed() -> None:
+    none = replace(outcome({}), unsuited={"named": "why", "named+prior": "why"})
+    assert verdict(none, [], "named+prior")["sentence"] == "Not judged: its attacks were not run: why."
+    some = replace(outcome({"named": BAD}), unsuited={"named+prior": "why"})
+    assert "no attack on it passed its control" in verdict(some, [], "named+prior")["sentence"]
+
+
 def test_an_attack_that_is_worse_than_the_prior_is_no_leak() -> None:
     got = verdict(outcome({"named": [0.01, 0.02, 0.03, 0.04]}), ["named"], "named+prior")
     assert got["leaks"] == "unclear"
     assert "gain up to 0.0 points" in got["sentence"]
+    assert "95\u00a0%" in got["sentence"]
 
 
 def test_too_few_runs_are_not_judged() -> None:
@@ -89,25 +97,34 @@ def test_too_few_runs_are_not_judged() -> None:
 
 def between(low: float, high: float) -> list[float]:
     """Four gains whose interval is above zero at a doubt of `high`, but not at `low`."""
-    for step in range(1, 400):
-        gains = [step / 100 + spread for spread in (-1.0, -0.3, 0.3, 1.0)]
-        if over_runs(gains, high).low > 0 >= over_runs(gains, low).low:
+    for step in range(1, 4000):
+        gains = [step / 10000 + spread for spread in (-0.02, -0.003, 0.003, 0.02)]
+        if gain(gains, high).low > 0 >= gain(gains, low).low:
             return gains
     raise AssertionError("there are none")
 
 
-def test_the_attack_named_in_advance_is_held_to_96_percent_and_the_others_together_to_99() -> None:
-    edge = [prior + gain for prior, gain in zip(PRIOR, between(0.03, 0.04), strict=True)]
+def test_one_level_everywhere_of_one_attack_or_of_all_others_together() -> None:
+    """The one named in advance is judged by its own 95 % interval, the others by 95 % for all of them together."""
+    edge = [prior + more for prior, more in zip(PRIOR, between(0.025, 0.05), strict=True)]
     nothing = [0.25, 0.36, 0.33, 0.30]
-    assert verdict(outcome({"named": nothing, "named+prior": edge}), BOTH, "named+prior")["leaks"] == "yes"
-    # The same numbers, but found by one of the others: not enough.
-    assert verdict(outcome({"named": edge, "named+prior": nothing}), BOTH, "named+prior")["leaks"] == "unclear"
-    clear = [prior + gain for prior, gain in zip(PRIOR, between(0.005, 0.01), strict=True)]
-    one = outcome({"named": clear, "named+prior": nothing})
-    assert verdict(one, BOTH, "named+prior")["leaks"] == "yes"
-    # Two others share the same percent of doubt.
+    got = verdict(outcome({"named": nothing, "named+prior": edge}), BOTH, "named+prior")
+    assert got["leaks"] == "yes"
+    assert re.search(r"95\u00a0%\)", got["sentence"])
+    # The same numbers, but found by one of two others: not enough, for each has half the doubt.
+    three = ["named", "tuned", "named+prior"]
+    one = outcome({"named": edge, "tuned": nothing, "named+prior": nothing})
+    assert verdict(one, three, "named+prior")["leaks"] == "unclear"
+    clear = [prior + more for prior, more in zip(PRIOR, between(0.0125, 0.025), strict=True)]
     two = outcome({"named": clear, "tuned": nothing, "named+prior": nothing})
-    assert verdict(two, ["named", "tuned", "named+prior"], "named+prior")["leaks"] == "unclear"
+    found = verdict(two, three, "named+prior")
+    assert found["leaks"] == "yes"
+    assert "95\u00a0% for 2 attacks together" in found["sentence"]
+
+
+def test_no_interval_of_another_level_is_shown() -> None:
+    every = json.dumps(rows(compared(), outcomes({}))) + " ".join(notes(40))
+    assert not re.search(r"9[0-46-9](\.\d+)?[\s\u00a0]*%", every.replace("99 of", ""))
 
 
 NAMES = ("none", "model shuffle")
@@ -234,23 +251,24 @@ def test_findings_are_a_page(found: Findings, tmp_path: Path) -> None:
     assert text == found.page()
     assert text.startswith("<!doctype html>")
     assert all(row["defence"] in text for row in found.rows)
-    with pytest.raises(StoreError, match=r"cannot be written .* choose another --report"):
-        found.save(tmp_path / "none" / "page.html")
+    assert found.save(tmp_path / "new" / "page.html").read_text("utf-8") == text
+    with pytest.raises(StoreError, match=r"cannot be written .* choose another path"):
+        found.save(tmp_path / "page.html" / "none" / "page.html")
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"shadow": 0.7}, r"--shadow = 0.7: a share above 0 and below 0.5"),
-        ({"shadow": 0.0}, r"--shadow = 0.0: a share above 0"),
-        ({"shadow": float("nan")}, r"--shadow = nan"),
-        ({"seeds": 1}, r"--seeds = 1: .* at least 2"),
-        ({"seeds": 0}, r"--seeds = 0: .* at least 2"),
+        ({"shadow": 0.7}, r"^shadow = 0.7: a share above 0 and below 0.5"),
+        ({"shadow": 0.0}, r"^shadow = 0.0: a share above 0"),
+        ({"shadow": float("nan")}, r"^shadow = nan"),
+        ({"seeds": 1}, r"^seeds = 1: .* at least 2"),
+        ({"seeds": 0}, r"^seeds = 0: .* at least 2"),
         ({"noise": "rotat"}, r"noise = 'rotat': no distort has that name; did you mean 'rotate'\?"),
         ({"noise": {"use": "colour", "y": 1}}, r"noise.y: unknown key.*"),
         ({"noise": {"use": "colour", "x": 3}}, r"noise.x = 3: .*less than or equal to 1"),
         ({"noise": "mirror"}, r"noise = 'mirror': needs pictures, but inputs have the shape \(64,\); use 'clean'"),
-        ({"sets": ["task.split=natural"]}, r"task.split = 'natural': set task.split.clients"),
+        ({"sets": ["task.split=natural"]}, r"task.split = 'natural': 'digits' does not say who owns a record"),
         ({"sets": ["task.split=iid", "task.split.clients=300"]}, r"task.split: c\d+ has \d records, too few .*fewer"),
         ({"sets": ["federation.cohort=5", *TINY]}, r"federation.cohort = 5: only 4 clients are enrolled; invite fewer"),
         ({"sets": ["federation.cohort=1", *TINY]}, r"federation.cohort = 1: .*enrol more clients"),
@@ -270,7 +288,9 @@ def test_forecasts_are_refused(here: None, monkeypatch: pytest.MonkeyPatch) -> N
         return Dataset("series", "forecast", 0, rows, rows, "", "")
 
     monkeypatch.setattr(Digits, "load", forecast)
-    with pytest.raises(SpecError, match=r"task.data = 'digits': .* for classes, not forecasts; use data with labels"):
+    with pytest.raises(
+        SpecError, match=r"task.data = 'digits': .* windows of one series .*; use data of single records"
+    ):
         examine("digits", sets=["task.split=iid"], seeds=2)
 
 

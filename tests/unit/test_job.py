@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import shutil
 from collections.abc import Mapping
@@ -52,7 +53,7 @@ def test_a_run_directory_holds_what_it_says(done: Result) -> None:
     files = sorted(str(file.relative_to(done.path)) for file in done.path.rglob("*") if file.is_file())
     assert files == [
         "checkpoints/000002.state", "checkpoints/000003.state", "lock", "manifest.json", "metrics.jsonl",
-        "model.safetensors", "spec.toml", "summary.json", "timing.jsonl",
+        "model.safetensors", "noted.jsonl", "releases.jsonl", "sent.jsonl", "spec.toml", "summary.json", "timing.jsonl",
     ]  # fmt: skip
 
 
@@ -89,10 +90,9 @@ def test_the_metrics_say_nothing_of_time_or_machine(done: Result) -> None:
     for line in lines:
         assert sorted(line) == [
             "accuracy", "attempt", "bytes", "bytes_down_per_client", "bytes_up_per_client", "invited", "loss",
-            "messages", "model", "noted", "present", "refused", "round",
+            "messages", "model", "present", "refused", "round",
         ]  # fmt: skip
         assert (line["invited"], line["present"], line["attempt"], line["refused"]) == (10, 10, 0, [])
-        assert sorted(line["noted"]) == ["capped_weights", "clamped"]
         # Ten models down, ten updates up, one release.
         assert line["messages"] == 21
         assert sorted(line["bytes"]) == [*(f"c{number}" for number in range(10)), "relay", "server"]
@@ -100,6 +100,32 @@ def test_the_metrics_say_nothing_of_time_or_machine(done: Result) -> None:
         assert sent == got
         assert line["bytes_up_per_client"] == line["bytes"]["c0"][0]
     assert done.final is done.metrics[-1]
+
+
+def test_clients_own_counts_are_in_no_file_that_others_may_read(done: Result) -> None:
+    lines = [json.loads(line) for line in (done.path / "noted.jsonl").read_text().splitlines()]
+    assert lines == list(done.noted)
+    assert [line["round"] for line in lines] == [1, 2, 3]
+    counts = [note for line in lines for note in line["clients"].values()]
+    assert len(counts) == 30
+    assert all(sorted(note) == ["capped_weights", "clamped"] for note in counts)
+    for file in done.path.rglob("*"):
+        if file.is_file() and file.stat().st_mode & 0o077:
+            assert not any(key in file.read_bytes() for key in (b'"clamped"', b'"capped_weights"')), file
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022])
+def test_what_a_run_keeps_secret_only_its_owner_reads(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        sets = [*SETS, "federation.rounds=1", 'run.views=["server", "c0"]']
+        path = run("digits-sum", sets=sets, out=tmp_path / "run", seed=8).path
+    finally:
+        os.umask(before)
+    secret = [*path.glob("views/*"), *path.glob("checkpoints/*"), path / "manifest.json", path / "noted.jsonl"]
+    assert len(secret) == 5
+    assert {file.stat().st_mode & 0o777 for file in secret} == {0o600}
+    assert {(path / folder).stat().st_mode & 0o777 for folder in ("views", "checkpoints")} == {0o700}
 
 
 def test_the_last_line_names_the_exported_model(done: Result) -> None:
@@ -169,7 +195,7 @@ def test_a_run_without_a_place_gets_a_fresh_one(tmp_path: Path, monkeypatch: pyt
 
 def test_an_existing_run_is_not_written_over(copy: Path) -> None:
     before = _fixed(copy)
-    with pytest.raises(StoreError, match="holds a run already; resume it with --resume, or choose another --out"):
+    with pytest.raises(StoreError, match=r"holds a run already; .* croupier.resume\(\), or choose another out"):
         _run(copy)
     assert _fixed(copy) == before
 
@@ -258,7 +284,7 @@ def test_a_sealed_run_resumes_sealed(done: Result, tmp_path: Path) -> None:
 @pytest.mark.parametrize("missing", ["spec.toml", "manifest.json"])
 def test_without_description_or_manifest_there_is_nothing_to_resume(copy: Path, missing: str) -> None:
     (copy / missing).unlink()
-    with pytest.raises(StoreError, match="no run to resume here; start one with croupier run --out"):
+    with pytest.raises(StoreError, match=r"no run to resume here; start one with croupier\.run\(\.\.\., out="):
         resume(copy)
 
 
@@ -351,7 +377,7 @@ def test_a_run_without_a_checkpoint_begins_from_the_same_first_model(done: Resul
 
 def test_a_run_that_cannot_begin_leaves_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CROUPIER_DATA", raising=False)
-    with pytest.raises(DataError, match="pass --data FOLDER or set CROUPIER_DATA"):
+    with pytest.raises(DataError, match="pass data FOLDER or set CROUPIER_DATA"):
         run("mnist", out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -468,3 +494,23 @@ def test_a_round_that_failed_with_keys_of_one_use_is_not_run_again(
             run(preset, seed=3, out=folder, sets=["federation.rounds=2"])
     with pytest.raises(StoreError, match="start a new run"):
         resume(folder)
+
+
+def test_training_with_noise_says_what_a_record_has_spent_after_every_round(tmp_path: Path) -> None:
+    sets = [
+        "federation.rounds=3",
+        "task.fit.use=dp-sgd",
+        "task.fit.noise=1.0",
+        "task.fit.batch=16",
+        "task.fit.epochs=1",
+    ]
+    found = run("digits", sets=sets, out=tmp_path / "run", seed=3)
+    spent = [line["record"] for line in found.metrics]
+    assert [one["participations"] for one in spent] == [1, 2, 3]
+    assert 0 < spent[0]["epsilon"] < spent[1]["epsilon"] < spent[2]["epsilon"]
+    assert found.summary["record"]["epsilon"] == spent[-1]["epsilon"]
+    assert found.summary["record"]["adjacency"] == "one record of one client is added or removed"
+    again = [json.loads(line) for line in (found.path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["record"] for line in again] == spent
+    quiet = run("digits", sets=[*sets, "task.fit.noise=0"], out=tmp_path / "quiet", seed=3)
+    assert "record" not in quiet.final

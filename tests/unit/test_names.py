@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import subprocess
 import sys
 from importlib import resources
+from importlib.metadata import version
 
 import pytest
 import typer
 from typer.main import get_command
 
 import croupier
+from croupier import auditing
 from croupier.cli import app
 from croupier.cli.audit import Kind
 
 NAMES = [
-    "CroupierError", "Findings", "Pipeline", "Result", "Spec", "Statement", "examine", "explain", "intra", "intra_sum",
-    "load", "moduli", "naive", "plain", "presets", "profile", "rain", "resume", "rns", "run", "sum_servers",
-    "tazza", "total",
+    "CroupierError", "CroupierWarning", "Findings", "Forecast", "Pipeline", "Result", "Spec", "Statement", "audit",
+    "examine", "explain", "intra", "intra_sum", "load", "moduli", "naive", "plain", "plan", "presets", "profile",
+    "rain", "resume", "rns", "run", "sum_servers", "tazza", "total",
 ]  # fmt: skip
 
 
@@ -41,11 +44,37 @@ def test_a_name_stays_what_it_is_when_its_home_is_imported() -> None:
     assert done.stdout == "True True\n" * 2
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "audit"])
 def test_no_module_has_the_name_of_a_thing(name: str) -> None:
     """Importing a module of that name would put it in the place of the function; a folder of data is none."""
     found = importlib.util.find_spec(f"croupier.{name}")
     assert found is None or found.origin is None
+
+
+def test_the_room_of_attacks_can_be_called() -> None:
+    """`croupier.audit` is a folder too: importing from it must leave it callable, whatever came first."""
+    program = (
+        "import croupier\n{first}\nfrom croupier.audit import source\nimport croupier.audit.score\n"
+        "try:\n    croupier.audit('digits', seeds=1)\nexcept croupier.CroupierError as error:\n    print(error)\n"
+    )
+    for first in ("", "croupier.audit", "from croupier import audit", "croupier.examine"):
+        done = subprocess.run([sys.executable, "-c", program.format(first=first)], capture_output=True, text=True)
+        assert done.stdout == "seeds = 1: intervals are over runs; ask for at least 2\n", done.stderr
+
+
+def test_the_version_is_the_packages() -> None:
+    assert croupier.__version__ == version("croupier")
+
+
+FUNCTIONS = [name for name in NAMES if name[0].islower() and name != "presets"]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_parameter_is_documented(name: str) -> None:
+    function = auditing.audit if name == "audit" else getattr(croupier, name)
+    said = inspect.getdoc(function) or ""
+    listed = {word.strip() for line in said.splitlines() if ":" in line for word in line.partition(":")[0].split(",")}
+    assert set(inspect.signature(function).parameters) <= listed, name
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
@@ -86,9 +115,9 @@ def _commands() -> dict[str, typer.core.TyperCommand]:
 
 
 COMMANDS = [
-    "audit", "bench agree", "bench attack", "bench disaggregate", "bench gates", "bench intra", "bench opened",
-    "bench rain", "bench reveal", "bench rns", "bench shuffles", "bench simulate",
-    "bench sum", "bench tamper", "bench tazza", "doctor", "explain", "plan dp", "reproduce", "run",
+    "audit", "bench accuse", "bench agree", "bench attack", "bench coverage", "bench disaggregate", "bench gates",
+    "bench intra", "bench opened", "bench rain", "bench reveal", "bench rns", "bench shuffles", "bench simulate",
+    "bench sum", "bench tamper", "bench tazza", "doctor", "explain", "plan dp", "plan run", "reproduce", "run",
 ]  # fmt: skip
 COMMON = {"--print-config", "--seed", "--out", "--json"}
 # A reproduction is many descriptions at once, so there is not one to print; a plan comes before any, and draws nothing.

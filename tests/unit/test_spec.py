@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
+from croupier.encode.fixed import FixedPoint
 from croupier.errors import SpecError
+from croupier.federation import Federation
 from croupier.learn.fit import Adam, Sgd
 from croupier.learn.models import Mlp
 from croupier.learn.split import Dirichlet, Iid
 from croupier.release.shuffle import Shuffle
-from croupier.spec import Spec, load, presets, to_toml
-from croupier.systems import naive
+from croupier.spec import Learning, Spec, about, is_empty, load, presets, to_toml
+from croupier.systems import naive, rns, sum_servers
 
 PRESETS = [
     "activity", "cifar10", "digits", "digits-layer", "digits-model", "digits-shuffled", "digits-sum", "digits-uneven",
@@ -55,6 +57,22 @@ def test_odd_text_reads_back(odd: str, tmp_path: Path) -> None:
     spec = load({"task": {"warm": odd}})
     (tmp_path / "odd.toml").write_text(to_toml(spec), encoding="utf-8")
     assert load(tmp_path / "odd.toml").task.warm == odd
+
+
+@pytest.mark.parametrize(
+    "odd", ["St. Mary's", 'quo"te', "a b", "a=b", "[x]", "#1", "ü", "", "new\nline", "plain_1-x", "back\\slash", "\x7f"]
+)
+def test_odd_names_read_back_as_keys(odd: str, tmp_path: Path) -> None:
+    spec = load("intra", ["federation.rounds=4"]).model_copy(
+        update={"federation": Federation(rounds=4, joins={odd: 3, "c1": 2})}
+    )
+    (tmp_path / "odd.toml").write_text(to_toml(spec), encoding="utf-8")
+    assert load(tmp_path / "odd.toml").federation.joins == {odd: 3, "c1": 2}
+    totals = spec.protocol.privacy.model_copy(update={"totals": {odd: 100.0}})
+    other = spec.model_copy(update={"protocol": spec.protocol.model_copy(update={"privacy": totals})})
+    (tmp_path / "odd.toml").write_text(to_toml(other), encoding="utf-8")
+    assert load(tmp_path / "odd.toml") == other
+    assert "c1 = 2" in to_toml(spec)
 
 
 @pytest.mark.parametrize("lr", [1e-300, 1e-8, 0.1, 1 / 3, 1e22, 12345678.9])
@@ -129,7 +147,7 @@ def test_a_setting_replaces_a_whole_part() -> None:
 
 def test_another_name_for_a_part_does_not_take_the_fields_of_the_last() -> None:
     with pytest.raises(
-        SpecError, match=r"task\.fit\.momentum: unknown key of 'adam' \(--set task\.fit=adam starts it "
+        SpecError, match=r"task\.fit\.momentum: unknown key of 'adam' \(sets=\{'task\.fit': 'adam'\} starts it "
     ):
         load("digits", ["task.fit.use=adam"])
     assert load("digits", ["task.fit=adam"]).task.fit == Adam()
@@ -158,16 +176,17 @@ def test_a_setting_is_a_key_and_a_value(setting: str) -> None:
         ("task.modle=mlp", "task.modle: unknown key; did you mean 'model'?"),
         (
             "task.fit.moment=1",
-            "task.fit.moment: unknown key of 'sgd' (--set task.fit=sgd starts it afresh); did you mean 'momentum'?",
+            "task.fit.moment: unknown key of 'sgd' (sets={'task.fit': 'sgd'} starts it afresh); did you mean "
+            "'momentum'?",
         ),
         (
             "protocol.encode.weight=open",
-            "protocol.encode.weight: unknown key of 'floats' (--set protocol.encode=floats starts it afresh); "
+            "protocol.encode.weight: unknown key of 'floats' (sets={'protocol.encode': 'floats'} starts it afresh); "
             "did you mean 'weights'?",
         ),
         (
             "protocol.release.grain=layer",
-            "protocol.release.grain: unknown key of 'rows' (--set protocol.release=rows starts it afresh); "
+            "protocol.release.grain: unknown key of 'rows' (sets={'protocol.release': 'rows'} starts it afresh); "
             "there are none",
         ),
         ("run.wokers=2", "run.wokers: unknown key; did you mean 'workers'?"),
@@ -186,7 +205,10 @@ def test_a_setting_is_a_key_and_a_value(setting: str) -> None:
         ("task.model.hidden=[64, 0]", "task.model.hidden.1 = 0"),
         ("run.workers=0", "run.workers = 0"),
         ("name=a/b", "name = 'a/b'"),
-        ("protocol.encode={use='fixed'}", "protocol.encode.clients: this key is required"),
+        ("protocol=rns-server", "protocol = 'rns-server': no preset has that name; did you mean 'rns-servers'?"),
+        ("protocol={use=3}", "protocol = 3: no preset has that name; known: activity"),
+        ("protocol={use='rns', plaice='relay'}", "protocol.plaice: unknown key; did you mean 'place'?"),
+        ("protocol={use='rns', encode={digit=3}}", "protocol.encode.digit: unknown key of 'residues'"),
     ],
 )
 def test_what_is_wrong_is_named_where_it_stands(setting: str, said: str) -> None:
@@ -200,11 +222,11 @@ def test_an_unknown_key_in_a_file_is_an_error_at_any_depth(tmp_path: Path) -> No
     for body, said in {
         "[federatio]\nrounds = 1": "federatio: unknown key; did you mean 'federation'?",
         "[task.split]\nuse = 'dirichlet'\nalhpa = 1": (
-            "task.split.alhpa: unknown key of 'dirichlet' (--set task.split=dirichlet starts it afresh); "
+            "task.split.alhpa: unknown key of 'dirichlet' (sets={'task.split': 'dirichlet'} starts it afresh); "
             "did you mean 'alpha'?"
         ),
         "[protocol]\nrelease = { use = 'shuffle', grian = 'layer' }": (
-            "protocol.release.grian: unknown key of 'shuffle' (--set protocol.release=shuffle starts it afresh); "
+            "protocol.release.grian: unknown key of 'shuffle' (sets={'protocol.release': 'shuffle'} starts it afresh); "
             "did you mean 'grain'?"
         ),
     }.items():
@@ -238,3 +260,74 @@ def test_an_unknown_preset_names_the_nearest(name: str, meant: str) -> None:
 def test_how_a_machine_runs_it_is_no_part_of_the_protocol() -> None:
     assert load("digits", ["run.workers=7", "task.fit.lr=1"]).protocol.digest() == load("digits").protocol.digest()
     assert load("digits").protocol.digest() != load("digits-sum").protocol.digest()
+
+
+def test_a_presets_name_stands_for_its_protocol(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('protocol = "rns-servers"\n[task.split]\nclients = 4\n')
+    spec = load(tmp_path / "mine.toml")
+    assert spec.protocol == sum_servers(clients=4)
+    assert spec.task == load({"task": {"split": {"clients": 4}}}).task, "nothing else of the preset"
+    for name in PRESETS:
+        own = load(name)
+        assert load({"task": own.task, "federation": own.federation, "protocol": name}).protocol == own.protocol
+
+
+def test_a_presets_protocol_can_be_changed_in_parts() -> None:
+    base = {"protocol": {"use": "rns-servers", "encode": {"digits": 5}, "place": "masks"}}
+    changed = load(base, ["task.split.clients=7"]).protocol
+    assert changed.encode == FixedPoint(clients=7, digits=5)
+    assert (changed.place.use, changed.release.use, changed.aggregate.use) == ("masks", "sum", "scaled")
+    assert load("digits", ["protocol=rns", "protocol.encode.digits=5"]).protocol == rns(clients=10, digits=5)
+    assert load("digits", {"protocol": "rns", "protocol.release": "bits"}).protocol == rns(clients=10, release="bits")
+
+
+def test_how_many_clients_are_summed_follows_from_who_is_invited() -> None:
+    def room(**table: Any) -> int:
+        return int(load({"protocol": "rns-servers", **table}).protocol.plain()["encode"]["clients"])
+
+    assert room() == 10
+    assert room(task={"split": {"clients": 30}}) == 30
+    assert room(task={"split": {"clients": 30}}, federation={"cohort": 6}) == 6
+    assert room(task={"split": "q-skew"}) == 100
+    assert room(task={"data": "activity", "split": "natural"}) == 21
+    assert room(task={"data": {"use": "households", "households": 9}, "split": "natural"}) == 9
+    assert load("rns", ["task.split.clients=20"]).protocol == rns(clients=20)
+    assert load("digits", ["protocol.encode={use='fixed'}"]).protocol.encode == FixedPoint(clients=10)
+
+
+def test_owners_that_only_the_data_know_are_counted_where_that_is_allowed() -> None:
+    table = {"task": {"data": "ecg", "split": "natural"}, "protocol": "rns"}
+    with pytest.raises(SpecError, match=r"^protocol\.encode\.clients: .*not loaded here; set task\.split\.clients to"):
+        load(table)
+    assert load(table, count=lambda task: 17).protocol == rns(clients=17)
+
+    def never(task: Learning) -> int:
+        raise AssertionError("plain averaging need not know")
+
+    load({"task": {"data": "ecg", "split": "natural"}}, count=never)
+
+
+def test_settings_in_python_are_values() -> None:
+    spec = load("digits", {"federation.rounds": 3, "task.fit": Adam(epochs=2), "task.model.hidden": (8, 9)})
+    assert (spec.federation.rounds, spec.task.fit, spec.task.model) == (3, Adam(epochs=2), Mlp(hidden=(8, 9)))
+    assert load("digits", "federation.rounds=3").federation.rounds == 3, "one setting is not a list of letters"
+    with pytest.raises(SpecError, match=r"^federation\.rounds = 0: "):
+        load("digits", {"federation.rounds": 0})
+
+
+def test_an_empty_description_is_known_as_one(tmp_path: Path) -> None:
+    (tmp_path / "no.toml").write_text("# nothing yet\n")
+    (tmp_path / "name.toml").write_text('name = "mine"\n')
+    (tmp_path / "some.toml").write_text("[federation]\n")
+    assert is_empty({})
+    assert is_empty(str(tmp_path / "no.toml"))
+    assert is_empty(tmp_path / "name.toml")
+    assert not is_empty(tmp_path / "some.toml")
+    assert not is_empty("digits")
+    assert not is_empty(Spec())
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_is_described_in_a_line(name: str) -> None:
+    assert 20 < len(about(name)) <= 60
+    assert about(name).endswith(".")

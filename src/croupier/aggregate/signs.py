@@ -32,7 +32,7 @@ class SignTrust(Aggregator, use="sign-trust"):
     scores: ClassVar[bool] = True
     needs: ClassVar[frozenset[str]] = frozenset({"root"})
 
-    lr: float = Field(0.01, gt=0)
+    lr: float = Field(0.0005, gt=0)
     output: Literal["mean", "sign"] = "mean"
     reference: Literal["root", "last"] = "root"
     shown: Literal["late", "public"] = "late"

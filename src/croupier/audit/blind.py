@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import SimpleQueue
 from threading import BoundedSemaphore
 from typing import IO, Any, Self
@@ -24,16 +24,22 @@ from croupier.audit.knowledge import Knowledge, Scene, counted, read
 from croupier.audit.unshuffle import pick
 from croupier.core import canon
 from croupier.core.coins import Coins
-from croupier.errors import CroupierError, ProtocolError, SpecError, nearest
+from croupier.errors import CroupierError, ProtocolError, SpecError, Unsuited, nearest
 from croupier.learn.flat import FlatNet
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What attacks make of one view: a client's place for each record, and a score for each suspect."""
+    """What attacks make of one view: a client's place for each record, and a score for each suspect.
+
+    `unsuited` says why attacks were not run that need another network or other records; `carried` which knowledge the
+    prior is made of, where it was asked for.
+    """
 
     guesses: Mapping[str, Tensor]
     scores: Mapping[str, Tensor]
+    unsuited: Mapping[str, str] = field(default_factory=dict)
+    carried: str = ""
 
 
 @dataclass(frozen=True)
@@ -94,7 +100,7 @@ class Blind:
             answer = _get(self._process.stdout)
         if answer is None or answer["error"] is not None:
             raise ProtocolError(f"an attack failed: {answer['error'] if answer else 'its process ended'}")
-        return Answer(answer["guesses"], answer["scores"])
+        return Answer(answer["guesses"], answer["scores"], answer["unsuited"], answer["carried"])
 
 
 class Panel:
@@ -148,12 +154,16 @@ def mount(scene: Scene, question: Mapping[str, Any]) -> Answer:
     found = (None, None) if view is None else (read(view, protocol, layout), counted(view, protocol, layout))
     facing = scene.facing(*found)
     coins = Coins(question["coins"])
-    guesses = {}
+    guesses, unsuited = {}, dict[str, str]()
     for name in question["source"]:
-        node = coins.child("source", name)
-        guesses[name] = pick(_found(name, source.ATTACKS)(facing, node.child("attack")), node.child("ties").fast())
+        node, attack = coins.child("source", name), _found(name, source.ATTACKS)
+        try:
+            guesses[name] = pick(attack(facing, node.child("attack")), node.child("ties").fast())
+        except Unsuited as error:
+            unsuited[name] = str(error)
     scores = {name: _found(name, membership.ATTACKS)(facing, coins.child(name)) for name in question["membership"]}
-    return Answer(guesses, scores)
+    carried = source.unseen(facing).carried if "prior" in question["source"] else ""
+    return Answer(guesses, scores, unsuited, carried)
 
 
 def _found(name: str, attacks: Mapping[str, source.Attack]) -> source.Attack:
@@ -184,13 +194,14 @@ def main(arguments: Sequence[str]) -> None:
             # Studied with the first question, so that every answer, an error too, is to a question.
             known, scene = message, None
             continue
-        answer: dict[str, Any] = {"guesses": {}, "scores": {}, "error": None}
+        answer: dict[str, Any] = {"guesses": {}, "scores": {}, "unsuited": {}, "carried": "", "error": None}
         try:
             if known is None:
                 raise ProtocolError("a question came before any knowledge")
             scene = scene or study(known, arguments[0])
             found = mount(scene, message)
-            answer |= {"guesses": dict(found.guesses), "scores": dict(found.scores)}
+            answer |= {name: dict(getattr(found, name)) for name in ("guesses", "scores", "unsuited")}
+            answer["carried"] = found.carried
         except CroupierError as error:
             answer["error"] = str(error)
         _put(sys.stdout.buffer, canon.dump(answer))

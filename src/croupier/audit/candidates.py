@@ -23,14 +23,14 @@ _SETTLE = 100
 _FARTHEST = 2
 
 
-def candidates(counted: Counted, places: slice, generator: torch.Generator) -> Tensor:
+def candidates(counted: Counted, places: Tensor, generator: torch.Generator) -> Tensor:
     """The expected values of all clients in ascending order (rows), for some parameters (columns).
 
     For two clients every pair is looked at; for more, draws whose carries are close to the counted ones.
     """
     sums, carried = carries(counted.ones.numpy(), counted.moduli)
     spreads = np.exp2(np.arange(math.ceil(math.log2(_FARTHEST * max(counted.moduli)))))
-    rows = range(len(sums))[places]
+    rows = places.tolist()
     if counted.clients == 2:
         ones = counted.ones.numpy()
         found = [_pairs(int(sums[at]), ones[at], counted, spreads) for at in rows]

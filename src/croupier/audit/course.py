@@ -20,10 +20,11 @@ from croupier.core.flow import Memory
 from croupier.core.sitting import Drive, Sat, Sitting, Stamp
 from croupier.core.update import Layout, Update
 from croupier.encode.hidden import HiddenUnits
-from croupier.encode.symmetry import Rule, Symmetry
-from croupier.errors import SpecError
+from croupier.encode.symmetry import Rule, Symmetry, fixed
+from croupier.errors import SpecError, Unsuited
 from croupier.federate import Round, State, Threat, rounds, run_id
 from croupier.learn.data import Records
+from croupier.learn.ends import is_felt
 from croupier.learn.train import Learner
 from croupier.pipeline import Pipeline
 from croupier.place.frames import seed_of
@@ -47,6 +48,13 @@ class Once:
         if sitting.stamp not in self.known:
             self.known[sitting.stamp] = self.drive(sitting)
         return self.known[sitting.stamp]
+
+
+def still(layout: Layout, shape: Sequence[int]) -> Symmetry:
+    """Of uploads in plain order: every axis stays as it is."""
+    reason = "uploads are in plain order"
+    axes = {part.name: tuple(fixed(size, reason) for size in part.shape) for part in layout.carried}
+    return Symmetry(layout, axes, tuple(fixed(size, reason) for size in shape))
 
 
 def stepped(module: nn.Module, layout: Layout, start: Tensor, x: Tensor, y: Tensor) -> Tensor:
@@ -98,10 +106,18 @@ class Course:
     @cached_property
     def symmetry(self) -> Symmetry:
         """Of the public network. Raises: SpecError where the task does not show one."""
+        if not isinstance(self.pipeline.encode, HiddenUnits):
+            # Nothing moves, so that any network will do, and none need be traced.
+            return still(self.ground.made.task.layout, self.ground.made.dataset.shape)
         found = self.ground.made.task.symmetry
         if found is None:
             raise SpecError("this task's training does not show its network, so that nothing in it can be matched")
-        return found()
+        if not (symmetry := found()).groups:
+            raise SpecError(
+                "protocol.encode = 'hidden-units': nothing that clients send of this network can be permuted, so that "
+                "nothing is hidden; train more of it, or use --kind source"
+            )
+        return symmetry
 
     def played(self, count: int, state: State | None = None, **given: Any) -> list[Round]:
         """So many rounds more, with the server's views; `given` may name another `fit` or a `threat`."""
@@ -122,10 +138,12 @@ class Course:
         return [sight(one.views["server"], self.pipeline) for one in done]
 
     def steps(self, coins: Coins) -> SingleSteps:
-        """Clients that take one step each. Raises: SpecError where their records are not shown."""
+        """Clients that take one step each. Raises: SpecError where their records are not shown, or cannot be found."""
         fit, made = self.ground.made.task.fit, self.ground.made
         if not isinstance(fit, Learner) or made.dataset.worded:
             raise SpecError("records that are no quantities, or that training does not show, are not inverted")
+        if not is_felt(made.module, made.dataset.test.batch(torch.arange(1))[0]):
+            raise Unsuited("the network's outputs have no gradient in its inputs, by which records are searched for")
         return SingleSteps(made.module, made.task.layout, fit.shards, coins)
 
     def truth(self, frame: bytes) -> Rule:

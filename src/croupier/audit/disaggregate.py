@@ -18,7 +18,7 @@ from torch import Tensor
 from croupier.audit.blind import Answer, Panel, Question
 from croupier.audit.experiment import Setting, Watch, _Stage
 from croupier.audit.knowledge import read
-from croupier.audit.score import over_runs
+from croupier.audit.score import gain, over_runs, share
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.sitting import Drive
@@ -299,13 +299,14 @@ def _cosine(guess: Tensor, true: Tensor) -> float:
 
 def _together(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """All runs of one size of cohorts."""
-    plain = {key: asdict(over_runs([float(run[key]) for run in runs])) for key in ("cosine", "baseline", "prior")}
+    plain = {key: asdict(over_runs([float(run[key]) for run in runs])) for key in ("cosine", "baseline")}
+    plain["prior"] = asdict(share([float(run["prior"]) for run in runs]))
     gained = over_runs([run["cosine"] - run["baseline"] for run in runs])
     sources = {
         key: {
             name: {
-                **asdict(over_runs([run[key][name] for run in runs])),
-                "leak": asdict(over_runs([run[key][name] - run["prior"] for run in runs])),
+                **asdict(share([run[key][name] for run in runs])),
+                "leak": asdict(gain([run[key][name] - run["prior"] for run in runs])),
             }
             for name in ATTACKS
         }

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from croupier.audit.abreast import each
 from croupier.audit.blind import Answer, Panel, Question
 from croupier.audit.distort import CLEAN, Distortion
 from croupier.audit.knowledge import Knowledge, Sample
@@ -21,6 +22,7 @@ from croupier.audit.score import area, caught
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.part import Part
+from croupier.core.revive import Shelf, got, put
 from croupier.core.sitting import Drive
 from croupier.core.update import Update
 from croupier.core.view import facts
@@ -29,8 +31,10 @@ from croupier.federate import Fits, Round, rounds
 from croupier.federation import Federation
 from croupier.learn.assemble import Assembled, assemble
 from croupier.learn.augment import AS_IS, Augment
-from croupier.learn.data import Data, Dataset
+from croupier.learn.data import Data, Dataset, Rows
+from croupier.learn.ends import check_logits
 from croupier.learn.fit import Fit
+from croupier.learn.flat import frozen_of
 from croupier.learn.models import Network
 from croupier.learn.root import NONE, Root
 from croupier.learn.split import Split
@@ -63,6 +67,7 @@ class Setting:
     device: str = "cpu"
     workers: int = 1
     root: Root = NONE
+    loss: str | None = None
 
 
 @dataclass(frozen=True)
@@ -146,17 +151,29 @@ def run(
     drive: Drive,
     watch: Watch = lambda _: None,
     abreast: int = 1,
+    kept: Shelf | None = None,
 ) -> list[Outcome]:
     """Train every defence from every seed, and mount its attacks on its server's view of every round.
 
     `abreast` seeds run at once, each in its own process; a script that asks for more than one must guard its main part.
+    Seeds that are finished go to `kept`, and what is there is not done again.
     """
+    shelf: Shelf = {} if kept is None else kept
+    left = {part(seed): seed for seed in seeds if part(seed) not in shelf}
     if abreast > 1:
-        found = _abreast(setting, defences, seeds, drive, abreast)
-    else:
+        work = partial(_apart, replace(setting, workers=1), defences, drive)
+        each(work, left, abreast, lambda name, runs: put(shelf, name, runs))
+    elif left:
         with Panel(setting.workers, setting.device) as panel:
-            found = [_seeded(setting, defences, seed, drive, panel, watch) for seed in seeds]
+            for name, seed in left.items():
+                put(shelf, name, _seeded(setting, defences, seed, drive, panel, watch))
+    found: list[list[Run]] = [got(shelf, part(seed), list[Run]) for seed in seeds]
     return [outcome(d.name, [runs[at] for runs in found]) for at, d in enumerate(defences)]
+
+
+def part(seed: int) -> str:
+    """What a seed's result is called among those that are kept."""
+    return f"seed-{seed}"
 
 
 def _seeded(
@@ -176,23 +193,7 @@ def _seeded(
     return [played() for played in waiting]
 
 
-def _abreast(
-    setting: Setting, defences: Sequence[Defence], seeds: Sequence[int], drive: Drive, count: int
-) -> list[list[Run]]:
-    with ProcessPoolExecutor(count, get_context("spawn")) as pool:
-        waiting = [pool.submit(_apart, replace(setting, workers=1), defences, seed, drive) for seed in seeds]
-        try:
-            # One that failed ends all: the others' hours would be lost with it anyway.
-            failed = [done for done in wait(waiting, return_when=FIRST_EXCEPTION).done if done.exception()]
-            return [future.result() for future in (failed or waiting)]
-        except BaseException:
-            for process in list(pool._processes.values()):
-                process.terminate()
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
-def _apart(setting: Setting, defences: Sequence[Defence], seed: int, drive: Drive) -> list[Run]:
+def _apart(setting: Setting, defences: Sequence[Defence], drive: Drive, seed: int) -> list[Run]:
     with Panel(1, setting.device) as panel:
         return _seeded(setting, defences, seed, drive, panel, lambda _: None)
 
@@ -217,19 +218,27 @@ class _Stage:
     def __post_init__(self) -> None:
         self.held = _Withheld(self.setting.split, self.setting.shadow, self.setting.fresh)
         self.made = self._assembled()
-        if self.made.dataset.goal != "classify":
-            raise SpecError(
-                f"task.data = {self.setting.data.use!r}: source inference is defined for classes, not forecasts; "
-                "use data with labels, such as 'digits'"
-            )
+        self._check_records()
         self.task = replace(self.made.task, fit=Remembered(self.made.task.fit))
         self.asked: dict[tuple[Distortion, tuple[str, ...]], tuple[Knowledge, _Truth, Future[Answer]]] = {}
+
+    def _check_records(self) -> None:
+        """Raises: SpecError when it cannot be asked whose a record is, or what models say of one is no logit."""
+        dataset = self.made.dataset
+        if dataset.goal == "classify":
+            check_logits(self.made.module, dataset.train, self.setting.model)
+        elif not isinstance(dataset.train, Rows):
+            raise SpecError(
+                f"task.data = {self.setting.data.use!r}: its records are windows of one series that overlap, so that a "
+                "record is in others too, and whose it is cannot be asked; use data of single records, such as 'digits'"
+            )
 
     def _assembled(self) -> Assembled:
         one = self.setting
         return assemble(
             one.data, self.held, one.model, one.fit, self.coins, folder=one.folder, together=one.together,
             device=one.device, workers=one.workers, augment=one.augment, root=one.root,
+            loss=one.loss,
         )  # fmt: skip
 
     def play(self, defence: Defence, noise: Distortion, drive: Drive) -> Callable[[], Run]:
@@ -281,7 +290,8 @@ class _Stage:
             clients, self.setting.model.plain(), self.setting.fit.plain(), self.made.dataset.classes,
             self._sample(torch.cat([part[:count] for part in left])[shown]),
             tuple(self._shadow(who, noise, coins) for who in clients),
-            self._sample(torch.cat([*inside, *outside])[mixed]),
+            self._sample(torch.cat([*inside, *outside])[mixed]), frozen_of(self.made.module),
+            {"loss": self.setting.loss or self.made.dataset.goal},
         )  # fmt: skip
         return knowledge, _Truth(owners, members)
 
@@ -294,6 +304,7 @@ class _Stage:
 
     def _scored(self, heard: Sequence[tuple[Round, Future[Answer]]], noise: Distortion) -> Run:
         hits: dict[str, dict[int, float]] = {}
+        unsuited = {name: why for _, answer in heard for name, why in answer.result().unsuited.items()}
         for done, answer in heard:
             _, truth, prior = self._about(done.present, noise)
             for name, guesses in {**prior.result().guesses, **answer.result().guesses}.items():
@@ -304,11 +315,13 @@ class _Stage:
         scores = {**prior.result().scores, **answer.result().scores}
         split = {name: (score[truth.members], score[~truth.members]) for name, score in scores.items()}
         sent = [done.traffic.sent[client] for done, _ in heard for client in done.present]
+        measure = "accuracy" if self.made.dataset.classes else "rmse"
         return Run(
             1 / len(last.present), len(truth.owners) // len(last.present),
-            {done.number + 1: done.metrics["accuracy"] for done, _ in heard},
+            {done.number + 1: done.metrics[measure] for done, _ in heard},
             sum(sent) / len(sent), hits, {name: area(*pair) for name, pair in split.items()},
-            {name: caught(*pair) for name, pair in split.items()},
+            {name: caught(*pair) for name, pair in split.items()}, unsuited, prior.result().carried,
+            measure,
         )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from croupier.audit.course import RATE
 from croupier.audit.lies import LIES
 from croupier.audit.permuted import KNOWS, Knows, survives
-from croupier.audit.score import over_runs
+from croupier.audit.score import over_runs, smooth
 
 PLAIN = (
     "Uploads are in plain order (encode is not 'hidden-units'): the server needs no rule to read them, and there is "
@@ -23,6 +23,9 @@ FAILED = (
     "Control failed: even in plain order the search finds records no better than the mean public one, so that the "
     "numbers of inversion say nothing about the permutation here."
 )
+
+# Measures that are shares of one.
+SHARES = ("absolute", "relative", "accuracy", "places", "neighbours")
 
 
 def exposed(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -61,7 +64,8 @@ def _order(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "matched": sum(part["matched"] for part in parts),
         "groups": [_group(lines) for lines in zip(*(part["groups"] for part in parts), strict=True)],
         "inversion": [_inversion(lines) for lines in _together(parts)],
-        "unread": first["unread"],
+        # Of a run that could not be read, only where no other one could.
+        "unread": "" if any(part["inversion"] for part in parts) else first["unread"],
         "tampered": [_tampered(lines) for lines in zip(*(part["tampered"] for part in parts), strict=True)],
         "layout": [part["layout"] for part in parts],
         "pictures": first["pictures"],
@@ -118,7 +122,7 @@ def _layout(parts: Sequence[Sequence[Mapping[str, Any] | None]]) -> dict[str, An
 
 def _over(lines: Sequence[Mapping[str, Any]], key: str) -> dict[str, Any]:
     values = [line[key] for line in lines if line[key] is not None]
-    return asdict(over_runs(values)) if len(values) > 1 else {"rate": None}
+    return asdict((smooth if key in SHARES else over_runs)(values)) if len(values) > 1 else {"rate": None}
 
 
 def _pictures(orders: list[dict[str, Any]], layout: Mapping[str, Any] | None) -> list[dict[str, Any]]:
@@ -141,9 +145,10 @@ def _pictures(orders: list[dict[str, Any]], layout: Mapping[str, Any] | None) ->
 
 
 def at(order: Mapping[str, Any], knows: str, read: str = "as it lies", moment: str = "first model") -> Any:
-    """The measured line of an order of things, or None."""
+    """The measured line of an order of things; None where fewer than two runs have it, which is no mean."""
     wanted = (knows, read, moment)
-    return next((one for one in order["inversion"] if (one["knows"], one["read"], one["moment"]) == wanted), None)
+    lines = [one for one in order["inversion"] if (one["knows"], one["read"], one["moment"]) == wanted]
+    return next((one for one in lines if one["psnr"]["rate"] is not None), None)
 
 
 def _mean(order: Mapping[str, Any], key: str) -> float:

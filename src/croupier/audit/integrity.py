@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
@@ -15,10 +13,12 @@ import torch
 from torch import Tensor
 
 from croupier.aggregate.aggregator import Aggregator
+from croupier.audit.abreast import each
 from croupier.audit.infiltrate import infiltrated
 from croupier.audit.poison import Poison, Scaling, fooled
 from croupier.audit.purity import Purity, purity
 from croupier.core.coins import Coins
+from croupier.core.revive import Shelf, got, put
 from croupier.core.sitting import Drive
 from croupier.core.update import Model, Update
 from croupier.encode.encoder import Encoder
@@ -28,6 +28,7 @@ from croupier.federate import Fits, Round, State, Task, Threat, begin, rounds
 from croupier.federation import Federation
 from croupier.learn.assemble import Assembled, assemble
 from croupier.learn.data import Data, Rows
+from croupier.learn.ends import check_logits
 from croupier.learn.fit import Fit
 from croupier.learn.models import Network
 from croupier.learn.root import Root
@@ -60,6 +61,7 @@ class Setting:
     device: str = "cpu"
     workers: int = 1
     opaque: tuple[str, ...] = ()
+    loss: str | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.share < 1:
@@ -156,9 +158,11 @@ class Ground:
         made = assemble(
             one.data, one.split, one.model, one.fit, self.coins, root=one.root, folder=one.folder,
             together=one.together, device=one.device, workers=one.workers, opaque=one.opaque,
+            loss=one.loss,
         )  # fmt: skip
         if made.dataset.goal != "classify" or not isinstance(made.dataset.test, Rows):
             raise SpecError(f"task.data = {one.data.use!r}: this audit measures by classes; use data that have some")
+        check_logits(made.module, made.dataset.train, one.model)
         return made
 
     @cached_property
@@ -299,22 +303,30 @@ def _turn(done: Round) -> list[Turn]:
 
 
 def run(
-    setting: Setting, arms: Sequence[Arm], seeds: Sequence[int], drive: Drive, watch: Watch, abreast: int = 1
-) -> list[list[Ended]]:
-    """Every arm from every seed, arm by arm; `abreast` trainings at once, each in a process of its own."""
-    jobs = [(setting, arm, seed, drive) for seed in seeds for arm in arms]
-    if abreast > 1 and len(jobs) > 1:
-        with ProcessPoolExecutor(min(abreast, len(jobs)), get_context("spawn"), _enter) as pool:
-            found = [_told(ended, job, watch) for job, ended in zip(jobs, pool.map(_play, jobs), strict=True)]
-    else:
-        found = [_told(_play(job), job, watch) for job in jobs]
+    setting: Setting, arms: Sequence[Arm], seeds: Sequence[int], drive: Drive, watch: Watch, abreast: int = 1,
+    kept: Shelf | None = None,
+) -> list[list[Ended]]:  # fmt: skip
+    """Every arm from every seed, arm by arm; `abreast` trainings at once, each in a process of its own.
+
+    Trainings that are finished go to `kept`, and what is there is not done again.
+    """
+    shelf: Shelf = {} if kept is None else kept
+    names = parts(seeds, len(arms))
+    jobs = dict(zip(names, [(setting, arm, seed, drive) for seed in seeds for arm in arms], strict=True))
+
+    def heard(name: str, ended: Ended) -> None:
+        _, arm, seed, _ = jobs[name]
+        put(shelf, name, ended)
+        watch(f"seed {seed}, {arm.title}: {arm.rule}, honest clients receive {ended.received:.1%}")
+
+    each(_play, {name: job for name, job in jobs.items() if name not in shelf}, abreast, heard)
+    found: list[Ended] = [got(shelf, name, Ended) for name in names]
     return [found[at :: len(arms)] for at in range(len(arms))]
 
 
-def _told(ended: Ended, job: tuple[Setting, Arm, int, Drive], watch: Watch) -> Ended:
-    _, arm, seed, _ = job
-    watch(f"seed {seed}, {arm.title}: {arm.rule}, honest clients receive {ended.received:.1%}")
-    return ended
+def parts(seeds: Sequence[int], arms: int) -> list[str]:
+    """What the trainings are called among those that are kept."""
+    return [f"seed-{seed}-arm-{at:02}" for seed in seeds for at in range(arms)]
 
 
 @lru_cache(maxsize=1)
@@ -325,8 +337,3 @@ def _ground(setting: Setting, seed: int) -> Ground:
 def _play(job: tuple[Setting, Arm, int, Drive]) -> Ended:
     setting, arm, seed, drive = job
     return _ground(setting, seed).play(arm, drive)
-
-
-def _enter() -> None:
-    # Many processes share the cores.
-    torch.set_num_threads(1)

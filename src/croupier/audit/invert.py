@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from croupier.core.coins import Coins
-from croupier.errors import RangeError, SpecError
+from croupier.errors import RangeError, SpecError, Unsuited
+from croupier.learn.ends import in_order_of_use, last_gradient, last_layer
 from croupier.learn.flat import layout_of
 
 Span = tuple[int, int]
@@ -99,11 +100,16 @@ Attack = Callable[[nn.Module, Target, Coins], Found]
 
 
 def gradient_of(module: nn.Module, inputs: Tensor, labels: Tensor, differentiable: bool = False) -> Tensor:
-    """The gradient of the mean cross-entropy over all weights, as one vector; labels are classes or chances."""
-    weights = list(module.parameters())
+    """The gradient of the mean cross-entropy over all weights that are learnt, as one vector.
+
+    Labels are classes or chances. It is 0 in weights that the outputs do not depend on.
+    """
+    weights = [part for part in module.parameters() if part.requires_grad]
     with twice(module):
         loss = functional.cross_entropy(module(inputs), labels)
-    parts = torch.autograd.grad(loss, weights, create_graph=differentiable)
+    parts = torch.autograd.grad(
+        loss, weights, create_graph=differentiable, allow_unused=True, materialize_grads=True
+    )  # fmt: skip
     return torch.cat([part.reshape(-1) for part in parts])
 
 
@@ -134,7 +140,7 @@ def single_label(module: nn.Module, target: Target) -> Tensor:
 
     That row is the only one times a negative number, while what enters the layer is not negative.
     """
-    weight, _ = _last(module, target.gradient)
+    weight, _ = last_gradient(module, target.gradient, target.shape)
     return weight.sum(1).argmin().reshape(1)
 
 
@@ -144,7 +150,7 @@ def counted_labels(module: nn.Module, target: Target, coins: Coins, draws: int =
     The chances are those that the network gives to noise, close to right only before training. Raises: SpecError for
     a last layer without biases.
     """
-    _, bias = _last(module, target.gradient)
+    _, bias = last_gradient(module, target.gradient, target.shape)
     if bias is None:
         raise SpecError("labels of several records are read in the last biases, and there are none; declare them")
     noise = torch.rand((draws, *target.shape), generator=coins.fast()).to(target.gradient)
@@ -165,22 +171,6 @@ def labels_by(name: Literal["known", "recovered"], module: nn.Module, target: Ta
     if target.labels is None or len(target.labels) != target.records:
         raise SpecError(f"labels = 'known': declare one for each of {target.records} records, or use 'recovered'")
     return target.labels.to(target.gradient.device)
-
-
-def _last(module: nn.Module, gradient: Tensor) -> tuple[Tensor, Tensor | None]:
-    """The gradient of the last linear layer: weights, and biases where it has them."""
-    name = last_layer(module)
-    parts = {part.name: gradient[start:stop].view(part.shape) for part, start, stop in layout_of(module).spans()
-             if part.role == "weight"}  # fmt: skip
-    return parts[f"{name}.weight"], parts.get(f"{name}.bias")
-
-
-def last_layer(module: nn.Module) -> str:
-    """The name of the final linear layer. Raises: SpecError when there is none."""
-    names: list[str] = [name for name, part in module.named_modules() if isinstance(part, nn.Linear)]
-    if not names:
-        raise SpecError("the network has no linear layer, in which labels could be read")
-    return names[-1]
 
 
 # Attacks
@@ -265,8 +255,12 @@ def descend(recipe: Inverting, search: Tensor, objective: Callable[[], Tensor]) 
 
 
 def variation(pictures: Tensor) -> Tensor:
-    """Anisotropic total variation: mean absolute differences along both sides, added."""
-    return pictures.diff(dim=-1).abs().mean() + pictures.diff(dim=-2).abs().mean()
+    """Anisotropic total variation: mean absolute differences along both sides, added; a side of one has none.
+
+    Records that are rows of numbers have none at all: which of them lie side by side means nothing.
+    """
+    sides = [side for side in (-1, -2) if pictures.dim() > 2 and pictures.shape[side] > 1]
+    return sum((pictures.diff(dim=side).abs().mean() for side in sides), pictures.new_zeros(()))
 
 
 def _restarts(count: int, enough: float, once: Callable[[int], Found]) -> Found:
@@ -351,7 +345,13 @@ def linked(attack: Attack, module: nn.Module, rows: Tensor, anchor: int, target:
     the layers after it already tell. The target says what is assumed of the records; its gradient is not looked at.
     """
     spans, network = layers(module), _still(module)
-    order = list(spans)[: list(spans).index(last_layer(module)) + 1][::-1]
+    used = [name for name in in_order_of_use(module, torch.zeros(1, *target.shape)) if name in spans]
+    last = last_layer(module, target.shape)
+    if last not in used:
+        raise Unsuited(
+            f"the last layer's weights {last!r} are no module's of their own: what ran before it is not seen"
+        )
+    order = used[: used.index(last) + 1][::-1]
     whole, known = rows[anchor].clone(), spans[order[0]]
     found = attack(module, replace(target, gradient=whole, only=known), coins.child(order[0]))
     for name in order[1:]:

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,14 +17,18 @@ from croupier.core.flow import Received
 from croupier.core.update import Gathered, Layout
 from croupier.encode.encoder import Released
 from croupier.encode.residues import Residues
-from croupier.errors import SpecError
+from croupier.errors import SpecError, Unsuited
 from croupier.kernels import residues
 from croupier.learn.data import Dataset, Rows
+from croupier.learn.ends import Head, find_head
 from croupier.learn.flat import FlatNet
 from croupier.learn.models import Network
+from croupier.learn.own import carried, revived
 from croupier.pipeline import Pipeline
 
 Sample = tuple[Tensor, Tensor]
+# What enters a network's last layer, where it was listened to; its logits; the inputs.
+Said = tuple[Tensor | None, Tensor, Tensor]
 _BATCH = 1024
 # Releases whose counts are integers, and not residues.
 COUNTING = ("bits", "counts")
@@ -45,10 +49,26 @@ class Knowledge:
     records: Sample
     shadows: tuple[Sample, ...]
     suspects: Sample
+    # What of the network is neither trained nor sent; as public as the rest of it.
+    frozen: Mapping[str, Tensor] = field(default_factory=dict)
+    # The loss that clients train by: a goal's usual one, or the one that the description names.
+    by: Mapping[str, str] = field(default_factory=lambda: {"loss": "classify"})
+
+    def __post_init__(self) -> None:
+        # Another process wrote down where a function of the user's own lies.
+        object.__setattr__(self, "model", revived(self.model))
+        object.__setattr__(self, "by", revived(self.by))
+
+    @property
+    def trained(self) -> str:
+        """What clients make small."""
+        return self.by["loss"]
 
     def plain(self) -> dict[str, Any]:
         """As plain values, to hand to another process."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {name: getattr(self, name) for name in self.__dataclass_fields__} | {
+            "model": carried(self.model), "by": carried(self.by),
+        }  # fmt: skip
 
     @property
     def pool(self) -> Sample:
@@ -62,10 +82,13 @@ class Knowledge:
 
     def build(self) -> nn.Module:
         """A fresh network, its weights drawn from torch's global generator."""
-        inputs, _ = self.records
-        stand_in = Rows(torch.zeros_like(inputs[:1]), torch.zeros(1, dtype=torch.int64))
-        dataset = Dataset("audit", "classify", self.classes, stand_in, stand_in, "", "")
-        return Network.parse(self.model).build(dataset)
+        inputs, targets = self.records
+        stand_in = Rows(torch.zeros_like(inputs[:1]), torch.zeros_like(targets[:1]))
+        goal: Literal["classify", "forecast"] = "classify" if self.classes else "forecast"
+        dataset = Dataset("audit", goal, self.classes, stand_in, stand_in, "", "")
+        module = Network.parse(self.model).build(dataset)
+        module.load_state_dict(dict(self.frozen), strict=False)
+        return module
 
 
 @dataclass(frozen=True)
@@ -130,6 +153,13 @@ def log_odds(said: Tensor, labels: Tensor) -> Tensor:
     return said[own].double().reshape(rest.shape) - rest
 
 
+def fits(said: Tensor, targets: Tensor) -> Tensor:
+    """How well outputs fit each record's target: the log-odds of its class, or minus the squared error."""
+    if not targets.is_floating_point():
+        return log_odds(said, targets)
+    return -(said.double() - targets.double()).square().mean(-1)
+
+
 @dataclass(frozen=True)
 class Scene:
     """What an attack stands before: knowledge, and what it read in the view, or nothing.
@@ -144,7 +174,7 @@ class Scene:
     net: FlatNet
     quiet: Coins
     study: dict[str, Any] = field(default_factory=dict)
-    said: dict[tuple[bytes, int], tuple[Tensor, Tensor, Tensor]] = field(default_factory=dict)
+    said: dict[tuple[bytes, int], Said] = field(default_factory=dict)
     names: dict[tuple[int, int], tuple[bytes, Tensor]] = field(default_factory=dict)
     counts: Counted | None = None
 
@@ -168,33 +198,49 @@ class Scene:
         return (self.seen.sums.double() / float(self.seen.weights.sum())).float()
 
     @cached_property
-    def last(self) -> tuple[str, nn.Linear]:
-        """The final fully connected layer and its name. Raises: SpecError when the network ends otherwise."""
-        found = [(name, part) for name, part in self.net.module.named_modules() if isinstance(part, nn.Linear)]
-        if not found:
-            raise SpecError(f"task.model = {self.knowledge.model!r}: un-shuffling needs a final fully connected layer")
-        return found[-1]
+    def ending(self) -> Head | Unsuited:
+        """The linear layer that gives the logits, found by running the network; or why there is none."""
+        try:
+            return find_head(self.net.module, self.knowledge.records[0])
+        except Unsuited as error:
+            return error
+
+    @property
+    def head(self) -> Head:
+        """The linear layer that gives the logits. Raises: Unsuited where the network ends otherwise."""
+        if not self.knowledge.classes:
+            raise Unsuited("it tells clients' last layers apart by classes, and here quantities are learnt")
+        if isinstance(self.ending, Unsuited):
+            raise Unsuited(f"this attack works on a linear last layer, and the network has none: {self.ending}")
+        return self.ending
 
     @cached_property
-    def span(self) -> slice:
-        """Where the final layer lies in the vector: its weights, then its biases."""
-        name = self.last[0]
-        spans = {part.name: (start, stop) for part, start, stop in self.net.layout.spans()}
-        start, middle = spans[f"{name}.weight"]
-        first, stop = spans.get(f"{name}.bias", (-1, -1))
-        if first != middle:
-            raise SpecError("un-shuffling needs a final layer whose biases lie right after its weights")
-        return slice(start, stop)
+    def places(self) -> Tensor:
+        """Where the last layer lies in the vector: its weights, class by class, then its biases. Raises: Unsuited."""
+        weights, biases = self.head.places(self.net.layout)
+        return torch.cat([weights.flatten(), biases])
+
+    @cached_property
+    def biases(self) -> Tensor | None:
+        """Where the last layer's biases lie in the vector; None where it has none, or is not linear."""
+        if isinstance(self.ending, Unsuited) or self.ending.bias is None:
+            return None
+        return self.ending.places(self.net.layout)[1]
 
     def outputs(self, vector: Tensor, inputs: Tensor) -> Tensor:
         """Logits under these weights."""
         return self._run(vector, inputs)[1]
 
     def hidden(self, vector: Tensor, inputs: Tensor) -> Tensor:
-        """What enters the final layer under these weights."""
-        return self._run(vector, inputs)[0]
+        """What enters the last layer under these weights. Raises: Unsuited where that is not linear."""
+        head = self.head
+        found = self._run(vector, inputs)[0]
+        if found is None:
+            found = self._read(head, vector, inputs)
+            self.said[self._name(vector), id(inputs)] = (found, *self._run(vector, inputs)[1:])
+        return found
 
-    def _run(self, vector: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _run(self, vector: Tensor, inputs: Tensor) -> Said:
         key = (self._name(vector), id(inputs))
         if key not in self.said:
             # The inputs are kept beside what was said of them, so that their id stays theirs.
@@ -209,13 +255,27 @@ class Scene:
             self.names[place] = hashlib.blake2b(canon.tensor_bytes(vector)).digest(), vector
         return self.names[place][0]
 
-    def _forward(self, vector: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    def _forward(self, vector: Tensor, inputs: Tensor) -> tuple[Tensor | None, Tensor]:
+        """What enters the last layer, where it can be listened to, and the logits."""
         self.net.load(vector)
         self.net.module.eval()
         caught: list[Tensor] = []
-        handle = self.last[1].register_forward_pre_hook(lambda _, args: caught.append(args[0].cpu()))
+        layer = None if isinstance(self.ending, Unsuited) else self.ending.layer
+        hooks = []
+        if layer is not None:
+            last = self.net.module.get_submodule(layer)
+            hooks.append(last.register_forward_pre_hook(lambda _, args: caught.append(args[0].cpu())))
         device = self.net.weights.device
         with torch.no_grad():
             outputs = [self.net.module(part.to(device)).cpu() for part in torch.split(inputs, _BATCH)]
-        handle.remove()
-        return torch.cat(caught), torch.cat(outputs)
+        for hook in hooks:
+            hook.remove()
+        return torch.cat(caught) if caught else None, torch.cat(outputs)
+
+    def _read(self, head: Head, vector: Tensor, inputs: Tensor) -> Tensor:
+        """What enters a last layer that is no module of its own: read at the outputs."""
+        self.net.load(vector)
+        self.net.module.eval()
+        device = self.net.weights.device
+        parts = [head.features(self.net.module, part.to(device)).cpu() for part in torch.split(inputs, _BATCH)]
+        return torch.cat(parts)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from croupier.errors import SpecError
+from croupier.errors import SpecError, option
 
 NETWORKS = ("alex", "vgg", "squeeze")
 # What its networks halve five times must be larger than the smallest pictures that are audited.
@@ -37,20 +37,21 @@ class Learned:
 def learned(network: str) -> Learned:
     """LPIPS by a network that the package knows. Raises: SpecError without the package or the network's weights."""
     if network not in NETWORKS:
-        raise SpecError(f"--lpips = {network!r}: the package has networks {', '.join(NETWORKS)}")
+        raise SpecError(f"{option('lpips')} = {network!r}: the package has networks {', '.join(NETWORKS)}")
     try:
         package = import_module("lpips")
     except ImportError:
         raise SpecError(
-            f"--lpips = {network!r}: LPIPS is not installed; pip install 'croupier[lpips]', or leave it out and use "
-            "PSNR and SSIM"
+            f"{option('lpips')} = {network!r}: LPIPS is not installed; pip install 'croupier[lpips]', or leave it out "
+            "and use PSNR and SSIM"
         ) from None
     try:
         return Learned(package.LPIPS(net=network, verbose=False).eval())
     except (OSError, RuntimeError) as error:
         raise SpecError(
-            f"--lpips = {network!r}: torchvision's weights of the network cannot be had ({error}); the package brings "
-            "only those on top of it. Put them into torch's folder of checkpoints, or leave --lpips out"
+            f"{option('lpips')} = {network!r}: torchvision's weights of the network cannot be had ({error}); the "
+            "package brings only those on top of it. Put them into torch's folder of checkpoints, or leave "
+            f"{option('lpips')} out"
         ) from None
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from croupier.audit.knowledge import Sample, Scene, log_odds
+from croupier.audit.knowledge import Sample, Scene, fits
 from croupier.audit.source import Attack
 from croupier.core.coins import Coins
 from croupier.core.update import Update
@@ -52,7 +52,7 @@ def lira(scene: Scene, coins: Coins) -> Tensor:
 
 def _odds(scene: Scene, vector: Tensor) -> Tensor:
     inputs, labels = scene.knowledge.suspects
-    return log_odds(scene.outputs(vector, inputs), labels)
+    return fits(scene.outputs(vector, inputs), labels)
 
 
 def _outside(scene: Scene) -> tuple[Tensor, Tensor]:
@@ -73,7 +73,7 @@ def _trained(scene: Scene, coins: Coins) -> list[Tensor]:
     recipe = Fit.parse(known.fit)
     epochs = max(recipe.epochs, math.ceil(STEPS * recipe.epochs / recipe.steps(len(shards["0"]))))
     learner = Learner(
-        known.module, "classify", recipe.model_copy(update={"epochs": epochs}), shards,
+        known.module, known.trained, recipe.model_copy(update={"epochs": epochs}), shards,
         device, group=MODELS if Network.parse(known.model).batchable else 1,
     )  # fmt: skip
     with coins.child("start").ambient():

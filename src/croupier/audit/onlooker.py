@@ -146,7 +146,7 @@ class Reader:
     def record(self, upload: Tensor, coins: Coins) -> Tensor:
         """The one record behind an upload."""
         back = upload if self._under is None else self._under.invert(upload)
-        size = sum(part.numel() for part in self.module.parameters())
+        size = sum(part.numel() for part in self.module.parameters() if part.requires_grad)
         seen = Glance(gradient_from(back[:size], self._model[:size], self.lr), self._network, self.of_upload)
         return inverted(seen, self.shape, self.classes, coins, self.attack).detach().nan_to_num(0.5)
 

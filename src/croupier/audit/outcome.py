@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from croupier.audit.score import LEVEL, Rate, over_runs
+from croupier.audit.score import LEVEL, Rate, gain, over_runs, share, smooth
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run under one defence: success of each attack by round, and what membership attacks came to at the end."""
+    """One run under one defence: success of each attack by round, and what membership attacks came to at the end.
+
+    `unsuited` are attacks that were not run in some round, each with the reason; `carried` is what the prior was made
+    of in the last round. `accuracy` is what `measure` says: of quantities it is the root mean squared error.
+    """
 
     chance: float
     asked: int
@@ -19,6 +23,9 @@ class Run:
     hits: Mapping[str, Mapping[int, float]]
     areas: Mapping[str, float]
     caught: Mapping[str, float]
+    unsuited: Mapping[str, str] = field(default_factory=dict)
+    carried: str = ""
+    measure: str = "accuracy"
 
 
 @dataclass(frozen=True)
@@ -37,7 +44,7 @@ class Outcome:
 
     `success` is by round, `overall` the mean over rounds; a single round is never shown alone. `gains` is, run by run,
     success minus the prior: the two share their records, so the difference is sharper than either. `asked` is the
-    fewest and the most records of a client that a run asked about.
+    fewest and the most records of a client that a run asked about. `carried` is what the prior was made of, run by run.
     """
 
     name: str
@@ -49,10 +56,13 @@ class Outcome:
     overall: Mapping[str, Rate]
     gains: Mapping[str, Sequence[float]]
     membership: Mapping[str, Member]
+    unsuited: Mapping[str, str] = field(default_factory=dict)
+    carried: tuple[str, ...] = ()
+    measure: str = "accuracy"
 
     def leak(self, attack: str, doubt: float = 1 - LEVEL) -> Rate:
         """What the view adds to the prior."""
-        return over_runs(self.gains[attack], doubt)
+        return gain(self.gains[attack], doubt)
 
     def best(self, attack: str) -> tuple[int, Rate]:
         """The round in which an attack did best: it overstates."""
@@ -61,26 +71,36 @@ class Outcome:
 
 def outcome(name: str, runs: Sequence[Run]) -> Outcome:
     """All runs of a defence together."""
-    attacks, first = runs[0].hits, runs[0]
+    first = runs[0]
+    unsuited = {name: why for run in runs for name, why in run.unsuited.items()}
+    # A mean over the rounds or runs in which an attack could be run would be of another setting.
+    attacks = {name: by for name, by in first.hits.items() if name not in unsuited}
     return Outcome(
         name,
         first.chance,
         (min(run.asked for run in runs), max(run.asked for run in runs)),
-        {r: over_runs([run.accuracy[r] for run in runs]) for r in first.accuracy},
+        # An error is no share, and has no upper end.
+        {
+            r: (smooth if first.measure == "accuracy" else over_runs)([run.accuracy[r] for run in runs])
+            for r in first.accuracy
+        },
         sum(run.bytes for run in runs) / len(runs),
-        {a: {r: over_runs([run.hits[a][r] for run in runs]) for r in attacks[a]} for a in attacks},
-        {a: over_runs([_mean(run, a) for run in runs]) for a in attacks},
+        {a: {r: share([run.hits[a][r] for run in runs]) for r in attacks[a]} for a in attacks},
+        {a: share([_mean(run, a) for run in runs]) for a in attacks},
         {a: [_mean(run, a) - _mean(run, "prior") for run in runs] for a in attacks},
         {a: _member(a, runs) for a in first.areas if a != "prior"},
+        unsuited,
+        tuple(run.carried for run in runs),
+        first.measure,
     )
 
 
 def _member(attack: str, runs: Sequence[Run]) -> Member:
     return Member(
-        over_runs([run.areas[attack] for run in runs]),
-        over_runs([run.areas["prior"] for run in runs]),
-        over_runs([run.areas[attack] - run.areas["prior"] for run in runs]),
-        over_runs([run.caught[attack] for run in runs]),
+        share([run.areas[attack] for run in runs]),
+        share([run.areas["prior"] for run in runs]),
+        gain([run.areas[attack] - run.areas["prior"] for run in runs]),
+        share([run.caught[attack] for run in runs]),
     )
 
 

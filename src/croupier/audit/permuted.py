@@ -14,13 +14,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from croupier.audit.invert import Attack, Target, gradient_from, last_layer
+from croupier.audit.invert import Attack, Target, gradient_from
 from croupier.audit.match import match, shares
-from croupier.audit.score import over_runs
+from croupier.audit.score import smooth
 from croupier.core.coins import Coins
 from croupier.core.update import Layout
 from croupier.encode.symmetry import Rule, Symmetry
-from croupier.errors import SpecError
+from croupier.errors import SpecError, Unsuited
+from croupier.learn.ends import find_entrance, last_gradient
 from croupier.learn.flat import layout_of
 
 Knows = Literal["order", "nothing", "matched", "told", "relative"]
@@ -59,7 +60,7 @@ def glance(
             raise SpecError("knows = 'told': give the rule that a client told the server")
         rule = told
     read = upload if rule is None else symmetry.invert(upload, rule)
-    size = sum(part.numel() for part in module.parameters())
+    size = sum(part.numel() for part in module.parameters() if part.requires_grad)
     return Glance(gradient_from(read[:size], handed[:size], lr), holding(module, handed, symmetry.layout), rule)
 
 
@@ -77,34 +78,46 @@ def linear_input(gradient: Tensor, module: nn.Module, shape: Sequence[int]) -> T
     """The one record behind the gradient of a network whose first layer is linear with biases: exact, no search.
 
     Each row of the weights' gradient is the record times the same row of the biases' gradient; all rows count, by
-    least squares. Raises: SpecError for another first layer.
+    least squares. Raises: Unsuited for another first layer.
     """
-    names = [name for name, _ in module.named_parameters()]
-    parts = dict(module.named_parameters())
-    if len(names) < 2 or parts[names[0]].dim() != 2 or parts[names[1]].dim() != 1:
-        raise SpecError("the first layer is not linear with biases: search for the record instead (audit.invert)")
-    rows, columns = parts[names[0]].shape
-    weight, bias = gradient[: rows * columns].view(rows, columns), gradient[rows * columns : rows * columns + rows]
-    record = (bias @ weight) / bias.square().sum().clamp(min=1e-30)
+    first = find_entrance(module, shape)
+    if first is None:
+        raise Unsuited("the first layer is not linear with biases: search for the record instead (audit.invert)")
+    parts = {part.name: gradient[start:stop].view(part.shape) for part, start, stop in layout_of(module).spans()
+             if part.role == "weight"}  # fmt: skip
+    weight, bias = parts[first.weight], parts[first.bias]
+    record = (bias @ (weight.T if first.flipped else weight)) / bias.square().sum().clamp(min=1e-30)
     return record.reshape(1, *shape)
 
 
 def inverted(seen: Glance, shape: Sequence[int], classes: int, coins: Coins, attack: Attack | None = None) -> Tensor:
-    """One record from a glance: by the given search, or, without one, read off the first layer."""
+    """One record from a glance: by the given search, or, without one, read off the first layer. Raises: Unsuited."""
     if attack is None:
         return linear_input(seen.gradient, seen.network, shape)
-    label = label_of(seen.gradient, seen.network)
-    return attack(seen.network, Target(seen.gradient, 1, tuple(shape), classes, label), coins).pictures
+    label = label_of(seen.gradient, seen.network, shape)
+    try:
+        return attack(seen.network, Target(seen.gradient, 1, tuple(shape), classes, label), coins).pictures
+    except RuntimeError as error:
+        # torch has no second derivative for some layers, and says so only when it is asked for.
+        if "derivative" not in str(error):
+            raise
+        why = str(error).partition("\n")[0]
+        raise Unsuited(f"a search differentiates the network's gradient, which cannot be done here ({why})") from error
 
 
-def label_of(gradient: Tensor, module: nn.Module) -> Tensor:
-    """The class of a single record: only its bias of the last layer has a negative gradient. Raises: SpecError."""
-    name = f"{last_layer(module)}.bias"
-    spans = {part.name: (start, stop) for part, start, stop in layout_of(module).spans()}
-    if name not in spans:
-        raise SpecError(f"the last layer has no {name!r} to read a class in; declare the labels instead")
-    start, stop = spans[name]
-    return gradient[start:stop].argmin().reshape(1)
+def label_of(gradient: Tensor, module: nn.Module, shape: Sequence[int]) -> Tensor:
+    """The class of a single record: only its bias of the last layer has a negative gradient.
+
+    Without biases: only its row of the weights' gradient points against all others. Of two rows each does. Raises:
+    Unsuited where there are only two, or where the last layer is not linear.
+    """
+    weight, bias = last_gradient(module, gradient, shape)
+    if bias is not None:
+        return bias.argmin().reshape(1)
+    if len(weight) < 3:
+        raise Unsuited("the last layer has no biases, and two classes' weights do not tell which one a record is of")
+    alike = weight @ weight.T
+    return (alike.sum(1) - alike.diagonal()).argmin().reshape(1)
 
 
 def recovered(
@@ -114,7 +127,7 @@ def recovered(
     found = [shares(match(handed, one, symmetry, coins.child(at)).rule, true) for at, one in enumerate(uploads)]
     out = []
     for group, size in symmetry.groups.items():
-        rate = over_runs([one[group] for one in found])
+        rate = smooth([one[group] for one in found])
         out.append({"group": group, "size": size, "recovered": rate.rate, "low": rate.low, "high": rate.high,
                     "uploads": len(found), "chance": 1 / size})  # fmt: skip
     return out

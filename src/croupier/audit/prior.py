@@ -2,15 +2,114 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
 import torch
 from torch import Tensor
 
+from croupier.audit import records
 from croupier.audit.knowledge import Knowledge
+from croupier.audit.records import Told
+from croupier.core.coins import Coins
 
 # How many records' worth of doubt stands behind a lean.
 DOUBTS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 # Rounds of filling in, far more than the answer takes to stand still.
 SETTLE = 30
+# How much labels, and a learner's word about the whole record, may count; 1 is at face value.
+LABELS = (0.0, 0.5, 1.0)
+WORDS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
+# By how many nats a learner must foretell the shadow records better than labels do: it brings two weights to fit.
+MARGIN = 2.0
+BY_LABELS = "labels"
+BY_NOTHING = "nothing: no learner on records and targets foretells clients"
+
+
+@dataclass(frozen=True)
+class Prior:
+    """The best guess without a view: log-probability of each client (rows) for each record (columns).
+
+    `beyond` is what the records themselves add to what their labels tell; 0 where labels are all that helps.
+    `carried` says which knowledge it is made of.
+    """
+
+    by_labels: Tensor
+    beyond: Tensor
+    carried: str
+
+    @property
+    def scores(self) -> Tensor:
+        """Labels and records together."""
+        return self.by_labels + self.beyond
+
+
+def best(knowledge: Knowledge, coins: Coins) -> Prior:
+    """The view-free attack that foretells left-out shadow records best: labels, or a learner weighed with them.
+
+    It is chosen, and its weights are fitted, on the shadow sets alone: each shadow record is judged by what the others
+    tell of it. The weights also calibrate, so that a view can be added to it.
+    """
+    by_labels = label_posterior(knowledge) if knowledge.classes else _even(knowledge)
+    found = Prior(by_labels, torch.zeros_like(by_labels), BY_LABELS if knowledge.classes else BY_NOTHING)
+    if len(knowledge.shadows) < 2:
+        # Nobody to be told from.
+        return found
+    kept = records.chosen(knowledge.shadows, coins.child("kept"))
+    shadows = tuple(y[some] for (_, y), some in zip(knowledge.shadows, kept, strict=True))
+    owners = torch.repeat_interleave(torch.arange(len(shadows)), torch.tensor([len(y) for y in shadows]))
+    none = torch.zeros(len(shadows), len(owners), dtype=torch.float64)
+    labels = _labels_left_out(shadows, knowledge.classes) if knowledge.classes else none
+    # As many records of each client are asked about, so that the few of a small shadow set count as much.
+    weigh = (len(owners) / len(shadows) / torch.bincount(owners).double())[owners]
+    bar = _foretold(labels, owners, weigh) + MARGIN
+    for told in records.learnt(knowledge, coins):
+        for label, word, likely in _weighed(labels, told, owners, weigh):
+            if likely > bar:
+                bar = likely
+                scores = _levelled(label * by_labels + word * told.asked)
+                found = Prior(by_labels, scores - by_labels, f"labels and {told.title}" if label else told.title)
+    return found
+
+
+def _even(knowledge: Knowledge) -> Tensor:
+    """All clients alike: quantities have no classes to count."""
+    return torch.full((len(knowledge.clients), len(knowledge.records[1])), -math.log(len(knowledge.clients))).double()
+
+
+def _weighed(labels: Tensor, told: Told, owners: Tensor, weigh: Tensor) -> Iterator[tuple[float, float, float]]:
+    for label, word in product(LABELS, WORDS):
+        yield label, word, _foretold(label * labels + word * told.left_out, owners, weigh)
+
+
+def _foretold(scores: Tensor, owners: Tensor, weigh: Tensor) -> float:
+    """The log-likelihood of the true owners, a row of scores for each client."""
+    return float(weigh @ torch.log_softmax(scores, 0)[owners, torch.arange(len(owners))])
+
+
+def _labels_left_out(labels: tuple[Tensor, ...], classes: int) -> Tensor:
+    """What labels tell of each shadow record (columns) when it is not counted itself."""
+    known = counts(labels, classes)
+    even = torch.full_like(known, 1 / classes)
+    doubt = max(DOUBTS, key=lambda doubt: _left_out(known, even, doubt))
+    columns = []
+    for at, own in enumerate(labels):
+        for label in own.tolist():
+            less = known.clone()
+            less[at, label] -= 1
+            columns.append(torch.log(shares(less, even, doubt)[:, label]))
+    return torch.log_softmax(torch.stack(columns, 1), 0)
+
+
+def _levelled(scores: Tensor) -> Tensor:
+    """Log-probabilities by which each client owns as many of the asked records as any other: as many were asked."""
+    each = torch.tensor(scores.shape[1] / scores.shape[0], dtype=torch.float64)
+    for _ in range(SETTLE):
+        held = torch.softmax(scores, 0).sum(1, keepdim=True)
+        scores = scores + torch.log(each / held.clamp(min=1e-300))
+    return torch.log_softmax(scores, 0)
 
 
 def counts(labels: tuple[Tensor, ...], classes: int) -> Tensor:

@@ -9,9 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
-from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -21,6 +19,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from croupier.audit import marks, profiler, recombine
+from croupier.audit.abreast import ask, hands
 from croupier.audit.attributes import Attribute, attributes
 from croupier.audit.denoise import Directions
 from croupier.audit.experiment import Remembered
@@ -32,6 +31,7 @@ from croupier.audit.track import Noise, Turn, factor_for, lessons, louder, track
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.norm import length
+from croupier.core.revive import Shelf, got, put
 from croupier.core.sitting import Drive
 from croupier.errors import SpecError
 from croupier.federate import Task
@@ -66,6 +66,7 @@ class Setting:
     folder: Path | None = None
     device: str = "cpu"
     workers: int = 1
+    loss: str | None = None
 
 
 @dataclass(frozen=True)
@@ -124,18 +125,33 @@ class _Outsiders:
 
 def run(
     setting: Setting, seeds: Sequence[int], drive: Drive, views: Sequence[View] = VIEWS,
-    noises: Sequence[str] = NOISES, watch: Watch = lambda _: None,
+    noises: Sequence[str] = NOISES, watch: Watch = lambda _: None, kept: Shelf | None = None,
 ) -> list[Seed]:  # fmt: skip
-    """Every noise from every seed, every view of it, and all stages on each view."""
-    try:
-        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-            waiting = [_seeded(setting, seed, drive, views, noises, pool, watch) for seed in seeds]
-            return [done() for done in waiting]
-    except BrokenProcessPool:
-        raise SpecError(
-            "the attacks' process could not start, or was ended: a script must guard its main part, if __name__ == "
-            "'__main__': croupier.profile(...)"
-        ) from None
+    """Every noise from every seed, every view of it, and all stages on each view.
+
+    Seeds that are finished go to `kept`, and what is there is not done again.
+    """
+    shelf: Shelf = {} if kept is None else kept
+    waiting: dict[str, Callable[[], Seed]] = {}
+    with hands(1) as pool:
+        for seed in (seed for seed in seeds if part(seed) not in shelf):
+            begun = _seeded(setting, seed, drive, views, noises, pool, watch)
+            # One seed is attacked while the next one is trained.
+            _settle(waiting, shelf)
+            waiting[part(seed)] = begun
+        _settle(waiting, shelf)
+    return [got(shelf, part(seed), Seed) for seed in seeds]
+
+
+def part(seed: int) -> str:
+    """What a seed's result is called among those that are kept."""
+    return f"seed-{seed}"
+
+
+def _settle(waiting: dict[str, Callable[[], Seed]], shelf: Shelf) -> None:
+    while waiting:
+        name, done = waiting.popitem()
+        put(shelf, name, done())
 
 
 def public_clip(setting: Setting, seed: int, most: int = 5) -> float:
@@ -191,7 +207,7 @@ class _Stage:
         one = self.setting
         return assemble(
             one.data, self.held, one.model, one.fit, self.coins, folder=one.folder, together=one.together,
-            device=one.device, workers=one.workers,
+            device=one.device, workers=one.workers, loss=one.loss,
         )  # fmt: skip
 
     def noises(self) -> dict[str, Noise]:
@@ -226,7 +242,7 @@ class _Stage:
             self.coins.child("attack", noise.title),
         )  # fmt: skip
         watch(f"{noise.title}: attacks")
-        answer = pool.submit(profiler.answered, question)
+        answer = ask(pool, profiler.answered, question)
         exact = self._uncovered(turns, seen)
         sizes = tuple(len(who) for one in next(iter(seen.values())) for who in one.seen.members)
         if "parameter" in seen:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,11 @@ from torch import Tensor
 from croupier.errors import RangeError
 
 LEVEL = 0.95
+# Two more runs than were seen, one on either side of the mean, stand for those that might have been seen: so many times
+# as far out as the farthest run, at least so far, and up to this far where runs tie, because ties hide how far runs go.
+BEYOND = 1.5
+LEAST_REACH = 0.1
+TIED_REACH = 0.3
 
 
 @dataclass(frozen=True)
@@ -26,15 +32,50 @@ class Rate:
 def over_runs(rates: Sequence[float], doubt: float = 1 - LEVEL) -> Rate:
     """The mean over independent runs, with Student's interval, which misses with chance `doubt`.
 
-    Records of one run share its models, so only runs are trials. The ends are not cut at 0 or 1: a difference of two
-    rates has an interval too. Raises: RangeError with fewer than two runs.
+    For what varies smoothly and knows no bounds: bits, decibels, errors, cosines. Records of one run share its models,
+    so only runs are trials. Raises: RangeError with fewer than two runs.
     """
-    if len(rates) < 2:
-        raise RangeError(f"{len(rates)} run: an interval over runs needs at least 2; ask for more seeds")
-    mean = math.fsum(rates) / len(rates)
-    spread = math.sqrt(math.fsum((rate - mean) ** 2 for rate in rates) / (len(rates) - 1) / len(rates))
-    half = spread * float(stdtrit(len(rates) - 1, 1 - doubt / 2))
+    mean, total = _spread(rates)
+    half = math.sqrt(total / (len(rates) - 1) / len(rates)) * float(stdtrit(len(rates) - 1, 1 - doubt / 2))
     return Rate(mean, mean - half, mean + half)
+
+
+def share(rates: Sequence[float], doubt: float = 1 - LEVEL) -> Rate:
+    """The mean of shares of one over independent runs, with an interval that survives ties and few runs."""
+    return _steady(rates, doubt, 0.0)
+
+
+def gain(differences: Sequence[float], doubt: float = 1 - LEVEL) -> Rate:
+    """The mean of differences of two shares over independent runs, with such an interval."""
+    return _steady(differences, doubt, -1.0)
+
+
+def smooth(rates: Sequence[float], doubt: float = 1 - LEVEL) -> Rate:
+    """The mean of shares that vary smoothly, as accuracies do: Student's interval, within 0 and 1."""
+    found = over_runs(rates, doubt)
+    return Rate(found.rate, max(0.0, found.low), min(1.0, found.high))
+
+
+def _steady(values: Sequence[float], doubt: float, lowest: float) -> Rate:
+    """Student's interval as though two more runs had been seen, within `lowest` and 1.
+
+    Most gains of an attack are exactly 0, so that a few runs often agree by chance, and Student's interval then has no
+    width at all. `croupier bench coverage` measures how often this one holds the mean.
+    """
+    mean, total = _spread(values)
+    count, most = len(values), Counter(values).most_common(1)[0][1]
+    tied = most / count if most > 1 else 0.0
+    reach = max(BEYOND * max(abs(value - mean) for value in values), LEAST_REACH, TIED_REACH * tied)
+    half = math.sqrt((total + 2 * reach**2) / (count + 1) / count) * float(stdtrit(count - 1, 1 - doubt / 2))
+    return Rate(mean, max(lowest, mean - half), min(1.0, mean + half))
+
+
+def _spread(values: Sequence[float]) -> tuple[float, float]:
+    """The mean, and the sum of squared distances from it."""
+    if len(values) < 2:
+        raise RangeError(f"{len(values)} run: an interval over runs needs at least 2; ask for more seeds")
+    mean = math.fsum(values) / len(values)
+    return mean, math.fsum((value - mean) ** 2 for value in values)
 
 
 def area(members: Tensor, others: Tensor) -> float:

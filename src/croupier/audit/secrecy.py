@@ -7,16 +7,16 @@ Uploads, rules and views come from the real loop and the real agreement. Attacks
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
-from multiprocessing import get_context
 from statistics import fmean
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from croupier.audit.abreast import each
 from croupier.audit.course import RATE, Course, Once, stepped
 from croupier.audit.integrity import Ground, Setting
 from croupier.audit.invert import Inverting, inverting
@@ -28,12 +28,14 @@ from croupier.audit.onlooker import Followed, Reader, Sight, followed
 from croupier.audit.reorder import by_example, chance_neighbours, kept_neighbours, laid_out
 from croupier.audit.report.pictures import png
 from croupier.core.coins import Coins
+from croupier.core.revive import Shelf, got, put
 from croupier.core.sitting import Drive
 from croupier.encode.hidden import HiddenUnits
 from croupier.encode.symmetry import Rule, Symmetry
 from croupier.errors import SpecError
 from croupier.federate import State
 from croupier.learn.data import Dataset
+from croupier.learn.ends import find_entrance
 from croupier.pipeline import Pipeline
 
 Watch = Callable[[str], None]
@@ -84,22 +86,26 @@ def is_anew(pipeline: Pipeline) -> bool:
 
 def study(
     setting: Setting, pipeline: Pipeline, seeds: Sequence[int], drive: Drive, watch: Watch, depth: Depth = FULL,
-    abreast: int = 1,
+    abreast: int = 1, kept: Shelf | None = None,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """One plain account for each seed; `abreast` of them at once, each in a process of its own."""
-    jobs = [(setting, pipeline, seed, drive, depth) for seed in seeds]
-    if abreast > 1 and len(jobs) > 1:
-        with ProcessPoolExecutor(min(abreast, len(jobs)), get_context("spawn"), _enter) as pool:
-            found = list(pool.map(_one, jobs))
-    else:
-        found = [_one(job) for job in jobs]
-    for seed in seeds:
-        watch(f"seed {seed}: what the server makes of permuted uploads")
-    return found
+    """One plain account for each seed; `abreast` of them at once, each in a process of its own.
+
+    Seeds that are finished go to `kept`, and what is there is not done again.
+    """
+    shelf: Shelf = {} if kept is None else kept
+    jobs = {part(seed): (setting, pipeline, seed, drive, depth) for seed in seeds}
+
+    def heard(name: str, account: dict[str, Any]) -> None:
+        put(shelf, name, account)
+        watch(f"seed {jobs[name][2]}: what the server makes of permuted uploads")
+
+    each(_one, {name: job for name, job in jobs.items() if name not in shelf}, abreast, heard)
+    return [got(shelf, name, dict[str, Any]) for name in jobs]
 
 
-def _enter() -> None:
-    torch.set_num_threads(1)
+def part(seed: int) -> str:
+    """What a seed's account is called among those that are kept."""
+    return f"secrecy-{seed}"
 
 
 def _one(job: tuple[Setting, Pipeline, int, Drive, Depth]) -> dict[str, Any]:
@@ -214,11 +220,16 @@ class _Part:
             made.dataset.classes, self._search(),
         )  # fmt: skip
 
+    @cached_property
+    def _direct(self) -> bool:
+        """Whether a linear layer with biases reads whole records, whichever layer that is."""
+        made = self.course.ground.made
+        return find_entrance(made.module, made.dataset.shape) is not None
+
     def _search(self) -> Any:
         """None where one record is read off the first layer."""
         made = self.course.ground.made
-        first, second = [*made.module.parameters()][:2]
-        if first.dim() == 2 and second.dim() == 1 and first.shape[1] == prod(made.dataset.shape):
+        if self._direct:
             return None
         boxed = pictured(made.dataset) is not None
         return inverting(Inverting(steps=self.depth.steps, variation=1e-2, labels="known", boxed=boxed))

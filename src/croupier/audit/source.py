@@ -6,14 +6,15 @@ a score for each client (rows) and record (columns); the highest score is its gu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import torch
 from torch import Tensor
 
 from croupier.audit import unshuffle
-from croupier.audit.knowledge import Scene, log_odds
-from croupier.audit.prior import DOUBTS, by_label, counts, label_posterior, settled, shares
+from croupier.audit.knowledge import Scene, fits, log_odds
+from croupier.audit.prior import DOUBTS, Prior, best, by_label, counts, settled, shares
 from croupier.audit.unshuffle import ACCURACY, LOSS, Rebuild, Rebuilt
 from croupier.core.coins import Coins
 
@@ -22,18 +23,30 @@ Attack = Callable[[Scene, Coins], Tensor]
 # How steeply shares of classes may rise with a sign of them, in units of its spread.
 SLOPES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
 FOLDS = 4
+# How much what a whole model remembers of a record may count beside a prior that records carry.
+WEIGHTS = (0.0, 0.1, 0.25, 0.5, 1.0)
 
 
 def prior(scene: Scene, coins: Coins) -> Tensor:
-    """Labels of shadow sets and records, and no view."""
-    return label_posterior(scene.knowledge)
+    """The best guess from labels and records of shadow sets, and no view."""
+    return unseen(scene).scores
+
+
+def unseen(scene: Scene) -> Prior:
+    """The prior, learnt once for all attacks on a scene."""
+    if "prior" not in scene.study:
+        scene.study["prior"] = best(scene.knowledge, scene.quiet.child("prior"))
+    found: Prior = scene.study["prior"]
+    return found
 
 
 def lowest_loss(rebuild: Rebuild) -> Attack:
-    """The client whose model gives the record's label the highest probability."""
+    """The client whose model gives the record's label the highest probability, or its target the lowest error."""
 
     def attack(scene: Scene, coins: Coins) -> Tensor:
         inputs, labels = scene.knowledge.records
+        if not scene.knowledge.classes:
+            return fits(rebuild(scene, coins).outputs(scene, inputs), labels)
         said = torch.log_softmax(rebuild(scene, coins).outputs(scene, inputs).double(), -1)
         return said[:, torch.arange(len(labels)), labels]
 
@@ -53,17 +66,32 @@ def posterior(rebuild: Rebuild, fitted: bool = True) -> Attack:
         known = scene.knowledge
         inputs, labels = known.records
         models = rebuild(scene, coins.child("whole"))
+        # Only a whole model that a client trained can remember a record; one that was put together cannot.
+        whole = models.trunk is None and not fitted
+        if not known.classes:
+            base = prior(scene, coins)
+            return _joined(scene, base, _lower(fits(models.outputs(scene, inputs), labels))) if whole else base
         signs = _signs(models, scene)
         slopes, doubt = _calibrated(_folds(rebuild, scene, coins) if fitted else _left_out(signs, scene))
         held = counts(tuple(y for _, y in known.shadows), known.classes)
-        base = (
-            by_label(settled(held, _lean(signs, slopes), doubt, labels), labels) if any(slopes) else prior(scene, coins)
-        )
-        # Only a whole model that a client trained can remember a record; one that was put together cannot.
-        whole = models.trunk is None and not fitted
-        return base + _own(log_odds(models.outputs(scene, inputs), labels), labels) if whole else base
+        base = prior(scene, coins)
+        if any(slopes):
+            # The view tells of labels; what records tell beyond their labels stands.
+            base = by_label(settled(held, _lean(signs, slopes), doubt, labels), labels) + unseen(scene).beyond
+        return _joined(scene, base, _own(log_odds(models.outputs(scene, inputs), labels), labels)) if whole else base
 
     return attack
+
+
+def _joined(scene: Scene, base: Tensor, own: Tensor) -> Tensor:
+    """With how well each model fits a record: where records carry the prior, that partly repeats it, or is noise."""
+    return base + (_weight(unseen(scene).scores, own) if bool(unseen(scene).beyond.any()) else 1.0) * own
+
+
+def _lower(fit: Tensor) -> Tensor:
+    """How far a record's error under each model lies below those under the others, in units usual for the model."""
+    apart = fit - fit.mean(0)
+    return apart / apart.square().mean(1, keepdim=True).sqrt().clamp(min=1e-9)
 
 
 def _own(odds: Tensor, labels: Tensor) -> Tensor:
@@ -74,13 +102,30 @@ def _own(odds: Tensor, labels: Tensor) -> Tensor:
     return apart / usual[:, labels].clamp(min=1e-9)
 
 
+def _weight(known: Tensor, own: Tensor) -> float:
+    """How much the records' own log-odds may count beside a prior that knows much, by how well the two agree.
+
+    Of a record whose client the prior names, a log-odds that tells anything is above the usual for that client. If it
+    is drawn without regard to the client, no weight but 0 makes it likelier on average.
+    """
+    known = torch.log_softmax(known, 0)
+
+    def likely(weight: float) -> float:
+        usual = torch.logsumexp(weight * own, (0, 1)) - math.log(own.numel())
+        return float((torch.logsumexp(known + weight * own, 0) - usual).mean())
+
+    return max(WEIGHTS, key=likely)
+
+
 def _signs(models: Rebuilt, scene: Scene) -> tuple[Tensor, Tensor]:
     """Two signs of a client's classes, by client and class: log-odds over all records at hand, and last biases."""
     known = scene.knowledge
     parts = [known.records, *known.shadows]
     odds = torch.cat([log_odds(models.outputs(scene, x), y) for x, y in parts], 1)
     hot = torch.nn.functional.one_hot(torch.cat([y for _, y in parts]), known.classes).double()
-    return _even(odds @ hot / hot.sum(0).clamp(min=1)), _even(models.biases(scene).double())
+    seen, biases = _even(odds @ hot / hot.sum(0).clamp(min=1)), models.biases(scene)
+    # A network without last biases shows one sign only.
+    return seen, torch.zeros_like(seen) if biases is None else _even(biases.double())
 
 
 def _even(signs: Tensor) -> Tensor:

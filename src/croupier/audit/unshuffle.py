@@ -13,10 +13,10 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
 from croupier.audit.candidates import candidates
-from croupier.audit.knowledge import Sample, Scene
+from croupier.audit.knowledge import Sample, Scene, fits
 from croupier.core.coins import Coins
 from croupier.core.update import Update
-from croupier.errors import SpecError
+from croupier.errors import SpecError, Unsuited
 from croupier.learn.data import Rows
 from croupier.learn.fit import Fit
 from croupier.learn.train import Learner
@@ -35,13 +35,15 @@ class Rebuilt:
             return torch.stack([scene.outputs(row, inputs) for row in self.parts])
         hidden = scene.hidden(self.trunk, inputs)
         classes = scene.knowledge.classes
-        weights = self.parts[:, :-classes].reshape(len(self.parts), classes, -1)
-        return torch.einsum("rf,ncf->nrc", hidden, weights) + self.parts[:, None, -classes:]
+        weights = self.parts[:, : classes * hidden.shape[1]].reshape(len(self.parts), classes, -1)
+        said = torch.einsum("rf,ncf->nrc", hidden, weights)
+        return said if scene.biases is None else said + self.parts[:, None, -classes:]
 
-    def biases(self, scene: Scene) -> Tensor:
-        """The final layer's biases, one for each class."""
-        heads = self.parts if self.trunk is not None else self.parts[:, scene.span]
-        return heads[:, -scene.knowledge.classes :]
+    def biases(self, scene: Scene) -> Tensor | None:
+        """The last layer's biases, one for each class; None where it has none, or is not linear."""
+        if scene.biases is None:
+            return None
+        return self.parts[:, scene.biases] if self.trunk is None else self.parts[:, -scene.knowledge.classes :]
 
 
 # How many numbers are judged at once: enough to keep a processor busy, few enough to stay in its cache.
@@ -82,6 +84,8 @@ class Judge:
 
 
 def _right(outputs: Tensor, labels: Tensor) -> Tensor:
+    if labels.is_floating_point():
+        raise Unsuited("it judges models by their accuracy, and here quantities are learnt, which have none")
     return (outputs.argmax(-1) == labels).double().sum(-1)
 
 
@@ -97,6 +101,8 @@ def _right_single(outputs: Tensor, change: Tensor, labels: Tensor) -> Tensor:
 
 
 def _fit(outputs: Tensor, labels: Tensor) -> Tensor:
+    if labels.is_floating_point():
+        return fits(outputs, labels).sum(-1)
     return -nn.functional.cross_entropy(outputs.double(), labels, reduction="sum")
 
 
@@ -145,7 +151,11 @@ def layers(judge: Judge, one_to_one: bool = False) -> Rebuild:
     """Algorithm 3: the mean of all layers but the last; to each client the last layer that does best."""
 
     def rebuild(scene: Scene, coins: Coins) -> Rebuilt:
-        return _choose(scene, Rebuilt(_rows(scene)[:, scene.span], scene.joint), judge, one_to_one, coins)
+        heads = _rows(scene)[:, scene.places]
+        if scene.head.apart(scene.net.layout):
+            # Weights and biases were permuted by themselves: a row's biases are another client's.
+            heads[:, -scene.knowledge.classes :] = scene.joint[scene.biases]
+        return _choose(scene, Rebuilt(heads, scene.joint), judge, one_to_one, coins)
 
     return rebuild
 
@@ -157,7 +167,7 @@ def parameters(judge: Judge, cumulative: bool = False) -> Rebuild:
     """
 
     def rebuild(scene: Scene, coins: Coins) -> Rebuilt:
-        rows = _rows(scene)[:, scene.span]
+        rows = _rows(scene)[:, scene.places]
         heads = [
             replaced(scene, rows, shadow, judge, cumulative, coins.child("shadow", number))
             for number, shadow in enumerate(scene.knowledge.shadows)
@@ -177,7 +187,7 @@ def carried(scene: Scene, coins: Coins) -> Rebuilt:
         raise SpecError("attack 'carries' needs the counts of every parameter's ones, and clients that count alike")
     if "values" not in counts.found:
         # The same draws whichever attack comes first.
-        counts.found["values"] = candidates(counts, scene.span, scene.quiet.child("carries").fast())
+        counts.found["values"] = candidates(counts, scene.places, scene.quiet.child("carries").fast())
     heads = [
         replaced(scene, counts.found["values"], shadow, LOSS, False, coins.child("shadow", number))
         for number, shadow in enumerate(scene.knowledge.shadows)
@@ -194,15 +204,16 @@ def replaced(scene: Scene, rows: Tensor, shadow: Sample, judge: Judge, cumulativ
     hidden = scene.hidden(scene.joint, shadow[0]).to(device)
     outputs, labels = scene.outputs(scene.joint, shadow[0]).to(device), shadow[1].to(device)
     classes, features = outputs.shape[1], hidden.shape[1]
-    rows, mean, draw = rows.to(device), scene.joint[scene.span].to(device), coins.fast()
+    rows, mean, draw = rows.to(device), scene.joint[scene.places].to(device), coins.fast()
     out = mean.clone()
-    # A bias is the weight of a feature that is always 1.
-    columns = torch.cat([hidden, torch.ones(len(hidden), 1, device=device)], 1).T
-    # Weights lie class by class, then the biases; here by feature and class.
-    weights, biases = torch.tensor_split(torch.arange(classes * (features + 1)), [classes * features])
-    places = torch.cat([weights.reshape(classes, features).T, biases.unsqueeze(0)])
+    # Weights lie class by class; here by feature and class.
+    columns, places = hidden.T, torch.arange(classes * features).reshape(classes, features).T
+    if scene.biases is not None:
+        # A bias is the weight of a feature that is always 1.
+        columns = torch.cat([hidden, torch.ones(len(hidden), 1, device=device)], 1).T
+        places = torch.cat([places, classes * features + torch.arange(classes).unsqueeze(0)])
     step = 1 if cumulative else max(1, _AT_ONCE // (len(rows) * classes * len(hidden)))
-    for at in range(0, features + 1, step):
+    for at in range(0, len(places), step):
         here, column = places[at : at + step], columns[at : at + step].unsqueeze(1)
         change = (rows[:, here] - mean[here]).unsqueeze(3) * column
         best = pick(judge.single(outputs, change, labels).cpu(), draw)
@@ -216,7 +227,14 @@ def tuned(scene: Scene, coins: Coins) -> Rebuilt:
     """The joint model trained on with each client's shadow set: what is left to try when only a sum came out."""
     known, device = scene.knowledge, str(scene.net.weights.device)
     shards = {str(number): Rows(*shadow).to(device) for number, shadow in enumerate(known.shadows)}
-    learner = Learner(known.module, "classify", Fit.parse(known.fit), shards, device)
+    try:
+        learner = Learner(known.module, known.trained, Fit.parse(known.fit), shards, device)
+    except SpecError as error:
+        if min(len(shard) for shard in shards.values()) > 1:
+            raise
+        raise Unsuited(
+            "a network that normalises over batches cannot be trained on one record: raise --shadow"
+        ) from error
     jobs = [(scene.joint, name, coins.child("tune", name)) for name in shards]
     # Where training diverged the joint model stands in: every client keeps its place.
     return Rebuilt(torch.stack([got.vector if isinstance(got, Update) else scene.joint for got in learner(jobs)]))

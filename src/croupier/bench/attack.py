@@ -80,15 +80,15 @@ def _rows(knowledge: Knowledge, clients: int, coins: Coins) -> Tensor:
 
 def _full(scene: Scene, rows: Tensor, parameters: int) -> tuple[float, dict[int, Tensor]]:
     """Algorithm 5 as printed, on evenly spaced parameters of the final layer: seconds each, and how it judged."""
-    span, shadow = scene.span, scene.knowledge.shadows[0]
-    places = torch.linspace(0, span.stop - span.start - 1, parameters).long().tolist()
+    last, shadow = scene.places.tolist(), scene.knowledge.shadows[0]
+    places = torch.linspace(0, len(last) - 1, parameters).long().tolist()
     judged: dict[int, Tensor] = {}
     start = time.perf_counter()
     for place in places:
         fits = []
-        for candidate in rows[:, span.start + place]:
+        for candidate in rows[:, last[place]]:
             model = scene.joint.clone()
-            model[span.start + place] = candidate
+            model[last[place]] = candidate
             fits.append(LOSS.whole(scene.outputs(model, shadow[0]), shadow[1]))
         judged[place] = torch.stack(fits)
     return (time.perf_counter() - start) / len(places), judged
@@ -96,7 +96,7 @@ def _full(scene: Scene, rows: Tensor, parameters: int) -> tuple[float, dict[int,
 
 def _cached(scene: Scene, rows: Tensor) -> tuple[float, list[int]]:
     """The fast form for one target: seconds a parameter, and what it chose for each."""
-    last, shadow = rows[:, scene.span], scene.knowledge.shadows[0]
+    last, shadow = rows[:, scene.places], scene.knowledge.shadows[0]
     start = time.perf_counter()
     out = replaced(scene, last, shadow, LOSS, False, Coins.from_seed(0))
     spent = time.perf_counter() - start

@@ -41,6 +41,7 @@ def _uploads(party: str) -> Iterator[Cell]:
     for kind in ("old", "forged"):
         yield Cell("forward another", party, "forward", _wrong_row(kind), before="round")
     yield Cell("equivocate", party, "up", _two_rows, colluding=True)
+    yield Cell("equivocate", party, "up", _two_models, colluding=True)
     for both in (False, True):
         yield Cell("flip", party, "up", _unsigned(both), colluding=True)
         yield Cell("drop", party, "up", _silent(both), colluding=True)
@@ -99,6 +100,18 @@ def _two_rows(trial: Trial) -> Bent:
 
     def change(letters: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:
         other = signed_up(trial.round, who, bits)
+        return tuple(replace(one, body=other) if one.target == trial.peer else one for one in letters)
+
+    return Bent(clients={who: change}, free={who: (mask_bits(trial.round, who),)})
+
+
+def _two_models(trial: Trial) -> Bent:
+    """A colluder signs one row for the servers, and says to one of them that it was handed another model."""
+    who = COLLUDERS[0]
+
+    def change(letters: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:
+        handed = trial.round.late["handed"] ^ 1
+        other = signed_up(trial.round, who, trial.round.rows[who], handed)
         return tuple(replace(one, body=other) if one.target == trial.peer else one for one in letters)
 
     return Bent(clients={who: change}, free={who: (mask_bits(trial.round, who),)})

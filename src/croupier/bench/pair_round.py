@@ -213,10 +213,10 @@ def opened(reference: Bytes, draw: Stream) -> dict[str, Tensor]:
     return {"reference": bits, "nonce": nonce, "commitment": bound, "handed": handed(torch.zeros(len(bits)), bound)}
 
 
-def signed_up(round_: Round, who: str, bits: Bytes) -> dict[str, Tensor]:
-    """A client's upload of some bits, as it would sign it."""
+def signed_up(round_: Round, who: str, bits: Bytes, handed: Tensor | None = None) -> dict[str, Tensor]:
+    """A client's upload of some bits, as it would sign it; `handed` is what all were handed, unless given."""
     row = kernel.packed(bits) ^ round_.masks[who]
-    same = round_.late["handed"]
+    same = round_.late["handed"] if handed is None else handed
     claim = duet.claim(round_.told(who), who, row, bytes_of(same))
     mine = byte_tensor(signed(round_.keys[who]["identity"], claim))
     return {"row": torch.from_numpy(row), "signature": mine, "handed": same}

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from importlib.metadata import version
 from typing import Annotated, NoReturn
 
+import click
 import typer
 
 from croupier.cli import audit, bench, doctor, explain, plan, reproduce, run
-from croupier.errors import CroupierError
+from croupier.errors import CroupierError, OwnError, at_a_shell
 
 app = typer.Typer(
     name="croupier",
     help="Federated learning behind a shuffler, and a plain account of what each party learns.",
     no_args_is_help=True,
     add_completion=False,
+    # The library below has suggestions of its own.
+    suggest_commands=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -27,6 +31,15 @@ app.command("explain")(explain.command)
 app.command("doctor")(doctor.command)
 app.add_typer(bench.app, name="bench")
 app.add_typer(plan.app, name="plan")
+
+
+def _prose(text: str) -> str:
+    """Paragraphs without the line breaks of the source: the terminal has its own width."""
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+
+
+for _command in (*app.registered_commands, *bench.app.registered_commands, *plan.app.registered_commands):
+    _command.help = _prose(_command.help or (_command.callback and _command.callback.__doc__) or "")
 
 
 def _version(asked: bool) -> None:
@@ -45,10 +58,56 @@ def root(
 
 
 def main() -> NoReturn:
-    """Run the command line; an error that Croupier raises on purpose is one line and a status, never a traceback."""
+    """Run the command line; what is wrong with what it was given is one line and a status, never a traceback."""
+    asked: list[str] = []
     try:
-        app()
+        with at_a_shell():
+            code = _with_debug(typer.main.get_command(app), asked).main(prog_name="croupier", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        at = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "croupier"
+        said = " ".join(error.format_message().split()).rstrip(".")
+        _end(error, f"{said}; see {at} --help", asked)
     except CroupierError as error:
-        print(f"croupier: error: {error}", file=sys.stderr)
-        sys.exit(2)
-    sys.exit(0)
+        _end(error, str(error), asked, own=isinstance(error, OwnError))
+    except Exception as error:
+        if not (said := _own_line(error)):
+            raise
+        _end(error, said, asked, own=True)
+    sys.exit(code or 0)
+
+
+def _with_debug(command: click.Command, asked: list[str]) -> click.Command:
+    """The same, with --debug understood by every command."""
+
+    def note(context: click.Context, option: click.Parameter, value: bool | None) -> None:
+        asked.extend(["debug"] if value else [])
+
+    option = typer.core.TyperOption(
+        param_decls=["--debug"], is_flag=True, is_eager=True, expose_value=False, callback=note,
+        help="When something fails, show where, in full.",
+    )  # fmt: skip
+    command.params.append(option)
+    for inner in getattr(command, "commands", {}).values():
+        _with_debug(inner, asked)
+    return command
+
+
+def _own_line(error: Exception) -> str:
+    """An error that came up in the user's own code, by its file and line; nothing where the fault is not theirs."""
+    if "croupier.learn.own" not in sys.modules:
+        return ""
+    from croupier.learn.beside import is_entered
+    from croupier.learn.own import told
+
+    return told(error, is_entered)
+
+
+def _end(error: Exception, said: str, asked: list[str], own: bool = False) -> NoReturn:
+    if asked:
+        traceback.print_exception(error)
+    more = " (--debug shows all of it)" if own and not asked else ""
+    print(f"croupier: error: {said}{more}", file=sys.stderr)
+    sys.exit(2)

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from croupier.cli import options
+from croupier.cli.progress import progress
 
 if TYPE_CHECKING:
     from croupier.audit.report.result import Reported
     from croupier.audit.secrecy import Depth
-    from croupier.pipeline import Pipeline
+    from croupier.runtime.kept import Kept
 
+HOME = Path("audits")
 FAST = ("federation.rounds=2",)
 RUNS = 40
 
@@ -92,43 +97,73 @@ def command(
     the server reads where coordinates are hidden: it matches weights of its own views, and inverts single steps.
     That part alone, in minutes, and under any rule: `croupier audit tazza-mnist --kind secrecy`.
 
+    An audit that is stopped (Ctrl-C, a full disk) keeps its finished seeds in a folder audits/NAME-KIND-DIGEST.kept:
+    start the same command again, and it goes on from there to the same result. Another description, seed or version
+    never uses them. The folder is removed when the report is written.
+
     `croupier audit --fast`: handwritten digits, ten clients, alpha = 0.1.
     """
+    from croupier.auditing import kind_of
     from croupier.errors import SpecError
-    from croupier.spec import load
+    from croupier.spec import counted, load, unread
 
-    asked = kind or _kind(load(spec, sets or []).protocol)
+    asked = kind or Kind(kind_of(unread(spec, sets or [])[0].protocol))
     way = _ways()[asked]
-    described = load(spec, [*(way.fast if fast else ()), *(sets or [])])
+    changes = [*(way.fast if fast else ()), *(sets or [])]
     if print_config:
-        options.show_config(described, json)
+        # What only prints a description loads nothing.
+        shown, supposed = unread(spec, changes)
+        options.show_config(shown, json, supposed)
         return
-    page = report or _somewhere(described.name)
-    if page.suffix == ".json":
-        raise SpecError(f"--report = {page}: the numbers would take the page's place; name it {page.stem}.html")
-    if report is not None:
-        # Before the minutes of work, not after.
-        options.make_room(report, "--report")
+    described = load(spec, changes, count=counted(data))
+    options.caution(spec, sets or ())
+    if report is not None and report.suffix == ".json":
+        raise SpecError(f"--report = {report}: the numbers would take the page's place; name it {report.stem}.html")
+    # Before the minutes of work, not after.
+    options.check_room(report or _somewhere(described.name), "--report")
     if lpips and asked not in READS:
         raise SpecError(f"--lpips = {lpips!r}: this audit inverts no pictures; leave it out, or use --kind secrecy")
     given: dict[str, Any] = {"shadow": shadow, "noise": noise} if asked is Kind.source else {}
     if asked in READS:
         given = {"depth": _depth(fast, lpips)}
-    known = way.ask(described, seeds=seeds or way.runs, seed=seed or 0, data=data, watch=options.watch, **given)
+    given |= {"seeds": seeds or way.runs, "seed": seed or 0, "data": data}
+    # Until everything is delivered what is finished stays kept.
+    with kept_seeds() as kept:
+        with progress(described.name) as told:
+            kept.count = told.at
+            known = way.ask(described, watch=told.say, kept=kept, **given)
+        deliver(known, report or _somewhere(described.name), way.show, json, out)
+        kept.drop()
+
+
+@contextmanager
+def kept_seeds() -> Iterator[Kept]:
+    """Where finished seeds are kept; an interrupt, or a disk that is full, says how to go on from there."""
+    from croupier.errors import StoreError
+    from croupier.runtime.kept import Kept
+
+    with Kept(HOME, lambda said: print(said, file=sys.stderr)) as kept:
+        try:
+            yield kept
+        except KeyboardInterrupt:
+            again = f"{kept.finished} are kept in {kept.folder}; to go on, start the same command again"
+            print(f"stopped; {again if kept.worth else 'nothing was finished, and nothing is kept'}", file=sys.stderr)
+            raise
+        except StoreError as error:
+            again = f"; {kept.finished} are kept, so that the same command then need not repeat them"
+            raise StoreError(f"{error}{again if kept.worth else ''}") from None
+
+
+def deliver(known: Reported, page: Path, show: Callable[[dict[str, Any]], None], json: bool, out: Path | None) -> None:
+    """The table first: whatever becomes of the files, it has been seen. Then the page, its numbers, and --out."""
     found = {**known.plain, **options.stamp()}
-    options.make_room(page, "--report")
+    options.give(found | {"report": str(page)}, json, None, lambda: show(found))
     type(known)(found).save(page)
-    options.emit(found, False, page.with_suffix(".json"))
-    options.emit(found | {"report": str(page)}, json, out)
+    options.write_json(page.with_suffix(".json"), found, "--report")
+    if out is not None:
+        options.write_json(out, found | {"report": str(page)})
     if not json:
-        way.show(found)
         print(f"report: {page}")
-
-
-def _kind(protocol: Pipeline) -> Kind:
-    if protocol.aggregate.use == "clusters":
-        return Kind.integrity
-    return Kind.profile if protocol.privacy.use == "tiers" else Kind.source
 
 
 @dataclass(frozen=True)
@@ -161,40 +196,50 @@ def _depth(fast: bool, lpips: str) -> Depth:
 
 
 def _somewhere(name: str) -> Path:
-    return Path("audits") / f"{name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.html"
+    stem = HOME / f"{name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
+    pages = (stem.with_name(f"{stem.name}{f'-{number}' if number else ''}.html") for number in count())
+    return next(page for page in pages if not page.exists())
 
 
 def show(found: dict[str, Any]) -> None:
     """The same for the terminal: a table, and a sentence for each defence."""
     from rich.table import Table
 
-    from croupier.cli.tables import is_narrow, size, wrapped
-    from croupier.cli.tables import show as print_table
+    from croupier.cli.fit import line, wrapped
+    from croupier.cli.fit import show as print_table
+    from croupier.cli.tables import size
 
     title = f"{found['name']}: whose record is it? Means over rounds and {found['runs']} runs"
     table = Table(title=title, title_justify="left")
-    heads = ("defence", "attack", "success", "95 %", "prior", "leak, points (95 %)", "accuracy", "up/client")
-    # On a narrow terminal the rest is left to the page.
-    kept = range(len(heads)) if not is_narrow() else (0, 1, 2, 4, 5)
-    for at in kept:
-        table.add_column(heads[at], justify="left" if at < 2 else "right", no_wrap=at < 2)
+    how = "RMSE" if "rmse" in found["rows"][0] else "accuracy"
+    heads = ("defence", "attack", "success", "95 %", "prior", "leak, points (95 %)", how, "up/client")
+    for at, head in enumerate(heads):
+        table.add_column(head, justify="left" if at < 2 else "right", no_wrap=at < 2)
     for row in found["rows"]:
         for number, (name, attack) in enumerate((n, a) for n, a in row["attacks"].items() if n != "prior"):
-            once = ("", "", "") if number else (row["defence"], f"{row['accuracy']:.1%}", size(row["bytes_per_client"]))
+            good = f"{row['rmse']:.4g}" if "rmse" in row else f"{row['accuracy']:.1%}"
+            once = ("", "", "") if number else (row["defence"], good, size(row["bytes_per_client"]))
             cells = (once[0], name, *_figures(attack), *once[1:])
-            table.add_row(*(cells[at] for at in kept))
+            table.add_row(*cells)
         table.add_section()
-    print_table(table)
-    print(
-        f"1/n = {found['chance']:.1%}. Prior: the adversary's knowledge without a view. Leak: what the view adds to it."
-    )
+    print_table(table, labels=2)
+    chance = f"1/n = {found['chance']:.1%}"
+    print(line(f"{chance}. Prior: the adversary's knowledge without a view. Leak: what the view adds to it."))
+    print(wrapped(f"The prior comes from {found['rows'][0]['attacks']['prior']['carried']}."))
     for row in found["rows"]:
         print(wrapped(f"{row['defence']}: {row['verdict']['sentence']}"))
+    reasons: dict[str, list[str]] = {}
+    for row in found["rows"]:
+        for name, attack in row["attacks"].items():
+            if "not_run" in attack:
+                reasons.setdefault(attack["not_run"], []).append(name)
+    for why, names in reasons.items():
+        print(wrapped(f"not run: {', '.join(dict.fromkeys(names))}: {why}."))
 
 
 def _figures(attack: dict[str, Any]) -> tuple[str, ...]:
     if not attack["scored"]:
-        return "failed its control", "", "", ""
+        return "not run" if "not_run" in attack else "failed its control", "", "", ""
     leak = attack["leak"]
     return (
         f"{attack['rate']:.1%}", f"{attack['low']:.0%} to {attack['high']:.0%}", f"{attack['prior']:.1%}",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Optional
+from types import ModuleType
+from typing import Annotated, Any, Optional
 
 import typer
 
 from croupier.cli import options
+from croupier.cli.progress import progress
 
 app = typer.Typer(
     help="Measure, each time against a named rival in the same run.",
@@ -20,6 +22,13 @@ app = typer.Typer(
 @app.callback()
 def group() -> None:
     """Keep `bench` a group: more measurements join it."""
+
+
+def _swept(bench: ModuleType, found: dict[str, Any]) -> None:
+    """A measurement, and other sizes of it where they were asked for."""
+    bench.show(found)
+    if "sweep" in found:
+        bench.show_sweep(found["sweep"])
 
 
 @app.command("simulate")
@@ -39,9 +48,7 @@ def simulate(
         options.show_config(describe(clients), json)
         return
     found = measure(clients, rounds, repeats, seed or 0)
-    options.emit(found, json, out)
-    if not json:
-        show(found)
+    options.give(found, json, out, lambda: show(found))
 
 
 @app.command("attack")
@@ -62,9 +69,7 @@ def attack(
         options.show_config(size, json)
         return
     found = measure(size, seed or 0)
-    options.emit(found, json, out)
-    if not json:
-        show(found)
+    options.give(found, json, out, lambda: show(found))
 
 
 @app.command("rns")
@@ -93,17 +98,13 @@ def rns(
     if plot is not None:
         if not sweep:
             raise SpecError(f"--plot = {str(plot)!r}: only a sweep is drawn; add --sweep")
-        options.make_room(plot, "--plot")
+        options.check_room(plot, "--plot")
     found = bench.measure(size, seed or 0)
     if sweep:
         found["sweep"] = bench.sweep(size, seed or 0, largest)
+    options.give(found, json, out, lambda: _swept(bench, found))
     if plot is not None:
-        plot.write_text(svg(found["sweep"]), "utf-8")
-    options.emit(found, json, out)
-    if not json:
-        bench.show(found)
-        if sweep:
-            bench.show_sweep(found["sweep"])
+        options.write(plot, svg(found["sweep"]), "--plot")
 
 
 @app.command("intra")
@@ -127,11 +128,7 @@ def intra(
     found = bench.measure(clients, params, repeats=repeats, seed=seed or 0)
     if sweep:
         found["sweep"] = bench.sweep(size, seed or 0)
-    options.emit(found, json, out)
-    if not json:
-        bench.show(found)
-        if sweep:
-            bench.show_sweep(found["sweep"])
+    options.give(found, json, out, lambda: _swept(bench, found))
 
 
 @app.command("reveal")
@@ -157,9 +154,47 @@ def reveal(
         options.show_config(size, json)
         return
     found = measure(size, seed or 0)
-    options.emit(found, json, out)
-    if not json:
-        show(found)
+    options.give(found, json, out, lambda: show(found))
+
+
+@app.command("coverage")
+def coverage(
+    trials: Annotated[int, typer.Option(help="Simulated audits for each law and number of runs.", min=100)] = 2000,
+    seed: options.Seed = None,
+    out: options.OutFile = None,
+    print_config: options.PrintConfig = False,
+    json: options.Json = False,
+) -> None:
+    """How often the audit's 95 % interval holds the true mean, by law of gains and runs, against Student's."""
+    from croupier.bench.coverage import Size, measure, show
+
+    size = Size(trials=trials)
+    if print_config:
+        options.show_config(size, json)
+        return
+    found = measure(size, seed or 0)
+    options.give(found, json, out, lambda: show(found))
+
+
+@app.command("accuse")
+def accuse(
+    audits: Annotated[int, typer.Option(help="Audits of updates that are drowned in noise.", min=1)] = 200,
+    runs: Annotated[int, typer.Option(help="Runs of each audit.", min=4)] = 4,
+    seed: options.Seed = None,
+    out: options.OutFile = None,
+    print_config: options.PrintConfig = False,
+    json: options.Json = False,
+) -> None:
+    """How often an audit accuses defences that leak nothing: real small audits of updates drowned in noise."""
+    from croupier.bench.accuse import Size, measure, show
+
+    size = Size(audits=audits, runs=runs)
+    if print_config:
+        options.show_config(size, json)
+        return
+    with progress("bench accuse") as told:
+        found = measure(size, seed or 0, told.say)
+    options.give(found, json, out, lambda: show(found))
 
 
 @app.command("opened")
@@ -184,9 +219,7 @@ def opened(
         options.show_config(size, json)
         return
     found = measure(size, seed or 0)
-    options.emit(found, json, out)
-    if not json:
-        show(found)
+    options.give(found, json, out, lambda: show(found))
 
 
 @app.command("disaggregate")
@@ -214,10 +247,9 @@ def disaggregate(
     if print_config:
         options.show_config(size, json)
         return
-    found = measure(size, seed or 0, options.watch)
-    options.emit(found, json, out)
-    if not json:
-        show(found)
+    with progress("bench disaggregate") as told:
+        found = measure(size, seed or 0, told.say)
+    options.give(found, json, out, lambda: show(found))
 
 
 @app.command("sum")
@@ -239,10 +271,9 @@ def secure_sum(
     if print_config:
         options.show_config(size, json)
         return
-    found = measure(size, seed or 0, options.watch)
-    options.emit(found, json, out)
-    if not json:
-        show(found)
+    with progress("bench sum") as told:
+        found = measure(size, seed or 0, told.say)
+    options.give(found, json, out, lambda: show(found))
 
 
 @app.command("shuffles")
@@ -262,10 +293,9 @@ def shuffles(
     if print_config:
         options.show_config(size, json)
         return
-    found = measure(size, seed or 0, options.watch)
-    options.emit(found, json, out)
-    if not json:
-        show(found)
+    with progress("bench shuffles") as told:
+        found = measure(size, seed or 0, told.say)
+    options.give(found, json, out, lambda: show(found))
 
 
 @app.command("gates")
@@ -287,9 +317,7 @@ def gates(
         options.show_config(size, json)
         return
     found = measure(size, seed or 0)
-    options.emit(found, json, out)
-    if not json:
-        show(found)
+    options.give(found, json, out, lambda: show(found))
 
 
 @app.command("agree")
@@ -319,10 +347,9 @@ def agree(
     if print_config:
         options.show_config(size, json)
         return
-    found = measure(size, seed or 0, options.watch)
-    options.emit(found, json, out)
-    if not json:
-        show(found)
+    with progress("bench agree") as told:
+        found = measure(size, seed or 0, told.say)
+    options.give(found, json, out, lambda: show(found))
 
 
 class _Mode(StrEnum):
@@ -357,17 +384,14 @@ def rain(
     if plot is not None:
         if not sweep:
             raise SpecError(f"--plot = {str(plot)!r}: only a sweep is drawn; add --sweep")
-        options.make_room(plot, "--plot")
-    found = bench.measure(size, seed or 0, options.watch)
-    if sweep:
-        found["sweep"] = bench.sweep(size, seed or 0, largest, options.watch)
-    if plot is not None:
-        plot.write_text(svg(found["sweep"], "a RAIN round", "signs, clients times parameters"), "utf-8")
-    options.emit(found, json, out)
-    if not json:
-        bench.show(found)
+        options.check_room(plot, "--plot")
+    with progress("bench rain") as told:
+        found = bench.measure(size, seed or 0, told.say)
         if sweep:
-            bench.show_sweep(found["sweep"])
+            found["sweep"] = bench.sweep(size, seed or 0, largest, told.say)
+    options.give(found, json, out, lambda: _swept(bench, found))
+    if plot is not None:
+        options.write(plot, svg(found["sweep"], "a RAIN round", "signs, clients times parameters"), "--plot")
 
 
 @app.command("tazza")
@@ -393,10 +417,9 @@ def tazza(
     if print_config:
         options.show_config(size, json)
         return
-    found = measure(size, seed or 0, options.watch)
-    options.emit(found, json, out)
-    if not json:
-        show(found)
+    with progress("bench tazza") as told:
+        found = measure(size, seed or 0, told.say)
+    options.give(found, json, out, lambda: show(found))
 
 
 class _System(StrEnum):
@@ -426,10 +449,9 @@ def tamper(
     if print_config:
         options.show_config(size, json)
         return
-    if isinstance(size, rain.Size):
-        found = rain.measure(size, seed or 0, options.watch)
-    else:
-        found = sums.measure("masks" if system is _System.MASKS else "sum-servers", size, seed or 0, options.watch)
-    options.emit(found, json, out)
-    if not json:
-        (rain if system is _System.RAIN else sums).show(found)
+    with progress("bench tamper") as told:
+        if isinstance(size, rain.Size):
+            found = rain.measure(size, seed or 0, told.say)
+        else:
+            found = sums.measure("masks" if system is _System.MASKS else "sum-servers", size, seed or 0, told.say)
+    options.give(found, json, out, lambda: (rain if system is _System.RAIN else sums).show(found))

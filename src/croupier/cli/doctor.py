@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
+import textwrap
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from croupier.cli import options
+
+if TYPE_CHECKING:
+    from croupier.spec import Spec
 
 PACKAGES = (
     "torch",
@@ -44,11 +47,11 @@ def command(
     `croupier doctor mnist --data ~/data`: can this description run here?
     """
     from croupier.learn.data import folder_of
-    from croupier.spec import load
+    from croupier.spec import unread
 
-    described = load(spec or "digits", sets or ())
+    described, supposed = unread(spec or "digits", sets or ())
     if print_config:
-        options.show_config(described, json)
+        options.show_config(described, json, supposed)
         return
     folder = folder_of(data)
     found = {
@@ -60,11 +63,17 @@ def command(
         "seed": seed,
     }
     if spec is not None:
-        # Loading is the check: it raises the same clear error that the run would.
-        found["checked"] = {"spec": described.name, "digest": described.task.data.load(folder).digest}
-    options.emit(found, json, out)
-    if not json:
-        _show(found)
+        found["checked"] = _checked(described, folder)
+    options.give(found, json, out, lambda: _show(found))
+
+
+def _checked(spec: Spec, folder: Path | None) -> dict[str, Any]:
+    """Loading is the check: it raises the error that the run would. Nobody's own functions are imported or called."""
+    from croupier.learn.own import look, named_in
+
+    own = {key: look(key, named) for key, named in named_in(spec).items()}
+    loaded = {} if "task.data.make" in own else {"digest": spec.task.data.load(folder).digest}
+    return {"spec": spec.name, **loaded, **({"own": own} if own else {})}
 
 
 def _machine() -> dict[str, Any]:
@@ -92,23 +101,35 @@ def _datasets(folder: Path | None) -> dict[str, dict[str, Any]]:
     }
 
 
-def _presets(folder: Path | None) -> dict[str, bool]:
-    from croupier.spec import load, presets
+def _presets(folder: Path | None) -> dict[str, dict[str, Any]]:
+    from croupier.spec import about, load, presets
 
-    return {name: load(name).task.data.present(folder) for name in presets()}
+    return {name: {"present": load(name).task.data.present(folder), "about": about(name)} for name in presets()}
+
+
+def _show_presets(presets: dict[str, dict[str, Any]]) -> None:
+    print("presets:")
+    for name, facts in presets.items():
+        print(f"  {name:<18}{facts['about']}")
+    if absent := [name for name, facts in presets.items() if not facts["present"]]:
+        said = f"presets whose data are missing here: {', '.join(absent)}"
+        print(textwrap.fill(said, 80, subsequent_indent="  ", break_on_hyphens=False))
 
 
 def _show(found: dict[str, Any]) -> None:
+    from croupier.cli.fit import line
+
     machine = found["machine"]
-    print(f"python {machine['python']} on {machine['system']}, {machine['cores']} cores")
-    print(f"CUDA: {', '.join(machine['cuda']) or 'none'}")
-    print("packages: " + ", ".join(f"{k} {v or '(not installed)'}" for k, v in found["packages"].items()))
+    print(line(f"python {machine['python']} on {machine['system']}, {machine['cores']} cores"))
+    print(line(f"CUDA: {', '.join(machine['cuda']) or 'none'}"))
+    print(line("packages: " + ", ".join(f"{k} {v or '(not installed)'}" for k, v in found["packages"].items())))
     folder = found["data_folder"]
     absent = "" if folder is None or Path(folder).is_dir() else " (no such folder)"
-    print(f"data folder: {folder or 'none (pass --data FOLDER or set CROUPIER_DATA)'}{absent}")
+    print(line(f"data folder: {folder or 'none (pass --data FOLDER or set CROUPIER_DATA)'}{absent}"))
     for name, facts in found["datasets"].items():
-        print(f"  {name:<15}{'files present' if facts['present'] else 'missing':<15}{facts['licence']}")
-    print("presets: " + ", ".join(f"{n}{'' if ready else ' (data missing)'}" for n, ready in found["presets"].items()))
+        print(line(f"  {name:<15}{'files present' if facts['present'] else 'missing':<15}{facts['licence']}", " " * 32))
+    _show_presets(found["presets"])
     if "checked" in found:
-        print(f"{found['checked']['spec']}: can run here")
-    sys.stdout.flush()
+        for key, where in found["checked"].get("own", {}).items():
+            print(line(f"{key}: {where}, your code; read, and not run: croupier run will run it"))
+        print(f"{found['checked']['spec']}: {'found what it names' if 'own' in found['checked'] else 'can run here'}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -36,36 +35,20 @@ def command(
 
     `croupier explain rns --table`
     """
-    from croupier.federation import check, least
-    from croupier.spec import load
-    from croupier.statement import explain
+    from croupier.outlook import stated
+    from croupier.spec import unread
 
-    described = load(spec, sets or ())
+    described, supposed = unread(spec, sets or ())
     if print_config:
-        options.show_config(described, json)
+        options.show_config(described, json, supposed)
         return
     if table:
         _table(described, json, out)
         return
-    # A statement about a run that would be refused is worth nothing; natural clients are counted when they are loaded.
-    clients = getattr(described.task.split, "clients", None)
-    if clients is not None:
-        # Data and network are not loaded here: what they offer shows when the run begins.
-        offers = frozenset(
-            {"answers", "symmetry", "samples", *({"root", "forward"} if described.task.root.records else ())}
-        )
-        check(described.protocol, clients, described.federation, offers)
-    cohort = described.federation.cohort
-    changing = None if clients is None else cohort is not None and cohort < clients
-    plan, invited = described.federation, cohort or clients
-    statement = explain(
-        described.protocol, noise=described.task.fit.claims(), cohorts=changing, rounds=plan.rounds,
-        present=None if invited is None else least(plan, invited),
-        invited=None if clients is None or invited is None else (clients, invited),
-    )  # fmt: skip
-    options.emit({"name": described.name, "seed": seed, **statement.plain()}, json, out)
-    if not json:
-        _show(described.name, statement)
+    options.caution(spec, sets or ())
+    statement = stated(described, supposed)
+    told = {"name": described.name, "seed": seed, **statement.plain()}
+    options.give(told, json, out, lambda: _show(described.name, statement))
 
 
 def _table(described: Spec, as_json: bool, out: Path | None) -> None:
@@ -76,16 +59,19 @@ def _table(described: Spec, as_json: bool, out: Path | None) -> None:
         used = described.protocol.encode.use
         raise SpecError(f"--table with protocol.encode = {used!r}: only residues have moduli; use explain rns --table")
     cells, claims = table(), judged()
-    options.emit({"name": described.name, "table": cells, "printed": claims}, as_json, out)
-    if not as_json:
-        _show_cells(cells)
-        _show_claims(claims)
+    told = {"name": described.name, "table": cells, "printed": claims}
+    options.give(told, as_json, out, lambda: _show_table(cells, claims))
+
+
+def _show_table(cells: list[dict[str, Any]], claims: list[dict[str, Any]]) -> None:
+    _show_cells(cells)
+    _show_claims(claims)
 
 
 def _show_cells(cells: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
-    from croupier.cli.tables import show, wrapped
+    from croupier.cli.fit import show, wrapped
 
     counts = list(dict.fromkeys(cell["clients"] for cell in cells))
     grid = Table(title="bits a parameter, by digits (down) and clients (across)", title_justify="left")
@@ -101,13 +87,13 @@ def _show_cells(cells: list[dict[str, Any]]) -> None:
     )
     print(wrapped(said))
     for bits, chosen in sorted({cell["bits"]: cell["moduli"] for cell in cells}.items()):
-        print(f"    {bits:3} bits: {', '.join(map(str, chosen))}")
+        print(wrapped(f"{bits:3} bits: {', '.join(map(str, chosen))}", "    ", " " * 14))
 
 
 def _show_claims(claims: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
-    from croupier.cli.tables import show, wrapped
+    from croupier.cli.fit import show, wrapped
 
     grid = Table(title="what the paper prints", title_justify="left")
     for head in ("where", "clients", "values", "bits", "sums told apart", "sums possible", "verdict", "needed", "ours"):
@@ -127,23 +113,14 @@ def _show_claims(claims: list[dict[str, Any]]) -> None:
 
 
 def _show(name: str, statement: Statement) -> None:
-    print(f"{name}: {statement.backend}\n")
-    for who, what in statement.learns.items():
-        _line(f"{who} learns", what)
-    _line(
-        "must not collude",
-        "; ".join(" with ".join(pair) for pair in statement.must_not_collude) or "nobody is kept apart",
-    )
-    rest: dict[str, Any] = statement.plain()
-    for key in ("privacy_threshold", "integrity_threshold", "liveness_threshold"):
-        _line(key.replace("_", " "), rest[key])
-    for line in statement.encoding:
-        _line("encoding", line)
-    for head, text in statement.warnings.items():
+    from croupier.cli.fit import line
+
+    print(line(f"{name}: {statement.backend}") + "\n")
+    for head, text in statement.sentences():
         _line(head, text)
-    for key in ("differential_privacy", "amplification", "robustness", "anonymity", "over_rounds"):
-        _line(key.replace("_", " "), rest[key])
 
 
 def _line(head: str, text: str) -> None:
-    print(textwrap.fill(text, 100, initial_indent=f"{head + ':':<22} ", subsequent_indent=" " * 23))
+    from croupier.cli.fit import wrapped
+
+    print(wrapped(text, f"{head + ':':<22} ", " " * 23))

@@ -14,8 +14,8 @@ def show(found: dict[str, Any]) -> None:
     """A line for each attack and rule, purity by round, then the sentences."""
     from rich.table import Table
 
-    from croupier.cli.tables import show as print_table
-    from croupier.cli.tables import wrapped
+    from croupier.cli.fit import show as print_table
+    from croupier.cli.fit import wrapped
 
     title = (
         f"{found['name']}: {found['malicious']} of {found['clients']} clients malicious, {found['cohort']} a round, "
@@ -35,7 +35,7 @@ def show(found: dict[str, Any]) -> None:
         groups = f"{pure['groups']['rate']:.1f}" if pure else ""
         table.add_row("" if last == row["attack"] else row["attack"], row["rule"], *cells, groups)
         last = row["attack"]
-    print_table(table)
+    print_table(table, labels=2)
     for row in found["rows"]:
         if "rounds" in row and row["attack"] != "no attack":
             by = " ".join(f"{one['all']['rate']:.2f}" for one in row["rounds"])

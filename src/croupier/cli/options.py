@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -17,45 +17,65 @@ if TYPE_CHECKING:
 
 Sets = Annotated[
     Optional[list[str]],  # noqa: UP045 - typer reads this form
-    typer.Option("--set", "-s", metavar="KEY=VALUE", help="Change one key of the description; may be repeated."),
+    typer.Option("--set", "-s", metavar="KEY=VALUE", help="Change one key, as federation.rounds=10; may be repeated."),
 ]
 Seed = Annotated[Optional[int], typer.Option(help="Reproduce everything from this number.", min=0)]  # noqa: UP045
 Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on standard output.")]
 PrintConfig = Annotated[bool, typer.Option("--print-config", help="Print the whole description as TOML, and stop.")]
 Data = Annotated[Optional[Path], typer.Option(help="Data folder; CROUPIER_DATA does the same.")]  # noqa: UP045
-OutFile = Annotated[Optional[Path], typer.Option(help="Also write the result to this file, as JSON.")]  # noqa: UP045
 
 
-def show_config(spec: Part, as_json: bool) -> None:
-    """Print the whole description, as TOML or as the one JSON object."""
+def show_config(spec: Part, as_json: bool, supposed: bool = False) -> None:
+    """Print the whole description, as TOML or as the one JSON object; but for a number that was only supposed."""
     from croupier.spec import to_toml
 
-    print(json.dumps(spec.plain(), indent=2, sort_keys=True) if as_json else to_toml(spec).rstrip())
+    table = spec.plain()
+    if supposed:
+        del table["protocol"]["encode"]["clients"]
+        table["protocol"]["encode"] |= {} if as_json else {"clients": None}
+    print(json.dumps(table, indent=2, sort_keys=True) if as_json else to_toml(table).rstrip())
 
 
-def make_room(path: Path, option: str = "--out") -> None:
-    """Make the folder of a file that will be written. Raises: StoreError when that cannot be."""
+def check_room(path: Path, option: str = "--out") -> None:
+    """See that a file can be written, before the work and not after; nothing is left behind. Raises: StoreError."""
+    from croupier.core.files import drop_folders, make_folder
     from croupier.errors import StoreError
 
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(f"{option} = {path}: cannot make its folder ({error.strerror}); choose another") from None
     if path.is_dir():
         raise StoreError(f"{option} = {path}: is a folder; name a file in it")
     there = path.exists()
     try:
+        made = make_folder(path.parent)
+    except OSError as error:
+        raise StoreError(f"{option} = {path}: cannot make its folder ({error.strerror}); choose another") from None
+    try:
         path.open("ab").close()
+        if not there:
+            path.unlink()
     except OSError as error:
         raise StoreError(f"{option} = {path}: cannot be written ({error.strerror}); choose another") from None
-    if not there:
-        path.unlink()
+    finally:
+        drop_folders(made)
 
 
-def watch(said: str) -> None:
-    """A line on the way, for people who look."""
-    if sys.stderr.isatty():
-        print(said, file=sys.stderr)
+def caution(source: str, sets: Sequence[str]) -> None:
+    """Say on standard error what is odd about a description by itself."""
+    from croupier.cautions import at_reading
+
+    for text in at_reading(source, sets):
+        print(f"{source}: warning: {text}", file=sys.stderr)
+
+
+def _roomy(path: Path | None) -> Path | None:
+    if path is not None:
+        check_room(path)
+    return path
+
+
+OutFile = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(help="Also write the result to this file, as JSON.", callback=_roomy),
+]
 
 
 def stamp() -> dict[str, str]:
@@ -64,15 +84,28 @@ def stamp() -> dict[str, str]:
     return {"made": made, "version": version("croupier"), "command": " ".join(["croupier", *sys.argv[1:]])}
 
 
-def emit(value: Mapping[str, Any], as_json: bool, out: Path | None) -> None:
-    """Print a result as the one JSON object, and write it to a file, where asked."""
-    from croupier.errors import StoreError
-
-    text = json.dumps(value, indent=2, sort_keys=True, allow_nan=False)
-    if out is not None:
-        try:
-            out.write_text(text + "\n", encoding="utf-8")
-        except OSError as error:
-            raise StoreError(f"{out}: cannot be written ({error.strerror}); choose another --out") from None
+def give(value: Mapping[str, Any], as_json: bool, out: Path | None, show: Callable[[], None] = lambda: None) -> None:
+    """Show a result, as the one JSON object or for people, and only then write it to a file, where one is named."""
     if as_json:
-        print(text)
+        print(_text(value), end="", flush=True)
+    else:
+        show()
+        sys.stdout.flush()
+    if out is not None:
+        write_json(out, value)
+
+
+def write_json(path: Path, value: Mapping[str, Any], option: str = "--out") -> None:
+    """Put a result into a file. Raises: StoreError when that cannot be."""
+    write(path, _text(value), option)
+
+
+def write(path: Path, text: str, option: str = "--out") -> None:
+    """Put text into a file, whole or not at all. Raises: StoreError when that cannot be."""
+    from croupier.core.files import write_whole
+
+    write_whole(path, text.encode(), f"free space, or choose another {option}")
+
+
+def _text(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n"

@@ -1,25 +1,134 @@
-"""`croupier plan dp`: noise, epsilon or participations before a run, any one from the others."""
+"""`croupier plan`: what a run will cost; `croupier plan dp`: noise, epsilon or participations, one from the others."""
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
+import click
 import typer
+from typer.core import TyperGroup
 
 from croupier.cli import options
 
 if TYPE_CHECKING:
+    from croupier.outlook import Forecast
     from croupier.privacy.plan import Plan
 
-app = typer.Typer(
-    help="What a run will cost, computed before it starts.", no_args_is_help=True, rich_markup_mode="rich"
-)
+RUN = "run"
+
+
+class _Planning(TyperGroup):
+    """What is no command here is a description: `plan digits` is `plan run digits`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in (*self.commands, "-h", "--help"):
+            args = [RUN, *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(cls=_Planning, no_args_is_help=True, rich_markup_mode="rich")
 SAMPLING = "sampling gives no local amplification: the server sees who takes part, and what each of them sends"
 
 
 @app.callback()
 def group() -> None:
-    """What a run will cost, computed before it starts."""
+    """What a run will cost, before it starts.
+
+    `croupier plan digits`: bytes, seconds, memory and epsilon of a preset or TOML file.
+
+    `croupier plan dp --epsilon 8 --rounds 5`: noise for a wished epsilon.
+    """
+
+
+@app.command(RUN)
+def run(
+    spec: Annotated[str, typer.Argument(help="A preset or TOML file.")],
+    sets: options.Sets = None,
+    seed: options.Seed = None,
+    data: options.Data = None,
+    out: options.OutFile = None,
+    print_config: options.PrintConfig = False,
+    json: options.Json = False,
+) -> None:
+    """Bytes, seconds, memory and epsilon of a description, before it is run.
+
+    The word `run` may be left out: `croupier plan my.toml`
+
+    Bytes follow from the protocol's message lengths. Seconds and memory are estimates from a short trial: some
+    clients are trained, and two rounds are played; nothing is written. If data or model are your own, your functions
+    are called.
+    """
+    from croupier.outlook import plan
+    from croupier.spec import unread
+
+    if print_config:
+        described, supposed = unread(spec, sets or ())
+        options.show_config(described, json, supposed)
+        return
+    options.caution(spec, sets or ())
+    found = plan(spec, sets=sets or (), seed=seed, data=data)
+    options.give(found.plain() | {"seed": seed}, json, out, lambda: _tell(found))
+
+
+def _tell(found: Forecast) -> None:
+    from rich.table import Table
+
+    from croupier.cli.fit import show
+    from croupier.cli.tables import size
+
+    print(
+        f"{found.name}: {found.rounds} rounds, {found.cohort} of {found.clients} clients a round, "
+        f"{found.parameters:,} parameters"
+    )
+    table = Table(title=f"bytes in the whole run{'' if found.exact else ' (estimate)'}", title_justify="left")
+    for head in ("party", "sends", "receives"):
+        table.add_column(head, justify="left" if head == "party" else "right")
+    for name, sent in found.sent.items():
+        table.add_row(name, size(sent), size(found.got[name]))
+    table.add_row("all together", size(found.total), "")
+    show(table)
+    print(f"a client that is invited to a round: {size(found.up)} up, {size(found.down)} down")
+    if found.why_not:
+        print(_folded(f"bytes are an estimate: {found.why_not}"))
+    print(_folded(f"time: about {_span(found.seconds)} (estimate); {_shares(found)}"))
+    print(f"memory: about {size(found.peak_bytes)} (estimate)")
+    for line in (*_epsilons(found), *found.notes):
+        print(_folded(line))
+
+
+def _folded(said: str) -> str:
+    return textwrap.fill(said, 80, subsequent_indent="  ")
+
+
+def _span(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.2g} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def _shares(found: Forecast) -> str:
+    parts = {"training": found.training, "messages": found.messages, "testing": found.testing}
+    return ", ".join(f"{name} {_span(took)}" for name, took in parts.items())
+
+
+def _epsilons(found: Forecast) -> list[str]:
+    from croupier.privacy.local import rounded_up
+
+    if not found.epsilon:
+        return [f"epsilon: {found.privacy}"]
+    said = []
+    for one in found.epsilon:
+        whom = f"{one['clients']} clients" if one["unit"] == "client" else "records of any client"
+        if one["epsilon"] is None:
+            said.append(f"epsilon of {whom}: not computed: {one['why_not']}")
+            continue
+        limit = "" if one["budget"] is None else f", and never above the total of {one['budget']:g}"
+        said.append(
+            f"epsilon of {whom}: {rounded_up(one['one'])} for one participation, {rounded_up(one['epsilon'])} for "
+            f"{one['participations']}, the most that this run asks{limit} (delta = {one['delta']:g})"
+        )
+    return [*said, f"unit: {found.epsilon[0]['unit']}; {found.epsilon[0]['adjacency']}"]
 
 
 @app.command("dp")
@@ -50,9 +159,7 @@ def dp(
     facts = (
         _facts(found) | _turns(found, clients, cohort, total) | _shuffle(found, clients if cohort is None else cohort)
     )
-    options.emit(facts, json, out)
-    if not json:
-        _show(facts)
+    options.give(facts, json, out, lambda: _show(facts))
 
 
 def _facts(plan: Plan) -> dict[str, Any]:
@@ -101,15 +208,15 @@ def _shuffle(plan: Plan, honest: int | None) -> dict[str, Any]:
 
 
 def _show(facts: dict[str, Any]) -> None:
-    from croupier.cli.tables import wrapped
+    from croupier.cli.fit import line, wrapped
     from croupier.privacy.local import rounded_up, shown, times
 
-    print(f"unit: {facts['unit']}; adjacency: {facts['adjacency']}")
+    print(line(f"unit: {facts['unit']}; adjacency: {facts['adjacency']}"))
     print(f"clip C = {facts['clip']:g}, sensitivity 2C = {facts['sensitivity']:g}, delta = {facts['delta']:g}")
     print(f"sigma = {facts['sigma']:.6g} (analytic), mu = {facts['mu']:.4g}")
-    print(f"{times(1)}: {shown(facts['one_participation'], facts['delta'])}")
+    print(line(f"{times(1)}: {shown(facts['one_participation'], facts['delta'])}"))
     if facts["participations"] > 1:
-        print(f"{times(facts['participations'])}: {shown(facts['epsilon'], facts['delta'])}")
+        print(line(f"{times(facts['participations'])}: {shown(facts['epsilon'], facts['delta'])}"))
     if facts["classical_sigma"] is not None:
         said = (
             f"classical formula, never used: sigma = {facts['classical_sigma']:.4g} for the epsilon of one "
@@ -117,8 +224,8 @@ def _show(facts: dict[str, Any]) -> None:
             "below 1 only"
         )
         print(wrapped(said))
-    for line in _more(facts):
-        print(wrapped(line))
+    for more in _more(facts):
+        print(wrapped(more))
 
 
 def _more(facts: dict[str, Any]) -> list[str]:

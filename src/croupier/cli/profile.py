@@ -16,8 +16,8 @@ def show(found: dict[str, Any]) -> None:
     """A line for each noise and view, then the sentences, the other adversaries and the paper's tables."""
     from rich.table import Table
 
-    from croupier.cli.tables import show as print_table
-    from croupier.cli.tables import wrapped
+    from croupier.cli.fit import line, wrapped
+    from croupier.cli.fit import show as print_table
     from croupier.profiling import BUCKET, ROW
 
     title = f"{found['name']}: what updates tell of clients. Means over {found['runs']} runs, in brackets the prior"
@@ -36,15 +36,16 @@ def show(found: dict[str, Any]) -> None:
         linked = _cell(marks[ROW]) if ROW in marks else f"bucket {_cell(marks.get(BUCKET))}"
         table.add_row("" if last == arm["noise"] else arm["noise"], SHORT[arm["view"]], *cells, linked)
         last = arm["noise"]
-    print_table(table)
-    print("* fails its control: not above its prior without noise and shuffling, so it scores no defence")
+    print_table(table, labels=2)
+    print(line("* fails its control: not above its prior without noise and shuffling, so it scores no defence"))
     for name, given in found["epsilons"].items():
         if given[0]:
-            print(f"epsilon of one participation, {name}: {', '.join(f'{one:.4g}' for one in given[0])} (first run)")
+            listed = ", ".join(f"{one:.4g}" for one in given[0])
+            print(line(f"epsilon of one participation, {name}: {listed} (first run)"))
     for key, one in found["attributes"].items():
         print(wrapped(f"{key}: {one['title']}; {', '.join(one['classes'])}; chance {one['chance']:.3f}"))
-    for line in (*found["sentences"], *found["adversaries"]):
-        print(wrapped(line))
+    for said in (*found["sentences"], *found["adversaries"]):
+        print(wrapped(said))
     for name, printed in found["paper"].items():
         print(wrapped(f"{name} of the paper ({printed['about']}): {_lines(printed)}"))
 

@@ -1,58 +1,167 @@
-"""A progress bar on a terminal, silence anywhere else."""
+"""How far work is, and how long it still takes: one bar on a terminal, a line now and then anywhere else."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
     from croupier.job import Watch
+
+Clock = Callable[[], float]
+# Off a terminal: no two lines within so many seconds, and then one for each tenth, or when long nothing was said.
+LEAST, SHARE, LONGEST = 30.0, 0.1, 600.0
+
+
+class Pace:
+    """The time left, from what was done here: what an earlier sitting had finished took none."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock, self.start = clock, clock()
+        self.done, self.of = 0, 0
+        self._base: int | None = None
+        self._last = self.start
+
+    def at(self, done: int, of: int) -> None:
+        """So much is done."""
+        self._base = done if self._base is None else self._base
+        self.done, self.of, self._last = done, of, self.clock()
+
+    @property
+    def passed(self) -> float:
+        """Seconds since it began."""
+        return self.clock() - self.start
+
+    @property
+    def left(self) -> float | None:
+        """Seconds still to go; None before anything was finished here."""
+        here = self.done - (self._base or 0)
+        if not here:
+            return None
+        each = (self._last - self.start) / here
+        return max(0.0, each * (self.of - self.done) - (self.clock() - self._last))
+
+
+class Told(ABC):
+    """Whoever is told how far work is."""
+
+    def __init__(self, name: str, clock: Clock) -> None:
+        self.name, self.pace = name, Pace(clock)
+        self.unit, self.said = "", ""
+
+    def at(self, done: int, of: int, unit: str) -> None:
+        """So much of it is done."""
+        self.unit = unit
+        self.pace.at(done, of)
+        self.show()
+
+    def say(self, said: str) -> None:
+        """What is being done right now."""
+        self.said = said
+        self.show()
+
+    @abstractmethod
+    def show(self) -> None:
+        """Show it."""
+
+
+class Lines(Told):
+    """A line now and then, without any control character."""
+
+    def __init__(self, name: str, clock: Clock) -> None:
+        super().__init__(name, clock)
+        self._when, self._share, self._pause = 0.0, 0.0, 2 * LEAST
+
+    def show(self) -> None:
+        """A line, where one is due."""
+        pace, now = self.pace, self.pace.passed
+        share = pace.done / pace.of if pace.of else 0.0
+        quiet = now - self._when
+        if quiet < LEAST or share >= 1 or (share - self._share < SHARE and quiet < self._pause):
+            return
+        self._when, self._share, self._pause = now, share, min(LONGEST, 2 * self._pause)
+        counted = [f"{pace.done} of {pace.of} {self.unit}"] if pace.of else []
+        left = [] if pace.left is None else [f"about {span(pace.left)} left"]
+        said = [self.said] if self.said else []
+        print(f"{self.name}: {', '.join([*counted, *said, f'{span(now)} passed', *left])}", file=sys.stderr, flush=True)
+
+
+class Bar(Told):
+    """A bar that goes away when it ends."""
+
+    def __init__(self, name: str, clock: Clock, bar: Progress) -> None:
+        super().__init__(name, clock)
+        self.bar = bar
+        self.task: TaskID = bar.add_task(name, total=None, told=self, said="", counted="")
+
+    def show(self) -> None:
+        """Move it."""
+        pace = self.pace
+        counted = f"{pace.done}/{pace.of} {self.unit}" if pace.of else ""
+        self.bar.update(self.task, total=pace.of or None, completed=pace.done, said=self.said, counted=counted)
+
+
+def span(seconds: float) -> str:
+    """Seconds for people: minutes and seconds, and hours where there are any."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+@contextmanager
+def progress(name: str, clock: Clock = time.monotonic) -> Iterator[Told]:
+    """Who is to be told how far work of this name is, for as long as it goes on."""
+    if not sys.stderr.isatty():
+        yield Lines(name, clock)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+    from rich.table import Column
+    from rich.text import Text
+
+    class Times(ProgressColumn):
+        """The time that has passed, and the time left."""
+
+        def render(self, task: Task) -> Text:
+            pace = task.fields["told"].pace
+            left = "" if pace.left is None else f", {span(pace.left)} left"
+            return Text(f"{span(pace.passed)}{left}", style="progress.remaining")
+
+    def text(form: str, ratio: int | None = None) -> TextColumn:
+        column = Column(no_wrap=True, overflow="ellipsis", ratio=ratio)
+        return TextColumn(form, markup=False, table_column=column)
+
+    columns = (
+        text("{task.description}"), BarColumn(16), text("{task.fields[counted]}"), Times(),
+        text("{task.fields[said]}", 1),
+    )  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True), transient=True, expand=True) as bar:
+        yield Bar(name, clock, bar)
 
 
 @contextmanager
 def watching(name: str) -> Iterator[Watch]:
-    """What a job tells its progress to: rounds, clients trained in this one, and the time left."""
-    if not sys.stderr.isatty():
-        yield lambda event, facts: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("rounds"),
-        TextColumn("{task.fields[clients]}"),
-        TextColumn("{task.fields[score]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(name, total=None, clients="", score="")
-        cohort, trained = 0, 0
+    """What a run tells its progress to: rounds, clients trained in this one, and how well it does."""
+    with progress(name) as told:
+        cohort, trained, done, rounds, score = 0, 0, 0, 0, ""
 
         def watch(event: str, facts: Mapping[str, Any]) -> None:
-            nonlocal cohort, trained
+            nonlocal cohort, trained, done, rounds, score
             if event == "started":
-                cohort = facts["cohort"]
-                bar.update(task, total=facts["rounds"], completed=facts["done"])
+                cohort, rounds, done = facts["cohort"], facts["rounds"], facts["done"]
+                told.at(done, rounds, "rounds")
             elif event == "trained":
                 trained += facts["clients"]
             elif event == "round":
-                trained = 0
-                bar.update(task, advance=1, score=_score(facts))
-            bar.update(task, clients=f"client {trained} of {cohort}")
+                trained, done, score = 0, done + 1, _score(facts)
+                told.at(done, rounds, "rounds")
+            told.say(", ".join([*([score] if score else []), f"client {trained} of {cohort}"]) if rounds else "")
 
         yield watch
 
@@ -62,5 +171,6 @@ def _score(line: Mapping[str, Any]) -> str:
     from croupier.cli.tables import SCORES
 
     said = next((f"{head} {form.format(line[key])}" for key, (head, form) in SCORES.items() if key in line), "")
-    spent = max((one["epsilon"] for one in line.get("spent", {}).values()), default=None)
+    of_records = [line["record"]["epsilon"]] if "record" in line else []
+    spent = max((*(one["epsilon"] for one in line.get("spent", {}).values()), *of_records), default=None)
     return said if spent is None else f"{said}, spent up to {spent:.3g}"

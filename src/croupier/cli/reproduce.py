@@ -9,6 +9,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from croupier.cli import options
+from croupier.cli.progress import progress
 
 
 def command(
@@ -55,10 +56,9 @@ def command(
     if plot is not None and draw is None:
         able = ", ".join(n for n, one in ENTRIES.items() if isinstance(one, Trial) and one.draw)
         raise SpecError(f"--plot = {str(plot)!r}: {name} has no picture; leave it out, or choose among {able}")
-    for file in (out, plot):
-        if file is not None:
-            # Before the hours of work, not after.
-            options.make_room(file)
+    if plot is not None:
+        # Before the hours of work, not after.
+        options.check_room(plot, "--plot")
     start = time.perf_counter()
     checked = Machine.parse({"device": device}, "run").device
     means = Means(folder_of(data), checked, os.cpu_count() or 1, abreast, only, rounds)
@@ -67,23 +67,22 @@ def command(
     if isinstance(entry, Ledger) and (only or seeds is not None):
         raise SpecError(f"{name} is counted, not run: it has no cases and no seeds; leave out --only and --seeds")
     try:
-        if isinstance(entry, Ledger):
-            found = account(entry, size)
-        elif isinstance(entry, Trial):
-            found = tried(entry, size, means, seeds=seeds, seed=seed or 0, watch=options.watch)
-        else:
-            found = reproduce(entry, size, means, only=only, seeds=seeds, seed=seed or 0, watch=options.watch)
+        with progress(name) as told:
+            if isinstance(entry, Ledger):
+                found = account(entry, size)
+            elif isinstance(entry, Trial):
+                found = tried(entry, size, means, seeds=seeds, seed=seed or 0, watch=told.say)
+            else:
+                found = reproduce(entry, size, means, only=only, seeds=seeds, seed=seed or 0, watch=told.say)
     except DataError as error:
         # A paper's data is not for the user to choose.
         raise DataError(str(error).removesuffix(OTHER)) from None
     found |= {"seconds": time.perf_counter() - start, "torch": torch.__version__, **options.stamp()}
     path = out or _somewhere(name, scale)
-    options.make_room(path)
-    options.emit(found, json, path)
+    options.give(found, json, path, lambda: (show if isinstance(entry, Entry) else show_ledger)(found))
     if plot is not None and draw is not None:
-        plot.write_text(draw(found["rows"]), "utf-8")
+        options.write(plot, draw(found["rows"]), "--plot")
     if not json:
-        (show if isinstance(entry, Entry) else show_ledger)(found)
         print(f"result: {path}")
 
 
@@ -93,6 +92,7 @@ def _somewhere(name: str, scale: str) -> Path:
 
 
 def _list(as_json: bool) -> None:
+    from croupier.cli.fit import line
     from croupier.papers import ENTRIES
     from croupier.papers.entry import needs_data
 
@@ -100,20 +100,19 @@ def _list(as_json: bool) -> None:
         entry.name: {"source": entry.source, "title": entry.title, "needs_data": needs_data(entry)}
         for entry in ENTRIES.values()
     }
-    options.emit({"entries": table}, as_json, None)
+    options.give({"entries": table}, as_json, None)
     if not as_json:
         for name, told in table.items():
-            print(f"{name:19} {'*' if told['needs_data'] else ' '} {told['title']}")
-        print(
-            "*: needs the data folder (--data or CROUPIER_DATA, see docs/data.md); others need it beyond smoke at most"
-        )
+            print(line(f"{name:19} {'*' if told['needs_data'] else ' '} {told['title']}", " " * 22))
+        said = "needs the data folder (--data or CROUPIER_DATA, see docs/data.md); others need it beyond smoke at most"
+        print(line(f"*: {said}"))
         print("croupier reproduce NAME --scale smoke|small|paper")
 
 
 def show(found: dict[str, Any]) -> None:
     """The paper's number, ours in its reading, the prior, and what the view adds."""
+    from croupier.cli.fit import wrapped
     from croupier.cli.rows import show_rows
-    from croupier.cli.tables import wrapped
 
     rows = [
         {"case": case["label"], "defence": row["defence"], **_figures(case, row)}
@@ -134,8 +133,8 @@ def show(found: dict[str, Any]) -> None:
 
 def show_ledger(found: dict[str, Any]) -> None:
     """The rows as they are."""
+    from croupier.cli.fit import wrapped
     from croupier.cli.rows import show_rows
-    from croupier.cli.tables import wrapped
 
     show_rows(found["rows"], f"{found['source']}: {found['title']}. Scale: {found['scale']}")
     print(wrapped(found["reading"]))

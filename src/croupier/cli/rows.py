@@ -8,7 +8,7 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
-from croupier.cli.tables import room, show, wrapped
+from croupier.cli.fit import line, room, show, wrapped
 
 Rows = Sequence[Mapping[str, Any]]
 # Cells longer than this are broken at their spaces where a table is too wide otherwise.
@@ -19,7 +19,7 @@ EMPTY = (None, "", "-")
 def show_rows(rows: Rows, title: str, width: int | None = None) -> None:
     """Print rows, a column for every key but those that begin with "_"."""
     width = width or room()
-    print(title)
+    print(line(title))
     shared, kept = columns(rows)
     if shared:
         print(wrapped("In every row: " + "; ".join(f"{_head(key)}: {cell(rows[0][key])}" for key in shared) + "."))

@@ -33,8 +33,15 @@ def command(
     ] = None,
     resume: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option(metavar="DIRECTORY", help="Go on with an interrupted run from its last whole round."),
+        typer.Option(
+            metavar="DIRECTORY",
+            help="Go on with a run from its last whole round; with --set federation.rounds=N, to more rounds.",
+        ),
     ] = None,
+    anew: Annotated[
+        bool,
+        typer.Option("--anew", help="With --resume: play a round that had begun under fresh secrets. It counts twice."),
+    ] = False,
     print_config: options.PrintConfig = False,
     json: options.Json = False,
 ) -> None:
@@ -49,38 +56,58 @@ def command(
     With no description it runs the preset `digits`. `croupier doctor` lists presets and data.
     """
     from croupier.errors import SpecError
-    from croupier.spec import load
+    from croupier.spec import unread
 
     names = specs or ["digits"]
-    if resume is not None and (specs or sets or seed is not None or out is not None or print_config):
-        raise SpecError("--resume takes everything from the run directory: give it nothing else but --data and --json")
+    if resume is not None and (specs or seed is not None or out is not None or print_config):
+        raise SpecError(
+            "--resume takes everything from the run directory: give it nothing else but --data, --json, --anew and "
+            "--set federation.rounds=N"
+        )
+    if anew and resume is None:
+        raise SpecError("--anew plays a round again that had begun: name the run with --resume DIRECTORY")
     if print_config:
         if len(names) > 1:
             raise SpecError("--print-config prints one description: name one")
-        options.show_config(load(names[0], sets or ()), json)
+        described, supposed = unread(names[0], sets or ())
+        options.show_config(described, json, supposed)
         return
-    results = [_resumed(resume, data)] if resume else _all(names, sets or [], seed, data, out)
-    if json:
-        options.emit({"runs": [_plain(result) for result in results]}, True, None)
-    else:
-        _show(results)
+    results = [_resumed(resume, data, anew, _more(sets or ()))] if resume else _all(names, sets or [], seed, data, out)
+    options.give({"runs": [_plain(result) for result in results]}, json, None, lambda: _show(results))
 
 
 def _all(names: Sequence[str], sets: list[str], seed: int | None, data: Path | None, out: Path | None) -> list[Result]:
     from croupier.job import run
-    from croupier.spec import load
+    from croupier.spec import counted, load
 
     # Every description is read before any is run: a typo in the last must not cost the first.
-    described = [load(name, sets) for name in names]
+    described = [load(name, sets, count=counted(data)) for name in names]
+    for name in names:
+        options.caution(name, sets)
     places = [out if out is None or len(names) == 1 else out / f"{i + 1}-{s.name}" for i, s in enumerate(described)]
     jobs = [partial(run, spec, out=at, seed=seed, data=data) for spec, at in zip(described, places, strict=True)]
     return [_watched(spec.name, job) for spec, job in zip(described, jobs, strict=True)]
 
 
-def _resumed(path: Path, data: Path | None) -> Result:
+def _more(sets: Sequence[str]) -> int | None:
+    """The number of rounds that a resumed run is to have. Raises: SpecError when anything else is changed."""
+    from croupier.errors import SpecError
+
+    found = None
+    for setting in sets:
+        key, _, value = (part.strip() for part in setting.partition("="))
+        if key != "federation.rounds" or not value.isdecimal():
+            raise SpecError(
+                f"--set {setting!r}: a run that goes on keeps its description; change federation.rounds=N only"
+            )
+        found = int(value)
+    return found
+
+
+def _resumed(path: Path, data: Path | None, anew: bool, rounds: int | None) -> Result:
     from croupier.job import resume
 
-    return _watched(path.name, partial(resume, path, data=data))
+    return _watched(path.name, partial(resume, path, data=data, anew=anew, rounds=rounds))
 
 
 def _watched(name: str, start: Callable[..., Result]) -> Result:
@@ -94,8 +121,9 @@ def _watched(name: str, start: Callable[..., Result]) -> Result:
         def note(event: str, facts: Mapping[str, Any]) -> None:
             nonlocal place
             place = facts["path"] if event == "opened" else place
-            if event == "note":
-                print(f"{name}: {facts['text']}", file=sys.stderr)
+            if event in ("note", "warning"):
+                said = "warning: " if event == "warning" else ""
+                print(f"{name}: {said}{facts['text']}", file=sys.stderr)
             watch(event, facts)
 
         try:

@@ -13,21 +13,22 @@ RUNS = 3
 
 def show(found: dict[str, Any]) -> None:
     """The tables, then the sentences."""
-    from croupier.cli.tables import wrapped
+    from croupier.cli.fit import line, wrapped
 
-    print(
+    title = (
         f"{found['name']}: what a curious server reads. {found['clients']} clients, {found['cohort']} a round, "
         f"up to {found['rounds']} rounds in each setting; means over {found['runs']} runs (95 %)"
     )
+    print(line(title))
     tables(found["confidentiality"])
-    for line in (*found["confidentiality"]["says"], *found["verdict"]):
-        print(wrapped(line))
+    for said in (*found["confidentiality"]["says"], *found["verdict"]):
+        print(wrapped(said))
 
 
 def tables(found: dict[str, Any]) -> None:
     """What the server recovers and reads, and what a tampered upload does."""
     from croupier.audit.report.secrecy import KNOWN, noticed
-    from croupier.cli.tables import show as print_table
+    from croupier.cli.fit import show as print_table
 
     if found["hidden"]:
         matched = [

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-import textwrap
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.table import Table
+
+from croupier.cli.fit import line, show, wrapped
 
 if TYPE_CHECKING:
     from croupier.job import Result
 
-SCORES = {"accuracy": ("accuracy", "{:.1%}"), "rmse": ("RMSE (kWh)", "{:.4f}"), "loss": ("loss", "{:.3f}")}
+SCORES = {
+    "accuracy": ("accuracy", "{:.1%}"),
+    "auc": ("AUC", "{:.3f}"),
+    "f1": ("F1", "{:.3f}"),
+    "balanced_accuracy": ("balanced", "{:.1%}"),
+    "precision": ("precision", "{:.1%}"),
+    "recall": ("recall", "{:.1%}"),
+    "rmse": ("RMSE", "{:.4g}"),
+    "mae": ("MAE", "{:.4g}"),
+    "r2": ("R2", "{:.3f}"),
+    "loss": ("loss", "{:.3f}"),
+}
+OWN = "{:.4g}"
 
 
 def size(count: float) -> str:
@@ -23,20 +36,16 @@ def size(count: float) -> str:
     return f"{count:.2f} GB"
 
 
-def wrapped(said: str) -> str:
-    """A sentence for the terminal: broken at 100 columns, later lines set in."""
-    return textwrap.fill(said, 100, initial_indent="  ", subsequent_indent="    ")
-
-
 def per_round(result: Result) -> None:
     """One run, a row a round."""
-    scores = [key for key in SCORES if key in result.final]
+    scores = _scores([result])
     table = Table(title=f"{result.spec.name}: round by round", title_justify="left")
     spending = "ledger" in result.summary
     for head in [
         "round",
-        *(SCORES[key][0] for key in scores),
+        *(_head(key, [result]) for key in scores),
         *(["spent epsilon, by tier"] if spending else []),
+        *(["epsilon of a record"] if "record" in result.final else []),
         *(["clusters"] if "clusters" in result.final else []),
         "clients",
         "up/client",
@@ -45,19 +54,75 @@ def per_round(result: Result) -> None:
         "peak memory",
     ]:
         table.add_column(head, justify="right")
-    for line, spent in zip(result.metrics, result.timing, strict=True):
-        values = [SCORES[key][1].format(line[key]) for key in scores]
+    for told, spent in zip(result.metrics, result.timing, strict=True):
+        values = [_score(key, told) for key in scores]
         if spending:
-            values.append(" / ".join(_up(one["epsilon"]) for one in line["spent"].values()))
+            values.append(" / ".join(_up(one["epsilon"]) for one in told["spent"].values()))
+        if "record" in result.final:
+            values.append(_up(told["record"]["epsilon"]) if "record" in told else "")
         if "clusters" in result.final:
-            values.append(str(line.get("clusters", "")))
+            values.append(str(told.get("clusters", "")))
         table.add_row(
-            str(line["round"]), *values, f"{line['present']}/{line['invited']}", size(line["bytes_up_per_client"]),
-            size(line["bytes_down_per_client"]), f"{spent['seconds']:.2f}", size(spent["peak_bytes"]),
+            str(told["round"]), *values, f"{told['present']}/{told['invited']}", size(told["bytes_up_per_client"]),
+            size(told["bytes_down_per_client"]), f"{spent['seconds']:.2f}", size(spent["peak_bytes"]),
         )  # fmt: skip
     show(table)
+    _clients(result)
     _accounts(result)
+    if cost := result.summary.get("record"):
+        print(
+            f"{result.spec.name}: training cost a record at most epsilon {_up(cost['epsilon'])} at delta = "
+            f"{cost['delta']:g}, by {cost['accountant']}; {cost['adjacency']}"
+        )
     _remarks(result)
+
+
+def _scores(results: list[Result]) -> list[str]:
+    """The metrics of some runs: known ones in their order, then the user's own."""
+    asked = [path.rpartition(":")[2] for result in results for path in result.spec.task.metrics]
+    known = [key for key in SCORES if any(key in result.final for result in results)]
+    return [*known, *dict.fromkeys(name for name in asked if name not in known)]
+
+
+def _head(key: str, results: list[Result]) -> str:
+    """A metric's name for people, with its unit where it has one."""
+    london = key in ("rmse", "mae") and all(result.spec.task.data.use == "households" for result in results)
+    return SCORES.get(key, (key, OWN))[0] + (" (kWh)" if london else "")
+
+
+def _score(key: str, line: Mapping[str, Any]) -> str:
+    return SCORES.get(key, (key, OWN))[1].format(line[key]) if key in line else "none"
+
+
+# So many clients stand in a table.
+LISTED = 20
+
+
+def _clients(result: Result) -> None:
+    """How good the last model is for each client, on its own test part; or why nobody can say."""
+    found = result.summary.get("clients")
+    if found is None or result.spec.task.split.use != "natural":
+        return
+    if "why" in found:
+        print(f"{result.spec.name}: {found['why']}")
+        return
+    scores = _scores([result])
+    table = Table(title=f"{result.spec.name}: each client's own test records", title_justify="left")
+    for head in ("client", "train records", "test records", *(_head(key, [result]) for key in scores)):
+        table.add_column(head, justify="left" if head == "client" else "right")
+    shown = list(found["results"].items())[:LISTED]
+    for who, one in shown:
+        values = [_score(key, one["metrics"]) for key in scores]
+        table.add_row(who, str(one["train_records"]), str(one["test_records"]), *values)
+    counts = [sum(one[key] for one in found["results"].values()) for key in ("train_records", "test_records")]
+    table.add_section()
+    table.add_row("all together", *map(str, counts), *(_score(key, result.final) for key in scores))
+    show(table)
+    if (more := len(found["results"]) - LISTED) > 0:
+        print(f"{result.spec.name}: {more} more clients: {result.path}/summary.json has each one's own")
+    for who, one in shown:
+        for key, why in one["undefined"].items():
+            print(f"{result.spec.name}: {who} has no {key} of its own: {why}")
 
 
 def _accounts(result: Result) -> None:
@@ -74,7 +139,7 @@ def _accounts(result: Result) -> None:
             _budget(row), str(row["refused"]),
         )  # fmt: skip
     show(table)
-    print(f"{result.spec.name}: unit {ledger['unit']}; {ledger['adjacency']}; each client's own: ledger.jsonl")
+    print(line(f"{result.spec.name}: unit {ledger['unit']}; {ledger['adjacency']}; each client's own: ledger.jsonl"))
 
 
 def _budget(row: dict[str, Any]) -> str:
@@ -93,14 +158,14 @@ def _up(epsilon: float) -> str:
 
 def comparison(results: list[Result]) -> None:
     """Several runs, a row each; what the server learns stands below, where a sentence has room."""
-    scores = [key for key in SCORES if any(key in result.final for result in results)]
+    scores = _scores(results)
     table = Table(title="after the last round", title_justify="left")
     table.add_column("run", no_wrap=True)
-    for head in [*(SCORES[key][0] for key in scores), "rounds", "up/client", "down/client", "seconds"]:
+    for head in [*(_head(key, results) for key in scores), "rounds", "up/client", "down/client", "seconds"]:
         table.add_column(head, justify="right", no_wrap=True)
     for result in results:
         last = result.final
-        values = [SCORES[key][1].format(last[key]) if key in last else "" for key in scores]
+        values = [_score(key, last) if key in last else "" for key in scores]
         table.add_row(
             result.spec.name, *values, str(last["round"]), size(last["bytes_up_per_client"]),
             size(last["bytes_down_per_client"]), f"{result.summary['seconds']:.2f}",
@@ -109,7 +174,7 @@ def comparison(results: list[Result]) -> None:
     print("What the server learns in each round:")
     for result in results:
         learns = result.summary["statement"]["learns"]["server"]
-        print(textwrap.fill(learns, 78, initial_indent=f"  {result.spec.name}: ", subsequent_indent="    "))
+        print(wrapped(learns, f"  {result.spec.name}: "))
     for result in results:
         _remarks(result)
 
@@ -123,19 +188,22 @@ MANY = 0.01
 def _remarks(result: Result) -> None:
     """What was refused, clamped or masked on the way: nothing is dropped in silence."""
     refused: dict[str, int] = {}
-    for line in result.metrics:
-        for name in line["refused"]:
+    for told in result.metrics:
+        for name in told["refused"]:
             refused[name] = refused.get(name, 0) + 1
     notes = [f"{name} refused in {count} rounds" for name, count in sorted(refused.items())[:SHOWN]]
     if len(refused) > SHOWN:
         notes.append(f"{len(refused) - SHOWN} more clients refused, in {sum(refused.values())} rounds in all")
-    noted: dict[str, Any] = {}
-    for line in result.metrics:
-        for key, value in line["noted"].items():
-            noted[key] = noted.get(key, 0) + value
+    noted: dict[str, int] = {}
+    for told in result.noted:
+        for note in told["clients"].values():
+            for key, value in note.items():
+                noted[key] = noted.get(key, 0) + value
     notes += [f"{value} {key.replace('_', ' ')} (seen by the simulation only)" for key, value in noted.items() if value]
-    size = sum(parameter.numel() for parameter in result.model.parameters())
-    sent = size * sum(line["present"] for line in result.metrics)
+    size = sum(parameter.numel() for parameter in result.model.parameters() if parameter.requires_grad)
+    if still := sum(parameter.numel() for parameter in result.model.parameters()) - size:
+        notes.append(f"{still} parameters are frozen, and {size} are trained and sent")
+    sent = size * sum(told["present"] for told in result.metrics)
     if noted.get("clamped", 0) > MANY * sent:
         notes.append(
             f"warning: {noted['clamped'] / sent:.0%} of all values sent lay beyond the scale and were clamped; raise "
@@ -147,21 +215,4 @@ def _remarks(result: Result) -> None:
         if key.startswith("masked") and value
     ]
     for note in notes:
-        print(f"{result.spec.name}: {note}")
-
-
-def is_narrow() -> bool:
-    """Whether people look at it in a window that a wide table does not fit."""
-    console = Console()
-    return console.is_terminal and console.width < 120
-
-
-def room() -> int:
-    """How wide a table may be: piped output has no width of its own, and rich's guess of 80 columns would cut it."""
-    console = Console()
-    return console.width if console.is_terminal else 140
-
-
-def show(table: Table, width: int | None = None) -> None:
-    """Print a table as wide as it needs, or as wide as is said."""
-    Console(width=width or room()).print(table)
+        print(line(f"{result.spec.name}: {note}"))

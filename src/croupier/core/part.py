@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 
-from croupier.errors import SpecError, nearest
+from croupier.errors import SpecError, nearest, setting
 
 
 class _Misfit(SpecError):  # noqa: N818 - reads as what it is
     """A part whose fields are wrong; keeps what the library said until it is known where the part stands."""
 
     def __init__(self, error: ValidationError, part: type[Part]) -> None:
-        super().__init__(_first_line(error, part.use or part.__name__, part.model_fields))
+        super().__init__(_in_python(error, part))
         self.error = error
 
 
@@ -98,6 +99,14 @@ class Part(BaseModel):
         others = [use for (verb, use), part in Part.named.items() if verb == cls.verb and key in part.model_fields]
         return said if cls.model_fields or not others else f"{said} for it, but {sorted(others)[-1]!r} has this one"
 
+    def __repr_args__(self) -> list[tuple[str | None, Any]]:
+        """Only what is not the default: the rest is in `plain()`."""
+        fields = type(self).model_fields
+        return [(key, value) for key, value in self if value != fields[key].get_default(call_default_factory=True)]
+
+    def __str__(self) -> str:
+        return repr(self)
+
     def plain(self) -> dict[str, Any]:
         """The whole value as plain data, defaults included: what the digest binds and TOML shows."""
         named = {"use": type(self).use} if type(self).use else {}
@@ -117,7 +126,7 @@ def _named(value: Any, default: Any) -> Any:
 
 
 def _of(part: type[Part], where: str) -> str:
-    return f" of {part.use!r} (--set {where}={part.use} starts it afresh)" if part.use and where else ""
+    return f" of {part.use!r} ({setting(where, part.use)} starts it afresh)" if part.use and where else ""
 
 
 def _plain(value: Any) -> Any:
@@ -126,14 +135,32 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
-def _first_line(error: ValidationError, where: str, known: Iterable[str] = ()) -> str:
+def _first_line(error: ValidationError, where: str) -> str:
+    """What is wrong with a description, by the path of its key."""
     first = error.errors(include_url=False)[0]
     at = ".".join([where] * bool(where) + [str(step) for step in first["loc"]]) or "value"
-    said = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
-        return f"{at}: unknown key; {nearest(str(first['loc'][-1]), known)}"
+        return f"{at}: unknown key"
     if first["type"] == "missing":
-        return f"{at}: this key is required; set it in the description or with --set {at}=VALUE"
+        return f"{at}: this key is required; set it in the description or with {setting(at, 'VALUE')}"
+    return f"{at} = {first['input']!r}: {_said(first)}" if first["loc"] else f"{at}: {_said(first)}"
+
+
+def _in_python(error: ValidationError, part: type[Part]) -> str:
+    """What is wrong with the arguments of a part that is built in Python."""
+    first = error.errors(include_url=False)[0]
+    at = "".join(f"[{step!r}]" if number else str(step) for number, step in enumerate(first["loc"]))
+    if first["type"] == "extra_forbidden":
+        said = f"unknown argument; {nearest(at, part.model_fields)}"
+    elif first["type"] == "missing":
+        return f"{part.__name__}({at}=...): this argument is required"
+    else:
+        said = _said(first)
+    return f"{part.__name__}({at}={first['input']!r}): {said}" if at else f"{part.__name__}: {said}"
+
+
+def _said(first: ErrorDetails) -> str:
+    said = first["msg"].removeprefix("Value error, ")
     if first["type"] in ("tuple_type", "list_type"):
-        said = "a list is wanted, in brackets"
-    return f"{at} = {first['input']!r}: {said[0].lower()}{said[1:]}" if first["loc"] else f"{at}: {said}"
+        return "a list is wanted, in brackets"
+    return f"{said[0].lower()}{said[1:]}"

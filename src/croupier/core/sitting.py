@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from croupier.core.coins import Coins
 from croupier.core.flow import Coalition, Given, Memory, Outcome, Party, Refusal
@@ -24,6 +24,20 @@ class Stamp:
     run: bytes
     round: int
     attempt: int
+
+
+class Journal(Protocol):
+    """What is on disk before anything leaves, so that no one-time secret ever covers two messages.
+
+    A driver shows it every message first. It keeps digests; a message that differs from one that left under the same
+    stamp, between the same parties and of the same kind is refused.
+    """
+
+    def leave(self, stamp: Stamp, envelopes: Sequence[Envelope]) -> None:
+        """Write down messages that are about to leave. Raises: Replayed, and then none of them may leave."""
+
+    def release(self, client: str, event: Mapping[str, Any]) -> None:
+        """Write down a release that is about to leave; one that is sent again is written down already."""
 
 
 @dataclass

@@ -70,6 +70,10 @@ def values_of(clients: int, top: int) -> int:
 def moduli(clients: int, digits: int, cost: Cost = "bits") -> Moduli:
     """The cheapest moduli for sums of that many clients' values with that many decimal digits.
 
+    clients: the most that are ever summed.
+    digits: decimal digits of a value, 1 to 30.
+    cost: what is least: see `Cost`.
+
     Lossless for every input in range. Raises: SpecError when clients or digits are out of range.
     """
     for name, value in (("clients", clients), ("digits", digits)):

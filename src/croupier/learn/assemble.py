@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -24,6 +26,8 @@ from croupier.learn.data import Data, Dataset, Records
 from croupier.learn.evaluate import Answers, Evaluate
 from croupier.learn.fit import Fit
 from croupier.learn.flat import FlatNet, layout_of
+from croupier.learn.loss import check_loss
+from croupier.learn.metrics import metrics_of
 from croupier.learn.models import Network
 from croupier.learn.root import NONE, Root, Rooted
 from croupier.learn.train import Learner
@@ -37,6 +41,10 @@ class Assembled:
     dataset: Dataset
     module: nn.Module
     workers: int
+    evaluate: Evaluate
+    # How many records each client trains on, and its own test part, where clients have one.
+    sizes: Mapping[str, int]
+    tests: Mapping[str, Records]
     root: Records | None = None
 
     def export(self, vector: Tensor) -> nn.Module:
@@ -63,26 +71,32 @@ def assemble(
     together: int = 1,
     warm: str | None = None,
     opaque: tuple[str, ...] = (),
+    loss: str | None = None,
+    metrics: tuple[str, ...] = (),
     device: str = "cpu",
     workers: int | None = None,
     tick: Callable[[int], None] | None = None,
 ) -> Assembled:
     """Build the task. What the server keeps as its root is in nobody's data. Raises: DataError, SpecError."""
     _check_device(device)
-    dataset = augment.prepare(data.load(folder), folder, coins.child("augment"))
+    with _room(f"task.data = {data.use!r}"):
+        dataset = augment.prepare(data.load(folder), folder, coins.child("augment"))
     dataset, kept = root.draw(dataset, coins.child("root"))
     index = split(dataset, coins.child("split"))
-    with coins.child("first model").ambient():
+    with coins.child("first model").ambient(), _room(f"task.model = {network.use!r}"):
         module = network.build(dataset)
     if warm is not None:
         _warm(module, Path(warm))
+    if loss is not None:
+        check_loss(loss, module, dataset)
+    asked = metrics_of(metrics, dataset)
     records = {who: dataset.train.take(rows) for who, rows in index.items()}
     # The client's name is part of its digest: two clients with the same records are still two clients.
     digests = {who: f"{who}:{shard.digest()}" for who, shard in records.items()}
     hands = workers or os.cpu_count() or 1
     learner = Learner(
         module,
-        dataset.goal,
+        loss or dataset.goal,
         fit,
         {digests[who]: shard.to(device) for who, shard in records.items()},
         device,
@@ -91,9 +105,14 @@ def assemble(
         tick,
         augment,
     )
-    evaluate = Evaluate(FlatNet(module, device), dataset.goal, dataset.test.to(device), dataset.unit)
+    evaluate = Evaluate(
+        FlatNet(module, device), dataset.goal, dataset.test.to(device), dataset.unit, metrics=asked, loss=loss
+    )
     layout = layout_of(module)
     first = Model(layout.flatten(module.state_dict()))
+    if asked:
+        # What cannot be measured, or fails in a function of one's own, is found before anything has begun.
+        evaluate(first)
     # Found when first asked for: watching a network run takes a moment that few runs need.
     symmetry = cache(lambda: symmetry_of(module, dataset.train.batch(torch.arange(2))[0], opaque))
 
@@ -107,9 +126,11 @@ def assemble(
     if not dataset.worded:
         task = replace(task, answers=Answers(FlatNet(module, device)), inputs=dataset.shape, sample=learner.sample)
     if kept is not None:
-        own = Rooted.of(module, dataset.goal, fit, kept.to(device), device, augment)
+        own = Rooted.of(module, loss or dataset.goal, fit, kept.to(device), device, augment)
         task = replace(task, root=own.fit, features=own.features)
-    return Assembled(task, dataset, module, hands, kept)
+    sizes = {who: len(shard) for who, shard in records.items()}
+    tests = {who: part.to(device) for who, part in dataset.tests(index).items()}
+    return Assembled(task, dataset, module, hands, evaluate, sizes, tests, kept)
 
 
 def model_bytes(module: nn.Module, about: Mapping[str, str]) -> bytes:
@@ -122,11 +143,23 @@ def model_bytes(module: nn.Module, about: Mapping[str, str]) -> bytes:
 def _warm(module: nn.Module, path: Path) -> None:
     try:
         module.load_state_dict(load_file(path))
-    except (OSError, SafetensorError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         raise DataError(f"task.warm = {str(path)!r}: cannot be read ({error}); give a model.safetensors file") from None
     except RuntimeError as error:
         first = str(error).splitlines()[-1].strip()
         raise SpecError(f"task.warm = {str(path)!r}: its weights do not fit task.model ({first})") from None
+
+
+@contextmanager
+def _room(key: str) -> Iterator[None]:
+    """Raises: SpecError that names the part for which there is no memory, or no number large enough."""
+    try:
+        yield
+    except (MemoryError, RuntimeError, TypeError) as error:
+        # Torch has no error of its own for either.
+        if not isinstance(error, MemoryError) and not re.search(r"allocate memory|Overflow|too large", str(error)):
+            raise
+        raise SpecError(f"{key}: does not fit into this machine's memory; make it smaller") from error
 
 
 def _check_device(device: str) -> None:

@@ -1,4 +1,4 @@
-"""What DP-SGD guarantees a record, by Google's dp-accounting; without it there is an error, never a number.
+"""What DP-SGD guarantees a record, by Google's dp-accounting, or, for `so_far`, by our own accountant without it.
 
 Unit: a record. Adjacency: one record of one client is added or removed. Accounted per client over all steps that it
 takes in all rounds, against everybody who sees its updates: models that it is handed are made of what it and others
@@ -8,11 +8,14 @@ sent, and others hold no records of it. That clients are many or shuffled is not
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from functools import lru_cache
+from typing import Any
 
-from croupier.errors import RangeError
+from croupier.errors import RangeError, SpecError
 from croupier.learn.fit import Private
+from croupier.privacy import renyi
 from croupier.privacy.ledger import ADJACENCY as ADJACENCIES
 from croupier.privacy.losses import library as _library
 
@@ -58,6 +61,54 @@ def budget(fit: Private, records: int, rounds: int, delta: float = DELTA) -> Bud
     rate, steps = fit.rate(records), rounds * fit.steps(records)
     found = epsilon(fit.noise, rate, steps, delta) if fit.claimed else None
     return Budget(found, delta, fit.noise, rate, steps, fit.tail)
+
+
+@dataclass(frozen=True)
+class Spent:
+    """The most that a client's steps so far cost one of its records, and who reckoned it."""
+
+    epsilon: float
+    delta: float
+    participations: int
+    accountant: str
+
+    def plain(self) -> dict[str, Any]:
+        """For a log."""
+        return asdict(self)
+
+
+PLD, RDP = "PLD (dp-accounting)", "RDP (built in)"
+
+
+def so_far(fit: Private, clients: Iterable[tuple[int, int]], delta: float = DELTA) -> Spent | None:
+    """Over clients, each with its records and participations so far; None where nothing is claimed or was sent."""
+    counts = {(fit.rate(records), times * fit.steps(records)): times for records, times in clients if times}
+    if not fit.claimed or not counts:
+        return None
+    bounds = sorted(((renyi.epsilon(fit.noise, *cost, delta), cost) for cost in counts), reverse=True)
+    found: list[tuple[float, int, str]] = []
+    for bound, (rate, steps) in bounds:
+        # Whose quick bound is below what another spent for certain cannot have spent more.
+        if found and bound <= max(found)[0]:
+            break
+        cost, accountant = reckoned(fit.noise, rate, steps, delta)
+        found.append((cost, counts[rate, steps], accountant))
+    cost, times, accountant = max(found)
+    return Spent(cost, delta, times, accountant)
+
+
+def reckoned(noise: float, rate: float, steps: int, delta: float = DELTA) -> tuple[float, str]:
+    """An upper bound of epsilon, by the accountant that is installed, and its name.
+
+    Beyond what promises anything the quick bound will do: the better one takes long there.
+    """
+    quick = renyi.epsilon(noise, rate, steps, delta)
+    if quick > _MOST:
+        return quick, RDP
+    try:
+        return epsilon(noise, rate, steps, delta), PLD
+    except SpecError:
+        return quick, RDP
 
 
 @lru_cache(maxsize=1 << 12)

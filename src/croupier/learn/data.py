@@ -16,9 +16,8 @@ import torch
 from torch import Tensor
 
 from croupier.core.part import Part
-from croupier.errors import DataError
+from croupier.errors import DataError, option
 
-REMEDY = "pass --data FOLDER or set CROUPIER_DATA to a folder laid out as docs/data.md says"
 # For who may choose the data.
 OTHER = '; or use data = "digits", which needs none'
 
@@ -137,6 +136,8 @@ class Dataset:
     labels: Tensor | None = None
     owner: Tensor | None = None
     owners: tuple[str, ...] = ()
+    # Whose each test record is, as a place in `owners`, where owners have records to be tested on.
+    test_owner: Tensor | None = None
     notes: Mapping[str, int | float | str] = field(default_factory=dict)
     # What a target of 1 stands for in the data's own unit (kWh, say).
     unit: float = 1.0
@@ -158,12 +159,24 @@ class Dataset:
     @property
     def outputs(self) -> int:
         """How many numbers a model gives for one input."""
-        return self.classes or 1
+        if self.classes:
+            return self.classes
+        _, targets = self.train.batch(torch.zeros(1, dtype=torch.int64))
+        return targets.shape[1]
+
+    def tests(self, index: Mapping[str, Tensor]) -> dict[str, Records]:
+        """The test part of each client, where clients are owners (as `index` deals the records); else none."""
+        if self.owner is None or self.test_owner is None:
+            return {}
+        number = {name: at for at, name in enumerate(self.owners)}
+        if any(who not in number or bool((self.owner[rows] != number[who]).any()) for who, rows in index.items()):
+            return {}
+        return {who: self.test.take((self.test_owner == number[who]).nonzero()[:, 0]) for who in index}
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 of all that training can see."""
-        held = [part for part in (self.labels, self.owner) if part is not None]
+        held = [part for part in (self.labels, self.owner, self.test_owner) if part is not None]
         words = [self.tokens] if self.tokens else []
         said = json.dumps([self.name, self.goal, self.classes, len(held), self.owners, *words])
         return fingerprint(said, self.train.digest(), self.test.digest(), *held)
@@ -176,6 +189,11 @@ class Data(Part):
     licence: ClassVar[str] = ""
     # What must lie under the data folder, so that a check-up can say what is missing before a run does.
     files: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def many(self) -> int | None:
+        """How many owners the data have, where that is known before they are loaded."""
+        return None
 
     @abstractmethod
     def load(self, folder: Path | None) -> Dataset:
@@ -193,13 +211,17 @@ def folder_of(named: str | Path | None) -> Path | None:
     return Path(said).expanduser() if said else None
 
 
+def _remedy() -> str:
+    return f"pass {option('data')} FOLDER or set CROUPIER_DATA to a folder laid out as docs/data.md says"
+
+
 def locate(folder: Path | None, file: str) -> Path:
     """The path of a file under the data folder. Raises: DataError when it is not there."""
     if folder is None:
-        raise DataError(f"{file} is missing: no data folder was named; {REMEDY}{OTHER}")
+        raise DataError(f"{file} is missing: no data folder was named; {_remedy()}{OTHER}")
     if not (folder / file).is_file():
         absent = "" if folder.is_dir() else ", which is no folder"
-        raise DataError(f"{file} is missing in {folder}{absent}; {REMEDY}{OTHER}")
+        raise DataError(f"{file} is missing in {folder}{absent}; {_remedy()}{OTHER}")
     return folder / file
 
 

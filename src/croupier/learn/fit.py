@@ -140,7 +140,7 @@ class Private(Fit):
             return f"{said}, {self.tail}: no guarantee is printed for this"
         return (
             f"{said} at every step. The unit is a record, added or taken away; epsilon depends on a client's number of "
-            "records and steps (croupier.learn.budget computes it). Nothing is claimed for clients as a whole"
+            "records and steps (a run prints it every round). Nothing is claimed for clients as a whole"
         )
 
     def event(self, number: int, records: int) -> Event | None:

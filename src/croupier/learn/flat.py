@@ -5,15 +5,18 @@ from __future__ import annotations
 import copy
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from croupier.core.update import Layout, Slice
+from croupier.learn.loss import loss_of as loss_of
 
 
 def layout_of(module: nn.Module) -> Layout:
-    """Weights first, then statistics, then counters: a robust distance over weights is a prefix of the vector."""
-    weights = [Slice(name, tuple(p.shape), "weight") for name, p in module.named_parameters()]
+    """Weights first, then statistics, then counters: a robust distance over weights is a prefix of the vector.
+
+    Frozen parameters are in no layout: they are neither trained nor sent.
+    """
+    weights = [Slice(name, tuple(p.shape), "weight") for name, p in module.named_parameters() if p.requires_grad]
     buffers = [
         Slice(name, tuple(b.shape), "statistic" if b.is_floating_point() else "counter")
         for name, b in module.named_buffers()
@@ -21,6 +24,21 @@ def layout_of(module: nn.Module) -> Layout:
     return Layout(
         (*weights, *(b for b in buffers if b.role == "statistic"), *(b for b in buffers if b.role == "counter"))
     )
+
+
+def frozen_of(module: nn.Module) -> dict[str, Tensor]:
+    """The parameters that stay as they are, by name."""
+    return {name: p.detach() for name, p in module.named_parameters() if not p.requires_grad}
+
+
+def train_mode(module: nn.Module) -> nn.Module:
+    """The module, training: but normalising layers whose weights are frozen keep their statistics too."""
+    module.train()
+    for part in module.modules():
+        weights = list(part.parameters()) if isinstance(part, nn.modules.batchnorm._NormBase) else []
+        if weights and not any(weight.requires_grad for weight in weights):
+            part.eval()
+    return module
 
 
 class FlatNet:
@@ -31,7 +49,8 @@ class FlatNet:
         self.module = copy.deepcopy(module).to(device)
         self._counters = [(b, b.clone()) for _, b in self.module.named_buffers() if not b.is_floating_point()]
         self._statistics = [b for _, b in self.module.named_buffers() if b.is_floating_point()]
-        parameters = list(self.module.parameters())
+        parameters = [p for p in self.module.parameters() if p.requires_grad]
+        self._frozen = [(p, p.detach().clone()) for p in self.module.parameters() if not p.requires_grad]
         self.size = sum(p.numel() for p in parameters)
         self.weights = torch.zeros(self.size, device=device)
         self.grads = torch.zeros(self.size, device=device)
@@ -49,16 +68,10 @@ class FlatNet:
         for buffer in self._statistics:
             buffer.copy_(vector[at : at + buffer.numel()].view(buffer.shape))
             at += buffer.numel()
-        for buffer, first in self._counters:
-            buffer.copy_(first)
+        with torch.no_grad():
+            for held, first in (*self._counters, *self._frozen):
+                held.copy_(first)
 
     def vector(self) -> Tensor:
         """The model as one vector on the CPU."""
         return torch.cat([self.weights.detach(), *(b.detach().reshape(-1) for b in self._statistics)]).cpu().clone()
-
-
-def loss_of(goal: str, outputs: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
-    """Cross-entropy for classes, squared error for forecasts."""
-    if goal == "classify":
-        return F.cross_entropy(outputs, targets, reduction=reduction)
-    return F.mse_loss(outputs, targets, reduction=reduction)

@@ -23,6 +23,9 @@ from croupier.learn.unroll import unrolled
 ROOM, ON_DEVICE = 1 << 24, 1 << 27
 
 
+LAYERS = "use layers that treat each record alone, such as nn.LayerNorm or nn.GroupNorm"
+
+
 def check_private(module: nn.Module, use: str = "dp-sgd") -> None:
     """Raises: SpecError when a record has no gradient of its own, or statistics of records would leave unnoised."""
     for name, part in module.named_modules():
@@ -40,24 +43,50 @@ def train_privately(
 ) -> None:
     """All steps of one participation, in place. Both who is in a batch and the noise hide something: secure coins."""
     count, device = len(records), net.weights.device
+    kept = {name: value.clone() for name, value in net.module.named_buffers() if value.is_floating_point()}
     draws, noise = coins.child("sample").secure(), coins.child("noise").secure()
     state = fit.start(net.weights)
     room = ROOM if device.type == "cpu" else ON_DEVICE
     with clipping(net, goal, fit) as sums:
         for number, index in enumerate(fit.samples(count, draws), 1):
-            total = torch.zeros_like(net.weights)
+            total, before = torch.zeros_like(net.weights), net.weights.clone()
             for part in index.split(max(1, room // max(1, net.size))):  # type: ignore[no-untyped-call]
                 inputs, targets = records.batch(part.to(device))
                 if len(part):
                     total += sums(augment(inputs), targets)
+            # Tried before the run, and held to in it: nothing but noised steps changes what will leave.
+            if not same(before, net.weights):
+                raise SpecError(f"task.fit = {fit.use!r}: {moved('weights', weight=True)}")
             fit.noised(net.weights, total, fit.rate(count) * count, state, number, noise)
+    for name, value in net.module.named_buffers():
+        if name in kept and not same(kept[name], value):
+            raise SpecError(f"task.fit = {fit.use!r}: {moved(name)}")
+
+
+def same(one: Tensor, other: Tensor) -> bool:
+    """The very same numbers; what is no number is like itself."""
+    return torch.allclose(one, other, rtol=0, atol=0, equal_nan=True)
+
+
+def moved(name: str, weight: bool = False) -> str:
+    """What is wrong with state that training changes besides the noised steps, and the remedy."""
+    if weight:
+        return (
+            f"the model changes its weight {name!r} by itself while it trains, besides the noised steps, so that "
+            "records would leave without noise; let the optimiser alone change weights"
+        )
+    return (
+        f"the model's buffer {name!r} changes while it trains, and would leave without noise; use a layer that keeps "
+        "no statistics, such as nn.LayerNorm or nn.GroupNorm"
+    )
 
 
 @contextmanager
 def clipping(net: FlatNet, goal: str, fit: Private) -> Iterator[Callable[[Tensor, Tensor], Tensor]]:
     """What gives the sum of some records' gradients, each of them clipped: without laying them all out where it can."""
     module = net.module
-    if fit.engine == "vmap" and goal == "classify" and isinstance(module, Perceptron):
+    whole = all(weight.requires_grad for weight in module.parameters())
+    if fit.engine == "vmap" and goal == "classify" and isinstance(module, Perceptron) and whole:
         yield lambda inputs, targets: of_products(module, inputs, targets, fit.clip)
     else:
         with gradients(net, goal, fit) as grads:
@@ -81,7 +110,7 @@ def each(module: nn.Module, goal: str, inputs: Tensor, targets: Tensor) -> Tenso
     def loss(parameters: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
         return loss_of(goal, functional_call(module, parameters, (x.unsqueeze(0),)), y.unsqueeze(0))
 
-    now = {name: weight.detach() for name, weight in module.named_parameters()}
+    now = {name: weight.detach() for name, weight in module.named_parameters() if weight.requires_grad}
     # Dropout draws a mask for each record.
     grads = vmap(grad(loss), (None, 0, 0), randomness="different")(now, inputs, targets)
     return torch.cat([grads[name].flatten(1) for name in now], 1)

@@ -71,7 +71,7 @@ def sampling(net: FlatNet, goal: str) -> Iterator[Sampler]:
         except (NotImplementedError, ValueError, TypeError) as error:
             raise SpecError(f"task.fit.engine = 'opacus' cannot take this model apart ({error}); {REMEDY}") from error
         try:
-            yield Sampler(net.module, list(weights.values()), goal)
+            yield Sampler(net.module, [weight for weight in weights.values() if weight.requires_grad], goal)
         finally:
             heard.cleanup()
     finally:
@@ -92,6 +92,7 @@ def _swap(module: nn.Module, fixers: Any, weights: dict[str, nn.Parameter]) -> l
             for key, weight in child.named_parameters():
                 own = getattr(twin, key)
                 own.data = weight.data
+                own.requires_grad_(weight.requires_grad)
                 weights[".".join(part for part in (path, name, key) if part)] = own
             setattr(parent, name, twin)
             swapped.append((parent, name, child))

@@ -178,7 +178,7 @@ def _named(parts: Iterable[Ints]) -> dict[str, Tensor]:
 
 def _labels(dataset: Dataset, use: str) -> Ints:
     if dataset.labels is None:
-        why = f"{dataset.name!r} is for forecasting and has no labels to divide by"
+        why = f"{dataset.name!r} has quantities to learn, and no labels to divide by"
         remedy = 'use task.split = "natural" or "iid"'
         raise SpecError(f"task.split = {use!r}: {why}; {remedy}")
     labels: Ints = dataset.labels.cpu().numpy()
@@ -188,5 +188,8 @@ def _labels(dataset: Dataset, use: str) -> Ints:
 def _check_room(dataset: Dataset, clients: int, least: int) -> None:
     size = len(dataset.train)
     if clients * least > size:
+        if clients <= size:
+            why = f"{dataset.name!r} has {size} training records, too few to give {clients} clients {least} each"
+            raise SpecError(f"task.split.least = {least}: {why}; use at most {size // clients}, or fewer clients")
         why = f"{dataset.name!r} has {size} training records, too few to give each client {least}"
         raise SpecError(f"task.split.clients = {clients}: {why}; use at most {size // least} clients")

@@ -15,11 +15,12 @@ from torch import Tensor, nn
 from croupier.core.coins import Coins
 from croupier.core.update import Layout, Update
 from croupier.errors import CroupierError, RangeError, SpecError
+from croupier.learn.apart import check_apart
 from croupier.learn.augment import AS_IS, Augment
 from croupier.learn.batch import train_together
 from croupier.learn.data import Records
 from croupier.learn.fit import Fit, Private
-from croupier.learn.flat import FlatNet, layout_of, loss_of
+from croupier.learn.flat import FlatNet, layout_of, loss_of, train_mode
 from croupier.learn.models.layers import draw_from
 from croupier.learn.private import check_private, train_privately
 
@@ -54,6 +55,9 @@ class Learner:
     def __post_init__(self) -> None:
         if isinstance(self.fit, Private):
             check_private(self.module, self.fit.use)
+            if self.shards:
+                # One client's records stand for all: their shapes are the same.
+                check_apart(self.module, self.goal, self.fit, max(self.shards.values(), key=len), self.device)
         if any(len(shard) < self.least for shard in self.shards.values()):
             raise SpecError(
                 "task.split.least = 1: a client has one record, but task.model normalises over batches, which takes "
@@ -124,7 +128,7 @@ class Learner:
     def _alone(self, net: FlatNet, start: Tensor, shard: str, coins: Coins) -> Tensor:
         records = self.shards[shard]
         net.load(start)
-        net.module.train()
+        train_mode(net.module)
         # Nodes of their own: the order of the batches is the same with and without them.
         draw_from(net.module, coins.child("dropout").fast())
         fresh = coins.child("augment").fast()

@@ -13,6 +13,7 @@ from croupier.papers import (
     intra_recombine,
     rain,
     rain_cost,
+    rain_rate,
     rain_shares,
     rns,
     rns_inversion,
@@ -28,7 +29,7 @@ from croupier.papers import (
 )
 from croupier.papers.entry import Entry, Ledger, Trial
 
-_RAIN = (*rain.TRIALS, *rain_shares.TRIALS)
+_RAIN = (*rain.TRIALS, *rain_shares.TRIALS, *rain_rate.TRIALS)
 _INTRA = (*intra.TRIALS, *intra_recombine.TRIALS, *intra_profile.TRIALS, *intra_figures.TRIALS)
 _TAZZA = (
     *tazza_integrity.TRIALS,

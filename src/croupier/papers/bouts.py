@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
-from multiprocessing import get_context
 from typing import Any
 
 import torch
 
+from croupier.audit.abreast import ask, hands
 from croupier.audit.poison import Poison
 from croupier.audit.score import over_runs
 from croupier.learn.data import Data
@@ -90,8 +89,8 @@ class Fought:
         if abreast < 2 or not todo:
             return
         jobs = [(bout, number) for bout in todo for number in range(count)]
-        with ProcessPoolExecutor(abreast, get_context("spawn"), _enter, (self.place,)) as pool:
-            done = list(pool.map(_fight, jobs))
+        with hands(abreast, _enter, (self.place,)) as pool:
+            done = [fought.result() for fought in [ask(pool, _fight, job) for job in jobs]]
         self._known.update({bout: done[at * count : (at + 1) * count] for at, bout in enumerate(todo)})
 
     def __call__(self, bout: Bout) -> list[Ended]:

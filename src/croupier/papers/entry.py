@@ -228,7 +228,7 @@ def says(cases: Sequence[Mapping[str, Any]]) -> list[str]:
     beats, loses = ([a for a in above if test(a["leak"])] for test in (_gains, _loses))
     said = [
         f"The paper's attack passed its control in {len(theirs)} of {len(cells)} cells, and is above 1/n in "
-        f"{len(above)}. Against the prior, the same adversary's guess from labels without any view, it is above in "
+        f"{len(above)}. Against the prior, the same adversary's best guess without any view, it is above in "
         f"{len(beats)} of these, below in {len(loses)}, and not to be told from it in "
         f"{len(above) - len(beats) - len(loses)}."
     ]

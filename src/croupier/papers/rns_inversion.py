@@ -29,7 +29,6 @@ from croupier.audit.invert import (
     dlg,
     gradient_of,
     inverting,
-    last_layer,
     layers,
     linked,
     seen,
@@ -41,6 +40,7 @@ from croupier.core.canon import tensor_bytes
 from croupier.core.coins import Coins
 from croupier.learn.data import Dataset, Rows
 from croupier.learn.datasets import Cifar10
+from croupier.learn.ends import last_layer
 from croupier.learn.models import CifarCnn, DlgLeNet, Network
 from croupier.papers.entry import SCALES, Means, Scale, Trial
 from croupier.papers.rns import PAPER
@@ -215,7 +215,7 @@ class _Step:
         if view.rows is None or defence == "parameter shuffle":
             return self._mount(view.mean, len(self.records), memory)
         if defence == "layer shuffle":
-            start, stop = layers(self.module)[last_layer(self.module)][0]
+            start, stop = layers(self.module)[last_layer(self.module, self.public.shape[1:])][0]
             anchor = _where(view.rows[:, start:stop], own[start:stop])
             coins = self.coins.child("linked")
             target = self._target(view.rows[anchor], self.trial.batch)

@@ -6,11 +6,9 @@ What is seen is worked out on the CPU, many targets abreast; searches are made t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from croupier.audit.abreast import ask, hands
 from croupier.audit.invert import Attack, Dlg, Inverting, dlg, gradient_of, inverting
 from croupier.audit.invert_stacked import inverting_stacked
 from croupier.audit.likeness import psnr, ssim
@@ -105,8 +104,9 @@ def _every(jobs: Sequence[_Job], abreast: int) -> Iterator[Seen]:
     if abreast == 1 or len(jobs) == 1:
         yield from map(_seen, jobs)
         return
-    with ProcessPoolExecutor(min(abreast, len(jobs)), get_context("spawn"), torch.set_num_threads, (1,)) as pool:
-        yield from pool.map(_seen, jobs)
+    with hands(min(abreast, len(jobs))) as pool:
+        for done in [ask(pool, _seen, job) for job in jobs]:
+            yield done.result()
 
 
 @lru_cache(maxsize=1)
@@ -139,7 +139,7 @@ def _seen(job: _Job) -> Seen:
         attack, search = _attack(case), job.coins.child("invert")
         every = [inverted(view, x.shape[1:], dataset.classes, search, attack) for view in views]
         found = torch.cat(every).detach().numpy()
-    labels = tuple(int(label_of(view.gradient, view.network)) for view in views)
+    labels = tuple(int(label_of(view.gradient, view.network, dataset.shape)) for view in views)
     gradients = torch.stack([view.gradient for view in views]).numpy()
     return Seen(handed.numpy(), gradients, labels, tuple(right), found)
 

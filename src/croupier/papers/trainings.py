@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
+from croupier.audit.abreast import ask, hands
 from croupier.audit.score import over_runs
 from croupier.core.coins import Coins
 from croupier.core.norm import length
@@ -155,13 +154,8 @@ def abreast(fn: Callable[[A], B], jobs: Iterable[A], count: int) -> list[B]:
     todo = list(jobs)
     if count < 2 or len(todo) < 2:
         return [fn(job) for job in todo]
-    with ProcessPoolExecutor(min(count, len(todo)), get_context("spawn"), _enter) as pool:
-        return list(pool.map(fn, todo))
-
-
-def _enter() -> None:
-    # Many processes share the cores.
-    torch.set_num_threads(1)
+    with hands(min(count, len(todo))) as pool:
+        return [done.result() for done in [ask(pool, fn, job) for job in todo]]
 
 
 def cell(values: Sequence[float]) -> dict[str, Any]:

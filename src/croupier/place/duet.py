@@ -51,6 +51,11 @@ def row_digest(row: Bytes) -> bytes:
     return canon.digest(("row", row.tobytes()))
 
 
+def upload_digest(body: Mapping[str, Tensor]) -> bytes:
+    """What servers compare of a client's upload: all that it signed, its row and what it was handed."""
+    return canon.digest(("upload", row_digest(body["row"].numpy()), bytes_of(body["handed"])))
+
+
 def claim(given: Given, who: str, row: Bytes, handed: bytes) -> bytes:
     """What a client signs: this row in this attempt, and no other, made from what it was handed."""
     return canon.digest(("up", given.run, given.round, given.attempt, who, row_digest(row), handed))
@@ -243,8 +248,8 @@ class Player:
         return verified(self.keys["public"][who], message, bytes_of(body["signature"]))
 
     def _agreed(self, got: Mapping[str, Mapping[str, Tensor]], late: Mapping[str, Tensor] | None) -> SubFlow:
-        """The rows that either server can show a signature for; a client that signed two of them is left out."""
-        own = {name: row_digest(body["row"].numpy()) for name, body in got.items()}
+        """The rows that either server can show a signature for; a client that signed two uploads is left out."""
+        own = {name: upload_digest(body) for name, body in got.items()}
         digests = torch.stack([byte_tensor(own.get(name, bytes(32))) for name in self.given.roster])
         said = {name: byte_tensor(bytes(32)) if late is None else late[name] for name in ("commitment", "handed")}
         (seen,) = yield self._swap(
@@ -275,8 +280,9 @@ class Player:
             body = {one: more.body[many][place] for one, (many, _) in sizes.items()}
             if not self._genuine(name, body):
                 raise IntegrityError(f"round aborted: {self.peer} forwarded a row that its client did not sign")
-            if name in got and not torch.equal(got[name]["row"], body["row"]):
-                del both[name]
+            # Two rows, or one row for two models: both servers now hold both, and leave the client out alike.
+            if name in got and upload_digest(got[name]) != upload_digest(body):
+                both.pop(name, None)
             else:
                 both[name] = body
         return both

@@ -103,7 +103,7 @@ class Pair(Placement, use="pair"):
             privacy=_MALICIOUS if self.malicious else f"{_HONEST}. {_DEALER[self.shuffle]}",
             integrity=(
                 "one of the two servers, malicious, with any clients: the sum is that of the rows that the clients "
-                "named sent, each once, or the round ends, but for a chance of "
+                f"named sent, each once{self._stand_ins}, or the round ends, but for a chance of "
                 f"{'2^-58' if self.check == 'hash' else '(3 rows + 6) / 2^61'}; clients check both servers' "
                 "signatures. The model that the server makes of the sum is not covered"
                 if self.malicious
@@ -147,6 +147,11 @@ class Pair(Placement, use="pair"):
     def mix(self, deck: Deck) -> Mix | None:
         """The shuffle, where it is not the dealer's."""
         return None if self.shuffle == "dealer" else Mix(self.shuffle, deck)
+
+    @property
+    def _stand_ins(self) -> str:
+        """The rows beside those that were sent."""
+        return ", and of one uniform row for each missing client" if self.missing == "vote" else ""
 
     @property
     def _trusted(self) -> str:
@@ -298,12 +303,14 @@ class Pair(Placement, use="pair"):
 
     def learns(self, mechanism: Mechanism) -> Mapping[str, str]:
         """Both servers the release, the dealer nothing."""
-        seen = f"{mechanism.release.reveals()}; and which clients took part"
+        votes = "; one uniform row for each missing client is among the rows" if self.missing == "vote" else ""
+        seen = f"{mechanism.release.reveals()}{votes}; and which clients took part"
+        told = f"the sum, the sum of the weights{votes.replace(';', ',')}, and who took part"
         return {
             "server": f"{seen}; and uniform numbers",
             SECOND: f"{seen}; the reference, once all updates are fixed; and uniform numbers",
             DEALER: "which clients were invited",
-            **({"each client": "the sum, the sum of the weights, and who took part"} if self.malicious else {}),
+            **({"each client": told} if self.malicious else {}),
         }
 
     def _scoring(self, mechanism: Mechanism, deck: Deck) -> Scoring:

@@ -36,7 +36,7 @@ class Gaussian(LocalPrivacy, use="gaussian"):
 
     forms: ClassVar[tuple[Form, ...]] = ("delta",)
 
-    clip: float = Field(gt=0)
+    clip: float = Field(ge=1e-30, le=1e30)
     sigma: float = Field(ge=0)
     delta: float = Field(1e-5, gt=0, lt=1)
     budget: float | None = Field(None, gt=0)

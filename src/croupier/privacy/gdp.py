@@ -77,8 +77,11 @@ def sigma_for(epsilon: float, delta: float, clip: float, participations: int = 1
 def participations_for(epsilon: float, delta: float, clip: float, sigma: float) -> int:
     """How many participations with this noise stay within (epsilon, delta) together; 0 where one is too many."""
     one = mu_of(clip, sigma)
-    # Met exactly, a budget must not be missed by the rounding of sigma.
-    return 0 if math.isinf(one) else math.floor((mu_for(epsilon, delta) / one) ** 2 * (1 + 1e-9))
+    if math.isinf(one):
+        return 0
+    # Met exactly, a budget must not be missed by the rounding of sigma; nor overspent by more than a ledger forgives.
+    most = math.floor((mu_for(epsilon, delta) / one) ** 2 * (1 + 1e-9))
+    return most if not most or epsilon_of(one * math.sqrt(most), delta) <= epsilon * (1 + 1e-9) else most - 1
 
 
 def _mills(x: float) -> float:

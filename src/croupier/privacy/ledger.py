@@ -30,8 +30,9 @@ ADJACENCY: Mapping[Unit, str] = {
 class Event:
     """One release of one client: a Gaussian by its `mu`, anything else by its (epsilon, delta).
 
-    `model` is the digest of the model that the release answers: the same noise on the same model is the same release,
-    however often it is sent. With a `rate` below 1, each of `steps` Gaussians sees each record with that chance.
+    `model` is the digest of the model that the release answers, and `participation` counts the updates that the client
+    made before: the same noise on the same update is the same release, however often it is sent, and a round that is
+    played anew is another. With a `rate` below 1, each of `steps` Gaussians sees each record with that chance.
     """
 
     round: int
@@ -45,6 +46,7 @@ class Event:
     model: str = ""
     rate: float = 1.0
     steps: int = 1
+    participation: int = 0
 
     def __post_init__(self) -> None:
         if self.unit not in ADJACENCY:

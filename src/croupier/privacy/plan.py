@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context
 
 from scipy.stats import binom
 
-from croupier.errors import RangeError
+from croupier.errors import RangeError, option
 from croupier.privacy.amplify import HOPELESS, Claim, amplified, claim, closed_form
 from croupier.privacy.gdp import epsilon_of, mu_of, participations_for, sigma_for
 from croupier.privacy.local import rounded_up
@@ -15,6 +16,8 @@ from croupier.privacy.local import rounded_up
 # A chance that no client takes part more often than `likely` says.
 SURE = 0.99
 CLOSED = "Theorem 3.1 of Feldman, McMillan and Talwar 2021 as printed, not the form of its authors' program"
+# Above it numbers end before there is any guarantee.
+MOST = 1e12
 
 
 @dataclass(frozen=True)
@@ -51,12 +54,21 @@ def planned(epsilon: float | None, sigma: float | None, rounds: int | None, clip
     """The missing one of epsilon, sigma and participations. Raises: RangeError unless exactly two are given."""
     _check(epsilon, sigma, rounds, clip, delta)
     if sigma is None and epsilon is not None and rounds is not None:
-        return Plan(epsilon, sigma_for(epsilon, delta, clip, rounds), rounds, clip, delta)
+        return Plan(epsilon, enough(sigma_for(epsilon, delta, clip, rounds)), rounds, clip, delta)
     if epsilon is None and sigma is not None and rounds is not None:
-        return Plan(epsilon_of(mu_of(clip, sigma) * math.sqrt(rounds), delta), sigma, rounds, clip, delta)
+        if not math.isfinite(found := epsilon_of(mu_of(clip, sigma) * math.sqrt(rounds), delta)):
+            raise RangeError(f"sigma = {sigma:g} with clip = {clip:g}: no epsilon is that large; use a larger sigma")
+        return Plan(found, sigma, rounds, clip, delta)
     if rounds is None and epsilon is not None and sigma is not None:
         return Plan(epsilon, sigma, _affordable(epsilon, sigma, clip, delta), clip, delta)
-    raise RangeError("give two of --epsilon, --sigma and --rounds (participations of one client) to get the third")
+    names = [option(name) for name in ("epsilon", "sigma", "rounds")]
+    said = f"{names[0]}, {names[1]} and {names[2]}"
+    raise RangeError(f"give two of {said} (participations of one client) to get the third")
+
+
+def enough(sigma: float) -> float:
+    """The noise in the six digits that are printed, never less than the noise: a plan must hold as it is read."""
+    return float(Context(prec=6, rounding=ROUND_CEILING).create_decimal_from_float(sigma))
 
 
 def _check(epsilon: float | None, sigma: float | None, rounds: int | None, clip: float, delta: float) -> None:
@@ -66,6 +78,8 @@ def _check(epsilon: float | None, sigma: float | None, rounds: int | None, clip:
         raise RangeError(f"sigma = {sigma:g}: without noise nothing is guaranteed; a deviation is above 0 and finite")
     if epsilon is not None and not 0 < epsilon < math.inf:
         raise RangeError(f"epsilon = {epsilon:g}: a wished epsilon is above 0 and finite")
+    if epsilon is not None and epsilon > MOST:
+        raise RangeError(f"epsilon = {epsilon:g}: so large a one guarantees nothing; use a smaller epsilon")
     if rounds is not None and rounds < 1:
         raise RangeError(f"rounds = {rounds}: a client takes part once or more")
 
@@ -76,7 +90,7 @@ def _affordable(epsilon: float, sigma: float, clip: float, delta: float) -> int:
         one = rounded_up(epsilon_of(mu_of(clip, sigma), delta))
         raise RangeError(
             f"epsilon = {epsilon:g} with sigma = {sigma:g} and clip = {clip:g}: one participation alone costs {one}; "
-            f"the least noise for one is sigma = {sigma_for(epsilon, delta, clip):.4g}"
+            f"the least noise for one is sigma = {enough(sigma_for(epsilon, delta, clip)):.6g}"
         )
     return found
 

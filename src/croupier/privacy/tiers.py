@@ -33,7 +33,8 @@ class Tiers(LocalPrivacy, use="tiers"):
 
     forms: ClassVar[tuple[Form, ...]] = ("delta",)
 
-    clip: float = Field(gt=0)
+    # Far beyond what updates can be, and squares of it are still numbers.
+    clip: float = Field(ge=1e-30, le=1e30)
     delta: float = Field(1e-5, gt=0, lt=1)
     tiers: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
     wishes: Mapping[Name, float] = Field(default_factory=dict)

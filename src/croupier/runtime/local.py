@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Letter, Refusal, Seat, Work
-from croupier.core.sitting import Sat, Sitting
+from croupier.core.sitting import Journal, Sat, Sitting
 from croupier.core.view import View
 from croupier.errors import CroupierError, ProtocolError
 from croupier.runtime.post import Network, Packet, Parcel, Post
@@ -15,10 +15,14 @@ from croupier.runtime.post import Network, Packet, Parcel, Post
 
 @dataclass(frozen=True)
 class Local:
-    """Drives a sitting in one process. With `links`, every message is sealed, sent as bytes, opened and parsed."""
+    """Drives a sitting in one process. With `links`, every message is sealed, sent as bytes, opened and parsed.
+
+    With a `journal`, nothing leaves a party before its digest is on disk.
+    """
 
     links: Coins | None = None
     network: Network | None = None
+    journal: Journal | None = None
 
     def __call__(self, sitting: Sitting) -> Sat:
         """Run everybody to the end."""
@@ -93,6 +97,8 @@ class _Table:
         return parcels
 
     def _carry(self, parcels: list[Parcel]) -> None:
+        if self.local.journal is not None and parcels:
+            self.local.journal.leave(self.sitting.stamp, [parcel.envelope for parcel in parcels])
         carried: Iterable[Parcel] = parcels
         if self.local.links is not None:
             # One after another, unless a network wants to see them all: so few of them take memory at a time.

@@ -35,7 +35,7 @@ def drawn(clients: int, spread: float, count: int = 300) -> Tensor:
 
 def guess(held: Tensor) -> Tensor:
     counts = counts_of(held)
-    return candidates(counts, slice(0, held.shape[1]), Coins.from_seed(1).fast())
+    return candidates(counts, torch.arange(held.shape[1]), Coins.from_seed(1).fast())
 
 
 @pytest.mark.parametrize("clients", [2, 3, 5])

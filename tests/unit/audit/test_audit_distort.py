@@ -110,5 +110,5 @@ def test_colour_refuses_what_has_none(x: Tensor) -> None:
 
 @pytest.mark.parametrize("x", [-0.1, 1.1])
 def test_how_far_colours_may_go_is_bounded(x: float) -> None:
-    with pytest.raises(SpecError, match=r"x = "):
+    with pytest.raises(SpecError, match=r"^Colour\(x="):
         Colour(x=x)

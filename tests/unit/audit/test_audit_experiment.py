@@ -16,7 +16,7 @@ from croupier.audit.distort import CLEAN, Distortion
 from croupier.audit.experiment import Defence, Remembered, Setting, _Stage, _Truth, run
 from croupier.audit.knowledge import Knowledge, Scene
 from croupier.audit.outcome import Outcome
-from croupier.audit.score import over_runs
+from croupier.audit.score import gain
 from croupier.core.coins import Coins
 from croupier.core.update import Layout, Slice, Update
 from croupier.errors import CroupierError, RangeError, SpecError
@@ -108,8 +108,7 @@ def test_other_pictures_of_the_adversary_are_not_trained_again(here: list[Here],
     one, two = outcomes(SETTING, (MODELS, blurred))
     assert trained() == 2 * CLIENTS
     assert one.accuracy == two.accuracy
-    # Labels of the shadow sets are as they were, and so is the prior; what rows make of the inputs is not.
-    assert one.success["prior"] == two.success["prior"]
+    # Labels of the shadow sets are as they were; what the prior and the rows make of the inputs is not.
     assert one.success["algorithm2-loss"] != two.success["algorithm2-loss"]
     seeds = [known for known, question, _ in here[0].asked if question.view is not None]
     for clean, changed in zip(seeds[::2], seeds[1::2], strict=True):
@@ -215,7 +214,7 @@ def test_attacks_that_know_nothing_score_at_one_in_n(
     for name in ("constant", "coin"):
         rate = got.overall[name]
         assert rate.low <= 1 / CLIENTS <= rate.high
-        assert rate.high - rate.low < 0.1
+        assert rate.high - rate.low < 0.3
     # As many records of each client are asked about, so a constant guess is right exactly once in n.
     assert got.overall["constant"].rate == pytest.approx(1 / CLIENTS)
     assert got.overall["coin"].high > got.overall["coin"].low
@@ -247,7 +246,7 @@ def test_a_leak_in_a_pipeline_is_found(here: list[Here]) -> None:
     """Two records a client are a poor prior; named models of unlike clients say more. A sum says less than they do."""
     split = Dirichlet(clients=6, alpha=0.2, least=40)
     setting = replace(SETTING, split=split, shadow=0.001, fit=Sgd(lr=0.1, epochs=3, batch=16), records=40)
-    (got,) = outcomes(setting, [NONE], range(5))
+    (got,) = outcomes(setting, [NONE], range(12))
     assert got.leak("named+prior").low > 0
     assert got.overall["named+prior"].low > got.overall["prior"].rate
 
@@ -275,7 +274,7 @@ def test_an_outcome_compares_run_by_run(here: list[Here]) -> None:
     (got,) = outcomes(replace(SETTING, plan=Federation(rounds=2)), [NONE], (0, 1, 2))
     (last,) = outcomes(replace(SETTING, plan=Federation(rounds=2)), [NONE], (1, 2))
     assert last.gains["named"] == got.gains["named"][1:]
-    assert got.leak("named") == over_runs(got.gains["named"])
+    assert got.leak("named") == gain(got.gains["named"])
     assert got.leak("named", 0.01).low < got.leak("named").low
     assert got.gains["prior"] == [0.0, 0.0, 0.0]
     mean = sum(rate.rate for rate in got.success["named"].values()) / 2

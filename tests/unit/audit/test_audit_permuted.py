@@ -19,7 +19,7 @@ from croupier.audit.permuted import KNOWS, Knows, glance, holding, inverted, lab
 from croupier.core.coins import Coins
 from croupier.core.update import Gathered, Model
 from croupier.encode.symmetry import Rule, Symmetry
-from croupier.errors import RangeError, SpecError
+from croupier.errors import RangeError, SpecError, Unsuited
 from croupier.learn.axes import symmetry_of
 from croupier.learn.data import Dataset, Rows
 from croupier.learn.flat import layout_of
@@ -88,16 +88,19 @@ def test_what_cannot_be_read_is_refused() -> None:
     module, symmetry, handed = perceptron()
     with pytest.raises(SpecError, match="'told'"):
         glance("told", module, handed, handed, symmetry, RATE, COINS.child("untold"))
-    with pytest.raises(SpecError, match="not linear"):
-        linear_input(torch.zeros(10), nn.Conv2d(1, 1, 3), (1, 8, 8))
-    with pytest.raises(SpecError, match=r"no 'layers\.0\.bias'"):
-        label_of(torch.zeros(8), _named(nn.Linear(4, 2, bias=False)))
+    with pytest.raises(Unsuited, match="not linear"):
+        linear_input(torch.zeros(10), nn.Sequential(nn.Conv2d(1, 1, 3), nn.Flatten()), (1, 8, 8))
+    with pytest.raises(Unsuited, match="has no biases, and two classes"):
+        label_of(torch.zeros(8), nn.Linear(4, 2, bias=False), (4,))
+    with pytest.raises(Unsuited, match="no layer gives"):
+        label_of(torch.zeros(8), nn.Sequential(nn.Linear(4, 3), nn.Tanh()), (4,))
 
 
-def _named(layer: nn.Module) -> nn.Module:
-    module = nn.Module()
-    module.layers = nn.Sequential(layer)
-    return module
+def test_a_label_is_read_without_biases_where_there_are_three_classes() -> None:
+    layer = nn.Linear(6, 5, bias=False)
+    for label in range(5):
+        x = torch.randn(1, 6, generator=COINS.child("signed", label).fast())
+        assert label_of(gradient_of(layer, x, torch.tensor([label])), layer, (6,)).tolist() == [label]
 
 
 def test_the_findings_say_what_was_measured() -> None:

@@ -137,5 +137,5 @@ def test_findings_hold_controls_priors_and_a_page(seeds: list[profile.Seed]) -> 
 
 
 def test_a_profile_needs_tiers() -> None:
-    with pytest.raises(SpecError, match="--kind source"):
+    with pytest.raises(SpecError, match="kind source"):
         profiling.setting_of(load("digits"))

@@ -29,7 +29,7 @@ def before() -> Scene:
 def plain_algorithm5(where: Scene, seen: Tensor, shadow: Sample, judge: Judge) -> list[Tensor]:
     """Algorithm 5 as printed: one whole forward pass for every parameter and candidate."""
     judged = []
-    for place in range(where.span.start, where.span.stop):
+    for place in where.places.tolist():
         fits = []
         for candidate in seen[:, place]:
             model = where.joint.clone()
@@ -42,12 +42,12 @@ def plain_algorithm5(where: Scene, seen: Tensor, shadow: Sample, judge: Judge) -
 @JUDGES
 def test_the_fast_form_judges_as_the_plain_one(judge: Judge) -> None:
     where, seen = before(), rows(knowledge())
-    shadow, base, span = where.knowledge.shadows[0], where.joint, where.span
+    shadow, base = where.knowledge.shadows[0], where.joint
     slow = plain_algorithm5(where, seen, shadow, judge)
     hidden, outputs = where.hidden(base, shadow[0]), where.outputs(base, shadow[0])
     start = float(judge.whole(outputs, shadow[1])) if judge is LOSS else 0.0
     assert len(slow) == CLASSES * (HIDDEN + 1)
-    for number, place in enumerate(range(span.start, span.stop)):
+    for number, place in enumerate(where.places.tolist()):
         weights = CLASSES * HIDDEN
         own = number // HIDDEN if number < weights else number - weights
         column = hidden[:, number % HIDDEN] if number < weights else torch.ones(len(hidden))
@@ -64,7 +64,7 @@ def test_what_is_chosen_is_the_plain_forms_best_candidate(judge: Judge) -> None:
     heads = unshuffle.parameters(judge)(where, COINS).parts
     for client, shadow in enumerate(where.knowledge.shadows):
         judged = plain_algorithm5(where, seen, shadow, judge)
-        for number, place in enumerate(range(where.span.start, where.span.stop)):
+        for number, place in enumerate(where.places.tolist()):
             (at,) = torch.nonzero(seen[:, place] == heads[client, number])
             assert float(judged[number].max() - judged[number][at]) < 1e-4
 
@@ -73,7 +73,7 @@ def test_what_is_chosen_is_the_plain_forms_best_candidate(judge: Judge) -> None:
 def test_chunks_choose_as_one_feature_at_a_time(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
     """By loss nothing ties, so random tie-breaks cannot matter; by accuracy the chosen must be equally good."""
     where, seen = before(), rows(knowledge())
-    last, shadow = seen[:, where.span], where.knowledge.shadows[1]
+    last, shadow = seen[:, where.places], where.knowledge.shadows[1]
     at_once = replaced(where, last, shadow, judge, False, COINS)
     monkeypatch.setattr(unshuffle, "_AT_ONCE", 1)
     singly = replaced(where, last, shadow, judge, False, COINS)
@@ -94,15 +94,15 @@ def test_chunks_choose_as_one_feature_at_a_time(judge: Judge, monkeypatch: pytes
 def test_what_is_chosen_is_a_candidate() -> None:
     where, seen = before(), rows(knowledge())
     for cumulative in (False, True):
-        out = replaced(where, seen[:, where.span], where.knowledge.shadows[1], LOSS, cumulative, COINS)
-        assert bool((out == seen[:, where.span]).any(0).all())
+        out = replaced(where, seen[:, where.places], where.knowledge.shadows[1], LOSS, cumulative, COINS)
+        assert bool((out == seen[:, where.places]).any(0).all())
 
 
 def plain_cumulative(where: Scene, seen: Tensor, shadow: Sample) -> Tensor:
     """Replacements kept, feature by feature: the classes of one feature are judged side by side."""
-    model, span = where.joint.clone(), where.span
-    order = [[span.start + c * HIDDEN + f for c in range(CLASSES)] for f in range(HIDDEN)]
-    order.append([span.start + CLASSES * HIDDEN + c for c in range(CLASSES)])
+    model, first = where.joint.clone(), int(where.places[0])
+    order = [[first + c * HIDDEN + f for c in range(CLASSES)] for f in range(HIDDEN)]
+    order.append([first + CLASSES * HIDDEN + c for c in range(CLASSES)])
     for feature in order:
         base = model.clone()
         for place in feature:
@@ -112,14 +112,14 @@ def plain_cumulative(where: Scene, seen: Tensor, shadow: Sample) -> Tensor:
                 tried[place] = candidate
                 fits.append(LOSS.whole(where.outputs(tried, shadow[0]), shadow[1]))
             model[place] = seen[int(torch.stack(fits).argmax()), place]
-    return model[span]
+    return model[where.places]
 
 
 def test_cumulative_builds_on_earlier_replacements() -> None:
     where, seen = before(), rows(knowledge())
     shadow = where.knowledge.shadows[2]
-    kept = replaced(where, seen[:, where.span], shadow, LOSS, True, COINS)
-    alone = replaced(where, seen[:, where.span], shadow, LOSS, False, COINS)
+    kept = replaced(where, seen[:, where.places], shadow, LOSS, True, COINS)
+    alone = replaced(where, seen[:, where.places], shadow, LOSS, False, COINS)
     moves = torch.cat([(where.hidden(where.joint, shadow[0]) != 0).any(0).repeat(CLASSES), torch.ones(CLASSES) > 0])
     assert torch.equal(kept[moves], plain_cumulative(where, seen, shadow)[moves])
     assert not torch.equal(kept[moves], alone[moves])
@@ -132,10 +132,10 @@ def test_one_to_one_recovers_a_permutation_that_the_greedy_form_gets_wrong() -> 
     shadows = tuple((torch.zeros(len(held), FEATURES), torch.tensor(held)) for held in labels)
     known = replace(known, clients=CLIENTS[:3], shadows=shadows)
     models = sure(known, [0, 0, 2])
-    span = scene(known, None).span
+    biases = scene(known, None).places[-CLASSES:]
     # Client 0's own row leans to classes 0 and 1; client 1's to class 0 alone, but so mildly that 0's serves it better.
-    models[0, span.stop - CLASSES :] = torch.tensor([3.0, 2.6, 0.0])
-    models[1, span.stop - CLASSES :] = torch.tensor([0.8, 0.0, 0.0])
+    models[0, biases] = torch.tensor([3.0, 2.6, 0.0])
+    models[1, biases] = torch.tensor([0.8, 0.0, 0.0])
     shuffled = models[torch.tensor([2, 0, 1])]
     where = scene(known, Gathered(known.clients, shuffled))
     suits = unshuffle._suits(where, Rebuilt(shuffled), LOSS)
@@ -148,7 +148,7 @@ def test_one_to_one_recovers_a_permutation_that_the_greedy_form_gets_wrong() -> 
 def test_layers_assigned_one_to_one_are_all_used_once() -> None:
     where = before()
     heads = unshuffle.layers(LOSS, one_to_one=True)(where, COINS).parts
-    seen = rows(knowledge())[:, where.span]
+    seen = rows(knowledge())[:, where.places]
     assert sorted(map(tuple, heads.tolist())) == sorted(map(tuple, seen.tolist()))
 
 
@@ -156,7 +156,7 @@ def test_layers_assigned_one_to_one_are_all_used_once() -> None:
 def test_models_and_layers_are_chosen_as_by_whole_forward_passes(judge: Judge) -> None:
     where, seen = before(), rows(knowledge())
     joined = where.joint.expand(len(seen), -1).clone()
-    joined[:, where.span] = seen[:, where.span]
+    joined[:, where.places] = seen[:, where.places]
     for rebuild, whole in ((unshuffle.models(judge), seen), (unshuffle.layers(judge), joined)):
         got = rebuild(where, COINS)
         for client, (inputs, labels) in enumerate(where.knowledge.shadows):
@@ -169,12 +169,13 @@ def test_heads_on_a_trunk_say_what_whole_models_say() -> None:
     where, seen = before(), rows(knowledge())
     inputs, _ = sample(7, "inputs")
     joined = where.joint.expand(len(seen), -1).clone()
-    joined[:, where.span] = seen[:, where.span]
-    heads, whole = Rebuilt(seen[:, where.span], where.joint), Rebuilt(joined)
+    joined[:, where.places] = seen[:, where.places]
+    heads, whole = Rebuilt(seen[:, where.places], where.joint), Rebuilt(joined)
     assert heads.outputs(where, inputs).shape == (len(seen), 7, CLASSES)
     assert torch.allclose(heads.outputs(where, inputs), whole.outputs(where, inputs), atol=1e-5)
-    assert torch.equal(heads.biases(where), whole.biases(where))
-    assert torch.equal(whole.biases(where), seen[:, -CLASSES:])
+    for biases in (heads.biases(where), whole.biases(where)):
+        assert biases is not None
+        assert torch.equal(biases, seen[:, -CLASSES:])
 
 
 def test_named_orders_by_ids() -> None:

@@ -84,7 +84,7 @@ def test_the_page_has_a_masthead_its_sections_and_its_pictures(found: disclosure
           "protocol.privacy={use='gaussian', clip=1.0, sigma=1.0}"], 2, "protocol.privacy = 'gaussian': .* use 'none'"),
         (["protocol.encode.kept=true", "protocol.encode.form=delta", "protocol.encode.first=open",
           "protocol.aggregate=mean"], 2, "first = 'open' hands out .* use first = 'clients'"),
-        ([], 1, "--seeds = 1: .* at least 2"),
+        ([], 1, "^seeds = 1: .* at least 2"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_audited_is_refused(sets: list[str], seeds: int, said: str) -> None:

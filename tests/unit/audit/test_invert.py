@@ -29,7 +29,6 @@ from croupier.audit.invert import (
     gradient_of,
     inverting,
     labels_by,
-    last_layer,
     layers,
     linked,
     nearest_piece,
@@ -42,6 +41,7 @@ from croupier.audit.likeness import without_view as priors
 from croupier.core.coins import Coins
 from croupier.errors import RangeError, SpecError
 from croupier.learn.datasets import Digits
+from croupier.learn.ends import last_gradient, last_layer
 from croupier.learn.models import ConvNet, SigmoidNet
 
 SHAPE = (1, 8, 8)
@@ -111,7 +111,7 @@ def test_linked_layers_are_one_clients_again() -> None:
     module, x, _, rows = step(1, 5)
     view = seen("layer shuffle", rows, module, Coins.from_seed(3))
     assert view.rows is not None
-    start, stop = layers(module)[last_layer(module)][0]
+    start, stop = layers(module)[last_layer(module, SHAPE)][0]
     whose = int((rows[:, start:stop] == view.rows[2, start:stop]).all(1).nonzero())
     target = Target(torch.full_like(rows[0], math.nan), 1, SHAPE, 10)
     found = linked(dlg(replace(FAST, restarts=3)), module, view.rows, 2, target, Coins.from_seed(1))
@@ -226,7 +226,7 @@ def test_the_label_of_one_record_is_read_in_its_gradient() -> None:
             gradient = gradient_of(module, x, torch.tensor([label]))
             target = Target(gradient, 1, (1, size, size), 10)
             assert single_label(module, target).tolist() == [label]
-            weight, _ = invert._last(module, gradient)
+            weight, _ = last_gradient(module, gradient, (1, size, size))
             assert (weight.sum(1) < 0).nonzero().flatten().tolist() == [label]
 
 

@@ -6,7 +6,8 @@ import copy
 import inspect
 import json
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
@@ -237,7 +238,7 @@ def test_findings_are_plain_values_and_the_sections_hold_the_tables(found: dict[
 class Pool:
     """Hands jobs over as another process would get them, without one."""
 
-    def __init__(self, hands: int, context: object, enter: Callable[[], None]) -> None:
+    def __init__(self, hands: int, context: object, enter: Callable[..., None], given: tuple[Any, ...]) -> None:
         assert hands == 2
 
     def __enter__(self) -> Pool:
@@ -245,8 +246,10 @@ class Pool:
 
     def __exit__(self, *given: object) -> None: ...
 
-    def map(self, work: Callable[[Any], Any], jobs: Sequence[Any]) -> list[Any]:
-        return [pickle.loads(pickle.dumps(work(pickle.loads(pickle.dumps(job))))) for job in jobs]
+    def submit(self, work: Callable[[Any], Any], job: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        done.set_result(pickle.loads(pickle.dumps(work(pickle.loads(pickle.dumps(job))))))
+        return done
 
 
 def test_an_inversion_that_fails_in_plain_order_is_said_to_have_failed(found: dict[str, Any]) -> None:
@@ -260,7 +263,7 @@ def test_seeds_can_run_abreast(monkeypatch: pytest.MonkeyPatch) -> None:
     short = Depth(rounds=1, uploads=1, pictures=10)
     heard: list[str] = []
     one = study(SETTING, CLEAR, [0, 1], Local(), heard.append, short)
-    monkeypatch.setattr("croupier.audit.secrecy.ProcessPoolExecutor", Pool)
+    monkeypatch.setattr("croupier.audit.abreast.ProcessPoolExecutor", Pool)
     two = study(SETTING, CLEAR, [0, 1], Local(), heard.append, short, abreast=2)
     assert json.dumps(one) == json.dumps(two)
     assert len(heard) == 4

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from croupier.cli import main
-from croupier.spec import load, presets
+from croupier.spec import about, load, presets
 
 LEARNED = {
     "digits": "every client's whole update, and whose it is",
@@ -110,12 +110,17 @@ def test_doctor_shows_licences_and_what_is_missing(shell: Any) -> None:
         "newsgroups",
         "tazza-mnist",
     )
-    assert found["presets"] == {name: name not in absent for name in presets()}
+    assert {name: facts["present"] for name, facts in found["presets"].items()} == {
+        name: name not in absent for name in presets()
+    }
+    assert all(facts["about"] == about(name) for name, facts in found["presets"].items())
     assert found["packages"]["torch"]
     text = shell("doctor")
     assert "CC BY 4.0" in text
     assert "pass --data FOLDER or set CROUPIER_DATA" in text
-    assert "mnist (data missing)" in text
+    missing = " ".join(text.split()).partition("presets whose data are missing here: ")[2]
+    assert missing.startswith(", ".join(absent))
+    assert "\n  rns-servers       Digits, summed by three servers; clients check the sum.\n" in text
 
 
 def test_doctor_checks_a_description(shell: Any) -> None:

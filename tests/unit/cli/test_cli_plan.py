@@ -72,3 +72,45 @@ def test_bad_plans_end_with_a_line(
     assert (code, out) == (2, "")
     assert why in err
     assert err.startswith("croupier: error: ")
+
+
+def planned(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str
+) -> tuple[int, str, str]:  # fmt: skip
+    monkeypatch.setattr(sys, "argv", ["croupier", "plan", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    out = capsys.readouterr()
+    return int(ended.value.code or 0), out.out, out.err
+
+
+SMALL = ("-s", "federation.rounds=2", "-s", "task.model.hidden=[4]", "-s", "task.fit.epochs=1", "--seed", "1")
+
+
+def test_a_run_is_planned_in_bytes_seconds_memory_and_epsilon(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, out, err = planned(capsys, monkeypatch, "intra", *SMALL)
+    assert (code, err) == (0, "")
+    for said in (
+        "intra: 2 rounds, 20 of 20 clients a round, 310 parameters", "each client", "all together", "time: about",
+        "memory: about", "(estimate)", "0.5 for one participation", "unit: client; its update of a round is replaced",
+    ):  # fmt: skip
+        assert said in " ".join(out.split())
+    assert max(len(line) for line in out.splitlines()) <= 80
+    # Options before the description, and the long form.
+    for words in (("--json", "intra", *SMALL), ("run", "intra", "--json", *SMALL)):
+        found = json.loads(planned(capsys, monkeypatch, *words)[1])
+        assert (found["name"], found["rounds"], found["exact"], found["seed"]) == ("intra", 2, True, 1)
+
+
+def test_what_is_no_command_is_a_description(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, out, err = planned(capsys, monkeypatch, "digit")
+    assert (code, out) == (2, "")
+    assert err == "croupier: error: 'digit' is neither a file nor a preset; did you mean 'digits'?\n"
+    code, out, _ = planned(capsys, monkeypatch, "rns", "--print-config")
+    assert (code, 'name = "rns"' in out) == (0, True)
+    code, out, _ = planned(capsys, monkeypatch, "--help")
+    assert (code, "croupier plan digits" in out) == (0, True)

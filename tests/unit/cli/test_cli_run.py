@@ -100,10 +100,11 @@ def test_a_run_can_be_compared_with_itself(shell: Shell) -> None:
 def test_what_was_clamped_or_refused_is_said_below_the_table(shell: Shell) -> None:
     sets = ("-s", "protocol.encode.scale=0.01", "-s", "protocol.aggregate=mean")
     _, out, _ = shell("run", "digits-sum", *SMALL, *sets, "--seed", "7", "--out", "here")
+    out = " ".join(out.split())
     assert "clamped (seen by the simulation only)" in out
     assert "of all values sent lay beyond the scale and were clamped; raise protocol.encode.scale" in out
     _, out, _ = shell("run", "digits-sum", *SMALL, "--seed", "7", "--out", "there")
-    assert "lay beyond the scale" not in out
+    assert "lay beyond the scale" not in " ".join(out.split())
 
 
 @pytest.mark.parametrize("name", presets())
@@ -157,9 +158,7 @@ def test_resuming_a_whole_run_shows_it_again(shell: Shell) -> None:
     assert run["final"]["round"] == 2
 
 
-@pytest.mark.parametrize(
-    "extra", [("digits",), ("--seed", "1"), ("--out", "x"), ("--set", "federation.rounds=3"), ("--print-config",)]
-)
+@pytest.mark.parametrize("extra", [("digits",), ("--seed", "1"), ("--out", "x"), ("--print-config",)])
 def test_resume_takes_nothing_else(shell: Shell, extra: tuple[str, ...]) -> None:
     code, _, said = shell("run", "--resume", "here", *extra)
     assert code == 2

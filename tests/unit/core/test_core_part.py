@@ -127,8 +127,25 @@ def test_mistakes_are_named_from_where_the_part_lies() -> None:
 def test_parts_do_not_change_and_take_no_strangers() -> None:
     with pytest.raises(ValidationError):
         Leaf().size = 4  # type: ignore[misc]
-    with pytest.raises(SpecError, match=r"Leaf\.colour: unknown key; known: "):
+    with pytest.raises(SpecError, match=r"Leaf\(colour=1\): unknown argument; known: "):
         Leaf(colour=1)  # type: ignore[call-arg]
+
+
+def test_python_is_answered_in_python() -> None:
+    for wrong, said in {
+        "size": r"^Leaf\(size=0\): input should be greater than or equal to 1$",
+        "sides": r"^Leaf\(sides=0\): a list is wanted, in brackets$",
+    }.items():
+        with pytest.raises(SpecError, match=said):
+            Leaf(**{wrong: 0})
+    with pytest.raises(SpecError, match=r"^FixedPoint\(clients=\.\.\.\): this argument is required$"):
+        FixedPoint()  # type: ignore[call-arg]
+
+
+def test_a_repr_shows_what_is_not_the_default() -> None:
+    assert repr(Tree()) == "Tree()"
+    assert str(Tree(branch=Branch(leaf=Leaf(size=4)))) == "Tree(branch=Branch(leaf=Leaf(size=4)))"
+    assert repr(FixedPoint(clients=3)) == "FixedPoint(clients=3)"
 
 
 def test_reading_leaves_the_table_alone() -> None:

@@ -309,14 +309,15 @@ def test_an_unknown_operation_is_named_with_its_module_and_can_be_declared_opaqu
 class Hidden(nn.Module):
     """Changes numbers behind the back of whoever watches."""
 
-    def __init__(self) -> None:
+    def __init__(self, gradient: bool = True) -> None:
         super().__init__()
-        self.first, self.last = nn.Linear(6, 5), nn.Linear(5, 3)
+        self.first, self.last, self.gradient = nn.Linear(6, 5), nn.Linear(5, 3), gradient
 
     def forward(self, x: Tensor) -> Tensor:
-        held = torch.zeros(len(x), 5)
+        held = torch.zeros(len(x), 5, dtype=x.dtype)
         seen = held.view(len(x), 5)
-        held.add_(self.first(x))
+        found = self.first(x)
+        held.add_(found if self.gradient else found.detach())
         out: Tensor = self.last(seen)
         return out
 
@@ -325,7 +326,12 @@ def test_what_could_not_be_watched_is_found_out_by_its_gradient_or_by_trying() -
     with pytest.raises(SpecError, match=r"module 'last' \(Linear\) is given the result of something that could not be"):
         symmetry_of(Hidden(), torch.randn(3, 6))
     with pytest.raises(SpecError, match=r"outputs differ by .* that could not be watched"):
-        symmetry_of(Hidden().requires_grad_(False), torch.randn(3, 6))
+        symmetry_of(Hidden(gradient=False), torch.randn(3, 6))
+
+
+def test_a_network_of_which_nothing_is_trained_is_refused() -> None:
+    with pytest.raises(SpecError, match=r"symmetry: every parameter of the network is frozen.*requires_grad_\(True\)"):
+        symmetry_of(nn.Linear(6, 3).requires_grad_(False), torch.randn(3, 6))
 
 
 @pytest.mark.parametrize(

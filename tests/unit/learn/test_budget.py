@@ -13,8 +13,9 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from croupier.errors import RangeError, SpecError
-from croupier.learn.budget import DELTA, budget, epsilon, noise_for
-from croupier.learn.fit import DpSgd
+from croupier.learn.budget import DELTA, PLD, RDP, Spent, budget, epsilon, noise_for, reckoned, so_far
+from croupier.learn.fit import DpAdam, DpSgd, Private
+from croupier.privacy import renyi
 
 extra = pytest.mark.skipif(
     importlib.util.find_spec("dp_accounting") is None, reason="dp-accounting is missing: pip install 'croupier[dp]'"
@@ -148,3 +149,57 @@ def test_without_the_extra_there_is_an_error_and_no_number() -> None:
         f"{SpecError.__name__} epsilon cannot be computed: dp-accounting is not installed; pip install 'croupier[dp]'"
     )
     assert done.stdout.splitlines() == [said] * 3
+
+
+GRID = [(1.0, 0.1, 100), (0.8, 0.02, 500), (4.0, 0.3, 50), (2.0, 0.01, 20_000), (1.5, 1.0, 3), (30.0, 0.5, 1)]
+
+
+@extra
+@pytest.mark.parametrize(("noise", "rate", "steps"), GRID)
+def test_our_own_accountant_is_the_textbooks_and_never_below_the_better_one(
+    noise: float, rate: float, steps: int
+) -> None:
+    import dp_accounting
+
+    theirs = dp_accounting.rdp.RdpAccountant(list(renyi.ORDERS))
+    step = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(noise))
+    theirs.compose(dp_accounting.SelfComposedDpEvent(step, steps))
+    ours = renyi.epsilon(noise, rate, steps, DELTA)
+    assert ours == pytest.approx(theirs.get_epsilon(DELTA), rel=1e-6)
+    assert epsilon(noise, rate, steps) <= ours
+
+
+@pytest.mark.parametrize("steps", [1, 10, 100])
+def test_our_own_accountant_without_sampling_is_above_the_closed_form(steps: int) -> None:
+    assert gaussian(4.0, steps) <= renyi.epsilon(4.0, 1.0, steps, DELTA) <= 1.3 * gaussian(4.0, steps) + 0.1
+    with pytest.raises(RangeError, match="noise = 0"):
+        renyi.epsilon(0, 1.0, steps, DELTA)
+
+
+CLIENTS = [(40, 3), (100, 3), (1000, 3), (65, 2), (64, 3), (129, 3), (7, 1), (500, 0)]
+
+
+@pytest.mark.parametrize("fit", [DpSgd(noise=1.1, batch=32), DpAdam(noise=0.7, batch=64, epochs=2)])
+def test_the_most_that_a_client_has_spent_so_far(fit: Private) -> None:
+    found = so_far(fit, CLIENTS)
+    assert isinstance(found, Spent)
+    every = [reckoned(fit.noise, fit.rate(n), times * fit.steps(n))[0] for n, times in CLIENTS if times]
+    assert found.epsilon == max(every)
+    assert found.delta == DELTA
+    assert so_far(fit, [(40, 0)]) is None
+    assert so_far(DpSgd(noise=0), CLIENTS) is None
+    assert so_far(DpSgd(tail="truncated"), CLIENTS) is None
+
+
+def test_the_accountant_that_is_installed_is_used_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    quick = renyi.epsilon(1.0, 0.1, 20, DELTA)
+    if importlib.util.find_spec("dp_accounting") is not None:
+        assert reckoned(1.0, 0.1, 20) == (epsilon(1.0, 0.1, 20), PLD)
+        assert reckoned(1.0, 0.1, 20)[0] < quick
+
+    def missing(*given: float) -> float:
+        raise SpecError("dp-accounting is not installed")
+
+    monkeypatch.setattr("croupier.learn.budget.epsilon", missing)
+    assert reckoned(1.0, 0.1, 20) == (quick, RDP)
+    assert reckoned(0.1, 1.0, 100)[1] == RDP, "beyond what promises anything the quick bound will do"

@@ -108,7 +108,7 @@ def test_the_folder_is_the_named_one_else_the_environments(monkeypatch: pytest.M
     assert folder_of("here") == Path("here")
 
 
-REMEDY = r'pass --data FOLDER or set CROUPIER_DATA to a folder .* or use data = "digits"'
+REMEDY = r'pass data FOLDER or set CROUPIER_DATA to a folder .* or use data = "digits"'
 
 
 def test_a_missing_file_is_named_with_its_folder_and_a_remedy(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_the_more_proximal_the_nearer_to_the_start() -> None:
 def test_no_proximal_term_keeps_no_start() -> None:
     assert set(Sgd(proximal=0.1).start(torch.zeros(2))) == {"speed", "start"}
     assert set(Sgd().start(torch.zeros(2))) == {"speed"}
-    with pytest.raises(SpecError, match=r"proximal = -1.0: .*greater than or equal to 0"):
+    with pytest.raises(SpecError, match=r"^Sgd\(proximal=-1.0\): .*greater than or equal to 0"):
         Sgd(proximal=-1.0)
 
 

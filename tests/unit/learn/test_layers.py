@@ -116,7 +116,7 @@ def test_clients_with_dropout_are_not_stacked() -> None:
 @pytest.mark.parametrize("part", [ActivityCnn, CifarCnn, Mlp, MnistCnn, TextTransformer])
 @pytest.mark.parametrize("rate", [-0.1, 1.0])
 def test_a_rate_out_of_bounds_is_named(part: type[Network], rate: float) -> None:
-    with pytest.raises(SpecError, match=rf"dropout = {rate}: input should be"):
+    with pytest.raises(SpecError, match=rf"{part.__name__}\(dropout={rate}\): input should be"):
         part(dropout=rate)  # type: ignore[call-arg]
 
 

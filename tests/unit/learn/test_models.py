@@ -8,6 +8,7 @@ from croupier.core.coins import Coins
 from croupier.core.update import Update
 from croupier.errors import SpecError
 from croupier.learn.data import Dataset, Rows, Windows
+from croupier.learn.ends import Head, find_head
 from croupier.learn.fit import Sgd
 from croupier.learn.flat import layout_of
 from croupier.learn.models import (
@@ -184,12 +185,15 @@ def test_only_small_models_without_running_state_can_be_stacked() -> None:
 
 @pytest.mark.parametrize(("network", "dataset"), [case[:2] for case in CASES])
 def test_the_last_layer_is_linear_and_its_biases_follow_its_weights(network: Network, dataset: Dataset) -> None:
-    """Un-shuffling looks for it there."""
+    """Found by running it, too, which is where un-shuffling looks."""
     module = network.build(dataset)
     name, layer = [(name, part) for name, part in module.named_modules() if isinstance(part, nn.Linear)][-1]
     spans = [part.name for part, _, _ in layout_of(module).spans() if part.role == "weight"]
     assert spans[-2:] == [f"{name}.weight", f"{name}.bias"]
     assert layer.out_features == dataset.outputs
+    if dataset.goal == "classify" and weights(module) < 10**6:
+        inputs, _ = dataset.train.batch(torch.arange(3))
+        assert find_head(module, inputs) == Head(f"{name}.weight", 0, f"{name}.bias", name)
 
 
 def test_stacked_mixers_learn_what_each_learns() -> None:

@@ -97,9 +97,9 @@ def test_q_is_the_share_of_a_class_that_its_own_group_gets(q: float, clients: in
 def test_q_skew_refuses_what_has_no_groups() -> None:
     with pytest.raises(SpecError, match=r"task\.split\.clients = 3: .* of the 4 classes of 'toy'; use at least 4"):
         QSkew(clients=3)(toy([0, 1, 2, 3] * 5), COINS)
-    with pytest.raises(SpecError, match=r"task\.split = 'q-skew': 'owned' is for forecasting"):
+    with pytest.raises(SpecError, match=r"task\.split = 'q-skew': 'owned' has quantities to learn"):
         QSkew(clients=3)(owned([0, 0, 0], ("ann",)), COINS)
-    with pytest.raises(SpecError, match="too few to give each client 9"):
+    with pytest.raises(SpecError, match=r"too few to give 4 clients 9 each; use at most 5"):
         QSkew(clients=4, least=9)(toy([0, 1, 2, 3] * 5), COINS)
 
 
@@ -156,12 +156,14 @@ def test_natural_says_what_it_lacks() -> None:
 def test_too_many_clients_are_refused() -> None:
     with pytest.raises(SpecError, match=r"split\.clients = 3: 'toy' has 2 .* client 1; use at most 2 clients"):
         Iid(clients=3)(toy([0, 1]), COINS)
-    with pytest.raises(SpecError, match=r"split\.clients = 3: .* each client 4; use at most 2 clients"):
+    with pytest.raises(SpecError, match=r"split\.least = 4: .* 3 clients 4 each; use at most 3, or fewer"):
         Dirichlet(clients=3, least=4)(toy([0] * 11), COINS)
 
 
 def test_dirichlet_needs_labels() -> None:
-    with pytest.raises(SpecError, match=r'for forecasting and has no labels .* use task.split = "natural" or "iid"'):
+    with pytest.raises(
+        SpecError, match=r'has quantities to learn, and no labels .* use task.split = "natural" or "iid"'
+    ):
         Dirichlet()(owned([0, 1], ("ann", "bob")), COINS)
 
 

@@ -58,5 +58,5 @@ def test_the_papers_perceptron_fits_it() -> None:
 
 
 def test_too_few_records_are_refused() -> None:
-    with pytest.raises(SpecError, match=r"records = 4: .*greater than or equal to 5"):
+    with pytest.raises(SpecError, match=r"^Synthetic\(records=4\): .*greater than or equal to 5"):
         Synthetic(records=4)

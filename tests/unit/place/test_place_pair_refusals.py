@@ -103,6 +103,27 @@ def test_or_a_uniform_row_votes(name: str) -> None:
     assert whole.present == CLIENTS
 
 
+@pytest.mark.parametrize("name", PLACES)
+def test_what_is_said_of_the_sum_counts_the_rows_that_stand_for_the_missing(name: str) -> None:
+    strict, voting = (
+        pipeline_with(PLACES[name].model_copy(update={"missing": how})).model_copy(
+            update={"release": ScoredSum(gate=False, spread=9, among=1)}
+        )
+        for how in ("restart", "vote")
+    )
+    (plain,) = play(strict, count=1, threat=absent("c1"))
+    (voted,) = play(voting, count=1, threat=absent("c1"))
+    # Three clients sent a row each, and four rows were voted on.
+    assert len(plain.present) == len(voted.present) == 3
+    assert not torch.equal(plain.state.model.vector, voted.state.model.vector)
+    row, malicious = "one uniform row for each missing client", PLACES[name].malicious
+    for pipeline, votes in ((strict, False), (voting, True)):
+        said = explain(pipeline)
+        assert (f"named sent, each once, and of {row}, or" in said.integrity_threshold) == (votes and malicious)
+        readers = ("server", "second", *(["each client"] if malicious else []))
+        assert [row in said.learns[who] for who in readers] == [votes] * len(readers)
+
+
 def two_faced(letters: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:
     """A client that signs one row for each server."""
     changed = []
@@ -120,6 +141,27 @@ def two_faced(letters: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:
 @pytest.mark.parametrize("name", ["hash", "product"])
 def test_a_client_with_two_rows_is_left_out(name: str) -> None:
     (done,) = play(pipeline_with(PLACES[name]), count=1, threat=Threat(corrupted={"c3": two_faced}))
+    assert (done.attempt, done.present) == (1, ("c0", "c1", "c2"))
+    (same,) = play(pipeline_with(PLACES[name]), count=1, threat=absent("c3"))
+    assert torch.equal(done.state.model.vector, same.state.model.vector)
+
+
+def two_models(letters: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:
+    """A client that signs one row for both servers, and says to each that it was handed something else."""
+    changed = []
+    for letter in letters:
+        if letter.kind == "up" and letter.target == "second" and not isinstance(letter.body, bytes):
+            row, other = letter.body["row"], letter.body["handed"] ^ torch.ones_like(letter.body["handed"])
+            message = claim(view.given, view.party, row.numpy(), other.numpy().tobytes())
+            mine = torch.frombuffer(bytearray(signed(view.memory["keys"]["identity"], message)), dtype=torch.uint8)
+            letter = Letter(letter.target, "up", {"row": row, "signature": mine, "handed": other})
+        changed.append(letter)
+    return tuple(changed)
+
+
+@pytest.mark.parametrize("name", ["hash", "product"])
+def test_a_client_with_one_row_for_two_models_is_left_out(name: str) -> None:
+    (done,) = play(pipeline_with(PLACES[name]), count=1, threat=Threat(corrupted={"c3": two_models}))
     assert (done.attempt, done.present) == (1, ("c0", "c1", "c2"))
     (same,) = play(pipeline_with(PLACES[name]), count=1, threat=absent("c3"))
     assert torch.equal(done.state.model.vector, same.state.model.vector)

@@ -106,13 +106,13 @@ def test_plain_noise_has_a_budget_too() -> None:
     [
         ({"tiers": ()}, "tiers = "),
         ({"tiers": (2.0, 1.0)}, "each once, rising"),
-        ({"tiers": (1.0, math.inf)}, "tiers.tiers.1 = inf"),
+        ({"tiers": (1.0, math.inf)}, "Tiers(tiers[1]=inf)"),
         ({"wishes": {"a": 0.1}}, "wishes.a = 0.1: below the lowest tier"),
-        ({"wishes": {"a": math.nan}}, "wishes.a = nan"),
+        ({"wishes": {"a": math.nan}}, "Tiers(wishes['a']=nan)"),
         ({"budgets": (1.0, 2.0)}, "one for each of the 5 tiers"),
         ({"budgets": (4.0,)}, "one participation in tier 8 costs 8, so 4 is no total"),
         ({"budgets": (0.4, 1.0, 2.0, 4.0, 8.0)}, "in tier 0.5 costs 0.5"),
-        ({"budgets": (math.nan,)}, "budgets.0 = nan"),
+        ({"budgets": (math.nan,)}, "Tiers(budgets[0]=nan)"),
         ({"wishes": {"a": 4}, "totals": {"a": 3}}, "totals.a = 3: one participation in its tier costs 4"),
     ],
 )  # fmt: skip

@@ -42,6 +42,31 @@ def test_what_holds_secrets_is_its_owners_alone(folder: RunDir) -> None:
     assert (folder.path / "open").stat().st_mode & 0o400
 
 
+def test_views_are_closed_from_their_first_byte_on(folder: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    modes = []
+    real = os.fsync
+
+    def watched(handle: int) -> None:
+        modes.append(os.fstat(handle).st_mode & 0o777)
+        real(handle)
+
+    # What a crash or an older release left: a folder and a draft that others may read, and one that holds the draft.
+    (folder.path / "views").mkdir()
+    (folder.path / "views").chmod(0o755)
+    draft = folder.path / "views/000001-c0.view.part"
+    draft.write_bytes(b"old")
+    draft.chmod(0o644)
+    monkeypatch.setattr("os.fsync", watched)
+    with draft.open("rb") as curious:
+        folder.write("views/000001-c0.view", b"keys")
+        folder.append("noted.jsonl", {"round": 1})
+        folder.cut("noted.jsonl", 1)
+        assert curious.read() == b"old"
+    assert modes == [0o600] * 3
+    assert (folder.path / "views").stat().st_mode & 0o777 == 0o700
+    assert (folder.path / "noted.jsonl").stat().st_mode & 0o777 == 0o600
+
+
 def test_a_write_that_fails_leaves_what_was_there(folder: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.write("file", b"first")
 
@@ -193,7 +218,7 @@ def test_a_run_is_whole_only_with_its_summary(folder: RunDir) -> None:
 def test_a_directory_that_holds_a_run_is_not_begun_again(folder: RunDir) -> None:
     folder.write("spec.toml", b"")
     folder.close()
-    with pytest.raises(StoreError, match="holds a run already; resume it with --resume, or choose another --out"):
+    with pytest.raises(StoreError, match=r"holds a run already; .* croupier.resume\(\), or choose another out"):
         RunDir(folder.path).open(resume=False)
 
 
@@ -239,5 +264,65 @@ def test_a_second_process_is_refused_until_the_first_is_gone(tmp_path: Path, res
 
 def test_a_way_that_is_barred_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match=r"cannot be written \(Not a directory\); choose another --out"):
+    with pytest.raises(StoreError, match=r"cannot be written \(Not a directory\); choose another out"):
         RunDir(tmp_path / "file" / "run").open(resume=False)
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("name", ["lock", "metrics.jsonl", "summary.json.part", "checkpoints/000001.state", "views/x"])
+def test_a_directory_that_holds_a_link_is_refused_and_nothing_is_touched(
+    tmp_path: Path, name: str, resume: bool
+) -> None:
+    victim, run = tmp_path / "victim", tmp_path / "run"
+    victim.write_text("mine")
+    (run / name).parent.mkdir(parents=True)
+    (run / name).symlink_to(victim)
+    (run / "spec.toml").touch()
+    before = sorted(run.rglob("*"))
+    with pytest.raises(StoreError, match=rf"^{run / name} is a symbolic link, .*; put the file itself there, or"):
+        RunDir(run).open(resume=resume)
+    assert victim.read_text() == "mine"
+    assert sorted(run.rglob("*")) == before
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "views"])
+def test_a_folder_behind_a_link_keeps_its_mode_and_files(tmp_path: Path, name: str) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir(mode=0o755)
+    (victim / "000001.state").write_text("mine")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / name).symlink_to(victim)
+    with pytest.raises(StoreError, match="is a symbolic link"):
+        RunDir(tmp_path / "run").open(resume=True)
+    assert victim.stat().st_mode & 0o777 == 0o755
+    assert (victim / "000001.state").read_text() == "mine"
+
+
+def test_a_run_directory_may_itself_be_reached_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "run").symlink_to(tmp_path / "there")
+    run = RunDir(tmp_path / "run")
+    run.open(resume=False)
+    run.write("open", b"all")
+    run.close()
+    assert (tmp_path / "there" / "open").read_bytes() == b"all"
+
+
+def test_links_put_there_later_are_not_written_through(folder: RunDir, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    (folder.path / "open.part").symlink_to(victim)
+    (folder.path / "log").symlink_to(victim)
+    folder.write("open", b"all")
+    with pytest.raises(StoreError, match="log: cannot be written"):
+        folder.append("log", {"round": 1})
+    assert victim.read_text() == "mine"
+    assert (folder.path / "open").read_bytes() == b"all"
+
+
+def test_taking_a_directory_empties_no_lock(tmp_path: Path) -> None:
+    (tmp_path / "lock").write_text("kept")
+    run = RunDir(tmp_path)
+    run.open(resume=True)
+    run.close()
+    assert (tmp_path / "lock").read_text() == "kept"

@@ -21,7 +21,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Attack:
-    """One attack on one defence, or the prior that it is measured against."""
+    """One attack on one defence, or the prior that it is measured against; `carried` is what a prior is made of."""
 
     title: str
     rate: Rate | None
@@ -32,6 +32,9 @@ class Attack:
     passed: bool | None
     scored: bool
     prior: float | None
+    # Why it was not run, where it was not.
+    not_run: str = ""
+    carried: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,11 @@ class Row:
     attacks: tuple[Attack, ...]
     membership: tuple[Membership, ...]
     chance: float | None
+
+    @property
+    def ran(self) -> tuple[Attack, ...]:
+        """The attacks without those that need another network or other records."""
+        return tuple(attack for attack in self.attacks if not attack.not_run)
 
     @property
     def strongest(self) -> Attack | None:
@@ -128,6 +136,8 @@ def _attack(key: str, value: Mapping[str, Any]) -> Attack:
         passed=None if passed is None else bool(passed),
         scored=passed is not False if scored is None else bool(scored),
         prior=number(value.get("prior")),
+        not_run=text(value.get("not_run")),
+        carried=text(value.get("carried")),
     )
 
 

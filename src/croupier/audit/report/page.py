@@ -27,7 +27,8 @@ READING = (
     ),
     (
         "Prior",
-        "The success of the same knowledge without any view of the server. What can be guessed anyway is no leak.",
+        "The success of the same knowledge without any view of the server: the best of several learners, chosen on the "
+        "shadow sets alone. What can be guessed anyway is no leak.",
     ),
     ("1/n", "The success of a blind guess among the n clients of a round."),
     ("Leak", "Success minus prior, in percentage points. Above zero, looking at the server's view helped."),

@@ -111,13 +111,13 @@ def dot(x: str, y: str | float, kind: str) -> Html:
 
 def _successes(row: Row, axis: Scale) -> list[Html]:
     back = _references(row, axis)
-    lines = [_attack_line(attack, attack.rate, axis, back, percent) for attack in row.attacks]
+    lines = [_attack_line(attack, attack.rate, axis, back, percent) for attack in row.ran]
     return lines or [_line("No attack was run on this view: the prior stands alone.", back, "", "", "none")]
 
 
 def _leaks(row: Row, axis: Scale) -> list[Html]:
     back = _vertical(axis, 0.0, "zero")
-    lines = [_attack_line(attack, attack.leak, axis, back, points) for attack in row.attacks]
+    lines = [_attack_line(attack, attack.leak, axis, back, points) for attack in row.ran]
     return lines or [_line("No attack was run on this view.", back, "", "", "none")]
 
 

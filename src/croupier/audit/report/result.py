@@ -8,14 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from croupier.errors import StoreError
+from croupier.core.files import write_whole
+from croupier.errors import option
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Reported(ABC):
     """Findings as plain values."""
 
     plain: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        about = [str(self.plain.get("name", "audit")), f"{self.plain.get('runs', 'some')} runs"]
+        return f"{type(self).__name__}({': '.join(about)}; .plain has the numbers, .save(path) writes the report)"
 
     @abstractmethod
     def page(self) -> str:
@@ -23,8 +28,5 @@ class Reported(ABC):
 
     def save(self, path: str | Path) -> Path:
         """Write the report. Raises: StoreError when that cannot be."""
-        try:
-            Path(path).write_text(self.page(), encoding="utf-8")
-        except OSError as error:
-            raise StoreError(f"{path}: cannot be written ({error.strerror}); choose another --report") from None
-        return Path(path)
+        remedy = f"free space, or choose another {option('report', 'path')}"
+        return write_whole(Path(path), self.page().encode(), remedy)

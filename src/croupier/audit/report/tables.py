@@ -34,13 +34,15 @@ def _numbers(row: Row) -> list[list[Html]]:
 
 
 def _prior(prior: Attack) -> list[Html]:
-    name = joined([prior.title, tag("small", "the prior: the reference, not an attack")])
+    origin = f", from {prior.carried}" if prior.carried else ""
+    name = joined([prior.title, tag("small", f"the prior: the reference, not an attack{origin}")])
     share, spread = _plain(percent(prior.rate.rate if prior.rate else None)), _plain(interval(prior.rate))
     return [name, share, spread, _plain(NOTHING), _plain(NOTHING), _best(prior.best), _plain(NOTHING)]
 
 
 def _attack(attack: Attack, row: Row) -> list[Html]:
-    name = joined([attack.title] if attack.scored else [attack.title, tag("small", FAILED)])
+    aside = f"not run: {attack.not_run}" if attack.not_run else FAILED
+    name = joined([attack.title] if attack.scored else [attack.title, tag("small", aside)])
     known = row.prior.rate.rate if row.prior and row.prior.rate else None
     return [
         name,

@@ -29,6 +29,9 @@ def traced(module: nn.Module, inputs: Tensor, opaque: Iterable[str] = ()) -> Sym
         raise SpecError(f"opaque = {min(unknown)!r}: the network has no module of that name")
     tracer = Tracer()
     layout = layout_of(module)
+    if not layout.carried and any(True for _ in module.parameters()):
+        remedy = "unfreeze parameters with requires_grad_(True)"
+        raise SpecError(f"symmetry: every parameter of the network is frozen, and none is trained or sent; {remedy}")
     tensors = {part.name: tuple(new(size) for size in part.shape) for part in layout.carried}
     for name, tensor in (*copied.named_parameters(), *copied.named_buffers()):
         if name in tensors:

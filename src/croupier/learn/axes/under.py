@@ -97,7 +97,8 @@ def _held(module: nn.Module, symmetry: Symmetry) -> dict[str, Tensor]:
                 f"symmetry: {part.name!r} has shape {part.shape}, but in the module it is {found}; find the symmetry "
                 "of this very module by symmetry_of"
             )
-    if more := dict(module.named_parameters()).keys() - {part.name for part in symmetry.layout.carried}:
+    learnt = {name for name, weight in module.named_parameters() if weight.requires_grad}
+    if more := learnt - {part.name for part in symmetry.layout.carried}:
         raise SpecError(f"symmetry: it says nothing of the module's {min(more)!r}; find it anew by symmetry_of")
     return held
 

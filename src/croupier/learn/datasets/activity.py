@@ -17,6 +17,8 @@ SOURCE = "Smartphone-based recognition of human activities and postural transiti
 # The basic activities come first, then the transitions between postures.
 BASIC, ALL = 6, 12
 WIDTH, CHANNELS = 128, 6
+# Of thirty; the others are tested on.
+PEOPLE = 21
 KEYS = ("X", "scale", "y", "subject", "is_test")
 
 
@@ -33,6 +35,11 @@ class Activity(Data, use="activity"):
     files: ClassVar[tuple[str, ...]] = ("har_inertial.npz",)
 
     transitions: bool = False
+
+    @property
+    def many(self) -> int:
+        """The people of the dataset's own training part."""
+        return PEOPLE
 
     def load(self, folder: Path | None) -> Dataset:
         """Read the dataset. Raises: DataError."""

@@ -35,6 +35,11 @@ class Households(Data, use="households"):
     share: float = Field(0.8, gt=0, lt=1)
     households: PositiveInt | None = None
 
+    @property
+    def many(self) -> int | None:
+        """Those that are asked for, if not all."""
+        return self.households
+
     def load(self, folder: Path | None) -> Dataset:
         """Read the dataset. Raises: DataError, or SpecError when there is no room for what was asked."""
         watt_hours, names = self._first(*_read(locate(folder, self.files[0])))
@@ -53,6 +58,7 @@ class Households(Data, use="households"):
             source=SOURCE,
             owner=torch.from_numpy(train // watt_hours.shape[1]),
             owners=names,
+            test_owner=torch.from_numpy(test // watt_hours.shape[1]),
             notes={"masked_train": masked, "masked_test": test_masked, "scale_kwh": self.scale},
             unit=self.scale,
         )

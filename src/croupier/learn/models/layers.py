@@ -24,8 +24,45 @@ class Dropout(nn.Module):
         """The values that are left, while training; else all of them."""
         if not self.training or not self.rate:
             return x
-        kept = torch.rand(x.shape, generator=self.generator) >= self.rate
+        if self.rate == 1:
+            return x * 0.0
+        kept = torch.rand(self._places(x), generator=self.generator) >= self.rate
         return x * (kept / (1 - self.rate)).to(x.device)
+
+    @property
+    def p(self) -> float:
+        """The rate, by the name that torch's own has for it."""
+        return self.rate
+
+    def _places(self, x: Tensor) -> Sequence[int]:
+        """The shape of what stays or goes as one."""
+        return x.shape
+
+
+class ChannelDropout(Dropout):
+    """Dropout that sets whole channels of a record to zero."""
+
+    def _places(self, x: Tensor) -> Sequence[int]:
+        return (*x.shape[:2], *(1 for _ in x.shape[2:]))
+
+
+# Exactly these: what inherits from them may do something else.
+TAKEN = {
+    nn.Dropout: Dropout, nn.Dropout1d: ChannelDropout, nn.Dropout2d: ChannelDropout, nn.Dropout3d: ChannelDropout,
+}  # fmt: skip
+
+
+def take_over(module: nn.Module) -> None:
+    """Put our own dropout in the place of torch's, which draws from a generator that all workers share.
+
+    Weights keep their names. One that stands in several places stays one.
+    """
+    known: dict[int, Dropout] = {}
+    for parent in list(module.modules()):
+        for name, child in parent._modules.items():
+            if child is not None and type(child) in TAKEN:
+                twin = known.setdefault(id(child), TAKEN[type(child)](child.p))  # type: ignore[index, arg-type]
+                parent._modules[name] = twin.train(child.training)
 
 
 def draw_from(module: nn.Module, generator: torch.Generator) -> None:

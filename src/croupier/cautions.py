@@ -1,0 +1,111 @@
+"""Warnings: what a run is told that goes on all the same, each once and with a remedy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from croupier.errors import either, setting
+from croupier.learn.assemble import Assembled
+from croupier.learn.data import Dataset, Records, Rows
+from croupier.spec import Sets, Source, Spec, is_empty
+
+# A loss so many times that of the untrained model is no bad round any more.
+FAR = 3.0
+# What is better when it is smaller, by the names that metrics have.
+LOSSES = ("loss", "rmse")
+# So many labels are named, and so many records looked at together.
+NAMED, BATCH = 5, 1024
+START = ("croupier run digits --print-config", "croupier.load('digits').plain()")
+
+
+def at_reading(source: Source, sets: Sets = ()) -> list[str]:
+    """Of a description by itself."""
+    if sets or not is_empty(source):
+        return []
+    spec = Spec()
+    return [
+        f"the description is empty, so that all of it is defaults: data {spec.task.data.use}, model "
+        f"{spec.task.model.use}, {getattr(spec.task.split, 'clients', '')} clients ({spec.task.split.use}), "
+        f"{spec.federation.rounds} rounds, plain averaging, where the server sees every update; "
+        f"for one to start from: {either(*START)}"
+    ]
+
+
+def at_start(spec: Spec, made: Assembled) -> list[str]:
+    """Of clients and labels, before the first round."""
+    return [*_alone(spec, made), *_labels(made.dataset)]
+
+
+def _alone(spec: Spec, made: Assembled) -> list[str]:
+    key, many = "task.split.clients", len(made.task.enrolled)
+    if many > 1 and spec.federation.cohort == 1:
+        key, many = "federation.cohort", 1
+    if many > 1:
+        return []
+    who = "one client is enrolled" if key != "federation.cohort" else "one client is invited to a round"
+    return [
+        f"{who}: there is nobody to hide among, and whatever the protocol, the server gets that client's own update; "
+        f"raise {key} ({setting(key, '10')})"
+    ]
+
+
+def _labels(dataset: Dataset) -> list[str]:
+    if dataset.goal != "classify" or dataset.labels is None:
+        return []
+    known, asked = set(dataset.labels.tolist()), _targets(dataset.test)
+    said = []
+    if len(known) == 1:
+        said.append(
+            f"every training record of {dataset.name!r} has the label {known.pop()}: a model that always answers that "
+            "is never wrong in training; check the labels"
+        )
+    elif strange := sorted(set(asked.tolist()) - known):
+        count = int(torch.isin(asked, torch.tensor(strange)).sum())
+        names = ", ".join(map(str, strange[:NAMED])) + (" and more" if len(strange) > NAMED else "")
+        said.append(
+            f"{count} of {len(asked)} test records of {dataset.name!r} have labels that no training record has "
+            f"({names}): no model can learn them, and accuracy is at most {1 - count / len(asked):.1%}; "
+            "count labels alike in both parts, or leave those records out"
+        )
+    return said
+
+
+def _targets(records: Records) -> Tensor:
+    if isinstance(records, Rows):
+        return records.y.cpu()
+    starts = range(0, len(records), BATCH)
+    parts = [records.batch(torch.arange(at, min(at + BATCH, len(records))))[1].cpu() for at in starts]
+    return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.int64)
+
+
+@dataclass
+class Course:
+    """How the loss goes on from that of the untrained model; says once that it went far above."""
+
+    first: Mapping[str, float]
+    told: bool = field(default=False)
+
+    @classmethod
+    def of(cls, made: Assembled) -> Course:
+        """From the first model of a task."""
+        return cls(dict(made.task.evaluate(made.task.first)))
+
+    def after(self, line: Mapping[str, Any]) -> list[str]:
+        """What there is to say of a round's metrics."""
+        name = next((name for name in LOSSES if name in self.first and name in line), None)
+        if name is None or self.told:
+            return []
+        before, now = self.first[name], float(line[name])
+        if math.isfinite(now) and not now > FAR * before:
+            return []
+        self.told = True
+        return [
+            f"round {line['round']}: the {name} is {now:.3g}, and was {before:.3g} before training: it diverges; lower "
+            "task.fit.lr, or the noise that protocol.privacy adds"
+        ]
