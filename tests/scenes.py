@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from croupier.audit.blind import Answer, Panel, Question, mount, study
+from croupier.audit.blind import Panel, answer
 from croupier.audit.knowledge import Knowledge, Sample, Scene
 from croupier.core import canon
 from croupier.core.coins import Coins
@@ -68,7 +69,7 @@ class Here(Panel):
 
     def __init__(self, count: int = 1, device: str = "cpu") -> None:
         super().__init__(count, device)
-        self.asked: list[tuple[Knowledge, Question, Answer]] = []
+        self.asked: list[tuple[str, Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]] = []
 
     def __enter__(self) -> Self:
         return self
@@ -76,10 +77,16 @@ class Here(Panel):
     def __exit__(self, *error: Any) -> None:
         pass
 
-    def ask(self, knowledge: Knowledge, quiet: Coins, question: Question) -> Future[Answer]:
+    def ask(self, topic: str, known: Mapping[str, Any], asked: Mapping[str, Any]) -> Future[dict[str, Any]]:
         """The answer, at once."""
-        known = canon.load(canon.dump({"knowledge": knowledge.plain(), "quiet": quiet.export()}))
-        future: Future[Answer] = Future()
-        future.set_result(mount(study(known), canon.load(canon.dump(question.plain()))))
-        self.asked.append((knowledge, question, future.result()))
+        future: Future[dict[str, Any]] = Future()
+        future.set_result(here(topic, known, asked))
+        self.asked.append((topic, known, asked, future.result()))
         return future
+
+
+def here(topic: str, known: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What attacks answer in this process, from the very bytes that a fresh one is sent."""
+    found = answer(topic, canon.load(canon.dump(dict(known))), canon.load(canon.dump(dict(asked))))
+    back: dict[str, Any] = canon.load(canon.dump(found))
+    return back

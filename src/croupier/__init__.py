@@ -15,12 +15,11 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from croupier.audit.report.result import Report as Report
     from croupier.auditing import audit as audit
     from croupier.encode.moduli import moduli as moduli
     from croupier.errors import CroupierError as CroupierError
     from croupier.errors import CroupierWarning as CroupierWarning
-    from croupier.inquiry import Findings as Findings
-    from croupier.inquiry import examine as examine
     from croupier.job import Result as Result
     from croupier.job import resume as resume
     from croupier.job import run as run
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from croupier.outlook import explain as explain
     from croupier.outlook import plan as plan
     from croupier.pipeline import Pipeline as Pipeline
-    from croupier.profiling import profile as profile
     from croupier.spec import Spec as Spec
     from croupier.spec import load as load
     from croupier.spec import presets as presets
@@ -47,13 +45,12 @@ if TYPE_CHECKING:
 _HOMES = {
     "CroupierError": "errors",
     "CroupierWarning": "errors",
-    "Findings": "inquiry",
     "Forecast": "outlook",
     "Pipeline": "pipeline",
+    "Report": "audit.report.result",
     "Result": "job",
     "Spec": "spec",
     "Statement": "statement",
-    "examine": "inquiry",
     "explain": "outlook",
     "intra": "systems",
     "intra_sum": "systems",
@@ -63,7 +60,6 @@ _HOMES = {
     "plain": "systems",
     "plan": "outlook",
     "presets": "spec",
-    "profile": "profiling",
     "rain": "systems",
     "resume": "job",
     "rns": "systems",

@@ -24,6 +24,7 @@ ORDER = ("privacy", "encode", "release", "place", "aggregate")
 
 
 CLIENT = "each client"
+NETWORK = "who talks to whom, when, and message sizes, which tell who took part and no more"
 NAMED = "none: the server sees every update with its name"
 # Of what shuffling gives; a local part with a delta of its own has that one.
 DELTA = 1e-5
@@ -109,7 +110,7 @@ def explain(
         learns={
             **learns,
             CLIENT: "; ".join(own),
-            "the network": "who talks to whom, when, and message sizes, which tell who took part and no more",
+            "the network": NETWORK,
         },
         must_not_collude=tolerance.apart,
         privacy_threshold=tolerance.privacy if pipeline.release.hides or place.keeps_ids else NAMED,

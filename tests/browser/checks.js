@@ -44,7 +44,12 @@ globalThis.checks = (() => {
     return found;
   };
 
-  const MARKS = ["mark", "whisker", "tip", "run", "prior", "chance", "zero", "ring"].map(name => `svg .${name}`).join();
+  const MARKS = ["dot", "whisker", "zero"].map(name => `svg .${name}`).join();
+  // Text in a place that scrolls by itself may lie past the screen; the page may not.
+  const scrolls = element => {
+    for (let at = element; at; at = at.parentElement) if (getComputedStyle(at).overflowX === "auto") return true;
+    return false;
+  };
   const drawn = text => text.element instanceof SVGElement;
   // Boxes of text hold some air above and below the letters.
   const inner = ({ box }) => [box.left, box.right, box.top + box.height * 0.2, box.bottom - box.height * 0.2];
@@ -57,7 +62,8 @@ globalThis.checks = (() => {
     luminance: element => light(numbers(behind(element))),
     wide: () => {
       const root = document.documentElement, room = root.clientWidth;
-      const out = texts().filter(({ box }) => box.left < -0.5 || box.right > room + 0.5);
+      const past = ({ box }) => box.left < -0.5 || box.right > room + 0.5;
+      const out = texts().filter(text => past(text) && !text.element.closest(".skip") && !scrolls(text.element));
       const said = out.map(({ said, box }) => `${said}: ${box.left} to ${box.right} of ${room}`);
       return root.scrollWidth > room ? [...said, `page: scrolls to ${root.scrollWidth} of ${room}`] : said;
     },
@@ -72,8 +78,8 @@ globalThis.checks = (() => {
     // Words in a drawing that touch other words, there or on the page.
     overlaps: () => {
       const all = texts();
-      return all.flatMap((one, place) => all
-        .filter((other, next) => drawn(one) && (next > place || !drawn(other)) && touch(one, other))
+      return all.flatMap((one, place) => !drawn(one) ? [] : all
+        .filter((other, next) => touch(one, other) && (next > place || (next < place && !drawn(other))))
         .map(other => `${one.said} / ${other.said}`));
     },
   };

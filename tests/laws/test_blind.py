@@ -13,41 +13,40 @@ import torch
 from torch import Tensor
 
 from croupier.audit import membership, source
-from croupier.audit.blind import Answer, Blind, Panel, Question, mount, study
-from croupier.audit.experiment import Defence, Setting, _Stage, _Truth
+from croupier.audit.blind import Blind, Panel
+from croupier.audit.experiment import Defence, Setting
 from croupier.audit.knowledge import Knowledge, Scene
+from croupier.audit.questions.source import ATTACKS, MEMBERSHIP
+from croupier.audit.stage import Stage, Truth
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.view import facts
 from croupier.errors import CroupierError
 from croupier.federate import rounds
 from croupier.federation import Federation
-from croupier.inquiry import defences
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Sgd
 from croupier.learn.models import Mlp
 from croupier.learn.split import Dirichlet
 from croupier.runtime.local import Local
-from croupier.systems import rns
+from croupier.systems import naive, plain, rns, total
+from tests.scenes import here
 
 CLIENTS = 4
 SETTING = Setting(
     Digits(), Dirichlet(clients=CLIENTS, alpha=0.3, least=20), Mlp(hidden=(16,)), Sgd(lr=0.1, epochs=1),
     Federation(rounds=1), records=10,
 )  # fmt: skip
-COUNTS = Defence("residue counts", rns(CLIENTS, release="counts"), ("carries", "carries+prior"), ("loss", "lira"))
-DEFENCES = (*defences(CLIENTS), COUNTS)
+DEFENCES = (
+    Defence("none", plain("uniform"), ATTACKS["named"], MEMBERSHIP["named"]),
+    Defence("model shuffle", naive("model"), ATTACKS["model"], MEMBERSHIP["model"]),
+    Defence("layer shuffle", naive("layer"), ATTACKS["layer"], MEMBERSHIP["layer"]),
+    Defence("parameter shuffle", naive("parameter"), ATTACKS["parameter"], MEMBERSHIP["parameter"]),
+    Defence("sum only", total(CLIENTS), ATTACKS["sum"], MEMBERSHIP["sum"]),
+    Defence("residue counts", rns(CLIENTS, release="counts"), ATTACKS["counts"], MEMBERSHIP["counts"]),
+)
 QUIET = Coins.from_seed(6)
-
-
-class Nobody(Panel):
-    """A panel that is asked nothing: what the prior answers is no matter here."""
-
-    def __init__(self) -> None:
-        super().__init__(0)
-
-    def ask(self, knowledge: Knowledge, quiet: Coins, question: Question) -> Any:
-        """Nothing."""
+Asked = dict[str, Any]
 
 
 @pytest.fixture(autouse=True)
@@ -60,51 +59,52 @@ def _one_thread() -> Iterator[None]:
 
 
 @cache
-def stage() -> _Stage:
-    return _Stage(SETTING, Coins.from_seed(1), Nobody())
+def stage() -> Stage:
+    return Stage(SETTING, Coins.from_seed(1))
 
 
 @cache
-def view_of(number: int) -> tuple[Mapping[str, Any], Knowledge, _Truth]:
-    """One round's view of a defence's server, the adversary's knowledge, and the truth."""
+def view_of(number: int) -> tuple[Mapping[str, Any], Tensor, Knowledge, Truth]:
+    """One round's view of a defence's server, the model handed out, the adversary's knowledge, and the truth."""
     pipeline, one = DEFENCES[number].pipeline, stage()
     (done,) = rounds(pipeline, one.task, SETTING.plan, one.coins, Local(), keep={"server": "keep"})
-    knowledge, truth, _ = one._about(done.present, SETTING.noise)
-    return facts(done.views["server"]), knowledge, truth
+    return facts(done.views["server"]), one.task.first.vector, *one.about(done.present, SETTING.noise)
 
 
-def question(number: int, **changes: Any) -> Question:
+def known(knowledge: Knowledge) -> dict[str, Any]:
+    """What the process is told before any question."""
+    return {"knowledge": knowledge.plain(), "quiet": QUIET.export()}
+
+
+def question(number: int, **changes: Any) -> Asked:
     """All that is asked about a defence's view."""
-    view, defence = view_of(number)[0], DEFENCES[number]
-    asked = Question(view, defence.pipeline.plain(), defence.attacks, defence.membership, Coins.from_seed(8))
-    return replace(asked, **changes)
+    (view, start, *_), defence = view_of(number), DEFENCES[number]
+    return {
+        "views": {"server": (view,)}, "start": start, "protocol": defence.pipeline.plain(), "source": defence.attacks,
+        "membership": defence.membership, "coins": Coins.from_seed(8).export(), **changes,
+    }  # fmt: skip
 
 
-def nothing_seen(**changes: Any) -> Question:
+def nothing_seen() -> Asked:
     """What the prior is asked."""
-    return replace(Question(None, {}, ("prior",), ("prior",), Coins.from_seed(9)), **changes)
+    return {
+        "views": {}, "start": None, "protocol": {}, "source": ("prior",), "membership": ("prior",),
+        "coins": Coins.from_seed(9).export(),
+    }  # fmt: skip
 
 
-def same(here: Answer, there: Answer) -> bool:
+def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """To the last bit."""
-    return canon.dump(
-        {"guesses": dict(here.guesses), "scores": dict(here.scores)}
-    ) == canon.dump({"guesses": dict(there.guesses), "scores": dict(there.scores)})  # fmt: skip
+    return canon.dump(dict(one)) == canon.dump(dict(other))
 
 
-def here(knowledge: Knowledge, asked: Question) -> Answer:
-    """What attacks answer in this process, from the very bytes that the fresh one is sent."""
-    known = canon.load(canon.dump({"knowledge": knowledge.plain(), "quiet": QUIET.export()}))
-    return mount(study(known), canon.load(canon.dump(asked.plain())))
-
-
-def check(process: Blind, knowledge: Knowledge, asked: Question) -> Answer:
+def check(process: Blind, knowledge: Knowledge, asked: Asked) -> dict[str, Any]:
     """The same answer here and in the fresh process."""
     try:
-        there = process.ask(knowledge, QUIET, asked)
+        there = process.ask("source", known(knowledge), asked)
     except CroupierError as error:
         raise AssertionError(f"the fresh process could not: {error}") from None
-    assert same(here(knowledge, asked), there), "the fresh process answered otherwise"
+    assert same(here("source", known(knowledge), asked), there), "the fresh process answered otherwise"
     return there
 
 
@@ -117,17 +117,17 @@ def process() -> Iterator[Blind]:
 
 @pytest.mark.parametrize("number", range(len(DEFENCES)), ids=[defence.name for defence in DEFENCES])
 def test_blind(process: Blind, number: int) -> None:
-    knowledge = view_of(number)[1]
+    knowledge = view_of(number)[2]
     got = check(process, knowledge, question(number))
-    assert set(got.guesses) == set(DEFENCES[number].attacks)
-    assert set(got.scores) == set(DEFENCES[number].membership)
-    assert all(len(guesses) == len(knowledge.records[1]) for guesses in got.guesses.values())
-    assert all(set(guesses.tolist()) <= set(range(CLIENTS)) for guesses in got.guesses.values())
-    assert all(len(scores) == len(knowledge.suspects[1]) for scores in got.scores.values())
+    assert set(got["guesses"]) == set(DEFENCES[number].attacks)
+    assert set(got["scores"]) == set(DEFENCES[number].membership)
+    assert all(len(guesses) == len(knowledge.records[1]) for guesses in got["guesses"].values())
+    assert all(set(guesses.tolist()) <= set(range(CLIENTS)) for guesses in got["guesses"].values())
+    assert all(len(scores) == len(knowledge.suspects[1]) for scores in got["scores"].values())
 
 
 def test_the_prior_is_blind_too(process: Blind) -> None:
-    check(process, view_of(0)[1], nothing_seen())
+    check(process, view_of(0)[2], nothing_seen())
 
 
 def test_every_attack_is_among_them() -> None:
@@ -138,7 +138,7 @@ def test_every_attack_is_among_them() -> None:
 
 
 def test_a_planted_peek_at_owners_is_caught(process: Blind, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, knowledge, truth = view_of(0)
+    _, _, knowledge, truth = view_of(0)
 
     def peek(scene: Scene, coins: Coins) -> Tensor:
         return torch.nn.functional.one_hot(truth.owners, CLIENTS).T.double()
@@ -149,7 +149,7 @@ def test_a_planted_peek_at_owners_is_caught(process: Blind, monkeypatch: pytest.
 
 
 def test_a_planted_peek_at_members_is_caught(process: Blind, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, knowledge, truth = view_of(0)
+    _, _, knowledge, truth = view_of(0)
     monkeypatch.setitem(membership.ATTACKS, "loss", lambda scene, coins: truth.members.double())
     with pytest.raises(AssertionError, match="answered otherwise"):
         check(process, knowledge, question(0, source=(), membership=("loss",)))
@@ -158,8 +158,8 @@ def test_a_planted_peek_at_members_is_caught(process: Blind, monkeypatch: pytest
 def test_an_attack_that_the_process_does_not_know_is_an_error(process: Blind, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(source.ATTACKS, "mine", source.prior)
     with pytest.raises(AssertionError, match="no attack is called 'mine'"):
-        check(process, view_of(0)[1], question(0, source=("mine",)))
-    check(process, view_of(0)[1], question(0, source=("named",), membership=()))
+        check(process, view_of(0)[2], question(0, source=("mine",)))
+    check(process, view_of(0)[2], question(0, source=("named",), membership=()))
 
 
 def leaves(value: Any) -> Iterator[Tensor]:
@@ -179,8 +179,8 @@ def holds(tensor: Tensor, truth: Tensor) -> bool:
 
 @pytest.mark.parametrize("number", range(len(DEFENCES)), ids=[defence.name for defence in DEFENCES])
 def test_what_the_process_is_sent_holds_no_truth(number: int) -> None:
-    _, knowledge, truth = view_of(number)
-    sent = {"knowledge": knowledge.plain(), "quiet": QUIET.export(), "question": question(number).plain()}
+    _, _, knowledge, truth = view_of(number)
+    sent: dict[str, Any] = {"known": known(knowledge), "asked": question(number)}
     every = list(leaves(canon.load(canon.dump(sent))))
     assert len(every) > 10
     for told in (truth.owners, truth.members):
@@ -194,7 +194,7 @@ def test_what_the_process_is_sent_holds_no_truth(number: int) -> None:
 
 
 def test_the_order_of_records_and_suspects_tells_nothing() -> None:
-    truth = view_of(0)[2]
+    truth = view_of(0)[3]
     # Sorted by owner there would be 3 changes from one record to the next; shuffled, about 3 in 4.
     assert int((truth.owners.diff() != 0).sum()) > len(truth.owners) // 2
     assert int((truth.members.int().diff() != 0).sum()) > len(truth.members) // 3
@@ -215,7 +215,7 @@ def test_shadow_sets_fresh_records_and_training_records_are_disjoint() -> None:
 
 def test_what_is_asked_about_and_what_is_known_are_what_they_should_be() -> None:
     """By the records themselves: asked are training records of their owner, shadows are nobody's training records."""
-    _, knowledge, truth = view_of(0)
+    _, _, knowledge, truth = view_of(0)
     held, train = stage().held, stage().made.dataset.train
 
     def these(index: Tensor) -> set[bytes]:
@@ -241,50 +241,50 @@ def test_training_sees_only_training_records() -> None:
 
 def test_which_process_answers_and_in_which_order_changes_nothing(process: Blind) -> None:
     """One process asked in order, and two asked at once in the opposite order."""
-    knowledge = view_of(0)[1]
+    knowledge = view_of(0)[2]
     every = [question(0), nothing_seen(), *(question(number) for number in range(1, len(DEFENCES)))]
-    one = [process.ask(knowledge, QUIET, asked) for asked in every]
+    one = [process.ask("source", known(knowledge), asked) for asked in every]
     with Panel(2) as panel:
-        waiting = [panel.ask(knowledge, QUIET, asked) for asked in every[::-1]]
+        waiting = [panel.ask("source", known(knowledge), asked) for asked in every[::-1]]
         two = [future.result() for future in waiting][::-1]
     assert all(same(*pair) for pair in zip(one, two, strict=True))
 
 
 def test_a_process_forgets_what_it_knew(process: Blind) -> None:
     """Other knowledge in between leaves no trace, and is not mixed up."""
-    knowledge = view_of(0)[1]
+    knowledge = view_of(0)[2]
     other = replace(knowledge, shadows=knowledge.shadows[::-1])
-    first = process.ask(knowledge, QUIET, nothing_seen())
-    between = process.ask(other, QUIET, nothing_seen())
-    assert same(process.ask(knowledge, QUIET, nothing_seen()), first)
+    first = process.ask("source", known(knowledge), nothing_seen())
+    between = process.ask("source", known(other), nothing_seen())
+    assert same(process.ask("source", known(knowledge), nothing_seen()), first)
     assert not same(between, first)
 
 
 def test_an_attack_that_does_not_fit_a_view_is_refused_not_fooled(process: Blind) -> None:
     """A shuffled view has no names, and a sum no rows."""
-    knowledge = view_of(1)[1]
+    knowledge = view_of(1)[2]
     with pytest.raises(CroupierError, match="senders' names"):
-        process.ask(knowledge, QUIET, question(1, source=("named",)))
+        process.ask("source", known(knowledge), question(1, source=("named",)))
     with pytest.raises(CroupierError, match="a sum leaves none"):
-        process.ask(knowledge, QUIET, question(len(DEFENCES) - 1, source=("algorithm5",)))
+        process.ask("source", known(knowledge), question(len(DEFENCES) - 1, source=("algorithm5",)))
 
 
 def test_a_failed_answer_does_not_shift_the_next(process: Blind) -> None:
     """Knowledge that cannot be studied is one error to one question, and leaves nothing behind."""
-    knowledge = view_of(0)[1]
-    first = process.ask(knowledge, QUIET, nothing_seen())
+    knowledge = view_of(0)[2]
+    first = process.ask("source", known(knowledge), nothing_seen())
     with pytest.raises(CroupierError, match="no model has that name"):
-        process.ask(replace(knowledge, model={"use": "nothing"}), QUIET, nothing_seen())
-    assert same(process.ask(knowledge, QUIET, nothing_seen()), first)
+        process.ask("source", known(replace(knowledge, model={"use": "nothing"})), nothing_seen())
+    assert same(process.ask("source", known(knowledge), nothing_seen()), first)
 
 
 def test_a_process_that_dies_is_an_error_and_stays_one(capfd: pytest.CaptureFixture[str]) -> None:
     """Suspects that no network can take crash the attack: it is said at once, again, and is not hidden at the end."""
-    broken = replace(view_of(0)[1], suspects=(torch.zeros(3, 99), torch.zeros(3, dtype=torch.int64)))
+    broken = replace(view_of(0)[2], suspects=(torch.zeros(3, 99), torch.zeros(3, dtype=torch.int64)))
 
     def asked() -> None:
         with Panel(1) as panel:
-            waiting = [panel.ask(broken, QUIET, nothing_seen()) for _ in range(3)]
+            waiting = [panel.ask("source", known(broken), nothing_seen()) for _ in range(3)]
             assert all(isinstance(future.exception(), CroupierError) for future in waiting)
             waiting[2].result()
 
@@ -295,7 +295,7 @@ def test_a_process_that_dies_is_an_error_and_stays_one(capfd: pytest.CaptureFixt
 
 def test_no_suspect_is_known_to_be_trained_on() -> None:
     """The adversary knows that the records asked about are members; a suspect among them would be no question."""
-    _, knowledge, truth = view_of(0)
+    _, _, knowledge, truth = view_of(0)
     known = {row.numpy().tobytes() for row in knowledge.records[0]}
     suspects = [row.numpy().tobytes() for row in knowledge.suspects[0]]
     # Digits has a few pictures twice.
@@ -305,9 +305,9 @@ def test_no_suspect_is_known_to_be_trained_on() -> None:
 
 def test_processes_end_when_the_experiment_does(capfd: pytest.CaptureFixture[str]) -> None:
     """Interrupted in the middle of an attack: no process is left, and none of them has anything to say."""
-    _, knowledge, _ = view_of(3)
+    _, _, knowledge, _ = view_of(3)
     with pytest.raises(KeyboardInterrupt), Panel(2) as panel:  # noqa: PT012
-        panel.ask(knowledge, Coins.from_seed(1), question(3))
+        panel.ask("source", known(knowledge), question(3))
         raise KeyboardInterrupt
     assert all(blind._process.poll() is not None for blind in panel._blinds)
     assert capfd.readouterr().err == ""

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import pytest
 
 from croupier.audit.outcome import Run
+from croupier.audit.whose import controlled
 from croupier.bench import accuse
-from croupier.inquiry import controlled
 
 RUNS = 4
 

@@ -16,12 +16,11 @@ from typer.main import get_command
 import croupier
 from croupier import auditing
 from croupier.cli import app
-from croupier.cli.audit import Kind
 
 NAMES = [
-    "CroupierError", "CroupierWarning", "Findings", "Forecast", "Pipeline", "Result", "Spec", "Statement", "audit",
-    "examine", "explain", "intra", "intra_sum", "load", "moduli", "naive", "plain", "plan", "presets", "profile",
-    "rain", "resume", "rns", "run", "sum_servers", "tazza", "total",
+    "CroupierError", "CroupierWarning", "Forecast", "Pipeline", "Report", "Result", "Spec", "Statement", "audit",
+    "explain", "intra", "intra_sum", "load", "moduli", "naive", "plain", "plan", "presets", "rain", "resume", "rns",
+    "run", "sum_servers", "tazza", "total",
 ]  # fmt: skip
 
 
@@ -57,7 +56,7 @@ def test_the_room_of_attacks_can_be_called() -> None:
         "import croupier\n{first}\nfrom croupier.audit import source\nimport croupier.audit.score\n"
         "try:\n    croupier.audit('digits', seeds=1)\nexcept croupier.CroupierError as error:\n    print(error)\n"
     )
-    for first in ("", "croupier.audit", "from croupier import audit", "croupier.examine"):
+    for first in ("", "croupier.audit", "from croupier import audit", "croupier.explain"):
         done = subprocess.run([sys.executable, "-c", program.format(first=first)], capture_output=True, text=True)
         assert done.stdout == "seeds = 1: intervals are over runs; ask for at least 2\n", done.stderr
 
@@ -117,21 +116,26 @@ def _commands() -> dict[str, typer.core.TyperCommand]:
 COMMANDS = [
     "audit", "bench accuse", "bench agree", "bench attack", "bench coverage", "bench disaggregate", "bench gates",
     "bench intra", "bench opened", "bench rain", "bench reveal", "bench rns", "bench shuffles", "bench simulate",
-    "bench sum", "bench tamper", "bench tazza", "doctor", "explain", "plan dp", "plan run", "reproduce", "run",
+    "bench sum", "bench tamper", "bench tazza", "doctor", "explain", "plan dp", "plan run", "report compare",
+    "reproduce", "run",
 ]  # fmt: skip
 COMMON = {"--print-config", "--seed", "--out", "--json"}
 # A reproduction is many descriptions at once, so there is not one to print; a plan comes before any, and draws nothing.
-LACKS = {"reproduce": {"--print-config"}, "plan dp": {"--print-config", "--seed"}}
+LACKS = {
+    "reproduce": {"--print-config"}, "plan dp": {"--print-config", "--seed"},
+    "report compare": {"--print-config", "--seed"},
+}  # fmt: skip
 
 
 def test_the_commands_are_these() -> None:
     assert sorted(_commands()) == COMMANDS
 
 
-def test_the_kinds_of_audit_are_these_and_all_are_told_of() -> None:
-    assert [one.value for one in Kind] == ["source", "profile", "integrity", "secrecy"]
-    (option,) = [option for option in _commands()["audit"].params if option.name == "kind"]
-    assert all(f"({one.value})" in str(getattr(option, "help", "")) for one in Kind)
+def test_the_questions_are_these_and_all_are_told_of() -> None:
+    from croupier.audit.question import Question
+
+    assert set(Question.choices()) == set(auditing.ORDER)
+    assert all(f"({one})" in str(_commands()["audit"].help) for one in auditing.ORDER)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

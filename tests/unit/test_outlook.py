@@ -152,8 +152,8 @@ def test_explain_takes_what_run_takes(tmp_path: Path) -> None:
 def test_public_values_are_short(tmp_path: Path) -> None:
     done = croupier.run("digits", sets=SMALL, out=tmp_path / "run", seed=1)
     assert repr(done).startswith("Result(digits: 3 rounds, accuracy 0.")
-    found = croupier.Findings({"name": "digits", "runs": 4, "rows": [1] * 1000})
-    assert repr(found).startswith("Findings(digits: 4 runs")
+    found = croupier.Report({"name": "digits", "rows": [1] * 1000})
+    assert repr(found).startswith("Report(digits: 1000 defences; .verdict says it")
     assert repr(explain("digits")).startswith('Statement(server learns "every client')
     assert repr(load("digits")).startswith("Spec(name='digits', federation=Federation(rounds=10)")
     for value in (done, explain("rain"), load("rain"), croupier.rain(), croupier.moduli(10, 5)):

@@ -101,8 +101,8 @@ def test_every_case_is_whole(entry: Entry, scale: Scale) -> None:
             check(defence.pipeline, clients, case.setting.plan)
             assert set(defence.attacks) <= set(source.ATTACKS)
             assert defence.attacks[-1].endswith("+prior")
-            applied = defence.applied(case.setting)
-            assert hash(applied) == hash(defence.applied(case.setting))
+            applied = defence.arm.applied(case.setting)
+            assert hash(applied) == hash(defence.arm.applied(case.setting))
             assert (applied != case.setting) == bool(defence.changes)
             assert case.setting.data.use in SHAPES
 
@@ -172,7 +172,7 @@ def test_every_network_can_be_built_and_attacked_at_its_end() -> None:
     for entry in ENTRIES.values():
         for case in entry.cases("smoke"):
             for defence in case.defences:
-                setting = defence.applied(case.setting)
+                setting = defence.arm.applied(case.setting)
                 key = setting.data.use, setting.model
                 if key not in built:
                     rows = Rows(torch.zeros(2, *SHAPES[setting.data.use]), torch.zeros(2, dtype=torch.int64))

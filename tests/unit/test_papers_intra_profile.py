@@ -11,6 +11,7 @@ import pytest
 
 from croupier.audit import profile
 from croupier.audit.profile import LOUD, NOISES
+from croupier.audit.setting import Setting
 from croupier.audit.sights import VIEWS
 from croupier.federation import Federation
 from croupier.learn.datasets import Digits
@@ -20,9 +21,8 @@ from croupier.learn.split import Dirichlet
 from croupier.papers import ENTRIES, intra_figures, intra_profile, intra_said, intra_scenes, plots
 from croupier.papers.entry import SCALES, Means, Trial, tried
 from croupier.papers.intra_board import ABSENT
-from croupier.papers.intra_scenes import Audited, Scene, audited, joined
+from croupier.papers.intra_scenes import ROW, Audited, Scene, arms, audited, joined
 from croupier.privacy.tiers import Tiers
-from croupier.profiling import ROW, arms
 from croupier.runtime.local import Local
 
 TABLES = ("table1", "table2", "table5", "table10", "table11")
@@ -30,11 +30,12 @@ FIGURES = tuple(f"figure{number}" for number in range(2, 8))
 WATCH: Any = lambda _: None  # noqa: E731
 
 
-def tiny(_: Any) -> profile.Setting:
-    return profile.Setting(
+def tiny(_: Any) -> profile.Tiered:
+    setting = Setting(
         Digits(), Dirichlet(clients=24, alpha=0.1, least=5), Mlp(hidden=(8,)), Sgd(lr=0.1, batch=16),
-        Federation(rounds=2, cohort=10), Tiers(clip=1.0), smallest=4, every=2,
+        Federation(rounds=2, cohort=10),
     )  # fmt: skip
+    return profile.Tiered(setting, Tiers(clip=1.0), smallest=4, every=2)
 
 
 SCENE = Scene("digits", "MLP", tiny)
@@ -156,10 +157,10 @@ def test_sketches_agree_with_their_marks(found: Audited) -> None:
 def test_scenes_are_whole_at_every_scale() -> None:
     for scene in (intra_scenes.HOUSEHOLDS, intra_scenes.ACTIVITY, intra_scenes.EVEN, intra_scenes.SKEWED):
         for scale in SCALES:
-            setting = scene.setting(scale)
-            assert (setting.plan.cohort or 0) >= 2 * setting.smallest
-            assert setting.privacy.tiers == (0.5, 1, 2, 4, 8)
-    paper = intra_scenes.HOUSEHOLDS.setting("paper")
+            tiered = scene.tiered(scale)
+            assert (tiered.setting.plan.cohort or 0) >= 2 * tiered.smallest
+            assert tiered.privacy.tiers == (0.5, 1, 2, 4, 8)
+    paper = intra_scenes.HOUSEHOLDS.tiered("paper").setting
     assert (paper.plan.rounds, paper.plan.cohort, paper.data.households) == (50, 20, 269)  # type: ignore[attr-defined]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.pictures import pictures
 
-from croupier.audit.integrity import Setting
+from croupier.audit.setting import Setting
 from croupier.errors import SpecError
 from croupier.federation import Federation
 from croupier.learn.datasets import Cifar10, Digits, Mnist
@@ -25,6 +25,7 @@ from croupier.papers import (
     tazza_overall,
     tazza_tradeoff,
 )
+from croupier.papers.cluster_map import GREY, cluster_map
 from croupier.papers.entry import SCALES, Means, Trial, tried
 from croupier.papers.tazza_arms import FLIP, MNIST, RULES, TAZZA
 from croupier.papers.tazza_confidential import CASES, Case
@@ -32,7 +33,7 @@ from croupier.papers.tazza_shields import LPIPS, MATCHED, MIDDLE, NOISE, PRUNING
 
 TINY = Setting(
     Digits(), Iid(clients=10), Mlp(hidden=(8,)), Adam(lr=0.01, epochs=1, batch=256), Federation(rounds=1),
-    root=Root(records=20),
+    root=Root(records=20), together=1,
 )  # fmt: skip
 
 
@@ -173,3 +174,12 @@ def test_every_choice_is_another_one() -> None:
     choices = tazza_clusters.CHOICES
     assert len({(one.rule, one.probes) for one in choices}) == len({one.name for one in choices}) == len(choices)
     assert set(tazza_clusters.FEWER) <= {one.name for one in choices}
+
+
+def test_the_map_has_a_square_for_everybody_present_and_grey_for_the_lonely() -> None:
+    rounds = [{"a": 0, "b": 0, "x": 1}, {"a": 0, "x": 1}]
+    drawn = cluster_map(rounds, ["a", "b"], ["x"], "a < b")
+    assert drawn.count("<rect") == 5
+    assert drawn.count(f'fill="{GREY}"') == 2
+    assert "a &lt; b" in drawn
+    assert "cluster 1" in drawn

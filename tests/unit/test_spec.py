@@ -18,9 +18,9 @@ from croupier.spec import Learning, Spec, about, is_empty, load, presets, to_tom
 from croupier.systems import naive, rns, sum_servers
 
 PRESETS = [
-    "activity", "cifar10", "digits", "digits-layer", "digits-model", "digits-shuffled", "digits-sum", "digits-uneven",
-    "households", "intra", "intra-london", "intra-london-sum", "intra-sum", "mnist", "newsgroups", "rain",
-    "rain-honest", "rns", "rns-bits", "rns-masks", "rns-servers", "tazza", "tazza-mnist",
+    "activity", "cifar10", "digits", "digits-layer", "digits-model", "digits-shuffled", "digits-small", "digits-sum",
+    "digits-uneven", "households", "intra", "intra-london", "intra-london-sum", "intra-sum", "mnist", "newsgroups",
+    "rain", "rain-honest", "rns", "rns-bits", "rns-masks", "rns-servers", "tazza", "tazza-mnist",
 ]  # fmt: skip
 
 

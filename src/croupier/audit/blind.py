@@ -1,7 +1,8 @@
 """The blind law: attacks run in a fresh process that holds only bytes of views and declared knowledge.
 
 `Blind` starts the process; `python -m croupier.audit.blind` is the process. Questions and answers are canonical bytes,
-each after its length.
+each after its length. A topic is a module of `croupier.audit.attacks`: `study(known, device)` is what follows from
+knowledge alone, kept from question to question, and `mount(studied, asked)` the attack, a pure function of both.
 """
 
 from __future__ import annotations
@@ -11,53 +12,18 @@ import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from importlib import import_module
 from queue import SimpleQueue
 from threading import BoundedSemaphore
 from typing import IO, Any, Self
 
 import torch
-from torch import Tensor
 
-from croupier.audit import membership, source
-from croupier.audit.knowledge import Knowledge, Scene, counted, read
-from croupier.audit.unshuffle import pick
 from croupier.core import canon
-from croupier.core.coins import Coins
-from croupier.errors import CroupierError, ProtocolError, SpecError, Unsuited, nearest
-from croupier.learn.flat import FlatNet
+from croupier.errors import CroupierError, ProtocolError
 
-
-@dataclass(frozen=True)
-class Answer:
-    """What attacks make of one view: a client's place for each record, and a score for each suspect.
-
-    `unsuited` says why attacks were not run that need another network or other records; `carried` which knowledge the
-    prior is made of, where it was asked for.
-    """
-
-    guesses: Mapping[str, Tensor]
-    scores: Mapping[str, Tensor]
-    unsuited: Mapping[str, str] = field(default_factory=dict)
-    carried: str = ""
-
-
-@dataclass(frozen=True)
-class Question:
-    """One view, or none, and the attacks to mount on it: whose record, and whether it was trained on at all.
-
-    The protocol is public.
-    """
-
-    view: Mapping[str, Any] | None
-    protocol: Mapping[str, Any]
-    source: tuple[str, ...]
-    membership: tuple[str, ...]
-    coins: Coins
-
-    def plain(self) -> dict[str, Any]:
-        """As plain values."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__} | {"coins": self.coins.export()}
+TOPICS = "croupier.audit.attacks"
+Plain = Mapping[str, Any]
 
 
 class Blind:
@@ -86,21 +52,22 @@ class Blind:
                 self._process.stdin.close()
         self._process.wait()
 
-    def ask(self, knowledge: Knowledge, quiet: Coins, question: Question) -> Answer:
+    def ask(self, topic: str, known: Plain, asked: Plain) -> dict[str, Any]:
         """What the attacks answer; knowledge is sent when it changed. Raises: ProtocolError when an attack fails."""
-        known = canon.dump({"knowledge": knowledge.plain(), "quiet": quiet.export()})
+        learnt = canon.dump({"topic": topic, "known": dict(known)})
         if self._process.stdin is None or self._process.stdout is None:
             raise ProtocolError("the attacks' process is not running")
         answer = None
         with suppress(BrokenPipeError):
-            if known != self._known:
-                _put(self._process.stdin, known)
-                self._known = known
-            _put(self._process.stdin, canon.dump(question.plain()))
+            if learnt != self._known:
+                _put(self._process.stdin, learnt)
+                self._known = learnt
+            _put(self._process.stdin, canon.dump({"asked": dict(asked)}))
             answer = _get(self._process.stdout)
         if answer is None or answer["error"] is not None:
             raise ProtocolError(f"an attack failed: {answer['error'] if answer else 'its process ended'}")
-        return Answer(answer["guesses"], answer["scores"], answer["unsuited"], answer["carried"])
+        found: dict[str, Any] = answer["found"]
+        return found
 
 
 class Panel:
@@ -128,48 +95,25 @@ class Panel:
                 blind.stop()
         self._open.__exit__(*error)
 
-    def ask(self, knowledge: Knowledge, quiet: Coins, question: Question) -> Future[Answer]:
+    def ask(self, topic: str, known: Plain, asked: Plain) -> Future[dict[str, Any]]:
         """What the attacks will answer."""
         self._room.acquire()
-        return self._pool.submit(self._ask, knowledge, quiet, question)
+        return self._pool.submit(self._ask, topic, known, asked)
 
-    def _ask(self, knowledge: Knowledge, quiet: Coins, question: Question) -> Answer:
+    def _ask(self, topic: str, known: Plain, asked: Plain) -> dict[str, Any]:
         blind = self._idle.get()
         try:
-            return blind.ask(knowledge, quiet, question)
+            return blind.ask(topic, known, asked)
         finally:
             self._idle.put(blind)
             self._room.release()
 
 
-def study(known: Mapping[str, Any], device: str = "cpu") -> Scene:
-    """What is known, before any view."""
-    knowledge = Knowledge(**known["knowledge"])
-    return Scene(knowledge, None, FlatNet(knowledge.module, device), Coins(known["quiet"]))
-
-
-def mount(scene: Scene, question: Mapping[str, Any]) -> Answer:
-    """Mount the attacks: a pure function of knowledge and question."""
-    view, protocol, layout = question["view"], question["protocol"], scene.net.layout
-    found = (None, None) if view is None else (read(view, protocol, layout), counted(view, protocol, layout))
-    facing = scene.facing(*found)
-    coins = Coins(question["coins"])
-    guesses, unsuited = {}, dict[str, str]()
-    for name in question["source"]:
-        node, attack = coins.child("source", name), _found(name, source.ATTACKS)
-        try:
-            guesses[name] = pick(attack(facing, node.child("attack")), node.child("ties").fast())
-        except Unsuited as error:
-            unsuited[name] = str(error)
-    scores = {name: _found(name, membership.ATTACKS)(facing, coins.child(name)) for name in question["membership"]}
-    carried = source.unseen(facing).carried if "prior" in question["source"] else ""
-    return Answer(guesses, scores, unsuited, carried)
-
-
-def _found(name: str, attacks: Mapping[str, source.Attack]) -> source.Attack:
-    if name not in attacks:
-        raise SpecError(f"no attack is called {name!r}; {nearest(name, attacks)}")
-    return attacks[name]
+def answer(topic: str, known: Plain, asked: Plain, device: str = "cpu") -> dict[str, Any]:
+    """What the attacks answer, in this process: for tests, and for tools that hold no truth."""
+    room = import_module(f"{TOPICS}.{topic}")
+    found: dict[str, Any] = room.mount(room.study(known, device), asked)
+    return found
 
 
 def _put(pipe: IO[bytes], body: bytes) -> None:
@@ -187,24 +131,23 @@ def _get(pipe: IO[bytes]) -> Any:
 def main(arguments: Sequence[str]) -> None:
     """Answer questions until there are no more."""
     torch.set_num_threads(1)
-    known: Mapping[str, Any] | None = None
-    scene: Scene | None = None
+    told: Mapping[str, Any] | None = None
+    studied: Any = None
     while (message := _get(sys.stdin.buffer)) is not None:
-        if "knowledge" in message:
+        if "topic" in message:
             # Studied with the first question, so that every answer, an error too, is to a question.
-            known, scene = message, None
+            told, studied = message, None
             continue
-        answer: dict[str, Any] = {"guesses": {}, "scores": {}, "unsuited": {}, "carried": "", "error": None}
+        reply: dict[str, Any] = {"found": {}, "error": None}
         try:
-            if known is None:
+            if told is None:
                 raise ProtocolError("a question came before any knowledge")
-            scene = scene or study(known, arguments[0])
-            found = mount(scene, message)
-            answer |= {name: dict(getattr(found, name)) for name in ("guesses", "scores", "unsuited")}
-            answer["carried"] = found.carried
+            room = import_module(f"{TOPICS}.{told['topic']}")
+            studied = studied or room.study(told["known"], arguments[0])
+            reply["found"] = room.mount(studied, message["asked"])
         except CroupierError as error:
-            answer["error"] = str(error)
-        _put(sys.stdout.buffer, canon.dump(answer))
+            reply["error"] = str(error)
+        _put(sys.stdout.buffer, canon.dump(reply))
 
 
 if __name__ == "__main__":

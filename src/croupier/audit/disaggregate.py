@@ -1,56 +1,45 @@
 """Disaggregation: single updates out of sums, from cohorts that change between rounds and from clients that collude.
 
-The attack (`sightings`, `recover`) gets server views, the first model and what colluders know of themselves. The
-experiment (`disaggregation`) holds the truth, and asks afterwards whose records the recovered models remember.
+It gets views of several rounds, the models that were handed out in them, and what colluders know of themselves.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from croupier.audit.blind import Answer, Panel, Question
-from croupier.audit.experiment import Setting, Watch, _Stage
-from croupier.audit.knowledge import read
-from croupier.audit.score import gain, over_runs, share
-from croupier.core import canon
-from croupier.core.coins import Coins
-from croupier.core.sitting import Drive
+from croupier.audit.seen import seen
 from croupier.core.update import Gathered, Layout
-from croupier.core.view import facts
-from croupier.encode.floats import Floats
 from croupier.errors import SpecError
-from croupier.federate import rounds
 from croupier.pipeline import Pipeline
-from croupier.place.direct import Direct
-from croupier.release.rows import Rows
+from croupier.place.placement import tiers_of
+from croupier.release.bucketed import Tiered
 
 # Over how many rounds what is common to clients, and what is a client's own, stays alike; how large the latter is
 # against the former; and how much of a sum is neither, against a client's own.
 COMMON, OWN = (0.0, 3.0, 10.0, math.inf), (3.0, 10.0, math.inf)
 SIZES, REST = (0.01, 0.1, 1.0, 10.0), (1e-6, 1e-3, 1e-1)
-ATTACKS = ("named", "named+prior")
-NAMED = Pipeline(encode=Floats(), release=Rows(), place=Direct())
 _SAME = 1e-6
 
 
 @dataclass(frozen=True)
 class Sighting:
-    """One round as a server has it: who took part, the model they began with, and their updates' sum and weight.
+    """A sum of a round: whose updates it is of, the model they began with, the sum, its weight and the round.
 
-    An update is what a client adds to the model it began with.
+    An update is what a client adds to the model it began with. A round with buckets has several sums.
     """
 
     present: tuple[str, ...]
     start: Tensor
     total: Tensor
     weight: float
+    round: int
 
 
 @dataclass(frozen=True)
@@ -83,35 +72,63 @@ class Recovered:
     how: Belief
 
 
-def sightings(
-    views: Sequence[Mapping[str, Any]], protocol: Mapping[str, Any], first: Tensor, layout: Layout
-) -> list[Sighting]:
-    """What consecutive server views hold; `first` is the model that the server began with."""
-    found, start = [], first
-    for view in views:
-        found.append(_sighting(read(view, protocol, layout), start))
-        start = _next(view)
+@dataclass(frozen=True)
+class Spoken:
+    """An update of a client, the mean update of its round, and the round."""
+
+    update: Tensor
+    mean: Tensor
+    round: int
+
+
+def sightings(rounds: Sequence[Mapping[str, Any]], protocol: Mapping[str, Any], layout: Layout) -> list[Sighting]:
+    """What views hold of sums. A round is its number (`round`), `views` by party, and the model `start` of it."""
+    pipeline, found = Pipeline.parse(protocol), list[Sighting]()
+    for one in rounds:
+        got, start = seen(one["views"], protocol, layout, one["start"]), one["start"].double()
+        for present, total, weight in _sums_of(got, pipeline):
+            moved = total if got.form == "delta" else total - weight * start
+            found.append(Sighting(present, start, moved, weight, one["round"]))
     return found
 
 
-def _sighting(seen: Gathered, start: Tensor) -> Sighting:
-    if seen.sums is not None and seen.weights is not None:
-        total, weight = seen.sums.double(), float(seen.weights)
-    elif seen.rows is not None:
-        total, weight = seen.rows.double().sum(0), float(len(seen.rows))
-    else:
+def _sums_of(got: Gathered, pipeline: Pipeline) -> Iterator[tuple[tuple[str, ...], Tensor, float]]:
+    """Whose each sum is, the sum and its weight: one of all, or one of each bucket, as public tiers form them."""
+    if got.sums is not None and got.weights is not None:
+        yield got.present, got.sums.double(), float(got.weights)
+        return
+    if got.rows is None:
         raise SpecError("disaggregation needs sums or rows")
-    moved = total if seen.form == "delta" else total - weight * start.double()
-    return Sighting(seen.present, start.double(), moved, weight)
+    rows, release = got.rows.double(), pipeline.release
+    if not isinstance(release, Tiered) or got.ids is not None:
+        yield got.present, rows.sum(0), float(len(rows))
+        return
+    buckets, at = release.buckets(tiers_of(pipeline, got.present)), 0
+    for number, bucket in enumerate(buckets):
+        # A bucket's mean, or as many rows as it has members.
+        mean = rows[number] if release.grouped else rows[at : at + bucket.size].mean(0)
+        yield tuple(got.present[i] for i in bucket.members), bucket.size * mean, float(bucket.size)
+        at += bucket.size
 
 
-def _next(view: Mapping[str, Any]) -> Tensor:
-    """The model that the server made of a round: the result of its work, in its view."""
-    for box in reversed(view["inputs"]):
-        if isinstance(box, tuple) and box and isinstance(box[0], tuple) and box[0] and "vector" in box[0][0]:
-            model: Tensor = box[0][0]["vector"]
-            return model
-    raise SpecError("a view without the server's aggregation tells no next model")
+def named(rounds: Sequence[Mapping[str, Any]], protocol: Mapping[str, Any], layout: Layout) -> dict[str, Spoken]:
+    """Updates that views hold with their senders' names: the last one of each client, and its round.
+
+    Raises: SpecError where there are no names.
+    """
+    found: dict[str, Spoken] = {}
+    for one in rounds:
+        got = seen(one["views"], protocol, layout, one["start"])
+        names = got.ids or got.present
+        if got.rows is None or len(names) != len(got.rows):
+            raise SpecError("updates by name need rows with their senders' names, which this view does not hold")
+        rows = got.rows.double()
+        if got.scaled and got.weights is not None:
+            rows = rows / torch.where(got.weights > 0, got.weights, 1.0).unsqueeze(1)
+        if got.form == "weights":
+            rows = rows - one["start"].double()
+        found |= {who: Spoken(row, rows.mean(0), one["round"]) for who, row in zip(names, rows, strict=True)}
+    return found
 
 
 def own_update(view: Mapping[str, Any]) -> Tensor:
@@ -123,27 +140,26 @@ def own_update(view: Mapping[str, Any]) -> Tensor:
 
 
 def recover(
-    seen: Sequence[Sighting], clients: Sequence[str], own: Sequence[Mapping[str, Tensor]] | None = None
+    sums: Sequence[Sighting], clients: Sequence[str], own: Mapping[int, Mapping[str, Tensor]] | None = None
 ) -> Recovered:
-    """Ridge regression over rounds. `own` is, round by round, what colluders sent; they are not among `clients`.
+    """Ridge regression over rounds. `own` is, by round, what colluders sent; they are not among `clients`.
 
     A client is something common and something of its own, and both move slowly. How slowly, and how large the client's
     own is, are those of a grid of beliefs that make the sums likeliest (each coordinate a draw of one Gaussian
     process). With one cohort in all rounds there is nothing to solve: everybody gets the round's mean. A client who is
     the only one left of a round has its update by subtraction. Raises: SpecError when a client was in no round.
     """
-    left = [_without(one, known) for one, known in zip(seen, own or [{}] * len(seen), strict=True)]
-    when = [number for number, one in enumerate(left) if one.present]
-    left = [left[number] for number in when]
+    left = [one for each in sums if (one := without(each, (own or {}).get(each.round, {}))).present]
     part = torch.tensor([[float(who in one.present) for who in clients] for one in left], dtype=torch.float64)
     if not len(part) or not bool((part.sum(0) > 0).all()):
         raise SpecError("a client that took part in no round has nothing to be found")
     last = [max(row for row in range(len(left)) if part[row, column]) for column in range(len(clients))]
-    gaps = (torch.tensor(when).unsqueeze(1) - torch.tensor(when)).abs().double()
-    how, sums = _believed(left, part, gaps)
+    when = torch.tensor([one.round for one in left])
+    gaps = (when.unsqueeze(1) - when).abs().double()
+    how, explained = _believed(left, part, gaps)
     kernel, single = _kernel(part, gaps, how), _alike(gaps, how.own)
     across = _alike(gaps, how.common)[last] * part.sum(1) + how.size * single[last] * part.T
-    each = across @ torch.linalg.solve(kernel, sums)
+    each = across @ torch.linalg.solve(kernel, explained)
     starts = torch.stack([left[row].start for row in last])
     updates = each if how.stays == "updates" else each - starts
     exact = {one.present[0]: row for row, one in enumerate(left) if len(one.present) == 1}
@@ -154,17 +170,17 @@ def recover(
     within = torch.linalg.pinv(part) @ part
     alone = tuple(who for row, who in enumerate(clients) if abs(float(within[row, row]) - 1) < _SAME)
     rank = int(torch.linalg.matrix_rank(part))
-    models, spoken = (starts + updates).float(), tuple(when[row] for row in last)
+    models, spoken = (starts + updates).float(), tuple(left[row].round for row in last)
     return Recovered(tuple(clients), updates, models, spoken, rank, alone, tuple(sorted(exact)), how)
 
 
-def _without(one: Sighting, known: Mapping[str, Tensor]) -> Sighting:
+def without(one: Sighting, known: Mapping[str, Tensor]) -> Sighting:
     """A round less what colluders sent; they count one each."""
     took = [who for who in one.present if who in known]
-    total = one.total - sum((known[who] for who in took), torch.zeros_like(one.total))
     each = one.weight / len(one.present)
+    total = one.total - each * sum((known[who] for who in took), torch.zeros_like(one.total))
     present = tuple(who for who in one.present if who not in known)
-    return Sighting(present, one.start, total, one.weight - each * len(took))
+    return Sighting(present, one.start, total, one.weight - each * len(took), one.round)
 
 
 def _sums(left: Sequence[Sighting]) -> dict[str, Tensor]:
@@ -207,111 +223,3 @@ def _likely(kernel: Tensor, products: Tensor) -> float:
     if not fit > 0:
         return -math.inf
     return -0.5 * len(kernel) * math.log(fit) - float(root.diagonal().log().sum())
-
-
-def disaggregation(
-    setting: Setting,
-    pipeline: Callable[[int], Pipeline],
-    cohorts: Sequence[int],
-    seeds: Sequence[int],
-    drive: Drive,
-    colluders: int = 0,
-    watch: Watch = lambda _: None,
-) -> dict[str, Any]:
-    """Recover every client from several rounds' sums, for cohorts of each size, and infer whose records they hold.
-
-    `pipeline` makes the protocol for so many clients a round. The first `colluders` clients share their views with the
-    server. Rates are over seeds: cosines to the true update that is spoken of, beside those of the aggregate of that
-    round as the guess, and source inference on the recovered models, beside the prior and beside the true models.
-    """
-    found: dict[int, list[dict[str, Any]]] = {cohort: [] for cohort in cohorts}
-    with Panel(1, setting.device) as panel:
-        for seed in seeds:
-            stage = _Stage(setting, Coins.from_seed(seed), panel, False)
-            for cohort in cohorts:
-                watch(f"seed {seed}: cohorts of {cohort}")
-                found[cohort].append(_played(stage, pipeline(cohort), cohort, colluders, drive))
-    return {
-        "rounds": setting.plan.rounds,
-        "colluders": colluders,
-        "runs": len(seeds),
-        "rows": [{"cohort": cohort, **_together(runs)} for cohort, runs in found.items()],
-    }
-
-
-def _played(stage: _Stage, pipeline: Pipeline, cohort: int, colluders: int, drive: Drive) -> dict[str, Any]:
-    """One run: what happened, what the adversary makes of its part of it, and how the two compare."""
-    task, plan = stage.task, stage.setting.plan.model_copy(update={"cohort": cohort})
-    team = task.enrolled[:colluders]
-    views, own, truth, accuracy = [], [], dict[tuple[str, int], Tensor](), 0.0
-    for done in rounds(pipeline, task, plan, stage.coins, drive, keep={"*": "keep"}):
-        views.append(facts(done.views["server"]))
-        sent = {who: own_update(facts(done.views[who])) for who in done.present}
-        own.append({who: update for who, update in sent.items() if who in team})
-        truth |= {(who, done.number): update for who, update in sent.items()}
-        accuracy = done.metrics["accuracy"]
-    took_part = {who for who, _ in truth} - set(team)
-    targets = tuple(who for who in task.enrolled if who in took_part)
-    if len(targets) < 2:
-        raise SpecError(f"{len(targets)} client is left beside {colluders} colluders; source inference needs two")
-    # Through bytes: the attack holds views and what colluders know, and nothing else of the run.
-    sealed = canon.load(canon.dump({"views": tuple(views), "own": tuple(own), "first": task.first.vector}))
-    seen = sightings(sealed["views"], pipeline.plain(), sealed["first"], task.layout)
-    got = recover(seen, targets, sealed["own"])
-    spoken = list(zip(targets, got.when, strict=True))
-    true = torch.stack([truth[key] for key in spoken])
-    guess = torch.stack([seen[number].total / seen[number].weight for _, number in spoken])
-    starts = torch.stack([seen[number].start for _, number in spoken])
-    answers = {
-        "success": _asked(stage, targets, got.models, "recovered", cohort),
-        "control": _asked(stage, targets, (starts + true).float(), "true", cohort),
-    }
-    _, held, prior = stage._about(targets, stage.setting.noise)
-    hit = {key: {name: _rate(g, held.owners) for name, g in one.guesses.items()} for key, one in answers.items()}
-    return {
-        "clients": len(targets), "rank": got.rank, "alone": len(got.alone), "exact": len(got.exact),
-        "stays": got.how.stays, "accuracy": accuracy, "chance": 1 / len(targets),
-        "cosine": _cosine(got.updates, true), "baseline": _cosine(guess, true),
-        "prior": _rate(prior.result().guesses["prior"], held.owners), **hit,
-    }  # fmt: skip
-
-
-def _asked(stage: _Stage, clients: tuple[str, ...], models: Tensor, what: str, cohort: int) -> Answer:
-    """Source inference in a fresh process, on models as if their owners had sent them by name."""
-    letters = tuple(
-        {"kind": "up", "source": who, "body": {"vector": row}} for who, row in zip(clients, models, strict=True)
-    )
-    view = {"inputs": (letters,), "given": {"roster": clients}}
-    node = stage.coins.child("disaggregation", what, cohort)
-    return stage.panel.ask(
-        stage._about(clients, stage.setting.noise)[0], stage._quiet(clients),
-        Question(view, NAMED.plain(), ATTACKS, (), node),
-    ).result()  # fmt: skip
-
-
-def _rate(guesses: Tensor, owners: Tensor) -> float:
-    return float((guesses == owners).double().mean())
-
-
-def _cosine(guess: Tensor, true: Tensor) -> float:
-    return float(torch.nn.functional.cosine_similarity(guess, true, 1).mean())
-
-
-def _together(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """All runs of one size of cohorts."""
-    plain = {key: asdict(over_runs([float(run[key]) for run in runs])) for key in ("cosine", "baseline")}
-    plain["prior"] = asdict(share([float(run["prior"]) for run in runs]))
-    gained = over_runs([run["cosine"] - run["baseline"] for run in runs])
-    sources = {
-        key: {
-            name: {
-                **asdict(share([run[key][name] for run in runs])),
-                "leak": asdict(gain([run[key][name] - run["prior"] for run in runs])),
-            }
-            for name in ATTACKS
-        }
-        for key in ("success", "control")
-    }
-    spans = {key: sorted({run[key] for run in runs}) for key in ("clients", "rank", "alone", "exact", "stays")}
-    mean = {key: sum(run[key] for run in runs) / len(runs) for key in ("accuracy", "chance")}
-    return {**spans, **mean, **plain, "gained": asdict(gained), **sources}

@@ -6,15 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from croupier.audit.course import RATE
 from croupier.audit.lies import LIES
 from croupier.audit.permuted import KNOWS, Knows, survives
 from croupier.audit.score import over_runs, smooth
+from croupier.audit.single import RATE
 
-PLAIN = (
-    "Uploads are in plain order (encode is not 'hidden-units'): the server needs no rule to read them, and there is "
-    "nothing to match."
-)
 THREAT = (
     "Here the server is curious and follows the protocol. It has its own views, the models that it handed out and the "
     "uploads that came back, and the public network; nothing of the rule."
@@ -29,28 +25,26 @@ SHARES = ("absolute", "relative", "accuracy", "places", "neighbours")
 
 
 def exposed(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The findings on confidentiality out of one account for each run."""
+    """What to show of one account for each run: sentences, tables and pictures; and the `numbers` behind them."""
     orders = [_order(parts) for parts in zip(*(one["orders"] for one in found), strict=True)]
     own = orders[0]
     layout = _layout([order["layout"] for order in orders])
+    lies, strips = own["tampered"], _pictures(orders, layout)
+    numbers = [
+        {key: value for key, value in order.items() if key not in ("layout", "pictures", "tampered")}
+        for order in orders
+    ]  # fmt: skip
+    laid = layout and {key: value for key, value in layout.items() if key != "shown"}
     return {
-        "hidden": own["hidden"],
-        "runs": len(found),
-        "orders": orders,
-        "layout": layout,
-        "tampered": own.pop("tampered"),
-        "pictures": _pictures(orders, layout),
-        "threat": THREAT,
-        "verdict": verdict(orders, layout),
-        "says": sentences(orders, layout),
-        "notes": notes(own["rounds"], len(found)),
+        "sentences": [verdict(orders, layout), THREAT, *sentences(orders, layout), *notes(own["rounds"], len(found))],
+        "tables": [*_groups(orders), *_read(orders), *_laid(layout), *_broken(lies)],
+        "pictures": strips,
+        "numbers": {"orders": numbers, "layout": laid, "tampered": lies},
     }
 
 
 def name_of(order: Mapping[str, Any]) -> str:
     """An order of things in words."""
-    if not order["hidden"]:
-        return "plain order"
     who = "the clients draw the first model" if order["first"] == "clients" else "the server knows the first model"
     return f"{who}, {'one rule for the epoch' if order['kept'] else 'a rule every round'}"
 
@@ -58,7 +52,7 @@ def name_of(order: Mapping[str, Any]) -> str:
 def _order(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """One order of things over runs."""
     first = parts[0]
-    told = {key: first[key] for key in ("first", "kept", "hidden", "own", "rounds")}
+    told = {key: first[key] for key in ("first", "kept", "own", "rounds")}
     return told | {
         "name": name_of(first),
         "matched": sum(part["matched"] for part in parts),
@@ -125,22 +119,20 @@ def _over(lines: Sequence[Mapping[str, Any]], key: str) -> dict[str, Any]:
     return asdict((smooth if key in SHARES else over_runs)(values)) if len(values) > 1 else {"rate": None}
 
 
-def _pictures(orders: list[dict[str, Any]], layout: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+def _pictures(orders: Sequence[Mapping[str, Any]], layout: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     """Examples: what came out, by order of things and by what the server knows."""
     said = {
-        "true": "the record", "nothing": "read without a rule", "matched": "rule matched", "order": "plain order",
+        "true": "the record", "nothing": "read without a rule", "matched": "rule matched",
         "relative": "in the order of the first model", "told": "rule told by a client",
     }  # fmt: skip
     strips = [
         {"title": order["name"].capitalize(),
-         "pictures": [one | {"says": said[one["says"]]} for one in order.pop("pictures")]}
+         "pictures": [one | {"says": said[one["says"]]} for one in order["pictures"]]}
         for order in orders
     ]  # fmt: skip
     if layout is not None:
         strips.append({"title": f"Laid out by public pictures, from {layout['pictures']} records of single steps",
                        "pictures": layout["shown"]})  # fmt: skip
-    for order in orders:
-        order.pop("layout")
     return [strip for strip in strips if strip["pictures"]]
 
 
@@ -165,9 +157,6 @@ def verdict(orders: Sequence[Mapping[str, Any]], layout: Mapping[str, Any] | Non
     own = orders[0]
     prior = at(own, "prior")
     beside = f"; the mean public record, which needs no upload, has {prior['psnr']['rate']:.1f} dB" if prior else ""
-    if not own["hidden"]:
-        plain = at(own, "order")
-        return PLAIN + (f" Single steps come out at {plain['psnr']['rate']:.1f} dB{beside}." if plain else "")
     chance = sum(1 for _ in own["groups"]) / sum(group["size"] for group in own["groups"])
     if own["first"] == "open":
         read = at(own, "matched")
@@ -204,7 +193,7 @@ def _span(rate: Mapping[str, Any], times: float = 1) -> str:
 def sentences(orders: Sequence[Mapping[str, Any]], layout: Mapping[str, Any] | None) -> list[str]:
     """What survives, in each order of things, and what was not tried."""
     why = orders[0]["unread"]
-    told, prior = (at(orders[0], "told") or at(orders[0], "order")), at(orders[0], "prior")
+    told, prior = at(orders[0], "told"), at(orders[0], "prior")
     out = _surviving(orders, layout) + ([f"Nothing was inverted: {why}."] if why else [])
     if told and told["psnr"]["rate"] <= prior["psnr"]["rate"]:
         out.append(FAILED)
@@ -212,8 +201,6 @@ def sentences(orders: Sequence[Mapping[str, Any]], layout: Mapping[str, Any] | N
 
 
 def _surviving(orders: Sequence[Mapping[str, Any]], layout: Mapping[str, Any] | None) -> list[str]:
-    if not orders[0]["hidden"]:
-        return [PLAIN, "For confidentiality from the server use sum servers."]
     out = []
     for order in orders:
         if order["kept"] and not order["own"]:
@@ -287,3 +274,94 @@ def notes(trained: int, runs: int) -> list[str]:
         "Tampered: in one more round one client, drawn at random, breaks the rule; measured is what the others of that "
         "round are handed next.",
     ]
+
+
+KNOWN = {
+    "prior": "nothing at all: the mean public record",
+    "nothing": "uploads, read as if in order",
+    "matched": "the rule, by weight matching",
+    "relative": "one order for all rounds, by matching",
+    "told": "the rule, told by a client",
+}
+Table = dict[str, Any]
+
+
+def table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[Table]:
+    """A table for a report; none without rows."""
+    return [{"title": title, "heads": list(heads), "rows": [list(row) for row in rows]}] if rows else []
+
+
+def _title(order: Mapping[str, Any]) -> str:
+    name = str(order["name"])
+    return f"{name[:1].upper()}{name[1:]}{' (the description)' if order['own'] else ''}"
+
+
+def interval(rate: Mapping[str, Any], times: float = 1, digits: int = 1) -> str:
+    """A mean with its interval; nothing where there is none."""
+    if rate["rate"] is None:
+        return ""
+    mean, low, high = (f"{times * rate[name]:.{digits}f}" for name in ("rate", "low", "high"))
+    return f"{mean} ({low} to {high})"
+
+
+def _groups(orders: Sequence[Mapping[str, Any]]) -> list[Table]:
+    """How much of each permutation is recovered."""
+    heads = ("Group", "Places", "Plain order, %", "Between rounds, %", "Worst upload, %", "Chance, %", "Uploads")
+    return [
+        each
+        for order in orders
+        for each in table(f"Places recovered. {_title(order)}", heads, [
+            (one["group"], str(one["size"]), interval(one["absolute"], 100), interval(one["relative"], 100),
+             f"{100 * one['least']:.1f}", f"{100 * one['chance']:.1f}", str(one["uploads"]))
+            for one in order["groups"]
+        ])
+    ]  # fmt: skip
+
+
+def _read(orders: Sequence[Mapping[str, Any]]) -> list[Table]:
+    """How like records of single steps are, by what the server knows."""
+    used = [key for key in ("lpips",) if any(key in one for order in orders for one in order["inversion"])]
+    heads = ("The server knows", "PSNR, dB", "SSIM", *(key.upper() for key in used), "Records")
+    return [
+        each
+        for order in orders
+        for moment in dict.fromkeys(one["moment"] for one in order["inversion"])
+        for each in table(f"Records of single steps, from the {moment}. {_title(order)}", heads, [
+            (KNOWN[one["knows"]] + (f", compared {one['read']}" if one["knows"] == "relative" else ""),
+             interval(one["psnr"]), interval(one["ssim"], 1, 3), *(interval(one[key], 1, 3) for key in used),
+             str(one["records"]))
+            for one in order["inversion"] if one["moment"] == moment
+        ])
+    ]  # fmt: skip
+
+
+def _laid(found: Mapping[str, Any] | None) -> list[Table]:
+    """What public pictures make of the unknown order."""
+    if found is None:
+        return []
+    return table(
+        f"{found['pictures']} records of single steps in the order of the first model, laid out by public pictures",
+        ("Measure", "Found", "By chance"),
+        [("places found, %", interval(found["places"], 100), f"{100 * found['chance']:.1f}"),
+         ("neighbours kept, %", interval(found["neighbours"], 100), f"{100 * found['chance_neighbours']:.1f}"),
+         ("PSNR, dB", interval(found["psnr"]), ""), ("SSIM", interval(found["ssim"], 1, 3), "")],
+    )  # fmt: skip
+
+
+def _broken(lines: Sequence[Mapping[str, Any]]) -> list[Table]:
+    """What one upload under another rule does, and whether it is noticed."""
+    heads = ("One client's upload", "Averaged by", "Accuracy, nobody lies, %", "With it, %", "Points lost", "Noticed")
+    return table("A client that breaks the rule", heads, [
+        (one["says"], one["rule"], *(interval(one[key], 100) for key in ("honest", "accuracy", "lost")), noticed(one))
+        for one in lines
+    ])  # fmt: skip
+
+
+def noticed(line: Mapping[str, Any]) -> str:
+    """Whether and how a tampered upload was kept from the others."""
+    runs = line["runs"]
+    if line["left_out"]:
+        return f"left out in {line['left_out']} of {runs}"
+    if line["alone"] is None:
+        return "no"
+    return f"put apart in {line['alone']} of {runs}; honest, it was in {line['honest_alone']}"

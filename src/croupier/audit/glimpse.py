@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +42,22 @@ class Glimpse:
     def plain(self) -> dict[str, Any]:
         """As plain values, to hand to another process."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+def grouped(
+    number: int, rows: Tensor, members: Sequence[tuple[str, ...]], each: Sequence[int], sigma: Callable[[str], float],
+    *, intact: bool = False, named: bool = False,
+) -> Glimpse:  # fmt: skip
+    """A round by its groups of `members`, in the order of rows: `each` says how many rows a group has.
+
+    Who has one row for several members sees their mean. Members' tiers are public, so that the mean noise of a group is
+    known better than its label.
+    """
+    tiers = tuple(tuple(float(sigma(name)) for name in who) for who in members)
+    noise = torch.stack([torch.tensor(one, dtype=torch.float64).pow(2).mean().sqrt() for one in tiers])
+    bucket = torch.arange(len(members)).repeat_interleave(torch.tensor(each))
+    counts = torch.tensor([len(who) if many == 1 else 1 for who, many in zip(members, each, strict=True)])
+    return Glimpse(number, rows, bucket, noise[bucket], counts[bucket], tuple(members), tiers, intact, named)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from croupier.federate import Fits, Task, Threat
 from croupier.learn.data import Rows
 from croupier.learn.train import Learner
 from croupier.pipeline import Pipeline
+from croupier.place.pair import Pair
 from croupier.privacy.local import NoNoise
 
 
@@ -40,23 +41,33 @@ def infiltrated(
     classes: int,
     coins: Coins,
     mechanism: Mechanism = NOTHING,
+    recall: Callable[[Fits], Fits] = lambda fit: fit,
 ) -> tuple[Task, Threat]:
     """The task with poisoned clients, and the threat that lets them skip the local noise.
 
-    No reference is handed to the attack: a client of the loop sees none before it sends. Raises: SpecError when a
-    member is not enrolled, or when records cannot be changed.
+    `recall` wraps the training on changed records, before updates are rewritten. No reference is handed to the attack:
+    a client of the loop sees none before it sends. Raises: SpecError when a member is not enrolled, or when records
+    cannot be changed.
     """
     chosen = frozenset(members)
     if unknown := sorted(chosen - set(task.shards)):
         raise SpecError(f"{unknown[0]!r} cannot be malicious: it is not enrolled; choose among {list(task.enrolled)}")
     shards = frozenset(task.shards[name] for name in chosen)
-    fit = _Infiltrated(_changed(task.fit, shards, attack, classes, coins), shards, attack, coins, mechanism)
-    quiet = pipeline.model_copy(update={"privacy": NoNoise()})
-    return replace(task, fit=fit), Threat(parties=dict.fromkeys(chosen, quiet.client))
+    trained = recall(_changed(task.fit, shards, attack, classes, coins))
+    fit = _Infiltrated(trained, shards, attack, coins, mechanism)
+    return replace(task, fit=fit), Threat(parties=dict.fromkeys(chosen, _careless(pipeline).client))
+
+
+def _careless(pipeline: Pipeline) -> Pipeline:
+    """The protocol of a client that adds no noise, and does not mind what a malicious server could make of that."""
+    place = pipeline.place
+    if isinstance(place, Pair):
+        place = place.model_copy(update={"entropy": 0.0})
+    return pipeline.model_copy(update={"privacy": NoNoise(), "place": place})
 
 
 def _changed(fit: Fits, shards: frozenset[str], attack: Poison, classes: int, coins: Coins) -> Fits:
-    if type(attack).change is Poison.change:
+    if not attack.changes:
         return fit
     if not isinstance(fit, Learner):
         raise SpecError(f"poison = {attack.use!r} changes records, and this task's training does not show any")

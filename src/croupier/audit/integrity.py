@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
@@ -17,22 +16,22 @@ from croupier.audit.abreast import each
 from croupier.audit.infiltrate import infiltrated
 from croupier.audit.poison import Poison, Scaling, fooled
 from croupier.audit.purity import Purity, purity
+from croupier.audit.setting import Setting
+from croupier.audit.stage import Remembered
 from croupier.core.coins import Coins
 from croupier.core.revive import Shelf, got, put
 from croupier.core.sitting import Drive
 from croupier.core.update import Model, Update
 from croupier.encode.encoder import Encoder
 from croupier.encode.floats import Floats
+from croupier.encode.permuting import Permuting
+from croupier.epochs import plain_of
 from croupier.errors import CroupierError, ProtocolError, SpecError
-from croupier.federate import Fits, Round, State, Task, Threat, begin, rounds
-from croupier.federation import Federation
+from croupier.federate import Fits, Round, State, Task, Threat, begin, rounds, run_id
 from croupier.learn.assemble import Assembled, assemble
-from croupier.learn.data import Data, Rows
+from croupier.learn.data import Rows
 from croupier.learn.ends import check_logits
 from croupier.learn.fit import Fit
-from croupier.learn.models import Network
-from croupier.learn.root import Root
-from croupier.learn.split import Split
 from croupier.learn.train import Learner, one_of
 from croupier.pipeline import Pipeline
 
@@ -40,32 +39,6 @@ Watch = Callable[[str], None]
 Probes = Literal["noise", "samples", "trained"]
 # Inputs that a model is asked about at a time.
 _BATCH = 1024
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What is learnt, by whom, and how many of them are malicious.
-
-    All rules train on the same records: the server's `root` is kept back whether a rule looks at it or not.
-    """
-
-    data: Data
-    split: Split
-    model: Network
-    fit: Fit
-    plan: Federation
-    share: float = 0.25
-    root: Root = field(default_factory=lambda: Root(records=100))
-    together: int = 1
-    folder: Path | None = None
-    device: str = "cpu"
-    workers: int = 1
-    opaque: tuple[str, ...] = ()
-    loss: str | None = None
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.share < 1:
-            raise SpecError(f"share = {self.share}: the malicious are a share of the clients from 0 to below 1")
 
 
 @dataclass(frozen=True)
@@ -77,6 +50,8 @@ class Arm:
     `probes_from = "samples"`; here updates lie in plain coordinates, and so do the samples. With `trained` the
     malicious draw theirs from what they train on, trigger and all, which serves nobody but their judge. `fit`: how all
     clients train where it is not as in the setting, for example under a defence; the server trains as the setting says.
+    `protocol`: a whole protocol, in place of its rule on clear updates. `trigger`: a backdoor's, whose success is
+    measured though nobody mounts it.
     """
 
     rule: str
@@ -86,10 +61,14 @@ class Arm:
     sleeps: int = 0
     probes: Probes = "noise"
     fit: Fit | None = None
+    protocol: Pipeline | None = None
+    trigger: Scaling | None = None
 
     @property
     def pipeline(self) -> Pipeline:
-        """The rule on whole updates, in the form it takes."""
+        """The protocol, or the rule on whole updates, in the form it takes."""
+        if self.protocol is not None:
+            return self.protocol
         form = "delta" if "delta" in self.aggregate.forms else "weights"
         encode: Encoder = Floats(form=form, weights="uniform")
         return Pipeline(encode=encode, aggregate=self.aggregate)
@@ -111,7 +90,7 @@ class Ended:
     `received`: the mean over all honest clients of the accuracy of the model that each would get next; `weighted`: the
     same over those that have a cluster; `clusters`: the mean over clusters with an honest client, each counting once,
     as the paper has it. One model for all is one cluster. `success`: the backdoor's, as `received`. `woke`: the first
-    round in which the malicious were that.
+    round in which the malicious were that. `heard`: how many of their updates came through, over all rounds.
     """
 
     malicious: tuple[str, ...]
@@ -124,6 +103,7 @@ class Ended:
     turns: tuple[Turn, ...] = ()
     lost: str = ""
     woke: int = 0
+    heard: int = 0
 
     def purities(self) -> list[Purity]:
         """By round, of those who took part; not of rounds in which everybody was honest."""
@@ -141,10 +121,16 @@ class Ended:
 
 @dataclass(frozen=True)
 class Ground:
-    """A task of a seed with its malicious clients, chosen by coins."""
+    """A task of a seed with its malicious clients, chosen by coins.
+
+    All rules train on the same records: the server's root is kept back whether a rule looks at it or not. `room`: bytes
+    of updates to remember of each way to train, for arms that train alike.
+    """
 
     setting: Setting
     seed: int
+    room: int = 0
+    known: dict[Poison | None, Remembered] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def coins(self) -> Coins:
@@ -158,7 +144,7 @@ class Ground:
         made = assemble(
             one.data, one.split, one.model, one.fit, self.coins, root=one.root, folder=one.folder,
             together=one.together, device=one.device, workers=one.workers, opaque=one.opaque,
-            loss=one.loss,
+            loss=one.loss, augment=one.augment,
         )  # fmt: skip
         if made.dataset.goal != "classify" or not isinstance(made.dataset.test, Rows):
             raise SpecError(f"task.data = {one.data.use!r}: this audit measures by classes; use data that have some")
@@ -175,16 +161,17 @@ class Ground:
 
     def play(self, arm: Arm, drive: Drive) -> Ended:
         """Train under an arm, to the end or until no model is left."""
-        task, turns, lost = self._asked(arm), [], ""
+        task, turns, lost, heard = self._asked(arm), [], "", 0
         state = begin(task)
         try:
             for done in self._rounds(arm, task, drive):
                 state = done.state
                 turns += _turn(done)
+                heard += sum(name in self.malicious for name in done.present)
         except ProtocolError as error:
             # Updates that overflow leave a round without its quorum: what was there stays.
             lost = str(error)
-        return replace(self._scored(arm, state), turns=tuple(turns), lost=lost, woke=arm.sleeps)
+        return replace(self._scored(arm, state), turns=tuple(turns), lost=lost, woke=arm.sleeps, heard=heard)
 
     def _rounds(self, arm: Arm, task: Task, drive: Drive) -> Iterator[Round]:
         plan, state = self.setting.plan, None
@@ -198,13 +185,14 @@ class Ground:
 
     def _attacked(self, arm: Arm, task: Task) -> tuple[Task, Threat]:
         if arm.attack is None or not self.malicious:
-            return task, Threat()
+            return replace(task, fit=self._recalled(arm, task.fit)), Threat()
         # The seams of a task with samples are inside: records are changed where they are trained on.
         inner = task.fit.fit if isinstance(task.fit, Samples) else task.fit
         coins, classes = self.coins.child("attack"), self.made.dataset.classes
         changed, threat = infiltrated(
-            arm.pipeline, replace(task, fit=inner), self.malicious, arm.attack, classes, coins
-        )
+            arm.pipeline, replace(task, fit=inner), self.malicious, arm.attack, classes, coins,
+            recall=lambda fit: self._recalled(arm, fit),
+        )  # fmt: skip
         if isinstance(task.fit, Samples):
             task.fit.fit = changed.fit
             if arm.probes == "trained":
@@ -214,6 +202,14 @@ class Ground:
                     task.fit.held[shard] = arm.attack.change(task.fit.held[shard], classes, draw)
             return task, threat
         return changed, threat
+
+    def _recalled(self, arm: Arm, fit: Fits) -> Fits:
+        """Training that other arms did already is not done again."""
+        if not self.room or arm.fit is not None or not isinstance(fit, Learner):
+            return fit
+        # Who changes no records trains as the honest do.
+        key = arm.attack if arm.attack is not None and arm.attack.changes else None
+        return self.known.setdefault(key, Remembered(fit, self.room))
 
     def _asked(self, arm: Arm) -> Task:
         """The task, with what the server's probes are, and without measuring every round."""
@@ -231,12 +227,13 @@ class Ground:
         return replace(task, fit=samples, answers=samples.answer)
 
     def _scored(self, arm: Arm, state: State) -> Ended:
-        models = [Model(**plain) for plain in state.memories["server"]["models"]]
+        models = self._plain(state)
         honest = [name for name in self.made.task.enrolled if name not in self.malicious]
         served = _served(models, honest)
         known = {at: self._accuracy(models[at]) for at in sorted(set(served.values()))}
         own = {at: sum(name in (models[at].recipients or honest) for name in honest) for at in known}
         kept = {at: count for at, count in own.items() if count} or own
+        mark = arm.attack if isinstance(arm.attack, Scaling) else arm.trigger
         return Ended(
             self.malicious,
             len(self.made.task.enrolled),
@@ -244,8 +241,16 @@ class Ground:
             weighted=fmean(known[at] for at, count in kept.items() for _ in range(count)),
             clusters=fmean(known[at] for at in kept),
             models=len(models),
-            success=self._success(arm.attack, models, served) if isinstance(arm.attack, Scaling) else None,
+            success=None if mark is None else self._success(mark, models, served),
         )
+
+    def _plain(self, state: State) -> list[Model]:
+        """The server's models as clients read them."""
+        find = self.made.task.symmetry
+        if find is None or not any(model.frame for model in state.models):
+            return list(state.models)
+        permuting = Permuting(find)
+        return [plain_of(model, state.memories, run_id(self.coins), permuting) for model in state.models]
 
     def _accuracy(self, model: Model) -> float:
         return dict(self.made.task.evaluate(model))["accuracy"]

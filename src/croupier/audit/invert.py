@@ -99,16 +99,22 @@ Attack = Callable[[nn.Module, Target, Coins], Found]
 # Gradients
 
 
-def gradient_of(module: nn.Module, inputs: Tensor, labels: Tensor, differentiable: bool = False) -> Tensor:
-    """The gradient of the mean cross-entropy over all weights that are learnt, as one vector.
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+def gradient_of(
+    module: nn.Module, inputs: Tensor, labels: Tensor, differentiable: bool = False,
+    loss: Loss = functional.cross_entropy,
+) -> Tensor:  # fmt: skip
+    """The gradient of a loss over all weights that are learnt, as one vector; of the mean cross-entropy when not said.
 
     Labels are classes or chances. It is 0 in weights that the outputs do not depend on.
     """
     weights = [part for part in module.parameters() if part.requires_grad]
     with twice(module):
-        loss = functional.cross_entropy(module(inputs), labels)
+        value = loss(module(inputs), labels)
     parts = torch.autograd.grad(
-        loss, weights, create_graph=differentiable, allow_unused=True, materialize_grads=True
+        value, weights, create_graph=differentiable, allow_unused=True, materialize_grads=True
     )  # fmt: skip
     return torch.cat([part.reshape(-1) for part in parts])
 
@@ -213,8 +219,13 @@ def dlg(recipe: Dlg = Dlg()) -> Attack:  # noqa: B008 - frozen
     return attack
 
 
-def inverting(recipe: Inverting = Inverting()) -> Attack:  # noqa: B008 - frozen
-    """Inverting Gradients: one cosine over all weights plus total variation, by Adam on signs; labels come first."""
+def inverting(
+    recipe: Inverting = Inverting(), by: Loss = functional.cross_entropy, begin: Tensor | None = None  # noqa: B008 - frozen
+) -> Attack:  # fmt: skip
+    """Inverting Gradients: one cosine over all weights plus total variation, by Adam on signs; labels come first.
+
+    It begins at noise, as published, or at records that are given to `begin` with, which takes far fewer steps.
+    """
 
     def attack(module: nn.Module, target: Target, coins: Coins) -> Found:
         network = _still(module)
@@ -223,16 +234,18 @@ def inverting(recipe: Inverting = Inverting()) -> Attack:  # noqa: B008 - frozen
 
     def once(network: nn.Module, target: Target, labels: Tensor, coins: Coins) -> Found:
         like = target.gradient
-        search = torch.randn((target.records, *target.shape), generator=coins.fast()).to(like).requires_grad_()
+        drawn = torch.randn((target.records, *target.shape), generator=coins.fast())
+        search = (drawn if begin is None else (begin - recipe.mean) / recipe.deviation).to(like).requires_grad_()
 
         def objective() -> Tensor:
-            guess = gradient_of(network, search * recipe.deviation + recipe.mean, labels, differentiable=True)
+            guess = gradient_of(network, search * recipe.deviation + recipe.mean, labels, True, by)
             return _turned(guess, target) + recipe.variation * variation(search)
 
         descend(recipe, search, objective)
         pictures = search.detach() * recipe.deviation + recipe.mean
-        loss = _turned(gradient_of(network, pictures, labels), target)
-        return Found(pictures, functional.one_hot(labels, target.classes).to(like), float(loss), ())
+        loss = _turned(gradient_of(network, pictures, labels, loss=by), target)
+        chances = labels if labels.is_floating_point() else functional.one_hot(labels, target.classes)
+        return Found(pictures, chances.to(like), float(loss), ())
 
     return attack
 

@@ -146,6 +146,15 @@ def read(view: Mapping[str, Any], protocol: Mapping[str, Any], layout: Layout) -
     return pipeline.encode.decode(_opened(view, pipeline, layout), _brief(view))
 
 
+def made(view: Mapping[str, Any]) -> Tensor:
+    """The model that the server made of a round: the result of its work, in its view. Raises: SpecError without it."""
+    for box in reversed(view["inputs"]):
+        if isinstance(box, tuple) and box and isinstance(box[0], tuple) and box[0] and "vector" in box[0][0]:
+            model: Tensor = box[0][0]["vector"]
+            return model
+    raise SpecError("a view without the server's aggregation tells no next model")
+
+
 def log_odds(said: Tensor, labels: Tensor) -> Tensor:
     """Log-odds of each record's label, from logits whose last two sides are records and classes."""
     own = nn.functional.one_hot(labels, said.shape[-1]).bool().expand_as(said)

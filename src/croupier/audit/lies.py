@@ -11,8 +11,8 @@ import numpy as np
 
 from croupier.aggregate.mean import Mean
 from croupier.audit.course import Course
-from croupier.audit.experiment import Remembered
 from croupier.audit.onlooker import unmoved
+from croupier.audit.stage import Remembered
 from croupier.core.coins import Coins
 from croupier.core.epoch import Frame
 from croupier.core.flow import Change, Letter

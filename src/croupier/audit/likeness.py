@@ -14,8 +14,10 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 from torch.nn import functional
 
+from croupier.audit.learned import Learned
 from croupier.core.coins import Coins
 from croupier.errors import RangeError
+from croupier.learn.data import Dataset
 
 WINDOW, SIGMA, K1, K2 = 11, 1.5, 0.01, 0.03
 # Equal pictures would have an infinite ratio, and a mean over pictures none at all.
@@ -90,6 +92,26 @@ def judged(found: Tensor, true: Tensor) -> Likeness:
     rows, columns = matched(shown, true)
     shown, true = shown[rows.to(shown.device)], true[columns.to(true.device)]
     return Likeness(*(float(measure(shown, true).mean()) for measure in (mse, psnr, ssim)))
+
+
+def pictured(dataset: Dataset) -> tuple[int, int, int] | None:
+    """Colours, height and width of a record, where records are pictures."""
+    shape = dataset.shape
+    if len(shape) == 3 and shape[0] in (1, 3):
+        return shape
+    return (1, 8, 8) if dataset.name == "digits" and shape == (64,) else None
+
+
+def like(found: Tensor, true: Tensor, shape: tuple[int, ...] | None, judge: Learned | None = None) -> dict[str, float]:
+    """PSNR in dB; where both are pictures SSIM, and LPIPS where there is one."""
+    one, two = (part.reshape(1, *(shape or (1, 1, part.numel()))) for part in (found, true))
+    one = one if shape is None else one.clamp(0, 1)
+    measures = {"psnr": psnr(one, two)}
+    if shape is not None:
+        measures["ssim"] = ssim(one, two)
+    if shape is not None and judge is not None:
+        measures["lpips"] = judge(one, two)
+    return {name: float(value) for name, value in measures.items()}
 
 
 def mean_picture(public: Tensor, count: int) -> Tensor:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -39,8 +40,9 @@ class Truth:
 
     turns: tuple[Turn, ...]
     sights: tuple[Sight, ...]
-    epsilons: Mapping[str, float]
     attributes: Mapping[str, Attribute]
+    # Of clients in tiers.
+    epsilons: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
     def pairs(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -144,7 +146,7 @@ def inference(key: str, chances: Tensor, truth: Truth) -> Marks:
             for name in members:
                 pooled[name] = pooled.get(name, torch.zeros_like(seen)) + seen.clamp_min(_LEAST).log()
             hits += [said == labels.labels[name] for name in members]
-            tiers += [truth.epsilons[name] for name in members]
+            tiers += [truth.epsilons.get(name, 0.0) for name in members]
         first += len(one.seen.rows)
     owned = labels.of(truth.names)
     rowwise = (chances[truth.pairs[0]].argmax(1) == owned).double()
@@ -206,6 +208,17 @@ def linking(links: Tensor, allowed: Tensor, truth: Truth) -> tuple[Marks, Marks]
     )
 
 
+def links(stages: Mapping[str, Any], allowed: Tensor, truth: Truth) -> tuple[Marks, Marks]:
+    """Stage 3, of rows as they are and around the mean."""
+    mark: Marks = {}
+    prior: Marks = {}
+    for name, suffix in (("links", ""), ("links_centred", " (centred)")):
+        hits, chance = linking(stages[name], allowed, truth)
+        mark |= {title + suffix: value for title, value in hits.items()}
+        prior |= {title + suffix: value for title, value in chance.items()}
+    return mark, prior
+
+
 def recombining(answer: Mapping[str, Any], truth: Truth, coins: Coins) -> tuple[Marks, Marks]:
     """Values put back to their clients: hits, and what guessing gives."""
     by = {turn.number: place for place, turn in enumerate(truth.turns)}
@@ -261,26 +274,36 @@ def unseen(outside: Outside, truth: Truth) -> Marks:
     """The prior: what auxiliary clients tell of a client without any view."""
     numbers = torch.tensor([truth.turns[number].number for number in truth.pairs[1].tolist()])
     found = cosines(outside.means(numbers).double(), truth)
-    found["cosine best of bucket"] = found["cosine"]
-    for key, attribute in truth.attributes.items():
-        guess = outside.majority(key)
-        present = [name for turn in truth.turns for name in turn.names]
-        right = [attribute.labels[name] == guess for name in present]
-        # Where the outsiders' commonest class misleads, a guess at random needs no view either.
-        chance = 1 / len(attribute.classes)
-        found[f"{key}: clients named right"] = max(_mean(right), chance)
-        each = [attribute.labels[name] == guess for name in dict.fromkeys(present)]
-        found[f"{key}: clients named right, all rounds"] = max(_mean(each), chance)
-        found[f"{key}: rows named right"] = max(float((attribute.of(truth.names) == guess).double().mean()), chance)
-        counts = torch.bincount(attribute.of(truth.names), minlength=len(attribute.classes))
-        # A cut fitted to the truth names at least the commonest class.
-        found[f"{key}: linear separability"] = float(counts.max() / counts.sum())
-        found[f"{key}: ARI"] = 0.0
-        for group, low, high in GROUPS:
-            inside = [
-                hit for hit, name in zip(right, present, strict=True) if low < truth.epsilons[name] <= high
-            ]  # fmt: skip
-            found |= {f"{key}: clients named right, {group} epsilon": max(_mean(inside), chance)} if inside else {}
+    return found | {"cosine best of bucket": found["cosine"]} | guessing(outside, truth)
+
+
+def guessing(outside: Outside, truth: Truth, common: Mapping[str, int] = MappingProxyType({})) -> Marks:
+    """The prior of attributes: the auxiliary clients' commonest class, any class at random, or a `common` one."""
+    found: Marks = {}
+    for key in truth.attributes:
+        guesses = {outside.majority(key), common.get(key, outside.majority(key))}
+        each = [_guessed(key, guess, truth) for guess in guesses]
+        found |= {name: max(one[name] for one in each) for name in each[0]}
+    return found
+
+
+def _guessed(key: str, guess: int, truth: Truth) -> Marks:
+    attribute, found = truth.attributes[key], Marks()
+    present = [name for turn in truth.turns for name in turn.names]
+    right = [attribute.labels[name] == guess for name in present]
+    # Where a common class misleads, a guess at random needs no view either.
+    chance = 1 / len(attribute.classes)
+    found[f"{key}: clients named right"] = max(_mean(right), chance)
+    each = [attribute.labels[name] == guess for name in dict.fromkeys(present)]
+    found[f"{key}: clients named right, all rounds"] = max(_mean(each), chance)
+    found[f"{key}: rows named right"] = max(float((attribute.of(truth.names) == guess).double().mean()), chance)
+    counts = torch.bincount(attribute.of(truth.names), minlength=len(attribute.classes))
+    # A cut fitted to the truth names at least the commonest class.
+    found[f"{key}: linear separability"] = float(counts.max() / counts.sum())
+    found[f"{key}: ARI"] = 0.0
+    for group, low, high in GROUPS:
+        inside = [hit for hit, name in zip(right, present, strict=True) if low < truth.epsilons.get(name, 0.0) <= high]
+        found |= {f"{key}: clients named right, {group} epsilon": max(_mean(inside), chance)} if inside else {}
     return found
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,6 +35,17 @@ class Sight:
     frame: bytes
     handed: Mapping[str, Model] = field(repr=False)
     uploads: Mapping[str, Tensor] = field(repr=False)
+
+    def plain(self) -> dict[str, Any]:
+        """As plain values, in their order, which maps of such values would lose."""
+        handed = tuple((name, model.plain()) for name, model in self.handed.items())
+        return {"round": self.round, "frame": self.frame, "handed": handed, "uploads": tuple(self.uploads.items())}
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Sight:
+        """From plain values."""
+        handed = {name: Model(**one) for name, one in plain["handed"]}
+        return cls(plain["round"], plain["frame"], handed, dict(plain["uploads"]))
 
 
 def sight(view: View, pipeline: Pipeline) -> Sight:
@@ -79,6 +91,27 @@ class Followed:
 
     guesses: tuple[Guess, ...]
     known: Mapping[bytes, Rule]
+
+    def plain(self) -> dict[str, Any]:
+        """As plain values."""
+        known = tuple({"frame": frame, "rule": rule_plain(rule)} for frame, rule in self.known.items())
+        return {"guesses": tuple({**vars(one), "rule": rule_plain(one.rule)} for one in self.guesses), "known": known}
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Followed:
+        """From plain values."""
+        guesses = tuple(Guess(**{**one, "rule": rule_of(one["rule"])}) for one in plain["guesses"])
+        return cls(guesses, {one["frame"]: rule_of(one["rule"]) for one in plain["known"]})
+
+
+def rule_plain(rule: Rule) -> dict[str, Tensor]:
+    """A rule as plain values."""
+    return {group: torch.from_numpy(order) for group, order in rule.of.items()}
+
+
+def rule_of(plain: Mapping[str, Tensor]) -> Rule:
+    """A rule from plain values."""
+    return Rule({group: order.numpy() for group, order in plain.items()})
 
 
 def followed(

@@ -21,7 +21,7 @@ from croupier.core.coins import Coins
 from croupier.core.update import Layout
 from croupier.encode.symmetry import Rule, Symmetry
 from croupier.errors import SpecError, Unsuited
-from croupier.learn.ends import find_entrance, last_gradient
+from croupier.learn.ends import Entrance, find_entrance, last_gradient
 from croupier.learn.flat import layout_of
 
 Knows = Literal["order", "nothing", "matched", "told", "relative"]
@@ -74,20 +74,32 @@ def holding(module: nn.Module, vector: Tensor, layout: Layout) -> nn.Module:
     return network
 
 
-def linear_input(gradient: Tensor, module: nn.Module, shape: Sequence[int]) -> Tensor:
-    """The one record behind the gradient of a network whose first layer is linear with biases: exact, no search.
+def at_entrance(gradient: Tensor, module: nn.Module, first: Entrance) -> tuple[Tensor, Tensor]:
+    """A gradient's part in a linear layer that reads whole records: weights, one row a unit, and biases."""
+    parts = {part.name: gradient[start:stop].view(part.shape) for part, start, stop in layout_of(module).spans()
+             if part.role == "weight"}  # fmt: skip
+    weight = parts[first.weight]
+    return weight.T if first.flipped else weight, parts[first.bias]
+
+
+def off_layer(weight: Tensor, bias: Tensor) -> Tensor:
+    """The one record behind a linear layer's gradient: exact, no search.
 
     Each row of the weights' gradient is the record times the same row of the biases' gradient; all rows count, by
-    least squares. Raises: Unsuited for another first layer.
+    least squares.
+    """
+    return (bias @ weight) / bias.square().sum().clamp(min=1e-30)
+
+
+def linear_input(gradient: Tensor, module: nn.Module, shape: Sequence[int]) -> Tensor:
+    """The one record behind the gradient of a network whose first layer is linear with biases.
+
+    Raises: Unsuited for another first layer.
     """
     first = find_entrance(module, shape)
     if first is None:
         raise Unsuited("the first layer is not linear with biases: search for the record instead (audit.invert)")
-    parts = {part.name: gradient[start:stop].view(part.shape) for part, start, stop in layout_of(module).spans()
-             if part.role == "weight"}  # fmt: skip
-    weight, bias = parts[first.weight], parts[first.bias]
-    record = (bias @ (weight.T if first.flipped else weight)) / bias.square().sum().clamp(min=1e-30)
-    return record.reshape(1, *shape)
+    return off_layer(*at_entrance(gradient, module, first)).reshape(1, *shape)
 
 
 def inverted(seen: Glance, shape: Sequence[int], classes: int, coins: Coins, attack: Attack | None = None) -> Tensor:
@@ -95,8 +107,13 @@ def inverted(seen: Glance, shape: Sequence[int], classes: int, coins: Coins, att
     if attack is None:
         return linear_input(seen.gradient, seen.network, shape)
     label = label_of(seen.gradient, seen.network, shape)
+    return searched(attack, seen.network, Target(seen.gradient, 1, tuple(shape), classes, label), coins)
+
+
+def searched(attack: Attack, network: nn.Module, target: Target, coins: Coins) -> Tensor:
+    """Records that a search finds. Raises: Unsuited where the network's gradient cannot be differentiated."""
     try:
-        return attack(seen.network, Target(seen.gradient, 1, tuple(shape), classes, label), coins).pictures
+        return attack(network, target, coins).pictures
     except RuntimeError as error:
         # torch has no second derivative for some layers, and says so only when it is asked for.
         if "derivative" not in str(error):

@@ -61,6 +61,11 @@ class Poison(Part):
         """Whose updates it is shown: its own clients' only, or everybody's."""
         return "own"
 
+    @property
+    def changes(self) -> bool:
+        """Whether it is an attack on data."""
+        return type(self).change is not Poison.change
+
     def change(self, records: Rows, classes: int, generator: Generator) -> Rows:
         """A malicious client's records as it trains on them; only attacks on data change any."""
         return records

@@ -1,7 +1,7 @@
 """The three-stage attack as one pure function: denoise what was seen, infer attributes, link across rounds.
 
-An experiment calls it by `answered`, in a process that is sent canonical bytes of views and declared knowledge and
-nothing else.
+It is called in a process that is sent canonical bytes of views and declared knowledge and nothing else
+(`attacks.traits`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from croupier.audit.denoise import DENOISERS, Denoiser, Directions, Learned, Wie
 from croupier.audit.glimpse import Glimpse, Outside, Stack, scales, stacked
 from croupier.audit.linkage import candidates, link
 from croupier.audit.surrogate import Surrogate, clusters
-from croupier.core import canon
 from croupier.core.coins import Coins
 
 Glimpses = tuple[Glimpse, ...]
@@ -34,13 +33,13 @@ class Studied:
     surrogates: Mapping[tuple[str, str], Surrogate]
 
 
-def study(outside: Outside, levels: Tensor, coins: Coins) -> Studied:
+def study(outside: Outside, levels: Tensor, coins: Coins, wanted: Sequence[str] = DENOISERS) -> Studied:
     """Denoisers and surrogates for these deviations of noise, from auxiliary clients."""
     clean = outside.updates.double() - outside.updates.double().mean(1, keepdim=True)
     directions = Directions.of(outside.updates)
     denoisers: dict[str, Denoiser] = {"none": kept_as_is, "wiener": Wiener(directions)}
     denoisers["learned"] = denoisers["wiener"]
-    if float(levels.max()) > 0:
+    if "learned" in wanted and float(levels.max()) > 0:
         flat = clean.reshape(-1, clean.shape[-1])
         denoisers["learned"] = Learned.trained(directions, flat, levels, coins.child("learned"))
     surrogates = {
@@ -48,21 +47,25 @@ def study(outside: Outside, levels: Tensor, coins: Coins) -> Studied:
             directions, clean, outside.labels[attribute], outside.classes[attribute], denoisers[name], levels,
             coins.child("surrogate", name, attribute),
         )
-        for name in DENOISERS for attribute in outside.labels
+        for name in wanted for attribute in outside.labels
     }  # fmt: skip
-    return Studied(outside, directions, denoisers, surrogates)
+    return Studied(outside, directions, {name: denoisers[name] for name in wanted}, surrogates)
 
 
-def mount(studied: Studied | None, glimpses: Glimpses, coins: Coins) -> dict[str, Any]:
+def mount(studied: Studied | None, glimpses: Glimpses, coins: Coins, pieces: bool = True) -> dict[str, Any]:
     """Every stage on all rounds together: for each denoiser the rows it gives, chances of classes, clusters and links.
 
     Without auxiliary clients there is nothing to denoise with and nothing to learn attributes from: rows are linked
-    as they are.
+    as they are, and around the mean of their round. `pieces` are put together again, where rows came in such.
     """
     stack = stacked(glimpses)
     allowed = candidates(stack)
     if studied is None:
-        raw = {"links": link(stack.rows, allowed, coins.child("link"))}
+        around = torch.cat([one.rows.double() - one.rows.double().mean(0) for one in glimpses])
+        raw = {
+            "links": link(stack.rows, allowed, coins.child("link")),
+            "links_centred": link(around, allowed, coins.child("link centred")),
+        }
         return {"denoisers": {"none": raw}, "greedy": (), "scale": (), "allowed": allowed}
     means = studied.outside.means(stack.rounds).double()
     around = stack.rows.double() - means
@@ -70,7 +73,8 @@ def mount(studied: Studied | None, glimpses: Glimpses, coins: Coins) -> dict[str
         name: _stages(studied, name, denoise(around, stack.sigmas), means, stack, allowed, coins.child(name))
         for name, denoise in studied.denoisers.items()
     }
-    return {"denoisers": found, "allowed": allowed, **_pieces(studied, glimpses, coins.child("pieces"))}
+    joined = _pieces(studied, glimpses if pieces else (), coins.child("pieces"))
+    return {"denoisers": found, "allowed": allowed, **joined}
 
 
 def _stages(
@@ -126,34 +130,3 @@ def _pieces(studied: Studied, glimpses: Glimpses, coins: Coins) -> dict[str, Any
 
 def _average(found: Sequence[Tensor], like: Tensor) -> Tensor:
     return torch.stack(list(found)).mean(0) if found else torch.zeros_like(like)
-
-
-def asked(outside: Outside | None, levels: Tensor, views: Mapping[str, Glimpses], coins: Coins) -> bytes:
-    """A question: knowledge, views by name, and coins for ties and training; all that an attack is sent."""
-    return canon.dump(
-        {
-            "outside": outside.plain() if outside else None,
-            "levels": levels,
-            "views": {name: tuple(one.plain() for one in seen) for name, seen in views.items()},
-            "coins": coins.export(),
-        }
-    )
-
-
-def answered(question: bytes) -> bytes:
-    """The attack's answer to each view; runs in a process of its own."""
-    from threadpoolctl import threadpool_limits
-
-    torch.set_num_threads(1)
-    # Many small problems: threads would only wait for each other.
-    with threadpool_limits(1):
-        return canon.dump(_answers(canon.load(question)))
-
-
-def _answers(told: Mapping[str, Any]) -> dict[str, Any]:
-    coins = Coins(told["coins"])
-    studied = study(Outside(**told["outside"]), told["levels"], coins.child("study")) if told["outside"] else None
-    return {
-        name: mount(studied, tuple(Glimpse(**one) for one in seen), coins.child("view", name))
-        for name, seen in told["views"].items()
-    }

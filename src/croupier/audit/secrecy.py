@@ -1,13 +1,13 @@
-"""The experiment on hidden coordinates: what the server makes of its own views of a run, against the truth.
+"""Hidden coordinates of one seed: what is played, what the attacks are asked, and how their answers are scored.
 
-Uploads, rules and views come from the real loop and the real agreement. Attacks are functions of the server's views
-(`audit.onlooker`); only here they meet the rules and the records.
+Uploads, rules and views come from the real loop and the real agreement. Attacks run in a process of their own
+(`audit.attacks.permutation`); only here their guesses meet the rules and the records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from math import prod
 from statistics import fmean
@@ -16,56 +16,42 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from croupier.audit.abreast import each
-from croupier.audit.course import RATE, Course, Once, stepped
-from croupier.audit.integrity import Ground, Setting
-from croupier.audit.invert import Inverting, inverting
-from croupier.audit.learned import Learned, learned
+from croupier.audit.blind import Panel
+from croupier.audit.course import Course
+from croupier.audit.invert import Inverting
+from croupier.audit.knowledge import Knowledge
+from croupier.audit.learned import learned
 from croupier.audit.lies import tampered
-from croupier.audit.likeness import psnr, ssim
+from croupier.audit.likeness import like, pictured
 from croupier.audit.match import after, shares
-from croupier.audit.onlooker import Followed, Reader, Sight, followed
-from croupier.audit.reorder import by_example, chance_neighbours, kept_neighbours, laid_out
+from croupier.audit.onlooker import Followed, Sight, rule_plain
+from croupier.audit.reorder import chance_neighbours, kept_neighbours, laid_out
 from croupier.audit.report.pictures import png
+from croupier.audit.setting import Depth
+from croupier.audit.single import RATE, stepped
 from croupier.core.coins import Coins
-from croupier.core.revive import Shelf, got, put
-from croupier.core.sitting import Drive
+from croupier.core.revive import plain
 from croupier.encode.hidden import HiddenUnits
 from croupier.encode.symmetry import Rule, Symmetry
 from croupier.errors import SpecError
-from croupier.federate import State
+from croupier.federate import Round
 from croupier.learn.data import Dataset
 from croupier.learn.ends import find_entrance
+from croupier.learn.flat import frozen_of
 from croupier.pipeline import Pipeline
 
-Watch = Callable[[str], None]
+TOPIC = "permutation"
 PUBLIC = 5000
-
-
-@dataclass(frozen=True)
-class Depth:
-    """How much is tried: rounds of training, uploads matched a round, pictures to lay out.
-
-    Records that must be searched for take long: of these a few are tried, in so many steps. `lpips` names the network
-    of LPIPS to measure with as well, where it is installed.
-    """
-
-    rounds: int = 5
-    uploads: int = 5
-    pictures: int = 1000
-    searched: int = 2
-    steps: int = 100
-    lpips: str = ""
-
-
-FULL, FAST = Depth(), Depth(rounds=3, uploads=3, pictures=300, searched=1, steps=50)
+# Uploads that are handed over at a time where there are many.
+_CHUNK = 50
+Rules = tuple[Rule | None, Rule | None]
+Answered = Any
 
 
 def orders(pipeline: Pipeline) -> list[Pipeline]:
     """The description's own pipeline first, then with the first model from elsewhere, and both with one rule kept."""
     own = pipeline.encode
-    if not isinstance(own, HiddenUnits):
-        return [pipeline]
+    assert isinstance(own, HiddenUnits)
     other = "open" if own.first == "clients" else "clients"
     changes = [
         {"first": first, "kept": kept} for kept in (own.kept, not own.kept) for first in (own.first, other)
@@ -84,180 +70,214 @@ def is_anew(pipeline: Pipeline) -> bool:
     return pipeline.encode.form == "weights" and pipeline.aggregate.anew
 
 
-def study(
-    setting: Setting, pipeline: Pipeline, seeds: Sequence[int], drive: Drive, watch: Watch, depth: Depth = FULL,
-    abreast: int = 1, kept: Shelf | None = None,
-) -> list[dict[str, Any]]:  # fmt: skip
-    """One plain account for each seed; `abreast` of them at once, each in a process of its own.
+@dataclass(frozen=True)
+class Moment:
+    """One more round, in which everybody takes one step on one record of its own: `truths` by client."""
 
-    Seeds that are finished go to `kept`, and what is there is not done again.
-    """
-    shelf: Shelf = {} if kept is None else kept
-    jobs = {part(seed): (setting, pipeline, seed, drive, depth) for seed in seeds}
-
-    def heard(name: str, account: dict[str, Any]) -> None:
-        put(shelf, name, account)
-        watch(f"seed {jobs[name][2]}: what the server makes of permuted uploads")
-
-    each(_one, {name: job for name, job in jobs.items() if name not in shelf}, abreast, heard)
-    return [got(shelf, name, dict[str, Any]) for name in jobs]
-
-
-def part(seed: int) -> str:
-    """What a seed's account is called among those that are kept."""
-    return f"secrecy-{seed}"
-
-
-def _one(job: tuple[Setting, Pipeline, int, Drive, Depth]) -> dict[str, Any]:
-    setting, pipeline, seed, drive, depth = job
-    ground, encode = Ground(setting, seed), pipeline.encode
-    once = (
-        Once(drive) if isinstance(encode, HiddenUnits) and encode.agree == "epoch" and not setting.plan.joins else drive
-    )
-    parts = [_Part(Course(ground, one, once), depth, number == 0) for number, one in enumerate(orders(pipeline))]
-    return {"orders": [part.account() for part in parts]}
+    name: str
+    seen: Sight
+    truths: Mapping[str, Tensor] = field(repr=False)
 
 
 @dataclass(frozen=True)
-class _Part:
-    """One order of things, played and scored; only the description's own one is tampered with."""
+class Order:
+    """One order of things. Only the description's `own` is tampered with; `whole`: records are read, too."""
 
     course: Course
     depth: Depth
-    own: bool
+    panel: Panel
+    own: bool = True
+    whole: bool = True
 
     @property
     def coins(self) -> Coins:
-        """The attacks' own."""
+        """The attacks' own, and those of what is drawn for them; attacks are given single nodes of it."""
         encode = self.course.pipeline.encode.plain()
         return Coins.from_seed(self.course.ground.seed).child("onlooker", str(sorted(encode.items())))
 
-    def account(self) -> dict[str, Any]:
-        """Everything as plain values."""
-        course, encode = self.course, self.course.pipeline.encode
-        hidden = isinstance(encode, HiddenUnits)
-        kept = hidden and getattr(encode, "kept", False)
+    @cached_property
+    def known(self) -> dict[str, Any]:
+        """What everybody knows: the network, its symmetries, what a record looks like."""
+        made, setting = self.course.ground.made, self.course.ground.setting
+        stand_in = made.dataset.test.batch(torch.arange(1))
+        knowledge = Knowledge(
+            (), setting.model.plain(), setting.fit.plain(), made.dataset.classes, stand_in, (), stand_in,
+            frozen_of(made.module), {"loss": setting.loss or made.dataset.goal},
+        )  # fmt: skip
+        search = None if self.search is None else asdict(self.search)
+        return {"knowledge": knowledge.plain(), "symmetry": plain(self.course.symmetry), "search": search, "rate": RATE}
+
+    @cached_property
+    def search(self) -> Inverting | None:
+        """How records are searched for; None where a linear layer with biases reads them, whichever layer that is."""
+        made = self.course.ground.made
+        if find_entrance(made.module, made.dataset.shape) is not None:
+            return None
+        boxed = pictured(made.dataset) is not None
+        return Inverting(steps=self.depth.steps, variation=1e-2, labels="known", boxed=boxed)
+
+    @property
+    def kept(self) -> bool:
+        """Whether one rule serves the whole epoch."""
+        return bool(getattr(self.course.pipeline.encode, "kept", False))
+
+    def play(self) -> Account:
+        """Everything that is trained, and the first thing that attacks are asked: the orders of its rounds."""
+        course = self.course
         # Under one rule all rounds look alike: two of them say it.
-        done = course.played(min(self.depth.rounds, course.ground.setting.plan.rounds, 2 if kept else 99))
+        done = course.played(min(self.depth.rounds, 2 if self.kept else 99))
         sights = course.sights(done)
-        track = followed(sights, course.symmetry, self.coins.child("follow"), self.depth.uploads)
-        told: dict[str, Any] = {
-            "first": course.first, "kept": kept, "hidden": hidden, "own": self.own, "rounds": len(done),
-            "groups": scored(track, course) if hidden else [], "matched": sum(one.matched for one in track.guesses),
-            "inversion": [], "pictures": [], "layout": None, "tampered": [], "unread": "",
-        }  # fmt: skip
-        if self.own or not kept:
+        asked = self.matching(sights, self.coins.child("follow"), self.depth.uploads)
+        moments, unread = list[Moment](), ""
+        if self.whole and (self.own or not self.kept):
             try:
-                told["inversion"], told["pictures"] = self._inverted(done[-1].state, track)
-                told["layout"] = self._layout(sights[0])
+                moments = self._moments(done[-1])
             except SpecError as error:
                 # Not every network's gradients can be read; what was matched stands all the same.
-                told["unread"] = str(error)
-        if self.own and hidden:
-            told["tampered"] = list(tampered(course, done[-1].state, self.coins.child("tamper")))
-        return told
+                unread = str(error)
+        lies = tampered(course, done[-1].state, self.coins.child("tamper")) if self.own and self.whole else ()
+        return Account(self, len(done), sights[0], asked, tuple(moments), unread, tuple(lies))
 
-    def _inverted(self, state: State, track: Followed) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
-        """Single steps from the first model and from the last one, by what the server knows."""
-        rows: list[dict[str, Any]] = []
-        shown: list[dict[str, str]] = []
-        for moment, begin, known in (("first model", None, None), ("trained model", state, track.known)):
-            if begin is not None and self._search() is not None:
+    def _moments(self, last: Round) -> list[Moment]:
+        """Single steps from the first model, and from the last one where that takes no search."""
+        found = []
+        for name, begin in (("first model", None), ("trained model", last.state)):
+            if begin is not None and self.search is not None:
                 continue
-            steps = self.course.steps(self.coins.child("records", moment))
+            steps = self.course.steps(self.coins.child("records", name))
             (done,) = self.course.played(1, begin, fit=steps)
             (seen,) = self.course.sights([done])
-            found = followed([seen], self.course.symmetry, self.coins.child("last", moment), 1, known)
-            truths = {name: steps.drawn[self.course.ground.made.task.shards[name]] for name in seen.uploads}
-            new, pictures = self._read(moment, seen, found, truths)
-            rows += new
-            shown = shown or pictures
-        return rows, shown
+            shards = self.course.ground.made.task.shards
+            found.append(Moment(name, seen, {who: steps.drawn[shards[who]] for who in seen.uploads}))
+        return found
 
-    def _read(
-        self, moment: str, seen: Sight, found: Followed, truths: Mapping[str, Tensor]
-    ) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
-        course, rows = self.course, dict[tuple[str, str], list[dict[str, float]]]()
-        base, shown = course.truth(_base(found)), list[dict[str, str]]()
-        mean = _mean(course.ground.made.dataset)
+    def matching(self, sights: Sequence[Sight], coins: Coins, most: int, track: Followed | None = None) -> Answered:
+        """Ask for the orders of rounds; `track` is what was found of earlier ones."""
+        asked = {
+            "does": "match", "sights": tuple(one.plain() for one in sights), "most": most, "coins": coins.export(),
+            "known": () if track is None else track.plain()["known"],
+        }  # fmt: skip
+        return self.panel.ask(TOPIC, self.known, asked)
+
+    def reading(self, steps: Sequence[tuple[Tensor, Tensor, Rules, Coins]]) -> Answered:
+        """Ask for the records behind uploads of single steps, each with its model and what the rules are taken for."""
+        asked = tuple(
+            {"model": model, "upload": upload, "coins": coins.export(),
+             "of_model": None if rules[0] is None else rule_plain(rules[0]),
+             "of_upload": None if rules[1] is None else rule_plain(rules[1])}
+            for model, upload, rules, coins in steps
+        )  # fmt: skip
+        return self.panel.ask(TOPIC, self.known, {"does": "read", "steps": asked})
+
+
+@dataclass(frozen=True)
+class Account:
+    """One order of things as it was played: it becomes an account of plain values once attacks have answered."""
+
+    order: Order
+    rounds: int
+    first: Sight
+    asked: Answered
+    moments: tuple[Moment, ...]
+    unread: str
+    lies: tuple[dict[str, Any], ...]
+
+    def plain(self) -> dict[str, Any]:
+        """What the server makes of its views, scored."""
+        order, course = self.order, self.order.course
+        track = Followed.of(self.asked.result())
+        told: dict[str, Any] = {
+            "first": course.first, "kept": order.kept, "own": order.own, "rounds": self.rounds,
+            "groups": scored(track, course), "matched": sum(one.matched for one in track.guesses),
+            "inversion": [], "pictures": [], "layout": None, "tampered": list(self.lies), "unread": self.unread,
+        }  # fmt: skip
+        try:
+            read = [self._read(moment, track) for moment in self.moments]
+            told["inversion"] = [row for rows, _ in read for row in rows]
+            told["pictures"] = next((shown for _, shown in read if shown), [])
+            told["layout"] = self._layout() if self.moments else None
+        except SpecError as error:
+            told["unread"] = str(error)
+        return told
+
+    def _read(self, moment: Moment, track: Followed) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+        """Single steps, by what the server knows."""
+        order, course, seen = self.order, self.order.course, moment.seen
+        earlier = track if moment.name == "trained model" else None
+        found = Followed.of(order.matching([seen], order.coins.child("last", moment.name), 1, earlier).result())
         names = [name for name in seen.uploads if seen.handed[name].frame in found.known]
-        for name in names[: self.depth.searched] if self._search() is not None else names:
-            model, upload, x = seen.handed[name], seen.uploads[name], truths[name]
-            got = {
-                knows: self._reader(model.vector, *rules).records(
-                    [upload], self.coins.child("read", moment, name, knows)
-                )
-                for knows, rules in self._rules(model.frame, seen.frame, found).items()
-            }
-            for knows, record in {"prior": mean, **got}.items():
+        names = names if order.search is None else names[: order.depth.searched]
+        got = self._records(moment, names, found)
+        rows: dict[tuple[str, str], list[dict[str, float]]] = {}
+        base, shown = course.truth(_base(found)), list[dict[str, str]]()
+        dataset = course.ground.made.dataset
+        mean = _mean(dataset)
+        for at, name in enumerate(names):
+            x, own = moment.truths[name], {knows: records[at] for knows, records in got.items()}
+            for knows, record in {"prior": mean, **own}.items():
                 rows.setdefault((knows, "as it lies"), []).append(self._like(record, x))
-            if "relative" in got:
+            if "relative" in own:
                 moved = course.symmetry.permute_inputs(x, base)
-                rows.setdefault(("relative", "in the unknown order"), []).append(self._like(got["relative"], moved))
-            if not shown and (shape := pictured(course.ground.made.dataset)):
-                shown = [{"says": says, "png": png(one.reshape(shape))} for says, one in {"true": x, **got}.items()]
+                rows.setdefault(("relative", "in the unknown order"), []).append(self._like(own["relative"], moved))
+            if not shown and (shape := pictured(dataset)):
+                shown = [{"says": says, "png": png(one.reshape(shape))} for says, one in {"true": x, **own}.items()]
         return [
-            {"moment": moment, "knows": knows, "read": how, "records": len(one), "ssim": None, **_means(one)}
+            {"moment": moment.name, "knows": knows, "read": how, "records": len(one), "ssim": None, **_means(one)}
             for (knows, how), one in rows.items()
         ], shown
 
-    def _rules(self, model: bytes, upload: bytes, found: Followed) -> dict[str, tuple[Rule | None, Rule | None]]:
-        """What the server takes for the rules of model and upload; the last was told by a client."""
-        course = self.course
-        if not isinstance(course.pipeline.encode, HiddenUnits):
-            return {"order": (None, None)}
+    def _records(self, moment: Moment, names: Sequence[str], found: Followed) -> dict[str, tuple[Tensor, ...]]:
+        """Records by what the server takes for the rules of model and upload; the last were told by a client.
+
+        Each is asked for by itself: who matches is not told.
+        """
+        order, course, seen = self.order, self.order.course, moment.seen
         mine = "matched" if course.first == "open" else "relative"
-        return {
-            "nothing": (None, None),
-            mine: (found.known[model], found.known[upload]),
-            "told": (course.truth(model), course.truth(upload)),
-        }
 
-    def _reader(self, model: Tensor, of_model: Rule | None, of_upload: Rule | None) -> Reader:
-        made = self.course.ground.made
-        return Reader(
-            made.module, self.course.symmetry, model, of_model, of_upload, RATE, made.dataset.shape,
-            made.dataset.classes, self._search(),
-        )  # fmt: skip
+        def rules(knows: str, model: bytes) -> Rules:
+            if knows == "told":
+                return course.truth(model), course.truth(seen.frame)
+            return (None, None) if knows == "nothing" else (found.known[model], found.known[seen.frame])
 
-    @cached_property
-    def _direct(self) -> bool:
-        """Whether a linear layer with biases reads whole records, whichever layer that is."""
-        made = self.course.ground.made
-        return find_entrance(made.module, made.dataset.shape) is not None
-
-    def _search(self) -> Any:
-        """None where one record is read off the first layer."""
-        made = self.course.ground.made
-        if self._direct:
-            return None
-        boxed = pictured(made.dataset) is not None
-        return inverting(Inverting(steps=self.depth.steps, variation=1e-2, labels="known", boxed=boxed))
+        waiting = {
+            knows: order.reading([
+                (seen.handed[name].vector, seen.uploads[name], rules(knows, seen.handed[name].frame),
+                 order.coins.child("read", moment.name, name, knows))
+                for name in names
+            ])
+            for knows in ("nothing", mine, "told")
+        }  # fmt: skip
+        return {knows: _got(answer) for knows, answer in waiting.items()}
 
     def _like(self, found: Tensor, true: Tensor) -> dict[str, float]:
-        shape = pictured(self.course.ground.made.dataset)
-        return like(found, true, shape, learned(self.depth.lpips) if self.depth.lpips else None)
+        shape, judge = pictured(self.order.course.ground.made.dataset), self.order.depth.lpips
+        return like(found, true, shape, learned(judge) if judge else None)
 
-    def _layout(self, seen: Sight) -> dict[str, Any] | None:
+    def _layout(self) -> dict[str, Any] | None:
         """Pictures in the unknown order of the first model, laid out by public ones."""
-        course, made = self.course, self.course.ground.made
+        order, course = self.order, self.order.course
+        made, coins = course.ground.made, order.coins
         shape, group = pictured(made.dataset), input_group(course.symmetry)
-        if course.first == "open" or shape is None or group is None or self._search() is not None:
+        if course.first == "open" or shape is None or group is None or order.search is not None:
             return None
-        model, frame = seen.handed[next(iter(seen.uploads))], seen.frame
+        model = self.first.handed[next(iter(self.first.uploads))].vector
         # Clients that take single steps from the first model, one after the other, until there are enough pictures.
-        rule = course.truth(frame)
+        rule = course.truth(self.first.frame)
         moves = course.symmetry.under(rule)
-        plain, count = moves.invert(model.vector), min(self.depth.pictures, len(made.dataset.train))
-        drawn = self.coins.child("pictures").sampler().permutation(len(made.dataset.train))[:count]
+        start, count = moves.invert(model), min(order.depth.pictures, len(made.dataset.train))
+        drawn = coins.child("pictures").sampler().permutation(len(made.dataset.train))[:count]
         x, y = made.dataset.train.batch(torch.from_numpy(drawn))
-        each = zip(x.split(1), y.split(1), strict=True)  # type: ignore[no-untyped-call]
-        sent = (moves.apply(stepped(made.module, made.task.layout, plain, *one)) for one in each)
-        # The first model and what comes back are in one frame, so that there is nothing to match.
-        still = self._reader(model.vector, None, None)
-        samples = torch.cat([still.record(one, self.coins) for one in sent]).clamp(0, 1).flatten(1)
+        waiting = []
+        for at in range(0, count, _CHUNK):
+            steps = range(at, min(at + _CHUNK, count))
+            sent = [moves.apply(stepped(made.module, made.task.layout, start, x[n : n + 1], y[n : n + 1]))
+                    for n in steps]  # fmt: skip
+            # The first model and what comes back are in one frame, so that there is nothing to match.
+            waiting.append(order.reading([(model, one, (None, None), coins.child("still")) for one in sent]))
+        samples = torch.cat([one for answer in waiting for one in _got(answer)]).clamp(0, 1).flatten(1)
         public = made.dataset.test.batch(torch.arange(min(PUBLIC, len(made.dataset.test))))[0].flatten(1)
-        places = by_example(samples, public, self.coins.child("layout"))
+        asked = {"does": "lay out", "samples": samples, "public": public, "coins": coins.child("layout").export()}
+        places = order.panel.ask(TOPIC, order.known, asked).result()["places"].numpy()
         return self._laid(samples, x, places, rule.of[group], shape)
 
     def _laid(self, samples: Tensor, x: Tensor, places: Any, true: Any, shape: tuple[int, ...]) -> dict[str, Any]:
@@ -272,6 +292,15 @@ class _Part:
             "shown": [{"says": says, "png": png(one[0].reshape(shape))}
                       for says, one in (("the record", x), ("in the unknown order", samples), ("laid out", out))],
         }  # fmt: skip
+
+
+def _got(answer: Answered) -> tuple[Tensor, ...]:
+    """Records that were read. Raises: SpecError where none could be."""
+    found = answer.result()
+    if found["unread"]:
+        raise SpecError(found["unread"])
+    records: tuple[Tensor, ...] = found["records"]
+    return records
 
 
 def scored(track: Followed, course: Course) -> list[dict[str, Any]]:
@@ -296,31 +325,11 @@ def _base(track: Followed) -> bytes:
     return next(iter(track.known))
 
 
-def pictured(dataset: Dataset) -> tuple[int, int, int] | None:
-    """Colours, height and width of a record, where records are pictures."""
-    shape = dataset.shape
-    if len(shape) == 3 and shape[0] in (1, 3):
-        return shape
-    return (1, 8, 8) if dataset.name == "digits" and shape == (64,) else None
-
-
 def input_group(symmetry: Symmetry) -> str | None:
     """The one group that all places of an input belong to, where there is one."""
     groups = {factor.group for axis in symmetry.inputs for block in axis.blocks for factor in block if factor.group}
     size = prod(axis.size for axis in symmetry.inputs)
     return next((group for group in groups if symmetry.groups[group] == size), None)
-
-
-def like(found: Tensor, true: Tensor, shape: tuple[int, ...] | None, judge: Learned | None = None) -> dict[str, float]:
-    """PSNR in dB; where both are pictures SSIM, and LPIPS where there is one."""
-    one, two = (part.reshape(1, *(shape or (1, 1, part.numel()))) for part in (found, true))
-    one = one if shape is None else one.clamp(0, 1)
-    measures = {"psnr": psnr(one, two)}
-    if shape is not None:
-        measures["ssim"] = ssim(one, two)
-    if shape is not None and judge is not None:
-        measures["lpips"] = judge(one, two)
-    return {name: float(value) for name, value in measures.items()}
 
 
 def _means(lines: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from croupier.audit.glimpse import Glimpse
+from croupier.audit.glimpse import Glimpse, grouped
 from croupier.audit.track import Noise, Turn
 from croupier.core.coins import Coins
 from croupier.core.update import Layout
@@ -47,46 +46,29 @@ class Sight:
 
 def sight(view: View, turn: Turn, noise: Noise, smallest: int, layout: Layout, coins: Coins) -> Sight:
     """One round through one release. Raises: ProtocolError when its clients do not fill a bucket."""
-    tiers = [noise.tier(who) for who in turn.names]
-    sigmas = torch.tensor([noise.sigma(who) for who in turn.names], dtype=torch.float64)
     if view == "rows":
-        return _named(turn, sigmas)
+        return _named(turn, noise)
+    tiers = [noise.tier(who) for who in turn.names]
     release = BucketSums(smallest=smallest) if view == "sums" else Buckets(grain=view, smallest=smallest)
     buckets = release.buckets(tiers)
-    places = [bucket.members for bucket in buckets]
+    members = [tuple(turn.names[i] for i in bucket.members) for bucket in buckets]
     if isinstance(release, BucketSums):
         whole = (turn.sent.double() * (_STEPS / noise.privacy.clip)).round().long()
         body = release.within(list(whole.remainder(_MODULUS)), layout, _MODULUS, coins, tiers)["rows"]
         sums = torch.where(body >= _MODULUS // 2, body - _MODULUS, body)
         sizes = torch.tensor([bucket.size for bucket in buckets])
         rows = (sums.double() * (noise.privacy.clip / _STEPS) / sizes.unsqueeze(1)).float()
-        return Sight(_glimpse(turn, rows, torch.arange(len(rows)), sizes, places, sigmas, False), None)
+        return Sight(grouped(turn.number, rows, members, [1] * len(members), noise.sigma), None)
     rows = release.within(list(turn.sent), layout, None, coins, tiers)["rows"]
     # The same coins move the members' numbers as they moved their values.
     marks = [torch.full_like(turn.sent[0], float(at)) for at in range(len(turn.names))]
     sources = release.within(marks, layout, None, coins, tiers)["rows"].to(torch.int64)
-    bucket = torch.cat([torch.full((one.size,), number) for number, one in enumerate(buckets)])
-    ones = torch.ones(len(rows), dtype=torch.int64)
-    return Sight(_glimpse(turn, rows, bucket, ones, places, sigmas, view == "model"), sources)
+    each = [bucket.size for bucket in buckets]
+    return Sight(grouped(turn.number, rows, members, each, noise.sigma, intact=view == "model"), sources)
 
 
-def _named(turn: Turn, sigmas: Tensor) -> Sight:
+def _named(turn: Turn, noise: Noise) -> Sight:
     count, size = turn.sent.shape
-    order = torch.arange(count)
-    seen = Glimpse(
-        turn.number, turn.sent, order, sigmas, torch.ones(count, dtype=torch.int64),
-        tuple((who,) for who in turn.names), tuple((float(one),) for one in sigmas), intact=True, named=True,
-    )  # fmt: skip
-    return Sight(seen, order.unsqueeze(1).expand(count, size))
-
-
-def _glimpse(
-    turn: Turn, rows: Tensor, bucket: Tensor, counts: Tensor, places: Sequence[tuple[int, ...]], sigmas: Tensor,
-    intact: bool,
-) -> Glimpse:  # fmt: skip
-    """A bucketed round; members' tiers are public, so the mean noise of a bucket is known better than its label."""
-    noise = torch.stack([sigmas[list(who)].pow(2).mean().sqrt() for who in places])
-    return Glimpse(
-        turn.number, rows, bucket, noise[bucket], counts, tuple(tuple(turn.names[i] for i in who) for who in places),
-        tuple(tuple(float(sigmas[i]) for i in who) for who in places), intact=intact, named=False,
-    )  # fmt: skip
+    members = [(who,) for who in turn.names]
+    seen = grouped(turn.number, turn.sent, members, [1] * count, noise.sigma, intact=True, named=True)
+    return Sight(seen, torch.arange(count).unsqueeze(1).expand(count, size))

@@ -1,4 +1,4 @@
-"""What pictures of a profile audit show beside its means: clients one by one, rows as spots, links round by round."""
+"""What pictures of noise by tiers show beside its marks: clients one by one, rows as spots, links round by round."""
 
 from __future__ import annotations
 

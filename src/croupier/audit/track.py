@@ -1,4 +1,4 @@
-"""One training as a profile audit needs it: what every client sent, what it learnt, and what the server handed out."""
+"""One training under noise by tiers: what every client sent, what it learnt, and what the server handed out."""
 
 from __future__ import annotations
 
@@ -128,22 +128,3 @@ def track(
         found.append(Turn(done.number, start, seen.ids, seen.rows, torch.stack(clean)))
         start = done.state.model.vector
     return found
-
-
-def lessons(
-    task: Task, outsiders: Sequence[str], turns: Sequence[Turn], every: int, clip: float, coins: Coins
-) -> tuple[tuple[int, ...], Tensor]:
-    """What auxiliary clients learn from the start of every so many rounds, clipped: numbers and updates.
-
-    It takes nothing but starts, which the server handed out, and auxiliary records.
-    """
-    chosen = [turn for turn in turns if turn.number % every == 0]
-    found = []
-    for turn in chosen:
-        jobs = [(turn.start, task.shards[who], coins.child("lesson", turn.number, who)) for who in outsiders]
-        done = task.fit(jobs)
-        if wrong := next((one for one in done if isinstance(one, CroupierError)), None):
-            raise wrong
-        made = [one.vector - turn.start for one in done if isinstance(one, Update)]
-        found.append(torch.stack([clipped(one, clip) for one in made]))
-    return tuple(turn.number for turn in chosen), torch.stack(found)

@@ -8,12 +8,13 @@ from typing import Any
 from pydantic import Field
 
 from croupier.audit.blind import Panel
-from croupier.audit.experiment import Defence, Setting, Watch, _seeded
+from croupier.audit.experiment import Defence, Setting, Watch, seeded
 from croupier.audit.outcome import Run, outcome
+from croupier.audit.questions.source import UNSHUFFLING
+from croupier.audit.whose import controlled, rows
 from croupier.core.part import Part
 from croupier.encode.floats import Floats
 from croupier.federation import Federation
-from croupier.inquiry import UNSHUFFLING, controlled, rows
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Sgd
 from croupier.learn.models import Mlp
@@ -71,7 +72,7 @@ def measure(size: Size, seed: int, watch: Watch) -> dict[str, Any]:
             setting = _setting(size, size.alphas[at % len(size.alphas)])
             first = seed + at * size.runs
             played = [
-                _seeded(setting, mounted, number, Local(), panel, lambda _: None)
+                seeded(setting, mounted, number, Local(), panel, lambda _: None)
                 for number in range(first, first + size.runs)
             ]
             found.append(_verdicts(compared, played))

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any, Self
 
 from pydantic import Field, model_validator
+from torch import Tensor
 
-from croupier.audit.disaggregate import disaggregation
-from croupier.audit.experiment import Watch
+from croupier.audit.bench import Bench, Watch
+from croupier.audit.blind import Panel
+from croupier.audit.question import Adversary, Arm
+from croupier.audit.questions.separation import NAMED, look, named_view
+from croupier.audit.score import gain, over_runs, share
+from croupier.audit.setting import Setting
 from croupier.bench.reveal import setting
+from croupier.core.coins import Coins
 from croupier.core.part import Part
 from croupier.errors import SpecError
 from croupier.runtime.local import Local
 from croupier.systems import total
+
+ATTACKS = ("named", "named+prior")
 
 
 class Size(Part):
@@ -44,8 +54,103 @@ def measure(size: Size, seed: int, watch: Watch = lambda _: None) -> dict[str, A
     """Digits with a perceptron, nothing but sums let out."""
     one = setting(size.clients, size.alpha, size.rounds)
     seeds = range(seed, seed + size.seeds)
-    found = disaggregation(one, total, size.chosen, seeds, Local(), size.colluders, watch)
+    found = disaggregation(one, size.chosen, seeds, size.colluders, watch)
     return {"clients": size.clients, "alpha": size.alpha, **found}
+
+
+def disaggregation(
+    setting: Setting, cohorts: Sequence[int], seeds: Sequence[int], colluders: int = 0, watch: Watch = lambda _: None
+) -> dict[str, Any]:
+    """Recover every client from several rounds' sums, for cohorts of each size, and infer whose records they hold.
+
+    The first `colluders` clients share their views with the server. Rates are over seeds: cosines to the true update
+    that is spoken of, beside those of the aggregate of that round as the guess, and source inference on the recovered
+    models, beside the prior and beside the true models.
+    """
+    found: dict[int, list[dict[str, Any]]] = {cohort: [] for cohort in cohorts}
+    with Panel(1, setting.device) as panel:
+        for seed in seeds:
+            for cohort in cohorts:
+                watch(f"seed {seed}: cohorts of {cohort}")
+                plan = setting.plan.model_copy(update={"cohort": cohort})
+                bench = Bench(replace(setting, plan=plan), seed, panel, Local())
+                found[cohort].append(_played(bench, cohort, colluders))
+    return {
+        "rounds": setting.plan.rounds,
+        "colluders": colluders,
+        "runs": len(seeds),
+        "rows": [{"cohort": cohort, **_together(runs)} for cohort, runs in found.items()],
+    }
+
+
+def _played(bench: Bench, cohort: int, colluders: int) -> dict[str, Any]:
+    """One run: what the adversary makes of its views, how near that is, and whose records it remembers."""
+    arm = Arm("sum", "the sum only", total(cohort))
+    stage, played = bench.stage(arm), bench.played(arm)
+    team = stage.task.enrolled[:colluders]
+    seen = look(bench, arm, Adversary(("server", *team)), "sums")
+    came = {who for done in played.rounds for who in done.present} - set(team)
+    targets = tuple(who for who in stage.task.enrolled if who in came)
+    if seen is None or len(targets) < 2:
+        raise SpecError(f"{len(targets)} client is left beside {colluders} colluders; source inference needs two")
+    got = seen.answer.result()["sums"]
+    order = [got["clients"].index(who) for who in targets]
+    true = {
+        who: (played.starts[got["when"][at]].double() + seen.truth[who, got["when"][at]]).float()
+        for who, at in zip(targets, order, strict=True)
+    }
+    hit = {
+        "success": _hits(bench, {who: got["models"][at] for who, at in zip(targets, order, strict=True)}, "recovered"),
+        "control": _hits(bench, true, "true"),
+    }
+    near = seen.score("sums", pooled=False)
+    return {
+        "clients": len(targets), "rank": got["rank"], "alone": len(got["alone"]), "exact": len(got["exact"]),
+        "stays": got["stays"], "accuracy": played.rounds[-1].metrics["accuracy"], "chance": 1 / len(targets),
+        "cosine": near.value, "baseline": near.prior,
+        "prior": _asked(bench, targets, {}, ("prior",), stage.coins.child("prior", *targets))["prior"], **hit,
+    }  # fmt: skip
+
+
+def _hits(bench: Bench, models: Mapping[str, Tensor], what: str) -> dict[str, float]:
+    """Source inference on models as if their owners had sent them by name."""
+    node = bench.coins.child("disaggregation", what, bench.setting.plan.cohort or 0)
+    return _asked(bench, tuple(models), {"server": (named_view(models),)}, ATTACKS, node)
+
+
+def _asked(
+    bench: Bench, clients: tuple[str, ...], views: Mapping[str, Any], attacks: Sequence[str], coins: Coins
+) -> dict[str, float]:
+    """How often each attack names the right client, in a fresh process."""
+    stage = bench.stage(Arm("sum", "the sum only", NAMED))
+    knowledge, truth = stage.about(clients, stage.setting.noise)
+    known = {"knowledge": knowledge.plain(), "quiet": stage.quiet(clients).export()}
+    asked = {
+        "views": views, "start": None, "protocol": NAMED.plain() if views else {}, "source": tuple(attacks),
+        "membership": (), "coins": coins.export(),
+    }  # fmt: skip
+    guesses = bench.panel.ask("source", known, asked).result()["guesses"]
+    return {name: float((guess == truth.owners).double().mean()) for name, guess in guesses.items()}
+
+
+def _together(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """All runs of one size of cohorts."""
+    plain = {key: asdict(over_runs([float(run[key]) for run in runs])) for key in ("cosine", "baseline")}
+    plain["prior"] = asdict(share([float(run["prior"]) for run in runs]))
+    gained = over_runs([run["cosine"] - run["baseline"] for run in runs])
+    sources = {
+        key: {
+            name: {
+                **asdict(share([run[key][name] for run in runs])),
+                "leak": asdict(gain([run[key][name] - run["prior"] for run in runs])),
+            }
+            for name in ATTACKS
+        }
+        for key in ("success", "control")
+    }
+    spans = {key: sorted({run[key] for run in runs}) for key in ("clients", "rank", "alone", "exact", "stays")}
+    mean = {key: sum(run[key] for run in runs) / len(runs) for key in ("accuracy", "chance")}
+    return {**spans, **mean, **plain, "gained": asdict(gained), **sources}
 
 
 def show(found: dict[str, Any]) -> None:

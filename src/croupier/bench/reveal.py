@@ -10,13 +10,13 @@ from pydantic import Field
 
 from croupier.audit import reveal
 from croupier.audit.experiment import Defence, Setting, run
+from croupier.auditing import setting_of
 from croupier.core.coins import Coins
 from croupier.core.part import Part
 from croupier.core.view import facts
 from croupier.encode.moduli import Cost, moduli
 from croupier.federate import rounds
 from croupier.federation import Federation
-from croupier.inquiry import setting_of
 from croupier.learn.assemble import assemble
 from croupier.learn.split import Dirichlet
 from croupier.runtime.local import Local

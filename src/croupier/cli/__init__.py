@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 import click
 import typer
 
-from croupier.cli import audit, bench, doctor, explain, plan, reproduce, run
+from croupier.cli import audit, bench, doctor, explain, plan, report, reproduce, run
 from croupier.errors import CroupierError, OwnError, at_a_shell
 
 app = typer.Typer(
@@ -31,6 +31,7 @@ app.command("explain")(explain.command)
 app.command("doctor")(doctor.command)
 app.add_typer(bench.app, name="bench")
 app.add_typer(plan.app, name="plan")
+app.add_typer(report.app, name="report")
 
 
 def _prose(text: str) -> str:
@@ -38,7 +39,8 @@ def _prose(text: str) -> str:
     return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
 
 
-for _command in (*app.registered_commands, *bench.app.registered_commands, *plan.app.registered_commands):
+_groups = (bench.app, plan.app, report.app)
+for _command in (*app.registered_commands, *(one for group in _groups for one in group.registered_commands)):
     _command.help = _prose(_command.help or (_command.callback and _command.callback.__doc__) or "")
 
 

@@ -1,13 +1,11 @@
-"""`croupier audit`: attacks on what the server really sees, against what it could have guessed without looking."""
+"""`croupier audit`: attacks on what the parties of a protocol really see, against what they could have guessed."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from enum import StrEnum
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -18,54 +16,55 @@ from croupier.cli import options
 from croupier.cli.progress import progress
 
 if TYPE_CHECKING:
-    from croupier.audit.report.result import Reported
-    from croupier.audit.secrecy import Depth
+    from croupier.audit.report.result import Report
     from croupier.runtime.kept import Kept
 
 HOME = Path("audits")
-FAST = ("federation.rounds=2",)
-RUNS = 40
-
-
-class Kind(StrEnum):
-    """What is asked."""
-
-    source = "source"
-    profile = "profile"
-    integrity = "integrity"
-    secrecy = "secrecy"
-
-
-# What is asked of pictures that are inverted.
-READS = (Kind.integrity, Kind.secrecy)
-Report = Annotated[
+# Heads of the matrix that fit into 80 columns.
+SHORT = {
+    "source": "source", "membership": "member", "reconstruction": "recon", "linkage": "link", "traits": "traits",
+    "separation": "separ", "permutation": "permut", "poisoning": "poison", "carries": "carry",
+}  # fmt: skip
+MARKS = {"leak": "!", "none-found": ".", "proved": "=", "not-run": "-"}
+LEGEND = "Gain over the prior. ! measured leak, . no leak found, ? cannot tell, = proved, - not run."
+UNITS = {"share": "points", "dB": "dB", "cosine": "cosine", "bits": "bits a parameter"}
+Page = Annotated[
     Optional[Path],  # noqa: UP045 - typer reads this form
-    typer.Option(help="Where the page goes; the JSON goes beside it. Default: audits/NAME-TIME.html."),
+    typer.Option(
+        "--report", help="Where the page goes; JSON, CSV and Markdown go beside it. Default: audits/NAME-TIME.html."
+    ),
 ]
+Many = Optional[list[str]]  # noqa: UP045
 
 
 def command(
-    spec: Annotated[
-        str, typer.Argument(help="A preset or TOML file: its task is audited under each defence.")
-    ] = "digits-uneven",
+    spec: Annotated[str, typer.Argument(help="A preset or TOML file: its own protocol is audited.")] = "digits-small",
     sets: options.Sets = None,
+    question: Annotated[
+        Many, typer.Option("--question", "-q", help="Ask only this; may be repeated. Default: all that make sense.")
+    ] = None,
+    adversary: Annotated[
+        Many,
+        typer.Option(
+            "--adversary",
+            "-a",
+            help="Who is curious: server, relay, sum1, second, dealer, client, network, or a coalition as "
+            "server+relay; may be repeated. "
+            "Default: every single party, and the coalition that the protocol forbids.",
+        ),
+    ] = None,
+    against: Annotated[
+        Many,
+        typer.Option(
+            help="Compare with this protocol: none, shuffle-parameter, rns-servers, a preset or a TOML file; may be "
+            "repeated. 'nothing' compares with no defence alone. Default: the shuffles and the systems that fit."
+        ),
+    ] = None,
     seeds: Annotated[
         Optional[int],  # noqa: UP045
-        typer.Option(
-            help="Independent runs; intervals are over runs. Default: 40, of a profile 5, of integrity and secrecy 3.",
-            min=2,
-            max=1000,
-        ),
+        typer.Option(help="Independent runs; intervals are over runs. Default: 20, with --fast 8.", min=2, max=1000),
     ] = None,
-    kind: Annotated[
-        Optional[Kind],  # noqa: UP045
-        typer.Option(
-            help="Whose record is it (source), what are clients like (profile), what do malicious clients break "
-            "(integrity), what does the server read of hidden coordinates (secrecy). Default: by the protocol, and "
-            "never the last, which is a part of integrity."
-        ),
-    ] = None,
-    fast: Annotated[bool, typer.Option("--fast", help="Fewer rounds: a minute on digits, five on households.")] = False,
+    fast: Annotated[bool, typer.Option("--fast", help="Fewer runs, 2 rounds: some minutes on digits.")] = False,
     shadow: Annotated[float, typer.Option(help="Share of each client's records that the adversary holds.")] = 0.05,
     noise: Annotated[
         str, typer.Option(help="For data of pictures, how the shadow sets are off: clean, rotate, mirror, colour.")
@@ -73,72 +72,82 @@ def command(
     lpips: Annotated[
         str,
         typer.Option(
-            help="For integrity or secrecy, and pictures: measure LPIPS, too, by alex, vgg or squeeze: needs "
-            "croupier\\[lpips] and the network's weights from torchvision, which you must have."
+            help="For pictures: measure LPIPS, too, by alex, vgg or squeeze: needs croupier\\[lpips] and the network's "
+            "weights from torchvision, which you must have."
         ),
     ] = "",
+    updates: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="Audit updates that any engine recorded in this folder, and train nothing."),
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every attack and every adversary.")] = False,
     seed: options.Seed = None,
     data: options.Data = None,
-    report: Report = None,
+    report: Page = None,
     out: options.OutFile = None,
     print_config: options.PrintConfig = False,
     json: options.Json = False,
 ) -> None:
-    """Whose record is it? Attacks on plain, shuffled and summed updates, against the prior, with a report.
+    """What does a protocol leak, to whom? Attacks on what its parties see, beside what they could have guessed.
 
-    The server knows that a record was trained on, and has a small shadow set of each client's distribution. The prior
-    is what that knowledge guesses without any view; a defence leaks what an attack adds to it.
+    The description's own protocol comes first, then no defence, then others, so that you see what would be better.
+    Questions: whose record is it (source), was it trained on (membership), what did it look like (reconstruction), is
+    this the same client as before (linkage), what is a client like (traits), can single updates be taken out of sums
+    (separation), can hidden coordinates be put in order (permutation), what do malicious clients break (poisoning), do
+    counts of bits tell more than the sum (carries).
 
-    Where clients noise by tiers, as in `intra-london`, the other audit is run: what do updates tell of clients'
-    habits, and can a client's updates be linked across rounds? It holds the records of auxiliary clients.
+    The prior is the best guess of the same adversary without a view; a leak is what the view adds to it. An adversary
+    knows that a record was trained on, and has a small shadow set of each client's distribution.
 
-    Where uploads are clustered, as in `tazza-mnist`, the third: a quarter of the clients attack, and it is measured
-    what honest clients receive, beside other rules, and whether clusters keep the two apart. The same audit asks what
-    the server reads where coordinates are hidden: it matches weights of its own views, and inverts single steps.
-    That part alone, in minutes, and under any rule: `croupier audit tazza-mnist --kind secrecy`.
+    An audit that is stopped (Ctrl-C, a full disk) keeps its finished parts in a folder audits/NAME-DIGEST.kept: start
+    the same command again, and it goes on from there to the same result. Another description, seed or version never
+    uses them. The folder is removed when the report is written.
 
-    An audit that is stopped (Ctrl-C, a full disk) keeps its finished seeds in a folder audits/NAME-KIND-DIGEST.kept:
-    start the same command again, and it goes on from there to the same result. Another description, seed or version
-    never uses them. The folder is removed when the report is written.
-
-    `croupier audit --fast`: handwritten digits, ten clients, alpha = 0.1.
+    `croupier audit --fast`: handwritten digits, twenty clients with few records each.
     """
-    from croupier.auditing import kind_of
     from croupier.errors import SpecError
-    from croupier.spec import counted, load, unread
+    from croupier.spec import unread
 
-    asked = kind or Kind(kind_of(unread(spec, sets or [])[0].protocol))
-    way = _ways()[asked]
-    changes = [*(way.fast if fast else ()), *(sets or [])]
     if print_config:
         # What only prints a description loads nothing.
-        shown, supposed = unread(spec, changes)
-        options.show_config(shown, json, supposed)
+        from croupier.auditing import quicker
+
+        shown, supposed = unread(spec, sets or [])
+        options.show_config(quicker(shown, sets or []) if fast else shown, json, supposed)
         return
-    described = load(spec, changes, count=counted(data))
     options.caution(spec, sets or ())
-    if report is not None and report.suffix == ".json":
+    name = unread(spec, sets or [])[0].name if updates is None else updates.resolve().name
+    if report is not None and report.suffix in (".json", ".csv", ".md"):
         raise SpecError(f"--report = {report}: the numbers would take the page's place; name it {report.stem}.html")
+    from croupier.audit.report.result import check_beside
+
+    page = report or _somewhere(name)
     # Before the minutes of work, not after.
-    options.check_room(report or _somewhere(described.name), "--report")
-    if lpips and asked not in READS:
-        raise SpecError(f"--lpips = {lpips!r}: this audit inverts no pictures; leave it out, or use --kind secrecy")
-    given: dict[str, Any] = {"shadow": shadow, "noise": noise} if asked is Kind.source else {}
-    if asked in READS:
-        given = {"depth": _depth(fast, lpips)}
-    given |= {"seeds": seeds or way.runs, "seed": seed or 0, "data": data}
+    options.check_room(page, "--report")
+    check_beside(page)
     # Until everything is delivered what is finished stays kept.
-    with kept_seeds() as kept:
-        with progress(described.name) as told:
+    with kept_parts() as kept:
+        with progress(name) as told:
             kept.count = told.at
-            known = way.ask(described, watch=told.say, kept=kept, **given)
-        deliver(known, report or _somewhere(described.name), way.show, json, out)
+            if updates is not None:
+                from croupier.recorded import recorded
+
+                known = recorded(updates, seed=seed or 0, data=data, watch=told.say)
+            else:
+                from croupier.auditing import audit
+
+                known = audit(
+                    spec, sets=sets or (), questions=question or (), adversary=adversary or (), against=against,
+                    seeds=seeds, seed=seed or 0, fast=fast, shadow=shadow, noise=noise, lpips=lpips, data=data,
+                    watch=told.say, kept=kept,
+                )  # fmt: skip
+        deliver(known, page, verbose, json, out)
         kept.drop()
 
 
 @contextmanager
-def kept_seeds() -> Iterator[Kept]:
-    """Where finished seeds are kept; an interrupt, or a disk that is full, says how to go on from there."""
+def kept_parts() -> Iterator[Kept]:
+    """Where finished parts are kept; an interrupt, or a disk that is full, says how to go on from there."""
     from croupier.errors import StoreError
     from croupier.runtime.kept import Kept
 
@@ -154,45 +163,21 @@ def kept_seeds() -> Iterator[Kept]:
             raise StoreError(f"{error}{again if kept.worth else ''}") from None
 
 
-def deliver(known: Reported, page: Path, show: Callable[[dict[str, Any]], None], json: bool, out: Path | None) -> None:
-    """The table first: whatever becomes of the files, it has been seen. Then the page, its numbers, and --out."""
+def deliver(known: Report, page: Path, verbose: bool, json: bool, out: Path | None) -> None:
+    """The matrix first: whatever becomes of the files, it has been seen. Then the page, its numbers, and --out."""
     found = {**known.plain, **options.stamp()}
-    options.give(found | {"report": str(page)}, json, None, lambda: show(found))
-    type(known)(found).save(page)
-    options.write_json(page.with_suffix(".json"), found, "--report")
+    whole = type(known)(found | {"report": str(page)})
+    if json:
+        # Questions and adversaries in their own order.
+        print(whole.json(), end="", flush=True)
+    else:
+        show(found, verbose)
+        sys.stdout.flush()
+    type(known)(found).save_all(page)
     if out is not None:
-        options.write_json(out, found | {"report": str(page)})
+        options.write(out, whole.json())
     if not json:
         print(f"report: {page}")
-
-
-@dataclass(frozen=True)
-class Way:
-    """How one thing is asked: by what, how often, what a quick audit changes, and how it is shown."""
-
-    ask: Callable[..., Reported]
-    show: Callable[[dict[str, Any]], None]
-    runs: int
-    fast: tuple[str, ...] = ()
-
-
-def _ways() -> dict[Kind, Way]:
-    from croupier import disclosure, inquiry, profiling, soundness
-    from croupier.cli import integrity, profile, secrecy
-
-    return {
-        Kind.source: Way(inquiry.examine, show, RUNS, FAST),
-        Kind.profile: Way(profiling.profile, profile.show, profile.RUNS, profile.FAST),
-        Kind.integrity: Way(soundness.examine, integrity.show, integrity.RUNS, integrity.FAST),
-        # Of training it asks for little in any case: what a quick one leaves out is its depth.
-        Kind.secrecy: Way(disclosure.examine, secrecy.show, secrecy.RUNS),
-    }
-
-
-def _depth(fast: bool, lpips: str) -> Depth:
-    from croupier.audit import secrecy
-
-    return replace(secrecy.FAST if fast else secrecy.FULL, lpips=lpips)
 
 
 def _somewhere(name: str) -> Path:
@@ -201,47 +186,92 @@ def _somewhere(name: str) -> Path:
     return next(page for page in pages if not page.exists())
 
 
-def show(found: dict[str, Any]) -> None:
-    """The same for the terminal: a table, and a sentence for each defence."""
+def show(found: Mapping[str, Any], verbose: bool = False) -> None:
+    """The matrix, the verdict, and under --verbose every adversary and attack."""
+    from croupier.cli.fit import wrapped
+
+    _matrix(found)
+    print(wrapped(" ".join([found["verdict"]["sentence"], *found["verdict"].get("more", ())]), ""))
+    for one in found["verdict"]["against"]:
+        what_if = " (what if: the protocol forbids it)" if one.get("forbidden") else ""
+        print(wrapped(f"{one['adversary']}{what_if}: {one['sentence']}"))
+    print(wrapped(found["verdict"]["recommend"]["sentence"], ""))
+    for name, why in found["left_out"].items():
+        print(wrapped(f"not compared: {name}: {why}"))
+    for name, why in _reasons(found["rows"][0]).items():
+        print(wrapped(f"not run: {name}: {why}"))
+    if verbose:
+        for row in found["rows"]:
+            _attacks(row, found["questions"])
+
+
+def _reasons(row: Mapping[str, Any]) -> dict[str, str]:
+    return {name: one["why"] for name, one in row["questions"].items() if one["status"] == "not-run"}
+
+
+def _matrix(found: Mapping[str, Any]) -> None:
+    """Defences by questions; a question that nobody could be asked has no column."""
     from rich.table import Table
 
     from croupier.cli.fit import line, wrapped
     from croupier.cli.fit import show as print_table
     from croupier.cli.tables import size
 
-    title = f"{found['name']}: whose record is it? Means over rounds and {found['runs']} runs"
-    table = Table(title=title, title_justify="left")
-    how = "RMSE" if "rmse" in found["rows"][0] else "accuracy"
-    heads = ("defence", "attack", "success", "95 %", "prior", "leak, points (95 %)", how, "up/client")
-    for at, head in enumerate(heads):
-        table.add_column(head, justify="left" if at < 2 else "right", no_wrap=at < 2)
-    for row in found["rows"]:
-        for number, (name, attack) in enumerate((n, a) for n, a in row["attacks"].items() if n != "prior"):
-            good = f"{row['rmse']:.4g}" if "rmse" in row else f"{row['accuracy']:.1%}"
-            once = ("", "", "") if number else (row["defence"], good, size(row["bytes_per_client"]))
-            cells = (once[0], name, *_figures(attack), *once[1:])
-            table.add_row(*cells)
-        table.add_section()
-    print_table(table, labels=2)
-    chance = f"1/n = {found['chance']:.1%}"
-    print(line(f"{chance}. Prior: the adversary's knowledge without a view. Leak: what the view adds to it."))
-    print(wrapped(f"The prior comes from {found['rows'][0]['attacks']['prior']['carried']}."))
-    for row in found["rows"]:
-        print(wrapped(f"{row['defence']}: {row['verdict']['sentence']}"))
-    reasons: dict[str, list[str]] = {}
-    for row in found["rows"]:
-        for name, attack in row["attacks"].items():
-            if "not_run" in attack:
-                reasons.setdefault(attack["not_run"], []).append(name)
-    for why, names in reasons.items():
-        print(wrapped(f"not run: {', '.join(dict.fromkeys(names))}: {why}."))
+    asked, rows = found["questions"], found["rows"]
+    names = [name for name in asked if any(row["questions"][name]["status"] != "not-run" for row in rows)]
+    rate = "RMSE" if rows[0]["measure"] == "rmse" else "accur."
+    table = Table(title=f"{found['name']}: {found['runs']} runs", title_justify="left", box=None, padding=(0, 1, 0, 0))
+    for at, head in enumerate(("defence", *(SHORT.get(name, name) for name in names), rate, "up")):
+        table.add_column(head, justify="right" if at else "left", no_wrap=True)
+    for row in rows:
+        cells = [_cell(row["questions"][name], asked[name]["unit"]) for name in names]
+        table.add_row(row["defence"], *cells, _good(row), size(row["bytes_per_client"]))
+    print_table(table)
+    odd = [f"{SHORT.get(n, n)} in {UNITS[asked[n]['unit']]}" for n in names if asked[n]["unit"] != "share"]
+    print(line(f"{LEGEND} In points{'; ' if odd else ''}{', '.join(odd)}."))
+    told = "; ".join(f"{SHORT.get(name, name)}: {asked[name]['asks']}" for name in names)
+    print(wrapped(told, ""))
 
 
-def _figures(attack: dict[str, Any]) -> tuple[str, ...]:
-    if not attack["scored"]:
-        return "not run" if "not_run" in attack else "failed its control", "", "", ""
-    leak = attack["leak"]
+def _cell(one: Mapping[str, Any], unit: str) -> str:
+    mark = "?" if one["status"] == "none-found" and one.get("unsure") else MARKS[one["status"]]
+    if one["gain"] is None:
+        return mark
+    value = 100 * one["gain"]["rate"] if unit == "share" else one["gain"]["rate"]
+    return f"{value:+.0f}{mark}" if unit in ("share", "dB") else f"{value:+.1f}{mark}"
+
+
+def _good(row: Mapping[str, Any]) -> str:
+    value = row[row["measure"]]
+    return "" if value is None else f"{value:.3g}" if row["measure"] == "rmse" else f"{value:.0%}"
+
+
+def _attacks(row: Mapping[str, Any], questions: Mapping[str, Any]) -> None:
+    """Every attack of every adversary on one defence."""
+    from rich.table import Table
+
+    from croupier.cli.fit import show as print_table
+
+    table = Table(title=row["title"], title_justify="left")
+    for at, head in enumerate(("question", "adversary", "attack", "value", "95 %", "prior", "gain (95 %)")):
+        table.add_column(head, justify="left" if at < 3 else "right", no_wrap=at < 3)
+    for name, question in row["questions"].items():
+        scale = 100 if questions[name]["unit"] == "share" else 1
+        for key, cell in question["adversaries"].items():
+            for attack, one in cell["attacks"].items():
+                if "value" in one:
+                    table.add_row(name, key, attack, *_figures(one, scale))
+                else:
+                    table.add_row(name, key, attack, "not run", "", "", "")
+    if table.rows:
+        print_table(table, labels=3)
+
+
+def _figures(one: Mapping[str, Any], scale: float) -> tuple[str, ...]:
+    gain = one["gain"]
+    mark = "" if one["scored"] else " (fails its control)"
     return (
-        f"{attack['rate']:.1%}", f"{attack['low']:.0%} to {attack['high']:.0%}", f"{attack['prior']:.1%}",
-        f"{100 * leak['rate']:+.1f} ({100 * leak['low']:+.1f} to {100 * leak['high']:+.1f})",
+        f"{scale * one['value']:.1f}", f"{scale * one['low']:.1f} to {scale * one['high']:.1f}",
+        f"{scale * one['prior']:.1f}",
+        f"{scale * gain['rate']:+.1f} ({scale * gain['low']:+.1f} to {scale * gain['high']:+.1f}){mark}",
     )  # fmt: skip

@@ -99,8 +99,7 @@ class OnGrid(Encoder):
         total = self._weight(numbers[..., -1], reach) if self.scaled else None
         values = numbers[..., :-1] if self.scaled else numbers
         self._within(values, reach * self.top)
-        scales = (self._scales(brief, released.layout) / self.unit).numpy()
-        values = self._whole(torch.from_numpy(np.multiply(values.numpy(), scales)), released.layout)
+        values = self.values(values, brief, released.layout)
         if numbers.dim() > 1:
             weights = row_weights(self, released) if total is None else total
             return Gathered(
@@ -108,6 +107,11 @@ class OnGrid(Encoder):
             )
         weights = torch.tensor(float(count), dtype=torch.float64) if total is None else total
         return Gathered(released.present, sums=values, weights=weights, form=self.form)
+
+    def values(self, numbers: Tensor, brief: Brief, layout: Layout | None) -> Tensor:
+        """What integers stand for, whoever sent them and however large they are; what was not sent is 0."""
+        scales = (self._scales(brief, layout) / self.unit).numpy()
+        return self._whole(torch.from_numpy(np.multiply(numbers.numpy(), scales)), layout)
 
     def _groups(self, numbers: Tensor, released: Released, brief: Brief) -> Gathered:
         """Each row the mean of its group: groups count alike, or by their size where the release says so."""

@@ -13,7 +13,6 @@ from math import prod
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from croupier.core.coins import Coins
 from croupier.core.part import Part
@@ -156,9 +155,9 @@ def find_entrance(module: nn.Module, shape: Sequence[int]) -> Entrance | None:
     """A linear layer with biases that records of this shape enter whole; None where there is none."""
     net, draw = loosened(module), Coins.from_seed(0).child("entrance").fast()
     records = torch.randn((2 * _RECORDS, 1, *shape), generator=draw)
-    label = torch.zeros(1, dtype=torch.int64)
     with torch.random.fork_rng(devices=[]):
-        by = [_gradient(net, functional.cross_entropy(net(one), label)) for one in records]
+        # Whatever the loss is: it changes the biases' gradient, and the weights' with it.
+        by = [_gradient(net, net(one).square().sum()) for one in records]
     # Those that are trained: of a frozen layer no gradient is sent.
     size, shapes = prod(shape), {name: tuple(part.shape) for name, part in by[0].items()}
     for name, bias, flipped in _pairs(shapes, size):

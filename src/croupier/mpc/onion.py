@@ -94,6 +94,15 @@ def leave(group: Xor, rows: int, lock: Once[Lock], occasion: Occasion, node: Nod
     return group.unpack(b"".join(opened[i][: group.size] for i in order), rows)
 
 
+def unwrap(group: Xor, box: bytes, keys: tuple[Lock, Lock], occasion: Occasion) -> Rows:
+    """A client's row, by both servers' keys together, which are not to meet. Raises: WireError, IntegrityError."""
+    middle = _open(keys[0], OUTER, box, size(group), occasion)
+    text = _open(keys[1], MIDDLE, middle, _middle(group), occasion)
+    seed = _open(keys[0], INNER, text[group.size :], _INNER, occasion)
+    row: Rows = group.add(group.unpack(text[: group.size], 1), _stretched(group, [seed]))[0]
+    return row
+
+
 def _middle(group: Xor) -> int:
     return LABEL + group.size + _INNER + EXTRA
 

@@ -22,8 +22,8 @@ def flow(me: int, peer: str, prefix: str, talk: Talk[T], turns: Turns) -> SubFlo
     for number, sizes in enumerate(turns):
         if len(said) != sizes[me]:
             raise ProtocolError(f"turn {number} of {prefix!r} has {len(said)} bytes, and {sizes[me]} were to be said")
-        letters = (Letter(peer, _kind(prefix, number, me), {"data": byte_tensor(said)}),) if sizes[me] else ()
-        wait = Wait(_kind(prefix, number, 1 - me), (peer,)) if sizes[1 - me] else None
+        letters = (Letter(peer, kind_of(prefix, number, me), {"data": byte_tensor(said)}),) if sizes[me] else ()
+        wait = Wait(kind_of(prefix, number, 1 - me), (peer,)) if sizes[1 - me] else None
         inbox = yield Exchange(letters, wait)
         try:
             said = talk.send(bytes_of(inbox[0].body["data"]) if inbox else b"")
@@ -37,12 +37,13 @@ def flow(me: int, peer: str, prefix: str, talk: Talk[T], turns: Turns) -> SubFlo
 def schemas(prefix: str, turns: Turns) -> dict[str, Schema]:
     """The letters of `flow`."""
     return {
-        _kind(prefix, number, me): Schema((Field("data", "|u1", (size,)),))
+        kind_of(prefix, number, me): Schema((Field("data", "|u1", (size,)),))
         for number, sizes in enumerate(turns)
         for me, size in enumerate(sizes)
         if size
     }
 
 
-def _kind(prefix: str, number: int, me: int) -> str:
+def kind_of(prefix: str, number: int, me: int) -> str:
+    """The kind of what a party says in a turn."""
     return kind(f"{prefix}{number}", me)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from croupier.audit.experiment import Defence, Setting, Watch, run
+from croupier.audit.whose import controlled, rows
 from croupier.errors import SpecError, nearest
-from croupier.inquiry import controlled, rows
 from croupier.runtime.local import Local
 
 Scale = Literal["smoke", "small", "paper"]

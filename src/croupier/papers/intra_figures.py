@@ -15,9 +15,8 @@ from croupier.papers.intra_arms import TIERS
 from croupier.papers.intra_board import ABSENT
 from croupier.papers.intra_profile import PAPER, PICTURED, READ, SEEDS, SUBSTITUTED
 from croupier.papers.intra_said import FIRST, NOISY, alike, facts, marked, says
-from croupier.papers.intra_scenes import ACTIVITY, HOUSEHOLDS, SKEWED, Audited, audited
+from croupier.papers.intra_scenes import ACTIVITY, HOUSEHOLDS, ROW, SKEWED, Audited, audited
 from croupier.papers.plots import lines, spots
-from croupier.profiling import ROW
 
 Watch = Callable[[str], None]
 Row = dict[str, Any]

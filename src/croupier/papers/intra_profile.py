@@ -11,15 +11,13 @@ from croupier.audit.profile import LOUD
 from croupier.audit.sights import TITLES, View
 from croupier.papers.entry import Means, Scale, Trial
 from croupier.papers.intra_said import FIRST, NOISY, alike, facts, marked, says1, says2, says5, says10, says11
-from croupier.papers.intra_scenes import ALPHA, EVEN, HOUSEHOLDS, SKEWED, Audited, Scene, audited
-from croupier.profiling import PAPER as PRINTED
-from croupier.profiling import ROW
+from croupier.papers.intra_said import PAPER as PRINTED
+from croupier.papers.intra_scenes import ALPHA, EVEN, HOUSEHOLDS, LINKED, ROW, SKEWED, Audited, Scene, audited
 
 Watch = Callable[[str], None]
 Row = dict[str, Any]
 PAPER = "IntraShuffler (2026)"
 SEEDS: Mapping[Scale, int] = {"smoke": 3, "small": 3, "paper": 5}
-LINKED = "linked to its owner's row"
 
 
 def _row(found: Audited, noise: str, view: View | None, **more: Any) -> Row:
@@ -116,7 +114,7 @@ def _table11(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> 
     rows = []
     for scene, printed in TABLE11.items():
         found = audited(scene, scale, means, seeds, watch)
-        cohort = scene.setting(scale).plan.cohort or 1
+        cohort = scene.tiered(scale).setting.plan.cohort or 1
         wanted = {"linkage": LINKED, "centred_linkage": ROW, "cosine": "cosine"}
         rows += [
             _row(found, noise, view, denoiser=DENOISERS[name],

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from croupier.audit.profile import NOISES, Seed, Setting, public_clip, run
-from croupier.audit.sights import VIEWS, View
+from croupier.audit.profile import NOISES, Found, Seed, Tiered, public_clip, run
+from croupier.audit.score import gain, over_runs, share
+from croupier.audit.setting import Setting
+from croupier.audit.sights import TITLES, VIEWS, View
 from croupier.federation import Federation
 from croupier.learn.data import Data
 from croupier.learn.datasets import Activity, Cifar10, Digits, Households
@@ -18,13 +21,14 @@ from croupier.papers.entry import Means, Scale
 from croupier.papers.intra_arms import DELTA, SMALLEST, TIERS
 from croupier.papers.trainings import abreast
 from croupier.privacy.tiers import Tiers
-from croupier.profiling import arms
 from croupier.runtime.local import Local
 
 Watch = Callable[[str], None]
 # Of pictures, clients differ in their mix of classes by so much.
 ALPHA = 0.1
 FEWER: tuple[View, ...] = ("rows", "model", "parameter")
+LINKED = "linked to its owner's row"
+ROW = f"{LINKED} (centred)"
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ class Scene:
 
     data: str
     model: str
-    setting: Callable[[Scale], Setting]
+    tiered: Callable[[Scale], Tiered]
     views: tuple[View, ...] = VIEWS
 
     def named(self, scale: Scale) -> tuple[str, str]:
@@ -82,33 +86,33 @@ class Audited:
         return next(one for one in self.arms if (one["noise"], one["view"]) == (noise, view))
 
 
-def _london(scale: Scale) -> Setting:
+def _london(scale: Scale) -> Tiered:
     size = LONDON[scale]
     data = Households(households=size.clients + size.others, stride=size.stride)
-    return _setting(size, data, Natural(clients=size.clients), Lstm(hidden=32), Adam(lr=0.003, epochs=2, batch=128))
+    return _tiered(size, data, Natural(clients=size.clients), Lstm(hidden=32), Adam(lr=0.003, epochs=2, batch=128))
 
 
-def _people(scale: Scale) -> Setting:
+def _people(scale: Scale) -> Tiered:
     size = PEOPLE[scale]
     fit = Sgd(lr=0.03, momentum=0.9, epochs=2, batch=32)
-    return _setting(size, Activity(), Natural(clients=size.clients), Mlp(hidden=(16,)), fit)
+    return _tiered(size, Activity(), Natural(clients=size.clients), Mlp(hidden=(16,)), fit)
 
 
-def _pictures(skewed: bool) -> Callable[[Scale], Setting]:
-    def setting(scale: Scale) -> Setting:
+def _pictures(skewed: bool) -> Callable[[Scale], Tiered]:
+    def tiered(scale: Scale) -> Tiered:
         size = PICTURES[scale]
         everybody = size.clients + size.others
         data: Data = Digits() if scale == "smoke" else Cifar10(train=size.pictures, test=100)
         split: Split = Dirichlet(clients=everybody, alpha=ALPHA, least=5) if skewed else Iid(clients=everybody)
-        return _setting(size, data, split, Mlp(hidden=(8,)), Sgd(lr=0.05, epochs=2, batch=16))
+        return _tiered(size, data, split, Mlp(hidden=(8,)), Sgd(lr=0.05, epochs=2, batch=16))
 
-    return setting
+    return tiered
 
 
-def _setting(size: Size, data: Data, split: Split, model: Network, fit: Fit) -> Setting:
+def _tiered(size: Size, data: Data, split: Split, model: Network, fit: Fit) -> Tiered:
     # The clip is put in by the public rule.
-    plan = Federation(rounds=size.rounds, cohort=size.cohort)
-    return Setting(data, split, model, fit, plan, Tiers(clip=1.0, delta=DELTA, tiers=TIERS), SMALLEST)
+    setting = Setting(data, split, model, fit, Federation(rounds=size.rounds, cohort=size.cohort))
+    return Tiered(setting, Tiers(clip=1.0, delta=DELTA, tiers=TIERS), SMALLEST)
 
 
 HOUSEHOLDS = Scene("London households", "LSTM", _london)
@@ -131,25 +135,25 @@ def audited(scene: Scene, scale: Scale, means: Means, seeds: Sequence[int], watc
 
 def _audited(scene: Scene, scale: Scale, seeds: tuple[int, ...], means: Means, watch: Watch) -> Audited:
     workers = means.workers if means.abreast < 2 else 1
-    setting = replace(scene.setting(scale), folder=means.folder, workers=workers)
-    named = scene.named(scale)
+    tiered, named = scene.tiered(scale), scene.named(scale)
+    tiered = replace(tiered, setting=replace(tiered.setting, folder=means.folder, workers=workers))
     watch(f"{named[0]}: the clip, from auxiliary clients")
     # Published once: by the first seed's auxiliary clients and first model.
-    clip = public_clip(setting, seeds[0])
-    setting = replace(setting, privacy=setting.privacy.model_copy(update={"clip": clip}))
+    clip = public_clip(tiered, seeds[0])
+    tiered = replace(tiered, privacy=tiered.privacy.model_copy(update={"clip": clip}))
     watch(f"{named[0]}: {len(seeds) * len(NOISES)} trainings and the attacks on them")
     if means.abreast < 2:
-        found = tuple(run(setting, seeds, Local(), scene.views, watch=lambda said: watch(f"{named[0]}: {said}")))
+        found = tuple(run(tiered, seeds, Local(), scene.views, watch=lambda said: watch(f"{named[0]}: {said}")))
     else:
-        done = abreast(_one, [(setting, seed, noise, scene.views) for seed in seeds for noise in NOISES], means.abreast)
+        done = abreast(_one, [(tiered, seed, noise, scene.views) for seed in seeds for noise in NOISES], means.abreast)
         each = len(NOISES)
         found = tuple(joined(done[at * each : (at + 1) * each]) for at in range(len(seeds)))
     return Audited(scene, named, clip, found, tuple(arms(found)))
 
 
-def _one(job: tuple[Setting, int, str, tuple[View, ...]]) -> Seed:
-    setting, seed, noise, views = job
-    return run(setting, [seed], Local(), views=views, noises=[noise])[0]
+def _one(job: tuple[Tiered, int, str, tuple[View, ...]]) -> Seed:
+    tiered, seed, noise, views = job
+    return run(tiered, [seed], Local(), views=views, noises=[noise])[0]
 
 
 def joined(parts: Sequence[Seed]) -> Seed:
@@ -159,3 +163,53 @@ def joined(parts: Sequence[Seed]) -> Seed:
         epsilons={name: given for part in parts for name, given in part.epsilons.items()},
         uncovered=min(part.uncovered for part in parts),
     )  # fmt: skip
+
+
+def arms(found: Sequence[Seed]) -> list[dict[str, Any]]:
+    """One object for each noise and view, with every denoiser's marks; those on no noise and no shuffling first."""
+    keys = list(dict.fromkeys((one.noise, one.view) for one in found[0].found))
+    made = [_arm(noise, view, found) for noise, view in keys]
+    control = next((arm for arm in made if (arm["noise"], arm["view"]) == ("no noise", "rows")), None)
+    for arm in made:
+        for name, measures in arm["denoisers"].items():
+            for measure, mark in measures.items():
+                mark["control"] = _control(control, name, measure)
+    return made
+
+
+def _arm(noise: str, view: View, found: Sequence[Seed]) -> dict[str, Any]:
+    by = [{one.denoiser: one for one in seed.found if (one.noise, one.view) == (noise, view)} for seed in found]
+    marks = {
+        name: {measure: _mark([each[name] for each in by], measure) for measure in one.marks}
+        for name, one in by[0].items()
+    }
+    return {"noise": noise, "view": view, "title": TITLES[view], "denoisers": marks}
+
+
+def _mark(runs: Sequence[Found], measure: str) -> dict[str, Any]:
+    known = [run for run in runs if measure in run.marks]
+    if len(known) < 2:
+        return {"rate": None}
+    values = [run.marks[measure] for run in known]
+    # Shares of clients or values that are named right tie often; cosines vary smoothly.
+    ties = any(word in measure for word in ("named right", "linked", "given to"))
+    said: dict[str, Any] = asdict((share if ties else over_runs)(values))
+    if all(measure in run.prior for run in known):
+        priors = [run.prior[measure] for run in known]
+        said["prior"] = math.fsum(priors) / len(priors)
+        above = [value - prior for value, prior in zip(values, priors, strict=True)]
+        said["above"] = asdict((gain if ties else over_runs)(above))
+    return said
+
+
+def headline(measure: str) -> str:
+    """The measure whose control stands for this one: groups and tiers are parts of a whole."""
+    if measure.startswith(("cosine at", "CosAUC", "delta-cos", "cosine best")):
+        return "cosine"
+    return measure.split(", ")[0] if ": clients named right" in measure else measure
+
+
+def _control(arm: Mapping[str, Any] | None, denoiser: str, measure: str) -> bool | None:
+    """Whether it lies above its prior without noise and shuffling; None where it is not mounted there."""
+    mark = (arm or {"denoisers": {}})["denoisers"].get(denoiser, {}).get(headline(measure))
+    return None if mark is None or "above" not in mark else mark["above"]["low"] > 0

@@ -12,9 +12,9 @@ from typing import Any
 from croupier.aggregate.median import Median
 from croupier.audit.distort import Colour, Distortion, Mirror, Rotate
 from croupier.audit.experiment import Defence, Setting
+from croupier.audit.questions.source import UNSHUFFLING
 from croupier.encode.fixed import FixedPoint
 from croupier.federation import Federation
-from croupier.inquiry import UNSHUFFLING
 from croupier.learn.augment import Crop, InstaHide
 from croupier.learn.data import Data
 from croupier.learn.datasets import Activity, Cifar10, Mnist, Newsgroups, Synthetic
@@ -102,8 +102,7 @@ def usual(task: str, scale: Scale, alpha: float = 0.1, clients: int = 10, **chan
 
 VANILLA = Defence("none", plain("uniform"), ("named", "named+prior"), ())
 SHUFFLES = tuple(
-    Defence(f"{grain} shuffle", naive(grain), (attacks[0], attacks[-1]), ())  # type: ignore[arg-type]
-    for grain, attacks in UNSHUFFLING.items()
+    Defence(f"{grain} shuffle", naive(grain), (attacks[0], attacks[-1]), ()) for grain, attacks in UNSHUFFLING.items()
 )
 FOUR = (VANILLA, *SHUFFLES)
 # On a sum: the joint model trained on with each shadow set, alone and joined with the prior.
@@ -127,8 +126,7 @@ def _rns(cohort: int) -> Defence:
 
 
 def _printed(where: str, **rates: float) -> dict[str, Printed]:
-    shuffles = {grain: f"{grain} shuffle" for grain in UNSHUFFLING}
-    names = {"none": "none", **shuffles, "rns": "RNS"}
+    names = {"none": "none", "rns": "RNS"} | {str(grain): f"{grain} shuffle" for grain in UNSHUFFLING}
     return {names[key]: Printed(rate, where) for key, rate in rates.items()}
 
 

@@ -12,13 +12,15 @@ from croupier.aggregate.geometry import MultiKrum, TrimmedMean
 from croupier.aggregate.mean import Mean
 from croupier.aggregate.median import Median
 from croupier.aggregate.reference import FLTrust
-from croupier.audit.integrity import Ended, Setting
+from croupier.audit.integrity import Ended
 from croupier.audit.poison import LabelFlip, NoiseInjection, Poison, Scaling
+from croupier.audit.setting import Setting
 from croupier.federation import Federation
 from croupier.learn.data import Data
 from croupier.learn.datasets import Cifar10, Ecg, Mnist
 from croupier.learn.fit import Adam
 from croupier.learn.models import Mixer, Mlp, Network, Rnn, Vit
+from croupier.learn.root import Root
 from croupier.learn.split import Dirichlet
 from croupier.papers.entry import Means, Scale
 from croupier.papers.trainings import cell, shown
@@ -111,8 +113,8 @@ def setting(case: str, scale: Scale, means: Means) -> Setting:
     together = 1 if means.device == "cpu" else size.cohort
     return Setting(
         kind.parse({"use": kind.use, **cut}), Dirichlet(clients=size.clients, alpha=0.5, least=2), model,
-        Adam(lr=1e-3, epochs=size.epochs, batch=64), plan, together=together, folder=means.folder,
-        device=means.device, workers=means.workers if means.abreast == 1 else 1,
+        Adam(lr=1e-3, epochs=size.epochs, batch=64), plan, root=Root(records=100), together=together,
+        folder=means.folder, device=means.device, workers=means.workers if means.abreast == 1 else 1,
     )  # fmt: skip
 
 

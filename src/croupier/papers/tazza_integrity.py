@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from croupier.audit.integrity import Arm, Ended, Probes, run
-from croupier.audit.report.clusters import cluster_map
+from croupier.papers.cluster_map import cluster_map
 from croupier.papers.entry import Means, Scale, Trial
 from croupier.papers.tazza_arms import (
     FLIP,

@@ -108,6 +108,12 @@ class Cut:
         yield from self._checked(kept, sets, digests, ())
         return sets[kept][kind]
 
+    def kept(self, opened: Tensor, digests: Tensor) -> int:
+        """The set that was not opened, by the roots that were and what binds all of them."""
+        roots = [bytes_of(root) for root in opened]
+        wrong = (at for at, root in enumerate(roots) if self._digest(at, root) != bytes_of(digests[at]))
+        return next(wrong, self.decks - 1)
+
     def _held(self, kinds: tuple[str, ...]) -> SubFlow:
         """All sets, and what binds their roots."""
         sets = list[dict[str, Body]]()

@@ -7,12 +7,14 @@ nothing can be read and the round is lost.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
+import torch
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from torch import Tensor
 
 from croupier.core import wire
 from croupier.core.coins import Coins
@@ -24,7 +26,19 @@ from croupier.encode.fixed import FixedPoint
 from croupier.errors import ProtocolError, TooFew
 from croupier.kernels import shares
 from croupier.mpc.shares import hidden, reduced
-from croupier.place.placement import NO_BRIEF, NOTHING, Keys, Mechanism, Own, Placement, Tolerance, adding, once
+from croupier.place.placement import (
+    NO_BRIEF,
+    NOTHING,
+    Keys,
+    Mechanism,
+    Own,
+    Placement,
+    Reads,
+    Tolerance,
+    adding,
+    once,
+)
+from croupier.place.witness import Witnesses
 from croupier.release.release import Shape
 
 
@@ -97,6 +111,35 @@ class Masks(Placement, use="masks"):
             "server": f"{mechanism.release.reveals()}; and which clients took part",
             "each client": "which clients are invited, and their public keys",
         }
+
+    @property
+    def breaks(self) -> Mapping[tuple[str, ...], Reads]:
+        """The sum less what all clients but one sent is what that one sent."""
+        return {("server", "clients"): "named"}
+
+    def pooled(self, mechanism: Mechanism, parties: Witnesses) -> Released:
+        """What the clients among them sent, and the rest of the sum. Raises: ProtocolError when more than one is left.
+
+        Masks need not be known: they go away in the sum.
+        """
+        given, bits = parties["server"].given, adding(mechanism).bits
+        known = {name: one.payload for name, one in parties.items() if one.payload is not None}
+        left = [name for name in given.roster if name not in known]
+        if len(left) > 1:
+            raise ProtocolError(f"the sum of {len(left)} clients does not split: {', '.join(left[:8])}")
+        inbox = tuple(letter for letter in parties["server"].letters if letter.kind == "up")
+        whole = self.opened(mechanism, given.roster, given.layout, inbox).sums
+        known |= {name: _less(whole, [*known.values()], bits) for name in left}
+        rows = torch.stack([known[name] for name in given.roster])
+        return Released(given.roster, rows, ids=given.roster, layout=given.layout)
+
+
+def _less(whole: Tensor | None, known: Sequence[Tensor], bits: int) -> Tensor:
+    """A sum of residues without some of its terms."""
+    if whole is None:
+        raise ProtocolError("there is no sum to take anything from")
+    rest = whole.long() - torch.stack([row.long() for row in known]).sum(0)
+    return rest.remainder(1 << bits).to(whole.dtype)
 
 
 def _mask(keys: Keys, given: Given, other: str) -> Coins:

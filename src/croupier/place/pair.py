@@ -21,7 +21,7 @@ from croupier.core.flow import Exchange, Flow, Given, Inbox, Letter, Memory, Par
 from croupier.core.update import Layout
 from croupier.core.wire import Schema
 from croupier.encode.encoder import Brief, Payload, Released
-from croupier.encode.signs import reference_fields
+from croupier.encode.signs import NONCE, reference_fields
 from croupier.errors import IntegrityError, PrivacyError, ProtocolError, SpecError
 from croupier.kernels import field as kernel
 from croupier.mpc import dealer
@@ -33,9 +33,23 @@ from croupier.place.cuts import Cut
 from croupier.place.duet import SECOND, SERVERS
 from croupier.place.mixers import Sharer, Unboxer
 from croupier.place.mixes import Mix
-from croupier.place.placement import NO_BRIEF, NOTHING, Keys, Mechanism, Own, Placement, Tolerance, quorum, unkeyed
+from croupier.place.placement import (
+    NO_BRIEF,
+    NOTHING,
+    Keys,
+    Mechanism,
+    Own,
+    Placement,
+    Reads,
+    Sight,
+    Tolerance,
+    quorum,
+    unkeyed,
+)
+from croupier.place.pooled import Pool, votes
 from croupier.place.roster import root_of, signed, verified
 from croupier.place.scoring import Scoring
+from croupier.place.witness import Witnesses
 from croupier.release.release import Shape
 from croupier.release.scored import ScoredSum
 
@@ -312,6 +326,36 @@ class Pair(Placement, use="pair"):
             DEALER: "which clients were invited",
             **({"each client": told} if self.malicious else {}),
         }
+
+    @property
+    def breaks(self) -> Mapping[tuple[str, ...], Reads]:
+        """Either two of the three read every row; whose it is, unless the dealer knows no order."""
+        dealt: Reads = "model" if _DEALER[self.shuffle] == _NAMELESS else "named"
+        return {SERVERS: "named", **{(name, DEALER): dealt for name in SERVERS}}
+
+    def sight(self, mechanism: Mechanism, party: str) -> Sight:
+        """The second server what is released; the dealer nothing."""
+        if party == SECOND:
+            return Sight("released")
+        return Sight(
+            "nothing", f"nothing that depends on updates is sent to it: it learns {self.learns(mechanism)[party]}"
+        )
+
+    def pooled(self, mechanism: Mechanism, parties: Witnesses) -> Released:
+        """Two of the three read rows; the second server and a client read what is released."""
+        given = next(iter(parties.values())).given
+        if not {*SERVERS, DEALER} & set(parties):
+            return votes(parties[given.me].told("published"), given)
+        deck = self.deck(given)
+        played = partial(self._played, mechanism)
+        pool = Pool(self._scoring(mechanism, deck), self.mix(deck), self._cut(mechanism, given), played, parties)
+        return pool.told() if len(parties) == 1 else pool.rows()
+
+    def _played(self, mechanism: Mechanism, given: Given, coins: Coins) -> SubFlow:
+        """A server's part; the first one's without its reference, which comes after all that hides rows."""
+        size = given.layout.size
+        none = {"reference": torch.zeros(size, dtype=torch.uint8), "nonce": torch.zeros(NONCE, dtype=torch.uint8)}
+        return self._seat(mechanism, given, {}, coins).play(none if given.me == SERVERS[0] else None)
 
     def _scoring(self, mechanism: Mechanism, deck: Deck) -> Scoring:
         release = mechanism.release

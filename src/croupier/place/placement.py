@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from croupier.core.wire import Schema, attendance, bitmap, chosen
 from croupier.encode.encoder import Brief, Encoder, Payload, Released
 from croupier.encode.fixed import FixedPoint
 from croupier.errors import ProtocolError
+from croupier.place.witness import Witnesses
 from croupier.privacy.local import LocalPrivacy
 from croupier.release.bucketed import BucketSums, Tiered
 from croupier.release.release import Release, Shape
@@ -64,6 +65,22 @@ class Tolerance:
     integrity: str
     liveness: str
     apart: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What a party sees of clients' updates: each with its sender, what is released, or numbers that are noise.
+
+    `why` says why it is nothing, or what proves it to be noise.
+    """
+
+    kind: Literal["named", "released", "noise", "nothing"]
+    why: str = ""
+
+
+# What a forbidden coalition reads: every update with its sender, or whole updates in random order.
+Reads = Literal["named", "model"]
+NONE: Mapping[tuple[str, ...], Reads] = MappingProxyType({})
 
 
 class Placement(Part):
@@ -121,6 +138,22 @@ class Placement(Part):
     @abstractmethod
     def learns(self, mechanism: Mechanism) -> Mapping[str, str]:
         """What each party learns, as sentences of the statement."""
+
+    @property
+    def breaks(self) -> Mapping[tuple[str, ...], Reads]:
+        """What parties read that `tolerance.apart` keeps apart, by their names; "clients" are all of them but one."""
+        return NONE
+
+    def sight(self, mechanism: Mechanism, party: str) -> Sight:
+        """What one of the middle parties sees of clients' updates."""
+        return Sight("nothing", f"place = {self.use!r} does not say what {party} sees of updates")
+
+    def pooled(self, mechanism: Mechanism, parties: Witnesses) -> Released:
+        """What parties make of what they were told, put together: those of `breaks`, or who sees something alone.
+
+        Raises: ProtocolError when they can read nothing.
+        """
+        raise ProtocolError(f"place = {self.use!r} does not say what {' and '.join(parties)} can read")
 
 
 def unkeyed(memory: Memory) -> Memory:

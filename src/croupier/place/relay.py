@@ -12,6 +12,7 @@ from croupier.core.wire import Schema, attendance, bitmap
 from croupier.encode.encoder import Brief, Payload, Released
 from croupier.encode.signs import reference_fields
 from croupier.errors import TooFew
+from croupier.place.direct import Direct
 from croupier.place.labels import too_few
 from croupier.place.placement import (
     NO_BRIEF,
@@ -20,6 +21,8 @@ from croupier.place.placement import (
     Mechanism,
     Own,
     Placement,
+    Reads,
+    Sight,
     Tolerance,
     let_out,
     quorum,
@@ -28,6 +31,7 @@ from croupier.place.placement import (
     up_body,
     up_schema,
 )
+from croupier.place.witness import Witnesses
 from croupier.release.release import Shape
 
 
@@ -96,3 +100,18 @@ class Relay(Placement, use="relay"):
             "server": f"{mechanism.release.reveals()}; and which clients took part",
             "relay": "every client's whole update, and whose it is",
         }
+
+    @property
+    def breaks(self) -> Mapping[tuple[str, ...], Reads]:
+        """With the relay the server sees what the relay sees."""
+        return {("server", "relay"): "named"}
+
+    def sight(self, mechanism: Mechanism, party: str) -> Sight:
+        """The relay, everything."""
+        return Sight("named")
+
+    def pooled(self, mechanism: Mechanism, parties: Witnesses) -> Released:
+        """What clients sent to the relay, as a server would have it that they send to themselves."""
+        relay = parties["relay"]
+        inbox = tuple(letter for letter in relay.letters if letter.kind == "up")
+        return Direct().opened(mechanism, relay.given.roster, relay.given.layout, inbox)

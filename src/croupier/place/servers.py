@@ -30,11 +30,26 @@ from croupier.kernels.shares import P
 from croupier.mpc.shares import reduced, rest, stretched
 from croupier.mpc.tags import Tagger
 from croupier.place.labels import together, too_few
-from croupier.place.placement import NO_BRIEF, NOTHING, Keys, Mechanism, Own, Placement, Tolerance, adding, once, quorum
+from croupier.place.placement import (
+    NO_BRIEF,
+    NOTHING,
+    Keys,
+    Mechanism,
+    Own,
+    Placement,
+    Reads,
+    Sight,
+    Tolerance,
+    adding,
+    once,
+    quorum,
+)
+from croupier.place.witness import Witnesses
 from croupier.release.release import Shape
 
 # Sums of more bits would not be told apart in the field of the tags.
 MOST_BITS = 60
+_EACH = "each sum server"
 
 
 class SumServers(Placement, use="sum-servers"):
@@ -199,9 +214,35 @@ class SumServers(Placement, use="sum-servers"):
         sums = "sums of all buckets" if mechanism.release.grouped else "sum"
         return {
             "server": f"{mechanism.release.reveals()}; and which clients took part",
-            "each sum server": "which clients took part, and uniform numbers that depend on nobody's update",
+            _EACH: "which clients took part, and uniform numbers that depend on nobody's update",
             "each client": f"the published {sums}, and which clients took part",
         }
+
+    @property
+    def breaks(self) -> Mapping[tuple[str, ...], Reads]:
+        """All servers' shares of an update add up to it."""
+        return {self.names: "named"}
+
+    def sight(self, mechanism: Mechanism, party: str) -> Sight:
+        """Shares."""
+        return Sight("noise", f"{_EACH} learns {self.learns(mechanism)[_EACH]}")
+
+    def pooled(self, mechanism: Mechanism, parties: Witnesses) -> Released:
+        """Of every client the sum of the shares that these sum servers hold: its update, where these are all of them.
+
+        A client alone reads what is published.
+        """
+        servers = [parties[name] for name in self.names if name in parties]
+        if not servers:
+            (client, *_) = parties.values()
+            inbox = tuple(letter for letter in client.letters if letter.kind == "published")
+            return self.opened(mechanism, client.given.roster, client.given.layout, inbox)
+        given = servers[0].given
+        held = [letter for one in servers for letter in one.letters if letter.kind in ("share", "seed")]
+        parts = {who: tuple(letter for letter in held if letter.source == who) for who in given.roster}
+        names = tuple(who for who, letters in parts.items() if len(letters) == len(servers))
+        rows = torch.stack([self._added(mechanism, given, parts[who])[0] for who in names])
+        return Released(names, rows, ids=names, layout=given.layout)
 
     def _added(self, mechanism: Mechanism, given: Given, inbox: Inbox) -> tuple[Tensor, int]:
         encode = adding(mechanism)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,9 +11,11 @@ import torch
 from tests.scenes import Here
 from torch import Tensor
 
-from croupier.audit import disaggregate
-from croupier.audit.disaggregate import Sighting, disaggregation, own_update, recover, sightings
-from croupier.audit.experiment import Setting
+from croupier.audit.bench import handed
+from croupier.audit.disaggregate import Sighting, own_update, recover, sightings
+from croupier.audit.setting import Setting
+from croupier.bench import disaggregate
+from croupier.bench.disaggregate import disaggregation
 from croupier.core.coins import Coins
 from croupier.core.view import facts
 from croupier.errors import SpecError
@@ -54,7 +56,7 @@ def seen(cohorts: Sequence[tuple[str, ...]], stays: str, noise: float = 0.0) -> 
         rows = models()[[CLIENTS.index(who) for who in cohort]]
         rows = rows + noise * torch.randn(rows.shape, generator=draw("noise", number), dtype=torch.float64)
         updates = rows - start if stays == "models" else rows
-        found.append(Sighting(cohort, start, updates.sum(0), float(len(cohort))))
+        found.append(Sighting(cohort, start, updates.sum(0), float(len(cohort)), number))
         start = start + updates.mean(0)
     return found
 
@@ -106,13 +108,13 @@ def test_who_always_comes_with_another_is_not_told_from_it() -> None:
 
 def test_all_colluding_but_one_leaves_that_one_exactly() -> None:
     one = seen([CLIENTS], "updates")
-    got = recover(one, ("c",), [{who: models()[row] for row, who in enumerate(CLIENTS) if who != "c"}])
+    got = recover(one, ("c",), {0: {who: models()[row] for row, who in enumerate(CLIENTS) if who != "c"}})
     assert got.exact == ("c",)
     assert torch.allclose(got.updates[0], models()[2])
 
 
 def test_colluders_make_the_others_fewer() -> None:
-    known = [{"a": models()[0]} if "a" in cohort else {} for cohort in PAIRS]
+    known = {number: {"a": models()[0]} for number, cohort in enumerate(PAIRS) if "a" in cohort}
     got = recover(seen(PAIRS, "updates"), ("b", "c", "d"), known)
     assert got.exact == ("b", "c", "d")
     assert got.when == (0, 2, 4)
@@ -131,20 +133,22 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def trained(pipeline: Pipeline, cohort: int, count: int) -> tuple[list[Any], list[dict[str, Tensor]], Any]:
-    """Views of a server, and every client's own update."""
+    """Rounds as a server has them, and every client's own update."""
     one = SETTING
     task = assemble(one.data, one.split, one.model, one.fit, Coins.from_seed(3), folder=None).task
     plan, views, own = Federation(rounds=count, cohort=cohort), [], []
     for done in rounds(pipeline, task, plan, Coins.from_seed(3), Local(), keep={"*": "keep"}):
-        views.append(facts(done.views["server"]))
-        own.append({who: own_update(facts(done.views[who])) for who in done.present})
+        sent = {who: facts(done.views[who]) for who in done.present}
+        start = handed(sent[done.present[0]])
+        views.append({"round": done.number, "views": {"server": (facts(done.views["server"]),)}, "start": start})
+        own.append({who: own_update(view) for who, view in sent.items()})
     return views, own, task
 
 
 @pytest.mark.parametrize("pipeline", [total(4), rns(4), rns(4, release="bits"), naive("parameter")])
 def test_sightings_are_the_sums_of_what_clients_sent(pipeline: Pipeline) -> None:
     views, own, task = trained(pipeline, 3, 3)
-    found = sightings(views, pipeline.plain(), task.first.vector, task.layout)
+    found = sightings(views, pipeline.plain(), task.layout)
     for one, sent in zip(found, own, strict=True):
         assert set(one.present) == set(sent)
         assert torch.allclose(one.total, sum(sent.values(), torch.zeros(())), atol=2e-3)
@@ -153,8 +157,8 @@ def test_sightings_are_the_sums_of_what_clients_sent(pipeline: Pipeline) -> None
 def test_colluders_of_a_real_round_leave_the_last_client_up_to_rounding() -> None:
     views, own, task = trained(total(4), 4, 1)
     victim = task.enrolled[2]
-    known = [{who: update for who, update in own[0].items() if who != victim}]
-    got = recover(sightings(views, total(4).plain(), task.first.vector, task.layout), (victim,), known)
+    known = {0: {who: update for who, update in own[0].items() if who != victim}}
+    got = recover(sightings(views, total(4).plain(), task.layout), (victim,), known)
     assert torch.allclose(got.updates[0], own[0][victim], atol=3e-4)
 
 
@@ -164,7 +168,7 @@ def check(found: dict[str, Any], cohort: int) -> dict[str, Any]:
 
 
 def test_the_experiment_finds_nothing_in_a_fixed_cohort(here: None) -> None:
-    found = disaggregation(SETTING, total, (2, 4), (0, 1), Local())
+    found = disaggregation(SETTING, (2, 4), (0, 1))
     fixed, moving = check(found, 4), check(found, 2)
     assert fixed["rank"] == [1]
     assert fixed["gained"]["high"] < 0.01
@@ -175,7 +179,7 @@ def test_the_experiment_finds_nothing_in_a_fixed_cohort(here: None) -> None:
 
 
 def test_the_experiment_finds_whom_colluders_leave(here: None) -> None:
-    found = disaggregation(replace(SETTING, plan=Federation(rounds=8)), total, (3,), (0, 1), Local(), colluders=2)
+    found = disaggregation(replace(SETTING, plan=Federation(rounds=8)), (3,), (0, 1), colluders=2)
     row = check(found, 3)
     assert row["clients"] == [2]
     assert row["exact"] == [2]
@@ -183,20 +187,4 @@ def test_the_experiment_finds_whom_colluders_leave(here: None) -> None:
     for name in ("named", "named+prior"):
         assert row["success"][name]["rate"] == pytest.approx(row["control"][name]["rate"], abs=0.03)
     with pytest.raises(SpecError, match="source inference needs two"):
-        disaggregation(SETTING, total, (4,), (0, 1), Local(), colluders=3)
-
-
-def test_the_attack_is_given_views_and_nothing_else_of_the_run(here: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it gets went through canonical bytes, and only colluders' own updates are in it."""
-    given: list[tuple[Any, ...]] = []
-    inner: Callable[..., Any] = recover
-
-    def watched(*args: Any) -> Any:
-        given.append(args)
-        return inner(*args)
-
-    monkeypatch.setattr(disaggregate, "recover", watched)
-    disaggregation(SETTING, total, (3,), (0, 1), Local(), colluders=1)
-    for one, clients, own in given:
-        assert all(isinstance(sighting, Sighting) for sighting in one)
-        assert not {who for known in own for who in known} & set(clients)
+        disaggregation(SETTING, (4,), (0, 1), colluders=3)

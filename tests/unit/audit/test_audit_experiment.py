@@ -11,12 +11,13 @@ import torch
 from tests.scenes import Here
 from torch import Tensor
 
-from croupier.audit import experiment, source
+from croupier.audit import experiment, source, stage
 from croupier.audit.distort import CLEAN, Distortion
-from croupier.audit.experiment import Defence, Remembered, Setting, _Stage, _Truth, run
+from croupier.audit.experiment import Defence, Setting, run
 from croupier.audit.knowledge import Knowledge, Scene
 from croupier.audit.outcome import Outcome
 from croupier.audit.score import gain
+from croupier.audit.stage import Remembered, Stage, Truth
 from croupier.core.coins import Coins
 from croupier.core.update import Layout, Slice, Update
 from croupier.errors import CroupierError, RangeError, SpecError
@@ -76,7 +77,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> Counted:
 
         return replace(made, task=replace(made.task, fit=counted))
 
-    monkeypatch.setattr(experiment, "assemble", counting)
+    monkeypatch.setattr(stage, "assemble", counting)
     return lambda: sum(jobs)
 
 
@@ -110,7 +111,7 @@ def test_other_pictures_of_the_adversary_are_not_trained_again(here: list[Here],
     assert one.accuracy == two.accuracy
     # Labels of the shadow sets are as they were; what the prior and the rows make of the inputs is not.
     assert one.success["algorithm2-loss"] != two.success["algorithm2-loss"]
-    seeds = [known for known, question, _ in here[0].asked if question.view is not None]
+    seeds = [Knowledge(**known["knowledge"]) for _, known, asked, _ in here[0].asked if asked["views"]]
     for clean, changed in zip(seeds[::2], seeds[1::2], strict=True):
         assert torch.equal(clean.shadows[0][0].flip(1), changed.shadows[0][0])
         assert torch.equal(clean.records[0], changed.records[0])
@@ -164,30 +165,31 @@ def test_only_the_clients_of_the_round_are_asked_about(here: list[Here]) -> None
     (got,) = outcomes(setting, [NONE])
     assert got.chance == 1 / cohort
     (panel,) = here
-    cohorts = {known.clients for known, question, _ in panel.asked if question.view is not None}
+    heard = [(Knowledge(**known["knowledge"]), asked["views"], answer) for _, known, asked, answer in panel.asked]
+    cohorts = {known.clients for known, views, _ in heard if views}
     assert len(cohorts) > 1
-    for known, question, answer in panel.asked:
+    for known, views, answer in heard:
         assert len(known.clients) == len(known.shadows) == cohort
         assert len(known.records[1]) == cohort * setting.records
-        assert all(set(guesses.tolist()) <= set(range(cohort)) for guesses in answer.guesses.values())
-        if question.view is not None:
-            assert known.clients == question.view["given"]["roster"]
+        assert all(set(guesses.tolist()) <= set(range(cohort)) for guesses in answer["guesses"].values())
+        if views:
+            assert known.clients == views["server"][0]["given"]["roster"]
     # The prior is asked about every cohort that attacks are.
-    assert {known.clients for known, question, _ in panel.asked if question.view is None} == cohorts
+    assert {known.clients for known, views, _ in heard if not views} == cohorts
 
 
 def test_the_truth_of_a_round_concerns_its_clients() -> None:
     setting = replace(SETTING, split=Dirichlet(clients=8, alpha=0.5, least=20))
-    stage = _Stage(setting, Coins.from_seed(3), Here())
+    one = Stage(setting, Coins.from_seed(3))
     present = ("c1", "c4", "c6")
-    known, truth, _ = stage._about(present, CLEAN)
+    known, truth = one.about(present, CLEAN)
     assert known.clients == present
     assert torch.equal(torch.bincount(truth.owners), torch.full((3,), setting.records))
-    train = stage.made.dataset.train
+    train = one.made.dataset.train
     for place, who in enumerate(present):
-        own = {row.numpy().tobytes() for row in train.batch(stage.held.training[who])[0]}
+        own = {row.numpy().tobytes() for row in train.batch(one.held.training[who])[0]}
         assert {row.numpy().tobytes() for row in known.records[0][truth.owners == place]} <= own
-        assert torch.equal(known.shadows[place][0], train.batch(stage.held.shadows[who])[0])
+        assert torch.equal(known.shadows[place][0], train.batch(one.held.shadows[who])[0])
 
 
 def constant(scene: Scene, coins: Coins) -> Tensor:
@@ -223,9 +225,9 @@ def test_attacks_that_know_nothing_score_at_one_in_n(
 def test_an_attack_that_knows_the_truth_is_always_right(here: list[Here], monkeypatch: pytest.MonkeyPatch) -> None:
     """Guesses and truth meet in one order: records, clients, rounds and seeds."""
     told: dict[bytes, Tensor] = {}
-    real = _Stage._ask
+    real = Stage._ask
 
-    def leaky(self: _Stage, *args: Any) -> tuple[Knowledge, _Truth]:
+    def leaky(self: Stage, *args: Any) -> tuple[Knowledge, Truth]:
         known, truth = real(self, *args)
         told[known.records[0].numpy().tobytes()] = truth.owners
         return known, truth
@@ -234,7 +236,7 @@ def test_an_attack_that_knows_the_truth_is_always_right(here: list[Here], monkey
         owners = told[scene.knowledge.records[0].numpy().tobytes()]
         return torch.nn.functional.one_hot(owners, len(scene.knowledge.clients)).T.double()
 
-    monkeypatch.setattr(_Stage, "_ask", leaky)
+    monkeypatch.setattr(Stage, "_ask", leaky)
     monkeypatch.setitem(source.ATTACKS, "cheat", cheat)
     setting = replace(SETTING, plan=Federation(rounds=2, cohort=3))
     (got,) = outcomes(setting, [replace(NONE, attacks=("cheat",))])

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
-from html import escape, unescape
-from typing import Any
 
 import pytest
 import torch
 
-from croupier import soundness
 from croupier.aggregate.aggregator import Aggregator
 from croupier.aggregate.clusters import Clusters
 from croupier.aggregate.mean import Mean
 from croupier.audit.craft import MinMax
-from croupier.audit.integrity import Arm, Ended, Ground, Samples, Setting, Turn, _served, run
+from croupier.audit.integrity import Arm, Ended, Ground, Samples, Turn, _served, run
 from croupier.audit.poison import LabelFlip, NoiseInjection, Scaling
 from croupier.audit.purity import purity
-from croupier.audit.report.clusters import GREY, cluster_map, purity_lines
-from croupier.audit.secrecy import Depth
+from croupier.audit.setting import Setting
 from croupier.core.coins import Coins
 from croupier.core.update import Model
+from croupier.encode.hidden import HiddenUnits
 from croupier.errors import SpecError
 from croupier.federation import Federation
 from croupier.learn.data import Rows
@@ -31,12 +27,12 @@ from croupier.learn.fit import Adam
 from croupier.learn.models import Mlp
 from croupier.learn.root import Root
 from croupier.learn.split import Iid
+from croupier.pipeline import Pipeline
 from croupier.runtime.local import Local
-from croupier.spec import load
 
 SETTING = Setting(
     Digits(), Iid(clients=12), Mlp(hidden=(32,)), Adam(lr=0.01, epochs=3, batch=16), Federation(rounds=3),
-    root=Root(records=50),
+    root=Root(records=50), together=1,
 )  # fmt: skip
 GROUND = Ground(SETTING, 0)
 BAD = frozenset("xyz")
@@ -150,56 +146,6 @@ def test_runs_come_arm_by_arm_and_seed_by_seed() -> None:
         replace(SETTING, share=1.0)
 
 
-def test_the_map_has_a_square_for_everybody_present_and_grey_for_the_lonely() -> None:
-    rounds = [{"a": 0, "b": 0, "x": 1}, {"a": 0, "x": 1}]
-    drawn = cluster_map(rounds, ["a", "b"], ["x"], "a < b")
-    assert drawn.count("<rect") == 5
-    assert drawn.count(f'fill="{GREY}"') == 2
-    assert "a &lt; b" in drawn
-    assert "cluster 1" in drawn
-    points: list[dict[str, Any]] = [{"rate": 0.9, "low": 0.8, "high": 1.0, "one": 0.75}, {"rate": None}]
-    lines = purity_lines({"one": points, "two": points[:1]}, 0.95, "purity")
-    assert lines.count("goal 0.95") == 1
-    assert lines.count("<circle") == 2
-
-
-def test_findings_are_plain_and_the_page_holds_them() -> None:
-    small = [
-        "task.data.use=digits", "task.split.clients=12", "task.model.hidden=[16]", "federation.rounds=2",
-        "task.fit.epochs=1", "task.root.records=50",
-    ]  # fmt: skip
-    found = soundness.examine(load("tazza-mnist", small), seeds=2, abreast=1, depth=Depth(2, 1, 20))
-    plain = found.plain
-    assert json.loads(json.dumps(plain, allow_nan=False)) == plain
-    assert (plain["clients"], plain["malicious"], plain["cohort"]) == (12, 3, 10)
-    assert [row["rule"] for row in plain["rows"][:6]] == list(soundness.rules_of(load("tazza-mnist"), 10))
-    assert len(plain["rows"]) == 30
-    assert len(plain["maps"]) == 4
-    own = [row for row in plain["rows"] if row["rule"] == "Clusters" and row["attack"] != "no attack"]
-    assert all(len(row["rounds"]) == 2 and row["purity"]["all"]["low"] <= row["purity"]["all"]["high"] for row in own)
-    assert all(row["success"]["rate"] is None for row in plain["rows"] if "flip" in row["attack"])
-    more = {**plain, "more": [{"title": "What <else> there is", "paragraphs": ["one"]}]}
-    page = type(found)(more).page()
-    assert "What &lt;else&gt; there is" in page
-    assert page.count("<svg") == 5
-    assert "The goal of 95 % is" in page
-    verdict = page.partition("</header>")[0]
-    assert all(escape(said) in verdict for said in plain["verdict"])
-    for title in ("How much of each permutation is recovered?", "What do single steps give away?", "breaks the rule"):
-        assert title in page
-    assert "img-src data:" in unescape(page)
-    assert page.count("data:image/png;base64,") == sum(
-        len(strip["pictures"]) for strip in plain["confidentiality"]["pictures"]
-    )
-
-
-def test_what_cannot_be_audited_is_refused() -> None:
-    with pytest.raises(SpecError, match="clusters"):
-        soundness.examine("digits")
-    with pytest.raises(SpecError, match="seeds"):
-        soundness.examine("tazza-mnist", seeds=1)
-
-
 def test_turns_know_their_labels() -> None:
     ended = Ended(("x",), 3, 0.5, 0.5, 0.5, 2, turns=(Turn(0, (("a", "x"),), {"a": 0, "x": 0, "b": 1}),))
     end = ended.labelled()
@@ -219,3 +165,31 @@ def test_the_malicious_may_show_samples_with_their_triggers() -> None:
         shown[probes] = {shard: float(rows.x.max()) >= 7.0 for shard, rows in task.fit.held.items()}
         assert shown[probes] == {shard: probes == "trained" and shard in bad for shard in shown[probes]}
     assert any(shown["trained"].values())
+
+
+def test_what_is_remembered_changes_nothing() -> None:
+    ground = Ground(SETTING, 0, room=1 << 24)
+    mark = Scaling(corner="upper-left", factor=1.0)
+    for attack in (None, LabelFlip(), NoiseInjection(scale=0.25), mark):
+        arm = Arm("mean", Mean(), attack)
+        assert ground.play(arm, Local()) == ground.play(arm, Local()) == GROUND.play(arm, Local())
+    # Who adds noise trains as everybody does.
+    assert set(ground.known) == {None, LabelFlip(), mark}
+
+
+def test_a_trigger_is_measured_though_nobody_mounts_it() -> None:
+    mark = Scaling(corner="upper-left", factor=4.0)
+    honest = play(Mean(), trigger=mark)
+    assert honest.success is not None
+    assert honest.success < 0.3
+    assert honest.received == play(Mean()).received
+
+
+def test_a_whole_protocol_is_attacked_as_it_is() -> None:
+    ground = Ground(replace(SETTING, plan=Federation(rounds=2)), 0)
+    hidden = Pipeline(encode=HiddenUnits(first="open", weights="uniform"), aggregate=Mean())
+    clear, whole = Arm("mean", Mean(), LabelFlip()), Arm("mean", Mean(), LabelFlip(), protocol=hidden)
+    found = {arm: ground.play(arm, Local()) for arm in (clear, whole)}
+    # Permuted uploads have the same mean, and are scored in plain order.
+    assert found[whole].received == pytest.approx(found[clear].received, abs=0.02)
+    assert found[whole].heard == found[clear].heard == 2 * len(ground.malicious)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from croupier.audit.learned import SIDE, learned
-from croupier.audit.secrecy import like
+from croupier.audit.likeness import like
 from croupier.errors import SpecError
 
 ASKED: list[tuple[Tensor, Tensor]] = []

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from croupier.audit import profiler, recombine
-from croupier.audit.denoise import Directions, Learned, Wiener, gain
+from croupier.audit.blind import Blind, answer
+from croupier.audit.denoise import DENOISERS, Directions, Learned, Wiener, gain
 from croupier.audit.glimpse import Glimpse, Outside, scales, stacked
 from croupier.audit.linkage import candidates, link
 from croupier.audit.surrogate import Surrogate, agreement, separability
@@ -160,27 +161,30 @@ def test_all_other_members_of_a_bucket_uncover_the_last_one_bit_for_bit() -> Non
 
 
 def test_the_attack_is_given_views_and_knowledge_only() -> None:
-    assert list(inspect.signature(profiler.mount).parameters) == ["studied", "glimpses", "coins"]
+    assert list(inspect.signature(profiler.mount).parameters) == ["studied", "glimpses", "coins", "pieces"]
     clean = planted(24, 1).reshape(2, 12, SIZE).float()
     outside = Outside((0, 2), clean, {"day": torch.arange(12) % 2}, {"day": 2})
-    view = tuple(shown(t, planted(8, 5 + t), 0.5) for t in range(3))
-    question = profiler.asked(outside, torch.tensor([0.5], dtype=torch.float64), {"rows": view}, Coins.from_seed(1))
-    told = canon.load(question)
-    assert set(told) == {"outside", "levels", "views", "coins"}
-    assert set(told["views"]["rows"][0]) == set(Glimpse.__dataclass_fields__)
-    answer = canon.load(profiler.answered(question))
-    assert answer["rows"]["denoisers"]["wiener"]["rows"].shape == (24, SIZE)
+    known = {
+        "outside": outside.plain(), "levels": torch.tensor([0.5], dtype=torch.float64), "denoisers": DENOISERS,
+        "coins": Coins.from_seed(2).export(),
+    }  # fmt: skip
+    view = tuple(shown(t, planted(8, 5 + t), 0.5).plain() for t in range(3))
+    question = {"shown": {"rows": view}, "coins": Coins.from_seed(1).export()}
+    told = canon.load(canon.dump(question))
+    assert set(told["shown"]["rows"][0]) == set(Glimpse.__dataclass_fields__)
+    here = answer("traits", canon.load(canon.dump(known)), told)
+    assert here["rows"]["denoisers"]["wiener"]["rows"].shape == (24, SIZE)
     # The same bytes, the same answer: nothing else goes in.
-    assert canon.dump(canon.load(profiler.answered(question))) == canon.dump(answer)
+    with Blind() as process:
+        assert canon.dump(process.ask("traits", known, question)) == canon.dump(here)
 
 
 def test_without_auxiliary_clients_rows_are_only_linked() -> None:
     view = tuple(shown(t, planted(8, 5), 0.5) for t in range(2))
-    question = profiler.asked(None, torch.ones(1), {"rows": view}, Coins.from_seed(1))
-    found = canon.load(profiler.answered(question))["rows"]["denoisers"]
+    found = profiler.mount(None, view, Coins.from_seed(1))["denoisers"]
     assert set(found) == {"none"}
-    assert set(found["none"]) == {"links"}
-    assert found["none"]["links"][8:].tolist() == list(range(8))
+    assert set(found["none"]) == {"links", "links_centred"}
+    assert all(links[8:].tolist() == list(range(8)) for links in found["none"].values())
 
 
 def test_auxiliary_means_are_of_the_latest_studied_round() -> None:

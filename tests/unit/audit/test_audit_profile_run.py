@@ -7,10 +7,10 @@ import math
 import pytest
 import torch
 
-from croupier import profiling
 from croupier.audit import profile
 from croupier.audit.attributes import attributes
 from croupier.audit.marks import _curve
+from croupier.audit.setting import Setting
 from croupier.audit.sights import VIEWS, sight
 from croupier.audit.track import Noise, Turn, alike, factor_for, louder
 from croupier.core.coins import Coins
@@ -24,7 +24,6 @@ from croupier.learn.models import Mlp
 from croupier.learn.split import Dirichlet
 from croupier.privacy.tiers import Tiers
 from croupier.runtime.local import Local
-from croupier.spec import load
 
 LAYOUT = Layout((Slice("a.weight", (30,)), Slice("b.weight", (10,))))
 
@@ -95,11 +94,12 @@ def test_households_are_cut_by_the_outsiders_alone() -> None:
 
 @pytest.fixture(scope="module")
 def seeds() -> list[profile.Seed]:
-    setting = profile.Setting(
+    setting = Setting(
         Digits(), Dirichlet(clients=32, alpha=0.1, least=5), Mlp(hidden=(16,)), Sgd(lr=0.1, epochs=2, batch=16),
-        Federation(rounds=4, cohort=12), Tiers(clip=1.0), smallest=4, every=2, workers=1,
+        Federation(rounds=4, cohort=12),
     )  # fmt: skip
-    return profile.run(setting, [0, 1], Local(), views=("rows", "parameter", "sums"))
+    tiered = profile.Tiered(setting, Tiers(clip=1.0), smallest=4, every=2)
+    return profile.run(tiered, [0, 1], Local(), views=("rows", "parameter", "sums"))
 
 
 def test_without_noise_and_shuffling_every_stage_beats_its_prior(seeds: list[profile.Seed]) -> None:
@@ -121,21 +121,3 @@ def test_shuffled_and_noised_views_tell_less_and_colluders_uncover_all(seeds: li
         assert seed.uncovered == 1.0
         assert (seed.clients, seed.outsiders) == (24, 8)
         assert all(math.isfinite(value) for f in seed.found for value in f.marks.values())
-
-
-def test_findings_hold_controls_priors_and_a_page(seeds: list[profile.Seed]) -> None:
-    spec = load("intra")
-    found = profiling.findings(spec, profiling.setting_of(spec), [0, 1], seeds)
-    assert len(found["arms"]) == 9
-    assert len(found["sentences"]) == 9
-    mark = found["arms"][0]["denoisers"]["wiener"]["cosine at epsilon 8"]
-    assert {"rate", "low", "high", "prior", "above", "control"} <= mark.keys()
-    assert found["attributes"]["dominant"]["chance"] == 0.1
-    page = profiling.Profile(found).page()
-    assert page.startswith("<!doctype html>")
-    assert all(name in page for name in ("Table 2", "Table 5", "IntraShuffler", "bucket sums"))
-
-
-def test_a_profile_needs_tiers() -> None:
-    with pytest.raises(SpecError, match="kind source"):
-        profiling.setting_of(load("digits"))

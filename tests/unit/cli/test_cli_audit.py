@@ -10,8 +10,7 @@ import pytest
 from tests.scenes import Here
 from tests.shell import Shell
 
-from croupier.audit import experiment, membership
-from croupier.cli import audit
+from croupier.audit import experiment, harness, membership
 from croupier.learn.datasets import Synthetic
 from croupier.learn.models import Mlp
 from croupier.papers import ENTRIES
@@ -21,7 +20,9 @@ from croupier.spec import load
 TINY = (
     "-s", "task.split.clients=3", "-s", "task.model.hidden=[16]", "-s", "task.fit.epochs=1", "-s", "run.workers=1",
 )  # fmt: skip
-DEFENCES = ["none", "model shuffle", "layer shuffle", "parameter shuffle", "sum only"]
+FEW = ("-q", "source", "-q", "membership", "--against", "shuffle-model", "--against", "sum", "--seeds", "2")
+DEFENCES = ["digits-uneven", "shuffle-model", "sum"]
+SHOWN = ["none", "model shuffle", "layer shuffle", "parameter shuffle", "RNS"]
 
 
 @pytest.fixture
@@ -29,52 +30,70 @@ def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], t
     """In an empty folder; attacks run in this process, in few runs."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("CROUPIER_DATA", raising=False)
+    monkeypatch.setattr(harness, "Panel", Here)
     monkeypatch.setattr(experiment, "Panel", Here)
     monkeypatch.setattr(membership, "MODELS", 3)
     monkeypatch.setattr(membership, "STEPS", 5)
-    monkeypatch.setattr(audit, "RUNS", 2)
     return Shell(monkeypatch, capsys)
 
 
 def test_audit_fast_gives_one_object_and_a_report(shell: Shell) -> None:
-    found = shell.json("audit", "--fast", *TINY, "--seed", "3")
+    found = shell.json("audit", "digits-uneven", "--fast", *TINY, *FEW, "--seed", "3")
     assert [row["defence"] for row in found["rows"]] == DEFENCES
     assert (found["name"], found["rounds"], found["runs"], found["seeds"]) == ("digits-uneven", 2, 2, [3, 4])
     assert found["task"]["split"] == {"use": "dirichlet", "clients": 3, "alpha": 0.1, "least": 20}
     for row in found["rows"]:
-        assert {"defence", "accuracy", "bytes_per_client", "attacks"} <= row.keys()
+        assert {"defence", "accuracy", "bytes_per_client", "attacks", "questions"} <= row.keys()
         for attack in row["attacks"].values():
             assert {"rate", "low", "high", "prior", "chance"} <= attack.keys()
             assert attack["low"] <= attack["rate"] <= attack["high"]
             assert attack["chance"] == 1 / 3
+        for question in row["questions"].values():
+            assert {"adversary", "value", "low", "high", "prior", "gain", "control", "status"} <= question.keys()
     assert found["made"].endswith("Z")
-    assert found["command"].startswith("croupier audit --fast")
+    assert found["command"].startswith("croupier audit digits-uneven --fast")
     page = Path(found["report"])
     assert page.parent == Path("audits")
     assert page.read_text("utf-8").startswith("<!doctype html>")
     beside = json.loads(page.with_suffix(".json").read_text("utf-8"))
     assert beside == {key: value for key, value in found.items() if key != "report"}
-    assert sorted(path.suffix for path in page.parent.iterdir()) == [".html", ".json"]
+    assert sorted(path.suffix for path in page.parent.iterdir()) == [".csv", ".html", ".json", ".md"]
 
 
-def test_audit_for_people_prints_a_table_and_a_sentence_a_defence(shell: Shell) -> None:
+def test_audit_for_people_prints_a_matrix_and_the_verdict(shell: Shell) -> None:
     where = ("--report", "new/page.html", "--out", "x.json")
-    code, out, said = shell("audit", *TINY, "-s", "federation.rounds=1", "--seeds", "2", *where)
+    code, out, said = shell("audit", "digits-uneven", *TINY, "-s", "federation.rounds=1", *FEW, *where)
     assert (code, said) == (0, "")
-    assert "digits-uneven: whose record is it? Means over rounds and 2 runs" in out
-    assert "1/n = 33.3%" in out
-    assert all(f"  {name}: " in out for name in DEFENCES)
+    assert "digits-uneven: 2 runs" in out
+    assert "! measured leak, . no leak found, ? cannot tell, = proved, - not run" in out
+    assert all(any(line.startswith(name) for line in out.splitlines()) for name in DEFENCES)
+    assert "  server: " in out
+    assert "named+prior" not in out
     assert out.endswith("report: new/page.html\n")
-    assert Path("new/page.html").is_file()
     written = json.loads(Path("x.json").read_text())
     assert written["report"] == "new/page.html"
     assert written["rows"] == json.loads(Path("new/page.json").read_text())["rows"]
+    assert written["verdict"]["sentence"] in " ".join(out.split())
+
+
+def test_every_attack_is_shown_when_asked_for(shell: Shell) -> None:
+    words = ("audit", "digits-uneven", *TINY, "-s", "federation.rounds=1", *FEW, "--report", "page.html", "-v")
+    _, out, _ = shell(*words)
+    assert all(name in out for name in ("named+prior", "algorithm2-matched", "tuned", "lira", "gain (95 %)"))
+
+
+def test_the_own_protocol_is_attacked_by_those_who_are_named(shell: Shell) -> None:
+    words = (*TINY, "-s", "federation.rounds=1", "-q", "source", "--against", "nothing", "--seeds", "2")
+    found = shell.json("audit", "rns", *words, "-a", "relay", "-a", "server+relay")
+    assert [row["defence"] for row in found["rows"]] == ["rns", "none"]
+    asked = found["rows"][0]["questions"]["source"]["adversaries"]
+    assert {key: one["forbidden"] for key, one in asked.items()} == {"relay": False, "server+relay": True}
 
 
 def test_audit_prints_its_description_and_stops(shell: Shell, tmp_path: Path) -> None:
-    _, out, _ = shell("audit", "--fast", "--print-config")
+    _, out, _ = shell("audit", "digits-uneven", "--fast", "--print-config")
     Path("spec.toml").write_text(out)
-    assert load("spec.toml") == load("digits-uneven", audit.FAST)
+    assert load("spec.toml") == load("digits-uneven", ["federation.rounds=2"])
     assert [path.name for path in tmp_path.iterdir()] == ["spec.toml"]
     assert load(shell.json("audit", "digits-sum", "--print-config")) == load("digits-sum")
 
@@ -90,10 +109,16 @@ def test_audit_prints_its_description_and_stops(shell: Shell, tmp_path: Path) ->
             '"dirichlet"',
         ),
         (("-s", "federation.cohort=11"), "federation.cohort = 11: only 10 clients are enrolled; invite fewer"),
+        (("-q", "sauce"), "--question = 'sauce': there is none; did you mean 'source'?"),
+        (
+            ("--against", "rns-server"),
+            "--against = 'rns-server': no protocol has that name; did you mean 'rns-servers'?",
+        ),
+        (("-a", "relay"), "--adversary = 'relay': this protocol has no party 'relay'; known: "),
     ],
 )
 def test_audit_refuses_bad_input_in_one_line(shell: Shell, words: tuple[str, ...], said: str, tmp_path: Path) -> None:
-    assert shell.refused("audit", *words) == said
+    assert shell.refused("audit", "digits-uneven", *words).startswith(said)
     assert not list(tmp_path.iterdir())
 
 
@@ -115,8 +140,21 @@ def test_a_report_that_cannot_be_written_is_said_before_the_work(
 ) -> None:
     Path("file").touch()
     Path("folder").mkdir()
-    monkeypatch.setattr("croupier.inquiry.examine", never)
+    monkeypatch.setattr("croupier.auditing.audit", never)
     assert shell.refused("audit", "--fast", "--report", report).startswith(said)
+
+
+def test_two_reports_are_compared(shell: Shell) -> None:
+    words = ("audit", "digits-uneven", *TINY, "-s", "federation.rounds=1", *FEW)
+    shell(*words, "--report", "one.html")
+    shell(*words, "--seed", "7", "--shadow", "0.1", "--report", "two.html")
+    assert "Nothing changed." in shell("report", "compare", "one.json", "one.json")[1]
+    _, out, _ = shell("report", "compare", "one.json", "two.json")
+    assert out.startswith("Not comparable: the settings differ")
+    assert "setting shadow: 0.05 -> 0.1" in out
+    assert shell.json("report", "compare", "one.json", "two.json")["comparable"] is False
+    assert "two.html: is no JSON; give the .json" in shell.refused("report", "compare", "one.json", "two.html")
+    assert "cannot be read (No such file" in shell.refused("report", "compare", "one.json", "three.json")
 
 
 def test_reproduce_lists_what_there_is(shell: Shell, tmp_path: Path) -> None:
@@ -173,7 +211,7 @@ def test_reproduce_runs_and_keeps_its_result(shell: Shell) -> None:
     printed = {row["defence"]: row["printed"] for row in case["rows"]}
     assert printed == {
         name: {"rate": rate, "where": "Table 7"}
-        for name, rate in zip((*DEFENCES[:4], "RNS"), (0.462, 0.393, 0.370, 0.211, 0.1), strict=True)
+        for name, rate in zip(SHOWN, (0.462, 0.393, 0.370, 0.211, 0.1), strict=True)
     }
     for words in ("46.2%", "synthetic/MLP,", "instead of the paper's: another draw of the set"):
         assert words in " ".join(out.split())
@@ -207,74 +245,3 @@ def test_reproduce_prints_one_object(shell: Shell, monkeypatch: pytest.MonkeyPat
     assert len(found["seeds"]) == 3
     assert json.loads(Path("new/x.json").read_text()) == found
     assert not Path("reproductions").exists()
-
-
-def test_audit_of_tiers_asks_what_clients_are_like(shell: Shell) -> None:
-    found = shell.json("audit", "intra", "-s", "federation.rounds=2", "-s", "run.workers=1", "--seeds", "2")
-    assert found["kind"] == "croupier profile audit"
-    assert {arm["view"] for arm in found["arms"]} == {"rows", "model", "layer", "parameter", "sums"}
-    assert {arm["noise"] for arm in found["arms"]} == {"no noise", "noise as in the paper's Table 1", "tiers"}
-    assert Path(found["report"]).read_text("utf-8").startswith("<!doctype html>")
-
-
-def test_audit_refuses_a_profile_without_tiers(shell: Shell) -> None:
-    assert "--kind source" in shell.refused("audit", "digits", "--kind", "profile")
-
-
-def test_audit_of_clusters_asks_what_malicious_clients_break(shell: Shell) -> None:
-    small = ("-s", "task.data.use=digits", "-s", "task.split.clients=10", "-s", "federation.rounds=1")
-    words = ("audit", "tazza-mnist", "--fast", "--seeds", "2", *small, *TINY[2:], "--report", "page.html")
-    found = shell.json(*words, "-s", "task.root.records=20")
-    assert (found["kind"], found["name"], found["runs"]) == ("croupier integrity audit", "tazza-mnist", 2)
-    assert {row["rule"] for row in found["rows"]} >= {"Clusters", "FedAvg", "FLTrust"}
-    assert "Who was in which cluster" in Path("page.html").read_text("utf-8")
-    assert {order["first"] for order in found["confidentiality"]["orders"]} == {"clients", "open"}
-    assert json.loads(Path("page.json").read_text("utf-8"))["rows"] == found["rows"]
-
-
-def test_audit_refuses_integrity_without_clusters(shell: Shell) -> None:
-    assert "clusters" in shell.refused("audit", "digits", "--kind", "integrity")
-
-
-SECRET = (
-    "audit", "tazza", "--kind", "secrecy", "--fast", "--seeds", "2", "-s", "task.split.clients=6",
-    "-s", "federation.cohort=3", "-s", "federation.rounds=1", *TINY[2:], "-s", "protocol.aggregate=mean",
-)  # fmt: skip
-
-
-def test_audit_of_secrecy_is_that_part_alone(shell: Shell) -> None:
-    found = shell.json(*SECRET, "--seed", "4", "--report", "page.html", "--out", "x.json")
-    assert (found["kind"], found["name"], found["seeds"]) == ("croupier secrecy audit", "tazza", [4, 5])
-    assert (found["clients"], found["cohort"], found["rounds"], found["runs"]) == (6, 3, 1, 2)
-    assert {order["first"] for order in found["confidentiality"]["orders"]} == {"clients", "open"}
-    assert "rows" not in found
-    assert json.loads(Path("x.json").read_text("utf-8")) == found
-    beside = json.loads(Path("page.json").read_text("utf-8"))
-    assert beside == {key: value for key, value in found.items() if key != "report"}
-    page = Path("page.html").read_text("utf-8")
-    assert "Croupier secrecy audit" in page
-    assert found["command"] in page
-
-
-def test_audit_of_secrecy_for_people_prints_tables_and_sentences(shell: Shell) -> None:
-    code, out, said = shell(*SECRET, "--report", "page.html")
-    assert (code, said) == (0, "")
-    assert " ".join(out.split()).startswith(
-        "tazza: what a curious server reads. 6 clients, 3 a round, up to 1 rounds in each setting"
-    )
-    for word in ("recovered, absolute", "PSNR, dB", "one client's upload", "mean of all", "left out in 2 of 2"):
-        assert word in out
-    assert "clusters" not in out
-    assert "the mean public record, which needs no upload" in " ".join(out.split())
-    assert out.endswith("report: page.html\n")
-
-
-def test_audit_of_secrecy_refuses_what_hides_nothing_and_changes_no_description(shell: Shell) -> None:
-    said = shell.refused("audit", "digits", "--kind", "secrecy")
-    assert said.startswith("protocol.encode = 'floats': a secrecy audit")
-    assert "use 'hidden-units', or --kind source" in said
-    assert load(shell.json("audit", "tazza", "--kind", "secrecy", "--fast", "--print-config")) == load("tazza")
-
-
-def test_audit_refuses_lpips_where_no_picture_is_inverted(shell: Shell) -> None:
-    assert "--lpips" in shell.refused("audit", "digits", "--lpips", "alex")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.shell import Shell
 
-from croupier.audit import experiment
+from croupier.audit import harness
 from croupier.errors import CroupierError
 from croupier.learn.train import Learner
 from croupier.runtime.store import RunDir
@@ -134,15 +134,15 @@ def test_an_audit_that_fails_in_its_first_seed_leaves_nothing(shell: Shell, monk
 def test_an_audit_that_fails_later_keeps_the_seeds_it_has(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
 
-    def seeded(_: Any, __: Any, seed: int, *___: Any) -> Any:
-        calls.append(seed)
+    def played(bench: Any, *_: Any) -> Any:
+        calls.append(bench.seed)
         if len(calls) > 1:
             raise CroupierError("an attack failed: its process ended")
-        return []
+        return lambda: harness.Answers({})
 
-    monkeypatch.setattr(experiment, "_seeded", seeded)
-    shell.refused("audit", *SMALL, "--seeds", "2")
-    assert len(list(Path("audits").glob("*.kept/seed-7.json"))) == 1
+    monkeypatch.setattr(harness, "_play", played)
+    shell.refused("audit", "digits-uneven", *SMALL, "--seeds", "2", "--against", "nothing")
+    assert len(list(Path("audits").glob("*.kept/seed-7-digits-uneven.json"))) == 1
 
 
 def test_two_runs_into_one_directory_are_refused(shell: Shell) -> None:

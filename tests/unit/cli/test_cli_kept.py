@@ -18,35 +18,28 @@ from tests.disk import full_for
 from tests.scenes import Here
 from tests.shell import Shell
 
-from croupier.audit import experiment, integrity, membership, profile, secrecy
+from croupier.audit import harness, membership
 from croupier.cli import options
-from croupier.federation import Federation
 from croupier.learn import beside
-from croupier.learn.datasets import Digits
-from croupier.learn.fit import Sgd
-from croupier.learn.models import Mlp
-from croupier.learn.split import Dirichlet
-from croupier.privacy.tiers import Tiers
-from croupier.runtime.local import Local
 
 TINY = ("-s", "task.model.hidden=[8]", "-s", "task.fit.epochs=1", "-s", "run.workers=1", "-s", "federation.rounds=1")
-SOURCE = ("audit", *TINY, "-s", "task.split.clients=3", "--seeds", "2", "--seed", "3")
-HIDDEN = ("audit", "tazza", "--fast", "--seeds", "2", *TINY, "-s", "task.split.clients=6", "-s", "federation.cohort=3")
-SECRET = (*HIDDEN, "--kind", "secrecy", "-s", "protocol.aggregate=mean")
-WHOLE = (*HIDDEN, "-s", "task.split.clients=10", "-s", "federation.cohort=10", "-s", "task.root.records=20")
-# What is asked, in which units, and what does one unit.
-AUDITS = {
-    "source": (SOURCE, "2 seeds", (experiment, "_seeded")),
-    "secrecy": (SECRET, "2 seeds", (secrecy, "_one")),
-    "integrity": (WHOLE, "62 parts", (integrity, "_play")),
-}
+SOURCE = (
+    "audit", "digits-uneven", *TINY, "-s", "task.split.clients=3", "--seeds", "2", "--seed", "3",
+    "-q", "source", "-q", "membership", "--against", "shuffle-model", "--against", "sum",
+)  # fmt: skip
+HIDDEN = (
+    "audit", "tazza", "--fast", "--seeds", "2", *TINY, "-s", "task.split.clients=6", "-s", "federation.cohort=3",
+    "-s", "protocol.aggregate=mean", "--against", "nothing", "-q", "permutation", "-q", "poisoning",
+)  # fmt: skip
+# What is asked, and in how many parts: seeds times protocols.
+AUDITS = {"source": (SOURCE, "6 parts"), "hidden": (HIDDEN, "4 parts")}
 
 
 @pytest.fixture
 def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Shell:
     """In an empty folder; attacks run in this process, in few runs."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(experiment, "Panel", Here)
+    monkeypatch.setattr(harness, "Panel", Here)
     monkeypatch.setattr(membership, "MODELS", 3)
     monkeypatch.setattr(membership, "STEPS", 5)
     monkeypatch.setattr(
@@ -69,8 +62,9 @@ def stopping(real: Callable[..., Any], after: int) -> Callable[..., Any]:
 
 
 def result(found: dict[str, Any]) -> dict[str, Any]:
-    """Without the name of the page."""
-    return {key: value for key, value in found.items() if key != "report"}
+    """Without the name of the page, and what a clock measured."""
+    rows = [{key: value for key, value in row.items() if key != "seconds_per_round"} for row in found["rows"]]
+    return {**{key: value for key, value in found.items() if key != "report"}, "rows": rows}
 
 
 def alive(group: int) -> list[str]:
@@ -87,10 +81,10 @@ def alive(group: int) -> list[str]:
 def test_an_audit_that_was_stopped_ends_as_one_that_was_not(
     shell: Shell, kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    words, units, (module, name) = AUDITS[kind]
-    real = getattr(module, name)
+    words, units = AUDITS[kind]
+    real = harness._play
     with monkeypatch.context() as patch:
-        patch.setattr(module, name, stopping(real, 1))
+        patch.setattr(harness, "_play", stopping(real, 2))
         code, out, said = shell(*words, "--json")
     (folder,) = Path("audits").iterdir()
     done = len(list(folder.glob("se*.json")))
@@ -105,60 +99,40 @@ def test_an_audit_that_was_stopped_ends_as_one_that_was_not(
         return real(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, name, counted)
+        patch.setattr(harness, "_play", counted)
         code, out, said = shell(*words, "--json")
     assert (code, said) == (0, f"going on: {done} of {total} {unit} are kept in {folder}\n")
     assert len(calls) < int(total)
     resumed = json.loads(out)
     assert not folder.exists()
-    page, numbers = sorted(Path("audits").iterdir())
+    _, page, numbers, _ = sorted(Path("audits").iterdir())
     whole = shell.json(*words, "--report", "whole.html")
     assert json.dumps(result(resumed)) == json.dumps(result(whole))
     assert result(json.loads(numbers.read_text())) == result(whole)
-    assert page.read_bytes() == Path("whole.html").read_bytes()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["audits", "whole.html", "whole.json"]
+    assert page.read_text("utf-8").startswith("<!doctype html>")
+    names = ["audits", "whole.csv", "whole.html", "whole.json", "whole.md"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
 def test_a_full_disk_shows_the_table_first_and_then_names_the_file_and_the_remedy(shell: Shell) -> None:
     with full_for("page.html"):
         code, out, said = shell(*SOURCE, "--report", "page.html")
     assert code == 2
-    assert "whose record is it?" in out
+    assert "digits-uneven: 2 runs" in out
     assert "report:" not in out
     assert said == (
         "croupier: error: page.html: cannot be written (No space left on device); free space, or choose another "
-        "--report; 2 of 2 seeds are kept, so that the same command then need not repeat them\n"
+        "--report; 6 of 6 parts are kept, so that the same command then need not repeat them\n"
     )
     assert sorted(path.name for path in Path().iterdir()) == ["audits"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(experiment, "_seeded", stopping(experiment._seeded, 0))
+        patch.setattr(harness, "_play", stopping(harness._play, 0))
         code, again, _ = shell(*SOURCE, "--report", "page.html")
     assert code == 0
     assert again == out + "report: page.html\n"
-    assert sorted(path.name for path in Path().iterdir()) == ["audits", "page.html", "page.json"]
+    names = ["audits", "page.csv", "page.html", "page.json", "page.md"]
+    assert sorted(path.name for path in Path().iterdir()) == names
     assert not list(Path("audits").iterdir())
-
-
-def test_a_profile_goes_on_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One seed is attacked while the next one is trained: of three the first is kept when the third begins."""
-    setting = profile.Setting(
-        Digits(), Dirichlet(clients=20, alpha=1.0, least=5), Mlp(hidden=(4,)), Sgd(epochs=1), Federation(rounds=1),
-        Tiers(clip=1.0), smallest=4, workers=1,
-    )  # fmt: skip
-
-    def audit(kept: dict[str, Any]) -> list[profile.Seed]:
-        return profile.run(setting, [0, 1, 2], Local(), ("rows",), ("no noise",), kept=kept)
-
-    kept: dict[str, Any] = {}
-    with monkeypatch.context() as patch:
-        patch.setattr(profile, "_seeded", stopping(profile._seeded, 2))
-        with pytest.raises(KeyboardInterrupt):
-            audit(kept)
-    assert list(kept) == ["seed-0"]
-    with monkeypatch.context() as patch:
-        patch.setattr(profile, "_seeded", stopping(profile._seeded, 2))
-        resumed = audit(json.loads(json.dumps(kept)))
-    assert resumed == audit({})
 
 
 @pytest.mark.parametrize("file", ["page.json", "x.json"])
@@ -174,7 +148,7 @@ def test_any_file_of_an_audit_may_fail_after_the_table(shell: Shell, file: str) 
 def test_an_interrupt_before_anything_is_finished_leaves_nothing(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(experiment, "_seeded", stopping(experiment._seeded, 0))
+    monkeypatch.setattr(harness, "_play", stopping(harness._play, 0))
     code, out, said = shell(*SOURCE)
     assert (code, out, said) == (130, "", "stopped; nothing was finished, and nothing is kept\n")
     assert not list(tmp_path.iterdir())
@@ -182,14 +156,14 @@ def test_an_interrupt_before_anything_is_finished_leaves_nothing(
 
 def test_another_description_or_seed_does_not_use_what_is_kept(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(experiment, "_seeded", stopping(experiment._seeded, 1))
+        patch.setattr(harness, "_play", stopping(harness._play, 2))
         shell(*SOURCE)
     (folder,) = Path("audits").iterdir()
     for other, key in (
         (("-s", "task.fit.lr=0.3"), "task.fit.lr"), (("--seed", "4"), "seed"), (("--shadow", "0.1"), "shadow"),
     ):  # fmt: skip
         with monkeypatch.context() as patch:
-            patch.setattr(experiment, "_seeded", stopping(experiment._seeded, 0))
+            patch.setattr(harness, "_play", stopping(harness._play, 0))
             code, _, said = shell(*SOURCE, *other)
         assert code == 130
         assert said.startswith(f"{folder} is of another audit ({'first_model' if key == 'seed' else key} differs)")
@@ -199,20 +173,20 @@ def test_another_description_or_seed_does_not_use_what_is_kept(shell: Shell, mon
 def test_code_of_ones_own_that_changed_does_not_use_what_is_kept(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     code = "from torch import nn\n\ndef net(shape, classes):\n    return nn.Linear(shape[0], classes)\n"
     Path("mine_kept.py").write_text(code)
-    words = ("-s", "task.model={use='own', make='mine_kept:net'}", *SOURCE[3:], "--json")
-    monkeypatch.setattr(experiment, "_seeded", stopping(lambda *_: [], 1))
-    shell("audit", *words)
+    words = ("-s", "task.model={use='own', make='mine_kept:net'}", *SOURCE[4:], "--json")
+    monkeypatch.setattr(harness, "_play", stopping(lambda *_: lambda: harness.Answers({}), 2))
+    shell("audit", "digits-uneven", *words)
     Path("mine_kept.py").write_text(code + "# the same weights at first\n")
     # Another command is another process.
     beside.leave(Path.cwd())
-    assert "own.task.model.make.sha256 differs): it is not used" in shell("audit", *words)[2]
+    assert "own.task.model.make.sha256 differs): it is not used" in shell("audit", "digits-uneven", *words)[2]
 
 
 def test_the_same_audit_twice_at_once_is_refused(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     def meanwhile(*args: Any) -> Any:
         raise AssertionError(shell.refused(*SOURCE))
 
-    monkeypatch.setattr(experiment, "_seeded", meanwhile)
+    monkeypatch.setattr(harness, "_play", meanwhile)
     with pytest.raises(AssertionError, match="another process is at the same work; wait for it"):
         shell(*SOURCE)
     assert not list(Path().iterdir())
@@ -220,7 +194,8 @@ def test_the_same_audit_twice_at_once_is_refused(shell: Shell, monkeypatch: pyte
 
 def test_ctrl_c_ends_every_process_with_one_line(tmp_path: Path) -> None:
     """The real signal, to the whole group, as a terminal sends it."""
-    command = [str(Path(sys.executable).with_name("croupier")), *SECRET, "-s", "run.workers=2", "--seeds", "40"]
+    words = (*SOURCE, "-s", "run.workers=2", "--seeds", "40")
+    command = [str(Path(sys.executable).with_name("croupier")), *words]
     # A shell that starts tests in the background makes them deaf to Ctrl-C, and so what they start.
     heard = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -229,7 +204,7 @@ def test_ctrl_c_ends_every_process_with_one_line(tmp_path: Path) -> None:
         )
     finally:
         signal.signal(signal.SIGINT, heard)
-    while not list(tmp_path.glob("audits/*/secrecy-*.json")):
+    while not list(tmp_path.glob("audits/*/seed-*.json")):
         assert audit.poll() is None
         time.sleep(0.05)
     os.killpg(audit.pid, signal.SIGINT)
@@ -237,13 +212,13 @@ def test_ctrl_c_ends_every_process_with_one_line(tmp_path: Path) -> None:
     assert (audit.returncode, out) == (130, "")
     # Before it there may be lines of progress, by the clock.
     *before, last = said.splitlines()
-    assert all(line.startswith("tazza: ") for line in before)
+    assert all(line.startswith("digits-uneven: ") for line in before)
     until = time.monotonic() + 60
     while alive(audit.pid) and time.monotonic() < until:
         time.sleep(0.05)
     assert not alive(audit.pid)
     (folder,) = tmp_path.glob("audits/*")
-    kept = len(list(folder.glob("secrecy-*.json")))
+    kept = len(list(folder.glob("seed-*.json")))
     assert last == (
-        f"stopped; {kept} of 40 seeds are kept in audits/{folder.name}; to go on, start the same command again"
+        f"stopped; {kept} of 120 parts are kept in audits/{folder.name}; to go on, start the same command again"
     )

@@ -8,12 +8,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 from rich.table import Table
-from tests.browser.findings import rate, usual
+from tests.reports import report
 from tests.shell import Shell
 
-from croupier import profiling, soundness
-from croupier.audit.sights import VIEWS
-from croupier.cli import audit, integrity, profile, secrecy
+from croupier.cli import audit
 from croupier.cli.fit import fitted, line, wrapped
 
 SMALL = ("-s", "federation.rounds=2", "-s", "task.fit.epochs=1", "-s", "run.workers=1", "--seed", "7")
@@ -68,71 +66,24 @@ def test_the_table_of_a_run_has_all_its_columns_whole(shell: Shell) -> None:
     } <= checked(out)
 
 
-def source() -> dict[str, Any]:
-    found = usual()
-    for row in found["rows"]:
-        row["attacks"]["prior"]["carried"] = "the records of the shadow sets, by a learner chosen on them alone"
-    return found
+def wide() -> dict[str, Any]:
+    """Every question has a column, and a number of every unit."""
+    found = report()
+    units = {"reconstruction": "dB", "separation": "cosine", "carries": "bits"}
+    cell = found["rows"][0]["questions"]["source"]
+    for name in audit.SHORT:
+        found["questions"].setdefault(name, found["questions"]["source"])
+        found["questions"][name] = {**found["questions"][name], "unit": units.get(name, "share")}
+        for row in found["rows"]:
+            row["questions"].setdefault(name, cell)
+    return {**found, "left_out": {"tazza": "a reason of many words " * 5}}
 
 
-def habits() -> dict[str, Any]:
-    mark = {**rate(0.5, 0.1), "prior": 0.4, "control": True}
-    names = ["cosine", "CosAUC", "delta-cos", "day: clients named right", "day: ARI", "use: clients named right"]
-    marks = {**dict.fromkeys([*names, "use: ARI"], mark), profiling.ROW: mark}
-    kinds = {"classes": ["low", "middle", "high"], "chance": 1 / 3}
-    return {
-        "name": "intra-london", "runs": 5, "judged_by": "wiener", "epsilons": {"tiers": [[0.5] * 40]},
-        "attributes": {"day": {"title": "when electricity is used most, by day", **kinds},
-                       "use": {"title": "how much electricity it uses", **kinds}},
-        "arms": [{"noise": "noise as in the paper's Table 1", "view": view, "denoisers": {"wiener": marks}}
-                 for view in VIEWS],
-        "sentences": ["a sentence of many words " * 9], "adversaries": profiling.adversaries(1.0),
-        "paper": profiling.PAPER,
-    }  # fmt: skip
-
-
-def hidden() -> dict[str, Any]:
-    value = rate(0.93, 0.05)
-    group = {"group": "hidden.0.units", "size": 256, "absolute": value, "relative": value, "chance": 1 / 256,
-             "uploads": 75}  # fmt: skip
-    read = {"moment": "trained model", "knows": "relative", "read": "in the unknown order", "psnr": rate(41.0, 3),
-            "ssim": value, "records": 30}  # fmt: skip
-    lie = {"says": "its hidden units lie in another order: it answers alike", "rule": "mean of all", "honest": value,
-           "accuracy": value, "left_out": 0, "alone": 2, "honest_alone": 1, "runs": 3}  # fmt: skip
-    order = {"name": "the clients draw the first model, a rule every round", "groups": [group], "inversion": [read]}
-    told = {"hidden": True, "orders": [order], "tampered": [lie], "says": ["many words of a sentence " * 8]}
-    return {
-        "name": "tazza-mnist", "clients": 100, "cohort": 10, "rounds": 50, "runs": 3, "confidentiality": told,
-        "verdict": ["a verdict of many words " * 8],
-    }  # fmt: skip
-
-
-def attacked() -> dict[str, Any]:
-    value = rate(0.93, 0.05)
-    pure = dict.fromkeys(("all", "several", "one", "groups"), value)
-    row = {"received": value, "clusters": value, "success": value, "purity": pure, "rounds": [{"all": value}] * 50}
-    titles = (soundness.NONE, soundness.NOISE, soundness.REPLACE)
-    return {
-        **hidden(), "malicious": 25, "sentences": ["many words " * 20], "paper": list(soundness.PAPER),
-        "rows": [{"attack": title, "rule": "Trimmed Mean", **row} for title in titles],
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("show", "found", "words"),
-    [
-        (audit.show, source, {"defence", "success", "prior", "accuracy", "up/client"}),
-        (profile.show, habits, {"CosAUC", "delta-cos", "IntraShuffler", "linked"}),
-        (secrecy.show, hidden, {"PSNR,", "hidden.0.units", "between", "noticed"}),
-        (integrity.show, attacked, {"replacement", "purity", "alone", "clusters", "Trimmed"}),
-    ],
-)
-def test_audits_fit(
-    show: Any, found: Any, words: set[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("verbose", [False, True])
+def test_audits_fit(verbose: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(WIDTH))
-    show(found())
-    assert words <= checked(capsys.readouterr().out)
+    audit.show(wide(), verbose)
+    assert {"defence", *audit.SHORT.values(), "accur.", "up"} <= checked(capsys.readouterr().out)
 
 
 def test_a_wide_table_is_printed_in_parts_that_begin_with_its_labels() -> None:

@@ -1,0 +1,163 @@
+"""One seed of an audit: what questions share of it, so that nothing is trained or attacked twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from time import perf_counter
+from typing import Any, TypeVar
+
+from torch import Tensor
+
+from croupier.audit.blind import Panel
+from croupier.audit.distort import CLEAN
+from croupier.audit.question import SERVER, Adversary, Arm
+from croupier.audit.setting import Setting
+from croupier.audit.stage import Stage
+from croupier.core.coins import Coins
+from croupier.core.sitting import Drive
+from croupier.core.update import Update
+from croupier.core.view import facts
+from croupier.errors import CroupierError
+from croupier.federate import Fits, Round, rounds
+
+Watch = Callable[[str], None]
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True)
+class Played:
+    """A protocol's rounds, with everybody's view as plain values: by round, then by party.
+
+    `starts` is the model that was handed out in each round, as its first client got it; `coins` are everybody's own;
+    `seconds` is what a round takes beside training, all parties on this machine.
+    """
+
+    rounds: tuple[Round, ...]
+    views: tuple[Mapping[str, Mapping[str, Any]], ...] = field(repr=False)
+    starts: tuple[Tensor, ...] = field(repr=False)
+    coins: tuple[Mapping[str, bytes], ...] = field(default=(), repr=False)
+    seconds: float = 0.0
+
+    def seen_by(self, adversary: Adversary, at: int) -> dict[str, tuple[Mapping[str, Any], ...]]:
+        """The views of its parties of a round, and of the next one, in which clients are handed what came of it.
+
+        A "client" is the first of those present, of those who come again if there are any; "clients" are all of
+        them but the last. Each brings its coins of the round.
+        """
+        present, found = self.rounds[at].present, {}
+        later = self.rounds[at + 1].present if at + 1 < len(self.rounds) else ()
+        present = (*(name for name in present if name in later), *(name for name in present if name not in later))
+        names = [name for party in adversary.parties for name in _names(party, present)]
+        for name in names:
+            found[name] = tuple(views[name] for views in self.views[at : at + 2] if name in views)
+            if found[name] and self.coins:
+                found[name] = ({**found[name][0], "coins": self.coins[at][name]}, *found[name][1:])
+        return found
+
+
+def _names(party: str, present: tuple[str, ...]) -> tuple[str, ...]:
+    return present[:1] if party == "client" else present[:-1] if party == "clients" else (party,)
+
+
+@dataclass
+class Bench:
+    """A seed with its training, drivers and processes.
+
+    `stage(arm)` is the task with records withheld for the adversary; `played(arm)` the protocol's rounds on it.
+    `once` keeps what several questions or arms need, by a key.
+    """
+
+    setting: Setting
+    seed: int
+    panel: Panel
+    drive: Drive
+    watch: Watch = lambda _: None
+    arms: tuple[Arm, ...] = ()
+    who: Mapping[str, tuple[Adversary, ...]] = field(default_factory=dict)
+    membership: bool = True
+    kept: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def coins(self) -> Coins:
+        """The seed's."""
+        return Coins.from_seed(self.seed)
+
+    @property
+    def undefended(self) -> Arm | None:
+        """The arm on which attacks show that they work: the server sees updates, named and without noise."""
+        return next((arm for arm in self.arms if is_undefended(arm)), None)
+
+    def adversaries(self, arm: Arm) -> tuple[Adversary, ...]:
+        """Who attacks an arm."""
+        return self.who.get(arm.key, (SERVER,))
+
+    def once(self, key: Any, make: Callable[[], Made]) -> Made:
+        """What is made once for the whole seed."""
+        if key not in self.kept:
+            self.kept[key] = make()
+        found: Made = self.kept[key]
+        return found
+
+    def chosen(self, arm: Arm) -> Setting:
+        """The setting under an arm."""
+        return arm.applied(self.setting)
+
+    def stage(self, arm: Arm) -> Stage:
+        """The task that an arm trains; what the adversary's pictures look like changes no training."""
+        learnt = replace(self.chosen(arm), noise=CLEAN)
+        return self.once(("stage", learnt), lambda: Stage(learnt, self.coins))
+
+    def played(self, arm: Arm) -> Played:
+        """An arm's rounds, everybody's views kept; of the last arm that was asked for."""
+        if self.kept.get("played", (None, None))[0] != arm:
+            self.watch(f"seed {self.seed}: {arm.title}")
+            self.kept["played"] = arm, self._play(arm)
+        found: Played = self.kept["played"][1]
+        return found
+
+    def _play(self, arm: Arm) -> Played:
+        stage, spent, begun = self.stage(arm), [0.0], perf_counter()
+
+        def fit(jobs: Sequence[tuple[Any, ...]]) -> Sequence[Update | CroupierError]:
+            begun = perf_counter()
+            done = stage.task.fit(jobs)
+            spent[0] += perf_counter() - begun
+            return done
+
+        found = self.play(arm, fit, self.chosen(arm).plan.rounds)
+        each = (perf_counter() - begun - spent[0]) / max(1, len(found.rounds))
+        return replace(found, seconds=each)
+
+    def play(self, arm: Arm, fit: Fits, count: int) -> Played:
+        """So many rounds of an arm from the first model, everybody's views kept, with clients that train by `fit`."""
+        found, views, starts, coins = [], [], [], []
+        task, plan = replace(self.stage(arm).task, fit=fit), self.chosen(arm).plan.model_copy(update={"rounds": count})
+        for done in rounds(arm.pipeline, task, plan, self.coins, self.drive, keep={"*": "keep"}):
+            if not done.present:
+                # A round that was not held shows nothing.
+                continue
+            views.append({name: facts(view) for name, view in done.views.items()})
+            coins.append({name: view.coins.export() for name, view in done.views.items()})
+            starts.append(handed(views[-1][done.present[0]]))
+            found.append(replace(done, views={}))
+        return Played(tuple(found), tuple(views), tuple(starts), tuple(coins))
+
+
+def is_undefended(arm: Arm) -> bool:
+    """Whether the server sees every update as it was learnt, with its sender's name."""
+    pipeline = arm.pipeline
+    bare = pipeline.privacy.use == "none" and pipeline.encode.use == "floats" and pipeline.encode.form == "weights"
+    return bare and pipeline.release.use == "rows" and not arm.changes
+
+
+def handed(view: Mapping[str, Any]) -> Tensor:
+    """The model that a client was handed, in its view."""
+    boxes = (box[0] for box in view["inputs"] if isinstance(box, tuple) and box)
+    model: Tensor = next(box["body"]["model"] for box in boxes if box["kind"] == "model")
+    return model
+
+
+Answered = Future[dict[str, Any]]

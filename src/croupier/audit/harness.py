@@ -1,0 +1,107 @@
+"""The one harness: seeds, training that arms share, processes, what is kept, and progress. Questions do the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from croupier.audit.bench import Bench, Watch
+from croupier.audit.blind import Panel
+from croupier.audit.question import Adversary, Arm, Promise, Question, Trial
+from croupier.audit.setting import Setting
+from croupier.core.revive import Shelf, got, put
+from croupier.core.sitting import Drive
+from croupier.errors import Unsuited
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a protocol costs in one run: how good the model is by round, bytes a client sends, seconds a round."""
+
+    measure: str
+    by_round: Mapping[int, float]
+    bytes: float
+    seconds: float
+
+
+NO_ROUND = "no round was held: too few clients could take part"
+# In place of an adversary, where a question makes no sense of a protocol or task at all.
+EVERYBODY = ""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """One arm from one seed: trials by question and adversary, why others were not asked, and what it costs."""
+
+    trials: Mapping[str, Mapping[str, Trial]]
+    refused: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    cost: Cost | None = None
+
+
+def part(seed: int, arm: Arm) -> str:
+    """What an arm's result is called among those that are kept."""
+    return f"seed-{seed}-{arm.key}"
+
+
+def run(
+    setting: Setting,
+    arms: Sequence[Arm],
+    who: Mapping[str, tuple[Adversary, ...]],
+    questions: Sequence[Question],
+    seeds: Sequence[int],
+    drive: Drive,
+    watch: Watch = lambda _: None,
+    kept: Shelf | None = None,
+) -> dict[str, list[Answers]]:
+    """Ask every question of every arm from every seed: by arm, one answer a seed.
+
+    Arms that are finished go to `kept`, and what is there is not done again. Attacks on one arm run while the next one
+    is trained.
+    """
+    shelf: Shelf = {} if kept is None else kept
+    with Panel(setting.workers, setting.device) as panel:
+        for number, seed in enumerate(seeds):
+            if all(part(seed, arm) in shelf for arm in arms):
+                continue
+            bench = Bench(setting, seed, panel, drive, watch, tuple(arms), who)
+            asked = [question for question in questions if number < question.seeds]
+            waiting: list[tuple[str, Callable[[], Answers]]] = []
+            for arm in arms:
+                if part(seed, arm) in shelf:
+                    continue
+                waiting.append((part(seed, arm), _play(bench, arm, asked)))
+                if len(waiting) > 1:
+                    _settle(waiting.pop(0), shelf)
+            for one in waiting:
+                _settle(one, shelf)
+    return {arm.key: [got(shelf, part(seed, arm), Answers) for seed in seeds] for arm in arms}
+
+
+def _settle(one: tuple[str, Callable[[], Answers]], shelf: Shelf) -> None:
+    put(shelf, one[0], one[1]())
+
+
+def _play(bench: Bench, arm: Arm, questions: Sequence[Question]) -> Callable[[], Answers]:
+    promises: dict[str, Promise] = {}
+    refused: dict[str, dict[str, str]] = {}
+    for question in questions:
+        every = (question.by,) if question.by else bench.adversaries(arm)
+        if why := NO_ROUND if not bench.played(arm).rounds else question.unfit(bench, arm):
+            refused[question.use] = {EVERYBODY: why}
+            continue
+        reasons = {one: question.unseen(bench, arm, one) for one in every}
+        refused[question.use] = {one.key: why for one, why in reasons.items() if why}
+        if able := [one for one, why in reasons.items() if not why]:
+            try:
+                promises[question.use] = question.play(bench, arm, able)
+            except Unsuited as error:
+                refused[question.use] = {EVERYBODY: str(error)}
+    cost = _cost(bench, arm)
+    return lambda: Answers({name: dict(promise()) for name, promise in promises.items()}, refused, cost)
+
+
+def _cost(bench: Bench, arm: Arm) -> Cost:
+    played, measure = bench.played(arm), bench.stage(arm).measure
+    sent = [done.traffic.sent[client] for done in played.rounds for client in done.present]
+    by = {done.number + 1: done.metrics[measure] for done in played.rounds if measure in done.metrics}
+    return Cost(measure, by, sum(sent) / max(1, len(sent)), played.seconds)

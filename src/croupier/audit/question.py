@@ -1,0 +1,143 @@
+"""What an audit asks, of whom, and what one run of it comes to.
+
+A question is a part: it says of which protocols and adversaries it makes sense, what its attacks are given, how they
+are scored, and against which prior. The harness (`audit.harness`) owns seeds, training, processes and what is kept.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from croupier.audit.score import Rate
+from croupier.audit.setting import Setting
+from croupier.core.part import Part
+from croupier.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from croupier.audit.bench import Bench
+
+# What a value is: a share of cases, decibels, a cosine, bits a parameter. It decides how intervals are made and shown.
+Unit = Literal["share", "dB", "cosine", "bits"]
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A protocol that is audited.
+
+    `key` names it in files; `changes` are parts of the setting that it changes, as a defence in training does. `node`
+    is the label of its attacks' coins.
+    """
+
+    key: str
+    title: str
+    pipeline: Pipeline
+    changes: tuple[tuple[str, Any], ...] = ()
+    node: str = ""
+    own: bool = False
+
+    def applied(self, setting: Setting) -> Setting:
+        """The setting under this arm."""
+        changes: dict[str, Any] = dict(self.changes)
+        return replace(setting, **changes)
+
+
+@dataclass(frozen=True)
+class Adversary:
+    """Parties that put their views together. What the statement forbids them is a "what if"."""
+
+    parties: tuple[str, ...]
+    forbidden: bool = False
+
+    @property
+    def key(self) -> str:
+        """Its name in files and on the command line."""
+        return "+".join(self.parties)
+
+
+SERVER = Adversary(("server",))
+# A share of the clients, who need not follow the protocol.
+MALICIOUS = Adversary(("malicious",))
+
+
+@dataclass(frozen=True)
+class Score:
+    """One run of one attack: what it came to, and the same adversary's best guess without a view.
+
+    A question says which way is worse; for all of them a higher `value` than `prior` is a leak, or damage done.
+    `rounds` are the values by round, where there are several. As a control it must lie above `bar`, where that is
+    given, and above its prior elsewhere.
+    """
+
+    value: float
+    prior: float
+    rounds: Mapping[int, float] = field(default_factory=dict)
+    bar: float | None = None
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run of a question on one adversary: scores by attack, the one that a verdict trusts most last.
+
+    `not_run` says why attacks were not run; `facts` are plain values to show beside (pictures as PNG text, tables).
+    `controls` are attacks on other arms, mounted on undefended updates to see whether they work at all.
+    """
+
+    scores: Mapping[str, Score] = field(default_factory=dict)
+    controls: Mapping[str, Score] = field(default_factory=dict)
+    not_run: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+# What a question promises: the trials by adversary, once its attacks have answered.
+Promise = Callable[[], Mapping[str, Trial]]
+
+
+class Question(Part):
+    """One question. `asks` is it in words; `gains` says what a point above the prior means to a reader.
+
+    `failed` is said where no attack works even on undefended updates.
+    """
+
+    verb: ClassVar[str] = "question"
+    asks: ClassVar[str]
+    # What an adversary learns, or malicious clients break, where it leaks: for sentences.
+    learns: ClassVar[str]
+    gains: ClassVar[str]
+    unit: ClassVar[Unit] = "share"
+    titles: ClassVar[Mapping[str, str]]
+    # What is not as the description trains, where it is asked of the worst case: that alone condemns no protocol.
+    worst: ClassVar[str] = ""
+    # Who attacks, where that is not one of the curious parties.
+    by: ClassVar[Adversary | None] = None
+    failed: ClassVar[str] = "no attack passed its control: none works even on undefended updates"
+    # Fewer runs than others where one takes long: at most so many seeds are asked.
+    seeds: ClassVar[int] = 1000
+
+    def unfit(self, bench: Bench, arm: Arm) -> str:
+        """Why it cannot be asked of this task or protocol; nothing where it can."""
+        return ""
+
+    def unseen(self, bench: Bench, arm: Arm, adversary: Adversary) -> str:
+        """Why this adversary has nothing to attack with; nothing where it has."""
+        return ""
+
+    @abstractmethod
+    def play(self, bench: Bench, arm: Arm, adversaries: Sequence[Adversary]) -> Promise:
+        """Play what is needed from one seed, and hand what adversaries see to attacks in a process of their own."""
+
+    def facts(self, trials: Sequence[Trial]) -> dict[str, Any]:
+        """What to show beside, out of every run's."""
+        return dict(trials[0].facts)
+
+    def words(self, gain: Rate, attack: str = "") -> str:
+        """A gain of an attack as a reader would say it, no better than what is sure."""
+        if not gain.low > 0:
+            return f"no leak found: {self.shown(gain.rate)}, and at most {self.shown(gain.high)}"
+        return self.gains.format(n=self.shown(gain.rate))
+
+    def shown(self, value: float) -> str:
+        """A value in its unit."""
+        return f"{100 * value:.0f}" if self.unit == "share" else f"{value:.2g} {self.unit}"

@@ -1,0 +1,128 @@
+"""Do counts of bits, or an opened sum of weighted rows, tell more than the sum?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from croupier.aggregate.mean import Scaled
+from croupier.audit.bench import Answered, Bench
+from croupier.audit.knowledge import COUNTING
+from croupier.audit.opened import opened, told
+from croupier.audit.question import SERVER, Adversary, Arm, Promise, Question, Score, Trial
+from croupier.audit.questions.separation import known
+from croupier.audit.seen import Views, shows
+from croupier.core.view import facts
+from croupier.encode.residues import Residues
+from croupier.federate import rounds
+from croupier.pipeline import Pipeline
+from croupier.place.relay import Relay
+from croupier.release.release import Release
+from croupier.release.scored import ScoredSum
+
+NO_COUNTS = "no counts of ones are shown, and no sum of weighted rows"
+# What is shown beside, by attack: keys of its answer, and what they are called.
+HEADS: Mapping[str, Mapping[str, str]] = {
+    "counts": {"clients": "clients", "moduli": "moduli"},
+    "opened": {"rows": "rows that count", "unique_columns": "share of parameters of which every row is open"},
+}
+# A planted sum in which every row has a weight of its own.
+ROWS = 8
+
+
+class Carries(Question, use="carries"):
+    """Bits a parameter beyond the sum: of counts of ones in residues, and of weights that are known."""
+
+    asks: ClassVar[str] = "Do counts of bits tell more than the sum?"
+    learns: ClassVar[str] = "more than the sum from counted bits"
+    gains: ClassVar[str] = "the view tells up to {n} a parameter more than the sum"
+    unit: ClassVar = "bits"
+    titles: ClassVar[Mapping[str, str]] = {
+        "counts": "carries of counted ones, given the sum (plug-in entropy, an upper bound)",
+        "opened": "the row whose weight in the opened sum tells most of it, against a plain sum (exact)",
+    }
+    seeds: ClassVar[int] = 8
+
+    def unfit(self, bench: Bench, arm: Arm) -> str:
+        """Other releases show a sum, or all of the rows."""
+        release = arm.pipeline.release
+        if arm == bench.undefended or release.use in COUNTING:
+            return ""
+        if not isinstance(release, ScoredSum):
+            return NO_COUNTS
+        if release.scores == "secret" or release.opens == "signs":
+            return "of the weighted sum only signs are opened, from which no weight follows"
+        if release.weights == "equal":
+            return "all rows that count have the same weight, so that what is opened is a plain sum"
+        return ""
+
+    def unseen(self, bench: Bench, arm: Arm, adversary: Adversary) -> str:
+        """Only who is shown the release."""
+        if arm == bench.undefended or adversary == SERVER:
+            return "" if adversary == SERVER else NO_COUNTS
+        found = shows(arm.pipeline, adversary)
+        if found.kind == "counts":
+            return ""
+        return found.why or f"it is not shown what the server is: it sees {'a sum' if found.kind == 'sum' else 'rows'}"
+
+    def play(self, bench: Bench, arm: Arm, adversaries: Sequence[Adversary]) -> Promise:
+        """On every round's view; where nothing defends, on counts of the same updates, and on distinct weights."""
+        if arm == bench.undefended:
+            control = _elsewhere(bench, arm, _counting(bench, arm), "counts")
+            return lambda: {SERVER.key: Trial({}, _controls(control.result()), dict.fromkeys(self.titles, NO_COUNTS))}
+        heard = {one.key: _heard(bench, arm, one) for one in adversaries}
+        return lambda: {key: _trial(*found) for key, found in heard.items()}
+
+
+def _heard(bench: Bench, arm: Arm, adversary: Adversary) -> tuple[str, dict[int, Answered]]:
+    played = bench.played(arm)
+    if isinstance(arm.pipeline.release, ScoredSum):
+        # The same distances as two servers open, as whoever computes the release in the clear lets them out.
+        clear = arm.pipeline.model_copy(update={"place": Relay()})
+        return "opened", {1: _elsewhere(bench, arm, clear, "opened")}
+    views = [played.seen_by(adversary, at) for at in range(len(played.rounds))]
+    return "counts", {
+        done.number + 1: _ask(bench, arm, arm.pipeline, "counts", each, done.number)
+        for done, each in zip(played.rounds, views, strict=True)
+    }
+
+
+def _ask(bench: Bench, arm: Arm, pipeline: Pipeline, attack: str, views: Views, number: int) -> Answered:
+    node = bench.coins.child("carries", arm.node or arm.key, number)
+    asked = {"views": views, "protocol": pipeline.plain(), "attack": attack, "coins": node.export()}
+    return bench.panel.ask("carries", known(bench.stage(arm).task.layout), asked)
+
+
+def _trial(attack: str, heard: Mapping[int, Answered]) -> Trial:
+    found = {number: one.result() for number, one in heard.items()}
+    if unsuited := [one["unsuited"] for one in found.values() if one["unsuited"]]:
+        return Trial(not_run={attack: unsuited[0]})
+    mean = {key: sum(one[key] for one in found.values()) / len(found) for key in ("bits", "plain")}
+    score = Score(mean["bits"], mean["plain"], {number: one["bits"] for number, one in found.items()})
+    first = next(iter(found.values()))
+    shown = [", ".join(map(str, one)) if isinstance(one := first[key], tuple) else one for key in HEADS[attack]]
+    table = {"title": "What is opened", "heads": list(HEADS[attack].values()), "rows": [shown]}
+    return Trial({attack: score}, facts={"tables": [table]})
+
+
+def _controls(answer: Mapping[str, Any]) -> dict[str, Score]:
+    """What attacks come to where they must find something: counts of the same updates, and rows of distinct weights."""
+    exact = opened([2**at for at in range(ROWS)], 0.25)["best_row"]["bits"]
+    planted = {"opened": Score(exact, told([1] * ROWS, [0.75] * ROWS, 0).bits)}
+    return planted | ({} if answer["unsuited"] else {"counts": Score(answer["bits"], answer["plain"])})
+
+
+def _counting(bench: Bench, arm: Arm) -> Pipeline:
+    """The protocol of which counts of ones leave."""
+    clients = max(2, *(len(done.present) for done in bench.played(arm).rounds))
+    return Pipeline(
+        encode=Residues(clients=clients), release=Release.parse("counts"), aggregate=Scaled(), place=Relay()
+    )
+
+
+def _elsewhere(bench: Bench, arm: Arm, pipeline: Pipeline, attack: str) -> Answered:
+    """An attack on a server's view of the first round under another protocol; clients train the same."""
+    plan = bench.chosen(arm).plan.model_copy(update={"rounds": 1})
+    task = bench.stage(arm).task
+    (done,) = rounds(pipeline, task, plan, bench.coins, bench.drive, keep={"server": "keep"})
+    return _ask(bench, arm, pipeline, attack, {"server": (facts(done.views["server"]),)}, 0)

@@ -1,0 +1,255 @@
+"""What did the record look like? In one more round everybody takes one step on one record of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar
+
+import torch
+from scipy.cluster.vq import kmeans2
+from torch import Tensor
+
+from croupier.audit.attacks.reconstruction import TITLES
+from croupier.audit.bench import Answered, Bench, Played
+from croupier.audit.knowledge import Knowledge
+from croupier.audit.learned import Learned, learned
+from croupier.audit.likeness import like, matched, pictured
+from croupier.audit.question import SERVER, Adversary, Arm, Promise, Question, Score, Trial, Unit
+from croupier.audit.report.pictures import png
+from croupier.audit.score import Rate
+from croupier.audit.seen import Kind, shows
+from croupier.audit.single import RATE, SingleSteps, single_steps, unreadable
+from croupier.audit.stage import Stage
+from croupier.errors import Unsuited
+from croupier.learn.ends import find_entrance
+from croupier.learn.flat import frozen_of
+
+# Rows that are one client's own, with or without a name; of others only the sum is of use.
+SINGLE: tuple[Kind, ...] = ("named", "noise", "model")
+PUBLIC, SHOWN = 1000, 5
+WORST = (
+    f"This is the worst case: in one more round, from the first model, everybody takes a single step of SGD (rate "
+    f"{RATE:g}) on a single record. Clients that take more steps, on more records, mix these before anything is sent."
+)
+# From so many dB on, what a gain is worth in words. 20 dB are a tenth of the error.
+SCALE = ((30.0, "exactly"), (10.0, "recognisably"), (3.0, "blurred"), (0.0, "as a hint at most"))
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The task of one seed, as far as records are concerned: which layer reads them, and what is public."""
+
+    stage: Stage
+    kinds: dict[int, Tensor] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def shape(self) -> tuple[int, int, int]:
+        """Of a record as a picture; what is none lies in one line."""
+        dataset = self.stage.made.dataset
+        return pictured(dataset) or (1, 1, int(torch.tensor(dataset.shape).prod()))
+
+    @cached_property
+    def is_picture(self) -> bool:
+        """Whether records are pictures."""
+        return pictured(self.stage.made.dataset) is not None
+
+    @cached_property
+    def public(self) -> Tensor:
+        """Records that anybody may have seen."""
+        test = self.stage.made.dataset.test
+        return test.batch(torch.arange(min(PUBLIC, len(test))))[0].cpu()
+
+    @cached_property
+    def entrance(self) -> str:
+        """How the layer travels off which single records are read: whole, apart from its biases, or there is none."""
+        made = self.stage.made
+        first = find_entrance(made.module, made.dataset.shape)
+        if first is None:
+            return "none"
+        layers = {part.name: part.layer for part in made.task.layout.carried}
+        return "whole" if layers[first.weight] == layers[first.bias] else "apart"
+
+    def single(self, kind: Kind) -> bool:
+        """Whether rows can be inverted one by one: layers that were shuffled still are whole layers."""
+        return kind in SINGLE or (kind == "layer" and self.entrance == "whole")
+
+    def attacks(self, kind: Kind) -> tuple[str, ...]:
+        """What fits the network and what is seen, the one that uses all it has last."""
+        if self.entrance == "none":
+            return ("search",)
+        return ("read", "read+prior") if self.single(kind) else ("peel",)
+
+    def known(self, steps: int, count: int) -> dict[str, Any]:
+        """All that is declared: the network, how clients step, and what public records say of single and of several."""
+        made, setting = self.stage.made, self.stage.setting
+        inputs, targets = made.dataset.train.batch(torch.arange(1))
+        blank = torch.zeros_like(inputs), torch.zeros_like(targets)
+        knowledge = Knowledge(
+            (), setting.model.plain(), setting.fit.plain(), made.dataset.classes, blank, (), blank,
+            frozen_of(made.module), {"loss": setting.loss or made.dataset.goal},
+        )  # fmt: skip
+        low, high = self.public.amin(0), self.public.amax(0)
+        if self.is_picture:
+            low, high = torch.zeros_like(low), torch.ones_like(high)
+        return {
+            "knowledge": knowledge.plain(), "rate": RATE, "steps": steps, "pictured": self.is_picture,
+            "mean": self.public.mean(0), "spread": self.public.var(0), "low": low, "high": high,
+            "guesses": self.centres(count),
+        }  # fmt: skip
+
+    def centres(self, count: int) -> Tensor:
+        """So many kinds of public records: what to name where any order of guesses is as good."""
+        if count not in self.kinds:
+            self.kinds[count] = self._centres(count)
+        return self.kinds[count]
+
+    def _centres(self, count: int) -> Tensor:
+        flat = self.public.flatten(1).double().numpy()
+        found, _ = kmeans2(flat, min(count, len(flat)), minit="++", rng=0)
+        return torch.from_numpy(found).float().reshape(-1, *self.public.shape[1:])
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one adversary's attacks answer, and the records that it had no part in, by client."""
+
+    scene: Scene
+    heard: Answered
+    truths: Mapping[str, Tensor] = field(repr=False)
+    attacks: tuple[str, ...]
+    single: bool
+    judge: Learned | None
+
+    def trial(self) -> Trial:
+        """Scored, against the public average under the same rules."""
+        answer = self.heard.result()
+        names, found = tuple(answer["names"]) if self.single else (), answer["found"]
+        pairs = {name: self._paired(records, names) for name, records in found.items()}
+        measures = {name: self._measured(*pair) for name, pair in pairs.items()}
+        priors = {name: self._prior(len(records), names) for name, records in found.items()}
+        scores = {name: Score(one["psnr"], priors[name]["psnr"]) for name, one in measures.items()}
+        mine = {name: scores[name] for name in self.attacks if name in scores}
+        controls = {name: one for name, one in scores.items() if name not in mine}
+        last = next((name for name in self.attacks[::-1] if name in mine), None)
+        facts = {} if last is None else self._facts(last, pairs[last], measures, priors[last])
+        return Trial(mine, controls, answer["unsuited"], facts)
+
+    def _paired(self, found: Tensor, names: Sequence[str]) -> tuple[Tensor, Tensor, tuple[str, ...]]:
+        """What was found beside the truth: by name, or where there are none in the order that flatters most."""
+        if names:
+            rows = [at for at, name in enumerate(names[: len(found)]) if name in self.truths]
+            whose = tuple(names[at] for at in rows)
+            return self._shaped(found[rows]), self._shaped(torch.cat([self.truths[one] for one in whose])), whose
+        clients = tuple(self.truths)
+        guess, true = self._shaped(found), self._shaped(torch.cat(list(self.truths.values())))
+        at, of = matched(guess, true)
+        return guess[at], true[of], tuple(clients[one] for one in of.tolist())
+
+    def _shaped(self, records: Tensor) -> Tensor:
+        return records.reshape(-1, *self.scene.shape)
+
+    def _measured(self, found: Tensor, true: Tensor, whose: Sequence[str]) -> dict[str, float]:
+        shape = self.scene.shape if self.scene.is_picture else None
+        lines = [like(one, two, shape, self.judge) for one, two in zip(found, true, strict=True)]
+        return {name: sum(line[name] for line in lines) / len(lines) for name in lines[0]}
+
+    def _prior(self, count: int, names: Sequence[str]) -> dict[str, float]:
+        """The public average; where the order is free also as many kinds of public records, if these come nearer."""
+        mean = self.scene.public.mean(0, keepdim=True)
+        tries = [mean.expand(count, *mean.shape[1:])]
+        if not names and count > 1:
+            tries.append(self.scene.centres(count))
+        return max((self._measured(*self._paired(one, names)) for one in tries), key=lambda one: one["psnr"])
+
+    def _facts(
+        self, last: str, pair: tuple[Tensor, Tensor, tuple[str, ...]], measures: Mapping[str, Mapping[str, float]],
+        prior: Mapping[str, float],
+    ) -> dict[str, Any]:  # fmt: skip
+        units = {"psnr": "PSNR (dB)", "ssim": "SSIM", "lpips": "LPIPS"}
+        rows = [[TITLES[name], *(round(value, 3) for value in one.values())] for name, one in measures.items()]
+        rows.append(["without a view: public records", *(round(value, 3) for value in prior.values())])
+        heads = ["attack", *(units[key] for key in prior)]
+        table = {"title": "how like the records", "heads": heads, "rows": rows}
+        facts: dict[str, Any] = {"tables": [table], "sentences": [WORST]}
+        if self.scene.is_picture:
+            mean = self.scene.public.mean(0).reshape(self.scene.shape)
+            facts["pictures"] = [
+                {
+                    "title": f"one record of {who}",
+                    "pictures": [
+                        {"says": "the record", "png": png(true)},
+                        {"says": "reconstructed", "png": png(guess)},
+                        {"says": "the public average", "png": png(mean)},
+                    ],
+                }
+                for guess, true, who in sorted(zip(*pair, strict=True), key=lambda one: one[2])[:SHOWN]
+            ]
+        return facts
+
+
+class Reconstruction(Question, use="reconstruction"):
+    """What a client's record looks like, in the worst case: everybody took one step on one record."""
+
+    asks: ClassVar[str] = "What did the record look like?"
+    learns: ClassVar[str] = "what records look like"
+    gains: ClassVar[str] = "records come out {n} nearer to the truth than a public average"
+    worst: ClassVar[str] = "where everybody takes one step on one record (clients that train longer tell less)"
+    unit: ClassVar[Unit] = "dB"
+    titles: ClassVar[Mapping[str, str]] = TITLES
+    # Where records must be searched for, a seed takes long.
+    seeds: ClassVar[int] = 8
+
+    def unfit(self, bench: Bench, arm: Arm) -> str:
+        """Words, and what training does not show."""
+        return unreadable(bench.stage(arm).made)
+
+    def unseen(self, bench: Bench, arm: Arm, adversary: Adversary) -> str:
+        """Who sees nothing of updates has no view to attack."""
+        found = shows(arm.pipeline, adversary)
+        return found.why if found.kind == "nothing" else ""
+
+    def play(self, bench: Bench, arm: Arm, adversaries: Sequence[Adversary]) -> Promise:
+        """On one more round, from the first model."""
+        stage = bench.stage(arm)
+        scene = bench.once(("records", stage.setting), lambda: Scene(stage))
+        steps = single_steps(stage.made, bench.coins.child("single steps"))
+        # What came of a round clients are handed in the next one.
+        waits = any(party.startswith("client") for who in adversaries for party in who.parties)
+        played = bench.play(arm, steps, 2 if waits else 1)
+        if not played.rounds:
+            raise Unsuited("no round of single steps was held: too few clients could take part")
+        looks = {who.key: _look(bench, arm, who, scene, played, steps) for who in adversaries}
+        return lambda: {key: one.trial() for key, one in looks.items()}
+
+    def words(self, gain: Rate, attack: str = "") -> str:
+        """On one scale for all: every 20 dB are a tenth of a public average's error."""
+        if not gain.low > 0:
+            return super().words(gain, attack)
+        how = next(word for least, word in SCALE if gain.rate >= least)
+        return f"records come out {how}: {self.shown(gain.rate)} nearer to the truth than a public average"
+
+    def shown(self, value: float) -> str:
+        """To a tenth of a dB where that says anything."""
+        return f"{value:.0f} dB" if abs(value) >= 10 else f"{value:.1f} dB"
+
+
+def _look(bench: Bench, arm: Arm, who: Adversary, scene: Scene, played: Played, steps: SingleSteps) -> Look:
+    setting, kind = bench.chosen(arm), shows(arm.pipeline, who).kind
+    attacks, single, views = scene.attacks(kind), scene.single(kind), played.seen_by(who, 0)
+    alone = set[str]()
+    if arm == bench.undefended and who == SERVER:
+        every = {shows(other.pipeline, one).kind for other in bench.arms for one in bench.adversaries(other)}
+        alone = {name for one in every - {"nothing"} for name in scene.attacks(one)} - {*attacks}
+    asked = {
+        "views": views, "start": played.starts[0], "protocol": arm.pipeline.plain(), "single": single,
+        "attacks": attacks, "alone": tuple(sorted(alone)),
+        "most": setting.depth.searched if scene.entrance == "none" else len(played.rounds[0].present),
+        "coins": scene.stage.coins.child("attack", arm.node or arm.key, "reconstruction", who.key).export(),
+    }  # fmt: skip
+    shards = scene.stage.made.task.shards
+    truths = {name: steps.drawn[shards[name]] for name in played.rounds[0].present if name not in views}
+    judge = learned(setting.depth.lpips) if setting.depth.lpips else None
+    heard = bench.panel.ask("reconstruction", scene.known(setting.depth.steps, len(truths)), asked)
+    return Look(scene, heard, truths, attacks, single, judge)

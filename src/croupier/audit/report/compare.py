@@ -1,0 +1,121 @@
+"""Two reports of an audit side by side: what changed, and whether their numbers can be compared at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from croupier.audit.report import read
+from croupier.audit.report.read import Question, Told
+from croupier.audit.report.words import NOTHING, Rate, decimal, size
+from croupier.errors import SpecError
+
+KIND, SCHEMA = "croupier audit", 2
+# What is found, or says when and how it was: no part of the setting.
+FOUND = {"kind", "schema", "verdict", "questions", "rows", "pictures", "notes", "command", "made"}
+# What may differ and leave numbers comparable: other seeds, a newer version, another protocol under test.
+FREE = ("name", "runs", "seeds", "version", "protocol")
+
+
+def compare(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """What changed from one report to another: settings, cells, costs, and what only one of them has.
+
+    Raises: SpecError for what is no report, or one of another schema.
+    """
+    a, b = _known(then, "the first report"), _known(now, "the second report")
+    differ = [one for one in _settings(a, b) if one["then"] != one["now"]]
+    old, new = ({_name(row): row for row in one.parts("rows")} for one in (a, b))
+    return {
+        "comparable": all(one["key"].split(".")[0] in FREE for one in differ),
+        "settings": differ,
+        "cells": [cell for name in old if name in new for cell in _cells(name, old[name], new[name], a, b)],
+        "costs": [cost for name in old if name in new for cost in _costs(name, old[name], new[name])],
+        "only_then": [name for name in old if name not in new],
+        "only_now": [name for name in new if name not in old],
+    }
+
+
+def lines(found: Mapping[str, Any]) -> list[str]:
+    """The same for people, the most important first: whether the numbers can be compared."""
+    said = [] if found["comparable"] else ["Not comparable: the settings differ, so numbers may differ for that alone."]
+    said += [f"setting {one['key']}: {one['then']} -> {one['now']}" for one in found["settings"]]
+    said += [_cell_line(one) for one in found["cells"]]
+    said += [f"{one['defence']}, {one['cost']}: {_cost(one, 'then')} -> {_cost(one, 'now')}" for one in found["costs"]]
+    said += [f"{name}: only in the first report" for name in found["only_then"]]
+    said += [f"{name}: only in the second report" for name in found["only_now"]]
+    return said or ["Nothing changed."]
+
+
+def _known(found: object, name: str) -> Told:
+    if not isinstance(found, Mapping) or found.get("kind") != KIND:
+        kind = found.get("kind") if isinstance(found, Mapping) else type(found).__name__
+        raise SpecError(f"{name}: kind = {kind!r} is no audit report; give what croupier audit --json wrote")
+    if found.get("schema") != SCHEMA:
+        raise SpecError(f"{name}: schema = {found.get('schema')!r}, not {SCHEMA}; repeat that audit with this version")
+    return Told(found)
+
+
+def _name(row: Told) -> str:
+    """Own protocols are the same row, whatever they are called."""
+    return "your protocol" if row.plain.get("own") else row.text("defence")
+
+
+def _settings(a: Told, b: Told) -> Iterator[dict[str, Any]]:
+    old, new = (dict(_flat("", {k: v for k, v in one.plain.items() if k not in FOUND})) for one in (a, b))
+    for key in dict.fromkeys([*old, *new]):
+        yield {"key": key, "then": old.get(key), "now": new.get(key)}
+
+
+def _flat(head: str, value: object) -> Iterator[tuple[str, object]]:
+    if not isinstance(value, Mapping):
+        yield head, value
+    else:
+        for key, inner in value.items():
+            yield from _flat(f"{head}.{key}" if head else str(key), inner)
+
+
+def _cells(name: str, old: Told, new: Told, a: Told, b: Told) -> Iterator[dict[str, Any]]:
+    units = {one.key: one.unit for one in read.questions(a)}
+    for question in read.questions(b):
+        then, now = (row.part("questions").part(question.key) for row in (old, new))
+        gains = then.part("gain").rate(), now.part("gain").rate()
+        statuses = read.status(then), read.status(now)
+        same_unit = units.get(question.key, question.unit) == question.unit
+        if gains[0] == gains[1] and statuses[0] == statuses[1] and same_unit:
+            continue
+        yield {
+            "defence": name, "question": question.key, "unit": question.unit, "same_unit": same_unit,
+            "then": {"status": statuses[0], "gain": then.part("gain").plain},
+            "now": {"status": statuses[1], "gain": now.part("gain").plain}, "apart": _apart(*gains),
+        }  # fmt: skip
+
+
+def _apart(one: Rate | None, other: Rate | None) -> bool:
+    """Whether two intervals have nothing in common: then it is no chance."""
+    if not (one and one.ends and other and other.ends):
+        return False
+    return one.ends[1] < other.ends[0] or other.ends[1] < one.ends[0]
+
+
+def _costs(name: str, old: Told, new: Told) -> Iterator[dict[str, Any]]:
+    for cost in ("accuracy", "bytes_per_client"):
+        then, now = old.number(cost), new.number(cost)
+        if then != now:
+            yield {"defence": name, "cost": cost, "then": then, "now": now}
+
+
+def _cell_line(one: Mapping[str, Any]) -> str:
+    question = Question(one["question"], "", one["unit"])
+    then, now = ((moment["status"], Told(moment["gain"]).rate()) for moment in (one["then"], one["now"]))
+    status = f"; {then[0]} -> {now[0]}" if then[0] != now[0] else ""
+    sure = "; the intervals are apart" if one["apart"] else ""
+    if not one["same_unit"]:
+        return f"{one['defence']}, {one['question']}: its unit changed, nothing to compare"
+    gains = f"{question.gain(then[1])} -> {question.gain(now[1])} {question.points}".strip()
+    return f"{one['defence']}, {one['question']}: {gains}{status}{sure}"
+
+
+def _cost(one: Mapping[str, Any], when: str) -> str:
+    if one[when] is None:
+        return NOTHING
+    return size(one[when]) if one["cost"] == "bytes_per_client" else decimal(one[when], 3)

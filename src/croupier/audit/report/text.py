@@ -1,0 +1,108 @@
+"""The report for a spreadsheet and for a text: every number, line by line, and the findings in Markdown."""
+
+from __future__ import annotations
+
+import csv as tables
+import io
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from croupier.audit.report import read
+from croupier.audit.report.marks import FORBIDDEN, MARKS
+from croupier.audit.report.read import Question, Told, capital, sentence, who
+from croupier.audit.report.words import size
+
+RATES = ("value", "gain", "gain_together", "control")
+COLUMNS = (
+    "defence", "own", "question", "unit", "status", "why", "adversary", "forbidden", "attack", "title", "scored",
+    "not_run", "prior", *(f"{name}{end}" for name in RATES for end in ("", "_low", "_high")), "control_passed",
+    "by_round", "accuracy", "bytes_per_client", "seconds_per_round",
+)  # fmt: skip
+
+
+def csv(findings: Mapping[str, Any]) -> str:
+    """One line for each defence, question, adversary and attack, with all numbers; what is not known is empty."""
+    file = io.StringIO()
+    writer = tables.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key: _safe(value) for key, value in line.items()} for line in _lines(Told(findings)))
+    return file.getvalue()
+
+
+def _lines(found: Told) -> Iterator[dict[str, object]]:
+    for row in found.parts("rows"):
+        costs = {key: row.number(key) for key in ("accuracy", "bytes_per_client", "seconds_per_round")}
+        head = {"defence": row.text("defence"), "own": bool(row.plain.get("own")), **costs}
+        for question in read.questions(found):
+            for key, cell in read.adversaries(row.part("questions").part(question.key)):
+                about = {"question": question.key, "unit": question.unit, "adversary": key, "why": read.reason(cell)}
+                about |= {"status": read.status(cell), "forbidden": str(bool(cell.plain.get("forbidden")))}
+                for name, attack in (cell.named("attacks") or {"": Told({})}).items():
+                    yield head | about | {"attack": name} | _attack(attack)
+
+
+def _attack(one: Told) -> dict[str, object]:
+    rates = {"value": one.rate("value"), **{name: one.part(name).rate() for name in RATES[1:]}}
+    found: dict[str, object] = {key: one.text(key) for key in ("title", "scored", "not_run")}
+    for name, rate in rates.items():
+        found |= {name: rate.rate, f"{name}_low": rate.low, f"{name}_high": rate.high} if rate else {}
+    rounds = " ".join(f"{moment.text('round')}:{moment.text('rate')}" for moment in one.parts("by_round"))
+    passed = one.part("control").text("passed")
+    return found | {"prior": one.number("prior"), "control_passed": passed, "by_round": rounds}
+
+
+def _safe(value: object) -> object:
+    """What a spreadsheet would take for a formula is text to it."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+
+
+def markdown(findings: Mapping[str, Any]) -> str:
+    """The sentence, the card and the matrix."""
+    found = Told(findings)
+    asked, rows, verdict = read.questions(found), found.parts("rows"), found.part("verdict")
+    lines = [f"# {_plain(verdict.text('sentence') or 'No verdict was given.')}", ""]
+    lines += [f"{_plain(one)}\n" for one in verdict.texts("more")]
+    lines += [f"Croupier audit of {_plain(found.text('name') or 'unnamed')}, {_plain(found.text('made'))}", ""]
+    lines += [f"## {_plain(capital(read.title(rows[0])))}: {_mark(verdict.text('light'))}", ""] if rows else []
+    for one in verdict.parts("against"):
+        name = _plain(capital(who(one.text("adversary"))))
+        lines.append(f"- **{name}**: {_mark(one.text('light'))}. {_plain(one.text('sentence'))}")
+    lines += ["", _plain(f"{verdict.part('recommend').text('sentence')} {read.cost(found)}".strip()), ""]
+    for question in asked if rows else ():
+        cell = rows[0].part("questions").part(question.key)
+        said = [sentence(one) for one in (read.finding(cell), read.reason(cell)) if one] + _what_if(question, cell)
+        lines.append(f"- **{_plain(question.asks)}** {_mark(read.status(cell))}. {_plain(' '.join(said))}")
+    return "\n".join([*lines, "", *_matrix(found), ""])
+
+
+def _matrix(found: Told) -> list[str]:
+    asked, rows = read.questions(found), found.parts("rows")
+    heads = ["Defence", *(one.head for one in asked), read.measured(rows[0])[0] if rows else "", "sent in a round"]
+    lines = [[_plain(head) for head in heads], ["---"] * len(heads)]
+    for row in rows:
+        cells = [(one, row.part("questions").part(one.key)) for one in asked]
+        said = [f"{_mark(read.status(cell))} {_gain(one, cell)}".strip() for one, cell in cells]
+        _, unit, good = read.measured(row)
+        lines.append([_plain(read.title(row)), *said, unit.value(good), size(row.number("bytes_per_client"))])
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def _gain(question: Question, cell: Told) -> str:
+    gain = cell.part("gain").rate()
+    return question.gain(gain) if gain else ""
+
+
+def _what_if(question: Question, cell: Told) -> list[str]:
+    """What adversaries that the statement forbids would gain."""
+    banned = [(who(key), _gain(question, one)) for key, one in read.adversaries(cell) if one.plain.get("forbidden")]
+    return [f"({FORBIDDEN}; {name}: {gain} {question.points})" for name, gain in banned if gain]
+
+
+def _mark(kind: str) -> str:
+    return " ".join(MARKS.get(kind, ("?", "Not judged")))
+
+
+def _plain(said: str) -> str:
+    """Text that is no markup, on one line."""
+    return re.sub(r"([\\`*_\[\]<>|#~])", r"\\\1", re.sub(r"[\r\n]+", " ", said))

@@ -1,0 +1,266 @@
+"""What the views of an adversary amount to: updates with or without names, sums, or a model, as far as it can read.
+
+`shows` says it beforehand, from the public protocol alone; `seen` reads it in views, in the attacks' own process. What
+parties read together is the placement's to say (`Placement.breaks`, `sight`, `pooled`); here it becomes whole models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from croupier.aggregate.aggregator import Desk
+from croupier.aggregate.mean import Scaled
+from croupier.aggregate.signs import SignTrust
+from croupier.audit import knowledge
+from croupier.audit.knowledge import COUNTING, Counted
+from croupier.audit.question import Adversary
+from croupier.core.coins import Coins
+from croupier.core.flow import Exchange, Given, Inbox, Received
+from croupier.core.update import Gathered, Layout, Model, Update
+from croupier.encode.encoder import Brief, Released
+from croupier.encode.grid import OnGrid
+from croupier.encode.signs import Signs
+from croupier.errors import ProtocolError, SpecError
+from croupier.pipeline import Direct, Pipeline
+from croupier.place.witness import Witness
+from croupier.statement import NETWORK
+
+# By party, its views as plain values (`core.view.facts`): that of the round in question, and the next one's if any.
+# A party may bring its own `coins` of the round beside them: some of those who put views together need them.
+Views = Mapping[str, Sequence[Mapping[str, Any]]]
+# From what tells least on. noise: numbers with senders that are uniform whatever was sent; sum: of all, or the model
+# that came of it; counts: of ones in residues; parameter, layer, model: shuffled by that grain; named: with senders.
+Kind = Literal["nothing", "noise", "sum", "counts", "parameter", "layer", "model", "named"]
+_MORE = get_args(Kind)
+_CLIENTS = ("client", "clients")
+# For rules that toss no coins where they are asked here.
+_NO_COINS = Coins(bytes(32))
+
+
+@dataclass(frozen=True)
+class Shows:
+    """What an adversary gets to see of updates; `why` is the reason where that is nothing, or proved to be noise."""
+
+    kind: Kind
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What some of an adversary's parties see together."""
+
+    parties: tuple[str, ...]
+    shows: Shows
+
+
+def shows(pipeline: Pipeline, adversary: Adversary) -> Shows:
+    """What this adversary gets to see of updates in a protocol."""
+    return _best(pipeline, adversary.parties).shows
+
+
+def _best(pipeline: Pipeline, parties: tuple[str, ...]) -> _Look:
+    """The look that tells most; of several, the first."""
+    return max(_looks(pipeline, parties), key=lambda look: _MORE.index(look.shows.kind))
+
+
+def _looks(pipeline: Pipeline, parties: tuple[str, ...]) -> Iterator[_Look]:
+    for party in parties:
+        found = _alone(pipeline, party)
+        # Parties that see noise alone add it up, and it is still noise.
+        alike = tuple(other for other in parties if _alone(pipeline, other) == found)
+        yield _Look(alike if found.kind == "noise" else (party,), found)
+    for apart, kind in pipeline.place.breaks.items():
+        if set(apart) <= set(parties):
+            yield _Look(apart, Shows(kind))
+
+
+def _alone(pipeline: Pipeline, party: str) -> Shows:
+    if party == "network":
+        return Shows("nothing", f"the network learns {NETWORK}")
+    if party in _CLIENTS:
+        return Shows("sum")
+    sight = None if party == "server" else pipeline.place.sight(pipeline, party)
+    return _released(pipeline) if sight is None or sight.kind == "released" else Shows(sight.kind, sight.why)
+
+
+def _released(pipeline: Pipeline) -> Shows:
+    """What whoever gets the release sees."""
+    release = pipeline.release
+    if "ids" not in release.hides:
+        return Shows("named")
+    if release.use in COUNTING:
+        return Shows("counts")
+    grain = getattr(release, "grain", None)
+    return Shows(grain) if grain in ("model", "layer", "parameter") else Shows("sum")
+
+
+def seen(views: Views, protocol: Mapping[str, Any], layout: Layout, start: Tensor | None = None) -> Gathered:
+    """What an adversary makes of its views of a round, as whole models (`form` is "weights").
+
+    `start` is the model that was handed out in it. Raises: SpecError when there is nothing to be read.
+    """
+    pipeline = Pipeline.parse(protocol)
+    look, mine = _looked(views, pipeline)
+    if look.shows.kind == "nothing":
+        raise SpecError(f"{', '.join(mine)}: {look.shows.why}")
+    if look.parties == ("server",):
+        return _server(views["server"][0], pipeline, layout, start)
+    alone = len(look.parties) == 1
+    parties = {name: _witness(found[0], pipeline, layout, not alone) for name, found in mine.items()}
+    if alone and look.parties[0] in _CLIENTS:
+        (name, client), *_ = parties.items()
+        if not client.heard("published"):
+            return _model(_handed(mine[name], pipeline), client.given.roster)
+    got = _decoded(pipeline.place.pooled(pipeline, parties), pipeline, start)
+    # Noise has no weight of its own.
+    return _whole(replace(got, scaled=False) if look.shows.kind == "noise" else _unscaled(got), pipeline, start)
+
+
+def counted(views: Views, protocol: Mapping[str, Any], layout: Layout) -> Counted | None:
+    """The ones that it counted for every parameter and modulus; None where it counts none, or sees whole updates."""
+    look, mine = _looked(views, Pipeline.parse(protocol))
+    return knowledge.counted(mine["server"][0], protocol, layout) if look.shows.kind == "counts" else None
+
+
+def _looked(views: Views, pipeline: Pipeline) -> tuple[_Look, Views]:
+    """The look of these parties that tells most, and the views that it takes."""
+    middle = ("server", *pipeline.place.middle(pipeline))
+    clients = [name for name, found in views.items() if found and name not in middle]
+    # All but one, who say what they sent.
+    many = all("coins" in views[name][0] and _few(views[name][0], len(clients)) for name in clients)
+    # The server first, whose look is taken where several tell the same: bytes of views are in no such order.
+    known = {name: name for name in middle} | dict.fromkeys(clients, "clients" if many else "client")
+    roles = {name: role for name, role in known.items() if views.get(name)}
+    if not roles:
+        raise SpecError(f"{', '.join(views) or 'nobody'}: there is no view to read")
+    look = _best(pipeline, tuple(dict.fromkeys(roles.values())))
+    return look, {name: views[name] for name, role in roles.items() if role in look.parties}
+
+
+def _few(view: Mapping[str, Any], clients: int) -> bool:
+    """Whether no more than one client of the round is missing among so many."""
+    return len(view["given"]["roster"]) <= clients + 1
+
+
+def _witness(view: Mapping[str, Any], pipeline: Pipeline, layout: Layout, told: bool) -> Witness:
+    """A party; a client that is `told` to say what it sent does so."""
+    given = Given(**{**view["given"], "layout": layout})
+    letters = tuple(letter for value in view["inputs"] for letter in _inbox(value))
+    coins = Coins(view["coins"]) if "coins" in view else None
+    return Witness(given, letters, coins, _sent(view, given, pipeline) if told and given.me in given.roster else None)
+
+
+def _inbox(value: Any) -> Inbox:
+    """The letters of an input; none where it is the result of work."""
+    letters = value if isinstance(value, tuple) else ()
+    return tuple(Received(**one) for one in letters if isinstance(one, Mapping) and {"source", "kind"} <= set(one))
+
+
+def _sent(view: Mapping[str, Any], given: Given, pipeline: Pipeline) -> Tensor:
+    """What a client sent before it was hidden: its part played again, as if it sent straight to the server."""
+    flow = pipeline.model_copy(update={"place": Direct()}).client(given, {}, Coins(view["coins"]))
+    for value in (None, *view["inputs"]):
+        trained = isinstance(value, Mapping) and "vector" in value
+        ask = flow.send(Update(**{**value, "layout": given.layout}) if trained else _inbox(value) or None)
+        if isinstance(ask, Exchange) and ask.send and isinstance(body := ask.send[0].body, Mapping):
+            return body["vector"]
+    raise ProtocolError(f"{given.me} sent nothing")
+
+
+def _server(view: Mapping[str, Any], pipeline: Pipeline, layout: Layout, start: Tensor | None) -> Gathered:
+    if pipeline.release.shape == "scored":
+        # Of votes, weighed, the model that it made of them.
+        return _model(knowledge.made(view), view["given"]["roster"])
+    return _whole(knowledge.read(view, pipeline.plain(), layout), pipeline, start)
+
+
+def _handed(views: Sequence[Mapping[str, Any]], pipeline: Pipeline) -> Tensor:
+    """The model of the next round, as a client trains it: what came of this one. Raises: SpecError on the last."""
+    if len(views) < 2:
+        raise SpecError("a client is handed what came of a round in the next one it takes part in, and there is none")
+    inputs = views[1]["inputs"]
+    # In hidden coordinates the client's work makes it plain.
+    plain = [value for value in inputs if isinstance(value, Tensor)] if pipeline.encode.agrees else []
+    letters = (letter for value in inputs for letter in _inbox(value))
+    return plain[0] if plain else next(letter.body["model"] for letter in letters if letter.kind == "model")
+
+
+def _model(vector: Tensor, present: tuple[str, ...]) -> Gathered:
+    """A joint model, which counts as the sum of one."""
+    return Gathered(present, sums=vector.double(), weights=torch.tensor(1.0, dtype=torch.float64))
+
+
+def _decoded(released: Released, pipeline: Pipeline, start: Tensor | None) -> Gathered:
+    brief = _brief(pipeline, released.layout, start)
+    if isinstance(pipeline.encode, OnGrid) and released.rows is not None and released.sizes is None:
+        return _integers(released, released.rows, pipeline.encode, brief)
+    return pipeline.encode.decode(released, brief)
+
+
+def _integers(released: Released, rows: Tensor, encode: OnGrid, brief: Brief) -> Gathered:
+    """Each row by itself, however large its numbers are: shares are no update, and residues in unary no sum."""
+    alone = (Released((), row.unsqueeze(0), layout=released.layout) for row in rows)
+    numbers = torch.stack([encode.summed(one).reshape(-1) for one in alone])
+    weights = torch.ones(len(rows), dtype=torch.float64)
+    if encode.scaled:
+        numbers, weights = numbers[:, :-1], numbers[:, -1].double() / encode.unit
+    elif "weight" in released.luggage:
+        weights = released.luggage["weight"][:, 0]
+    values = encode.values(numbers, brief, released.layout).float()
+    return Gathered(released.present, values, None, weights, encode.scaled, released.ids, form=encode.form)
+
+
+def _brief(pipeline: Pipeline, layout: Layout | None, start: Tensor | None) -> Brief:
+    """The public scale, which anybody can take from the model that was handed out."""
+    rule = pipeline.aggregate
+    if not isinstance(rule, Scaled) or layout is None:
+        return {}
+    return rule.brief(Desk((Model(_known(start)),), layout, _NO_COINS), {})
+
+
+def _unscaled(got: Gathered) -> Gathered:
+    """Rows that were sent multiplied by their weight, as they were before that."""
+    if not got.scaled or got.rows is None or got.weights is None:
+        return got
+    # A weight that was rounded to nothing took its row with it.
+    by = torch.where(got.weights > 0, got.weights, 1.0).unsqueeze(1)
+    return replace(got, rows=(got.rows.double() / by).float(), scaled=False)
+
+
+def _whole(got: Gathered, pipeline: Pipeline, start: Tensor | None) -> Gathered:
+    """Whole models, where differences were sent, or their signs."""
+    if got.form == "weights":
+        return got
+    first, weights = _known(start).double(), got.weights
+    if weights is None:
+        raise SpecError("differences without weights cannot be added to a model")
+    if got.rows is None and got.sums is not None and isinstance(pipeline.encode, Signs):
+        return _model(_voted(got, pipeline, _known(start)), got.present)
+    if got.rows is None:
+        sums = got.sums.double() + weights.sum() * first if got.sums is not None else None
+        return replace(got, sums=sums, form="weights")
+    lr = getattr(pipeline.aggregate, "lr", 1.0) if isinstance(pipeline.encode, Signs) else 1.0
+    # Where a row's weight is not known to be its own, all count alike.
+    each = weights if got.ids is not None else weights.mean().expand(len(weights))
+    by = each.unsqueeze(1) if got.scaled else 1.0
+    return replace(got, rows=(by * first + lr * got.rows.double()).float(), form="weights")
+
+
+def _voted(got: Gathered, pipeline: Pipeline, start: Tensor) -> Tensor:
+    """The model that weighted votes make; where there are none, it stays."""
+    if not isinstance(pipeline.aggregate, SignTrust):
+        raise SpecError(f"aggregate = {pipeline.aggregate.use!r} makes no model of votes; use 'sign-trust'")
+    rule = pipeline.aggregate.model_copy(update={"empty": "stay"})
+    (model, *_), _ = rule(got, Desk((Model(start),), Layout(()), _NO_COINS), {})
+    return model.vector
+
+
+def _known(start: Tensor | None) -> Tensor:
+    if start is None:
+        raise SpecError("what was sent cannot be read without the model that was handed out; pass start")
+    return start

@@ -1,0 +1,73 @@
+"""What an audit learns from, what the adversary gets beside its views, and how much is tried."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from croupier.audit.distort import CLEAN, Distortion
+from croupier.errors import SpecError
+from croupier.federation import Federation
+from croupier.learn.augment import AS_IS, Augment
+from croupier.learn.data import Data
+from croupier.learn.fit import Fit
+from croupier.learn.models import Network
+from croupier.learn.root import NONE, Root
+from croupier.learn.split import Split
+
+
+@dataclass(frozen=True)
+class Depth:
+    """How much is tried where trying takes long.
+
+    Of hidden coordinates: rounds of training, uploads matched a round, pictures to lay out. Records that must be
+    searched for take long: of these a few are tried, in so many steps. `lpips` names the network of LPIPS to measure
+    with as well, where it is installed.
+    """
+
+    rounds: int = 5
+    uploads: int = 5
+    pictures: int = 1000
+    searched: int = 2
+    steps: int = 100
+    lpips: str = ""
+
+
+FULL, FAST = Depth(), Depth(rounds=3, uploads=3, pictures=300, searched=1, steps=50)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is learned, and what the adversary gets beside its view.
+
+    `shadow` is the share of each client's records that is held out of its training and given to the adversary,
+    distorted by `noise`; `fresh` the share that nobody trains on and that members are told from; `records` is how many
+    training records of each client it is asked about at most: as many of each as the smallest client can give. Without
+    `suspects` nothing is set aside for membership attacks, and more can be asked about. `share` of the clients are
+    malicious where it is asked what such clients break.
+    """
+
+    data: Data
+    split: Split
+    model: Network
+    fit: Fit
+    plan: Federation
+    augment: Augment = AS_IS
+    shadow: float = 0.05
+    noise: Distortion = CLEAN
+    fresh: float = 0.1
+    records: int = 100
+    suspects: bool = True
+    together: int = 64
+    folder: Path | None = None
+    device: str = "cpu"
+    workers: int = 1
+    root: Root = NONE
+    loss: str | None = None
+    opaque: tuple[str, ...] = ()
+    share: float = 0.25
+    depth: Depth = FULL
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share < 1:
+            raise SpecError(f"share = {self.share}: the malicious are a share of the clients from 0 to below 1")

@@ -1,0 +1,194 @@
+"""What do malicious clients break? On digits, with a plain mean, a rule that resists, and nobody malicious."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from croupier.aggregate.median import Median
+from croupier.audit.bench import Bench
+from croupier.audit.blind import Panel
+from croupier.audit.damage import shown
+from croupier.audit.infiltrate import infiltrated
+from croupier.audit.integrity import Ground
+from croupier.audit.onslaught import attacks_of, rules_of, unfit_of
+from croupier.audit.poison import LabelFlip, Scaling
+from croupier.audit.question import MALICIOUS, Arm, Trial
+from croupier.audit.questions.poisoning import KEYS, Poisoning
+from croupier.audit.score import Rate
+from croupier.audit.setting import Setting
+from croupier.audit.verdict import cell
+from croupier.auditing import setting_of
+from croupier.federate import rounds
+from croupier.federation import Federation
+from croupier.learn.datasets import Cifar10, Digits
+from croupier.learn.fit import Adam
+from croupier.learn.models import Mlp
+from croupier.learn.root import Root
+from croupier.learn.split import Iid
+from croupier.runtime.local import Local
+from croupier.spec import load
+from croupier.systems import naive, plain, rain, tazza, total
+
+CLIENTS = 8
+SETTING = Setting(
+    Digits(), Iid(clients=CLIENTS), Mlp(hidden=(32,)), Adam(lr=0.01, epochs=3, batch=16), Federation(rounds=3),
+    together=1,
+)  # fmt: skip
+BARE = Arm("none", "none", plain("uniform"))
+
+
+def bench(*arms: Arm, setting: Setting = SETTING, seed: int = 0) -> Bench:
+    return Bench(setting, seed, Panel(0), Local(), arms=arms)
+
+
+def trial(arm: Arm, setting: Setting = SETTING, seed: int = 0, *others: Arm) -> Trial:
+    """One run of the question."""
+    here = bench(arm, *others, setting=setting, seed=seed)
+    assert Poisoning().unfit(here, arm) == ""
+    return Poisoning().play(here, arm, (MALICIOUS,))()[MALICIOUS.key]
+
+
+@cache
+def broken() -> Sequence[Trial]:
+    """Runs of the undefended arm."""
+    return tuple(trial(BARE, seed=seed) for seed in range(4))
+
+
+def test_backdoors_and_flipped_labels_break_a_plain_mean() -> None:
+    found = cell(Poisoning(), broken(), broken())
+    assert list(found["attacks"]) == list(KEYS)
+    assert (found["attack"], found["status"]) == ("replacement", "leak")
+    assert found["words"].startswith("of 100 triggered records, ")
+    for name in ("backdoor", "replacement"):
+        assert found["attacks"][name]["gain"]["rate"] > 0.4
+        assert found["attacks"][name]["scored"]
+    assert found["attacks"]["label-flip"]["gain"]["rate"] > 0.02
+
+
+def test_nobody_malicious_breaks_nothing() -> None:
+    found = trial(BARE, replace(SETTING, share=0.0))
+    assert set(found.scores) == set(KEYS)
+    assert all(one.value == one.prior for one in found.scores.values())
+    assert "0 of 8 clients are malicious" in shown([found.facts] * 2)["sentences"][0]
+
+
+def test_shuffles_and_sums_do_not_help_and_a_median_does() -> None:
+    bare = broken()[0].scores
+    for pipeline in (naive("parameter"), total(CLIENTS)):
+        found = trial(Arm("other", "other", pipeline)).scores
+        assert found["replacement"].value == pytest.approx(bare["replacement"].value, abs=0.1)
+    median = plain("uniform").model_copy(update={"aggregate": Median()})
+    found = trial(Arm("median", "median", median)).scores
+    assert found["replacement"].value - found["replacement"].prior < 0.4
+
+
+def test_arms_that_train_alike_train_once() -> None:
+    shuffled = Arm("other", "other", naive("model"))
+    here = bench(BARE, shuffled)
+    first = Poisoning().play(here, BARE, (MALICIOUS,))()[MALICIOUS.key]
+    ground = next(one for key, one in here.kept.items() if key[0] == "attacked")
+    before = {key: len(one.known) for key, one in ground.known.items()}
+    again = Poisoning().play(here, shuffled, (MALICIOUS,))()[MALICIOUS.key]
+    assert again.scores == first.scores == broken()[0].scores
+    # The mean of shuffled rows may differ in last bits, and a second round then trains anew; the first does not.
+    assert all(len(one.known) < 2 * before[key] for key, one in ground.known.items())
+
+
+def test_malicious_clients_of_two_servers_come_through() -> None:
+    """They add no noise, and the check that looks after them must not keep them from sending."""
+    ground = Ground(replace(SETTING, root=Root(records=100), plan=Federation(rounds=1)), 0)
+    task, threat = infiltrated(rain(), ground.made.task, ground.malicious, LabelFlip(), 10, ground.coins)
+    (done,) = rounds(rain(), task, ground.setting.plan, ground.coins, Local(), threat=threat)
+    assert set(ground.malicious) <= set(done.present)
+
+
+def test_what_is_refused_is_said() -> None:
+    told = [{**one.facts, "rows": [{**row} for row in one.facts["rows"]]} for one in broken()[:2]]
+    assert not [said for said in shown(told)["sentences"] if "refused" in said]
+    for one in told:
+        next(row for row in one["rows"] if row["attack"] == "backdoor")["heard"] = 0
+    assert "Backdoor: 0 of 12 updates of the malicious were taken; the others were refused." in shown(told)["sentences"]
+
+
+def test_clusters_have_their_purity_and_the_baselines_beside_them() -> None:
+    spec = load("tazza", ["task.split.clients=12", "task.model.hidden=[16]", "federation.rounds=2",
+                          "task.fit.epochs=1", "task.root.records=50", "run.workers=1"])  # fmt: skip
+    arm = Arm("tazza", "tazza", spec.protocol, own=True)
+    runs = [trial(arm, setting_of(spec), seed) for seed in (0, 1)]
+    found = Poisoning().facts(runs)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    rows = found["numbers"]["rows"]
+    assert (found["numbers"]["clients"], found["numbers"]["malicious"]) == (12, 3)
+    assert len(rows) == 5 + 30
+    assert [row["rule"] for row in rows[5:11]] == list(rules_of(spec.protocol.aggregate, 10))
+    own = [row for row in rows if row["rule"] == "Clusters" and row["attack"] != "no attack"]
+    assert all(len(row["rounds"]) == 2 and row["purity"]["all"]["low"] <= row["purity"]["all"]["high"] for row in own)
+    assert all(row["success"]["rate"] is None for row in rows if "flip" in row["attack"])
+    assert any("The goal of 95 % is" in said for said in found["sentences"])
+    heads = [table["title"] for table in found["tables"]]
+    assert heads[0] == "What honest clients receive"
+    assert any(head.startswith("Are honest and malicious clients kept apart?") for head in heads)
+    assert all(len(row) == len(table["heads"]) for table in found["tables"] for row in table["rows"])
+    # Another's clusters are played as they are, without the baselines.
+    other = trial(replace(arm, own=False), setting_of(spec))
+    assert {row["rule"] for row in other.facts["rows"]} == {"the protocol"}
+    assert other.scores == runs[0].scores
+
+
+def test_all_arms_train_on_the_same_records() -> None:
+    other = Arm("tazza", "tazza", tazza())
+    here = bench(BARE, other)
+    for arm in (BARE, other):
+        Poisoning().unfit(here, arm)
+    (ground,) = [one for key, one in here.kept.items() if key[0] == "attacked"]
+    assert ground.setting.root == Root(records=100)
+
+
+def test_baselines_that_need_more_clients_are_named() -> None:
+    assert unfit_of(5) == {"Multi-Krum": "told of 2 liars it needs 7 clients a round, and 5 are invited"}
+    assert "Multi-Krum" not in rules_of(Median(), 5)
+    assert unfit_of(10) == {}
+
+
+def test_the_mark_follows_the_records() -> None:
+    for shape, said in (((1, 28, 28), "4 x 4 pixels"), ((9, 4), "first 4 steps"), ((64,), "every fourth feature")):
+        assert said in attacks_of(SETTING, shape)["backdoor"][1]
+    attack = attacks_of(replace(SETTING, data=Cifar10()), (3, 32, 32))["backdoor"][0]
+    assert isinstance(attack, Scaling)
+    assert attack.value == (1.0, 0.0, 0.0)
+
+
+def test_words_say_what_a_gain_means() -> None:
+    question, sure, none = Poisoning(), Rate(0.2, 0.1, 0.3), Rate(0.0, -0.1, 0.04)
+    assert question.words(sure, "label-flip") == "of 100 test records, 20 more are answered wrongly"
+    assert question.words(sure, "backdoor") == "of 100 triggered records, 20 more are taken for the target"
+    assert question.words(none, "backdoor") == "no damage is sure: 0 of 100 records, and at most 4"
+
+
+def test_of_whom_it_cannot_be_asked() -> None:
+    here = bench(BARE)
+    assert Poisoning().unfit(here, BARE) == ""
+    assert Poisoning.by == MALICIOUS
+    lone = replace(SETTING, split=Iid(clients=1))
+    assert "too few clients" in Poisoning().unfit(bench(BARE, setting=lone), BARE)
+
+
+def test_what_has_no_classes_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Digits().load(None)
+    monkeypatch.setattr(Digits, "load", lambda *_: replace(made, goal="forecast"))
+    assert "measures by classes" in Poisoning().unfit(bench(BARE), BARE)
+
+
+def test_records_that_are_no_quantities_cannot_be_marked() -> None:
+    here = bench(BARE, setting=replace(SETTING, plan=Federation(rounds=1)))
+    assert Poisoning().unfit(here, BARE) == ""
+    (ground,) = [one for key, one in here.kept.items() if key[0] == "attacked"]
+    ground.__dict__["made"] = replace(ground.made, task=replace(ground.made.task, answers=None))
+    found = Poisoning().play(here, BARE, (MALICIOUS,))()[MALICIOUS.key]
+    assert set(found.scores) == {"noise", "label-flip"}
+    assert set(found.not_run.values()) == {"records that are no quantities cannot be marked"}

@@ -1,0 +1,237 @@
+"""The audit's page as text: its numbers are the report's, what is missing is missing, and nothing breaks out of it."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import hashlib
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from tests.reports import WICKED, bare, hostile, report
+
+from croupier.audit.report.html import brief, render
+from croupier.audit.report.marks import axis
+from croupier.audit.report.read import Question, Told, questions, sentence, who
+from croupier.audit.report.result import Report
+from croupier.audit.report.words import Rate
+
+EMPTY = {"meta", "input", "img"}
+
+
+class Page(HTMLParser):
+    """The elements of a page with their attributes, and the text in them; every tag is closed by its own."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.said: list[str] = []
+        self.feed(page)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+        if tag not in EMPTY:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if not {"style", "script"} & set(self.open):
+            self.said.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.said)
+
+    def values(self, tag: str) -> list[float]:
+        return [float(found["data-value"] or "") for name, found in self.seen if name == tag and "data-value" in found]
+
+
+def gains(found: dict[str, Any]) -> list[float]:
+    """What the matrix must show, line by line."""
+    cells = [[row["questions"][key]["gain"] for key in found["questions"]] for row in found["rows"]]
+    costs = [[row["accuracy"], row["bytes_per_client"]] for row in found["rows"]]
+    return [v for line, cost in zip(cells, costs, strict=True) for v in [*(g["rate"] for g in line if g), *cost]]
+
+
+def test_the_matrix_holds_the_reports_own_numbers() -> None:
+    found = report()
+    matrix = brief(found)
+    assert Page(matrix).values("td") == gains(found)
+    assert "<b>+3.0</b>" in matrix
+    assert "1.8 to 4.2" in matrix
+
+
+def test_every_attack_stands_on_the_page_with_its_numbers() -> None:
+    found = report()
+    shown = set(Page(render(found)).values("td"))
+    for row in found["rows"]:
+        for answer in row["questions"].values():
+            for adversary in answer["adversaries"].values():
+                for attack in adversary["attacks"].values():
+                    if attack["not_run"]:
+                        assert attack["title"] in Page(render(found)).text
+                        continue
+                    numbers = {attack["value"], attack["prior"], attack["gain"]["rate"], attack["control"]["rate"]}
+                    assert numbers <= shown
+
+
+def test_an_officer_reads_the_answer_first() -> None:
+    found = report()
+    text = Page(render(found)).text
+    verdict = found["verdict"]
+    order = [
+        verdict["sentence"], "Your protocol: rns-servers", "Against whom?", "All defences compared",
+        "Records that were rebuilt", "Everything that was tried", "What each defence costs", "The threat",
+        "croupier audit rns-servers --fast", "What the words mean",
+    ]  # fmt: skip
+    places = [text.index(said) for said in order]
+    assert places == sorted(places)
+    for one in verdict["against"]:
+        assert one["sentence"] in text
+    assert verdict["recommend"]["sentence"] in text
+    assert "3.1 times the bytes of your protocol and \N{MINUS SIGN}0.3 points of accuracy" in text
+    assert "3 more are told apart than without looking" in text
+
+
+def test_what_the_statement_forbids_is_called_a_what_if() -> None:
+    page = render(report())
+    # In the plots of three questions, in the tables of their attacks, and under one picture.
+    assert page.count("what if: the statement forbids this") >= 4
+    together = page.index("sum server 1, sum server 2 and sum server 3 together")
+    assert "what if" in page[together : together + 120]
+
+
+def test_pictures_stand_once_and_only_pictures_do() -> None:
+    found = report()
+    found["pictures"] += [copy.deepcopy(found["pictures"][0])]
+    found["pictures"] += [{"title": "wicked", "pictures": [{"says": "x", "png": '"><script>'}]}]
+    page = Page(render(found))
+    assert [name for name, _ in page.seen].count("img") == 2 * 4
+    assert "wicked" not in page.text
+
+
+def test_proved_and_not_run_say_why() -> None:
+    text = Page(render(report())).text
+    assert "there are no two updates to link" in text
+    assert "12 runs of poisoned training take long" in text
+
+
+def test_every_link_leads_somewhere_and_no_name_is_given_twice() -> None:
+    page = Page(render(report()))
+    ids = [found["id"] for _, found in page.seen if "id" in found]
+    assert len(ids) == len(set(ids))
+    links = {(found["href"] or "")[1:] for name, found in page.seen if name == "a"}
+    assert links <= set(ids)
+    named = [word for _, found in page.seen for word in (found.get("aria-labelledby") or "").split()]
+    assert set(named) <= set(ids)
+
+
+def test_only_the_pages_own_script_may_run() -> None:
+    page = render(report())
+    script = re.findall(r"<script>(.*?)</script>", page, re.S)
+    assert len(script) == 1
+    known = base64.b64encode(hashlib.sha256(script[0].encode()).digest()).decode()
+    assert f"script-src 'sha256-{known}'" in page
+    assert "default-src 'none'" in page
+    assert not re.search(r"(src|href)=\"(?!#|data:image/png)", page)
+
+
+def test_nothing_wicked_breaks_out() -> None:
+    found = hostile()
+    found["rows"][0]["questions"] = {f"{WICKED}{key}": one for key, one in found["rows"][0]["questions"].items()}
+    page = Page(render(found))
+    tags = [name for name, _ in page.seen]
+    assert tags.count("script") == 1
+    assert not [found for _, found in page.seen if any(key.startswith("on") for key in found)]
+    assert WICKED in page.text
+    Page(brief(found))
+
+
+def holes(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every place in a report at which something could be missing."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [place for key, one in inner for place in [(*path, key), *holes(one, (*path, key))]]
+
+
+def small() -> dict[str, Any]:
+    """The report's first defence with two questions, so that all its holes can be tried."""
+    found = report()
+    kept = ("source", "poisoning")
+    found["questions"] = {key: found["questions"][key] for key in kept}
+    row = found["rows"][0]
+    found["rows"] = [row | {"questions": {key: row["questions"][key] for key in kept}}]
+    answer = found["rows"][0]["questions"]["source"]
+    told = answer["adversaries"]["sum1+sum2+sum3"]
+    told["attacks"] = {key: told["attacks"][key] for key in ("tuned", "deep")}
+    told["facts"] = row["questions"]["reconstruction"]["adversaries"]["sum1+sum2+sum3"]["facts"]
+    answer["adversaries"] = {"sum1": answer["adversaries"]["sum1"], "sum1+sum2+sum3": told}
+    return found
+
+
+@pytest.mark.parametrize("put", [None, "text", 7, [], {}, float("nan")])
+def test_whatever_is_missing_the_page_stands(put: Any) -> None:
+    base = small()
+    for path in holes(base):
+        at: Any = base
+        for key in path[:-1]:
+            at = at[key]
+        at[path[-1]], before = put, at[path[-1]]
+        assert render(base).endswith("</html>\n"), path
+        at[path[-1]] = before
+
+
+@pytest.mark.parametrize("found", [{}, {"rows": None}, {"verdict": 3}, bare()])
+def test_a_page_of_nearly_nothing(found: dict[str, Any]) -> None:
+    Page(render(found))
+    Page(brief(found))
+
+
+def test_keys_to_come_are_ignored() -> None:
+    found = report()
+    before = render(found)
+    found["later"] = {"x": 1}
+    found["rows"][0]["questions"]["source"]["later"] = ["y"]
+    assert render(found) == before
+
+
+def test_numbers_in_their_units() -> None:
+    share, decibel, cosine = (Question("q", "?", unit) for unit in ("share", "dB", "cosine"))
+    assert share.gain(Rate(0.07, 0.05, 0.09)) == "+7.0 (5.0 to 9.0)"
+    assert share.gain(Rate(-0.07)) == "\N{MINUS SIGN}7.0"
+    assert share.gain(Rate(0.0001)) == "0.0"
+    assert decibel.value(Rate(9.4)) == "9.4\u202fdB"
+    assert cosine.gain(Rate(0.12)) == "+0.12"
+    assert (share.points, decibel.points, cosine.points) == ("points", "dB", "")
+
+
+def test_names_in_words() -> None:
+    assert who("server+relay") == "the server with the relay"
+    assert who("sum1+sum2+sum3") == "sum server 1, sum server 2 and sum server 3 together"
+    assert sentence("not asked") == "Not asked."
+    assert [one.key for one in questions(Told({"rows": [{"questions": {"late": {}}}]}))] == ["late"]
+
+
+def test_an_axis_holds_zero_and_all_that_is_drawn() -> None:
+    along = axis([Rate(0.31, 0.27, 0.35), None, Rate(-0.02)])
+    assert along.low <= -0.02
+    assert along.high >= 0.35
+    assert float(axis([]).x(0.0)[:-1]) == 4
+    assert 4 <= float(along.x(0.0)[:-1]) <= 96
+
+
+def test_a_report_is_short_to_look_at() -> None:
+    found = Report(report())
+    assert len(repr(found)) < 130
+    assert found.verdict == report()["verdict"]["sentence"]
+    assert [row["defence"] for row in found.rows] == ["rns-servers", "none", "shuffle-parameter"]
+    shown = found._repr_html_()
+    assert "All defences compared" not in shown
+    assert "href" not in shown
+    assert found.page() == render(report())

@@ -1,0 +1,127 @@
+"""From runs to a verdict: what counts as a leak, what is no advantage, and what is not said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from croupier.audit.harness import EVERYBODY, Answers
+from croupier.audit.question import MALICIOUS, Score, Trial
+from croupier.audit.questions.poisoning import Poisoning
+from croupier.audit.questions.reconstruction import Reconstruction
+from croupier.audit.questions.source import Source
+from croupier.audit.questions.traits import Traits
+from croupier.audit.verdict import asked, cell, judged
+
+RUNS = 8
+SERVER = {"server": False}
+
+
+def trials(value: float, prior: float = 0.3, attack: str = "named+prior", bar: float | None = None) -> list[Trial]:
+    """Runs that differ a little."""
+    return [Trial({attack: Score(value + 0.001 * (at % 3), prior + 0.001 * (at % 2), bar=bar)}) for at in range(RUNS)]
+
+
+def answers(found: Sequence[Trial], question: str, key: str = "server") -> list[Answers]:
+    return [Answers({question: {key: one}}) for one in found]
+
+
+def row(name: str, accuracy: float, **cells: Any) -> dict[str, Any]:
+    return {
+        "defence": name, "measure": "accuracy", "accuracy": accuracy, "bytes_per_client": 100.0, "own": name == "own",
+        "must_not_collude": [], "questions": cells,
+    }  # fmt: skip
+
+
+def source(value: float, **more: Any) -> dict[str, Any]:
+    control = answers(trials(0.9), "source")
+    return asked(Source(), answers(trials(value), "source"), control, more.get("who", SERVER), more.get("proved", {}))
+
+
+def unfit(question: Any) -> dict[str, Any]:
+    refused = [Answers({}, {question.use: {EVERYBODY: "it makes no sense here"}})] * RUNS
+    return asked(question, refused, [], {**SERVER, "network": False}, {"network": "it sees nothing"})
+
+
+def test_a_sure_gain_is_a_leak_and_none_is_none() -> None:
+    assert source(0.9)["status"] == "leak"
+    assert source(0.3)["status"] == "none-found"
+    assert judged([row("own", 0.9, source=source(0.9))])["light"] == "red"
+    assert judged([row("own", 0.9, source=source(0.3))])["light"] == "green"
+
+
+def test_an_attack_that_nothing_shows_to_work_is_not_scored() -> None:
+    found = cell(Traits(), trials(0.9, attack="dominant"), [])
+    assert (found["status"], found["unsure"]) == ("not-run", True)
+    # A question with a bar has a control of its own.
+    assert cell(Source(), trials(0.9, attack="carries+prior", bar=0.1), [])["status"] == "leak"
+
+
+def test_too_few_runs_are_said_to_be_so() -> None:
+    found = cell(Source(), trials(0.9)[:3], trials(0.9)[:3])
+    assert (found["status"], found["why"]) == ("not-run", "3 runs are too few to judge by; ask for 4 or more")
+    assert judged([row("own", 0.9, source=source(0.3) | found | {"adversary": "server"})])["light"] == "amber"
+
+
+def test_a_proof_outranks_a_control_that_failed_but_no_leak() -> None:
+    proved = cell(Source(), trials(0.3), trials(0.0), "it is uniform")
+    assert (proved["status"], proved["why"]) == ("proved", "it is uniform")
+    assert cell(Source(), trials(0.9), trials(0.9), "it is uniform")["status"] == "leak"
+
+
+def test_what_makes_no_sense_is_not_proved_to_anybody() -> None:
+    found = unfit(Traits())
+    assert {one["status"] for one in found["adversaries"].values()} == {"not-run"}
+
+
+def test_a_wide_interval_is_no_green_light() -> None:
+    wild = [Trial({"named+prior": Score(0.3 + 0.5 * (at % 2), 0.5)}) for at in range(RUNS)]
+    found = asked(Source(), answers(wild, "source"), answers(trials(0.9), "source"), SERVER, {})
+    assert (found["status"], found["unsure"]) == ("none-found", True)
+    assert judged([row("own", 0.9, source=found)])["light"] == "amber"
+
+
+def test_a_forbidden_coalition_decides_nothing() -> None:
+    key = "server+relay"
+    control = answers(trials(0.9), "source")
+    found = asked(Source(), answers(trials(0.9), "source", key), control, {key: True}, {})
+    got = judged([row("own", 0.9, source=found)])
+    assert got["light"] != "red"
+    assert "would leak to server+relay, who must not collude" in " ".join([got["sentence"], *got["more"]])
+
+
+def test_a_worst_case_and_malicious_clients_condemn_no_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Poisoning, "facts", lambda *_: {})
+    sharp = answers(trials(90.0, 11.0, "read+prior"), "reconstruction")
+    rebuilt = asked(Reconstruction(), sharp, sharp, SERVER, {})
+    hit = answers(trials(0.9, 0.1, "backdoor"), "poisoning", MALICIOUS.key)
+    broken = asked(Poisoning(), hit, hit, SERVER, {})
+    got = judged([row("own", 0.9, source=source(0.3), reconstruction=rebuilt, poisoning=broken)])
+    assert got["light"] == "amber"
+    assert got["sentence"].startswith("No leak was found in own as it trains, in 1 question")
+    assert any("worst case" in one for one in got["more"])
+    assert "Malicious clients break what it learns." in got["more"]
+
+
+def test_what_was_not_asked_is_no_advantage() -> None:
+    own = row("own", 0.9, source=source(0.9))
+    other = row("other", 0.9, source=unfit(Source()))
+    assert judged([own, other])["recommend"]["defence"] is None
+    better = row("better", 0.88, source=source(0.3))
+    got = judged([own, other, better])["recommend"]
+    assert got["defence"] == "better"
+    assert got["accuracy"] == pytest.approx(-0.02)
+    assert "closes 1 of 1 leak found: whose record it is" in got["sentence"]
+
+
+def test_what_costs_a_lot_is_recommended_for_leaks_alone() -> None:
+    dear = row("dear", 0.4, source=source(0.3))
+    assert judged([row("own", 0.9, source=source(0.9)), dear])["recommend"]["defence"] == "dear"
+    assert judged([row("own", 0.9, source=source(0.3)), dear])["recommend"]["sentence"] == "Keep your protocol."
+
+
+def test_a_model_that_was_not_measured_breaks_nothing() -> None:
+    own = row("own", 0.9, source=source(0.9)) | {"accuracy": None}
+    assert judged([own, row("other", 0.9, source=source(0.3))])["recommend"]["defence"] is None
