@@ -72,7 +72,9 @@ class Told:
         for record in shown[: len(left) - 1]:
             nearest = (left - record).flatten(1).square().sum(1).argmin()
             left = left[torch.arange(len(left)) != nearest]
-        return torch.cat([shown, left])[:count].clamp(self.low, self.high).float()
+        # Fewer public kinds than records: the mean stands for the rest.
+        rest = self.mean.unsqueeze(0).expand(count, *self.mean.shape)
+        return torch.cat([shown, left, rest])[:count].clamp(self.low, self.high).float()
 
 
 @dataclass(frozen=True)
