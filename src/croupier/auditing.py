@@ -271,7 +271,7 @@ def _row(
     arm: Arm, who: Sequence[Adversary], chosen: Sequence[Question], answers: Sequence[Answers],
     control: Sequence[Answers], spec: Spec, clients: int,
 ) -> dict[str, Any]:  # fmt: skip
-    said, forbidden = _said(arm, spec, clients), {one.key: one.forbidden for one in who}
+    said, forbidden = _said(arm, spec), {one.key: one.forbidden for one in who}
     proved = {one.key: found.why for one in who if (found := shows(arm.pipeline, one)).kind in ("noise", "nothing")}
     costs = [one.cost for one in answers if one.cost is not None]
     numbers = [number for number in costs[0].by_round if all(number in one.by_round for one in costs)]
@@ -291,7 +291,7 @@ def _row(
     }  # fmt: skip
 
 
-def _said(arm: Arm, spec: Spec, clients: int) -> Statement:
+def _said(arm: Arm, spec: Spec) -> Statement:
     return explain(arm.pipeline, rounds=spec.federation.rounds, cohorts=bool(spec.federation.cohort))
 
 

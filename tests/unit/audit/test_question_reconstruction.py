@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from croupier.audit.attacks.reconstruction import Told
 from croupier.audit.bench import Bench
 from croupier.audit.blind import Blind, Panel, answer
 from croupier.audit.question import SERVER, Arm, Trial
@@ -20,6 +21,7 @@ from croupier.audit.setting import FAST, Setting
 from croupier.audit.single import RATE, SingleSteps, single_steps, unreadable
 from croupier.core import canon
 from croupier.core.coins import Coins
+from croupier.core.update import Layout
 from croupier.federation import Federation
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import DpSgd, Sgd
@@ -226,3 +228,14 @@ def test_layers_are_read_one_by_one_only_where_biases_travel_with_weights() -> N
     assert scene.entrance == "whole"
     assert all(scene.single(kind) for kind in ("named", "noise", "model", "layer"))
     assert not any(scene.single(kind) for kind in ("parameter", "sum", "counts"))
+
+
+def test_records_beyond_the_public_kinds_are_guessed_as_the_mean() -> None:
+    """More clients than kinds of public records: as many guesses as were asked for, and none is invented."""
+    mean, kinds = torch.full((3,), 0.5), torch.rand(2, 3, generator=Coins.from_seed(1).fast())
+    edges = torch.zeros(3), torch.ones(3)
+    told = Told(torch.nn.Linear(3, 2), Layout(()), 2, 2, 0.1, 1, False, mean, mean, *edges, kinds)
+    found = told.whole(torch.zeros(0, 3), 5)
+    assert found.shape == (5, 3)
+    assert torch.equal(found[:2], kinds)
+    assert torch.equal(found[2:], mean.expand(3, 3))

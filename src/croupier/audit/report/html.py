@@ -118,9 +118,8 @@ def matrix(found: Told, asked: Sequence[Question], linked: bool = True) -> Html:
     heads += [capital(read.measured(rows[0])[0]) if rows else "Accuracy", details.SENT]
     lines: list[Line] = []
     for at, row in enumerate(rows):
-        same = small(f"the same as {row.text('same_as')}" if row.text("same_as") else "")
         bold = tag("b", capital(read.title(row)), class_="own" if row.plain.get("own") else None)
-        name = joined([bold, mark(read.light(row, found.part("verdict"))), same])
+        name = joined([bold, mark(read.light(row, found.part("verdict")))])
         links = [f"#d{at}-{index}" if linked else "" for index, _ in shown]
         cells = [_cell(one, row.part("questions").part(one.key), to) for (_, one), to in zip(shown, links, strict=True)]
         (_, unit, good), sent = read.measured(row), row.number("bytes_per_client")

@@ -71,28 +71,6 @@ def interval(rate: Rate | None, scale: float = 100, digits: int = 1) -> str:
     return f"{decimal(scale * low, digits)} to {decimal(scale * high, digits)}"
 
 
-def full(rate: Rate | None) -> str:
-    """A share with its interval."""
-    if rate is None:
-        return NOTHING
-    return percent(rate.rate) + (f" ({interval(rate)})" if rate.ends else "")
-
-
-def points(value: float | None) -> str:
-    """A difference of two shares in percentage points, with its sign."""
-    if value is None:
-        return NOTHING
-    text = decimal(100 * value)
-    return f"+{text}" if value > 0 and float(text) else text
-
-
-def full_points(rate: Rate | None) -> str:
-    """A difference of two shares with its interval."""
-    if rate is None:
-        return NOTHING
-    return f"{points(rate.rate)} points" + (f" ({interval(rate)})" if rate.ends else "")
-
-
 def size(count: float | None) -> str:
     """Bytes for people, as the command line prints them."""
     if count is None:
