@@ -8,7 +8,6 @@ from typing import Any
 
 from torch import Tensor
 
-from croupier.bench.twins import Bundle
 from croupier.core.coins import Coins
 from croupier.core.flow import Change, Letter, corrupt
 from croupier.core.sitting import Sitting
@@ -16,6 +15,7 @@ from croupier.core.view import View
 from croupier.place.board import SERVER, enrol
 from croupier.place.call import Call, Form, Table, Tried, tries
 from croupier.runtime.local import Local
+from croupier_lab.bench.twins import Bundle
 
 RUN = bytes(range(16))
 Bend = Callable[[Sitting], Sitting]

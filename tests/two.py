@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from croupier.bench.gates import NAMES, Side
 from croupier.core.flow import Ask, Body, Exchange, Received, Wait
 from croupier.core.wire import Schema
+from croupier_lab.bench.gates import NAMES, Side
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import sys
 
 PROGRAM = """
 import json
-from croupier.bench.simulate import _marks, describe
+from croupier_lab.bench.simulate import _marks, describe
 from croupier.core.coins import Coins
 print(json.dumps(_marks(describe(100), Coins.from_seed(0), 50)))
 """

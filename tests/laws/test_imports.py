@@ -24,11 +24,10 @@ FLOORS = [
     {"job", "outlook"},
     {"auditing"},
     {"recorded"},
-    {"bench", "papers"},
     {"cli"},
     {"__main__"},
 ]
-ASIDE = {("aggregate", "encode"), ("audit", "learn"), ("papers", "bench")}
+ASIDE = {("aggregate", "encode"), ("audit", "learn")}
 
 
 def room(module: str) -> str:
@@ -67,6 +66,23 @@ def wrong(files: dict[Path, set[str]]) -> list[str]:
 def test_imports_go_down() -> None:
     files = {path: imports(path) for path in ROOT.rglob("*.py")}
     assert wrong(files) == []
+
+
+def lab_imports(source: str) -> set[str]:
+    """What a program imports of the laboratory."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        found |= {name for name in names if name.split(".")[0] == "croupier_lab"}
+    return found
+
+
+def test_the_product_never_imports_the_laboratory() -> None:
+    assert {path: found for path in ROOT.rglob("*.py") if (found := lab_imports(path.read_text("utf-8")))} == {}
+    assert lab_imports("def f():\n    from croupier_lab.papers import cost\nimport croupier_lab as c\n") == {
+        "croupier_lab", "croupier_lab.papers",
+    }  # fmt: skip
 
 
 def test_an_import_that_goes_up_is_caught() -> None:

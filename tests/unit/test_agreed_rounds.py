@@ -12,7 +12,6 @@ import torch
 from tests.boards import all_of, bent, silent
 from tests.unit.test_epochs import played, seen_by_server
 
-from croupier.bench import strangers as bench
 from croupier.core.coins import Coins
 from croupier.core.epoch import Epoch, Frame, strangers
 from croupier.core.flow import Letter
@@ -30,6 +29,7 @@ from croupier.place.views import NONE, heads
 from croupier.place.welcome import invitation
 from croupier.runtime.local import Local
 from croupier.spec import load
+from croupier_lab.bench import strangers as bench
 
 MEAN = "protocol.aggregate=mean"
 ROUND = "protocol.encode.agree=round"

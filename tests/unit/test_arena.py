@@ -18,11 +18,11 @@ from croupier.learn.datasets import Digits, Synthetic
 from croupier.learn.flat import layout_of
 from croupier.learn.models.mlp import Perceptron
 from croupier.learn.split import Iid
-from croupier.papers import arena, rules
-from croupier.papers.arena import Ground, Terms, play, signs_of
-from croupier.papers.baselines import FLOD, FLTRUST, KRUM, MEDIAN, THIRTEEN, TRIMMED
-from croupier.papers.rules import EQUAL, FEDAVG, HIDDEN, PLUS, PRINTED, ROOT_ONLY, UNGATED, Sight
-from croupier.papers.stacked import Stack, features, first, outputs, size_of, spans
+from croupier_lab.papers import arena, rules
+from croupier_lab.papers.arena import Ground, Terms, play, signs_of
+from croupier_lab.papers.baselines import FLOD, FLTRUST, KRUM, MEDIAN, THIRTEEN, TRIMMED
+from croupier_lab.papers.rules import EQUAL, FEDAVG, HIDDEN, PLUS, PRINTED, ROOT_ONLY, UNGATED, Sight
+from croupier_lab.papers.stacked import Stack, features, first, outputs, size_of, spans
 
 WIDTHS = (5, 4, 3)
 

@@ -8,7 +8,7 @@ import pytest
 
 from croupier.audit.outcome import Run
 from croupier.audit.whose import controlled
-from croupier.bench import accuse
+from croupier_lab.bench import accuse
 
 RUNS = 4
 

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 from tests.shell import Shell
 
-from croupier.bench import agree as bench
-from croupier.bench.agree import FAILURES, Name, Size, cost, form_of, judge, measure, show, trials
 from croupier.core.coins import Coins
 from croupier.core.flow import SubFlow
 from croupier.errors import TooFew
@@ -19,6 +17,8 @@ from croupier.place import pbft, replica
 from croupier.place.board import Turn
 from croupier.place.call import Call
 from croupier.place.standing import Standing
+from croupier_lab.bench import agree as bench
+from croupier_lab.bench.agree import FAILURES, Name, Size, cost, form_of, judge, measure, show, trials
 
 
 def played(name: Name, schedules: int, seed: int = 1) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from croupier.bench.attack import Size, measure, show
+from croupier_lab.bench.attack import Size, measure, show
 
 
 def test_both_forms_choose_alike(capsys: pytest.CaptureFixture[str]) -> None:

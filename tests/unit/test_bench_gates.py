@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.shell import Shell
 
-from croupier.bench.gates import Size, measure, show
 from croupier.errors import CroupierError
 from croupier.mpc import signs
+from croupier_lab.bench.gates import Size, measure, show
 
 HEADER = 148
 

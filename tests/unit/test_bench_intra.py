@@ -13,9 +13,9 @@ import torch
 from scipy import stats
 from tests.shell import Shell
 
-from croupier.bench import argsort, intra
 from croupier.core.coins import Coins
 from croupier.errors import CroupierError
+from croupier_lab.bench import argsort, intra
 
 
 @pytest.fixture

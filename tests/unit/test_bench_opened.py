@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from croupier.bench.opened import Size, measure, show
 from croupier.errors import SpecError
+from croupier_lab.bench.opened import Size, measure, show
 
 
 def test_levels_against_distinct_weights(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from croupier.bench import rain
-from croupier.bench.rain import Mode, Size, measure
 from croupier.errors import ProtocolError
+from croupier_lab.bench import rain
+from croupier_lab.bench.rain import Mode, Size, measure
 
 KEYS = {
     "clients", "params", "mode", "streamed", "repeats", "clear_s", "mean_s", "client_bytes", "client_s", "online_s",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from croupier.bench import disaggregate, reveal
 from croupier.errors import SpecError
+from croupier_lab.bench import disaggregate, reveal
 
 
 def test_what_residue_sums_tell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

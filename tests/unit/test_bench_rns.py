@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from tests.shell import Shell
 
-from croupier.bench import rns
 from croupier.core.coins import Coins
+from croupier_lab.bench import rns
 
 TIMES = ("encode_s", "decode_s", "shuffle_bits_s", "shuffle_mod_s", "copy_s", "plain_encode_s", "peak_bytes")
 

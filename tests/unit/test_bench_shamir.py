@@ -6,9 +6,9 @@ from itertools import combinations
 
 import pytest
 
-from croupier.bench.shamir import BITS, PRIME, aggregate, reconstruct, share
 from croupier.core.coins import Coins
 from croupier.errors import RangeError
+from croupier_lab.bench.shamir import BITS, PRIME, aggregate, reconstruct, share
 
 SECRETS = [0, 1, -1, 10**12, -(10**12), PRIME // 2, -(PRIME // 2)]
 

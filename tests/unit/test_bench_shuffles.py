@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from tests.shell import Shell
 
-from croupier.bench import shuffles as bench
-from croupier.bench.shuffles import Case, Size, measure, show
 from croupier.core.coins import Coins
 from croupier.errors import CroupierError
 from croupier.mpc import onion
 from croupier.mpc.group import Xor
+from croupier_lab.bench import shuffles as bench
+from croupier_lab.bench.shuffles import Case, Size, measure, show
 
 HAS = find_spec("rbcl") is not None
 

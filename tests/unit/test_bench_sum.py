@@ -10,10 +10,10 @@ import pytest
 import torch
 from tests.shell import Shell
 
-from croupier.bench import sum as bench
-from croupier.bench.rivals import PACKAGES, RIVALS
-from croupier.bench.sum import Size, drawn, measure, show
 from croupier.core.coins import Coins
+from croupier_lab.bench import sum as bench
+from croupier_lab.bench.rivals import PACKAGES, RIVALS
+from croupier_lab.bench.sum import Size, drawn, measure, show
 
 
 def test_what_is_measured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from tests.shell import Shell
 
-from croupier.bench import tamper
-from croupier.bench.tamper import Cell, Size, cells, measure, show, tally
 from croupier.core.coins import Coins
 from croupier.core.flow import Given
 from croupier.mpc.tags import Tagger
 from croupier.place import placement, servers
 from croupier.systems import sum_servers
+from croupier_lab.bench import tamper
+from croupier_lab.bench.tamper import Cell, Size, cells, measure, show, tally
 
 KINDS = {
     "flip", "drop", "repeat", "swap", "scale", "leave out", "leave out, named", "double", "equivocate", "reuse",

@@ -9,11 +9,6 @@ import numpy as np
 import pytest
 from tests.shell import Shell
 
-from croupier.bench import tamper_rain
-from croupier.bench.pair_letters import Cell
-from croupier.bench.pair_round import Bent, Round, Setting
-from croupier.bench.pair_trial import Trial
-from croupier.bench.tamper_rain import Ended, Size, cells, independence, measure, show, summary, tried
 from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Given, Letter, SubFlow
 from croupier.core.view import replay
@@ -25,6 +20,11 @@ from croupier.mpc.dealer import Deck, Hand
 from croupier.mpc.tallies import Tally
 from croupier.place import duet
 from croupier.place.duet import Player
+from croupier_lab.bench import tamper_rain
+from croupier_lab.bench.pair_letters import Cell
+from croupier_lab.bench.pair_round import Bent, Round, Setting
+from croupier_lab.bench.pair_trial import Trial
+from croupier_lab.bench.tamper_rain import Ended, Size, cells, independence, measure, show, summary, tried
 
 EVERY = cells()
 KINDS = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from croupier.bench.tazza import Size, measure, show
 from croupier.errors import SpecError
+from croupier_lab.bench.tazza import Size, measure, show
 
 
 def test_every_number_is_there(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from croupier.errors import SpecError
-from croupier.papers.claims import CLAIMS, Claim, expanded, judge, judged, table
+from croupier_lab.papers.claims import CLAIMS, Claim, expanded, judge, judged, table
 
 BROKEN = {"Table 1, r = 3, 1.04x", "Table 1, r = 4, 1.28x", "Table 1, r = 5, 1.81x"}
 

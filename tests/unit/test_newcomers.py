@@ -12,7 +12,6 @@ from tests.boards import all_of, bent
 from tests.unit.test_agreed_rounds import secrets
 from tests.unit.test_epochs import SETS, played, seen_by_server
 
-from croupier.bench.strangers import bare_task
 from croupier.core.coins import Coins
 from croupier.core.epoch import Frame
 from croupier.core.flow import Letter
@@ -30,6 +29,7 @@ from croupier.place.standing import Standing
 from croupier.runtime.local import Local
 from croupier.spec import load
 from croupier.statement import explain
+from croupier_lab.bench.strangers import bare_task
 
 JOINS = "federation.joins={c3=2,c5=2,c7=3}"
 FEW = ("task.split.clients=10", "federation.cohort=7")

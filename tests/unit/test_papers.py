@@ -20,10 +20,10 @@ from croupier.federation import Federation, check
 from croupier.learn.data import Dataset, Rows
 from croupier.learn.datasets import Synthetic
 from croupier.learn.models import Mlp
-from croupier.papers import ENTRIES as REGISTRY
-from croupier.papers import cost
-from croupier.papers.entry import SCALES, Case, Entry, Ledger, Means, Scale, Trial, account, reproduce, says
-from croupier.papers.rns import ALWAYS, HUNDRED
+from croupier_lab.papers import ENTRIES as REGISTRY
+from croupier_lab.papers import cost
+from croupier_lab.papers.entry import SCALES, Case, Entry, Ledger, Means, Scale, Trial, account, reproduce, says
+from croupier_lab.papers.rns import ALWAYS, HUNDRED
 
 ENTRIES = {name: entry for name, entry in REGISTRY.items() if isinstance(entry, Entry)}
 TRIALS = {name: entry for name, entry in REGISTRY.items() if isinstance(entry, Trial)}

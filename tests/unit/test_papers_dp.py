@@ -19,9 +19,9 @@ from croupier.learn.budget import DELTA, epsilon
 from croupier.learn.fit import DpSgd, Sgd
 from croupier.learn.models import MnistCnn
 from croupier.learn.train import Learner
-from croupier.papers import dp
-from croupier.papers.accuracy import through
-from croupier.papers.entry import SCALES, Means
+from croupier_lab.papers import dp
+from croupier_lab.papers.accuracy import through
+from croupier_lab.papers.entry import SCALES, Means
 
 extra = pytest.mark.skipif(
     importlib.util.find_spec("dp_accounting") is None, reason="dp-accounting is missing: pip install 'croupier[dp]'"

@@ -18,14 +18,26 @@ from croupier.learn.datasets import Digits
 from croupier.learn.fit import Sgd
 from croupier.learn.models import Mlp
 from croupier.learn.split import Iid
-from croupier.papers import ENTRIES, intra, intra_recombine, intra_words
-from croupier.papers.entry import Means, Scale, Trial, tried
-from croupier.papers.intra_arms import ADAM, FEDAVG, FEDPROX, TIERS, Arm, calm, cosine, epsilons, pipeline, rate, sigmas
-from croupier.papers.intra_board import ABSENT, Board, Cell
-from croupier.papers.intra_same import differences
-from croupier.papers.intra_tasks import LONDON, Size
-from croupier.papers.trainings import Ended, First, Public, Work, abreast, cell, naive, public, shown, train
 from croupier.privacy.gdp import sigma_for
+from croupier_lab.papers import ENTRIES, intra, intra_recombine, intra_words
+from croupier_lab.papers.entry import Means, Scale, Trial, tried
+from croupier_lab.papers.intra_arms import (
+    ADAM,
+    FEDAVG,
+    FEDPROX,
+    TIERS,
+    Arm,
+    calm,
+    cosine,
+    epsilons,
+    pipeline,
+    rate,
+    sigmas,
+)
+from croupier_lab.papers.intra_board import ABSENT, Board, Cell
+from croupier_lab.papers.intra_same import differences
+from croupier_lab.papers.intra_tasks import LONDON, Size
+from croupier_lab.papers.trainings import Ended, First, Public, Work, abreast, cell, naive, public, shown, train
 
 KNOWN = Public(clip=0.5, size=4000, start=0.5, naive=0.3)
 WATCH: Any = lambda _: None  # noqa: E731

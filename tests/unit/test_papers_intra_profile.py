@@ -18,12 +18,12 @@ from croupier.learn.datasets import Digits
 from croupier.learn.fit import Sgd
 from croupier.learn.models import Mlp
 from croupier.learn.split import Dirichlet
-from croupier.papers import ENTRIES, intra_figures, intra_profile, intra_said, intra_scenes, plots
-from croupier.papers.entry import SCALES, Means, Trial, tried
-from croupier.papers.intra_board import ABSENT
-from croupier.papers.intra_scenes import ROW, Audited, Scene, arms, audited, joined
 from croupier.privacy.tiers import Tiers
 from croupier.runtime.local import Local
+from croupier_lab.papers import ENTRIES, intra_figures, intra_profile, intra_said, intra_scenes, plots
+from croupier_lab.papers.entry import SCALES, Means, Trial, tried
+from croupier_lab.papers.intra_board import ABSENT
+from croupier_lab.papers.intra_scenes import ROW, Audited, Scene, arms, audited, joined
 
 TABLES = ("table1", "table2", "table5", "table10", "table11")
 FIGURES = tuple(f"figure{number}" for number in range(2, 8))

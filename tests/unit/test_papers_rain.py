@@ -16,13 +16,13 @@ from croupier.audit.poison import Copy, LabelFlip
 from croupier.errors import SpecError
 from croupier.learn.data import Data
 from croupier.learn.datasets import Digits
-from croupier.papers import ENTRIES, rain, rain_shares
-from croupier.papers.arena import Terms
-from croupier.papers.baselines import KRUM
-from croupier.papers.bouts import Bout, Fought, Place
-from croupier.papers.entry import Means, Scale, Trial, tried
-from croupier.papers.rain import Size, local_epsilon, noised
-from croupier.papers.rules import EQUAL, HIDDEN, PRINTED, ROOT_ONLY
+from croupier_lab.papers import ENTRIES, rain, rain_shares
+from croupier_lab.papers.arena import Terms
+from croupier_lab.papers.baselines import KRUM
+from croupier_lab.papers.bouts import Bout, Fought, Place
+from croupier_lab.papers.entry import Means, Scale, Trial, tried
+from croupier_lab.papers.rain import Size, local_epsilon, noised
+from croupier_lab.papers.rules import EQUAL, HIDDEN, PRINTED, ROOT_ONLY
 
 NAMES = ["rain/figure3", "rain/figure4", "rain/figure5", "rain/figure6", "rain/figure6-skewed"]
 

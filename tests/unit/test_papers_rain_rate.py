@@ -11,11 +11,11 @@ import torch
 from croupier.learn.data import Data, Rows
 from croupier.learn.datasets import Digits
 from croupier.learn.split import Iid
-from croupier.papers import ENTRIES, rain_rate
-from croupier.papers.arena import Ground, Terms, play
-from croupier.papers.entry import Means, Scale, Trial, tried
-from croupier.papers.rain_rate import FOLDS, RATES, SHARES, Practice, Size, best, practice
-from croupier.papers.rules import EQUAL
+from croupier_lab.papers import ENTRIES, rain_rate
+from croupier_lab.papers.arena import Ground, Terms, play
+from croupier_lab.papers.entry import Means, Scale, Trial, tried
+from croupier_lab.papers.rain_rate import FOLDS, RATES, SHARES, Practice, Size, best, practice
+from croupier_lab.papers.rules import EQUAL
 
 
 @pytest.fixture(scope="module")

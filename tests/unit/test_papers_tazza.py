@@ -16,7 +16,7 @@ from croupier.learn.fit import Adam, DpAdam
 from croupier.learn.models import Mlp
 from croupier.learn.root import Root
 from croupier.learn.split import Iid
-from croupier.papers import (
+from croupier_lab.papers import (
     ENTRIES,
     tazza_arms,
     tazza_clusters,
@@ -25,11 +25,11 @@ from croupier.papers import (
     tazza_overall,
     tazza_tradeoff,
 )
-from croupier.papers.cluster_map import GREY, cluster_map
-from croupier.papers.entry import SCALES, Means, Trial, tried
-from croupier.papers.tazza_arms import FLIP, MNIST, RULES, TAZZA
-from croupier.papers.tazza_confidential import CASES, Case
-from croupier.papers.tazza_shields import LPIPS, MATCHED, MIDDLE, NOISE, PRUNING, SHIELDS, UNKNOWN
+from croupier_lab.papers.cluster_map import GREY, cluster_map
+from croupier_lab.papers.entry import SCALES, Means, Trial, tried
+from croupier_lab.papers.tazza_arms import FLIP, MNIST, RULES, TAZZA
+from croupier_lab.papers.tazza_confidential import CASES, Case
+from croupier_lab.papers.tazza_shields import LPIPS, MATCHED, MIDDLE, NOISE, PRUNING, SHIELDS, UNKNOWN
 
 TINY = Setting(
     Digits(), Iid(clients=10), Mlp(hidden=(8,)), Adam(lr=0.01, epochs=1, batch=256), Federation(rounds=1),

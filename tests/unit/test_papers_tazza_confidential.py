@@ -15,10 +15,10 @@ from croupier.audit.invert import Dlg, Inverting
 from croupier.core.coins import Coins
 from croupier.learn.datasets import Cifar10, Mnist
 from croupier.learn.models import DlgLeNet, Mlp
-from croupier.papers import tazza_adaptive, tazza_confidential, tazza_jigsaw
-from croupier.papers.entry import SCALES, Means, Trial, tried
-from croupier.papers.tazza_confidential import CASES, PRINTED, Case
-from croupier.papers.tazza_shields import CLIP, SHIELDS, Shield
+from croupier_lab.papers import tazza_adaptive, tazza_confidential, tazza_jigsaw
+from croupier_lab.papers.entry import SCALES, Means, Trial, tried
+from croupier_lab.papers.tazza_confidential import CASES, PRINTED, Case
+from croupier_lab.papers.tazza_shields import CLIP, SHIELDS, Shield
 
 COINS = Coins.from_seed(2)
 

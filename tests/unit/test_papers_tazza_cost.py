@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import torch
 
-from croupier.bench import cores
-from croupier.bench.defend import CLOCKS, DPSGD, NONE, PRUNING, TAZZA, costs, race
-from croupier.bench.tazza import subject
 from croupier.core.coins import Coins
 from croupier.learn.models import Mlp
-from croupier.papers import tazza_cost
-from croupier.papers.entry import SCALES, Means, Trial, tried
-from croupier.papers.tazza_cost import BOARDS, BUILT, KINDS, PRINTED, SEEDS, SWEPT, times_cell
+from croupier_lab.bench import cores
+from croupier_lab.bench.defend import CLOCKS, DPSGD, NONE, PRUNING, TAZZA, costs, race
+from croupier_lab.bench.tazza import subject
+from croupier_lab.papers import tazza_cost
+from croupier_lab.papers.entry import SCALES, Means, Trial, tried
+from croupier_lab.papers.tazza_cost import BOARDS, BUILT, KINDS, PRINTED, SEEDS, SWEPT, times_cell
 
 TINY = (Mlp(hidden=(8,)), (1, 6, 6), 3)
 COINS = Coins.from_seed(1)

@@ -17,13 +17,13 @@ from croupier.learn.axes import symmetry_of
 from croupier.learn.data import Dataset, Rows
 from croupier.learn.datasets import Cifar10, Mnist
 from croupier.learn.models import Mlp
-from croupier.papers import tazza_augmented, tazza_feasible, tazza_training
-from croupier.papers.entry import SCALES, Means, Trial, tried
-from croupier.papers.gallery import histogram, sheet
-from croupier.papers.plots import between, decades, lines
-from croupier.papers.tazza_augmented import AFTER, BEFORE, NEVER, orders, rough
-from croupier.papers.tazza_feasible import BLACK, MEAN, ORDERED, OTHER, PERMUTED, SORTED
-from croupier.papers.tazza_training import CNN, CROSSED, MLP, PLAIN
+from croupier_lab.papers import tazza_augmented, tazza_feasible, tazza_training
+from croupier_lab.papers.entry import SCALES, Means, Trial, tried
+from croupier_lab.papers.gallery import histogram, sheet
+from croupier_lab.papers.plots import between, decades, lines
+from croupier_lab.papers.tazza_augmented import AFTER, BEFORE, NEVER, orders, rough
+from croupier_lab.papers.tazza_feasible import BLACK, MEAN, ORDERED, OTHER, PERMUTED, SORTED
+from croupier_lab.papers.tazza_training import CNN, CROSSED, MLP, PLAIN
 
 COINS = Coins.from_seed(8)
 

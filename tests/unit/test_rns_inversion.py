@@ -15,9 +15,9 @@ from croupier.audit.invert import DEFENCES, Dlg, Inverting
 from croupier.learn.data import Dataset, Rows
 from croupier.learn.datasets import Cifar10
 from croupier.learn.models import DlgLeNet
-from croupier.papers import rns_inversion
-from croupier.papers.entry import Scale
-from croupier.papers.rns_inversion import ATTEMPTS, ONE, PRINTED, Attempt, figure8, png
+from croupier_lab.papers import rns_inversion
+from croupier_lab.papers.entry import Scale
+from croupier_lab.papers.rns_inversion import ATTEMPTS, ONE, PRINTED, Attempt, figure8, png
 
 
 def pictures() -> Dataset:

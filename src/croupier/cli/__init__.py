@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 import click
 import typer
 
-from croupier.cli import audit, bench, doctor, explain, plan, report, reproduce, run
+from croupier.cli import audit, doctor, explain, lab, plan, report, run
 from croupier.errors import CroupierError, OwnError, at_a_shell
 
 app = typer.Typer(
@@ -26,12 +26,11 @@ app = typer.Typer(
 )
 app.command("run")(run.command)
 app.command("audit")(audit.command)
-app.command("reproduce")(reproduce.command)
 app.command("explain")(explain.command)
 app.command("doctor")(doctor.command)
-app.add_typer(bench.app, name="bench")
 app.add_typer(plan.app, name="plan")
 app.add_typer(report.app, name="report")
+lab.attach(app)
 
 
 def _prose(text: str) -> str:
@@ -39,8 +38,8 @@ def _prose(text: str) -> str:
     return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
 
 
-_groups = (bench.app, plan.app, report.app)
-for _command in (*app.registered_commands, *(one for group in _groups for one in group.registered_commands)):
+_groups = [group.typer_instance for group in app.registered_groups]
+for _command in (*app.registered_commands, *(one for group in _groups if group for one in group.registered_commands)):
     _command.help = _prose(_command.help or (_command.callback and _command.callback.__doc__) or "")
 
 

@@ -52,13 +52,14 @@ def command(
 
 
 def _table(described: Spec, as_json: bool, out: Path | None) -> None:
+    from croupier.cli.lab import load
     from croupier.errors import SpecError
-    from croupier.papers.claims import judged, table
 
     if not described.protocol.encode.unary:
         used = described.protocol.encode.use
         raise SpecError(f"--table with protocol.encode = {used!r}: only residues have moduli; use explain rns --table")
-    cells, claims = table(), judged()
+    claims_of = load("papers.claims")
+    cells, claims = claims_of.table(), claims_of.judged()
     told = {"name": described.name, "table": cells, "printed": claims}
     options.give(told, as_json, out, lambda: _show_table(cells, claims))
 

@@ -14,8 +14,6 @@ from torch import Tensor
 from croupier.audit.bench import handed
 from croupier.audit.disaggregate import Sighting, own_update, recover, sightings
 from croupier.audit.setting import Setting
-from croupier.bench import disaggregate
-from croupier.bench.disaggregate import disaggregation
 from croupier.core.coins import Coins
 from croupier.core.view import facts
 from croupier.errors import SpecError
@@ -29,6 +27,8 @@ from croupier.learn.split import Dirichlet
 from croupier.pipeline import Pipeline
 from croupier.runtime.local import Local
 from croupier.systems import naive, rns, total
+from croupier_lab.bench import disaggregate
+from croupier_lab.bench.disaggregate import disaggregation
 
 CLIENTS = ("a", "b", "c", "d")
 PAIRS = [("a", "b"), ("b", "c"), ("a", "c"), ("c", "d"), ("a", "d"), ("b", "d")]

@@ -10,9 +10,9 @@ from sklearn.metrics import roc_auc_score
 
 from croupier.audit.score import Rate, area, caught, gain, over_runs, share, smooth
 from croupier.audit.unshuffle import pick
-from croupier.bench.coverage import GOAL, Size, measure
 from croupier.core.coins import Coins
 from croupier.errors import RangeError
+from croupier_lab.bench.coverage import GOAL, Size, measure
 
 RUNS = [0.1, 0.2, 0.3]
 # Student's t from printed tables: degrees of freedom, doubt on both sides, quantile.

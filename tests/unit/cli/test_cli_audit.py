@@ -13,9 +13,9 @@ from tests.shell import Shell
 from croupier.audit import experiment, harness, membership
 from croupier.learn.datasets import Synthetic
 from croupier.learn.models import Mlp
-from croupier.papers import ENTRIES
-from croupier.papers.entry import Entry
 from croupier.spec import load
+from croupier_lab.papers import ENTRIES
+from croupier_lab.papers.entry import Entry
 
 TINY = (
     "-s", "task.split.clients=3", "-s", "task.model.hidden=[16]", "-s", "task.fit.epochs=1", "-s", "run.workers=1",

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.two import play
 
-from croupier.bench.gates import seated
 from croupier.core.coins import Coins
 from croupier.errors import ProtocolError, RangeError, SpecError
 from croupier.mpc import boolean, compare, hands, products, signs
 from croupier.mpc.hands import Hand
 from croupier.mpc.ring import Z32, Z64, Ring
+from croupier_lab.bench.gates import seated
 
 RINGS = (Z32, Z64)
 SOME = Coins.from_seed(7)

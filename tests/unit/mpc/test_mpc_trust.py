@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.two import Played, play
 
-from croupier.bench.gates import seated
 from croupier.core.coins import Coins
 from croupier.errors import ProtocolError, RangeError, SpecError
 from croupier.mpc import compare, ranks, signs, trust
 from croupier.mpc.hands import Dealer
 from croupier.mpc.ring import Z32, Z64, Ring
 from croupier.mpc.trust import Rule
+from croupier_lab.bench.gates import seated
 
 SOME = Coins.from_seed(9)
 

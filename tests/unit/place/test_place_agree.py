@@ -10,8 +10,6 @@ import torch
 from tests.boards import RUN, all_of, call, handing, names, once, saying, silent, table
 from torch import Tensor
 
-from croupier.bench.agree import leaks
-from croupier.bench.twins import Bundle
 from croupier.core.coins import Coins
 from croupier.core.epoch import Epoch
 from croupier.core.flow import Coalition, Letter
@@ -26,6 +24,8 @@ from croupier.place.call import Call, Tried, removable, tries
 from croupier.place.roster import signed
 from croupier.place.standing import Standing
 from croupier.runtime.local import Local
+from croupier_lab.bench.agree import leaks
+from croupier_lab.bench.twins import Bundle
 
 Body = Mapping[str, Tensor]
 

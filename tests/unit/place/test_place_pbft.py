@@ -10,8 +10,6 @@ import pytest
 from tests.boards import Bend, all_of, bent, call, handing, names, once, saying, silent, single, table
 from torch import Tensor
 
-from croupier.bench.agree import leaks
-from croupier.bench.twins import Bundle
 from croupier.core.epoch import Epoch
 from croupier.core.flow import Letter
 from croupier.core.view import View, replay
@@ -27,6 +25,8 @@ from croupier.place.replica import Replica
 from croupier.place.roster import signed
 from croupier.place.views import NONE, Claim, heads, justified, pack_claims, unpack_claims
 from croupier.place.votes import Votes, quorum
+from croupier_lab.bench.agree import leaks
+from croupier_lab.bench.twins import Bundle
 
 Body = Mapping[str, Tensor]
 ORDER = heads(names(4), 0, NONE)

@@ -11,7 +11,6 @@ import pytest
 import torch
 from tests.laws.toy import CLIENTS, absent, play, through_bytes
 
-from croupier.bench.sum import Size, _itemised, drawn, one_sum, seated
 from croupier.core.coins import Coins
 from croupier.core.flow import Change, Exchange, Letter, Received
 from croupier.core.view import View
@@ -29,6 +28,7 @@ from croupier.runtime.local import Local
 from croupier.runtime.post import Packet
 from croupier.statement import explain
 from croupier.systems import sum_servers
+from croupier_lab.bench.sum import Size, _itemised, drawn, one_sum, seated
 
 SERVERS = sum_servers(8)
 MASKS = SERVERS.model_copy(update={"place": Masks()})

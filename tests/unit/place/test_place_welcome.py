@@ -10,13 +10,13 @@ import pytest
 from tests.boards import RUN, all_of, call, handing, once, saying, silent, table
 from torch import Tensor
 
-from croupier.bench.agree import leaks
 from croupier.core.view import View
 from croupier.errors import SpecError
 from croupier.place.agree import agree
 from croupier.place.board import SERVER
 from croupier.place.call import Agreed, Table
 from croupier.place.welcome import invitation, welcome
+from croupier_lab.bench.agree import leaks
 
 Body = Mapping[str, Tensor]
 

@@ -1,0 +1,161 @@
+"""`croupier reproduce`: what papers print, run again, with their numbers beside ours."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from croupier.cli import options
+from croupier.cli.progress import progress
+
+
+def command(
+    name: Annotated[Optional[str], typer.Argument(help="Which one; without it, all are listed.")] = None,  # noqa: UP045
+    scale: Annotated[
+        str, typer.Option(help="smoke: a minute; small: a quarter of an hour; paper: for a GPU.")
+    ] = "smoke",
+    only: Annotated[str, typer.Option(help="Only cases whose label holds this text.")] = "",
+    seeds: Annotated[Optional[int], typer.Option(help="Independent runs.", min=2)] = None,  # noqa: UP045
+    seed: options.Seed = None,
+    data: options.Data = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or cuda with a number.")] = "cpu",
+    abreast: Annotated[int, typer.Option(help="How many runs at once, each in its own process.", min=1)] = 1,
+    rounds: Annotated[Optional[int], typer.Option(help="So many rounds, not the scale's.", min=1)] = None,  # noqa: UP045
+    plot: Annotated[Optional[Path], typer.Option(help="Also draw it into this SVG file.")] = None,  # noqa: UP045
+    out: options.OutFile = None,
+    json: options.Json = False,
+) -> None:
+    """Run a paper's figure or table again, and print its numbers beside ours.
+
+    A result carries its scale, its seeds, the date and every substitution; it is kept under reproductions/ unless --out
+    names a file.
+    """
+    import os
+
+    import torch
+
+    from croupier.errors import DataError, SpecError, nearest
+    from croupier.learn.data import OTHER, folder_of
+    from croupier.spec import Machine
+    from croupier_lab.papers import ENTRIES
+    from croupier_lab.papers.entry import SCALES, Entry, Ledger, Means, Trial, account, reproduce, tried
+
+    if name is None:
+        _list(json)
+        return
+    if name not in ENTRIES:
+        raise SpecError(f"{name!r} is no figure or table that is known; {nearest(name, ENTRIES)}")
+    size = next((known for known in SCALES if known == scale), None)
+    if size is None:
+        raise SpecError(f"--scale = {scale!r}: no such scale; {nearest(scale, SCALES)}")
+    entry = ENTRIES[name]
+    draw = entry.draw if isinstance(entry, Trial) else None
+    if plot is not None and draw is None:
+        able = ", ".join(n for n, one in ENTRIES.items() if isinstance(one, Trial) and one.draw)
+        raise SpecError(f"--plot = {str(plot)!r}: {name} has no picture; leave it out, or choose among {able}")
+    if plot is not None:
+        # Before the hours of work, not after.
+        options.check_room(plot, "--plot")
+    start = time.perf_counter()
+    checked = Machine.parse({"device": device}, "run").device
+    means = Means(folder_of(data), checked, os.cpu_count() or 1, abreast, only, rounds)
+    if rounds is not None and not isinstance(entry, Trial):
+        raise SpecError(f"--rounds = {rounds}: {name} has a length of its own; leave it out")
+    if isinstance(entry, Ledger) and (only or seeds is not None):
+        raise SpecError(f"{name} is counted, not run: it has no cases and no seeds; leave out --only and --seeds")
+    try:
+        with progress(name) as told:
+            if isinstance(entry, Ledger):
+                found = account(entry, size)
+            elif isinstance(entry, Trial):
+                found = tried(entry, size, means, seeds=seeds, seed=seed or 0, watch=told.say)
+            else:
+                found = reproduce(entry, size, means, only=only, seeds=seeds, seed=seed or 0, watch=told.say)
+    except DataError as error:
+        # A paper's data is not for the user to choose.
+        raise DataError(str(error).removesuffix(OTHER)) from None
+    found |= {"seconds": time.perf_counter() - start, "torch": torch.__version__, **options.stamp()}
+    path = out or _somewhere(name, scale)
+    options.give(found, json, path, lambda: (show if isinstance(entry, Entry) else show_ledger)(found))
+    if plot is not None and draw is not None:
+        options.write(plot, draw(found["rows"]), "--plot")
+    if not json:
+        print(f"result: {path}")
+
+
+def _somewhere(name: str, scale: str) -> Path:
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    return Path("reproductions") / f"{name.replace('/', '-')}-{scale}-{stamp}.json"
+
+
+def _list(as_json: bool) -> None:
+    from croupier.cli.fit import line
+    from croupier_lab.papers import ENTRIES
+    from croupier_lab.papers.entry import needs_data
+
+    table = {
+        entry.name: {"source": entry.source, "title": entry.title, "needs_data": needs_data(entry)}
+        for entry in ENTRIES.values()
+    }
+    options.give({"entries": table}, as_json, None)
+    if not as_json:
+        for name, told in table.items():
+            print(line(f"{name:19} {'*' if told['needs_data'] else ' '} {told['title']}", " " * 22))
+        said = "needs the data folder (--data or CROUPIER_DATA, see docs/data.md); others need it beyond smoke at most"
+        print(line(f"*: {said}"))
+        print("croupier reproduce NAME --scale smoke|small|paper")
+
+
+def show(found: dict[str, Any]) -> None:
+    """The paper's number, ours in its reading, the prior, and what the view adds."""
+    from croupier.cli.fit import wrapped
+    from croupier.cli.rows import show_rows
+
+    rows = [
+        {"case": case["label"], "defence": row["defence"], **_figures(case, row)}
+        for case in found["cases"]
+        for row in case["rows"]
+    ]
+    show_rows(rows, f"{found['source']}: {found['title']}. Scale: {found['scale']}; {len(found['seeds'])} runs")
+    print(wrapped(f"Scale {found['scale']}: {found['scale_means']}."))
+    if found["scale"] == "smoke":
+        print(wrapped("It shows that everything runs; models are hardly trained, so do not compare its numbers."))
+    print(wrapped("-: the paper prints no number. *: the attack failed its control (not above 1/n without a defence)."))
+    print(wrapped(found["reading"]))
+    for said in dict.fromkeys(s for case in found["cases"] for s in case["substitutions"]):
+        print(wrapped(f"instead of the paper's: {said}"))
+    for said in found["says"]:
+        print(wrapped(said))
+
+
+def show_ledger(found: dict[str, Any]) -> None:
+    """The rows as they are."""
+    from croupier.cli.fit import wrapped
+    from croupier.cli.rows import show_rows
+
+    show_rows(found["rows"], f"{found['source']}: {found['title']}. Scale: {found['scale']}")
+    print(wrapped(found["reading"]))
+    for said in found.get("substitutions", ()):
+        print(wrapped(f"instead of the paper's: {said}"))
+    for said in found.get("says", ()):
+        print(wrapped(said))
+
+
+def _figures(case: dict[str, Any], row: dict[str, Any]) -> dict[str, str]:
+    from croupier_lab.papers.entry import pair
+
+    theirs, ours = pair(row)
+    leak, printed = ours["leak"], row["printed"]
+    gained = f"{100 * leak['rate']:+.1f} ({100 * leak['low']:+.1f} to {100 * leak['high']:+.1f})"
+    return {
+        "paper": f"{printed['rate']:.1%}" if printed else "-",
+        "best round": f"{theirs['best_round']['rate']:.1%}{'' if theirs['scored'] else '*'}",
+        "mean (95 %)": f"{theirs['rate']:.1%} ({theirs['low']:.0%} to {theirs['high']:.0%})",
+        "prior": f"{theirs['prior']:.1%}",
+        "1/n": f"{case['chance']:.0%}",
+        "prior + view: leak, points": gained,
+        "accuracy": f"{row['accuracy']:.1%}",
+    }
