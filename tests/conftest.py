@@ -1,31 +1,46 @@
-"""Which tests run: those that need real data only where the data folder is named, long ones only when asked for."""
+"""Which tests run: the tier that was asked for, and tests on real data only where the data folder is named."""
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
-_left_out: dict[str, int] = {}
+from tests.tiers import TIERS, Case, selected
+
+LATER = "cases that a longer tier runs: make test, make test-long"
+NO_DATA = "tests need real data: set CROUPIER_DATA to run them"
+_left_out: Counter[str] = Counter()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--tier`, which the Makefile gives."""
+    parser.addoption("--tier", choices=TIERS, default=None, help="fast, test or long; all but long ones when not given")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what cannot or should not run here, and remember how many, to say so at the end."""
-    reasons = {
-        "data": "" if os.environ.get("CROUPIER_DATA") else "tests need real data: set CROUPIER_DATA to run them",
-        "long": "" if "long" in config.getoption("-m") else "long tests: make test-long runs them",
-    }
+    in_tier = selected([_case(item) for item in items], config.getoption("--tier"))
     kept: list[pytest.Item] = []
     dropped: list[pytest.Item] = []
-    for item in items:
-        why = next((reason for mark, reason in reasons.items() if reason and item.get_closest_marker(mark)), "")
+    for item, wanted in zip(items, in_tier, strict=True):
+        needs_data = item.get_closest_marker("data") and not os.environ.get("CROUPIER_DATA")
+        why = LATER if not wanted else NO_DATA if needs_data else ""
         (dropped if why else kept).append(item)
         if why:
-            _left_out[why] = _left_out.get(why, 0) + 1
+            _left_out[why] += 1
     items[:] = kept
     if dropped:
         config.hook.pytest_deselected(items=dropped)
+
+
+def _case(item: pytest.Item) -> Case:
+    file, _, function = item.nodeid.partition("[")[0].partition("::")
+    given = getattr(item, "callspec", None)
+    marks = frozenset(mark.name for mark in item.iter_markers())
+    return Case(file, function, given.params if given else {}, marks)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
