@@ -1,0 +1,32 @@
+"""A public class name means one thing: no two modules of the tree define it.
+
+Some names are still defined twice. They are listed, so that no new one joins them; who mends one takes it off the list.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from tools.count import Module, modules_of, repeated_classes
+
+TWICE = {
+    "Account", "Adam", "Answers", "Arm", "Axis", "Bent", "Bout", "Call", "Case", "Cell", "Claim", "Cost",
+    "Course", "Deal", "Ended", "Field", "Found", "Given", "Grid", "Ground", "Hand", "Held", "Journal", "Learned",
+    "Ledger", "Look", "Masks", "Mechanism", "Member", "Mixer", "Named", "Once", "Outcome", "Own", "Panel",
+    "Patches", "Place", "Played", "Player", "Printed", "Public", "Question", "Rate", "Reader", "Round", "Rows",
+    "Rule", "Scene", "Seen", "Setting", "Side", "Sight", "Size", "Spent", "Stack", "Sum", "Table", "Tally",
+    "Terms", "Tiered", "Told", "Trial", "Truth", "Turn", "Verdict", "View", "Work",
+}  # fmt: skip
+MODULES = modules_of(Path(__file__).parents[2])
+
+
+def test_no_new_name_is_defined_twice() -> None:
+    repeated = repeated_classes(MODULES)
+    assert {name: where for name, where in repeated.items() if name not in TWICE} == {}
+
+
+def test_a_second_definition_is_seen() -> None:
+    tree = ast.parse("class Twice: ...\nclass _Private: ...")
+    planted = [Module("croupier", Path(name), "", tree) for name in ("croupier/a/one.py", "croupier/b/two.py")]
+    assert repeated_classes(planted) == {"Twice": ["croupier/a/one.py", "croupier/b/two.py"]}
