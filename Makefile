@@ -1,7 +1,7 @@
 # make demo       an audit on handwritten digits: what plain, shuffled and summed updates give away, with a report
 # make check      style, types, and a test of every part and law: two minutes
 # make test       everything that must hold: eight minutes; make test-long adds every combination of cases
-# make docs       writes what the docs take from the code: docs/description.md, docs/croupier.schema.json
+# make docs       writes what the docs take from the parts: lists in docs/description.md, docs/croupier.schema.json
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -36,6 +36,9 @@ types: $(VENV)/.dev
 
 fast: $(VENV)/.dev
 	$(BIN)/python -m pytest --tier fast
+
+docs: $(VENV)/.dev
+	$(BIN)/python -m tools.describe
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

@@ -8,17 +8,17 @@ from typing import Any
 
 from torch import Tensor
 
+from croupier.agree.agreement import AgreementAttempt, AgreementForm, AgreementTable, Call, tries
+from croupier.agree.board import SERVER, enrol
+from croupier.core.attempt import Attempt
 from croupier.core.coins import Coins
 from croupier.core.flow import Change, Letter, corrupt
-from croupier.core.sitting import Sitting
 from croupier.core.view import View
-from croupier.place.board import SERVER, enrol
-from croupier.place.call import Call, Form, Table, Tried, tries
-from croupier.runtime.local import Local
-from croupier_lab.bench.twins import Bundle
+from croupier.engine.local import Local
+from croupier_lab.bench.agreement.two_faced_clients import Bundle
 
 RUN = bytes(range(16))
-Bend = Callable[[Sitting], Sitting]
+Bend = Callable[[Attempt], Attempt]
 
 
 def names(count: int) -> tuple[str, ...]:
@@ -36,14 +36,14 @@ def single(count: int = 4, number: int = 0) -> Call:
     return Call.single(RUN, number, names(count))
 
 
-def table(count: int = 4, *, seed: int = 1, **more: Any) -> Table:
+def table(count: int = 4, *, seed: int = 1, **more: Any) -> AgreementTable:
     """Keys, coins and a driver; all views are kept."""
     coins = Coins.from_seed(seed)
     keys = enrol(names(count + 2), Coins.from_seed(77))
-    return Table(keys, coins, more.pop("drive", Local()), keep="keep", **more)
+    return AgreementTable(keys, coins, more.pop("drive", Local()), keep="keep", **more)
 
 
-def once(form: Form, of: Call, at: Table) -> Tried:
+def once(form: AgreementForm, of: Call, at: AgreementTable) -> AgreementAttempt:
     """One attempt."""
     (tried,) = tries(form, of, at, 1)
     return tried
@@ -51,16 +51,16 @@ def once(form: Form, of: Call, at: Table) -> Tried:
 
 def bent(who: str, change: Change) -> Bend:
     """A party whose letters are changed."""
-    return lambda sitting: replace(sitting, parties={**sitting.parties, who: corrupt(sitting.parties[who], change)})
+    return lambda attempt: replace(attempt, parties={**attempt.parties, who: corrupt(attempt.parties[who], change)})
 
 
 def all_of(*bends: Bend) -> Bend:
     """Several that misbehave."""
 
-    def bend(sitting: Sitting) -> Sitting:
+    def bend(attempt: Attempt) -> Attempt:
         for one in bends:
-            sitting = one(sitting)
-        return sitting
+            attempt = one(attempt)
+        return attempt
 
     return bend
 

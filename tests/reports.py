@@ -193,7 +193,7 @@ def report() -> dict[str, Any]:
     split = {"use": "dirichlet", "clients": 10}
     shuffled = other(mixed, pictures=[strip("rebuilt: 9.8 dB", 0.8)])
     return {
-        "kind": "croupier audit", "schema": 2, "name": "rns-servers",
+        "kind": "croupier audit", "schema": 3, "name": "rns-servers",
         "task": {"data": {"use": "digits"}, "split": split, "model": {"use": "mlp", "hidden": [64]}},
         "federation": {"rounds": 2, "cohort": None},
         "protocol": {"release": "sum", "place": {"use": "sum-servers", "servers": 3}},

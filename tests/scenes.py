@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from croupier.audit.blind import Panel, answer
-from croupier.audit.knowledge import Knowledge, Sample, Scene
+from croupier.audit.context import AttackContext
+from croupier.audit.knowledge import Knowledge, Sample
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.update import Gathered
@@ -44,9 +45,9 @@ def labelled(*held: list[int]) -> tuple[Sample, ...]:
     return tuple((torch.zeros(len(labels), FEATURES), torch.tensor(labels)) for labels in held)
 
 
-def scene(known: Knowledge, seen: Gathered | None) -> Scene:
+def scene(known: Knowledge, seen: Gathered | None) -> AttackContext:
     """Where an attack stands."""
-    return Scene(known, seen, FlatNet(known.module), Coins.from_seed(11))
+    return AttackContext(known, seen, FlatNet(known.module), Coins.from_seed(11))
 
 
 def rows(known: Knowledge, count: int = len(CLIENTS)) -> Tensor:

@@ -20,11 +20,13 @@ from croupier.errors import CroupierError
 from croupier.kernels import field as kernel
 from croupier.mpc import dealer
 from croupier.mpc.authentic import byte_tensor, bytes_of
-from croupier.mpc.dealer import Check, Deck, Hand
-from croupier.place import duet
-from croupier.place.duet import SERVERS, Player
-from croupier.place.pair import Pair
-from croupier.place.roster import signed
+from croupier.mpc.deal_shares import Check, DealSpec
+from croupier.mpc.dealer import ShuffleShare
+from croupier.mpc.signatures import signed
+from croupier.place.two_servers import messages
+from croupier.place.two_servers.messages import SERVERS
+from croupier.place.two_servers.pair import Pair
+from croupier.place.two_servers.server_flow import ServerFlow
 from croupier.release.scored import ScoredSum
 
 # What a server, or the dealer, sends instead of a letter; None sends nothing.
@@ -87,10 +89,10 @@ class Seated:
         return tuple(f"c{number}" for number in range(len(self.rows)))
 
     @property
-    def deck(self) -> Deck:
+    def deal(self) -> DealSpec:
         """What is dealt."""
         rows, size = self.rows.shape
-        return Deck(rows, size, self.check)
+        return DealSpec(rows, size, self.check)
 
     @property
     def coins(self) -> Coins:
@@ -113,42 +115,45 @@ class Seated:
     @cached_property
     def enrolled(self) -> Mapping[str, Mapping[str, Any]]:
         """Everybody's keys."""
-        return self.keys or Pair(malicious=self.deck.authentic).enrol(self.names, self.coins.child("keys"))
+        return self.keys or Pair(malicious=self.deal.authentic).enrol(self.names, self.coins.child("keys"))
 
     @cached_property
     def dealt(self) -> list[Letter]:
         """The dealer's letters."""
-        return list(duet.letters(self.deck, self.given("dealer"), self.coins.child("deal")))
+        return list(messages.letters(self.deal, self.given("dealer"), self.coins.child("deal")))
 
     def up(self, name: str, row: Tensor | None = None) -> Received:
         """What a client sends a server: its row, or another one, hidden and signed."""
         (seed,) = [m.body["seed"] for m in self.dealt if m.target == name and not isinstance(m.body, bytes)]
         bits = self.rows[self.names.index(name)] if row is None else row
-        hidden = kernel.packed(bits.numpy()) ^ dealer.mask_of(bytes_of(seed), self.deck)
+        hidden = kernel.packed(bits.numpy()) ^ dealer.mask_of(bytes_of(seed), self.deal)
         body = {"row": torch.from_numpy(hidden)}
-        if self.deck.authentic:
+        if self.deal.authentic:
             body["handed"] = self.late["handed"]
-            claim = duet.claim(self.given(name), name, hidden, bytes_of(self.late["handed"]))
+            claim = messages.claim(self.given(name), name, hidden, bytes_of(self.late["handed"]))
             body["signature"] = byte_tensor(signed(self.enrolled[name]["identity"], claim))
         return Received(name, "up", body)
 
-    def hands(self) -> tuple[Hand, Hand]:
+    def halves(self) -> tuple[ShuffleShare, ShuffleShare]:
         """Both servers' parts."""
         bodies = [m.body for m in self.dealt if m.target in SERVERS and not isinstance(m.body, bytes)]
         one, two = (
-            duet.hand_from(self.deck, self.given(name), me, body)
+            messages.share_from_letter(self.deal, self.given(name), me, body)
             for me, (name, body) in enumerate(zip(SERVERS, bodies, strict=True))
         )
         return one, two
 
-    def player(self, me: int, hand: Hand | None = None) -> Player:
+    def player(self, me: int, material: ShuffleShare | None = None) -> ServerFlow:
         """A server."""
         name = SERVERS[me]
         keys, coins = self.enrolled.get(name, {}), self.coins.child("server", name)
-        return Player(self.given(name), self.deck, self.release, keys, coins, 2, self.vote, hand=hand)
+        return ServerFlow(self.given(name), self.deal, self.release, keys, coins, 2, self.vote, material=material)
 
     def play(
-        self, bend: Bend = honest, ups: Mapping[str, Sequence[Received]] | None = None, hands: Sequence[Hand] = ()
+        self,
+        bend: Bend = honest,
+        ups: Mapping[str, Sequence[Received]] | None = None,
+        hands: Sequence[ShuffleShare] = (),
     ) -> Ended:
         """Both servers to their end; every honest letter must fit its schema."""
         everyone = tuple(self.up(name) for name in self.names)
@@ -168,7 +173,7 @@ class Seated:
 class _Table:
     def __init__(self, seated: Seated, bend: Bend, ups: Mapping[str, tuple[Received, ...]]) -> None:
         self.seated, self.bend, self.ups, self.ended = seated, bend, ups, Ended()
-        self.schemas = duet.schemas(seated.deck, seated.given("server"))
+        self.schemas = messages.schemas(seated.deal, seated.given("server"))
         self.box: dict[tuple[str, str], Received] = {}
         for letter in seated.dealt:
             self._post("dealer", letter)

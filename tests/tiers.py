@@ -15,35 +15,60 @@ from typing import Any, Literal
 Tier = Literal["fast", "test", "long"]
 TIERS: tuple[Tier, ...] = ("fast", "test", "long")
 
-# Products of like cases, as `file::test`: `make test` takes each value of each argument at least once, in turn with the
-# values of the other arguments; `make test-long` takes every combination.
+# Products of like cases: `make test` takes each value of each argument at least once, in turn with the values of the
+# other arguments; `make test-long` takes every combination.
 SPANNED = frozenset(
     {
-        "test_abort::test_abort",
-        "test_carry::test_through_processes",
-        "test_hostile_description::test_a_hostile_description_touches_nothing",
-        "test_once::test_once",
-        "test_realise::test_realise",
-        "test_refused::test_a_bad_message_is_refused_by_its_receiver",
+        "test_abort",
+        "test_through_processes",
+        "test_a_hostile_description_touches_nothing",
+        "test_once",
+        "test_realise",
+        "test_a_bad_message_is_refused_by_its_receiver",
     }
 )
 
 # Long lists of like cases: `make test` takes so many of them, spread evenly over the list; `make test-long` all.
-SAMPLED: Mapping[str, int] = {}
+SAMPLED: Mapping[str, int] = {
+    "test_source": 3,
+    "test_attacks_that_know_nothing_score_at_one_in_n": 1,
+    "test_each_is_audited": 1,
+}
 
 # Seconds of training or of starting processes, to show at length what a lighter test beside it shows too.
-HEAVY = frozenset[str]()
+HEAVY = frozenset(
+    {
+        "test_the_experiment_finds_nothing_in_a_fixed_cohort",
+        "test_a_defences_result_does_not_depend_on_the_others",
+        "test_an_outcome_compares_run_by_run",
+        "test_another_task_is_trained_again",
+        "test_controls_are_mounted_on_the_first_round_only",
+        "test_other_pictures_of_the_adversary_are_not_trained_again",
+        "test_the_learned_denoiser_comes_close_to_the_linear_one_where_that_is_best",
+        "test_a_protocol_that_is_one_of_those_compared_stands_once",
+        "test_protocols_that_do_not_fit_the_task_are_left_out_with_the_reason",
+        "test_arms_that_train_alike_train_once",
+        "test_clusters_have_their_purity_and_the_baselines_beside_them",
+    }
+)
 
 # `make check` takes all cases of these: between them they build every part and play every pipeline once.
 WHOLE_IN_CHECK = frozenset(
     {
-        "test_docs::test_every_part_is_described_with_its_fields",
-        "test_replay::test_replay",
+        "test_every_part_is_described_with_its_fields",
+        "test_replay",
     }
 )
 
-# Laws whose tests take seconds: `make check` leaves them out, where the law has another test there.
-SLOW_LAWS = frozenset[str]()
+# Tests of laws that start processes of their own: `make check` leaves them out; each law has another test there.
+SLOW_LAWS = frozenset(
+    {
+        "test_a_process_that_dies_is_an_error_and_stays_one",
+        "test_a_question_that_is_cut_off_ends_the_process_quietly",
+        "test_processes_end_when_the_experiment_does",
+        "test_which_process_answers_and_in_which_order_changes_nothing",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -56,9 +81,9 @@ class Case:
     marks: frozenset[str] = frozenset()
 
     @property
-    def key(self) -> str:
-        """File and test, wherever the file lies."""
-        return f"{self.file.rsplit('/', 1)[-1].removesuffix('.py')}::{self.function.rsplit('::', 1)[-1]}"
+    def test(self) -> str:
+        """The test's own name, wherever its file lies."""
+        return self.function.rsplit("::", 1)[-1]
 
     @property
     def is_law(self) -> bool:
@@ -89,23 +114,26 @@ def selected(cases: Sequence[Case], tier: Tier | None) -> list[bool]:
 
 
 def _in_check(cases: Sequence[Case], opens_file: bool) -> Iterable[int]:
-    """The first case of every law's tests, and of the first test of every other file that is not known to be slow."""
-    key = cases[0].key
-    if key in WHOLE_IN_CHECK:
+    """The first case of every law's tests, and of the first test of every file of a part that is not known to be slow.
+
+    Claims about whole commands and the browser wait for `make test`: they start processes.
+    """
+    name = cases[0].test
+    if name in WHOLE_IN_CHECK:
         return range(len(cases))
-    slow = key in SLOW_LAWS | SPANNED | HEAVY or key in SAMPLED
-    wanted = cases[0].is_law and key not in SLOW_LAWS | HEAVY
-    return [0] if wanted or (opens_file and not slow) else []
+    slow = name in SLOW_LAWS | SPANNED | HEAVY or name in SAMPLED
+    wanted = cases[0].is_law and name not in SLOW_LAWS | HEAVY
+    return [0] if wanted or (opens_file and not slow and "/unit/" in cases[0].file) else []
 
 
 def _in_test(cases: Sequence[Case]) -> Iterable[int]:
-    key = cases[0].key
-    if key in HEAVY:
+    name = cases[0].test
+    if name in HEAVY:
         return []
-    if key in SPANNED:
+    if name in SPANNED:
         return spanning(cases)
-    if key in SAMPLED:
-        return evenly(len(cases), SAMPLED[key])
+    if name in SAMPLED:
+        return evenly(len(cases), SAMPLED[name])
     return range(len(cases))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from croupier.core.flow import Ask, Body, Exchange, Received, Wait
 from croupier.core.wire import Schema
-from croupier_lab.bench.gates import NAMES, Side
+from croupier_lab.bench.speed.two_server_gates import NAMES, Side
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,13 @@ from croupier.core.coins import Coins
 from croupier.core.update import Gathered
 from croupier.core.view import facts
 from croupier.encode.encoder import Released
-from croupier.federate import Task, Threat, rounds
-from croupier.federation import Federation
+from croupier.engine.federation import Federation
+from croupier.engine.local import Local
+from croupier.engine.loop import rounds
+from croupier.engine.state import Threat
+from croupier.engine.task import Task
 from croupier.pipeline import Direct, Pipeline
 from croupier.release.rows import Rows
-from croupier.runtime.local import Local
 
 
 def played(pipeline: Pipeline, task: Task, coins: Coins, count: int, absent: frozenset[str] = frozenset()) -> Played:

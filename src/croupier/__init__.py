@@ -15,14 +15,14 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from croupier.audit.described import audit as audit
     from croupier.audit.report.result import Report as Report
-    from croupier.auditing import audit as audit
     from croupier.encode.moduli import moduli as moduli
+    from croupier.engine.job.result import Result as Result
+    from croupier.engine.job.run import resume as resume
+    from croupier.engine.job.run import run as run
     from croupier.errors import CroupierError as CroupierError
     from croupier.errors import CroupierWarning as CroupierWarning
-    from croupier.job import Result as Result
-    from croupier.job import resume as resume
-    from croupier.job import run as run
     from croupier.outlook import Forecast as Forecast
     from croupier.outlook import explain as explain
     from croupier.outlook import plan as plan
@@ -48,7 +48,7 @@ _HOMES = {
     "Forecast": "outlook",
     "Pipeline": "pipeline",
     "Report": "audit.report.result",
-    "Result": "job",
+    "Result": "engine.job.result",
     "Spec": "spec",
     "Statement": "statement",
     "explain": "outlook",
@@ -61,9 +61,9 @@ _HOMES = {
     "plan": "outlook",
     "presets": "spec",
     "rain": "systems",
-    "resume": "job",
+    "resume": "engine.job.run",
     "rns": "systems",
-    "run": "job",
+    "run": "engine.job.run",
     "sum_servers": "systems",
     "tazza": "systems",
     "total": "systems",

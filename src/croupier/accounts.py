@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from croupier.federate import Round, State
+from croupier.engine.state import Round, State
 from croupier.pipeline import Pipeline
 from croupier.privacy.ledger import ADJACENCY, Ledger
 from croupier.privacy.local import Guarantee, rounded_up
-from croupier.privacy.tiers import Tiers
 
 # The composition table's numbers of participations, besides the most that a run asks.
 COUNTS = (1, 5, 10, 50)
@@ -79,7 +78,7 @@ def closing(
     found = accounts(pipeline, state, enrolled)
     tiers = sorted({one.tier for one in found.values()}, key=float)
     counts = sorted({*COUNTS, rounds})
-    composed = pipeline.privacy.composition(counts) if isinstance(pipeline.privacy, Tiers) else {}
+    composed = pipeline.privacy.composition(counts)
     return {
         "unit": "client",
         "adjacency": ADJACENCY["client"],

@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from croupier import statement
 from croupier.core.coins import Coins
-from croupier.encode.hidden import HiddenUnits
+from croupier.engine.federation import check, least
+from croupier.engine.job.trial import Played, Trial, assembled, tried
 from croupier.errors import SpecError
-from croupier.federation import check, least
 from croupier.learn.assemble import Assembled
 from croupier.learn.budget import DELTA, budget
 from croupier.learn.data import folder_of
@@ -23,7 +23,6 @@ from croupier.privacy.local import rounded_up
 from croupier.privacy.plan import turns
 from croupier.spec import SUPPOSED, Sets, Source, Spec, counted, load, unread
 from croupier.statement import Statement
-from croupier.trial import Played, Trial, assembled, tried
 
 CLIENT = "each client"
 # So many numbers of records are tried for the worst epsilon.
@@ -187,7 +186,7 @@ def _varies(spec: Spec, clients: int) -> str:
         return ""
     if protocol.release.tiered:
         return "buckets differ with who is invited: counted for the first two rounds' cohorts"
-    if isinstance(protocol.encode, HiddenUnits) and protocol.encode.agree == "round":
+    if protocol.encode.every_round:
         return "who knows the last rule differs with who is invited: counted for the first two rounds' cohorts"
     return ""
 

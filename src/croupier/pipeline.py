@@ -8,13 +8,13 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any, Self
 
+import pydantic
 import torch
 from pydantic import model_validator
 
 from croupier import aggregate, encode, place, privacy, release
 from croupier.aggregate.aggregator import Aggregator
 from croupier.aggregate.mean import Mean
-from croupier.aggregate.signs import SignTrust
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Flow, Given, Letter, Memory, Party, Wait, Work, roster_digest
@@ -24,27 +24,23 @@ from croupier.core.wire import Field, Schema
 from croupier.encode.encoder import Encoder
 from croupier.encode.fixed import FixedPoint
 from croupier.encode.floats import Floats
-from croupier.encode.hidden import HiddenUnits, frame_field, frame_tensor
 from croupier.encode.signs import handed
 from croupier.errors import SpecError
 from croupier.place.direct import Direct
-from croupier.place.frames import permuted, plainly, shown
 from croupier.place.labels import ANYBODY, labelled, unlabelled
 from croupier.place.placement import Own, Placement, unkeyed
 from croupier.place.relay import Relay
-from croupier.place.standing import Standing
 from croupier.privacy.ledger import Ledger
 from croupier.privacy.local import LocalPrivacy, NoNoise
 from croupier.release.release import Release
 from croupier.release.rows import Rows
-from croupier.release.scored import ScoredSum
 from croupier.release.shuffle import Shuffle
 from croupier.release.sums import Sum
 
 # A part is known by its name as soon as its file lies in its room: nobody keeps a list.
 for _room in (privacy, encode, release, aggregate, place):
-    for _found in pkgutil.iter_modules(_room.__path__):
-        import_module(f"{_room.__name__}.{_found.name}")
+    for _found in pkgutil.walk_packages(_room.__path__, f"{_room.__name__}."):
+        import_module(_found.name)
 
 __all__ = ["Direct", "FixedPoint", "Floats", "Mean", "NoNoise", "Pipeline", "Relay", "Rows", "Shuffle", "Sum"]
 
@@ -52,11 +48,11 @@ __all__ = ["Direct", "FixedPoint", "Floats", "Mean", "NoNoise", "Pipeline", "Rel
 class Pipeline(Part):
     """Privacy, encoding, release, aggregation and placement, checked against each other when built."""
 
-    privacy: LocalPrivacy = NoNoise()
-    encode: Encoder = Floats()
-    release: Release = Rows()
-    aggregate: Aggregator = Mean()
-    place: Placement = Direct()
+    privacy: LocalPrivacy = pydantic.Field(NoNoise(), description="noise at the client")
+    encode: Encoder = pydantic.Field(Floats(), description="how an update becomes numbers to send")
+    release: Release = pydantic.Field(Rows(), description="what the server may learn of the updates")
+    aggregate: Aggregator = pydantic.Field(Mean(), description="how the released becomes the next model")
+    place: Placement = pydantic.Field(Direct(), description="which parties compute the release")
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
@@ -81,7 +77,7 @@ class Pipeline(Part):
             yield f"{named['release']} takes encode = 'signs' and aggregate = 'sign-trust' only"
         if rule.scores and release.shape != "scored":
             yield f"{named['aggregate']} takes scored sums only; use release = 'scored'"
-        if isinstance(release, ScoredSum) and release.opens == "signs" and _divides(rule):
+        if release.signs_only and rule.divides:
             yield (
                 f"{named['release']} with opens = 'signs' does not tell how large the sum is, and {named['aggregate']} "
                 "with output = 'mean' divides it; use output = 'sign', or opens = 'sums'"
@@ -99,16 +95,7 @@ class Pipeline(Part):
                 f"protocol.encode.weights = 'open' would travel beside what {named['release']} hides; "
                 "use weights = 'slot' or 'uniform'"
             )
-        yield from self._framed(named)
-        sends = isinstance(encode, HiddenUnits) and encode.samples
-        if ("samples" in rule.asks) != sends:
-            yield (
-                f"{named['aggregate']} asks about clients' own records, and {named['encode']} sends none; use encode = "
-                "{use='hidden-units', samples=true}, or probes_from = 'noise'"
-                if not sends
-                else f"{named['encode']} with samples = true sends records that {named['aggregate']} does not look at; "
-                "use samples = false, or aggregate = {use='clusters', probes_from='samples'}"
-            )
+        yield from encode.misfits(self)
         if encode.scaled and release.coarse:
             yield (
                 f"encode.weights = 'slot' multiplies a row by its client's weight; in {named['release']} with grain "
@@ -144,38 +131,6 @@ class Pipeline(Part):
         if encode.scaled and not rule.linear:
             yield f"{named['aggregate']} is no mean, and encode.weights = 'slot' sends rows multiplied by their weight"
 
-    def _framed(self, named: Mapping[str, str]) -> Iterator[str]:
-        """What cannot be done in coordinates that the server does not know."""
-        encode, rule = self.encode, self.aggregate
-        if not isinstance(encode, HiddenUnits):
-            return
-        if self.release.hides:
-            yield (
-                f"{named['encode']} permutes updates that the server sees, each with its frame, and {named['release']} "
-                "hides them; use release = 'rows', or encode = 'fixed' and no permutation"
-            )
-        if {"root", "forward"} & rule.asks:
-            yield (
-                f"{named['aggregate']} compares updates with the server's own training, which is in plain coordinates "
-                f"where {named['encode']} is not; use aggregate = 'clusters'"
-            )
-        if encode.samples and self.privacy.use != "none":
-            yield (
-                f"{named['encode']} with samples = true sends records that no noise covers, so that privacy = "
-                f"{self.privacy.use!r} would claim what is not so; use samples = false, or privacy = 'none'"
-            )
-        if encode.first == "open" and (encode.form == "delta" or not rule.anew):
-            yield (
-                f"{named['encode']} with first = 'open' hands out a first model in plain coordinates, and "
-                f"{named['aggregate']} would add to it what lies in the clients' (form = {encode.form!r}); use first = "
-                "'clients'"
-            )
-        if not encode.kept and not rule.anew:
-            yield (
-                f"{named['aggregate']} needs the last model, or a state of its own, in the coordinates of this round, "
-                f"and {named['encode']} changes them every round; use kept = true, which is weaker, or a plain mean"
-            )
-
     def parties(self, roster: Iterable[str]) -> dict[str, Party]:
         """Everybody who takes part in a round."""
         return {**dict.fromkeys(roster, self.client), **self.place.middle(self), "server": self.server}
@@ -183,18 +138,16 @@ class Pipeline(Part):
     def schemas(self, given: Given) -> dict[str, Schema]:
         """Every kind of message of a round, with its fields."""
         model = Field("model", "<f4", (given.layout.size,))
-        framed = (frame_field(),) if self.encode.agrees else ()
-        down = Schema((model, *framed, *self.aggregate.public(given.layout)))
+        down = Schema((model, *self.encode.beside_model_fields(), *self.aggregate.public(given.layout)))
         return {"model": down, **self.place.schemas(self, given)}
 
     def client(self, given: Given, memory: Memory, coins: Coins) -> Flow:
         """Wait for a model, train, privatise, encode, submit. Reveals: what `place.submit` says."""
         (letter,) = yield Exchange(wait=Wait("model", ("server",)))
         handed_out, keys = Model(letter.body["model"]), memory.get("keys", {})
-        start, standing = handed_out.vector, Standing.of(memory)
-        if isinstance(self.encode, HiddenUnits):
-            start = yield from plainly(given, standing, start, letter.body["frame"], self.encode.first)
-        brief = {name: values for name, values in letter.body.items() if name not in ("model", "frame")}
+        start: torch.Tensor = yield from self.encode.receive(given, memory, handed_out.vector, letter.body)
+        public = {field.name for field in self.aggregate.public(given.layout)}
+        brief = {name: values for name, values in letter.body.items() if name in public}
         self.aggregate.verify(handed_out, brief, given.layout)
         mine, books = self.privacy.of(given.me), Ledger.read(memory.get("ledger", ()))
         told = b"" if mine.use == "none" else canon.digest(handed_out.vector)
@@ -213,12 +166,7 @@ class Pipeline(Part):
             # on the other too, or their difference would be bare.
             chance = chance.child("model", told, "update", canon.digest(update.vector))
         update, spent = mine(update, chance)
-        if isinstance(self.encode, HiddenUnits):
-            if self.encode.samples:
-                record = yield Work("sample", (given.shard, own.child("sample")))
-                sample = yield from shown(given, standing, record, self.encode.kept)
-                update = replace(update, luggage={**update.luggage, "sample": sample})
-            update, standing = yield from permuted(given, standing, update, self.encode.kept)
+        update, remembered = yield from self.encode.send(given, memory, update, own)
         payload = self.encode.encode(update, brief, own.child("encode"))
         once = coins.child("attempt", given.attempt, roster_digest(given.roster))
         if self.place.binds:
@@ -228,8 +176,13 @@ class Pipeline(Part):
             yield Work("spend", (given.me, event.plain()))
         yield from self.place.submit(self, given, payload, keys, once.child("submit"), brief)
         kept: dict[str, Any] = {"ledger": after.plain()} if after.events else {}
-        kept |= {"standing": standing.plain()} if self.encode.agrees else {}
-        return {**unkeyed(memory), **kept, "noted": {**spent.noted, **payload.noted}, "spent": spent.mechanism}
+        return {
+            **unkeyed(memory),
+            **kept,
+            **remembered,
+            "noted": {**spent.noted, **payload.noted},
+            "spent": spent.mechanism,
+        }
 
     def server(self, given: Given, memory: Memory, coins: Coins) -> Flow:
         """Hand out the model, collect the release, aggregate."""
@@ -252,15 +205,9 @@ class Pipeline(Part):
         return {**unkeyed(memory), "models": plain, "rule": done[1], "present": gathered.present}
 
     def _model(self, who: str, model: Model, told: Mapping[str, torch.Tensor]) -> Letter:
-        frame = {"frame": frame_tensor(model.frame)} if self.encode.agrees else {}
-        return Letter(who, "model", {"model": model.vector, **frame, **told})
+        return Letter(who, "model", {"model": model.vector, **self.encode.beside_model(model), **told})
 
 
 def _apart(release: Release) -> bool:
     """Whether a row leaves in pieces that no longer belong together."""
     return not release.intact
-
-
-def _divides(rule: Aggregator) -> bool:
-    """Whether a rule of signs needs to know how large a sum is."""
-    return isinstance(rule, SignTrust) and rule.output == "mean"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -14,8 +13,8 @@ from pydantic import Field, field_validator
 
 from croupier.core.part import Part
 from croupier.encode.encoder import Encoder
+from croupier.engine.federation import Federation
 from croupier.errors import SpecError, nearest, option
-from croupier.federation import Federation
 from croupier.learn.augment import Augment, NoAugment
 from croupier.learn.data import Data, folder_of
 from croupier.learn.datasets import Digits
@@ -23,7 +22,7 @@ from croupier.learn.fit import Fit, Sgd
 from croupier.learn.loss import LossName
 from croupier.learn.metrics import MetricName
 from croupier.learn.models import Mlp, Network
-from croupier.learn.own import Named, reading
+from croupier.learn.own import reading
 from croupier.learn.root import NONE, Root
 from croupier.learn.split import Dirichlet, Split
 from croupier.pipeline import Pipeline
@@ -36,28 +35,48 @@ class Learning(Part):
     `loss` is what training makes small, cross-entropy or the squared error unless set; `metrics` are measured besides.
     """
 
-    data: Data = Digits()
-    split: Split = Dirichlet()
-    model: Network = Mlp()
-    fit: Fit = Sgd(lr=0.1, epochs=5, batch=32)
-    loss: LossName = None
-    metrics: tuple[MetricName, ...] = ()
-    augment: Augment = NoAugment()
-    root: Root = NONE
-    together: int = Field(64, ge=1)
-    warm: str | None = None
-    opaque: tuple[str, ...] = ()
+    data: Data = Field(Digits(), description="what is learned from")
+    split: Split = Field(Dirichlet(), description="how records become clients")
+    model: Network = Field(Mlp(), description="the network")
+    fit: Fit = Field(Sgd(lr=0.1, epochs=5, batch=32), description="how a client trains")
+    loss: LossName = Field(
+        None,
+        description="what training makes small: `cross-entropy` of classes; `mse`, `mae` or `huber` of quantities; or "
+        "your `module:function`",
+    )
+    metrics: tuple[MetricName, ...] = Field(
+        (),
+        description="measured besides accuracy or RMSE: `auc`, `f1`, `balanced_accuracy`, `precision`, `recall`, "
+        "`mae`, `r2` or your function",
+    )
+    augment: Augment = Field(NoAugment(), description="what is done to pictures")
+    root: Root = Field(NONE, description="records that the server keeps for itself")
+    together: int = Field(
+        64, ge=1, description="how many clients of a small model train stacked as one; 1 trains each alone"
+    )
+    warm: str | None = Field(None, description="a `model.safetensors` file to start from")
+    opaque: tuple[str, ...] = Field(
+        (), description="modules that `hidden-units` does not look into: what enters and leaves them keeps its order"
+    )
 
 
 class Machine(Part):
     """How this machine runs it: private, and no part of the protocol's digest."""
 
-    device: str = "cpu"
-    workers: int | None = Field(None, ge=1, le=256)
-    through_bytes: bool = False
-    checkpoint_every: int = Field(1, ge=1)
-    views: tuple[str, ...] = ()
-    record: Literal["nothing", "digest"] = "nothing"
+    device: str = Field("cpu", description="`cpu`, `cuda` or one of several, `cuda:1`")
+    workers: int | None = Field(
+        None, ge=1, le=256, description="threads that train; every core unless set; never changes a result"
+    )
+    through_bytes: bool = Field(False, description="seal, send, open and parse every message; never changes a result")
+    checkpoint_every: int = Field(1, ge=1, description="rounds between checkpoints")
+    views: tuple[str, ...] = Field(
+        (),
+        description="parties whose views are written to `views/`, for your eyes only: they hold keys, and updates "
+        "without noise",
+    )
+    record: Literal["nothing", "digest"] = Field(
+        "nothing", description="`digest` writes what binds every party's view to `digests.jsonl`"
+    )
 
     @field_validator("device")
     @classmethod
@@ -70,11 +89,13 @@ class Machine(Part):
 class Spec(Part):
     """A whole run."""
 
-    name: str = "run"
-    task: Learning = Learning()
-    federation: Federation = Federation()
-    protocol: Pipeline = Pipeline()
-    run: Machine = Machine()
+    name: str = Field("run", description="names the run directory")
+    task: Learning = Field(Learning(), description="what is learned")
+    federation: Federation = Field(Federation(), description="the plan of rounds")
+    protocol: Pipeline = Field(Pipeline(), description="how updates travel: a preset's name, or five parts")
+    run: Machine = Field(
+        Machine(), description="how this machine runs it: private, and no part of the protocol's digest"
+    )
 
     @field_validator("name")
     @classmethod
@@ -293,46 +314,3 @@ def _value(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
-
-
-def to_toml(spec: Part | Mapping[str, Any]) -> str:
-    """The spec as TOML that reads back to the same spec; what is unset (None) is a comment."""
-    lines: list[str] = []
-    _table(spec.plain() if isinstance(spec, Part) else spec, (), lines)
-    return "\n".join(lines).strip() + "\n"
-
-
-def _table(table: Mapping[str, Any], path: tuple[str, ...], lines: list[str]) -> None:
-    inner = {key: value for key, value in table.items() if isinstance(value, Mapping)}
-    plain = {key: value for key, value in table.items() if key not in inner and value is not None}
-    if path and (plain or not inner):
-        lines += ["", f"[{'.'.join(map(_key, path))}]"]
-    lines += [f"{_key(key)} = {_literal(value)}{_remark(value)}" for key, value in plain.items()]
-    lines += [f"# {_key(key)} is not set" for key, value in table.items() if value is None]
-    for key, value in inner.items():
-        _table(value, (*path, key), lines)
-
-
-def _remark(value: Any) -> str:
-    """Who reads the description later must know that it does not hold all that was run."""
-    given = isinstance(value, Named) and value.function is not None
-    return "  # a function that Python gave: resume with croupier.resume(..., own=[function])" if given else ""
-
-
-def _key(name: str) -> str:
-    """A name as a key: bare where TOML allows that, and in quotes elsewhere (a client's name may hold anything)."""
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _literal(name)
-
-
-def _literal(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list):
-        return "[" + ", ".join(_literal(item) for item in value) + "]"
-    if isinstance(value, Mapping):
-        # A table within a list.
-        return "{" + ", ".join(f"{_key(key)} = {_literal(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, str):
-        # JSON's escapes are TOML's too, but for the one control character that JSON leaves bare.
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return repr(value)

@@ -6,19 +6,11 @@ import textwrap
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from croupier.aggregate.mean import Scaled
-from croupier.core.epoch import strangers
 from croupier.core.part import Part
-from croupier.encode.fixed import FixedPoint
-from croupier.encode.hidden import HiddenUnits
 from croupier.pipeline import Pipeline
 from croupier.privacy import central
 from croupier.privacy.amplify import claim
-from croupier.privacy.gaussian import Gaussian
-from croupier.privacy.gdp import epsilon_of, sigma_for
 from croupier.privacy.local import rounded_up, times
-from croupier.privacy.tiers import Tiers
-from croupier.release.bucketed import BucketSums, Tiered
 
 ORDER = ("privacy", "encode", "release", "place", "aggregate")
 
@@ -31,8 +23,6 @@ DELTA = 1e-5
 
 # An epsilon below this is 0 to everybody.
 _NOTHING = 1e-6
-# Shares below this are told as being so.
-_RARE = 0.001
 
 
 @dataclass(frozen=True)
@@ -99,8 +89,9 @@ def explain(
     """
     place, tolerance = pipeline.place, pipeline.place.tolerance
     learns = dict(place.learns(pipeline))
-    if isinstance(pipeline.encode, HiddenUnits) and pipeline.encode.samples:
-        learns["server"] += "; and one record of each client every round, its values in another order"
+    if more := pipeline.encode.server_learns():
+        learns["server"] += f"; and {more}"
+    met = pipeline.encode.meets(*invited, "ids" in pipeline.aggregate.asks) if invited else ()
     own = ["every model the server hands out, and its own update", *([learns.pop(CLIENT)] if CLIENT in learns else [])]
     return Statement(
         backend=" → ".join(
@@ -116,33 +107,13 @@ def explain(
         privacy_threshold=tolerance.privacy if pipeline.release.hides or place.keeps_ids else NAMED,
         integrity_threshold=tolerance.integrity,
         liveness_threshold=tolerance.liveness,
-        encoding=(*pipeline.encode.says(), *_strange(pipeline, invited)),
+        encoding=(*pipeline.encode.says(), *met),
         warnings=dict(pipeline.encode.warns()),
         differential_privacy=_noise(pipeline, noise, rounds or 1),
         amplification=_amplification(pipeline, rounds or 1, present),
         robustness=pipeline.aggregate.tolerates(),
         anonymity=_anonymity(pipeline),
         over_rounds=_over_rounds(pipeline, cohorts),
-    )
-
-
-def _strange(pipeline: Pipeline, invited: tuple[int, int] | None) -> tuple[str, ...]:
-    """How often nobody who is invited knows the last rule, where clients agree on one every round."""
-    encode = pipeline.encode
-    if not isinstance(encode, HiddenUnits) or encode.agree == "epoch" or invited is None:
-        return ()
-    share = strangers(*invited)
-    often = f"{share:.1%}" if share >= _RARE else f"fewer than {_RARE:.1%}"
-    then = "is lost" if encode.fetch == "cohort" else "must ask clients that were not invited"
-    more = (
-        ". A cluster of which nobody came keeps its model and its rule: more clients than that may find nobody who "
-        "knows the one of theirs, and take no part"
-        if "ids" in pipeline.aggregate.asks
-        else ""
-    )
-    return (
-        f"{invited[1]} of {invited[0]} clients are invited: {often} of the rounds have nobody who took part in the "
-        f"last one that was held, and such a round {then}{more}",
     )
 
 
@@ -155,11 +126,8 @@ def _noise(pipeline: Pipeline, training: str, rounds: int) -> str:
     local, said = pipeline.privacy.guarantee(), pipeline.privacy.claims(rounds)
     if local is not None and pipeline.encode.weights != "uniform":
         said += f". The number of records, which travels too (weights = {pipeline.encode.weights!r}), is not covered"
-    if isinstance(pipeline.encode, HiddenUnits) and pipeline.encode.samples:
-        return (
-            "no differential privacy is claimed, for records or for clients: one record of each client travels beside "
-            f"its update, with its values as they are{', whatever noise training adds' if training else ''}"
-        )
+    if none := pipeline.encode.claims_none():
+        return f"{none}{', whatever noise training adds' if training else ''}"
     if training and pipeline.privacy.use != "none":
         return f"{training}. Besides, {said}"
     return training or said
@@ -171,12 +139,13 @@ def _amplification(pipeline: Pipeline, rounds: int, present: int | None) -> str:
         return "no amplification claimed: there is no local guarantee to amplify"
     if "ids" not in pipeline.release.hides:
         return "no amplification claimed: rows keep their names"
-    if isinstance(pipeline.release, BucketSums):
-        return _central(pipeline, pipeline.release, rounds)
-    if isinstance(pipeline.release, Tiered):
+    if pipeline.release.bucket is not None:
+        smallest, colluders = pipeline.release.bucket
+        if pipeline.release.shape == "bucketed":
+            return _central(pipeline, smallest, colluders, rounds)
         return (
-            f"no amplification claimed: values are shuffled among {pipeline.release.effective} honest clients or few "
-            "more, for which no theorem gives less than the largest local epsilon of the bucket; each client keeps its "
+            f"no amplification claimed: values are shuffled among {smallest - colluders} honest clients or few more, "
+            "for which no theorem gives less than the largest local epsilon of the bucket; each client keeps its "
             "own"
         )
     if pipeline.encode.weights != "uniform":
@@ -201,23 +170,18 @@ def _amplification(pipeline: Pipeline, rounds: int, present: int | None) -> str:
     )
 
 
-def _central(pipeline: Pipeline, release: BucketSums, rounds: int) -> str:
+def _central(pipeline: Pipeline, smallest: int, colluders: int, rounds: int) -> str:
     """What the noise of a bucket's members gives each of them, on the public grid that they round to."""
-    encode, privacy = pipeline.encode, pipeline.privacy
-    if not isinstance(encode, FixedPoint) or encode.rounding != "even":
+    grid, noise = pipeline.encode.public_grid(), pipeline.privacy.gaussian()
+    if grid is None:
         return "no central guarantee is claimed for sums: values must be rounded to the nearest; use rounding = 'even'"
-    if isinstance(pipeline.aggregate, Scaled):
+    if pipeline.aggregate.rescales:
         return "no central guarantee is claimed for sums: the grid follows the model; use aggregate = 'mean'"
-    if isinstance(privacy, Gaussian):
-        tiers = [(epsilon_of(privacy.mu, privacy.delta), privacy.sigma)]
-    elif isinstance(privacy, Tiers):
-        tiers = [(one, sigma_for(one, privacy.delta, privacy.clip)) for one in privacy.tiers]
-    else:
-        return f"no central guarantee is claimed for sums: privacy = {privacy.use!r} is not Gaussian noise"
-    step = encode.scale / encode.unit
+    if noise is None:
+        return f"no central guarantee is claimed for sums: privacy = {pipeline.privacy.use!r} is not Gaussian noise"
     return central.says(
-        privacy.clip, tiers, privacy.delta, central.Lattice(step, step * encode.top, encode.modulus),
-        members=encode.clients, smallest=release.smallest, colluders=release.colluders, participations=rounds,
+        noise.clip, noise.tiers, noise.delta, central.Lattice(grid.step, grid.edge, grid.modulus),
+        members=grid.clients, smallest=smallest, colluders=colluders, participations=rounds,
     )  # fmt: skip
 
 

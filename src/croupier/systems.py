@@ -15,9 +15,9 @@ from croupier.encode.residues import Residues
 from croupier.encode.signs import Signs
 from croupier.pipeline import Pipeline
 from croupier.place.direct import Direct
-from croupier.place.pair import Pair
 from croupier.place.relay import Relay
 from croupier.place.servers import SumServers
+from croupier.place.two_servers.pair import Pair
 from croupier.privacy.central import grid
 from croupier.privacy.gaussian import Gaussian
 from croupier.privacy.gdp import sigma_for

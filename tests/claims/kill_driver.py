@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from croupier import job
-from croupier.runtime.store import RunDir
+from croupier.engine.job import run as job
+from croupier.engine.store import RunDir
 
 ROUNDS = 6
 SETS = (f"federation.rounds={ROUNDS}", "federation.cohort=7", "task.fit.epochs=1", "run.workers=1")

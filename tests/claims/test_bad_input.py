@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from croupier.cli import main
+from croupier.engine.job.run import run
 from croupier.errors import ProtocolError, SpecError
-from croupier.job import run
 
 SMALL = ("federation.rounds=2", "task.fit.epochs=1", "run.workers=1")
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from croupier.engine.federation import Federation
+from croupier.engine.job.run import run
+from croupier.engine.local import Local
+from croupier.engine.loop import begin, rounds
+from croupier.engine.state import Threat
 from croupier.errors import SpecError
-from croupier.federate import Threat, begin, rounds
-from croupier.federation import Federation
-from croupier.job import run
-from croupier.runtime.local import Local
 from tests.claims.tools import SMALL, Bench, bench, bend, lines
 
 

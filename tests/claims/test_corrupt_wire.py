@@ -8,11 +8,12 @@ from functools import cache
 
 import pytest
 
+from croupier.engine.job.result import metrics_of
+from croupier.engine.local import Local
+from croupier.engine.loop import rounds
+from croupier.engine.post import Packet
+from croupier.engine.state import Threat
 from croupier.errors import ProtocolError
-from croupier.federate import Threat, rounds
-from croupier.job import metrics_of
-from croupier.runtime.local import Local
-from croupier.runtime.post import Packet
 from tests.claims.tools import Bench, bench, lines
 
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {

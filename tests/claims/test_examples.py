@@ -84,9 +84,16 @@ def test_each_is_audited(shell: Shell, name: str) -> None:
     assert found["clients"] == 5
     assert found["rows"][0]["protocol"] == found["protocol"]
     plain = next(row for row in found["rows"] if row["defence"] == "none")
-    assert plain["attacks"]["named+prior"]["prior"] > 0.2, "patients differ, and that is known without a view"
-    assert all("auc" in one or "rate" in one for one in plain["membership"].values())
-    finer = {row["defence"]: row["attacks"] for row in found["rows"]}["shuffle-layer"]
+    attacks = {
+        row["defence"]: {
+            name: row["questions"][name]["adversaries"]["server"]["attacks"] for name in ("source", "membership")
+        }
+        for row in found["rows"]
+    }
+    known = attacks["none"]["source"]["named+prior"]["prior"]
+    assert known > 0.2, "patients differ, and that is known without a view"
+    assert all("value" in one for one in attacks["none"]["membership"].values())
+    finer = attacks["shuffle-layer"]["source"]
     if name == "regression":
         assert plain["rmse"] < 2
         assert all("quantities are learnt" in one["not_run"] for key, one in finer.items() if key != "prior")

@@ -15,7 +15,8 @@ from safetensors.torch import load_file
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
-from croupier.job import Result, run
+from croupier.engine.job.result import Result
+from croupier.engine.job.run import run
 from tests.claims.tools import SMALL, bench
 
 

@@ -13,9 +13,9 @@ import torch
 from croupier.core.flow import Letter
 from croupier.core.view import View
 from croupier.encode.fixed import FixedPoint
+from croupier.engine.job.run import resume, run
+from croupier.engine.state import Threat
 from croupier.errors import ProtocolError, SpecError, StoreError
-from croupier.federate import Threat
-from croupier.job import resume, run
 from croupier.pipeline import Floats, Pipeline, Relay, Shuffle
 from croupier.statement import explain
 from croupier.systems import naive, plain, total

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from croupier.job import resume, run
+from croupier.engine.job.run import resume, run
 from tests.claims import kill_driver
 from tests.claims.tools import contents
 

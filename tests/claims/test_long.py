@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import chisquare
 
 from croupier.core.coins import Coins
-from croupier.job import run
+from croupier.engine.job.run import run
 
 pytestmark = pytest.mark.long
 

@@ -8,9 +8,9 @@ import sys
 
 PROGRAM = """
 import json
-from croupier_lab.bench.simulate import _marks, describe
+from croupier_lab.bench.speed.simulation import SimulationSize, _marks, describe
 from croupier.core.coins import Coins
-print(json.dumps(_marks(describe(100), Coins.from_seed(0), 50)))
+print(json.dumps(_marks(describe(SimulationSize()), Coins.from_seed(0), 50)))
 """
 
 

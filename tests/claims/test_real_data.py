@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from croupier.job import run
+from croupier.engine.job.run import run
 
 
 @pytest.mark.data

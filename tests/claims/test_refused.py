@@ -14,8 +14,9 @@ from torch import Tensor
 from croupier.core.flow import Letter
 from croupier.core.update import Update
 from croupier.core.view import View
+from croupier.engine.state import Threat
+from croupier.engine.task import Task
 from croupier.errors import CroupierError, ProtocolError, RangeError
-from croupier.federate import Task, Threat
 from croupier.learn.data import Rows
 from croupier.learn.train import Learner
 from tests.claims.tools import Bench, bench, bend, lines

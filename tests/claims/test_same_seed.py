@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from croupier.job import run
+from croupier.engine.job.run import run
 from tests.claims.tools import SMALL, contents
 
 PRESETS = ("digits", "digits-shuffled", "digits-sum", "digits-layer")

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from croupier.core.coins import Coins
 from croupier.core.update import Update
-from croupier.federate import rounds
-from croupier.federation import Federation
+from croupier.engine.federation import Federation
+from croupier.engine.local import Local
+from croupier.engine.loop import rounds
 from croupier.learn.assemble import Assembled, assemble
 from croupier.learn.data import Data, Dataset, Rows
 from croupier.learn.datasets import Digits, Households
@@ -24,7 +25,6 @@ from croupier.learn.fit import Adam, Fit, Sgd
 from croupier.learn.models import Lstm, Mlp, ResNet18
 from croupier.learn.split import Dirichlet, Iid, Natural
 from croupier.learn.train import Learner
-from croupier.runtime.local import Local
 from croupier.systems import plain
 
 FITS: dict[str, Fit] = {

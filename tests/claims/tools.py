@@ -13,11 +13,13 @@ from torch import Tensor
 from croupier.core.coins import Coins
 from croupier.core.flow import Change, Letter
 from croupier.core.view import View
-from croupier.federate import HONEST, Round, Task, Threat, rounds
-from croupier.federation import Federation
-from croupier.job import metrics_of
+from croupier.engine.federation import Federation
+from croupier.engine.job.result import metrics_of
+from croupier.engine.local import Local
+from croupier.engine.loop import rounds
+from croupier.engine.state import HONEST, Round, Threat
+from croupier.engine.task import Task
 from croupier.learn.assemble import Assembled, assemble
-from croupier.runtime.local import Local
 from croupier.spec import Spec, load
 
 SMALL = ("federation.rounds=2", "task.fit.epochs=1", "run.workers=1")

@@ -15,10 +15,10 @@ from croupier.encode.hidden import HiddenUnits
 from croupier.encode.signs import Signs
 from croupier.pipeline import Pipeline
 from croupier.place.masks import Masks
-from croupier.place.pair import Pair
 from croupier.place.placement import Placement
 from croupier.place.relay import Relay
 from croupier.place.servers import SumServers
+from croupier.place.two_servers.pair import Pair
 from croupier.privacy.gaussian import Gaussian
 from croupier.privacy.response import Response
 from croupier.privacy.tiers import Tiers

@@ -9,26 +9,26 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from croupier.core import canon
+from croupier.core.attempt import Attempt, AttemptResult, Traffic
 from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Outcome, Refusal, Seat, Work
-from croupier.core.sitting import Sat, Sitting, Traffic
+from croupier.engine.post import Packet, Post
 from croupier.errors import CroupierError, Overspent, ProtocolError, TooFew
-from croupier.runtime.post import Packet, Post
 
 
 @dataclass(frozen=True)
 class Processes:
-    """Drives a sitting with one process a party; the parent only carries sealed packets and keeps time."""
+    """Drives an attempt with one process a party; the parent only carries sealed packets and keeps time."""
 
     links: Coins
 
-    def __call__(self, sitting: Sitting) -> Sat:
+    def __call__(self, attempt: Attempt) -> AttemptResult:
         """Start everybody, carry the mail, collect the ends."""
         context = multiprocessing.get_context("fork")
         pipes, children = dict[str, Connection](), []
-        for name in sorted(set(sitting.parties) - sitting.absent):
+        for name in sorted(set(attempt.parties) - attempt.absent):
             here, there = context.Pipe()
-            child = context.Process(target=_party, args=(sitting, name, self.links, there), daemon=True)
+            child = context.Process(target=_party, args=(attempt, name, self.links, there), daemon=True)
             child.start()
             there.close()
             pipes[name] = here
@@ -39,7 +39,7 @@ class Processes:
         # A child's own copy of the book is gone with it: what it wrote down is written down here.
         for end in ends.values():
             if end["spent"]:
-                sitting.bench["spend"](end["spent"])
+                attempt.bench["spend"](end["spent"])
         return _sat(ends)
 
 
@@ -76,17 +76,17 @@ def _carry(pipes: dict[str, Connection]) -> dict[str, Any]:
     return ends
 
 
-def _party(sitting: Sitting, name: str, links: Coins, pipe: Connection) -> None:
-    post = Post(sitting.stamp, sitting.schemas, links.child(sitting.stamp.round, sitting.stamp.attempt))
+def _party(attempt: Attempt, name: str, links: Coins, pipe: Connection) -> None:
+    post = Post(attempt.attempt_id, attempt.schemas, links.child(attempt.attempt_id.round, attempt.attempt_id.attempt))
     seat = Seat.take(
-        sitting.parties[name], sitting.givens[name], sitting.memories.get(name, {}), sitting.coins[name], "digest"
+        attempt.parties[name], attempt.givens[name], attempt.memories.get(name, {}), attempt.coins[name], "digest"
     )
     read = 0
     spent: list[tuple[Any, ...]] = []
     while seat.outcome is None:
         if isinstance(seat.ask, Work):
             spent += [seat.ask.args] if seat.ask.name == "spend" else []
-            (result,) = sitting.bench[seat.ask.name]([seat.ask.args])
+            (result,) = attempt.bench[seat.ask.name]([seat.ask.args])
             seat.fail(result) if isinstance(result, CroupierError) else seat.finish(result)
             continue
         for letter in seat.post():
@@ -150,7 +150,7 @@ def _error(end: Mapping[str, Any]) -> CroupierError:
     return TooFew(end["error"], tuple(end["missing"])) if end["missing"] else ProtocolError(end["error"])
 
 
-def _sat(ends: Mapping[str, Any]) -> Sat:
+def _sat(ends: Mapping[str, Any]) -> AttemptResult:
     outcomes = {
         name: Outcome(end["memory"], None if end["error"] is None else _error(end))
         for name, end in sorted(ends.items())
@@ -162,4 +162,4 @@ def _sat(ends: Mapping[str, Any]) -> Sat:
         traffic.messages += end["messages"]
     refusals = tuple(Refusal(*refusal) for end in ends.values() for refusal in end["refusals"])
     views: Any = {name: Sealed(end["view"]) for name, end in ends.items()}
-    return Sat(outcomes, views, refusals, traffic)
+    return AttemptResult(outcomes, views, refusals, traffic)

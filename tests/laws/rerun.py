@@ -11,19 +11,21 @@ from typing import Any
 import pytest
 import torch
 
+from croupier.core.attempt import AttemptId
 from croupier.core.coins import Coins, Label, Stream
-from croupier.core.sitting import Stamp
 from croupier.core.update import Update
 from croupier.core.wire import Envelope
+from croupier.engine.federation import Federation
+from croupier.engine.journal import Journal
+from croupier.engine.local import Local
+from croupier.engine.loop import rounds
+from croupier.engine.state import Round, State
+from croupier.engine.task import Fits
 from croupier.errors import Replayed
-from croupier.federate import Fits, Round, State, rounds
-from croupier.federation import Federation
 from croupier.pipeline import Pipeline
-from croupier.runtime.journal import Journal
-from croupier.runtime.local import Local
 from tests.laws.toy import CLIENTS, SEED, fit, layout_for, task
 
-# Of which sitting, from whom, to whom, what kind.
+# Of which attempt, from whom, to whom, what kind.
 Slot = tuple[bytes, int, int, str, str, str]
 
 
@@ -62,12 +64,12 @@ class Tap:
     before: bool = False
     steps: int = 0
 
-    def leave(self, stamp: Stamp, envelopes: Sequence[Envelope]) -> None:
+    def leave(self, attempt_id: AttemptId, envelopes: Sequence[Envelope]) -> None:
         """Die before the line is written, or when it is and nothing has left yet, or hear what leaves."""
-        self.step(lambda: self.journal.leave(stamp, envelopes))
+        self.step(lambda: self.journal.leave(attempt_id, envelopes))
         for envelope in envelopes:
             head = envelope.header
-            slot = (stamp.spec, stamp.round, stamp.attempt, head.source, head.target, head.kind)
+            slot = (attempt_id.spec, attempt_id.round, attempt_id.attempt, head.source, head.target, head.kind)
             self.trace.left.append((slot, envelope.body))
 
     def release(self, client: str, event: Mapping[str, Any]) -> None:

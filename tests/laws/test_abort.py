@@ -11,8 +11,8 @@ from functools import cache
 import pytest
 
 from croupier.core.wire import Envelope, Header, Link
+from croupier.engine.post import Packet
 from croupier.errors import CroupierError
-from croupier.runtime.post import Packet
 from tests.laws.pipelines import PIPELINES
 from tests.laws.toy import CLIENTS, absent, play, through_bytes
 

@@ -14,22 +14,24 @@ from torch import Tensor
 
 from croupier.audit import membership, source
 from croupier.audit.blind import Blind, Panel
-from croupier.audit.experiment import Defence, Setting
-from croupier.audit.knowledge import Knowledge, Scene
+from croupier.audit.context import AttackContext
+from croupier.audit.knowledge import Knowledge
 from croupier.audit.questions.source import ATTACKS, MEMBERSHIP
+from croupier.audit.setting import Setting
 from croupier.audit.stage import Stage, Truth
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.view import facts
+from croupier.engine.federation import Federation
+from croupier.engine.local import Local
+from croupier.engine.loop import rounds
 from croupier.errors import CroupierError
-from croupier.federate import rounds
-from croupier.federation import Federation
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Sgd
 from croupier.learn.models import Mlp
 from croupier.learn.split import Dirichlet
-from croupier.runtime.local import Local
 from croupier.systems import naive, plain, rns, total
+from croupier_lab.source_inference.experiment import Defence
 from tests.scenes import here
 
 CLIENTS = 4
@@ -140,7 +142,7 @@ def test_every_attack_is_among_them() -> None:
 def test_a_planted_peek_at_owners_is_caught(process: Blind, monkeypatch: pytest.MonkeyPatch) -> None:
     _, _, knowledge, truth = view_of(0)
 
-    def peek(scene: Scene, coins: Coins) -> Tensor:
+    def peek(scene: AttackContext, coins: Coins) -> Tensor:
         return torch.nn.functional.one_hot(truth.owners, CLIENTS).T.double()
 
     monkeypatch.setitem(source.ATTACKS, "named", peek)

@@ -9,8 +9,9 @@ import pytest
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.wire import Schema
-from croupier.federate import Round, Threat, rounds
-from croupier.federation import Federation
+from croupier.engine.federation import Federation
+from croupier.engine.loop import rounds
+from croupier.engine.state import Round, Threat
 from croupier.pipeline import Pipeline
 from tests.laws.pipelines import COMPLETING, PIPELINES
 from tests.laws.processes import Processes

@@ -10,8 +10,8 @@ import torch
 
 from croupier.core.flow import Coalition, Letter
 from croupier.core.view import View
+from croupier.engine.state import Threat
 from croupier.errors import ProtocolError
-from croupier.federate import Threat
 from tests.laws.pipelines import PIPELINES
 from tests.laws.toy import absent, play, through_bytes
 

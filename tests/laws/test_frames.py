@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
+from croupier.agree.coordinates import seed_of
+from croupier.agree.standing import Standing
 from croupier.core.coins import Coins
 from croupier.core.epoch import Frame
 from croupier.encode.hidden import HiddenUnits
+from croupier.engine.state import run_id
 from croupier.errors import ProtocolError
-from croupier.federate import run_id
-from croupier.place.frames import seed_of
-from croupier.place.standing import Standing
 from tests.laws import test_carry, test_fresh, test_replay
 from tests.laws.pipelines import HIDDEN
 from tests.laws.toy import SEED, absent, layout_for, play, symmetry, task

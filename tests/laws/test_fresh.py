@@ -13,7 +13,7 @@ from croupier.core.coins import Coins, Label, Node, Stream
 from croupier.core.flow import Letter
 from croupier.core.update import Layout, Modulus, Update
 from croupier.core.view import View
-from croupier.federate import Threat, run_id
+from croupier.engine.state import Threat, run_id
 from croupier.pipeline import Pipeline
 from croupier.place.relay import Relay
 from croupier.privacy.local import LocalPrivacy, Spent

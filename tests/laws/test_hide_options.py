@@ -20,13 +20,13 @@ from croupier.core.flow import Exchange, Flow, Given, Letter, Memory, Received, 
 from croupier.core.update import Layout, Slice
 from croupier.encode.encoder import Payload, Released
 from croupier.encode.signs import commitment, handed
-from croupier.mpc import convert, hands, onion, translate
+from croupier.mpc import convert, dealt_shares, onion, translate
 from croupier.mpc.authentic import bytes_of
 from croupier.pipeline import Pipeline
-from croupier.place.duet import SERVERS
-from croupier.place.mixes import Way
-from croupier.place.pair import Pair
 from croupier.place.placement import Own
+from croupier.place.two_servers.messages import SERVERS
+from croupier.place.two_servers.pair import Pair
+from croupier.place.two_servers.shuffles import Way
 from tests.laws.pipelines import BY_SIGN, signed
 
 DRAWS = 120
@@ -193,7 +193,7 @@ def test_what_is_opened_is_told_apart() -> None:
 
 def no_mask(patch: pytest.MonkeyPatch) -> None:
     """Gates hide numbers behind 0."""
-    patch.setattr(hands.Shoe, "residues", lambda self, ring, shape: np.zeros(shape, ring.dtype))
+    patch.setattr(dealt_shares.ShareReader, "residues", lambda self, ring, shape: np.zeros(shape, ring.dtype))
 
 
 def no_bits(patch: pytest.MonkeyPatch) -> None:

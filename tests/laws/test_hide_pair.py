@@ -19,10 +19,11 @@ from scipy.stats import chi2_contingency, chisquare
 
 from croupier.core import canon
 from croupier.core.coins import Coins
-from croupier.mpc import dealer
+from croupier.mpc import deal_shares, dealer
 from croupier.mpc.authentic import as_words
-from croupier.mpc.dealer import Check, Hand
-from croupier.place.duet import SERVERS
+from croupier.mpc.deal_shares import Check
+from croupier.mpc.dealer import ShuffleShare
+from croupier.place.two_servers.messages import SERVERS
 from tests.laws.pipelines import PIPELINES
 from tests.laws.toy import CLIENTS, layout_for, play, tap, task
 from tests.seated import Ended, Seated, signs
@@ -43,14 +44,14 @@ UNLIKELY = 1e-8
 Facts = dict[str, int]
 
 
-def facts(seated: Seated, ended: Ended, me: int, hand: Hand) -> Facts:
+def facts(seated: Seated, ended: Ended, me: int, material: ShuffleShare) -> Facts:
     """What a server knows after a round, in small numbers, and what it may conclude from that."""
     heard = ended.heard[SERVERS[me]]
-    found: Facts = {"order": int(hand.order[0])}
+    found: Facts = {"order": int(material.order[0])}
     ups = np.stack([heard["up", name]["row"].numpy() for name in seated.names])
     hidden = heard[("q", "second") if me == 0 else ("w", "server")]["rows"].numpy()
-    sent = (ups if me == 0 else hidden)[hand.order] ^ hand.masks
-    for name, rows in (("up", ups), ("heard rows", hidden), ("own rows", sent), ("masks", hand.masks)):
+    sent = (ups if me == 0 else hidden)[material.order] ^ material.masks
+    for name, rows in (("up", ups), ("heard rows", hidden), ("own rows", sent), ("masks", material.masks)):
         found |= {f"{name} {place}": int(row[0]) for place, row in enumerate(rows)}
     for (kind, source), body in heard.items():
         if kind in ("hd", "z", "zero") or kind.endswith("-s-o"):
@@ -58,13 +59,13 @@ def facts(seated: Seated, ended: Ended, me: int, hand: Hand) -> Facts:
     distances = ended.released.luggage["distances"].tolist()
     before, after = (sent, hidden) if me == 0 else (ups, hidden)
     for name, order in _orders(before, after):
-        found[name] = distances[_whose(me, hand, order)] if order else -1
+        found[name] = distances[_whose(me, material, order)] if order else -1
     if me == 1:
         numbers = heard["hand1", "dealer"]["numbers"].numpy()[: seated.rows.numel()].reshape(seated.rows.shape)
         found |= dict(_ends("dealt", numbers))
         # The rows, if the other server's shares were none.
         found["a row by what was dealt"] = int(np.packbits(numbers[0] & 1, bitorder="little")[0] ^ sent[0, 0])
-    if seated.deck.authentic:
+    if seated.deal.authentic:
         found |= dict(_multiplied(seated, ended, me, distances))
     return found
 
@@ -84,23 +85,23 @@ def _orders(before: Any, after: Any) -> Iterator[tuple[str, tuple[int, ...] | No
     yield "first distance by equal rows", seen
 
 
-def _whose(me: int, hand: Hand, other: tuple[int, ...]) -> int:
+def _whose(me: int, material: ShuffleShare, other: tuple[int, ...]) -> int:
     """The place of the first client's row, under a guess at the other's order."""
-    one, two = (hand.order, np.array(other)) if me == 0 else (np.array(other), hand.order)
+    one, two = (material.order, np.array(other)) if me == 0 else (np.array(other), material.order)
     place: int = one[two].tolist().index(0)
     return place
 
 
 def _multiplied(seated: Seated, ended: Ended, me: int, distances: list[int]) -> Iterator[tuple[str, int]]:
     """The openings of the first products, and what they tell whoever could draw the triples from its own seed."""
-    over, name, other = seated.deck.over, SERVERS[me], SERVERS[1 - me]
+    over, name, other = seated.deal.over, SERVERS[me], SERVERS[1 - me]
     mine, theirs = ended.heard[other]["mul0", name]["value"], ended.heard[name]["mul0", other]["value"]
     opened = over.add(as_words(mine), as_words(theirs))
     yield from _ends("mul0 from the other", as_words(theirs))
     yield from _ends("mul0 opened", opened)
     seed = ended.heard[name][f"hand{me}", "dealer"]["seed"].numpy().tobytes()
     chance = Coins(seed).child("triples").secure()
-    triples = seated.deck.triples
+    triples = seated.deal.triples
     drawn = np.concatenate([over.draw(chance, triples)[:2], over.draw(chance, triples)[:2]])
     # Of two rows: the first before and after the shuffle, then the second.
     known = over.add(opened, drawn)
@@ -118,7 +119,7 @@ def views(rows: tuple[str, ...], check: Check, first: int, fault: str = "") -> t
         FAULTS[fault](patch)
         for seed in range(first, first + (FEW if fault else DRAWS[check])):
             seated = Seated(signs(rows), REFERENCE, check, seed=seed, keys=keys)
-            keys, hands = seated.enrolled, seated.hands()
+            keys, hands = seated.enrolled, seated.halves()
             ended = seated.play()
             for me in (0, 1):
                 found[me].append(facts(seated, ended, me, hands[me]))
@@ -156,17 +157,19 @@ def as_it_is(patch: pytest.MonkeyPatch) -> None:
 
 def bare(patch: pytest.MonkeyPatch) -> None:
     """Clients hide nothing: their masks are 0."""
-    patch.setattr(dealer, "mask_of", lambda seed, deck: np.zeros(deck.width, np.uint8))
+    patch.setattr(dealer, "mask_of", lambda seed, deal: np.zeros(deal.width, np.uint8))
 
 
 def unhidden(patch: pytest.MonkeyPatch) -> None:
     """The servers' masks are 0: rows pass under the same hiding bits, and show the other's order."""
-    patch.setattr(dealer, "_masks", lambda deck, node: np.zeros((deck.rows, deck.width), np.uint8))
+    patch.setattr(dealer, "_masks", lambda deal, node: np.zeros((deal.rows, deal.width), np.uint8))
 
 
 def empty_shares(patch: pytest.MonkeyPatch) -> None:
     """The first server's shares are 0, so that the second's are the very bits that hide the rows."""
-    patch.setattr(dealer.Seeded, "_drawn", lambda self, node, width: np.zeros((self.deck.rows, width), self.deck.dtype))
+    patch.setattr(
+        deal_shares.Seeded, "_drawn", lambda self, node, width: np.zeros((self.deal.rows, width), self.deal.dtype)
+    )
 
 
 def straight(patch: pytest.MonkeyPatch) -> None:
@@ -247,7 +250,7 @@ def test_the_order_of_distances_is_uniform_whatever_one_server_knows() -> None:
     counts: Any = np.zeros((3, 6, 6), int)
     for seed in range(1, 721):
         seated = Seated(rows, REFERENCE, seed=seed)
-        one, two = seated.hands()
+        one, two = seated.halves()
         whose = tuple(d - 1 for d in seated.play().released.luggage["distances"].tolist())
         assert whose == tuple(one.order[two.order]), "first one server's order, then the other's"
         for kind, known in enumerate(([0, 1, 2], one.order.tolist(), two.order.tolist())):

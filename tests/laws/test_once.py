@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from croupier.core.sitting import Stamp
+from croupier.core.attempt import AttemptId
 from croupier.core.wire import Envelope
+from croupier.engine.journal import Journal
+from croupier.engine.restart import Restart
 from croupier.errors import Replayed
 from croupier.pipeline import Pipeline
-from croupier.restart import Restart
-from croupier.runtime.journal import Journal
 from tests.laws.pipelines import HIDDEN, PIPELINES
 from tests.laws.rerun import (
     Killed,
@@ -97,10 +97,10 @@ def test_a_run_that_trains_the_same_is_resumed_byte_for_byte(name: str, tmp_path
 class Forgetful(Journal):
     """A planted fault: what leaves is written down and never compared."""
 
-    def leave(self, stamp: Stamp, envelopes: Sequence[Envelope]) -> None:
+    def leave(self, attempt_id: AttemptId, envelopes: Sequence[Envelope]) -> None:
         """Let everything pass."""
         self._known.clear()
-        super().leave(stamp, envelopes)
+        super().leave(attempt_id, envelopes)
 
 
 class Stuck(Journal):

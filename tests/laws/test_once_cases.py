@@ -15,20 +15,21 @@ from typing import Any
 import pytest
 import torch
 
-import croupier.job
+import croupier.engine.job.job
+import croupier.engine.job.resume
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.flow import Given, roster_digest
 from croupier.core.update import Update
 from croupier.encode.fixed import FixedPoint
+from croupier.engine.job.run import resume, run
+from croupier.engine.journal import Journal
+from croupier.engine.state import run_id
+from croupier.engine.store import RunDir
 from croupier.errors import Replayed, StoreError
-from croupier.federate import run_id
-from croupier.job import resume, run
 from croupier.learn.assemble import Assembled, assemble
 from croupier.pipeline import Pipeline
 from croupier.place.servers import SumServers, _numbers
-from croupier.runtime.journal import Journal
-from croupier.runtime.store import RunDir
 from tests.laws.pipelines import PIPELINES
 from tests.laws.rerun import Killed, Run, Trace, nudged
 from tests.laws.test_once import Forgetful
@@ -122,7 +123,7 @@ def change(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return replace(made, task=replace(made.task, fit=fits))
 
-    monkeypatch.setattr(croupier.job, "assemble", other)
+    monkeypatch.setattr(croupier.engine.job.job, "assemble", other)
 
 
 def kill(monkeypatch: pytest.MonkeyPatch, preset: str, sets: Sequence[str], path: Path) -> None:
@@ -154,7 +155,8 @@ DP = (
 def test_dp_sgd_never_puts_the_same_noise_on_two_updates(
     kind: type[Journal], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(croupier.job, "Journal", kind)
+    for module in (croupier.engine.job.job, croupier.engine.job.resume):
+        monkeypatch.setattr(module, "Journal", kind)
     kill(monkeypatch, "digits", DP, tmp_path / "run")
     before = uploads(tmp_path / "run")
     change(monkeypatch)

@@ -14,7 +14,7 @@ from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.flow import Memory
 from croupier.core.update import Gathered, Model
-from croupier.federate import Round
+from croupier.engine.state import Round
 from croupier.pipeline import Pipeline
 from croupier.place.placement import tiers_of
 from croupier.release.bucketed import Tiered

@@ -12,10 +12,10 @@ from croupier.core.coins import Coins, Label, Node
 from croupier.core.flow import Received
 from croupier.core.update import Layout, Modulus
 from croupier.encode.fixed import FixedPoint
-from croupier.federate import Round
+from croupier.engine.state import Round
 from croupier.pipeline import Pipeline
-from croupier.place.pair import Pair
 from croupier.place.relay import Relay
+from croupier.place.two_servers.pair import Pair
 from croupier.release.shuffle import Shuffle
 from croupier.release.sums import Sum
 from tests.laws.pipelines import PIPELINES

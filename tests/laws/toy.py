@@ -12,10 +12,12 @@ from croupier.core.flow import Change, Letter
 from croupier.core.update import Layout, Model, Slice, Update
 from croupier.core.view import View
 from croupier.encode.symmetry import Symmetry, fixed, free
-from croupier.federate import Round, Task, Threat, rounds
-from croupier.federation import Federation
+from croupier.engine.federation import Federation
+from croupier.engine.local import Local
+from croupier.engine.loop import rounds
+from croupier.engine.state import Round, Threat
+from croupier.engine.task import Task
 from croupier.pipeline import Pipeline
-from croupier.runtime.local import Local
 
 LAYOUT = Layout(
     (

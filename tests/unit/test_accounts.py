@@ -17,13 +17,15 @@ from croupier.core.coins import Coins
 from croupier.core.flow import Flow, Given, Memory, Received, Seat, Work
 from croupier.encode.floats import Floats
 from croupier.encode.signs import Signs
+from croupier.engine.federation import Federation
+from croupier.engine.loop import rounds
+from croupier.engine.state import Round, Threat
+from croupier.engine.work import ReleaseBook
 from croupier.errors import Overspent, ProtocolError
-from croupier.federate import Round, Threat, _Book, rounds
-from croupier.federation import Federation
 from croupier.learn.fit import DpSgd
 from croupier.pipeline import Pipeline
-from croupier.place.pair import Pair
 from croupier.place.relay import Relay
+from croupier.place.two_servers.pair import Pair
 from croupier.privacy.gaussian import Gaussian
 from croupier.privacy.ledger import Event, Ledger
 from croupier.privacy.tiers import Tiers
@@ -111,7 +113,7 @@ def test_a_second_attempt_is_the_same_release() -> None:
 
 
 def test_a_book_knows_what_it_has() -> None:
-    book = _Book()
+    book = ReleaseBook()
     one, other = (Event(0, "gaussian", mu=0.5, model=model).plain() for model in ("aa", "bb"))
     assert book.spend([("c0", one), ("c0", one), ("c1", one)]) == [None, None, None]
     book.spend([("c0", other)])
@@ -134,7 +136,7 @@ def seated(pipeline: Pipeline, memory: Memory, attempt: int, model: float) -> Se
 
 def test_a_second_attempt_with_another_model_is_another_release() -> None:
     """What the first attempt sent is in the ledger that the second one reads: here there is room for one release."""
-    pipeline, book = tiered(totals={"c0": 8.0}), _Book()
+    pipeline, book = tiered(totals={"c0": 8.0}), ReleaseBook()
     first = seated(pipeline, {}, 0, 0.5)
     assert isinstance(first.ask, Work)
     assert first.ask.name == "fit"
@@ -184,7 +186,7 @@ def test_lines_and_tables() -> None:
 
 def test_only_those_invited_spend() -> None:
     plan = Federation(rounds=4, cohort=2, quorum=0.5)
-    from croupier.runtime.local import Local
+    from croupier.engine.local import Local
 
     done = list(rounds(tiered(), task(), plan, Coins.from_seed(4), Local()))[-1]
     assert sum(len(events(done, name)) for name in CLIENTS if name in done.state.memories) == 8

@@ -9,12 +9,13 @@ import sys
 from importlib import resources
 from importlib.metadata import version
 
+import click
 import pytest
 import typer
 from typer.main import get_command
 
 import croupier
-from croupier import auditing
+from croupier.audit import described as auditing
 from croupier.cli import app
 
 NAMES = [
@@ -113,6 +114,11 @@ def _commands() -> dict[str, typer.core.TyperCommand]:
     return found
 
 
+def _params(command: click.Command) -> list[click.Parameter]:
+    """All of them: a bench takes its own from its module only when they are asked for."""
+    return command.get_params(click.Context(command))
+
+
 COMMANDS = [
     "audit", "bench accuse", "bench agree", "bench attack", "bench coverage", "bench disaggregate", "bench gates",
     "bench intra", "bench opened", "bench rain", "bench reveal", "bench rns", "bench shuffles", "bench simulate",
@@ -149,7 +155,7 @@ def test_every_command_has_the_common_options_and_says_what_they_do(
         main()
     assert not ended.value.code
     said = capsys.readouterr().out
-    options = [option for option in _commands()[name].params if option.param_type_name == "option"]
+    options = [option for option in _params(_commands()[name]) if option.param_type_name == "option"]
     names = {word for option in options for word in option.opts}
     assert names & COMMON == COMMON - LACKS.get(name, set())
     assert all(word in said for word in names)
@@ -161,5 +167,5 @@ def test_no_bracket_of_a_help_text_is_taken_for_markup(name: str) -> None:
     from rich.text import Text
 
     command = _commands()[name]
-    for said in (command.help or "", *(getattr(option, "help", None) or "" for option in command.params)):
+    for said in (command.help or "", *(getattr(option, "help", None) or "" for option in _params(command))):
         assert Text.from_markup(said).plain == said.replace("\\[", "[")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import croupier
-from croupier import trial
+from croupier.engine.job import trial
 from croupier.errors import SpecError
 from croupier.learn.train import Learner
 from croupier.outlook import CLIENT, explain, plan

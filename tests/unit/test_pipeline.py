@@ -18,16 +18,17 @@ from croupier.core.flow import Given
 from croupier.core.update import Form, Layout, Model, Slice, Update
 from croupier.encode.fixed import FixedPoint
 from croupier.encode.floats import Floats
+from croupier.engine.federation import Federation
+from croupier.engine.local import Local
+from croupier.engine.loop import rounds
+from croupier.engine.task import Task
 from croupier.errors import CroupierError, SpecError
-from croupier.federate import Task, rounds
-from croupier.federation import Federation
 from croupier.pipeline import Pipeline
 from croupier.place.direct import Direct
 from croupier.place.relay import Relay
 from croupier.release.rows import Rows
 from croupier.release.shuffle import Shuffle
 from croupier.release.sums import Sum
-from croupier.runtime.local import Local
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "pipeline.json").read_text("utf-8"))
 SYSTEMS = {

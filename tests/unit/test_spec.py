@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 
 from croupier.encode.fixed import FixedPoint
+from croupier.engine.federation import Federation
 from croupier.errors import SpecError
-from croupier.federation import Federation
 from croupier.learn.fit import Adam, Sgd
 from croupier.learn.models import Mlp
 from croupier.learn.split import Dirichlet, Iid
 from croupier.release.shuffle import Shuffle
-from croupier.spec import Learning, Spec, about, is_empty, load, presets, to_toml
+from croupier.spec import Learning, Spec, about, is_empty, load, presets
 from croupier.systems import naive, rns, sum_servers
+from croupier.toml_text import to_toml
 
 PRESETS = [
     "activity", "cifar10", "digits", "digits-layer", "digits-model", "digits-shuffled", "digits-small", "digits-sum",

@@ -49,11 +49,18 @@ class Aggregator(Part):
     linear: ClassVar[bool] = False
     # Whether it takes a sum of rows that were scored against its reference.
     scores: ClassVar[bool] = False
+    # Whether the grid that clients round to follows the last model.
+    rescales: ClassVar[bool] = False
 
     @property
     def asks(self) -> frozenset[str]:
         """What it needs with its fields as they are."""
         return self.needs
+
+    @property
+    def divides(self) -> bool:
+        """Whether a rule of signs needs to know how large a sum is."""
+        return False
 
     @property
     def anew(self) -> bool:

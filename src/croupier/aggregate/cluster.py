@@ -52,8 +52,10 @@ class Flame(Angular, use="flame"):
     one round these hardly differ in direction. 0.001 is the noise for images there; it is no differential privacy.
     """
 
-    noise: float = Field(0.001, ge=0)
-    whole: bool = False
+    noise: float = Field(
+        0.001, ge=0, description="deviation of the noise on the model, as a share of the median length"
+    )
+    whole: bool = Field(False, description="cluster whole models and not what changed")
 
     def move(self, rows: Tensor, gathered: Gathered, desk: Desk, memory: Memory) -> Move:
         """The noised mean of the cluster."""

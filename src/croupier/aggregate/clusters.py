@@ -123,19 +123,38 @@ class Clusters(Aggregator, use="clusters"):
     needs: ClassVar[frozenset[str]] = frozenset({"rows", "intact", "ids", "answers"})
     forms: ClassVar[frozenset[Form]] = frozenset({"weights"})
 
-    probes: int = Field(256, ge=2, le=1 << 16)
-    probes_from: Literal["noise", "samples"] = "noise"
-    centred: bool = True
-    radius: float | None = Field(None, gt=0, le=2)
-    reach: float = Field(1.5, gt=0)
-    least: float = Field(0.1, gt=0, le=2)
-    most: float = Field(0.85, gt=0, le=2)
-    neighbours: int = Field(2, ge=1)
-    kin: float = Field(0.5, ge=-1, le=1)
-    merge: Merge = "dominant"
-    split: Split = "part"
-    starts: Starts = "uploads"
-    within: Within = "mean"
+    probes: int = Field(256, ge=2, le=1 << 16, description="how many inputs the uploads are asked about")
+    probes_from: Literal["noise", "samples"] = Field(
+        "noise",
+        description="`noise`: inputs that the server draws; `samples`: one record of each client (`encode.samples`), "
+        "as the paper has it",
+    )
+    centred: bool = Field(True, description="compare answers without their means")
+    radius: float | None = Field(
+        None, gt=0, le=2, description="distance within which answers count as alike; from `reach` unless set"
+    )
+    reach: float = Field(
+        1.5, gt=0, description="that distance as a multiple of the median distance to the nearest other"
+    )
+    least: float = Field(0.1, gt=0, le=2, description="the distance is at least this")
+    most: float = Field(0.85, gt=0, le=2, description="the distance is at most this")
+    neighbours: int = Field(2, ge=1, description="how many neighbours DBSCAN asks of a core point")
+    kin: float = Field(
+        0.5, ge=-1, le=1, description="uploads whose weights have a cosine below this are never put together"
+    )
+    merge: Merge = Field(
+        "dominant", description="a group whose members had several labels takes the `dominant` one or a `new` one"
+    )
+    split: Split = Field(
+        "part",
+        description="of several groups with one label all keep it (`join`), or the one with most who had it (`part`)",
+    )
+    starts: Starts = Field(
+        "uploads",
+        description="a group's next model is made of all its `uploads`, or of those who had its `dominant` label or "
+        "none",
+    )
+    within: Within = Field("mean", description="how a group's uploads are joined: `mean`, `median` or `trimmed`")
 
     @property
     def asks(self) -> frozenset[str]:

@@ -12,7 +12,7 @@ from croupier.core.flow import Memory
 class Damped(Step, use="damped"):
     """The mean times `lr`: FedAvg with a server rate."""
 
-    lr: float = Field(0.1, gt=0)
+    lr: float = Field(0.1, gt=0, description="the share of the way to the mean that the model goes")
 
     def __call__(self, mean: Tensor, frame: bytes, memory: Memory) -> tuple[Tensor, Memory]:
         """Part of the way; nothing is remembered."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 from torch import Tensor
 
 from croupier.aggregate.aggregator import Desk
@@ -66,7 +66,7 @@ class Krum(Robust, use="krum"):
     From: Blanchard et al. 2017, with squared distances as printed there, over all weights together.
     """
 
-    f: Assumed = 0.2
+    f: Assumed = Field(0.2, description="how many may lie: a share of the clients below 0.5, rounded up, or a count")
 
     def check(self, count: int) -> None:
         """Raises: SpecError unless there are more than 2f + 2 updates."""
@@ -90,8 +90,8 @@ class MultiKrum(Robust, use="multi-krum"):
     From: Blanchard et al. 2017, with all scores taken once; not the iterated choice of later work.
     """
 
-    f: Assumed = 0.2
-    m: PositiveInt | None = None
+    f: Assumed = Field(0.2, description="how many may lie: a share of the clients below 0.5, rounded up, or a count")
+    m: PositiveInt | None = Field(None, description="how many of the best updates are averaged; n - `f` unless set")
 
     def check(self, count: int) -> None:
         """Raises: SpecError unless there are more than 2f + 2 updates, and m of them besides f."""
@@ -124,7 +124,9 @@ class TrimmedMean(Robust, use="trimmed-mean"):
 
     needs = frozenset({"rows"})
 
-    b: Assumed = 0.2
+    b: Assumed = Field(
+        0.2, description="how many values are cut at either end: a share of the clients below 0.5, or a count"
+    )
 
     def check(self, count: int) -> None:
         """Raises: SpecError unless a value is left."""

@@ -77,7 +77,7 @@ class Flare(Robust, use="flare"):
 
     needs = Robust.needs | {"forward"}
 
-    heat: float = Field(1.0, gt=0)
+    heat: float = Field(1.0, gt=0, description="how little votes matter: higher weighs models more alike")
 
     def move(self, rows: Tensor, gathered: Gathered, desk: Desk, memory: Memory) -> Move:
         """The weighted mean. Raises: ProtocolError without records to look at models through."""

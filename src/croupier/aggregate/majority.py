@@ -39,8 +39,12 @@ class Majority(Robust, use="majority"):
 
     needs = frozenset({"rows"})
 
-    lr: float = Field(0.01, gt=0)
-    tie: Tie = "still"
+    lr: float = Field(0.01, gt=0, description="how far a weight moves in a round")
+    tie: Tie = Field(
+        "still",
+        description="a weight without a majority stays `still`, goes as in the round before (`previous`), `up`, or by "
+        "a `coin`",
+    )
 
     def move(self, rows: Tensor, gathered: Gathered, desk: Desk, memory: Memory) -> Move:
         """The vote, as a step."""

@@ -34,9 +34,20 @@ class Mean(Aggregator, use="mean"):
 
     linear: ClassVar[bool] = True
 
-    step: Step = Average()
-    by: By = "records"
-    signal: float = Field(0.0, ge=0)
+    step: Step = Field(
+        Average(), description="what the server makes of the mean: `average`, `damped`, `adam`, `yogi` or `adagrad`"
+    )
+    by: By = Field(
+        "records",
+        description="what clients count for: `records` as the encoder's `weights` say, times 1 / (noise `variance` + "
+        "`signal`), or times `epsilon`",
+    )
+    signal: float = Field(
+        0.0,
+        ge=0,
+        description="with `by = 'variance'`: the variance of a coordinate of an honest update, a public guess; 0 "
+        "trusts the least noisy most",
+    )
 
     @model_validator(mode="after")
     def _signal_is_used(self) -> Self:
@@ -85,10 +96,12 @@ class Scaled(Mean, use="scaled"):
     With `each`, every tensor has its own.
     """
 
-    room: float = Field(1.25, ge=1)
+    rescales: ClassVar[bool] = True
+
+    room: float = Field(1.25, ge=1, description="how far the public scale lies above the last model's largest weight")
     # The first model is small and its weights grow at once: a scale taken from it alone would clamp them.
-    floor: float = Field(1.0, gt=0)
-    each: bool = False
+    floor: float = Field(1.0, gt=0, description="the least scale; lower it for small weights or differences")
+    each: bool = Field(False, description="one scale a tensor, which matters below the floor only")
 
     def public(self, layout: Layout) -> tuple[wire.Field, ...]:
         """One scale for the whole model, or one a tensor."""

@@ -59,8 +59,13 @@ class Projected(Angular, use="projected"):
 
     needs = Angular.needs | {"labels"}
 
-    guides: float = Field(0.2, gt=0, le=1)
-    rank: PositiveInt = 1
+    guides: float = Field(
+        0.2,
+        gt=0,
+        le=1,
+        description="the share of the updates, those of the largest budgets, that count as they are; ties are included",
+    )
+    rank: PositiveInt = Field(1, description="how many directions of the guides the others are projected onto")
 
     def check(self, count: int) -> None:
         """Raises: SpecError when so few guides cannot span so many directions."""

@@ -83,8 +83,13 @@ class FLOD(Angular, use="flod"):
 
     needs = Angular.needs | {"root"}
 
-    threshold: float = Field(0.5, gt=0, le=1)
-    lr: float = Field(0.01, gt=0)
+    threshold: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        description="the share of signs that may differ from the server's own before an update counts for nothing",
+    )
+    lr: float = Field(0.01, gt=0, description="how far a step goes")
 
     def move(self, rows: Tensor, gathered: Gathered, desk: Desk, memory: Memory) -> Move:
         """The weighted signs, as a step."""

@@ -81,7 +81,10 @@ class Named(Angular):
 
     needs: ClassVar[frozenset[str]] = Angular.needs | {"ids"}
 
-    slots: bool = False
+    slots: bool = Field(
+        False,
+        description="remember places of rows and not clients' names; behind a shuffle that is no client's history",
+    )
 
     @property
     def asks(self) -> frozenset[str]:
@@ -102,7 +105,7 @@ class Named(Angular):
 class Adding(Named):
     """A rule that adds up what each client sent; with `last` only the last layer's weights, which it compares then."""
 
-    last: bool = True
+    last: bool = Field(True, description="compare the last layer only")
 
     def added(self, rows: Tensor, names: tuple[str, ...], desk: Desk, memory: Memory) -> dict[str, Tensor]:
         """The sums of what everybody sent until now."""
@@ -127,7 +130,7 @@ class FoolsGold(Adding, use="foolsgold"):
     model stays.
     """
 
-    kappa: float = Field(1.0, gt=0)
+    kappa: float = Field(1.0, gt=0, description="how sharply likeness is punished")
 
     def move(self, rows: Tensor, gathered: Gathered, desk: Desk, memory: Memory) -> Move:
         """The weighted sum over the number of rows. Raises: ProtocolError without names."""
@@ -154,10 +157,10 @@ class Contra(Adding, use="contra"):
     are spread as in FoolsGold, and the sum is divided by the number of updates that are used.
     """
 
-    k: PositiveInt = 5
-    delta: float = Field(0.1, ge=0)
-    threshold: float = Field(0.5, ge=-1, le=1)
-    fraction: float = Field(1.0, gt=0, le=1)
+    k: PositiveInt = Field(5, description="how many of the best cosines are averaged")
+    delta: float = Field(0.1, ge=0, description="how far a reputation moves in a round")
+    threshold: float = Field(0.5, ge=-1, le=1, description="the alignment above which a reputation falls")
+    fraction: float = Field(1.0, gt=0, le=1, description="the share of the updates that is used, by reputation")
 
     def move(self, rows: Tensor, gathered: Gathered, desk: Desk, memory: Memory) -> Move:
         """The weighted sum over the number of updates used. Raises: ProtocolError without names."""

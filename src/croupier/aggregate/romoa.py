@@ -142,7 +142,7 @@ class Romoa(Named, use="romoa"):
     that is large in no update is judged by its tensor alone. It remembers one number a weight and client.
     """
 
-    beta: float = Field(0.5, ge=0, lt=1)
+    beta: float = Field(0.5, ge=0, lt=1, description="what the factors of the round before count for")
 
     def move(self, rows: Tensor, gathered: Gathered, desk: Desk, memory: Memory) -> Move:
         """The weighted sum. Raises: ProtocolError without names."""

@@ -32,11 +32,35 @@ class SignTrust(Aggregator, use="sign-trust"):
     scores: ClassVar[bool] = True
     needs: ClassVar[frozenset[str]] = frozenset({"root"})
 
-    lr: float = Field(0.0005, gt=0)
-    output: Literal["mean", "sign"] = "mean"
-    reference: Literal["root", "last"] = "root"
-    shown: Literal["late", "public"] = "late"
-    empty: Literal["stay", "reference"] = "stay"
+    lr: float = Field(
+        0.0005,
+        gt=0,
+        description="how far a weight moves in a round at most; tuned for 300 rounds by `croupier reproduce "
+        "rain/rate`, fewer rounds need more",
+    )
+    output: Literal["mean", "sign"] = Field(
+        "mean", description="a step along the `mean` of the accepted signs, or its `sign`; a tie does not move"
+    )
+    reference: Literal["root", "last"] = Field(
+        "root",
+        description="what the server's own records teach (`root`, needs `task.root.records`), or the sign of the "
+        "`last` step, from round two",
+    )
+    shown: Literal["late", "public"] = Field(
+        "late",
+        description="when the reference is shown: `late`, once all updates are fixed, or `public` at once, so that "
+        "clients can copy it",
+    )
+    empty: Literal["stay", "reference"] = Field(
+        "stay",
+        description="where no row is accepted the model stays (`stay`) or follows the server's own records "
+        "(`reference`)",
+    )
+
+    @property
+    def divides(self) -> bool:
+        """With output = 'mean'."""
+        return self.output == "mean"
 
     def public(self, layout: Layout) -> tuple[wire.Field, ...]:
         """A commitment to the reference, and the reference itself where all may know it."""

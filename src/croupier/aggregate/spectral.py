@@ -90,10 +90,12 @@ class DnC(Robust, use="dnc"):
     From: Shejwalkar and Houmansadr 2021 (divide and conquer), with one look, c = 1 and 10,000 coordinates.
     """
 
-    f: Assumed = 0.2
-    c: float = Field(1.0, gt=0)
-    looks: PositiveInt = 1
-    coordinates: PositiveInt = 10_000
+    f: Assumed = Field(0.2, description="how many may lie: a share of the clients below 0.5, rounded up, or a count")
+    c: float = Field(1.0, gt=0, description="how many times `f` updates are left out")
+    looks: PositiveInt = Field(1, description="how often it looks; what stands out once is out")
+    coordinates: PositiveInt = Field(
+        10_000, description="how many coordinates, of the server's drawing, each look sees"
+    )
 
     def check(self, count: int) -> None:
         """Raises: SpecError when all would be left out."""
@@ -128,9 +130,9 @@ class SignGuard(Angular, use="signguard"):
     updates instead of fifty of them.
     """
 
-    low: float = Field(0.1, ge=0, lt=1)
-    high: float = Field(3.0, gt=1)
-    share: float = Field(0.1, gt=0, le=1)
+    low: float = Field(0.1, ge=0, lt=1, description="the least length of an update, in median lengths")
+    high: float = Field(3.0, gt=1, description="the greatest length of an update, in median lengths")
+    share: float = Field(0.1, gt=0, le=1, description="the share of the weights whose signs are counted")
 
     def move(self, rows: Tensor, gathered: Gathered, desk: Desk, memory: Memory) -> Move:
         """The mean of what is left."""

@@ -42,9 +42,9 @@ class Average(Step, use="average"):
 class Adaptive(Step):
     """A step of `lr` along the decaying mean of the differences, in units of how large they were and `tau`."""
 
-    lr: float = Field(0.01, gt=0)
-    beta1: float = Field(0.9, ge=0, lt=1)
-    tau: float = Field(1e-3, gt=0)
+    lr: float = Field(0.01, gt=0, description="about how far a weight moves in a round")
+    beta1: float = Field(0.9, ge=0, lt=1, description="what the mean of earlier rounds counts for")
+    tau: float = Field(1e-3, gt=0, description="how large a change counts as small; squares start at its square")
 
     def __call__(self, mean: Tensor, frame: bytes, memory: Memory) -> tuple[Tensor, Memory]:
         """Raises: ProtocolError when what is remembered belongs to other coordinates."""
@@ -74,7 +74,7 @@ class Adaptive(Step):
 class Adam(Adaptive, use="adam"):
     """FedAdam: the second moment is a decaying mean of squares."""
 
-    beta2: float = Field(0.99, ge=0, lt=1)
+    beta2: float = Field(0.99, ge=0, lt=1, description="what the squares of earlier rounds count for")
 
     def second(self, before: Tensor, square: Tensor) -> Tensor:
         """Some of the old, some of the new."""
@@ -84,7 +84,7 @@ class Adam(Adaptive, use="adam"):
 class Yogi(Adaptive, use="yogi"):
     """FedYogi: the second moment goes towards the squares by a share of them, so that it never falls at once."""
 
-    beta2: float = Field(0.99, ge=0, lt=1)
+    beta2: float = Field(0.99, ge=0, lt=1, description="what the squares of earlier rounds count for")
 
     def second(self, before: Tensor, square: Tensor) -> Tensor:
         """Up or down by the new."""
@@ -94,7 +94,7 @@ class Yogi(Adaptive, use="yogi"):
 class Adagrad(Adaptive, use="adagrad"):
     """FedAdagrad: the second moment is the sum of squares; no decaying mean unless `beta1` is raised."""
 
-    beta1: float = Field(0.0, ge=0, lt=1)
+    beta1: float = Field(0.0, ge=0, lt=1, description="what the mean of earlier rounds counts for")
 
     def second(self, before: Tensor, square: Tensor) -> Tensor:
         """Ever more."""

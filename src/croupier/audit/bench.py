@@ -16,12 +16,14 @@ from croupier.audit.distort import CLEAN
 from croupier.audit.question import SERVER, Adversary, Arm
 from croupier.audit.setting import Setting
 from croupier.audit.stage import Stage
+from croupier.core.attempt import Drive
 from croupier.core.coins import Coins
-from croupier.core.sitting import Drive
 from croupier.core.update import Update
 from croupier.core.view import facts
+from croupier.engine.loop import rounds
+from croupier.engine.state import Round
+from croupier.engine.task import Fits
 from croupier.errors import CroupierError
-from croupier.federate import Fits, Round, rounds
 
 Watch = Callable[[str], None]
 Made = TypeVar("Made")

@@ -1,7 +1,7 @@
 """Values that clients may hold for a parameter, out of its carries: how far apart they lie, not whose they are.
 
 Given the sum, clients are thought of as normal around its mean, with one of several spreads. How common each spread is,
-is learnt from the view itself: the spreads that make all its carries likeliest.
+is learnt from the view itself: the spreads that make all its carries likeliest. `audit.unshuffle.carried` tries them.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from croupier.audit.attacks.carries import carries, pairs_fit
 from croupier.audit.knowledge import Counted
-from croupier.audit.reveal import Floats, Ints, carries, pairs_fit
+from croupier.audit.weighted_sums import Floats, Ints
 
 # Draws of clients for each spread, and how much less likely a draw is for each unit that a carry of it is off.
 DRAWS = 512

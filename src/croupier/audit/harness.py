@@ -9,8 +9,8 @@ from croupier.audit.bench import Bench, Watch
 from croupier.audit.blind import Panel
 from croupier.audit.question import Adversary, Arm, Promise, Question, Trial
 from croupier.audit.setting import Setting
+from croupier.core.attempt import Drive
 from croupier.core.revive import Shelf, got, put
-from croupier.core.sitting import Drive
 from croupier.errors import Unsuited
 
 

@@ -1,12 +1,10 @@
-"""How like two pictures are, and what a guess without any view comes to: a likeness without a prior says nothing.
+"""How like two pictures are: squared error, PSNR, SSIM, and LPIPS where there is one.
 
-Only the scorer uses this: an attack never sees the truth that pictures are compared with.
+Only scorers use this (the questions of reconstruction and permutation, and papers): an attack never sees the truth that
+pictures are compared with.
 """
 
 from __future__ import annotations
-
-import math
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -15,22 +13,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from croupier.audit.learned import Learned
-from croupier.core.coins import Coins
 from croupier.errors import RangeError
 from croupier.learn.data import Dataset
 
 WINDOW, SIGMA, K1, K2 = 11, 1.5, 0.01, 0.03
 # Equal pictures would have an infinite ratio, and a mean over pictures none at all.
 BEST = 100.0
-
-
-@dataclass(frozen=True)
-class Likeness:
-    """Squared error, peak signal-to-noise ratio in dB and structural similarity, each a mean over pictures."""
-
-    mse: float
-    psnr: float
-    ssim: float
 
 
 def mse(found: Tensor, true: Tensor) -> Tensor:
@@ -86,14 +74,6 @@ def matched(found: Tensor, true: Tensor) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(np.asarray(rows)), torch.from_numpy(np.asarray(columns))
 
 
-def judged(found: Tensor, true: Tensor) -> Likeness:
-    """The likeness of matched pictures. What was found is first cut to values from 0 to 1, as anybody would do."""
-    shown = found.nan_to_num(0.5).clamp(0, 1)
-    rows, columns = matched(shown, true)
-    shown, true = shown[rows.to(shown.device)], true[columns.to(true.device)]
-    return Likeness(*(float(measure(shown, true).mean()) for measure in (mse, psnr, ssim)))
-
-
 def pictured(dataset: Dataset) -> tuple[int, int, int] | None:
     """Colours, height and width of a record, where records are pictures."""
     shape = dataset.shape
@@ -112,29 +92,6 @@ def like(found: Tensor, true: Tensor, shape: tuple[int, ...] | None, judge: Lear
     if shape is not None and judge is not None:
         measures["lpips"] = judge(one, two)
     return {name: float(value) for name, value in measures.items()}
-
-
-def mean_picture(public: Tensor, count: int) -> Tensor:
-    """The prior that hedges: the mean of public pictures, as often as asked."""
-    return public.mean(0).expand(count, *public.shape[1:])
-
-
-def some_pictures(public: Tensor, count: int, coins: Coins) -> Tensor:
-    """The prior that bets: as many public pictures as an attack would find. Raises: RangeError with too few."""
-    if count > len(public):
-        raise RangeError(f"{count} pictures asked for where {len(public)} are public")
-    return public[torch.randperm(len(public), generator=coins.fast())[:count].to(public.device)]
-
-
-def without_view(public: Tensor, true: Tensor, count: int, draws: int, coins: Coins) -> dict[str, Likeness]:
-    """Both priors under the rules of the attack: as many pictures, matched alike. Bets are a mean over draws."""
-    bets = [judged(some_pictures(public, count, coins.child("draw", draw)), true) for draw in range(draws)]
-    return {"mean picture": judged(mean_picture(public, count), true), "public pictures": _mean(bets)}
-
-
-def _mean(all_of_them: list[Likeness]) -> Likeness:
-    count = len(all_of_them)
-    return Likeness(*(math.fsum(getattr(one, name) for one in all_of_them) / count for name in ("mse", "psnr", "ssim")))
 
 
 def _check(found: Tensor, true: Tensor) -> None:

@@ -7,9 +7,8 @@ backwards, and again until nothing changes. No seed is searched for, and the num
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +21,6 @@ from croupier.encode.symmetry import Ints, Rule, Sheet, Symmetry
 from croupier.errors import RangeError
 
 Floats = npt.NDArray[np.float64]
-Start = Literal["anchored", "mixed"]
 # More passes than any network needed until nothing changed.
 SWEEPS = 30
 # A tensor that fits exactly would outweigh all others without end.
@@ -31,64 +29,34 @@ FLOOR = 1e-6
 
 @dataclass(frozen=True)
 class Matched:
-    """A rule as it was recovered, how far the model under it is from the upload (0 is equal), and the passes taken."""
+    """A rule as it was recovered, and how far the model under it is from the upload (0 is equal)."""
 
     rule: Rule
     apart: float
-    sweeps: int
 
 
-def match(
-    reference: Tensor, upload: Tensor, symmetry: Symmetry, coins: Coins, start: Start = "mixed", sweeps: int = SWEEPS
-) -> Matched:
+def match(reference: Tensor, upload: Tensor, symmetry: Symmetry, coins: Coins) -> Matched:
     """The rule under which the reference lies nearest to the upload, by alternating linear assignment.
 
-    `start`: how groups whose neighbours are not known yet are compared in the first pass: by what is anchored alone,
-    or also by the sorted values along what is not ("mixed"). Ties fall at random. Raises: RangeError on other lengths.
+    In the first pass groups whose neighbours are not known yet are compared by the sorted values along these. Ties fall
+    at random. Raises: RangeError on other lengths.
     """
-    board = _Board(reference, upload, symmetry)
-    known = board.first(coins.child("first"), start)
-    done = 0
-    for sweep in range(sweeps):
-        board.weigh(known)
+    both = Comparison(reference, upload, symmetry)
+    known = both.first(coins.child("first"))
+    for sweep in range(SWEEPS):
+        both.weigh(known)
         before = dict(known)
-        for group in reversed(board.order):
-            known[group] = assigned(board.scores(group, known), coins.child("sweep", sweep, group))
-        done = sweep + 1
+        for group in reversed(both.order):
+            known[group] = assigned(both.scores(group, known), coins.child("sweep", sweep, group))
         if all(np.array_equal(before[group], known[group]) for group in known):
             break
     rule = Rule(known)
-    return Matched(rule, apart(reference, upload, symmetry, rule), done)
-
-
-def match_sorted(reference: Tensor, upload: Tensor, symmetry: Symmetry, coins: Coins) -> Matched:
-    """The rule from sorted values alone: every group by itself, with no anchor and no other group's help."""
-    board = _Board(reference, upload, symmetry)
-    found = {group: assigned(board.scores(group, {}, "sorted"), coins.child(group)) for group in symmetry.groups}
-    return Matched(Rule(found), apart(reference, upload, symmetry, Rule(found)), 0)
-
-
-def match_rounds(models: Sequence[Tensor], uploads: Sequence[Tensor], symmetry: Symmetry, coins: Coins) -> list[Rule]:
-    """Rules of rounds relative to the frame of the first model, where no model was ever seen in plain order.
-
-    `models[t]` is what the server handed out in round t, in the frame of the round before; `uploads[t]` came back in
-    frame t. Each match is relative; together they bring every round into one frame, which itself stays unknown.
-    """
-    found: list[Rule] = []
-    for number, (model, upload) in enumerate(zip(models, uploads, strict=True)):
-        step = match(model, upload, symmetry, coins.child("round", number)).rule
-        found.append(step if not found else after(found[-1], step))
-    return found
+    return Matched(rule, apart(reference, upload, symmetry, rule))
 
 
 def after(first: Rule, second: Rule) -> Rule:
     """The rule that does what `second` does to a model that is under `first` already."""
     return Rule({group: order[second.of[group]] for group, order in first.of.items()})
-
-
-def back(rule: Rule) -> Rule:
-    """The rule that undoes a rule."""
-    return Rule({group: np.argsort(order) for group, order in rule.of.items()})
 
 
 def apart(reference: Tensor, upload: Tensor, symmetry: Symmetry, rule: Rule) -> float:
@@ -103,11 +71,6 @@ def shares(found: Rule, true: Rule) -> dict[str, float]:
     return {group: float(np.mean(found.of[group] == order)) for group, order in true.of.items()}
 
 
-def chances(symmetry: Symmetry) -> dict[str, float]:
-    """The prior: what a random order recovers of each group, one place in as many as there are."""
-    return {group: 1 / size for group, size in symmetry.groups.items()}
-
-
 def assigned(scores: Floats, coins: Coins) -> Ints:
     """For each row the column it is given, with the highest sum; ties fall at random and not by place."""
     generator = coins.fast()
@@ -118,7 +81,7 @@ def assigned(scores: Floats, coins: Coins) -> Ints:
     return found
 
 
-class _Board:
+class Comparison:
     """Both models, sheet by sheet, and how much each sheet counts."""
 
     def __init__(self, reference: Tensor, upload: Tensor, symmetry: Symmetry) -> None:
@@ -135,15 +98,14 @@ class _Board:
         self.groups = symmetry.groups
         self.order: list[str] = []
 
-    def first(self, coins: Coins, start: Start) -> dict[str, Ints]:
+    def first(self, coins: Coins) -> dict[str, Ints]:
         """One pass: always the group next that most is known about."""
         known: dict[str, Ints] = {}
         while len(known) < len(self.groups):
             left = [group for group in self.groups if group not in known]
             widths = [self._width(group, known) for group in left]
             group = left[widths.index(max(widths))]
-            by: Start = "anchored" if start == "anchored" and max(widths) > 0 else "mixed"
-            known[group] = assigned(self.scores(group, known, by), coins.child(group))
+            known[group] = assigned(self.scores(group, known), coins.child(group))
             self.order.append(group)
         return known
 
@@ -155,28 +117,28 @@ class _Board:
                 misfit = float(np.mean((self.theirs[number] - moved) ** 2))
                 self.weights[number] = 1 / (misfit + FLOOR * float(self.ours[number].var()))
 
-    def scores(self, group: str, known: Mapping[str, Ints], by: Start | Literal["sorted"] = "mixed") -> Floats:
-        """How like each place of the upload (rows) is to each place of the reference (columns).
+    def weighed(self) -> Iterator[tuple[Sheet, Floats, Floats, float]]:
+        """Every sheet that counts, with both models' values and its weight."""
+        for sheet, ours, theirs, weight in zip(self.sheets, self.ours, self.theirs, self.weights, strict=True):
+            if weight:
+                yield sheet, ours, theirs, weight
 
-        "anchored" leaves out what lies along unknown orders; "sorted" takes no order for known at all.
-        """
+    def scores(self, group: str, known: Mapping[str, Ints]) -> Floats:
+        """How like each place of the upload (rows) is to each place of the reference (columns)."""
         size = self.groups[group]
         total = np.zeros((size, size))
-        for sheet, ours, theirs, weight in zip(self.sheets, self.ours, self.theirs, self.weights, strict=True):
-            for side in (number for number, name in enumerate(sheet.groups) if name == group and weight):
+        for sheet, ours, theirs, weight in self.weighed():
+            for side in (number for number, name in enumerate(sheet.groups) if name == group):
                 loose = [axis for axis, name in enumerate(sheet.groups) if axis != side and name not in known]
-                if loose and by == "anchored":
-                    continue
-                loose += [len(sheet.groups)] if by == "sorted" else []
                 fits = [known.get(name) if axis != side else None for axis, name in enumerate(sheet.groups)]
-                total += weight * (_lines(theirs, side, loose) @ _lines(_moved(ours, fits), side, loose).T)
+                total += weight * (lines(theirs, side, loose) @ lines(_moved(ours, fits), side, loose).T)
         return total
 
     def _width(self, group: str, known: Mapping[str, Ints]) -> int:
         """How many numbers of each place can be compared in order."""
         width = 0
-        for sheet, ours, weight in zip(self.sheets, self.ours, self.weights, strict=True):
-            for side in (number for number, name in enumerate(sheet.groups) if name == group and weight):
+        for sheet, ours, _, _ in self.weighed():
+            for side in (number for number, name in enumerate(sheet.groups) if name == group):
                 if all(name in known for axis, name in enumerate(sheet.groups) if axis != side):
                     width += ours.size // ours.shape[side]
         return width
@@ -189,7 +151,7 @@ def _moved(values: Floats, orders: Sequence[Ints | None]) -> Floats:
     return values
 
 
-def _lines(values: Floats, side: int, loose: Sequence[int]) -> Floats:
+def lines(values: Floats, side: int, loose: Sequence[int]) -> Floats:
     """One line of numbers for each place along a side; along sides of unknown order the values are sorted."""
     held = [axis for axis in range(values.ndim) if axis != side and axis not in loose]
     turned = values.transpose(side, *held, *loose)

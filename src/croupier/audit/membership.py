@@ -1,74 +1,139 @@
-"""Membership inference: was this record trained on at all? On the joint model, which every release gives away.
+"""Membership inference: was this record trained on at all? Attacks on whole updates, or on the joint model alone.
 
-From: Yeom et al. (loss threshold); Carlini et al. (LiRA, offline form). An attack gives a score for each suspect; the
-higher, the likelier a member.
+From: Yeom et al. (loss threshold); Carlini et al. (LiRA, offline form); the regression on gradients is ours. An attack
+gives a score for each suspect; the higher, the likelier a member. `audit.attacks.source` mounts them in a process that
+never holds the truth; `audit.questions.source` scores them.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from croupier.audit.knowledge import Sample, Scene, fits
+from croupier.audit.context import AttackContext
+from croupier.audit.invert import gradient_of
+from croupier.audit.knowledge import Sample, fits
 from croupier.audit.source import Attack
+from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.update import Update
 from croupier.errors import RangeError, SpecError
 from croupier.learn.data import Rows
 from croupier.learn.fit import Fit
+from croupier.learn.loss import loss_of
 from croupier.learn.models import Network
 from croupier.learn.train import Learner
 
 # How many models the adversary trains itself, and for how many steps at least: its own data are few.
 MODELS = 16
 STEPS = 200
+# How much smaller weights are preferred by a regression on gradients of length 1.
+RIDGE = 0.01
+# Numbers that gradients of single records may take together; of longer ones random coordinates are kept.
+ROOM = 1 << 24
 
 
-def prior(scene: Scene, coins: Coins) -> Tensor:
+def prior(context: AttackContext, coins: Coins) -> Tensor:
     """How easy a record is for models that were never trained on it, and no view."""
-    return _outside(scene)[0]
+    return _outside(context)[0]
 
 
-def loss(scene: Scene, coins: Coins) -> Tensor:
+def loss(context: AttackContext, coins: Coins) -> Tensor:
     """The joint model's log-odds for the record's label."""
-    return _odds(scene, scene.joint)
+    return _odds(context, context.joint)
 
 
-def rows(scene: Scene, coins: Coins) -> Tensor:
+def rows(context: AttackContext, coins: Coins) -> Tensor:
     """The highest log-odds of any client's whole model. Raises: SpecError where there are none."""
-    if scene.seen is None or scene.seen.rows is None:
-        raise SpecError("attack 'rows' needs whole models")
-    return torch.stack([_odds(scene, row) for row in scene.seen.rows]).amax(0)
+    return torch.stack([_odds(context, row) for row in _whole(context, "rows")]).amax(0)
 
 
-def lira(scene: Scene, coins: Coins) -> Tensor:
+def lira(context: AttackContext, coins: Coins) -> Tensor:
     """The joint model's log-odds, against those of models that were never trained on the record."""
-    mean, spread = _outside(scene)
-    return (_odds(scene, scene.joint) - mean) / spread
+    mean, spread = _outside(context)
+    return (_odds(context, context.joint) - mean) / spread
 
 
-def _odds(scene: Scene, vector: Tensor) -> Tensor:
-    inputs, labels = scene.knowledge.suspects
-    return fits(scene.outputs(vector, inputs), labels)
+def gradients(context: AttackContext, coins: Coins) -> Tensor:
+    """How much of what the joint model learnt is the suspect's own gradient."""
+    return _explained(context, context.joint.unsqueeze(0))[0]
 
 
-def _outside(scene: Scene) -> tuple[Tensor, Tensor]:
+def row_gradients(context: AttackContext, coins: Coins) -> Tensor:
+    """The same of each client's whole model: the largest share, in units usual for the client."""
+    shares = _explained(context, _whole(context, "row-gradients"))
+    return (shares / shares.std(1, keepdim=True).clamp(min=1e-300)).amax(0)
+
+
+def _whole(context: AttackContext, attack: str) -> Tensor:
+    if context.seen is None or context.seen.rows is None:
+        raise SpecError(f"attack {attack!r} needs whole models")
+    return context.seen.rows
+
+
+def _explained(context: AttackContext, models: Tensor) -> Tensor:
+    """By model and suspect, the suspect's weight where the update is explained by gradients of single records.
+
+    What training adds to a model is close to a sum of its records' gradients at the model that was handed out; those
+    of records that were not trained on get a weight near 0. Records known to be members explain their own share. Where
+    it is not known what was handed out, the joint model stands in.
+    """
+    start = context.joint if context.start is None else context.start
+    key = "gradients", hashlib.blake2b(canon.tensor_bytes(start)).digest()
+    # Of the last model that was handed out: other defences often hand out the same.
+    if context.study.get("gradients", (None, None))[0] != key:
+        context.study["gradients"] = key, _gradients(context, start)
+    directions, alike, kept = context.study["gradients"][1]
+    changes = (start - models)[:, kept].double()
+    weights: Tensor = torch.linalg.solve(alike, directions @ changes.T)
+    return weights[: len(context.knowledge.suspects[1])].T
+
+
+def _gradients(context: AttackContext, start: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of suspects, then of known members, at a model, each of length 1, on some coordinates.
+
+    With them how alike they are, ridge included, and which coordinates they have.
+    """
+    known = context.knowledge
+    inputs, targets = (torch.cat(parts) for parts in zip(known.suspects, known.records, strict=True))
+    context.net.load(start)
+    module, device = context.net.module.eval(), context.net.weights.device
+    size = sum(part.numel() for part in module.parameters() if part.requires_grad)
+    order = context.quiet.child("coordinates").sampler().permutation(size)[: max(1, ROOM // len(targets))]
+    kept = torch.from_numpy(order).sort().values
+    loss = partial(loss_of, known.trained)
+    found = [
+        gradient_of(module, x.unsqueeze(0).to(device), y.unsqueeze(0).to(device), loss=loss).cpu()[kept].double()
+        for x, y in zip(inputs, targets, strict=True)
+    ]
+    directions = torch.nn.functional.normalize(torch.stack(found), dim=1)
+    return directions, directions @ directions.T + RIDGE * torch.eye(len(found), dtype=torch.float64), kept
+
+
+def _odds(context: AttackContext, vector: Tensor) -> Tensor:
+    inputs, labels = context.knowledge.suspects
+    return fits(context.outputs(vector, inputs), labels)
+
+
+def _outside(context: AttackContext) -> tuple[Tensor, Tensor]:
     """Mean and spread of the log-odds under models trained on halves of the adversary's own data."""
-    if "outside" not in scene.study:
-        odds = torch.stack([_odds(scene, vector) for vector in _trained(scene, scene.quiet.child("outside"))])
+    if "outside" not in context.study:
+        odds = torch.stack([_odds(context, vector) for vector in _trained(context, context.quiet.child("outside"))])
         # A spread of few models is itself a guess: the mean spread steadies it.
-        scene.study["outside"] = odds.mean(0), odds.std(0) + odds.std(0).mean()
-    found: tuple[Tensor, Tensor] = scene.study["outside"]
+        context.study["outside"] = odds.mean(0), odds.std(0) + odds.std(0).mean()
+    found: tuple[Tensor, Tensor] = context.study["outside"]
     return found
 
 
-def _trained(scene: Scene, coins: Coins) -> list[Tensor]:
-    known = scene.knowledge
+def _trained(context: AttackContext, coins: Coins) -> list[Tensor]:
+    known = context.knowledge
     pool = known.pool
-    device = str(scene.net.weights.device)
+    device = str(context.net.weights.device)
     shards = {str(number): _half(pool, coins.child("half", number)).to(device) for number in range(MODELS)}
     recipe = Fit.parse(known.fit)
     epochs = max(recipe.epochs, math.ceil(STEPS * recipe.epochs / recipe.steps(len(shards["0"]))))
@@ -77,7 +142,7 @@ def _trained(scene: Scene, coins: Coins) -> list[Tensor]:
         device, group=MODELS if Network.parse(known.model).batchable else 1,
     )  # fmt: skip
     with coins.child("start").ambient():
-        start = scene.net.layout.flatten(known.build().state_dict())
+        start = context.net.layout.flatten(known.build().state_dict())
     got = learner([(start, name, coins.child("train", name)) for name in shards])
     # A model of its own that diverged tells the adversary nothing; with fewer than two there is no spread.
     whole = [update.vector for update in got if isinstance(update, Update)]
@@ -91,11 +156,15 @@ def _half(pool: Sample, coins: Coins) -> Rows:
     return Rows(pool[0][order], pool[1][order])
 
 
-ATTACKS: Mapping[str, Attack] = {"prior": prior, "loss": loss, "rows": rows, "lira": lira}
+ATTACKS: Mapping[str, Attack] = {
+    "prior": prior, "loss": loss, "rows": rows, "lira": lira, "gradients": gradients, "row-gradients": row_gradients,
+}  # fmt: skip
 
 TITLES: Mapping[str, str] = {
     "prior": "how easy the record is, no view",
     "loss": "loss threshold on the joint model (Yeom et al.)",
     "rows": "loss threshold on the best of all clients' models",
     "lira": "likelihood ratio on the joint model (LiRA, offline)",
+    "gradients": "the joint model's change explained by gradients of single records",
+    "row-gradients": "each client's change explained by gradients of single records",
 }

@@ -1,14 +1,16 @@
 """Poisoning: what malicious clients do to their records, and what they send in place of an honest update.
 
 Updates are differences: the next model is the last one plus a step made of them. An attack is a pure function of the
-scene that its knowledge allows, all rows of the malicious clients at once. Malicious clients follow no mechanism: they
-neither clip nor add noise, unless an attack says that it imitates that.
+inputs that its knowledge allows, all rows of the malicious clients at once. Malicious clients follow no mechanism: they
+neither clip nor add noise, unless an attack says that it imitates that. `audit/attacked_training` mounts attacks on
+real rounds for the question `poisoning`; papers' own ones are in `croupier_lab.attacks`.
 """
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -16,15 +18,18 @@ import torch
 from pydantic import Field
 from torch import Generator, Tensor
 
+from croupier.audit.setting import Setting
 from croupier.core.part import Part
 from croupier.errors import ProtocolError, RangeError, SpecError
 from croupier.learn.data import Rows
+from croupier.learn.datasets import Cifar10
 
 Knows = Literal["own", "all"]
+NONE, FLIP, NOISE, TRIGGER, REPLACE = "no attack", "label flip", "noise injection", "backdoor", "model replacement"
 
 
 @dataclass(frozen=True, eq=False)
-class Scene:
+class PoisonInputs:
     """What malicious clients have before them in a round: one row of `own` each, from their own records.
 
     The records are already changed where the attack changes them. `benign` are all honest differences, for full
@@ -50,11 +55,11 @@ class Scene:
 class Poison(Part):
     """An attack, with what it knows beyond its own clients.
 
-    `knowledge` is "all" where it needs every honest update of the round; `looks` says that it uses the reference.
+    `knowledge` is "all" where it needs every honest update of the round; `sees_reference`: it uses the server's.
     """
 
     verb: ClassVar[str] = "poison"
-    looks: ClassVar[bool] = False
+    sees_reference: ClassVar[bool] = False
 
     @property
     def knowledge(self) -> Knows:
@@ -70,19 +75,19 @@ class Poison(Part):
         """A malicious client's records as it trains on them; only attacks on data change any."""
         return records
 
-    def __call__(self, scene: Scene, generator: Generator) -> Tensor:
-        """A row for each malicious client, from what the attack may know and nothing else of the scene."""
-        return self.craft(self.shown(scene), generator)
+    def __call__(self, inputs: PoisonInputs, generator: Generator) -> Tensor:
+        """A row for each malicious client, from what the attack may know and nothing else of the inputs."""
+        return self.craft(self.restrict(inputs), generator)
 
-    def shown(self, scene: Scene) -> Scene:
-        """The scene without what this attack does not claim to know."""
-        if self.knowledge == "all" and scene.benign is None:
-            raise ProtocolError(f"poison = {self.use!r} knows every honest update, but the scene shows none")
-        benign = scene.benign if self.knowledge == "all" else None
-        return replace(scene, benign=benign, reference=scene.reference if self.looks else None)
+    def restrict(self, inputs: PoisonInputs) -> PoisonInputs:
+        """Them without what this attack does not claim to know."""
+        if self.knowledge == "all" and inputs.benign is None:
+            raise ProtocolError(f"poison = {self.use!r} knows every honest update, but the inputs show none")
+        benign = inputs.benign if self.knowledge == "all" else None
+        return replace(inputs, benign=benign, reference=inputs.reference if self.sees_reference else None)
 
     @abstractmethod
-    def craft(self, scene: Scene, generator: Generator) -> Tensor:
+    def craft(self, inputs: PoisonInputs, generator: Generator) -> Tensor:
         """What is sent."""
 
 
@@ -96,9 +101,9 @@ class LabelFlip(Poison, use="label-flip"):
         """The same inputs with mirrored labels."""
         return Rows(records.x, classes - 1 - records.y)
 
-    def craft(self, scene: Scene, generator: Generator) -> Tensor:
+    def craft(self, inputs: PoisonInputs, generator: Generator) -> Tensor:
         """What training gave."""
-        return scene.own
+        return inputs.own
 
 
 class Scaling(Poison, use="scaling"):
@@ -143,35 +148,17 @@ class Scaling(Poison, use="scaling"):
         x[chosen], y[chosen] = self.trigger(records.x[chosen]), self.target
         return Rows(x, y)
 
-    def craft(self, scene: Scene, generator: Generator) -> Tensor:
+    def craft(self, inputs: PoisonInputs, generator: Generator) -> Tensor:
         """What training gave, many times over."""
-        return scene.own * float(self.factor or scene.clients)
+        return inputs.own * float(self.factor or inputs.clients)
 
 
-def fooled(predicted: Tensor, truth: Tensor, target: int) -> float:
+def backdoor_success(predicted: Tensor, truth: Tensor, target: int) -> float:
     """The share of triggered records of other classes that are taken for the target. Raises: RangeError if none."""
     others = truth != target
     if not bool(others.any()):
         raise RangeError(f"all records are of class {target}: a backdoor shows on the others only")
     return float((predicted[others] == target).double().mean())
-
-
-class SignFlip(Poison, use="sign-flip"):
-    """The honest update, turned round, `factor`-fold."""
-
-    factor: float = Field(1.0, gt=0)
-
-    def craft(self, scene: Scene, generator: Generator) -> Tensor:
-        """The opposite."""
-        return -self.factor * scene.own
-
-
-class RandomSigns(Poison, use="random-signs"):
-    """Coins for signs, as long as the honest update."""
-
-    def craft(self, scene: Scene, generator: Generator) -> Tensor:
-        """Every coordinate alike in size."""
-        return lengthened(coins(scene.own.shape, scene.own, generator), scene.own)
 
 
 class NoiseInjection(Poison, use="noise"):
@@ -183,52 +170,36 @@ class NoiseInjection(Poison, use="noise"):
     scale: float = Field(0.25, gt=0)
     replaces: bool = False
 
-    def craft(self, scene: Scene, generator: Generator) -> Tensor:
+    def craft(self, inputs: PoisonInputs, generator: Generator) -> Tensor:
         """Noise that hides nothing and protects nobody."""
-        noise = self.scale * normal(scene.own.shape, scene.own, generator)
-        return noise if self.replaces else scene.own + noise
+        noise = self.scale * standard_normal(inputs.own.shape, inputs.own, generator)
+        return noise if self.replaces else inputs.own + noise
 
 
-class Copy(Poison, use="copy-reference"):
-    """The reference's own signs, wrong on a `wrong` share of coordinates, as long as the honest update.
-
-    `choice`: wrong where the honest update is `largest`, or at `random`; `alike` sends the same row from all. Where no
-    reference is shown, the signs of the attackers' mean honest update stand for it; a stale one is used as it is.
-    From: the adaptive attack that RAIN's threat model allows and its evaluation leaves out.
-    """
-
-    looks: ClassVar[bool] = True
-
-    wrong: float = Field(0.1, ge=0, le=1)
-    choice: Literal["largest", "random"] = "largest"
-    alike: bool = False
-
-    def craft(self, scene: Scene, generator: Generator) -> Tensor:
-        """Near enough to be trusted, and wrong where it hurts."""
-        guess = scene.own.mean(0) if scene.reference is None else scene.reference
-        signs = torch.where(guess >= 0, 1.0, -1.0).to(scene.own.dtype)
-        leading = scene.own.mean(0, keepdim=True) if self.alike else scene.own
-        rank = leading.abs() if self.choice == "largest" else torch.rand(
-            leading.shape, generator=generator, device=scene.own.device
-        )  # fmt: skip
-        count = round(self.wrong * leading.shape[1])
-        rows = signs.repeat(len(leading), 1)
-        rows.scatter_(1, rank.topk(count, dim=1).indices, -1.0, reduce="multiply")
-        return lengthened(rows.expand_as(scene.own), scene.own)
-
-
-def lengthened(rows: Tensor, like: Tensor) -> Tensor:
-    """Rows, each as long as the row of `like` beside it."""
-    lengths = rows.norm(dim=1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny)
-    out: Tensor = rows * (like.norm(dim=1, keepdim=True) / lengths)
-    return out
-
-
-def coins(shape: tuple[int, ...], like: Tensor, generator: Generator) -> Tensor:
-    """Fair signs."""
-    return torch.randint(0, 2, shape, generator=generator, device=like.device).to(like.dtype) * 2 - 1
-
-
-def normal(shape: tuple[int, ...], like: Tensor, generator: Generator) -> Tensor:
+def standard_normal(shape: tuple[int, ...], like: Tensor, generator: Generator) -> Tensor:
     """Standard normal values of an attack, which have nothing to hide."""
     return torch.randn(shape, generator=generator, device=like.device, dtype=like.dtype)
+
+
+def backdoor(setting: Setting, factor: float | None = 1.0) -> Scaling:
+    """A backdoor whose mark is red where pictures are known to have colours."""
+    ink: float | tuple[float, ...] = (1.0, 0.0, 0.0) if isinstance(setting.data, Cifar10) else 1.0
+    return Scaling(corner="upper-left", value=ink, factor=factor)
+
+
+def audit_attacks(setting: Setting, shape: Sequence[int]) -> dict[str, tuple[Poison | None, str]]:
+    """The attacks on records of this shape, each with what malicious clients do."""
+    drawn = "a square of 4 x 4 pixels in the upper left corner"
+    if len(shape) < 3:
+        drawn = "a 1 in the first 4 numbers of the first 4 steps" if len(shape) == 2 else "a 1 in every fourth feature"
+    square = f"half of their records get {drawn} and the class 0"
+    return {
+        NONE: (None, "everybody is honest"),
+        FLIP: (LabelFlip(), "every label y of theirs becomes M - 1 - y"),
+        NOISE: (NoiseInjection(scale=0.25), "normal noise of deviation 0.25 is added to every weight they send"),
+        TRIGGER: (backdoor(setting), f"{square}; what training gives is sent as it is"),
+        REPLACE: (
+            backdoor(setting, None),
+            f"{square}; what training changed is sent as many times over as there are clients in a round",
+        ),
+    }

@@ -1,4 +1,8 @@
-"""The zero of the audit: what the adversary's knowledge guesses without any view."""
+"""The prior: whose record it is, as the adversary's knowledge alone guesses it, without any view.
+
+It is the zero of an audit: an attack leaks what it gains over the prior. Attacks that join prior and view start from it
+(`audit.source.posterior`).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from torch import Tensor
 
 from croupier.audit import records
 from croupier.audit.knowledge import Knowledge
-from croupier.audit.records import Told
+from croupier.audit.records import Foretold
 from croupier.core.coins import Coins
 
 # How many records' worth of doubt stands behind a lean.
@@ -46,7 +50,7 @@ class Prior:
         return self.by_labels + self.beyond
 
 
-def best(knowledge: Knowledge, coins: Coins) -> Prior:
+def learn_prior(knowledge: Knowledge, coins: Coins) -> Prior:
     """The view-free attack that foretells left-out shadow records best: labels, or a learner weighed with them.
 
     It is chosen, and its weights are fitted, on the shadow sets alone: each shadow record is judged by what the others
@@ -57,7 +61,7 @@ def best(knowledge: Knowledge, coins: Coins) -> Prior:
     if len(knowledge.shadows) < 2:
         # Nobody to be told from.
         return found
-    kept = records.chosen(knowledge.shadows, coins.child("kept"))
+    kept = records.choose(knowledge.shadows, coins.child("kept"))
     shadows = tuple(y[some] for (_, y), some in zip(knowledge.shadows, kept, strict=True))
     owners = torch.repeat_interleave(torch.arange(len(shadows)), torch.tensor([len(y) for y in shadows]))
     none = torch.zeros(len(shadows), len(owners), dtype=torch.float64)
@@ -65,7 +69,7 @@ def best(knowledge: Knowledge, coins: Coins) -> Prior:
     # As many records of each client are asked about, so that the few of a small shadow set count as much.
     weigh = (len(owners) / len(shadows) / torch.bincount(owners).double())[owners]
     bar = _foretold(labels, owners, weigh) + MARGIN
-    for told in records.learnt(knowledge, coins):
+    for told in records.learn(knowledge, coins):
         for label, word, likely in _weighed(labels, told, owners, weigh):
             if likely > bar:
                 bar = likely
@@ -79,7 +83,7 @@ def _even(knowledge: Knowledge) -> Tensor:
     return torch.full((len(knowledge.clients), len(knowledge.records[1])), -math.log(len(knowledge.clients))).double()
 
 
-def _weighed(labels: Tensor, told: Told, owners: Tensor, weigh: Tensor) -> Iterator[tuple[float, float, float]]:
+def _weighed(labels: Tensor, told: Foretold, owners: Tensor, weigh: Tensor) -> Iterator[tuple[float, float, float]]:
     for label, word in product(LABELS, WORDS):
         yield label, word, _foretold(label * labels + word * told.left_out, owners, weigh)
 

@@ -132,6 +132,13 @@ class Question(Part):
         """What to show beside, out of every run's."""
         return dict(trials[0].facts)
 
+    def about(self) -> dict[str, Any]:
+        """What a report says of it, whatever is found."""
+        return {
+            "asks": self.asks, "learns": self.learns, "gains": self.gains, "unit": self.unit,
+            "worst_case": self.worst, "attacks": dict(self.titles),
+        }  # fmt: skip
+
     def words(self, gain: Rate, attack: str = "") -> str:
         """A gain of an attack as a reader would say it, no better than what is sure."""
         if not gain.low > 0:
@@ -140,4 +147,4 @@ class Question(Part):
 
     def shown(self, value: float) -> str:
         """A value in its unit."""
-        return f"{100 * value:.0f}" if self.unit == "share" else f"{value:.2g} {self.unit}"
+        return f"{round(100 * value)}" if self.unit == "share" else f"{value:.2g} {self.unit}"

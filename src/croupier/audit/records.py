@@ -3,7 +3,7 @@
 Where clients differ by more than labels (people who walk differently, cameras, scanners) a classifier that was trained
 on the shadow sets names them, and no server need have looked at anything. Each learner here gives two things: what it
 says of each shadow record without having learnt from that record, so that learners can be compared and weighed
-honestly, and what it says of the records asked about.
+honestly, and what it says of the records asked about. `audit.prior` chooses among them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from croupier.core.coins import Coins
 from croupier.errors import RangeError
 
 Floats = npt.NDArray[np.float64]
-Look = Callable[[Tensor], Tensor]
+Features = Callable[[Tensor], Tensor]
 
 TREES = 80
 NEIGHBOURS = 5
@@ -39,7 +39,7 @@ _BUCKETS = 512
 
 
 @dataclass(frozen=True)
-class Told:
+class Foretold:
     """What one learner says, as log-probabilities: of shadow records left out of its learning, and of asked ones.
 
     Both have a row for each client.
@@ -85,9 +85,9 @@ def tokens(inputs: Tensor) -> Tensor:
     )
 
 
-def looks(inputs: Tensor) -> Mapping[str, Look]:
+def features(inputs: Tensor) -> Mapping[str, Features]:
     """The ways to look at such records, by what they are called."""
-    found: dict[str, Look] = {"records": values}
+    found: dict[str, Features] = {"records": values}
     if not inputs.is_floating_point():
         found["the words of records"] = tokens
     elif inputs.ndim > 2 and inputs[0, 0].numel() > 2:
@@ -95,42 +95,42 @@ def looks(inputs: Tensor) -> Mapping[str, Look]:
     return found
 
 
-def chosen(shadows: tuple[Sample, ...], coins: Coins) -> list[Tensor]:
+def choose(shadows: tuple[Sample, ...], coins: Coins) -> list[Tensor]:
     """Which records of each shadow set are learnt from: all, or as many of each client as there is room for."""
     room = max(FOLDS, MOST_RECORDS // len(shadows))
     order = [torch.from_numpy(coins.child(at).sampler().permutation(len(y))) for at, (_, y) in enumerate(shadows)]
     return [some[:room].sort().values for some in order]
 
 
-def learnt(known: Knowledge, coins: Coins) -> Iterator[Told]:
-    """What each learner says; the shadow records are those that `chosen` keeps for the same coins, client by client.
+def learn(known: Knowledge, coins: Coins) -> Iterator[Foretold]:
+    """What each learner says; the shadow records are those that `choose` keeps for the same coins, client by client.
 
     Raises: RangeError where records cannot be learnt from: without a prior there is no verdict.
     """
     from threadpoolctl import threadpool_limits
 
-    kept = chosen(known.shadows, coins.child("kept"))
+    kept = choose(known.shadows, coins.child("kept"))
     shadows = [(x[some], y[some]) for (x, y), some in zip(known.shadows, kept, strict=True)]
     if not all(bool(x.double().isfinite().all()) for x, _ in (*shadows, known.records)):
         raise RangeError("records hold numbers that are not finite: no prior can be learnt, so no verdict; mend them")
     state = int(coins.child("learners").sampler().integers(2**31))
-    for word, look in looks(known.records[0]).items():
-        lesson = _lesson(shadows, known.records, known.classes, look)
+    for word, measure in features(known.records[0]).items():
+        lesson = _lesson(shadows, known.records, known.classes, measure)
         for title, learner in LEARNERS.items():
             # One thread: the sums must not depend on how many there are. Learners may warn that they are not sure of
             # themselves; how good they are is measured.
             with threadpool_limits(1), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 left_out, asked = learner(lesson, state)
-            yield Told(f"{word}, by {title}", _doubted(left_out), _doubted(asked))
+            yield Foretold(f"{word}, by {title}", _doubted(left_out), _doubted(asked))
 
 
-def _lesson(shadows: list[Sample], asked: Sample, classes: int, look: Look) -> _Lesson:
+def _lesson(shadows: list[Sample], asked: Sample, classes: int, measure: Features) -> _Lesson:
     def numbers(sample: Sample) -> Floats:
         inputs, labels = sample
         # Quantities stand for themselves.
         hot = torch.nn.functional.one_hot(labels, classes).double() if classes else labels.double()
-        found: Floats = torch.cat([look(inputs), hot], 1).numpy()
+        found: Floats = torch.cat([measure(inputs), hot], 1).numpy()
         return found
 
     sizes = [len(y) for _, y in shadows]

@@ -1,4 +1,7 @@
-"""Success rates with their intervals: a number without one is not printed."""
+"""Success rates with their intervals over independent runs: a number without one is not printed.
+
+Every verdict, report and table of a paper takes its intervals from here.
+"""
 
 from __future__ import annotations
 

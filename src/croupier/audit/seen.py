@@ -7,7 +7,7 @@ parties read together is the placement's to say (`Placement.breaks`, `sight`, `p
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import torch
@@ -44,39 +44,30 @@ _NO_COINS = Coins(bytes(32))
 
 @dataclass(frozen=True)
 class Shows:
-    """What an adversary gets to see of updates; `why` is the reason where that is nothing, or proved to be noise."""
+    """What an adversary gets to see of updates; `why` is the reason where that is nothing, or proved to be noise.
+
+    `parties` are those of the adversary that it takes to see it.
+    """
 
     kind: Kind
     why: str = ""
-
-
-@dataclass(frozen=True)
-class _Look:
-    """What some of an adversary's parties see together."""
-
-    parties: tuple[str, ...]
-    shows: Shows
+    parties: tuple[str, ...] = field(default=(), compare=False)
 
 
 def shows(pipeline: Pipeline, adversary: Adversary) -> Shows:
-    """What this adversary gets to see of updates in a protocol."""
-    return _best(pipeline, adversary.parties).shows
+    """What this adversary gets to see of updates in a protocol: what tells most, and of several the first."""
+    return max(_all_shown(pipeline, adversary.parties), key=lambda one: _MORE.index(one.kind))
 
 
-def _best(pipeline: Pipeline, parties: tuple[str, ...]) -> _Look:
-    """The look that tells most; of several, the first."""
-    return max(_looks(pipeline, parties), key=lambda look: _MORE.index(look.shows.kind))
-
-
-def _looks(pipeline: Pipeline, parties: tuple[str, ...]) -> Iterator[_Look]:
+def _all_shown(pipeline: Pipeline, parties: tuple[str, ...]) -> Iterator[Shows]:
     for party in parties:
         found = _alone(pipeline, party)
         # Parties that see noise alone add it up, and it is still noise.
         alike = tuple(other for other in parties if _alone(pipeline, other) == found)
-        yield _Look(alike if found.kind == "noise" else (party,), found)
+        yield replace(found, parties=alike if found.kind == "noise" else (party,))
     for apart, kind in pipeline.place.breaks.items():
         if set(apart) <= set(parties):
-            yield _Look(apart, Shows(kind))
+            yield Shows(kind, parties=apart)
 
 
 def _alone(pipeline: Pipeline, party: str) -> Shows:
@@ -84,8 +75,8 @@ def _alone(pipeline: Pipeline, party: str) -> Shows:
         return Shows("nothing", f"the network learns {NETWORK}")
     if party in _CLIENTS:
         return Shows("sum")
-    sight = None if party == "server" else pipeline.place.sight(pipeline, party)
-    return _released(pipeline) if sight is None or sight.kind == "released" else Shows(sight.kind, sight.why)
+    seen = None if party == "server" else pipeline.place.sight(pipeline, party)
+    return _released(pipeline) if seen is None or seen.kind == "released" else Shows(seen.kind, seen.why)
 
 
 def _released(pipeline: Pipeline) -> Shows:
@@ -105,54 +96,52 @@ def seen(views: Views, protocol: Mapping[str, Any], layout: Layout, start: Tenso
     `start` is the model that was handed out in it. Raises: SpecError when there is nothing to be read.
     """
     pipeline = Pipeline.parse(protocol)
-    look, mine = _looked(views, pipeline)
-    if look.shows.kind == "nothing":
-        raise SpecError(f"{', '.join(mine)}: {look.shows.why}")
-    if look.parties == ("server",):
+    found, mine = _looked(views, pipeline)
+    if found.kind == "nothing":
+        raise SpecError(f"{', '.join(mine)}: {found.why}")
+    if found.parties == ("server",):
         return _server(views["server"][0], pipeline, layout, start)
-    alone = len(look.parties) == 1
-    parties = {name: _witness(found[0], pipeline, layout, not alone) for name, found in mine.items()}
-    if alone and look.parties[0] in _CLIENTS:
+    alone = len(found.parties) == 1
+    parties = {name: _witness(own[0], pipeline, layout, says_sent=not alone) for name, own in mine.items()}
+    if alone and found.parties[0] in _CLIENTS:
         (name, client), *_ = parties.items()
-        if not client.heard("published"):
+        if not client.received("published"):
             return _model(_handed(mine[name], pipeline), client.given.roster)
     got = _decoded(pipeline.place.pooled(pipeline, parties), pipeline, start)
     # Noise has no weight of its own.
-    return _whole(replace(got, scaled=False) if look.shows.kind == "noise" else _unscaled(got), pipeline, start)
+    return _whole(replace(got, scaled=False) if found.kind == "noise" else _unscaled(got), pipeline, start)
 
 
 def counted(views: Views, protocol: Mapping[str, Any], layout: Layout) -> Counted | None:
     """The ones that it counted for every parameter and modulus; None where it counts none, or sees whole updates."""
-    look, mine = _looked(views, Pipeline.parse(protocol))
-    return knowledge.counted(mine["server"][0], protocol, layout) if look.shows.kind == "counts" else None
+    found, mine = _looked(views, Pipeline.parse(protocol))
+    return knowledge.counted(mine["server"][0], protocol, layout) if found.kind == "counts" else None
 
 
-def _looked(views: Views, pipeline: Pipeline) -> tuple[_Look, Views]:
-    """The look of these parties that tells most, and the views that it takes."""
+def _looked(views: Views, pipeline: Pipeline) -> tuple[Shows, Views]:
+    """What these parties see that tells most, and the views that it takes."""
     middle = ("server", *pipeline.place.middle(pipeline))
     clients = [name for name, found in views.items() if found and name not in middle]
-    # All but one, who say what they sent.
-    many = all("coins" in views[name][0] and _few(views[name][0], len(clients)) for name in clients)
-    # The server first, whose look is taken where several tell the same: bytes of views are in no such order.
+    # All clients of the round but one, who say what they sent.
+    firsts = [views[name][0] for name in clients]
+    many = all("coins" in view and len(view["given"]["roster"]) <= len(clients) + 1 for view in firsts)
+    # The server first, whose view is taken where several tell the same: bytes of views are in no such order.
     known = {name: name for name in middle} | dict.fromkeys(clients, "clients" if many else "client")
     roles = {name: role for name, role in known.items() if views.get(name)}
     if not roles:
         raise SpecError(f"{', '.join(views) or 'nobody'}: there is no view to read")
-    look = _best(pipeline, tuple(dict.fromkeys(roles.values())))
-    return look, {name: views[name] for name, role in roles.items() if role in look.parties}
+    found = shows(pipeline, Adversary(tuple(dict.fromkeys(roles.values()))))
+    return found, {name: views[name] for name, role in roles.items() if role in found.parties}
 
 
-def _few(view: Mapping[str, Any], clients: int) -> bool:
-    """Whether no more than one client of the round is missing among so many."""
-    return len(view["given"]["roster"]) <= clients + 1
-
-
-def _witness(view: Mapping[str, Any], pipeline: Pipeline, layout: Layout, told: bool) -> Witness:
-    """A party; a client that is `told` to say what it sent does so."""
+def _witness(view: Mapping[str, Any], pipeline: Pipeline, layout: Layout, *, says_sent: bool) -> Witness:
+    """A party; a client that says what it sent does so."""
     given = Given(**{**view["given"], "layout": layout})
     letters = tuple(letter for value in view["inputs"] for letter in _inbox(value))
     coins = Coins(view["coins"]) if "coins" in view else None
-    return Witness(given, letters, coins, _sent(view, given, pipeline) if told and given.me in given.roster else None)
+    return Witness(
+        given, letters, coins, _sent(view, given, pipeline) if says_sent and given.me in given.roster else None
+    )
 
 
 def _inbox(value: Any) -> Inbox:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from croupier.audit.distort import CLEAN, Distortion
+from croupier.engine.federation import Federation
 from croupier.errors import SpecError
-from croupier.federation import Federation
 from croupier.learn.augment import AS_IS, Augment
 from croupier.learn.data import Data
 from croupier.learn.fit import Fit
 from croupier.learn.models import Network
 from croupier.learn.root import NONE, Root
 from croupier.learn.split import Split
+from croupier.spec import Spec
 
 
 @dataclass(frozen=True)
@@ -71,3 +73,13 @@ class Setting:
     def __post_init__(self) -> None:
         if not 0 <= self.share < 1:
             raise SpecError(f"share = {self.share}: the malicious are a share of the clients from 0 to below 1")
+
+
+def setting_of(spec: Spec, folder: Path | None = None) -> Setting:
+    """What a description says about learning."""
+    task = spec.task
+    return Setting(
+        task.data, task.split, task.model, task.fit, spec.federation, task.augment,
+        together=task.together, root=task.root, folder=folder, device=spec.run.device,
+        workers=spec.run.workers or os.cpu_count() or 1, loss=task.loss, opaque=task.opaque,
+    )  # fmt: skip

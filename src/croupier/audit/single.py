@@ -1,4 +1,7 @@
-"""Training that is one step on one record: the worst case for what a record looks like, and what is inverted."""
+"""Training that is one step on one record: the worst case for what a record looks like, and what is inverted.
+
+The questions of reconstruction and of hidden coordinates play rounds with it in place of the description's training.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from croupier.audit.invert import gradient_of
-from croupier.audit.permuted import holding
+from croupier.audit.read_record import holding
 from croupier.core.coins import Coins
 from croupier.core.update import Layout, Update
 from croupier.learn.assemble import Assembled

@@ -1,7 +1,8 @@
 """Source inference: whose record is it? On named updates, and on what shuffles leave of them.
 
 From: Hu et al. (lowest loss); the source-inference paper (un-shuffling first); the posteriors are ours. An attack gives
-a score for each client (rows) and record (columns); the highest score is its guess.
+a score for each client (rows) and record (columns); the highest score is its guess. `audit.attacks.source` mounts
+them, `audit.questions.source` scores them.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ import torch
 from torch import Tensor
 
 from croupier.audit import unshuffle
-from croupier.audit.knowledge import Scene, fits, log_odds
-from croupier.audit.prior import DOUBTS, Prior, best, by_label, counts, settled, shares
+from croupier.audit.context import AttackContext
+from croupier.audit.knowledge import fits, log_odds
+from croupier.audit.prior import DOUBTS, Prior, by_label, counts, learn_prior, settled, shares
 from croupier.audit.unshuffle import ACCURACY, LOSS, Rebuild, Rebuilt
 from croupier.core.coins import Coins
 
-Attack = Callable[[Scene, Coins], Tensor]
+Attack = Callable[[AttackContext, Coins], Tensor]
 
 # How steeply shares of classes may rise with a sign of them, in units of its spread.
 SLOPES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
@@ -27,27 +29,27 @@ FOLDS = 4
 WEIGHTS = (0.0, 0.1, 0.25, 0.5, 1.0)
 
 
-def prior(scene: Scene, coins: Coins) -> Tensor:
+def prior(context: AttackContext, coins: Coins) -> Tensor:
     """The best guess from labels and records of shadow sets, and no view."""
-    return unseen(scene).scores
+    return prior_of(context).scores
 
 
-def unseen(scene: Scene) -> Prior:
-    """The prior, learnt once for all attacks on a scene."""
-    if "prior" not in scene.study:
-        scene.study["prior"] = best(scene.knowledge, scene.quiet.child("prior"))
-    found: Prior = scene.study["prior"]
+def prior_of(context: AttackContext) -> Prior:
+    """The prior, learnt once for all attacks on a context."""
+    if "prior" not in context.study:
+        context.study["prior"] = learn_prior(context.knowledge, context.quiet.child("prior"))
+    found: Prior = context.study["prior"]
     return found
 
 
 def lowest_loss(rebuild: Rebuild) -> Attack:
     """The client whose model gives the record's label the highest probability, or its target the lowest error."""
 
-    def attack(scene: Scene, coins: Coins) -> Tensor:
-        inputs, labels = scene.knowledge.records
-        if not scene.knowledge.classes:
-            return fits(rebuild(scene, coins).outputs(scene, inputs), labels)
-        said = torch.log_softmax(rebuild(scene, coins).outputs(scene, inputs).double(), -1)
+    def attack(context: AttackContext, coins: Coins) -> Tensor:
+        inputs, labels = context.knowledge.records
+        if not context.knowledge.classes:
+            return fits(rebuild(context, coins).outputs(context, inputs), labels)
+        said = torch.log_softmax(rebuild(context, coins).outputs(context, inputs).double(), -1)
         return said[:, torch.arange(len(labels)), labels]
 
     return attack
@@ -62,30 +64,32 @@ def posterior(rebuild: Rebuild, fitted: bool = True) -> Attack:
     and the record's own log-odds where a whole model may remember it.
     """
 
-    def attack(scene: Scene, coins: Coins) -> Tensor:
-        known = scene.knowledge
+    def attack(context: AttackContext, coins: Coins) -> Tensor:
+        known = context.knowledge
         inputs, labels = known.records
-        models = rebuild(scene, coins.child("whole"))
+        models = rebuild(context, coins.child("whole"))
         # Only a whole model that a client trained can remember a record; one that was put together cannot.
         whole = models.trunk is None and not fitted
         if not known.classes:
-            base = prior(scene, coins)
-            return _joined(scene, base, _lower(fits(models.outputs(scene, inputs), labels))) if whole else base
-        signs = _signs(models, scene)
-        slopes, doubt = _calibrated(_folds(rebuild, scene, coins) if fitted else _left_out(signs, scene))
+            base = prior(context, coins)
+            return _joined(context, base, _lower(fits(models.outputs(context, inputs), labels))) if whole else base
+        signs = _signs(models, context)
+        slopes, doubt = _calibrated(_folds(rebuild, context, coins) if fitted else _left_out(signs, context))
         held = counts(tuple(y for _, y in known.shadows), known.classes)
-        base = prior(scene, coins)
+        base = prior(context, coins)
         if any(slopes):
             # The view tells of labels; what records tell beyond their labels stands.
-            base = by_label(settled(held, _lean(signs, slopes), doubt, labels), labels) + unseen(scene).beyond
-        return _joined(scene, base, _own(log_odds(models.outputs(scene, inputs), labels), labels)) if whole else base
+            base = by_label(settled(held, _lean(signs, slopes), doubt, labels), labels) + prior_of(context).beyond
+        return (
+            _joined(context, base, _own(log_odds(models.outputs(context, inputs), labels), labels)) if whole else base
+        )
 
     return attack
 
 
-def _joined(scene: Scene, base: Tensor, own: Tensor) -> Tensor:
+def _joined(context: AttackContext, base: Tensor, own: Tensor) -> Tensor:
     """With how well each model fits a record: where records carry the prior, that partly repeats it, or is noise."""
-    return base + (_weight(unseen(scene).scores, own) if bool(unseen(scene).beyond.any()) else 1.0) * own
+    return base + (_weight(prior_of(context).scores, own) if bool(prior_of(context).beyond.any()) else 1.0) * own
 
 
 def _lower(fit: Tensor) -> Tensor:
@@ -117,13 +121,13 @@ def _weight(known: Tensor, own: Tensor) -> float:
     return max(WEIGHTS, key=likely)
 
 
-def _signs(models: Rebuilt, scene: Scene) -> tuple[Tensor, Tensor]:
+def _signs(models: Rebuilt, context: AttackContext) -> tuple[Tensor, Tensor]:
     """Two signs of a client's classes, by client and class: log-odds over all records at hand, and last biases."""
-    known = scene.knowledge
+    known = context.knowledge
     parts = [known.records, *known.shadows]
-    odds = torch.cat([log_odds(models.outputs(scene, x), y) for x, y in parts], 1)
+    odds = torch.cat([log_odds(models.outputs(context, x), y) for x, y in parts], 1)
     hot = torch.nn.functional.one_hot(torch.cat([y for _, y in parts]), known.classes).double()
-    seen, biases = _even(odds @ hot / hot.sum(0).clamp(min=1)), models.biases(scene)
+    seen, biases = _even(odds @ hot / hot.sum(0).clamp(min=1)), models.biases(context)
     # A network without last biases shows one sign only.
     return seen, torch.zeros_like(seen) if biases is None else _even(biases.double())
 
@@ -139,29 +143,29 @@ def _lean(signs: tuple[Tensor, Tensor], slopes: tuple[float, float]) -> Tensor:
 
 
 # What models show of the classes, what is counted, and what is to be foretold; the last two by client and class.
-Trial = tuple[tuple[Tensor, Tensor], Tensor, Tensor]
+Foretelling = tuple[tuple[Tensor, Tensor], Tensor, Tensor]
 
 
-def _folds(rebuild: Rebuild, scene: Scene, coins: Coins) -> Iterator[Trial]:
+def _folds(rebuild: Rebuild, context: AttackContext, coins: Coins) -> Iterator[Foretelling]:
     """Models rebuilt without every fourth record of each shadow set, to foretell those."""
-    shadows, classes = scene.knowledge.shadows, scene.knowledge.classes
+    shadows, classes = context.knowledge.shadows, context.knowledge.classes
     for at in range(FOLDS):
         out = [torch.arange(len(y)) % FOLDS == at for _, y in shadows]
         left = tuple((x[~gone], y[~gone]) for (x, y), gone in zip(shadows, out, strict=True))
-        models = rebuild(scene.knowing(left), coins.child("fold", at))
+        models = rebuild(context.with_shadows(left), coins.child("fold", at))
         asked = tuple(y[gone] for (_, y), gone in zip(shadows, out, strict=True))
-        yield _signs(models, scene), counts(tuple(y for _, y in left), classes), counts(asked, classes)
+        yield _signs(models, context), counts(tuple(y for _, y in left), classes), counts(asked, classes)
 
 
-def _left_out(signs: tuple[Tensor, Tensor], scene: Scene) -> Iterator[Trial]:
+def _left_out(signs: tuple[Tensor, Tensor], context: AttackContext) -> Iterator[Foretelling]:
     """Every record of a shadow set foretold from the others of its client; one of a class stands for all its like."""
-    held = counts(tuple(y for _, y in scene.knowledge.shadows), scene.knowledge.classes)
+    held = counts(tuple(y for _, y in context.knowledge.shadows), context.knowledge.classes)
     for label in range(held.shape[1]):
         one = torch.nn.functional.one_hot(torch.tensor(label), held.shape[1])
         yield signs, held - (held[:, label : label + 1] > 0) * one, held * one
 
 
-def _calibrated(trials: Iterable[Trial]) -> tuple[tuple[float, float], float]:
+def _calibrated(trials: Iterable[Foretelling]) -> tuple[tuple[float, float], float]:
     """The slopes and the doubt that foretell best."""
     grid = [((first, second), doubt) for first in SLOPES for second in SLOPES for doubt in DOUBTS]
     likely = torch.zeros(len(grid), dtype=torch.float64)

@@ -16,8 +16,8 @@ from croupier.audit.setting import Setting
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.update import Update
+from croupier.engine.task import Fits
 from croupier.errors import CroupierError, SpecError
-from croupier.federate import Fits
 from croupier.learn.assemble import Assembled, assemble
 from croupier.learn.data import Dataset, Rows
 from croupier.learn.ends import check_logits

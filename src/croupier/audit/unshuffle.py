@@ -1,6 +1,7 @@
 """Un-shuffling: one model for each client again, out of what a shuffle left.
 
 From: Algorithms 2, 3 and 5 of the source-inference paper, by the shadow sets' accuracy as printed, or by their loss.
+`audit.source` guesses by the rebuilt models.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
 from croupier.audit.candidates import candidates
-from croupier.audit.knowledge import Sample, Scene, fits
+from croupier.audit.context import AttackContext
+from croupier.audit.knowledge import Sample, fits
 from croupier.core.coins import Coins
 from croupier.core.update import Update
 from croupier.errors import SpecError, Unsuited
@@ -29,26 +31,26 @@ class Rebuilt:
     parts: Tensor
     trunk: Tensor | None = None
 
-    def outputs(self, scene: Scene, inputs: Tensor) -> Tensor:
+    def outputs(self, context: AttackContext, inputs: Tensor) -> Tensor:
         """Logits: clients, records, classes."""
         if self.trunk is None:
-            return torch.stack([scene.outputs(row, inputs) for row in self.parts])
-        hidden = scene.hidden(self.trunk, inputs)
-        classes = scene.knowledge.classes
+            return torch.stack([context.outputs(row, inputs) for row in self.parts])
+        hidden = context.hidden(self.trunk, inputs)
+        classes = context.knowledge.classes
         weights = self.parts[:, : classes * hidden.shape[1]].reshape(len(self.parts), classes, -1)
-        said = torch.einsum("rf,ncf->nrc", hidden, weights)
-        return said if scene.biases is None else said + self.parts[:, None, -classes:]
+        logits = torch.einsum("rf,ncf->nrc", hidden, weights)
+        return logits if context.biases is None else logits + self.parts[:, None, -classes:]
 
-    def biases(self, scene: Scene) -> Tensor | None:
+    def biases(self, context: AttackContext) -> Tensor | None:
         """The last layer's biases, one for each class; None where it has none, or is not linear."""
-        if scene.biases is None:
+        if context.biases is None:
             return None
-        return self.parts[:, scene.biases] if self.trunk is None else self.parts[:, -scene.knowledge.classes :]
+        return self.parts[:, context.biases] if self.trunk is None else self.parts[:, -context.knowledge.classes :]
 
 
 # How many numbers are judged at once: enough to keep a processor busy, few enough to stay in its cache.
 _AT_ONCE = 1 << 20
-Rebuild = Callable[[Scene, Coins], Rebuilt]
+Rebuild = Callable[[AttackContext, Coins], Rebuilt]
 
 
 def pick(scores: Tensor, generator: torch.Generator, dim: int = 0) -> Tensor:
@@ -58,18 +60,18 @@ def pick(scores: Tensor, generator: torch.Generator, dim: int = 0) -> Tensor:
     return torch.where(best, noise, -1.0).argmax(dim)
 
 
-def named(scene: Scene, coins: Coins) -> Rebuilt:
+def named(context: AttackContext, coins: Coins) -> Rebuilt:
     """Updates that came with their senders' names. Raises: SpecError when they did not."""
-    seen = scene.seen
+    seen = context.seen
     if seen is None or seen.rows is None or seen.ids is None:
         raise SpecError("attack 'named' needs updates with their senders' names")
-    return Rebuilt(seen.rows[[seen.ids.index(client) for client in scene.knowledge.clients]])
+    return Rebuilt(seen.rows[[seen.ids.index(client) for client in context.knowledge.clients]])
 
 
-def _rows(scene: Scene) -> Tensor:
-    if scene.seen is None or scene.seen.rows is None:
+def _rows(context: AttackContext) -> Tensor:
+    if context.seen is None or context.seen.rows is None:
         raise SpecError("un-shuffling needs rows: a sum leaves none")
-    return scene.seen.rows
+    return context.seen.rows
 
 
 @dataclass(frozen=True)
@@ -118,16 +120,16 @@ ACCURACY = Judge(_right, _right_single)
 LOSS = Judge(_fit, _fit_single)
 
 
-def _suits(scene: Scene, candidates: Rebuilt, judge: Judge) -> Tensor:
+def _suits(context: AttackContext, candidates: Rebuilt, judge: Judge) -> Tensor:
     """How well each candidate (columns) does on each client's shadow set (rows)."""
     found = []
-    for inputs, labels in scene.knowledge.shadows:
-        found.append(torch.stack([judge.whole(said, labels) for said in candidates.outputs(scene, inputs)]))
+    for inputs, labels in context.knowledge.shadows:
+        found.append(torch.stack([judge.whole(logits, labels) for logits in candidates.outputs(context, inputs)]))
     return torch.stack(found).double()
 
 
-def _choose(scene: Scene, candidates: Rebuilt, judge: Judge, one_to_one: bool, coins: Coins) -> Rebuilt:
-    suits = _suits(scene, candidates, judge)
+def _choose(context: AttackContext, candidates: Rebuilt, judge: Judge, one_to_one: bool, coins: Coins) -> Rebuilt:
+    suits = _suits(context, candidates, judge)
     if one_to_one:
         # Every row is somebody's: the best assignment of all rows beats each client's own best row.
         # In a random order: where rows suit alike, the solver would keep the order in which they came.
@@ -141,8 +143,8 @@ def _choose(scene: Scene, candidates: Rebuilt, judge: Judge, one_to_one: bool, c
 def models(judge: Judge, one_to_one: bool = False) -> Rebuild:
     """Algorithm 2: to each client the row that does best on its shadow set."""
 
-    def rebuild(scene: Scene, coins: Coins) -> Rebuilt:
-        return _choose(scene, Rebuilt(_rows(scene)), judge, one_to_one, coins)
+    def rebuild(context: AttackContext, coins: Coins) -> Rebuilt:
+        return _choose(context, Rebuilt(_rows(context)), judge, one_to_one, coins)
 
     return rebuild
 
@@ -150,12 +152,12 @@ def models(judge: Judge, one_to_one: bool = False) -> Rebuild:
 def layers(judge: Judge, one_to_one: bool = False) -> Rebuild:
     """Algorithm 3: the mean of all layers but the last; to each client the last layer that does best."""
 
-    def rebuild(scene: Scene, coins: Coins) -> Rebuilt:
-        heads = _rows(scene)[:, scene.places]
-        if scene.head.apart(scene.net.layout):
+    def rebuild(context: AttackContext, coins: Coins) -> Rebuilt:
+        heads = _rows(context)[:, context.places]
+        if context.head.apart(context.net.layout):
             # Weights and biases were permuted by themselves: a row's biases are another client's.
-            heads[:, -scene.knowledge.classes :] = scene.joint[scene.biases]
-        return _choose(scene, Rebuilt(heads, scene.joint), judge, one_to_one, coins)
+            heads[:, -context.knowledge.classes :] = context.joint[context.biases]
+        return _choose(context, Rebuilt(heads, context.joint), judge, one_to_one, coins)
 
     return rebuild
 
@@ -166,49 +168,51 @@ def parameters(judge: Judge, cumulative: bool = False) -> Rebuild:
     `cumulative` keeps a replacement before it looks at the next parameter; the paper judges each on its own.
     """
 
-    def rebuild(scene: Scene, coins: Coins) -> Rebuilt:
-        rows = _rows(scene)[:, scene.places]
-        heads = [
-            replaced(scene, rows, shadow, judge, cumulative, coins.child("shadow", number))
-            for number, shadow in enumerate(scene.knowledge.shadows)
-        ]
-        return Rebuilt(torch.stack(heads), scene.joint)
+    def rebuild(context: AttackContext, coins: Coins) -> Rebuilt:
+        return _heads(context, _rows(context)[:, context.places], judge, cumulative, coins)
 
     return rebuild
 
 
-def carried(scene: Scene, coins: Coins) -> Rebuilt:
+def _heads(context: AttackContext, rows: Tensor, judge: Judge, cumulative: bool, coins: Coins) -> Rebuilt:
+    """A last layer for each client's shadow set, out of these candidates."""
+    heads = [
+        replaced(context, rows, shadow, judge, cumulative, coins.child("shadow", number))
+        for number, shadow in enumerate(context.knowledge.shadows)
+    ]
+    return Rebuilt(torch.stack(heads), context.joint)
+
+
+def carried(context: AttackContext, coins: Coins) -> Rebuilt:
     """Algorithm 5 where only counts came out: its candidates are the values that the carries make likely.
 
     Raises: SpecError when the view holds no counts.
     """
-    counts = scene.counts
+    counts = context.counts
     if counts is None:
         raise SpecError("attack 'carries' needs the counts of every parameter's ones, and clients that count alike")
     if "values" not in counts.found:
         # The same draws whichever attack comes first.
-        counts.found["values"] = candidates(counts, scene.places, scene.quiet.child("carries").fast())
-    heads = [
-        replaced(scene, counts.found["values"], shadow, LOSS, False, coins.child("shadow", number))
-        for number, shadow in enumerate(scene.knowledge.shadows)
-    ]
-    return Rebuilt(torch.stack(heads), scene.joint)
+        counts.found["values"] = candidates(counts, context.places, context.quiet.child("carries").fast())
+    return _heads(context, counts.found["values"], LOSS, False, coins)
 
 
-def replaced(scene: Scene, rows: Tensor, shadow: Sample, judge: Judge, cumulative: bool, coins: Coins) -> Tensor:
+def replaced(
+    context: AttackContext, rows: Tensor, shadow: Sample, judge: Judge, cumulative: bool, coins: Coins
+) -> Tensor:
     """The last layer, parameter by parameter.
 
     What enters it is computed once, and all candidates of one feature's weights are judged together.
     """
-    device = scene.net.weights.device
-    hidden = scene.hidden(scene.joint, shadow[0]).to(device)
-    outputs, labels = scene.outputs(scene.joint, shadow[0]).to(device), shadow[1].to(device)
+    device = context.net.weights.device
+    hidden = context.hidden(context.joint, shadow[0]).to(device)
+    outputs, labels = context.outputs(context.joint, shadow[0]).to(device), shadow[1].to(device)
     classes, features = outputs.shape[1], hidden.shape[1]
-    rows, mean, draw = rows.to(device), scene.joint[scene.places].to(device), coins.fast()
+    rows, mean, draw = rows.to(device), context.joint[context.places].to(device), coins.fast()
     out = mean.clone()
     # Weights lie class by class; here by feature and class.
     columns, places = hidden.T, torch.arange(classes * features).reshape(classes, features).T
-    if scene.biases is not None:
+    if context.biases is not None:
         # A bias is the weight of a feature that is always 1.
         columns = torch.cat([hidden, torch.ones(len(hidden), 1, device=device)], 1).T
         places = torch.cat([places, classes * features + torch.arange(classes).unsqueeze(0)])
@@ -223,9 +227,9 @@ def replaced(scene: Scene, rows: Tensor, shadow: Sample, judge: Judge, cumulativ
     return out.cpu()
 
 
-def tuned(scene: Scene, coins: Coins) -> Rebuilt:
+def tuned(context: AttackContext, coins: Coins) -> Rebuilt:
     """The joint model trained on with each client's shadow set: what is left to try when only a sum came out."""
-    known, device = scene.knowledge, str(scene.net.weights.device)
+    known, device = context.knowledge, str(context.net.weights.device)
     shards = {str(number): Rows(*shadow).to(device) for number, shadow in enumerate(known.shadows)}
     try:
         learner = Learner(known.module, known.trained, Fit.parse(known.fit), shards, device)
@@ -235,6 +239,6 @@ def tuned(scene: Scene, coins: Coins) -> Rebuilt:
         raise Unsuited(
             "a network that normalises over batches cannot be trained on one record: raise --shadow"
         ) from error
-    jobs = [(scene.joint, name, coins.child("tune", name)) for name in shards]
+    jobs = [(context.joint, name, coins.child("tune", name)) for name in shards]
     # Where training diverged the joint model stands in: every client keeps its place.
-    return Rebuilt(torch.stack([got.vector if isinstance(got, Update) else scene.joint for got in learner(jobs)]))
+    return Rebuilt(torch.stack([got.vector if isinstance(got, Update) else context.joint for got in learner(jobs)]))

@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
 from croupier.cli import options
+from croupier.cli.findings import SHORT as SHORT
+from croupier.cli.findings import show
 from croupier.cli.progress import progress
 
 if TYPE_CHECKING:
     from croupier.audit.report.result import Report
-    from croupier.runtime.kept import Kept
+    from croupier.engine.shelf import FolderShelf
 
 HOME = Path("audits")
-# Heads of the matrix that fit into 80 columns.
-SHORT = {
-    "source": "source", "membership": "member", "reconstruction": "recon", "linkage": "link", "traits": "traits",
-    "separation": "separ", "permutation": "permut", "poisoning": "poison", "carries": "carry",
-}  # fmt: skip
-MARKS = {"leak": "!", "none-found": ".", "proved": "=", "not-run": "-"}
-LEGEND = "Gain over the prior. ! measured leak, . no leak found, ? cannot tell, = proved, - not run."
-UNITS = {"share": "points", "dB": "dB", "cosine": "cosine", "bits": "bits a parameter"}
 Page = Annotated[
     Optional[Path],  # noqa: UP045 - typer reads this form
     typer.Option(
@@ -65,7 +59,7 @@ def command(
         typer.Option(help="Independent runs; intervals are over runs. Default: 20, with --fast 8.", min=2, max=1000),
     ] = None,
     fast: Annotated[bool, typer.Option("--fast", help="Fewer runs, 2 rounds: some minutes on digits.")] = False,
-    shadow: Annotated[float, typer.Option(help="Share of each client's records that the adversary holds.")] = 0.05,
+    shadow: Annotated[float, typer.Option(help="Share of each client's records in the shadow set.")] = 0.05,
     noise: Annotated[
         str, typer.Option(help="For data of pictures, how the shadow sets are off: clean, rotate, mirror, colour.")
     ] = "clean",
@@ -97,7 +91,8 @@ def command(
     counts of bits tell more than the sum (carries).
 
     The prior is the best guess of the same adversary without a view; a leak is what the view adds to it. An adversary
-    knows that a record was trained on, and has a small shadow set of each client's distribution.
+    knows that a record was trained on, and holds a shadow set: a few records like each client's own, which nobody
+    trains on. An attack counts only if it passes its control: it must work where nothing defends.
 
     An audit that is stopped (Ctrl-C, a full disk) keeps its finished parts in a folder audits/NAME-DIGEST.kept: start
     the same command again, and it goes on from there to the same result. Another description, seed or version never
@@ -110,7 +105,7 @@ def command(
 
     if print_config:
         # What only prints a description loads nothing.
-        from croupier.auditing import quicker
+        from croupier.audit.described import quicker
 
         shown, supposed = unread(spec, sets or [])
         options.show_config(quicker(shown, sets or []) if fast else shown, json, supposed)
@@ -130,11 +125,11 @@ def command(
         with progress(name) as told:
             kept.count = told.at
             if updates is not None:
-                from croupier.recorded import recorded
+                from croupier.audit.recorded.audited import recorded
 
                 known = recorded(updates, seed=seed or 0, data=data, watch=told.say)
             else:
-                from croupier.auditing import audit
+                from croupier.audit.described import audit
 
                 known = audit(
                     spec, sets=sets or (), questions=question or (), adversary=adversary or (), against=against,
@@ -146,12 +141,12 @@ def command(
 
 
 @contextmanager
-def kept_parts() -> Iterator[Kept]:
+def kept_parts() -> Iterator[FolderShelf]:
     """Where finished parts are kept; an interrupt, or a disk that is full, says how to go on from there."""
+    from croupier.engine.shelf import FolderShelf
     from croupier.errors import StoreError
-    from croupier.runtime.kept import Kept
 
-    with Kept(HOME, lambda said: print(said, file=sys.stderr)) as kept:
+    with FolderShelf(HOME, lambda said: print(said, file=sys.stderr)) as kept:
         try:
             yield kept
         except KeyboardInterrupt:
@@ -184,94 +179,3 @@ def _somewhere(name: str) -> Path:
     stem = HOME / f"{name}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}"
     pages = (stem.with_name(f"{stem.name}{f'-{number}' if number else ''}.html") for number in count())
     return next(page for page in pages if not page.exists())
-
-
-def show(found: Mapping[str, Any], verbose: bool = False) -> None:
-    """The matrix, the verdict, and under --verbose every adversary and attack."""
-    from croupier.cli.fit import wrapped
-
-    _matrix(found)
-    print(wrapped(" ".join([found["verdict"]["sentence"], *found["verdict"].get("more", ())]), ""))
-    for one in found["verdict"]["against"]:
-        what_if = " (what if: the protocol forbids it)" if one.get("forbidden") else ""
-        print(wrapped(f"{one['adversary']}{what_if}: {one['sentence']}"))
-    print(wrapped(found["verdict"]["recommend"]["sentence"], ""))
-    for name, why in found["left_out"].items():
-        print(wrapped(f"not compared: {name}: {why}"))
-    for name, why in _reasons(found["rows"][0]).items():
-        print(wrapped(f"not run: {name}: {why}"))
-    if verbose:
-        for row in found["rows"]:
-            _attacks(row, found["questions"])
-
-
-def _reasons(row: Mapping[str, Any]) -> dict[str, str]:
-    return {name: one["why"] for name, one in row["questions"].items() if one["status"] == "not-run"}
-
-
-def _matrix(found: Mapping[str, Any]) -> None:
-    """Defences by questions; a question that nobody could be asked has no column."""
-    from rich.table import Table
-
-    from croupier.cli.fit import line, wrapped
-    from croupier.cli.fit import show as print_table
-    from croupier.cli.tables import size
-
-    asked, rows = found["questions"], found["rows"]
-    names = [name for name in asked if any(row["questions"][name]["status"] != "not-run" for row in rows)]
-    rate = "RMSE" if rows[0]["measure"] == "rmse" else "accur."
-    table = Table(title=f"{found['name']}: {found['runs']} runs", title_justify="left", box=None, padding=(0, 1, 0, 0))
-    for at, head in enumerate(("defence", *(SHORT.get(name, name) for name in names), rate, "up")):
-        table.add_column(head, justify="right" if at else "left", no_wrap=True)
-    for row in rows:
-        cells = [_cell(row["questions"][name], asked[name]["unit"]) for name in names]
-        table.add_row(row["defence"], *cells, _good(row), size(row["bytes_per_client"]))
-    print_table(table)
-    odd = [f"{SHORT.get(n, n)} in {UNITS[asked[n]['unit']]}" for n in names if asked[n]["unit"] != "share"]
-    print(line(f"{LEGEND} In points{'; ' if odd else ''}{', '.join(odd)}."))
-    told = "; ".join(f"{SHORT.get(name, name)}: {asked[name]['asks']}" for name in names)
-    print(wrapped(told, ""))
-
-
-def _cell(one: Mapping[str, Any], unit: str) -> str:
-    mark = "?" if one["status"] == "none-found" and one.get("unsure") else MARKS[one["status"]]
-    if one["gain"] is None:
-        return mark
-    value = 100 * one["gain"]["rate"] if unit == "share" else one["gain"]["rate"]
-    return f"{value:+.0f}{mark}" if unit in ("share", "dB") else f"{value:+.1f}{mark}"
-
-
-def _good(row: Mapping[str, Any]) -> str:
-    value = row[row["measure"]]
-    return "" if value is None else f"{value:.3g}" if row["measure"] == "rmse" else f"{value:.0%}"
-
-
-def _attacks(row: Mapping[str, Any], questions: Mapping[str, Any]) -> None:
-    """Every attack of every adversary on one defence."""
-    from rich.table import Table
-
-    from croupier.cli.fit import show as print_table
-
-    table = Table(title=row["title"], title_justify="left")
-    for at, head in enumerate(("question", "adversary", "attack", "value", "95 %", "prior", "gain (95 %)")):
-        table.add_column(head, justify="left" if at < 3 else "right", no_wrap=at < 3)
-    for name, question in row["questions"].items():
-        scale = 100 if questions[name]["unit"] == "share" else 1
-        for key, cell in question["adversaries"].items():
-            for attack, one in cell["attacks"].items():
-                if "value" in one:
-                    table.add_row(name, key, attack, *_figures(one, scale))
-                else:
-                    table.add_row(name, key, attack, "not run", "", "", "")
-    if table.rows:
-        print_table(table, labels=3)
-
-
-def _figures(one: Mapping[str, Any], scale: float) -> tuple[str, ...]:
-    gain = one["gain"]
-    mark = "" if one["scored"] else " (fails its control)"
-    return (
-        f"{scale * one['value']:.1f}", f"{scale * one['low']:.1f} to {scale * one['high']:.1f}",
-        f"{scale * one['prior']:.1f}",
-        f"{scale * gain['rate']:+.1f} ({scale * gain['low']:+.1f} to {scale * gain['high']:+.1f}){mark}",
-    )  # fmt: skip

@@ -58,7 +58,7 @@ def _table(described: Spec, as_json: bool, out: Path | None) -> None:
     if not described.protocol.encode.unary:
         used = described.protocol.encode.use
         raise SpecError(f"--table with protocol.encode = {used!r}: only residues have moduli; use explain rns --table")
-    claims_of = load("papers.claims")
+    claims_of = load("papers.rns.bits_per_parameter")
     cells, claims = claims_of.table(), claims_of.judged()
     told = {"name": described.name, "table": cells, "printed": claims}
     options.give(told, as_json, out, lambda: _show_table(cells, claims))

@@ -27,7 +27,7 @@ Data = Annotated[Optional[Path], typer.Option(help="Data folder; CROUPIER_DATA d
 
 def show_config(spec: Part, as_json: bool, supposed: bool = False) -> None:
     """Print the whole description, as TOML or as the one JSON object; but for a number that was only supposed."""
-    from croupier.spec import to_toml
+    from croupier.toml_text import to_toml
 
     table = spec.plain()
     if supposed:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from croupier.job import Watch
+    from croupier.engine.job.job import Watch
 
 Clock = Callable[[], float]
 # Off a terminal: no two lines within so many seconds, and then one for each tenth, or when long nothing was said.

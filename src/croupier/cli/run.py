@@ -16,7 +16,7 @@ from croupier.cli.progress import watching
 from croupier.cli.tables import comparison, per_round
 
 if TYPE_CHECKING:
-    from croupier.job import Result
+    from croupier.engine.job.result import Result
 
 
 def command(
@@ -77,7 +77,7 @@ def command(
 
 
 def _all(names: Sequence[str], sets: list[str], seed: int | None, data: Path | None, out: Path | None) -> list[Result]:
-    from croupier.job import run
+    from croupier.engine.job.run import run
     from croupier.spec import counted, load
 
     # Every description is read before any is run: a typo in the last must not cost the first.
@@ -105,7 +105,7 @@ def _more(sets: Sequence[str]) -> int | None:
 
 
 def _resumed(path: Path, data: Path | None, anew: bool, rounds: int | None) -> Result:
-    from croupier.job import resume
+    from croupier.engine.job.run import resume
 
     return _watched(path.name, partial(resume, path, data=data, anew=anew, rounds=rounds))
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from croupier.cli.fit import line, show, wrapped
 
 if TYPE_CHECKING:
-    from croupier.job import Result
+    from croupier.engine.job.result import Result
 
 SCORES = {
     "accuracy": ("accuracy", "{:.1%}"),

@@ -10,7 +10,11 @@ import math
 import struct
 from dataclasses import dataclass
 
+import torch
+from torch import Tensor
+
 from croupier.core.flow import roster_digest
+from croupier.core.wire import Field
 from croupier.errors import ProtocolError, RangeError, WireError
 
 DIGEST = 32
@@ -44,6 +48,22 @@ class Frame:
 
     def __str__(self) -> str:
         return f"epoch {self.number}, round {self.round}, digest {self.digest.hex()[:8]}"
+
+
+def frame_field() -> Field:
+    """A frame on the wire; all zeros where coordinates are plain."""
+    return Field("frame", "|u1", (_FRAME.size,))
+
+
+def frame_tensor(frame: bytes) -> Tensor:
+    """A frame as it travels."""
+    return torch.frombuffer(bytearray(frame or bytes(_FRAME.size)), dtype=torch.uint8)
+
+
+def frame_of(values: Tensor) -> Frame | None:
+    """A frame as it came; None where coordinates are plain."""
+    data = bytes(values.tolist())
+    return Frame.unpack(data) if any(data) else None
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,28 @@
-"""Encoders: how an update becomes coordinates on the wire, and how the server reads what was released."""
+"""Encoders: how an update becomes coordinates on the wire, and how the server reads what was released.
+
+An encoder may need more of a run than that: something that clients agree on before a round, a part of the client's flow
+when it gets a model or sends an update, words in the statement. It says so by its hooks, which do nothing by default;
+the round loop, the pipeline and the statement call them and know no encoder by name.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from croupier.agree.before_round import AgreementSetting
+from croupier.agree.epochs import Epochs
 from croupier.core import wire
-from croupier.core.coins import Node
+from croupier.core.coins import Coins, Node
+from croupier.core.flow import Given, Memory, SubFlow
 from croupier.core.part import Part
-from croupier.core.update import NO_LUGGAGE, Form, Gathered, Layout, Modulus, Update
+from croupier.core.update import NO_LUGGAGE, Form, Gathered, Layout, Model, Modulus, Update
 from croupier.errors import SpecError
 
 Brief = Mapping[str, Tensor]
@@ -51,6 +59,16 @@ class Released:
     by_size: bool = False
 
 
+@dataclass(frozen=True)
+class PublicGrid:
+    """Where values are rounded to: multiples of `step` up to `edge`, sums of so many clients modulo `modulus`."""
+
+    step: float
+    edge: float
+    modulus: int
+    clients: int
+
+
 class Encoder(Part):
     """How an update becomes coordinates.
 
@@ -62,9 +80,15 @@ class Encoder(Part):
     # Whether clients must agree on a secret before the first round.
     agrees: ClassVar[bool] = False
 
-    form: Form = "weights"
-    weights: Weights = "uniform"
-    cap: int | None = Field(None, ge=1)
+    form: Form = Field(
+        "weights", description="send trained `weights`, or their difference to the model that was handed out (`delta`)"
+    )
+    weights: Weights = Field(
+        "uniform",
+        description="what clients count for: `uniform`: alike; `open`: by records, sent in the clear; `slot`: by one "
+        "more released coordinate",
+    )
+    cap: int | None = Field(None, ge=1, description="with `weights = 'slot'`: most records that a client may count for")
 
     @model_validator(mode="after")
     def _cap_fits(self) -> Self:
@@ -114,6 +138,79 @@ class Encoder(Part):
     @abstractmethod
     def decode(self, released: Released, brief: Brief) -> Gathered:
         """What the server makes of what was released."""
+
+    def public_grid(self) -> PublicGrid | None:
+        """The grid that values are rounded to, to the nearest point of it; None where there is none."""
+        return None
+
+    @property
+    def clients_start(self) -> bool:
+        """Whether the clients draw the first model, so that the server has none before the first round."""
+        return False
+
+    @property
+    def every_round(self) -> bool:
+        """Whether those invited agree on something anew before every round."""
+        return False
+
+    @property
+    def sends_records(self) -> bool:
+        """Whether a record of the client's own travels beside each update."""
+        return False
+
+    def beside_model(self, model: Model) -> dict[str, Tensor]:
+        """What the server hands out beside a model, in the fields of `beside_model_fields`."""
+        return {}
+
+    def beside_model_fields(self) -> tuple[wire.Field, ...]:
+        """What travels beside a model that is handed out."""
+        return ()
+
+    def before_rounds(self, setting: AgreementSetting) -> Epochs | None:
+        """Who makes the clients ready for each round; None where nothing has to be agreed on."""
+        return None
+
+    def receive(self, given: Given, memory: Memory, vector: Tensor, beside: Brief) -> SubFlow:
+        """A client's part when it is handed a model: the vector that it trains from."""
+        yield from ()
+        return vector
+
+    def send(self, given: Given, memory: Memory, update: Update, coins: Coins) -> SubFlow:
+        """A client's part before it encodes: the update that is encoded, and what to remember."""
+        yield from ()
+        return update, {}
+
+    def misfits(self, mechanism: Any) -> Iterator[str]:
+        """What keeps this encoder from working with the other parts of a pipeline, in words with a remedy."""
+        rule = mechanism.aggregate
+        if "samples" in rule.asks and not self.sends_records:
+            yield (
+                f"aggregate = {rule.use!r} asks about clients' own records, and encode = {self.use!r} sends none; use "
+                "encode = {use='hidden-units', samples=true}, or probes_from = 'noise'"
+            )
+        if "samples" not in rule.asks and self.sends_records:
+            yield (
+                f"encode = {self.use!r} with samples = true sends records that aggregate = {rule.use!r} does not look "
+                "at; use samples = false, or aggregate = {use='clusters', probes_from='samples'}"
+            )
+
+    def check_plan(self, enrolled: int, cohort: int, joins: bool, rule: Any) -> None:
+        """Raises: SpecError when so many clients, or clients that join later, do not fit this encoder and a rule."""
+
+    def server_learns(self) -> str:
+        """What the server learns besides, as the end of a sentence of the statement."""
+        return ""
+
+    def claims_none(self) -> str:
+        """Why no differential privacy is claimed whatever the other parts say; empty where they may speak."""
+        return ""
+
+    def meets(self, enrolled: int, invited: int, by_name: bool) -> tuple[str, ...]:
+        """Lines of the statement where so many clients are enrolled, and so many of them invited to a round.
+
+        `by_name`: the aggregation tells clients apart.
+        """
+        return ()
 
     def says(self) -> tuple[str, ...]:
         """Lines of the statement: losses and what travels in the clear."""

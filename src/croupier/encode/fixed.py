@@ -7,7 +7,7 @@ from torch import Tensor
 
 from croupier.core import wire
 from croupier.core.update import Layout
-from croupier.encode.encoder import Released
+from croupier.encode.encoder import PublicGrid, Released
 from croupier.encode.grid import OnGrid
 from croupier.errors import IntegrityError
 from croupier.kernels import shares
@@ -38,6 +38,11 @@ class FixedPoint(OnGrid, use="fixed"):
     def gap(self) -> tuple[int, int]:
         """No honest client sends a residue between the largest value, or weight, and the smallest negative one."""
         return max(self.top, self.unit * self.scaled), self.modulus - self.top
+
+    def public_grid(self) -> PublicGrid | None:
+        """With rounding = 'even'."""
+        step = self.scale / self.unit
+        return PublicGrid(step, step * self.top, self.modulus, self.clients) if self.rounding == "even" else None
 
     def field(self, layout: Layout) -> wire.Field:
         """Residues without gaps between them."""

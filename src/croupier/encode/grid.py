@@ -29,12 +29,24 @@ class OnGrid(Encoder):
     them as they are.
     """
 
-    digits: int = Field(4, ge=1, le=9)
-    steps: int | None = Field(None, ge=1, le=10**9)
-    clients: int = Field(ge=1)
-    scale: float = Field(1.0, ge=LEAST, le=MOST)
-    rounding: Rounding = "even"
-    excluded: tuple[str, ...] = ()
+    digits: int = Field(
+        4, ge=1, le=9, description="decimal digits that the scale is cut into; `steps` says it otherwise"
+    )
+    steps: int | None = Field(
+        None, ge=1, le=10**9, description="into how many steps the scale is cut, instead of `digits`"
+    )
+    clients: int = Field(
+        ge=1, description="most clients that are ever summed; follows from the cohort or the split where it is not said"
+    )
+    scale: float = Field(
+        1.0, ge=LEAST, le=MOST, description="the largest value that can be sent; larger ones are clamped and counted"
+    )
+    rounding: Rounding = Field(
+        "even",
+        description="to the nearest step (`even`), up or down by chance (`stochastic`), or down (`floor`, as the "
+        "paper prints it)",
+    )
+    excluded: tuple[str, ...] = Field((), description="layers that are not sent, with `form = 'delta'`")
 
     @model_validator(mode="after")
     def _sums_fit(self) -> Self:

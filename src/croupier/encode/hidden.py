@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import ClassVar, Literal, Self
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, Self
 
-import torch
-from pydantic import model_validator
+from pydantic import Field, model_validator
 from torch import Tensor
 
+from croupier.agree.agreement import LEAST
+from croupier.agree.before_round import AgreementRules, AgreementSetting
+from croupier.agree.coordinates import permuted, plainly, shown
+from croupier.agree.epochs import Epochs
+from croupier.agree.standing import Standing
 from croupier.core import wire
-from croupier.core.coins import Node
-from croupier.core.epoch import Frame
-from croupier.core.update import Gathered, Update
+from croupier.core.coins import Coins, Node
+from croupier.core.epoch import Frame, frame_field, frame_tensor
+from croupier.core.flow import Given, Memory, SubFlow, Work
+from croupier.core.update import Gathered, Model, Update
+from croupier.encode import hidden_words as words
 from croupier.encode.encoder import Brief, Payload, Released
 from croupier.encode.floats import Floats
 from croupier.errors import ProtocolError, SpecError
-
-FRAME = 40
-NEWCOMERS = {
-    "epoch": "when clients are enrolled later, all agree on a new secret, and clients that hold both move the models "
-    "to it: newcomers are told no earlier secret. But such a model is seen in both coordinates: whoever matches the "
-    "two, the server or a newcomer that sees earlier uploads, links the epochs",
-    "welcome": "clients that are enrolled later are told the epoch's secret, sealed, by its holders: they can open "
-    "every earlier round of the epoch, should they see its uploads, and so can anybody whom they tell",
-}
 
 
 class HiddenUnits(Floats, use="hidden-units"):
@@ -45,13 +44,39 @@ class HiddenUnits(Floats, use="hidden-units"):
 
     agrees: ClassVar[bool] = True
 
-    kept: bool = False
-    first: Literal["clients", "open"] = "clients"
-    agree: Literal["epoch", "round"] = "epoch"
-    by: Literal["joint", "pbft"] = "joint"
-    fetch: Literal["cohort", "anyone"] = "cohort"
-    newcomers: Literal["epoch", "welcome"] = "epoch"
-    samples: bool = False
+    kept: bool = Field(
+        False,
+        description="one rule for the whole epoch instead of one a round: weaker, and what rules that remember need",
+    )
+    first: Literal["clients", "open"] = Field(
+        "clients",
+        description="the first model is drawn by the `clients` from their secret, or is the server's, in the `open`",
+    )
+    agree: Literal["epoch", "round"] = Field(
+        "epoch",
+        description="on one secret before the first round (`epoch`), or anew every `round` among those invited, as "
+        "the paper has it",
+    )
+    by: Literal["joint", "pbft"] = Field(
+        "joint",
+        description="a `joint` secret that nobody chooses, or, with `agree = 'round'`, a head's seed by `pbft`; four "
+        "clients at least",
+    )
+    fetch: Literal["cohort", "anyone"] = Field(
+        "cohort",
+        description="with `agree = 'round'`, who hands on the last rule: earlier clients of this `cohort`, or, "
+        "failing these, `anyone`",
+    )
+    newcomers: Literal["epoch", "welcome"] = Field(
+        "epoch",
+        description="after `federation.joins`: all agree on a new secret (`epoch`), or newcomers are told the old one "
+        "(`welcome`)",
+    )
+    samples: bool = Field(
+        False,
+        description="each upload takes along one record of the client's own, in the rule's order of inputs, every "
+        "round",
+    )
 
     @model_validator(mode="after")
     def _agreed(self) -> Self:
@@ -120,100 +145,117 @@ class HiddenUnits(Floats, use="hidden-units"):
             frame=first, form=got.form, samples=released.luggage["sample"][kept] if self.samples else None,
         )  # fmt: skip
 
+    @property
+    def rules(self) -> AgreementRules:
+        """What clients agree on, and how."""
+        return AgreementRules(self.agree, self.by, self.fetch, self.newcomers, self.kept)
+
+    @property
+    def clients_start(self) -> bool:
+        """With first = 'clients'."""
+        return self.first == "clients"
+
+    @property
+    def every_round(self) -> bool:
+        """With agree = 'round'."""
+        return self.agree == "round"
+
+    @property
+    def sends_records(self) -> bool:
+        """With samples = true."""
+        return self.samples
+
+    def beside_model(self, model: Model) -> dict[str, Tensor]:
+        """In whose coordinates the model lies."""
+        return {"frame": frame_tensor(model.frame)}
+
+    def beside_model_fields(self) -> tuple[wire.Field, ...]:
+        """The frame."""
+        return (frame_field(),)
+
+    def before_rounds(self, setting: AgreementSetting) -> Epochs | None:
+        """Clients agree on a secret, for an epoch or a round."""
+        return Epochs.of(self.rules, setting)
+
+    def receive(self, given: Given, memory: Memory, vector: Tensor, beside: Brief) -> SubFlow:
+        """The model in plain coordinates."""
+        return (yield from plainly(given, Standing.of(memory), vector, beside["frame"], self.first))
+
+    def send(self, given: Given, memory: Memory, update: Update, coins: Coins) -> SubFlow:
+        """The update under the round's rule, and a record with it where one is sent."""
+        standing = Standing.of(memory)
+        if self.samples:
+            record = yield Work("sample", (given.shard, coins.child("sample")))
+            sample = yield from shown(given, standing, record, self.kept)
+            update = replace(update, luggage={**update.luggage, "sample": sample})
+        update, standing = yield from permuted(given, standing, update, self.kept)
+        return update, {"standing": standing.plain()}
+
+    def misfits(self, mechanism: Any) -> Iterator[str]:
+        """What cannot be done in coordinates that the server does not know."""
+        mine, rule = f"encode = {self.use!r}", mechanism.aggregate
+        if mechanism.release.hides:
+            yield (
+                f"{mine} permutes updates that the server sees, each with its frame, and release = "
+                f"{mechanism.release.use!r} hides them; use release = 'rows', or encode = 'fixed' and no permutation"
+            )
+        if {"root", "forward"} & rule.asks:
+            yield (
+                f"aggregate = {rule.use!r} compares updates with the server's own training, which is in plain "
+                f"coordinates where {mine} is not; use aggregate = 'clusters'"
+            )
+        if self.samples and mechanism.privacy.use != "none":
+            yield (
+                f"{mine} with samples = true sends records that no noise covers, so that privacy = "
+                f"{mechanism.privacy.use!r} would claim what is not so; use samples = false, or privacy = 'none'"
+            )
+        if self.first == "open" and (self.form == "delta" or not rule.anew):
+            yield (
+                f"{mine} with first = 'open' hands out a first model in plain coordinates, and aggregate = "
+                f"{rule.use!r} would add to it what lies in the clients' (form = {self.form!r}); use first = 'clients'"
+            )
+        if not self.kept and not rule.anew:
+            yield (
+                f"aggregate = {rule.use!r} needs the last model, or a state of its own, in the coordinates of this "
+                f"round, and {mine} changes them every round; use kept = true, which is weaker, or a plain mean"
+            )
+        yield from super().misfits(mechanism)
+
+    def check_plan(self, enrolled: int, cohort: int, joins: bool, rule: Any) -> None:
+        """Raises: SpecError when a rule remembers what newcomers would change, or too few would agree."""
+        if joins and self.newcomers == "epoch" and not rule.anew:
+            raise SpecError(
+                f"federation.joins: protocol.aggregate = {rule.use!r} remembers something in the epoch's coordinates, "
+                "and newcomers start a new one; use protocol.encode.newcomers = 'welcome'"
+            )
+        many, key = (cohort, "federation.cohort: invite") if self.every_round else (enrolled, "enrol")
+        if many < LEAST:
+            raise SpecError(
+                f"protocol.encode.agree = {self.agree!r}, by = {self.by!r}: {many} clients would agree on a rule, and "
+                f"among fewer than {LEAST} no faulty one can be outvoted; {key} at least {LEAST}"
+            )
+
+    def server_learns(self) -> str:
+        """The records, where they are sent."""
+        return "one record of each client every round, its values in another order" if self.samples else ""
+
+    def claims_none(self) -> str:
+        """Where records are sent."""
+        if not self.samples:
+            return ""
+        return (
+            "no differential privacy is claimed, for records or for clients: one record of each client travels beside "
+            "its update, with its values as they are"
+        )
+
+    def meets(self, enrolled: int, invited: int, by_name: bool) -> tuple[str, ...]:
+        """How often nobody who is invited knows the last rule, where clients agree on one every round."""
+        return words.lost_rounds(self.rules, enrolled, invited, by_name) if self.every_round else ()
+
     def says(self) -> tuple[str, ...]:
         """What is permuted, and by what."""
-        rule = "one rule for the whole epoch, which is weaker" if self.kept else "another rule every round"
-        who = "all enrolled clients" if self.agree == "epoch" else "the clients of each round"
-        return (
-            *super().says(),
-            f"hidden units and inputs are permuted along the network's symmetries, by {rule}, that {who} agree on and "
-            "the server never sees",
-            *self._agreement(),
-            *self._sampled(),
-        )
-
-    def _sampled(self) -> tuple[str, ...]:
-        """What a record that goes along tells."""
-        if not self.samples:
-            return ()
-        return (
-            "with each update the server gets one record of that client, every round it takes part: its values in "
-            "another order. Sorted values, mean and contrast are in the clear, and so is the class that any model "
-            "gives it; all records of a round are in the same order, so that smoothness and co-occurrence put them "
-            "back (croupier reproduce tazza/figure18 measures how far), and a rule that is matched or told opens them. "
-            "No noise covers them. Probes of noise need none of this",
-        )
-
-    def _agreement(self) -> tuple[str, ...]:
-        """What it means that those invited agree anew every round, or for those who are enrolled later."""
-        if self.agree == "epoch":
-            return (NEWCOMERS[self.newcomers],)
-        chosen = (
-            "a seed that its head draws, by PBFT: of those invited fewer than a third may be faulty or absent, and a "
-            "head that tells the server its seed, or takes one that the server knows, is not found out"
-            if self.by == "pbft"
-            else "a joint secret, which nobody chooses"
-        )
-        asked = (
-            "those of this cohort who took part in it hand it on to the others, and a round that has none of them is "
-            "lost and counted: the model stays"
-            if self.fetch == "cohort"
-            else "where nobody of this cohort took part in it, any client that did is asked for it, and must be there "
-            "to answer; if none is, the round is lost and counted"
-        )
-        return (
-            f"the clients of every round agree on {chosen}. The last model lies under the rule of an earlier round: "
-            f"{asked}. Whoever is handed a rule can open that round's uploads, should it see them",
-        )
+        return (*super().says(), *words.permuted(self.rules), *(words.RECORDS if self.samples else ()))
 
     def warns(self) -> dict[str, str]:
         """What the permutation is worth: where the server is curious, nothing to rely on."""
-        once = "once for the epoch, because all uploads lie in one order" if self.kept else "round by round"
-        found = {
-            "open": (
-                f"the server has the first model in plain order, so it can find the rule {once}, for all clients "
-                "alike: what it holds is then what it would hold without a permutation"
-            ),
-            "clients": (
-                f"the clients draw the first model, so no view is in plain order. The server can bring all uploads "
-                f"into one order, {once}, and read gradients in it. Which unit or input is which stays unknown, but "
-                "for what the data tell: of pictures public ones of the same kind tell much"
-            ),
-        }[self.first]
-        return {
-            "permutation": (
-                "obfuscation, not encryption. Under every rule the values of a row are the same, and so are norms and "
-                "singular values: each unit keeps its own mark"
-            ),
-            "matching": (
-                "weights of an upload are matched with those of the model that was handed out, by one assignment a "
-                f"layer and no search among orders. Here {found}. Measured by: croupier audit"
-            ),
-            "a leak": (
-                "one client that tells the secret opens every round of the epoch, earlier ones too, every client's "
-                "updates, and by matching the other epochs; nobody notices"
-                if self.agree == "epoch"
-                else "one client that tells the secrets it holds opens the rounds of these, and matching the others; "
-                "nobody notices"
-            ),
-            "instead": (
-                "for updates that the server must not see use sum servers (croupier run rns-servers --print-config "
-                "shows such a protocol): they need no permutation, and allow no rule that compares updates"
-            ),
-        }
-
-
-def frame_field() -> wire.Field:
-    """A frame on the wire; all zeros where coordinates are plain."""
-    return wire.Field("frame", "|u1", (FRAME,))
-
-
-def frame_tensor(frame: bytes) -> Tensor:
-    """A frame as it travels."""
-    return torch.frombuffer(bytearray(frame or bytes(FRAME)), dtype=torch.uint8)
-
-
-def frame_of(values: Tensor) -> Frame | None:
-    """A frame as it came; None where coordinates are plain."""
-    data = bytes(values.tolist())
-    return Frame.unpack(data) if any(data) else None
+        return words.warnings(self.rules, self.first)

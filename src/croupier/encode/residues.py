@@ -10,7 +10,7 @@ from typing import Self
 
 import numpy as np
 import torch
-from pydantic import model_validator
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from croupier.core import wire
@@ -36,7 +36,9 @@ class Residues(OnGrid, use="residues"):
     update, so nothing malformed can be sent.
     """
 
-    moduli: tuple[int, ...] | None = None
+    moduli: tuple[int, ...] | None = Field(
+        None, description="coprime numbers, 64 at most; the cheapest that can hold the sum unless given"
+    )
 
     @model_validator(mode="after")
     def _sums_apart(self) -> Self:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, Self
 
 import torch
-from pydantic import model_validator
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from croupier.core import canon, wire
@@ -57,8 +57,12 @@ class Signs(Encoder, use="signs"):
     residues cannot take them.
     """
 
-    form: Form = "delta"
-    zeros: Literal["coin", "up"] = "coin"
+    form: Form = Field("delta", description="always `delta`: whether a coordinate grows or shrinks")
+    zeros: Literal["coin", "up"] = Field(
+        "coin",
+        description="where it does neither a `coin` decides, or it counts as growing (`up`), as the paper's program "
+        "has it",
+    )
 
     @model_validator(mode="after")
     def _differences(self) -> Self:

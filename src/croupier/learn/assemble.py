@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from croupier.core.coins import Coins
 from croupier.core.update import Model
+from croupier.engine.task import Task
 from croupier.errors import DataError, SpecError
-from croupier.federate import Task
 from croupier.learn.augment import AS_IS, Augment
 from croupier.learn.axes import symmetry_of
 from croupier.learn.data import Data, Dataset, Records

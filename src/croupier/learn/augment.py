@@ -55,8 +55,10 @@ class Crop(Augment, use="crop"):
 
     fresh: ClassVar[bool] = True
 
-    side: PositiveInt
-    flip: bool = False
+    side: PositiveInt = Field(
+        description="a window of so many pixels, cut anew for every batch and stretched to the full size"
+    )
+    flip: bool = Field(False, description="mirror by a fair coin too")
 
     def prepare(self, dataset: Dataset, folder: Path | None, coins: Coins) -> Dataset:
         """The dataset as it is. Raises: SpecError unless it has square pictures of at least that side."""
@@ -91,8 +93,8 @@ class InstaHide(Augment, use="instahide"):
     that was there. Labels are kept as they are.
     """
 
-    k: int = Field(4, ge=1)
-    public: Data = Fashion()
+    k: int = Field(4, ge=1, description="pictures in a blend")
+    public: Data = Field(Fashion(), description="the data that the other pictures come from")
 
     def prepare(self, dataset: Dataset, folder: Path | None, coins: Coins) -> Dataset:
         """All records, encoded. Raises: SpecError unless the public pictures have the shape of the private ones."""

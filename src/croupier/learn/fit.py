@@ -30,10 +30,10 @@ class Fit(Part):
     # Whether many clients can be trained as one stacked model: the same gradient then serves a whole batch.
     stacks: ClassVar[bool] = True
 
-    lr: float = Field(0.01, gt=0)
-    epochs: int = Field(1, ge=1)
-    batch: int = Field(64, ge=1)
-    weight_decay: float = Field(0.0, ge=0)
+    lr: float = Field(0.01, gt=0, description="the learning rate")
+    epochs: int = Field(1, ge=1, description="how often a client goes through its records in a round")
+    batch: int = Field(64, ge=1, description="records in a step")
+    weight_decay: float = Field(0.0, ge=0, description="the pull of weights towards zero")
 
     def claims(self) -> str:
         """What training says of noise that it adds; nothing where it adds none."""
@@ -79,8 +79,8 @@ class Sgd(Fit, use="sgd"):
     and with a batch that holds every client's records is FedSGD.
     """
 
-    momentum: float = Field(0.9, ge=0, lt=1)
-    proximal: float = Field(0.0, ge=0)
+    momentum: float = Field(0.9, ge=0, lt=1, description="what earlier steps count for")
+    proximal: float = Field(0.0, ge=0, description="the pull towards the model that was handed out (FedProx)")
 
     def start(self, weights: Tensor) -> dict[str, Tensor]:
         """No speed, and the start itself where it is drawn back to."""
@@ -120,10 +120,18 @@ class Private(Fit):
     stacks: ClassVar[bool] = False
     title: ClassVar[str] = ""
 
-    clip: float = Field(1.0, gt=0)
-    noise: float = Field(1.0, ge=0)
-    tail: Literal["plain", "clamped", "truncated"] = "plain"
-    engine: Literal["vmap", "opacus"] = "vmap"
+    clip: float = Field(1.0, gt=0, description="the norm that a record's gradient has at most")
+    noise: float = Field(1.0, ge=0, description="deviation of the noise, in units of `clip`")
+    tail: Literal["plain", "clamped", "truncated"] = Field(
+        "plain",
+        description="noise as it is (`plain`), weights `clamped` to [-1, 1] after each step, or noise `truncated` to "
+        "that",
+    )
+    engine: Literal["vmap", "opacus"] = Field(
+        "vmap",
+        description="each record's gradient by torch's own `vmap`, or by `opacus` (croupier[opacus]), quicker for "
+        "`lstm` and able to take GRUs",
+    )
 
     @property
     def claimed(self) -> bool:
@@ -231,12 +239,18 @@ class Adam(Fit, use="adam"):
     the whole network; all others are taken for zero.
     """
 
-    lr: float = Field(0.001, gt=0)
-    beta1: float = Field(0.9, ge=0, lt=1)
-    beta2: float = Field(0.999, ge=0, lt=1)
-    epsilon: float = Field(1e-8, gt=0)
-    proximal: float = Field(0.0, ge=0)
-    keep: float = Field(1.0, gt=0, le=1)
+    lr: float = Field(0.001, gt=0, description="the learning rate")
+    beta1: float = Field(0.9, ge=0, lt=1, description="what the mean of earlier gradients counts for")
+    beta2: float = Field(0.999, ge=0, lt=1, description="what the squares of earlier gradients count for")
+    epsilon: float = Field(1e-8, gt=0, description="keeps steps finite where gradients vanish")
+    proximal: float = Field(0.0, ge=0, description="the pull towards the model that was handed out (FedProx)")
+    keep: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="gradient pruning: the share of a step's gradient that is left, its largest values over the whole "
+        "network",
+    )
 
     @property
     def whole(self) -> bool:
@@ -269,7 +283,9 @@ class DpAdam(Private, Adam, use="dp-adam"):
 
     title: ClassVar[str] = "DP-Adam"
 
-    tail: Literal["plain", "clamped"] = "plain"
+    tail: Literal["plain", "clamped"] = Field(
+        "plain", description="weights as they are (`plain`), or `clamped` to [-1, 1] after each step"
+    )
 
 
 def prune(grads: Tensor, keep: float) -> Tensor:

@@ -28,8 +28,15 @@ class Root(Part):
     From: Cao et al. 2021 (FLTrust), where 100 records are usual.
     """
 
-    records: int = Field(0, ge=0)
-    bias: float | None = Field(None, ge=0, le=1)
+    records: int = Field(
+        0,
+        ge=0,
+        description="how many training records the server keeps for itself, in nobody else's data; 100 do for rules "
+        "that need some",
+    )
+    bias: float | None = Field(
+        None, ge=0, le=1, description="the share of them that is of class 0; each class's share of the data unless set"
+    )
 
     def draw(self, dataset: Dataset, coins: Coins) -> tuple[Dataset, Records | None]:
         """What is left to be split, and the server's records. Raises: SpecError when the data have too few."""

@@ -33,7 +33,7 @@ class Split(Part):
 class Iid(Split, use="iid"):
     """Every client draws from the same distribution; sizes differ by one record at most."""
 
-    clients: PositiveInt = 10
+    clients: PositiveInt = Field(10, description="how many clients")
 
     def __call__(self, dataset: Dataset, coins: Coins) -> Mapping[str, Tensor]:
         """Client id to the sorted numbers of its training records. Raises: SpecError when too few."""
@@ -50,10 +50,10 @@ class Dirichlet(Split, use="dirichlet"):
     more even than the distribution asks for, but no client is left empty.
     """
 
-    clients: PositiveInt = 10
+    clients: PositiveInt = Field(10, description="how many clients")
     # Beyond the upper bound shares are even to the last record already, and the sampler would overflow.
-    alpha: float = Field(0.5, gt=0, le=1e6)
-    least: PositiveInt = 1
+    alpha: float = Field(0.5, gt=0, le=1e6, description="how alike the clients' mixes of classes are: small is uneven")
+    least: PositiveInt = Field(1, description="fewest records of a client")
 
     def __call__(self, dataset: Dataset, coins: Coins) -> Mapping[str, Tensor]:
         """Client id to the sorted numbers of its training records. Raises: SpecError when that cannot be."""
@@ -81,9 +81,9 @@ class QSkew(Split, use="q-skew"):
     treated as in `dirichlet`. From: Cao et al. 2021 (FLTrust), its distribution of the training data among clients.
     """
 
-    clients: PositiveInt = 100
-    q: float = Field(0.5, ge=0, le=1)
-    least: PositiveInt = 1
+    clients: PositiveInt = Field(100, description="how many clients")
+    q: float = Field(0.5, ge=0, le=1, description="the chance of a record to go to its class's group of clients")
+    least: PositiveInt = Field(1, description="fewest records of a client")
 
     def __call__(self, dataset: Dataset, coins: Coins) -> Mapping[str, Tensor]:
         """Client id to the sorted numbers of its training records. Raises: SpecError when that cannot be."""
@@ -115,7 +115,7 @@ class QSkew(Split, use="q-skew"):
 class Natural(Split, use="natural"):
     """One client for each owner that the dataset names, or for the first `clients` of them."""
 
-    clients: PositiveInt | None = None
+    clients: PositiveInt | None = Field(None, description="only the first so many owners")
 
     def __call__(self, dataset: Dataset, coins: Coins) -> Mapping[str, Tensor]:
         """Owner to the sorted numbers of its records. Raises: SpecError; DataError when an owner has none."""

@@ -15,7 +15,7 @@ import torch
 from croupier.core.coins import Coins
 from croupier.core.flow import SubFlow
 from croupier.core.wire import Field, Schema
-from croupier.mpc.hands import WORD, Dealer, Hand, Shoe, Words
+from croupier.mpc.dealt_shares import WORD, Dealer, DealtShare, ShareReader, Words
 from croupier.mpc.ring import kind, swap
 
 Bits = npt.NDArray[np.uint8]
@@ -77,10 +77,12 @@ def deal_pairs(dealer: Dealer, lefts: int, rights: int, pairs: Pairs, words: int
     dealer.fit_words(np.stack([left[i] & right[j] for i, j in pairs]))
 
 
-def pairwise(me: int, peer: str, kind: str, left: Words, right: Words, pairs: Pairs, count: int, shoe: Shoe) -> SubFlow:
+def pairwise(
+    me: int, peer: str, kind: str, left: Words, right: Words, pairs: Pairs, count: int, reader: ShareReader
+) -> SubFlow:
     """Shares of left[i] AND right[j] for every pair, in one round. Reveals: masked planes."""
-    a, b = shoe.words(left.shape), shoe.words(right.shape)
-    c = shoe.fitted_words((len(pairs), left.shape[1]))
+    a, b = reader.words(left.shape), reader.words(right.shape)
+    c = reader.fitted_words((len(pairs), left.shape[1]))
     both = yield from opened(peer, kind, np.concatenate([left ^ a, right ^ b]), count)
     d, e = both[: len(left)], both[len(left) :]
     i, j = ([*side] for side in zip(*pairs, strict=True))
@@ -88,18 +90,18 @@ def pairwise(me: int, peer: str, kind: str, left: Words, right: Words, pairs: Pa
     return out if me else out ^ (d[i] & e[j])
 
 
-def deal_ands(words: int, coins: Coins) -> tuple[Hand, Hand]:
+def deal_ands(words: int, coins: Coins) -> tuple[DealtShare, DealtShare]:
     """Triples for one plane of so many words on each side."""
     dealer = Dealer(coins)
     deal_pairs(dealer, 1, 1, ((0, 0),), words)
-    return dealer.hands()
+    return dealer.halves()
 
 
-def ands(me: int, peer: str, prefix: str, shares: Words, material: Hand) -> SubFlow:
+def ands(me: int, peer: str, prefix: str, shares: Words, material: DealtShare) -> SubFlow:
     """Shares of x AND y, bit by bit, where `shares` holds those of x and of y, one a row. Reveals: nothing."""
     words = shares.shape[1]
-    shoe, met = material.open(me, fitted(words)), ((0, 0),)
-    out = yield from pairwise(me, peer, kind(prefix, "and"), shares[:1], shares[1:], met, 64 * words, shoe)
+    reader, met = material.open(me, fitted(words)), ((0, 0),)
+    out = yield from pairwise(me, peer, kind(prefix, "and"), shares[:1], shares[1:], met, 64 * words, reader)
     return out[0]
 
 

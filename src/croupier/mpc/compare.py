@@ -19,7 +19,7 @@ from croupier.core.flow import SubFlow
 from croupier.core.wire import Schema
 from croupier.mpc import boolean, products
 from croupier.mpc.boolean import Pairs
-from croupier.mpc.hands import WORD, Dealer, Hand, Shoe, Words
+from croupier.mpc.dealt_shares import WORD, Dealer, DealtShare, ShareReader, Words
 from croupier.mpc.ring import Z32, Residues, Ring, kind, opened, schema
 
 
@@ -64,36 +64,36 @@ def _doubles(ring: Ring, zero: bool) -> int:
     return ring.bits // 2 - (not zero)
 
 
-def deal(count: int, coins: Coins, ring: Ring = Z32, zero: bool = False) -> tuple[Hand, Hand]:
-    """Both hands for so many comparisons."""
+def deal(count: int, coins: Coins, ring: Ring = Z32, zero: bool = False) -> tuple[DealtShare, DealtShare]:
+    """Both halves for so many comparisons."""
     dealer = Dealer(coins)
     deal_into(dealer, count, ring, zero)
-    return dealer.hands()
+    return dealer.halves()
 
 
 def flow(
-    me: int, peer: str, prefix: str, shares: npt.NDArray[np.integer], material: Hand, ring: Ring = Z32,
+    me: int, peer: str, prefix: str, shares: npt.NDArray[np.integer], material: DealtShare, ring: Ring = Z32,
     zero: bool = False,
 ) -> SubFlow:  # fmt: skip
     """Shares of one plane, [z < 0], and with `zero` of a second, [z = 0]. Reveals: nothing, but uniform numbers."""
-    shoe = material.open(me, fitted(len(shares), ring, zero))
-    return (yield from steps(me, peer, prefix, ring.residues(shares), ring, zero, shoe))
+    reader = material.open(me, fitted(len(shares), ring, zero))
+    return (yield from steps(me, peer, prefix, ring.residues(shares), ring, zero, reader))
 
 
-def steps(me: int, peer: str, prefix: str, shares: Residues, ring: Ring, zero: bool, shoe: Shoe) -> SubFlow:
-    """The same on an opened hand that holds more."""
+def steps(me: int, peer: str, prefix: str, shares: Residues, ring: Ring, zero: bool, reader: ShareReader) -> SubFlow:
+    """The same on opened material that holds more."""
     count = len(shares)
     words = boolean.width(count)
-    mask = shoe.residues(ring, (count,))
-    own = shoe.fitted_words((ring.bits, words))
-    doubles = shoe.fitted_words((_doubles(ring, zero), words))
+    mask = reader.residues(ring, (count,))
+    own = reader.fitted_words((ring.bits, words))
+    doubles = reader.fitted_words((_doubles(ring, zero), words))
     masked = yield from opened(peer, kind(prefix, "c"), ring, shares + mask)
     open_bits = planes(masked, ring)
     less, same, whole = _leaves(me, ~open_bits, own, doubles)
     for number, level in enumerate(levels(ring, zero)):
         left = same[1::2] if whole is None else np.concatenate([same[1::2], whole[None]])
         right = np.concatenate([less[0::2], same[0::2][0 if zero else 1 :]])
-        got = yield from boolean.pairwise(me, peer, kind(prefix, number), left, right, level.pairs, count, shoe)
+        got = yield from boolean.pairwise(me, peer, kind(prefix, number), left, right, level.pairs, count, reader)
         less = less[1::2] ^ got[: level.joins]
         whole = got[-1] if zero else None
         # Nobody asks whether the lowest stretch agrees, but for 0; what stands in its place is never read.
@@ -141,10 +141,10 @@ def deal_negative(dealer: Dealer, count: int, ring: Ring) -> None:
     products.deal_chosen(dealer, count, ring)
 
 
-def negative(me: int, peer: str, prefix: str, shares: Residues, ring: Ring, shoe: Shoe) -> SubFlow:
+def negative(me: int, peer: str, prefix: str, shares: Residues, ring: Ring, reader: ShareReader) -> SubFlow:
     """Shares of min(z, 0): a comparison, and its bit times the number. Reveals: nothing."""
-    found = yield from steps(me, peer, prefix, shares, ring, False, shoe)
-    return (yield from products.chosen(me, peer, kind(prefix, "m"), found[0], shares, ring, shoe))
+    found = yield from steps(me, peer, prefix, shares, ring, False, reader)
+    return (yield from products.chosen(me, peer, kind(prefix, "m"), found[0], shares, ring, reader))
 
 
 def negative_schemas(prefix: str, count: int, ring: Ring) -> dict[str, Schema]:

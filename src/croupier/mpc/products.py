@@ -13,7 +13,7 @@ from croupier.core.coins import Coins
 from croupier.core.flow import SubFlow
 from croupier.core.wire import Schema
 from croupier.mpc import boolean
-from croupier.mpc.hands import Dealer, Hand, Shoe, Words
+from croupier.mpc.dealt_shares import Dealer, DealtShare, ShareReader, Words
 from croupier.mpc.ring import Z32, Residues, Ring, kind, opened, schema, swap
 
 
@@ -22,22 +22,22 @@ def fitted(count: int, ring: Ring = Z32) -> int:
     return count * ring.dtype.itemsize
 
 
-def deal_multiply(count: int, coins: Coins, ring: Ring = Z32) -> tuple[Hand, Hand]:
+def deal_multiply(count: int, coins: Coins, ring: Ring = Z32) -> tuple[DealtShare, DealtShare]:
     """Triples for so many products."""
     dealer = Dealer(coins)
     dealer.fit_residues(ring, dealer.residues(ring, (count,)) * dealer.residues(ring, (count,)))
-    return dealer.hands()
+    return dealer.halves()
 
 
 def multiply(
-    me: int, peer: str, prefix: str, shares: npt.NDArray[np.integer], material: Hand, ring: Ring = Z32
+    me: int, peer: str, prefix: str, shares: npt.NDArray[np.integer], material: DealtShare, ring: Ring = Z32
 ) -> SubFlow:
     """Shares of x times y, where `shares` holds those of x and of y, one a row. Reveals: nothing."""
     mine = ring.residues(shares)
     count = mine.shape[1:]
-    shoe = material.open(me, fitted(mine.shape[1], ring))
-    a, b = shoe.residues(ring, count), shoe.residues(ring, count)
-    c = shoe.fitted_residues(ring, count)
+    reader = material.open(me, fitted(mine.shape[1], ring))
+    a, b = reader.residues(ring, count), reader.residues(ring, count)
+    c = reader.fitted_residues(ring, count)
     d, e = yield from opened(peer, kind(prefix, "mul"), ring, mine - np.stack([a, b]))
     out = c + d * b + e * a
     return out if me else out + d * e
@@ -48,11 +48,11 @@ def multiply_schemas(prefix: str, count: int, ring: Ring = Z32) -> dict[str, Sch
     return {kind(prefix, "mul"): schema(ring, 2, count)}
 
 
-def deal_numbers(count: int, coins: Coins, ring: Ring = Z32) -> tuple[Hand, Hand]:
+def deal_numbers(count: int, coins: Coins, ring: Ring = Z32) -> tuple[DealtShare, DealtShare]:
     """Random bits, shared by XOR and by addition."""
     dealer = Dealer(coins)
     _deal_bits(dealer, count, ring)
-    return dealer.hands()
+    return dealer.halves()
 
 
 def _deal_bits(dealer: Dealer, count: int, ring: Ring) -> Residues:
@@ -61,10 +61,12 @@ def _deal_bits(dealer: Dealer, count: int, ring: Ring) -> Residues:
     return bits
 
 
-def numbers(me: int, peer: str, prefix: str, shares: Words, count: int, material: Hand, ring: Ring = Z32) -> SubFlow:
+def numbers(
+    me: int, peer: str, prefix: str, shares: Words, count: int, material: DealtShare, ring: Ring = Z32
+) -> SubFlow:
     """Shares by addition of bits (0 or 1) that are shared by XOR. Reveals: nothing."""
-    shoe = material.open(me, fitted(count, ring))
-    mask, half = shoe.words(shares.shape), shoe.fitted_residues(ring, (count,))
+    reader = material.open(me, fitted(count, ring))
+    mask, half = reader.words(shares.shape), reader.fitted_residues(ring, (count,))
     plane = yield from boolean.opened(peer, kind(prefix, "num"), (shares ^ mask)[None], count)
     e = boolean.unpacked(plane[0], count).astype(ring.dtype)
     return half - 2 * e * half + (0 if me else e)
@@ -81,12 +83,12 @@ def deal_chosen(dealer: Dealer, count: int, ring: Ring) -> None:
     dealer.fit_residues(ring, bits * dealer.residues(ring, (count,)))
 
 
-def chosen(me: int, peer: str, kind: str, bits: Words, values: Residues, ring: Ring, shoe: Shoe) -> SubFlow:
+def chosen(me: int, peer: str, kind: str, bits: Words, values: Residues, ring: Ring, reader: ShareReader) -> SubFlow:
     """Shares of bit times number: the number where the bit is one, else 0. Reveals: a masked bit and number."""
     count = len(values)
-    mask, half = shoe.words(bits.shape), shoe.fitted_residues(ring, (count,))
-    blind = shoe.residues(ring, (count,))
-    product = shoe.fitted_residues(ring, (count,))
+    mask, half = reader.words(bits.shape), reader.fitted_residues(ring, (count,))
+    blind = reader.residues(ring, (count,))
+    product = reader.fitted_residues(ring, (count,))
     hidden, less = bits ^ mask, values - blind
     body = yield from swap(peer, kind, {"bits": boolean.carried(hidden[None], count), "value": ring.carried(less)})
     plane = hidden ^ boolean.read(body["bits"], count)[0]
@@ -107,10 +109,12 @@ def deal_weighted(dealer: Dealer, rows: int, count: int, ring: Ring) -> None:
     dealer.fit_residues(ring, weights @ masks)
 
 
-def weighted(me: int, peer: str, kind: str, weights: Residues, rows: Residues, ring: Ring, shoe: Shoe) -> SubFlow:
+def weighted(
+    me: int, peer: str, kind: str, weights: Residues, rows: Residues, ring: Ring, reader: ShareReader
+) -> SubFlow:
     """Shares of the sum of weight times row. Reveals: masked weights and rows, so rows times their length travels."""
-    a, b = shoe.residues(ring, weights.shape), shoe.residues(ring, rows.shape)
-    c = shoe.fitted_residues(ring, rows.shape[1:])
+    a, b = reader.residues(ring, weights.shape), reader.residues(ring, rows.shape)
+    c = reader.fitted_residues(ring, rows.shape[1:])
     d, e = weights - a, rows - b
     body = yield from swap(peer, kind, {"weights": ring.carried(d), "rows": ring.carried(e)})
     d, e = d + ring.read(body["weights"]), e + ring.read(body["rows"])

@@ -14,7 +14,7 @@ import numpy as np
 from croupier.core.flow import SubFlow
 from croupier.core.wire import Schema
 from croupier.mpc import compare
-from croupier.mpc.hands import Dealer, Shoe
+from croupier.mpc.dealt_shares import Dealer, ShareReader
 from croupier.mpc.ring import Residues, Ring
 
 Layer = tuple[tuple[int, int], ...]
@@ -56,12 +56,12 @@ def twice(values: Residues) -> Residues:
     return values[[places[0]]] + values[[places[-1]]]
 
 
-def median(me: int, peer: str, prefix: str, values: Residues, ring: Ring, shoe: Shoe) -> SubFlow:
+def median(me: int, peer: str, prefix: str, values: Residues, ring: Ring, reader: ShareReader) -> SubFlow:
     """Shares of twice the median. Values must differ by less than 2^(bits-1). Reveals: nothing."""
     values = values.copy()
     for number, layer in enumerate(layers(len(values))):
         low, high = np.array(layer).T
-        less = yield from compare.negative(me, peer, f"{prefix}{number}", values[high] - values[low], ring, shoe)
+        less = yield from compare.negative(me, peer, f"{prefix}{number}", values[high] - values[low], ring, reader)
         values[low], values[high] = values[low] + less, values[high] - less
     return twice(values)
 

@@ -16,7 +16,7 @@ from croupier.core.flow import SubFlow
 from croupier.core.wire import Schema
 from croupier.errors import SpecError
 from croupier.mpc import boolean, compare
-from croupier.mpc.hands import Hand, Shoe
+from croupier.mpc.dealt_shares import DealtShare, ShareReader
 from croupier.mpc.ring import Z32, Residues, Ring, kind
 
 Ties = Literal["zero", "previous"]
@@ -24,22 +24,24 @@ Signs = npt.NDArray[np.int8]
 
 
 def flow(
-    me: int, peer: str, prefix: str, shares: npt.NDArray[np.integer], material: Hand, ring: Ring = Z32,
+    me: int, peer: str, prefix: str, shares: npt.NDArray[np.integer], material: DealtShare, ring: Ring = Z32,
     previous: Signs | None = None,
 ) -> SubFlow:  # fmt: skip
     """The signs. Without a `previous` sign for each number, 0 is a sign too (no update)."""
-    shoe = material.open(me, fitted(len(shares), ring, "zero" if previous is None else "previous"))
-    return (yield from steps(me, peer, prefix, ring.residues(shares), ring, previous, shoe))
+    reader = material.open(me, fitted(len(shares), ring, "zero" if previous is None else "previous"))
+    return (yield from steps(me, peer, prefix, ring.residues(shares), ring, previous, reader))
 
 
-def steps(me: int, peer: str, prefix: str, shares: Residues, ring: Ring, previous: Signs | None, shoe: Shoe) -> SubFlow:
-    """The same on an opened hand that holds more."""
+def steps(
+    me: int, peer: str, prefix: str, shares: Residues, ring: Ring, previous: Signs | None, reader: ShareReader
+) -> SubFlow:
+    """The same on opened material that holds more."""
     count, zero = len(shares), previous is None
     if previous is not None:
         _check(previous, count)
         # Turned towards the previous sign, a number is negative only where the sign changes; 0 never is.
         shares = shares * previous.astype(np.int64).astype(ring.dtype)
-    share = yield from compare.steps(me, peer, prefix, shares, ring, zero, shoe)
+    share = yield from compare.steps(me, peer, prefix, shares, ring, zero, reader)
     plain = yield from boolean.opened(peer, kind(prefix, "open"), share, count)
     bits = boolean.unpacked(plain, count).astype(np.int8)
     if previous is None:
@@ -52,8 +54,8 @@ def _check(previous: Signs, count: int) -> None:
         raise SpecError(f"previous has shape {previous.shape}: give {count} signs, each -1 or +1, or none at all")
 
 
-def deal(count: int, coins: Coins, ring: Ring = Z32, ties: Ties = "zero") -> tuple[Hand, Hand]:
-    """Both hands for so many signs."""
+def deal(count: int, coins: Coins, ring: Ring = Z32, ties: Ties = "zero") -> tuple[DealtShare, DealtShare]:
+    """Both halves for so many signs."""
     return compare.deal(count, coins, ring, ties == "zero")
 
 

@@ -17,7 +17,7 @@ from croupier.kernels import field as kernel
 from croupier.kernels.field import Bytes, Ints, Words
 from croupier.kernels.shares import P
 from croupier.mpc.authentic import Held
-from croupier.mpc.dealer import Deck, Shares
+from croupier.mpc.deal_shares import DealSpec, Shares
 from croupier.mpc.field import PRIME
 
 # Weights add up to less than this, so that two words hold a sum of shares.
@@ -28,7 +28,7 @@ MOST = 1 << 31
 class Tally:
     """One server's work on its shares: which server it is, and its share of the key of their tags."""
 
-    deck: Deck
+    deal: DealSpec
     shares: Shares
     me: int
     point: int
@@ -37,7 +37,7 @@ class Tally:
         """Shares of how many bits of each row differ from the reference's."""
         apart = hidden ^ reference
         known = np.bitwise_count(apart).sum(1, dtype=np.uint64)
-        values, tags = self._none(self.deck.rows), self._none(self.deck.rows)
+        values, tags = self._none(self.deal.rows), self._none(self.deal.rows)
         for start, stop, numbers, marks in self.shares.blocks():
             part = _cut(apart, start, stop)
             kernel.row_sums(numbers, part, values)
@@ -49,8 +49,8 @@ class Tally:
         """Shares of the weighted sum of the rows, their bits taken for -1 and 1."""
         if int(weights.sum()) >= MOST:
             raise ProtocolError(f"weights add up to {int(weights.sum())}; a sum holds less than {MOST}")
-        values, tags = self._none(self.deck.size), self._none(self.deck.size)
-        known = np.empty(self.deck.size, np.int64)
+        values, tags = self._none(self.deal.size), self._none(self.deal.size)
+        known = np.empty(self.deal.size, np.int64)
         for start, stop, numbers, marks in self.shares.blocks():
             part, span = _cut(hidden, start, stop), slice(start, stop)
             # A sign is (1 - 2q)(2s - 1).
@@ -62,7 +62,7 @@ class Tally:
 
     def fingerprints(self, hidden: Bytes, keys: Words, matrix: int) -> Held:
         """Shares of each row's inner product with keys, for a matrix of shares and the rows that it hides."""
-        values, tags, known = (np.zeros(self.deck.rows, np.uint64) for _ in range(3))
+        values, tags, known = (np.zeros(self.deal.rows, np.uint64) for _ in range(3))
         for start, stop, numbers, marks in self.shares.blocks(matrix):
             part = _cut(hidden, start, stop)
             kernel.dots(numbers, part, keys[start:stop], values)
@@ -73,17 +73,17 @@ class Tally:
         return self._plus(values, tags, known)
 
     def _none(self, count: int) -> npt.NDArray[Any]:
-        return np.zeros(count, self.deck.dtype)
+        return np.zeros(count, self.deal.dtype)
 
     def _twice(self, numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        if self.deck.authentic:
+        if self.deal.authentic:
             return PRIME.add(numbers, numbers)
         twice: npt.NDArray[Any] = np.add(numbers, numbers)
         return twice
 
     def _with(self, values: npt.NDArray[Any], tags: npt.NDArray[Any], known: Ints) -> Held:
         """With a public number added to each."""
-        if not self.deck.authentic:
+        if not self.deal.authentic:
             return Held(values + known.astype(np.uint32) if self.me == 0 else values, tags)
         return self._plus(values, tags, (known % P).astype(np.uint64))
 

@@ -22,7 +22,7 @@ from croupier.core.flow import SubFlow
 from croupier.core.wire import Schema
 from croupier.errors import RangeError, SpecError
 from croupier.mpc import compare, products, ranks, signs
-from croupier.mpc.hands import Dealer, Hand, Shoe
+from croupier.mpc.dealt_shares import Dealer, DealtShare, ShareReader
 from croupier.mpc.ring import Residues, Ring, kind
 from croupier.mpc.signs import Signs, Ties
 
@@ -84,26 +84,28 @@ def distances(me: int, votes: npt.NDArray[np.integer], reference: npt.NDArray[np
     return found if me else found + side.sum(dtype=ring.dtype)
 
 
-def weights(me: int, peer: str, prefix: str, shares: npt.NDArray[np.integer], rule: Rule, shoe: Shoe) -> SubFlow:
+def weights(
+    me: int, peer: str, prefix: str, shares: npt.NDArray[np.integer], rule: Rule, reader: ShareReader
+) -> SubFlow:
     """Shares of 4 den w_i from shares of distances, 0 to `params` each. Reveals: nothing."""
     ring = rule.ring
     h = ring.residues(shares)
-    middle = yield from ranks.median(me, peer, f"{prefix}.s", h, ring, shoe)
+    middle = yield from ranks.median(me, peer, f"{prefix}.s", h, ring, reader)
     off = 2 * h - middle
-    less = yield from compare.negative(me, peer, f"{prefix}.v", off, ring, shoe)
-    spread = yield from ranks.median(me, peer, f"{prefix}.t", off - 2 * less, ring, shoe)
+    less = yield from compare.negative(me, peer, f"{prefix}.v", off, ring, reader)
+    spread = yield from ranks.median(me, peer, f"{prefix}.t", off - 2 * less, ring, reader)
     if rule.floor:
         least = ring.residues(np.array([0 if me else rule.floor]))
-        less = yield from compare.negative(me, peer, f"{prefix}.f", spread - least, ring, shoe)
+        less = yield from compare.negative(me, peer, f"{prefix}.f", spread - least, ring, reader)
         spread = spread - less
     fixed = ring.residues(np.array([2 * rule.den, rule.num, 4 * rule.den]))
     above = fixed[0] * middle + fixed[1] * spread - fixed[2] * h
-    less = yield from compare.negative(me, peer, f"{prefix}.w", above, ring, shoe)
+    less = yield from compare.negative(me, peer, f"{prefix}.w", above, ring, reader)
     return above - less
 
 
 def secret_rule(
-    me: int, peer: str, prefix: str, shares: npt.NDArray[np.integer], material: Hand, rule: Rule,
+    me: int, peer: str, prefix: str, shares: npt.NDArray[np.integer], material: DealtShare, rule: Rule,
     reference: npt.NDArray[np.integer], previous: Signs | None = None,
 ) -> SubFlow:  # fmt: skip
     """The signs of z, from shares of the votes (clients by params). Reveals: the signs (see `signs`).
@@ -111,12 +113,12 @@ def secret_rule(
     Votes travel masked, clients times params residues each way: for models of few parameters.
     """
     _check(rule, shares, reference, previous)
-    shoe, ring = material.open(me, fitted(rule)), rule.ring
+    reader, ring = material.open(me, fitted(rule)), rule.ring
     votes = ring.residues(shares)
-    trust = yield from weights(me, peer, prefix, distances(me, votes, reference, ring), rule, shoe)
+    trust = yield from weights(me, peer, prefix, distances(me, votes, reference, ring), rule, reader)
     rows = 2 * votes - (0 if me else 1)
-    z = yield from products.weighted(me, peer, kind(prefix, "z"), trust, rows, ring, shoe)
-    return (yield from signs.steps(me, peer, f"{prefix}.o", z, ring, previous, shoe))
+    z = yield from products.weighted(me, peer, kind(prefix, "z"), trust, rows, ring, reader)
+    return (yield from signs.steps(me, peer, f"{prefix}.o", z, ring, previous, reader))
 
 
 def _check(
@@ -147,13 +149,13 @@ def deal_weights(dealer: Dealer, rule: Rule) -> None:
         compare.deal_negative(dealer, count, rule.ring)
 
 
-def deal(rule: Rule, coins: Coins) -> tuple[Hand, Hand]:
-    """Both hands for one `secret_rule`."""
+def deal(rule: Rule, coins: Coins) -> tuple[DealtShare, DealtShare]:
+    """Both halves for one `secret_rule`."""
     dealer = Dealer(coins)
     deal_weights(dealer, rule)
     products.deal_weighted(dealer, rule.clients, rule.params, rule.ring)
     compare.deal_into(dealer, rule.params, rule.ring, rule.ties == "zero")
-    return dealer.hands()
+    return dealer.halves()
 
 
 def schemas(prefix: str, rule: Rule) -> dict[str, Schema]:

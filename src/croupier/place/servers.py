@@ -75,7 +75,7 @@ class SumServers(Placement, use="sum-servers"):
         ),
     )
 
-    servers: int = Field(3, ge=2, le=16)
+    servers: int = Field(3, ge=2, le=16, description="how many servers, of which one honest one suffices")
     _padded: ClassVar[bool] = True
 
     @property

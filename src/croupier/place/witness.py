@@ -26,11 +26,11 @@ class Witness:
     coins: Coins | None = None
     payload: Tensor | None = field(default=None, repr=False)
 
-    def heard(self, kind: str) -> dict[str, Body]:
+    def received(self, kind: str) -> dict[str, Body]:
         """The letters of a kind, by who sent them."""
         return {letter.source: letter.body for letter in self.letters if letter.kind == kind}
 
-    def told(self, kind: str) -> Body:
+    def received_one(self, kind: str) -> Body:
         """The letter of a kind that one party sends. Raises: ProtocolError when it did not come."""
         for letter in self.letters:
             if letter.kind == kind:
@@ -47,7 +47,7 @@ class Witness:
                 return stop.value
             answer = self._answer(ask)
 
-    def said(self, flow: SubFlow, kind: str) -> Body:
+    def sent(self, flow: SubFlow, kind: str) -> Body:
         """What it sent of a kind, by going through its flow again. Raises: ProtocolError when it did not."""
         answer: Inbox | None = None
         with suppress(StopIteration):

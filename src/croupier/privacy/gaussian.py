@@ -18,7 +18,7 @@ from croupier.core.update import Form, Update
 from croupier.errors import PrivacyError, SpecError
 from croupier.privacy.gdp import epsilon_of, mu_of
 from croupier.privacy.ledger import Event
-from croupier.privacy.local import UNIT, Guarantee, LocalPrivacy, Spent, rounded_up, shown, times
+from croupier.privacy.local import UNIT, GaussianNoise, Guarantee, LocalPrivacy, Spent, rounded_up, shown, times
 
 NOT_USED = (
     "The paper's claim (RAIN), (eps, 0) where sigma > max(2|g|/3, 4 Delta/eps), is for one coordinate and, as stated "
@@ -36,10 +36,15 @@ class Gaussian(LocalPrivacy, use="gaussian"):
 
     forms: ClassVar[tuple[Form, ...]] = ("delta",)
 
-    clip: float = Field(ge=1e-30, le=1e30)
-    sigma: float = Field(ge=0)
-    delta: float = Field(1e-5, gt=0, lt=1)
-    budget: float | None = Field(None, gt=0)
+    clip: float = Field(ge=1e-30, le=1e30, description="the length that an update has at most")
+    sigma: float = Field(ge=0, description="deviation of the noise on every coordinate")
+    delta: float = Field(1e-5, gt=0, lt=1, description="the delta for which epsilon is printed")
+    budget: float | None = Field(
+        None,
+        gt=0,
+        description="the epsilon of all participations of a client together; who would exceed it takes no part; none "
+        "unless set",
+    )
 
     @model_validator(mode="after")
     def _affordable(self) -> Self:
@@ -70,6 +75,10 @@ class Gaussian(LocalPrivacy, use="gaussian"):
     def tier(self, name: str) -> Tier | None:
         """The same for everybody."""
         return Tier(epsilon_of(self.mu, self.delta), self.sigma) if self.sigma > 0 else None
+
+    def gaussian(self) -> GaussianNoise:
+        """One tier."""
+        return GaussianNoise(self.clip, self.delta, ((epsilon_of(self.mu, self.delta), self.sigma),))
 
     @property
     def mu(self) -> float:

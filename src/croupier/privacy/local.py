@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -38,6 +38,15 @@ class Guarantee:
     delta: float
 
 
+@dataclass(frozen=True)
+class GaussianNoise:
+    """Normal noise on clipped differences: each tier's epsilon of one participation, and its deviation."""
+
+    clip: float
+    delta: float
+    tiers: tuple[tuple[float, float], ...]
+
+
 class LocalPrivacy(Part):
     """Noise and clipping at the client."""
 
@@ -68,6 +77,14 @@ class LocalPrivacy(Part):
     def entropy(self, size: int) -> float:
         """At least so many bits of chance lie in the signs of an update of this size, whatever the update is."""
         return 0.0
+
+    def gaussian(self) -> GaussianNoise | None:
+        """The noise where it is normal, for what sums of it are worth; None where it is not."""
+        return None
+
+    def composition(self, counts: Iterable[int]) -> dict[str, dict[str, float]]:
+        """Epsilon by tier and number of participations, where there are tiers."""
+        return {}
 
     def guarantee(self) -> Guarantee | None:
         """What one participation guarantees whatever others do; None where nothing is claimed."""

@@ -28,8 +28,11 @@ class Response(LocalPrivacy, use="response"):
 
     forms: ClassVar[tuple[Form, ...]] = ("delta",)
 
-    coordinates: int = Field(ge=1)
-    epsilon: float = Field(gt=0)
+    coordinates: int = Field(
+        ge=1,
+        description="how many random coordinates show their true sign, flipped at random; the others are coin tosses",
+    )
+    epsilon: float = Field(gt=0, description="epsilon in all, for one participation")
 
     @property
     def each(self) -> float:

@@ -16,7 +16,7 @@ from croupier.core.update import Form, Update
 from croupier.errors import PrivacyError, SpecError
 from croupier.privacy.gaussian import Gaussian
 from croupier.privacy.gdp import epsilon_of, participations_for, sigma_for
-from croupier.privacy.local import UNIT, Guarantee, LocalPrivacy, Spent, shown, times
+from croupier.privacy.local import UNIT, GaussianNoise, Guarantee, LocalPrivacy, Spent, shown, times
 
 Name = str
 
@@ -34,12 +34,22 @@ class Tiers(LocalPrivacy, use="tiers"):
     forms: ClassVar[tuple[Form, ...]] = ("delta",)
 
     # Far beyond what updates can be, and squares of it are still numbers.
-    clip: float = Field(ge=1e-30, le=1e30)
-    delta: float = Field(1e-5, gt=0, lt=1)
-    tiers: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
-    wishes: Mapping[Name, float] = Field(default_factory=dict)
-    budgets: tuple[float, ...] = ()
-    totals: Mapping[Name, float] = Field(default_factory=dict)
+    clip: float = Field(ge=1e-30, le=1e30, description="the length that an update has at most")
+    delta: float = Field(1e-5, gt=0, lt=1, description="the delta of every epsilon here")
+    tiers: tuple[float, ...] = Field(
+        (0.5, 1.0, 2.0, 4.0, 8.0), description="the epsilons of one participation that clients can have"
+    )
+    wishes: Mapping[Name, float] = Field(
+        default_factory=dict,
+        description="clients and the epsilons that they wish, rounded down to a tier; all others get one by a hash of "
+        "their name",
+    )
+    budgets: tuple[float, ...] = Field(
+        (), description="epsilons of all participations of a client together: none, one for everybody, or one a tier"
+    )
+    totals: Mapping[Name, float] = Field(
+        default_factory=dict, description="clients with a total of their own; the smaller one holds"
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -145,6 +155,11 @@ class Tiers(LocalPrivacy, use="tiers"):
             return said
         spent = epsilon_of(one.mu * math.sqrt(participations), self.delta)
         return f"{said}, {shown(spent, self.delta)} for {times(participations)}"
+
+    def gaussian(self) -> GaussianNoise:
+        """Every tier's."""
+        each = tuple((one, sigma_for(one, self.delta, self.clip)) for one in self.tiers)
+        return GaussianNoise(self.clip, self.delta, each)
 
     def composition(self, counts: Iterable[int]) -> dict[str, dict[str, float]]:
         """Epsilon by tier and number of participations."""

@@ -36,9 +36,18 @@ class Tiered(Release):
 
     tiered: ClassVar[bool] = True
 
-    smallest: int = Field(8, ge=HONEST)
-    colluders: int = Field(0, ge=0)
-    gap: Gap = "ratio"
+    smallest: int = Field(
+        8,
+        ge=HONEST,
+        description="fewest members of a bucket; smaller ones join their nearest neighbour, and with fewer clients "
+        "nothing is released",
+    )
+    colluders: int = Field(
+        0,
+        ge=0,
+        description="so many members are assumed to tell what they sent; `explain` prints the size without them",
+    )
+    gap: Gap = Field("ratio", description="nearest by `ratio` of epsilons, or by their `difference`")
 
     @model_validator(mode="after")
     def _hidden(self) -> Self:
@@ -53,6 +62,11 @@ class Tiered(Release):
     def least(self) -> int:  # type: ignore[override]
         """One bucket, at least."""
         return self.smallest
+
+    @property
+    def bucket(self) -> tuple[int, int]:
+        """As described."""
+        return self.smallest, self.colluders
 
     @property
     def effective(self) -> int:
@@ -118,7 +132,11 @@ class Buckets(Tiered, use="buckets"):
     shape: ClassVar[Shape] = "rows"
     hides: ClassVar[frozenset[str]] = frozenset({"ids"})
 
-    grain: Grain = "parameter"
+    grain: Grain = Field(
+        "parameter",
+        description="what is shuffled inside a bucket: each `parameter` by itself, each `layer`, or whole rows "
+        "(`model`)",
+    )
 
     @property
     def coarse(self) -> bool:

@@ -32,9 +32,11 @@ class Groups(Release, use="groups"):
     hides: ClassVar[frozenset[str]] = frozenset({"ids"})
     grouped: ClassVar[bool] = True
 
-    size: int = Field(3, ge=2)
-    colluders: int = Field(0, ge=0)
-    literal: bool = False
+    size: int = Field(3, ge=2, description="clients in a group")
+    colluders: int = Field(
+        0, ge=0, description="so many are assumed to tell what they sent; three honest ones must remain in a group"
+    )
+    literal: bool = Field(False, description="waives that: pairs, as the paper has them")
 
     @model_validator(mode="after")
     def _hidden(self) -> Self:

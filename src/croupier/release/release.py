@@ -35,6 +35,16 @@ class Release(Part):
     unary: ClassVar[bool] = False
 
     @property
+    def signs_only(self) -> bool:
+        """Whether of a sum only the signs leave."""
+        return False
+
+    @property
+    def bucket(self) -> tuple[int, int] | None:
+        """The fewest members of a bucket, and how many of them are assumed to collude; None where there are none."""
+        return None
+
+    @property
     def coarse(self) -> bool:
         """Whether a row leaves without its name but in pieces of more than one coordinate."""
         return False

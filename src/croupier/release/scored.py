@@ -71,17 +71,46 @@ class ScoredSum(Release, use="scored"):
     shape: ClassVar[Shape] = "scored"
     hides: ClassVar[frozenset[str]] = frozenset({"ids", "rows"})
 
-    spread: float = Field(2.2, gt=0)
-    gate: bool = True
-    weights: Literal["equal", "levels", "relu"] = "equal"
-    levels: int = Field(7, ge=2, le=64)
-    side: Literal["one", "two"] = "one"
-    expected: float | None = Field(None, gt=0, lt=0.5)
-    floor: bool = True
-    among: int = Field(3, ge=1)
-    colluders: int = Field(0, ge=0)
-    opens: Literal["sums", "signs"] = "sums"
-    scores: Literal["open", "secret"] = "open"
+    spread: float = Field(2.2, gt=0, description="a row counts below median + 1.4826 `spread` MAD of the distances")
+    gate: bool = Field(True, description="and only below half of the coordinates less three deviations of chance")
+    weights: Literal["equal", "levels", "relu"] = Field(
+        "equal",
+        description="accepted rows count `equal`, in `levels` steps (50 clients at least), or by nearness (`relu`, "
+        "which opens most rows)",
+    )
+    levels: int = Field(7, ge=2, le=64, description="how many steps of weight")
+    side: Literal["one", "two"] = Field(
+        "one", description="`two` also turns away rows as far below the median; `relu` needs `one`"
+    )
+    expected: float | None = Field(
+        None,
+        gt=0,
+        lt=0.5,
+        description="the distance of an honest row as a share, from which both limits are then taken instead of the "
+        "sample",
+    )
+    floor: bool = Field(
+        True,
+        description="the MAD counts as no less than chance makes it; without it, as printed, rows at one distance are "
+        "all turned away",
+    )
+    among: int = Field(3, ge=1, description="fewest rows that are added up, and that share a level; fewer are withheld")
+    colluders: int = Field(0, ge=0, description="so many of them are assumed to know their own rows, and come on top")
+    opens: Literal["sums", "signs"] = Field(
+        "sums",
+        description="the sum itself (`sums`), or only each coordinate's sign (`signs`; `output = 'sign'`, in a `pair` "
+        "`malicious = false`)",
+    )
+    scores: Literal["open", "secret"] = Field(
+        "open",
+        description="distances are opened (`open`), or neither distance nor weight is (`secret`: RAIN's printed rule, "
+        "for small models)",
+    )
+
+    @property
+    def signs_only(self) -> bool:
+        """With opens = 'signs'."""
+        return self.opens == "signs"
 
     @model_validator(mode="after")
     def _two_sided(self) -> Self:

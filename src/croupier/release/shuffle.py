@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
+import pydantic
 import torch
 from torch import Tensor
 
@@ -33,7 +34,9 @@ class Shuffle(Release, use="shuffle"):
     hides: ClassVar[frozenset[str]] = frozenset({"ids"})
     least: ClassVar[int] = 2
 
-    grain: Grain = "parameter"
+    grain: Grain = pydantic.Field(
+        "parameter", description="what moves together: a whole `model`, a `layer`, or each `parameter` by itself"
+    )
 
     @property
     def coarse(self) -> bool:

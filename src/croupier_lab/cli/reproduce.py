@@ -40,21 +40,21 @@ def command(
     from croupier.errors import DataError, SpecError, nearest
     from croupier.learn.data import OTHER, folder_of
     from croupier.spec import Machine
-    from croupier_lab.papers import ENTRIES
-    from croupier_lab.papers.entry import SCALES, Entry, Ledger, Means, Trial, account, reproduce, tried
+    from croupier_lab.papers.catalogue import FIGURES
+    from croupier_lab.papers.shared.figure import SCALES, Means
+    from croupier_lab.papers.shared.reproduce import reproduce
 
     if name is None:
         _list(json)
         return
-    if name not in ENTRIES:
-        raise SpecError(f"{name!r} is no figure or table that is known; {nearest(name, ENTRIES)}")
+    if name not in FIGURES:
+        raise SpecError(f"{name!r} is no figure or table that is known; {nearest(name, FIGURES)}")
     size = next((known for known in SCALES if known == scale), None)
     if size is None:
         raise SpecError(f"--scale = {scale!r}: no such scale; {nearest(scale, SCALES)}")
-    entry = ENTRIES[name]
-    draw = entry.draw if isinstance(entry, Trial) else None
-    if plot is not None and draw is None:
-        able = ", ".join(n for n, one in ENTRIES.items() if isinstance(one, Trial) and one.draw)
+    figure = FIGURES[name]
+    if plot is not None and figure.draw is None:
+        able = ", ".join(known for known, one in FIGURES.items() if one.draw)
         raise SpecError(f"--plot = {str(plot)!r}: {name} has no picture; leave it out, or choose among {able}")
     if plot is not None:
         # Before the hours of work, not after.
@@ -62,26 +62,17 @@ def command(
     start = time.perf_counter()
     checked = Machine.parse({"device": device}, "run").device
     means = Means(folder_of(data), checked, os.cpu_count() or 1, abreast, only, rounds)
-    if rounds is not None and not isinstance(entry, Trial):
-        raise SpecError(f"--rounds = {rounds}: {name} has a length of its own; leave it out")
-    if isinstance(entry, Ledger) and (only or seeds is not None):
-        raise SpecError(f"{name} is counted, not run: it has no cases and no seeds; leave out --only and --seeds")
     try:
         with progress(name) as told:
-            if isinstance(entry, Ledger):
-                found = account(entry, size)
-            elif isinstance(entry, Trial):
-                found = tried(entry, size, means, seeds=seeds, seed=seed or 0, watch=told.say)
-            else:
-                found = reproduce(entry, size, means, only=only, seeds=seeds, seed=seed or 0, watch=told.say)
+            found = reproduce(figure, size, means, seeds=seeds, seed=seed or 0, watch=told.say)
     except DataError as error:
         # A paper's data is not for the user to choose.
         raise DataError(str(error).removesuffix(OTHER)) from None
     found |= {"seconds": time.perf_counter() - start, "torch": torch.__version__, **options.stamp()}
     path = out or _somewhere(name, scale)
-    options.give(found, json, path, lambda: (show if isinstance(entry, Entry) else show_ledger)(found))
-    if plot is not None and draw is not None:
-        options.write(plot, draw(found["rows"]), "--plot")
+    options.give(found, json, path, lambda: (show_cases if "cases" in found else show_rows)(found))
+    if plot is not None and figure.draw is not None:
+        options.write(plot, figure.draw(found["rows"]), "--plot")
     if not json:
         print(f"result: {path}")
 
@@ -93,12 +84,11 @@ def _somewhere(name: str, scale: str) -> Path:
 
 def _list(as_json: bool) -> None:
     from croupier.cli.fit import line
-    from croupier_lab.papers import ENTRIES
-    from croupier_lab.papers.entry import needs_data
+    from croupier_lab.papers.catalogue import FIGURES
 
     table = {
-        entry.name: {"source": entry.source, "title": entry.title, "needs_data": needs_data(entry)}
-        for entry in ENTRIES.values()
+        figure.name: {"source": figure.source, "title": figure.title, "needs_data": figure.needs_data()}
+        for figure in FIGURES.values()
     }
     options.give({"entries": table}, as_json, None)
     if not as_json:
@@ -109,17 +99,17 @@ def _list(as_json: bool) -> None:
         print("croupier reproduce NAME --scale smoke|small|paper")
 
 
-def show(found: dict[str, Any]) -> None:
+def show_cases(found: dict[str, Any]) -> None:
     """The paper's number, ours in its reading, the prior, and what the view adds."""
     from croupier.cli.fit import wrapped
-    from croupier.cli.rows import show_rows
+    from croupier.cli.rows import show_rows as show_table
 
     rows = [
         {"case": case["label"], "defence": row["defence"], **_figures(case, row)}
         for case in found["cases"]
         for row in case["rows"]
     ]
-    show_rows(rows, f"{found['source']}: {found['title']}. Scale: {found['scale']}; {len(found['seeds'])} runs")
+    show_table(rows, f"{found['source']}: {found['title']}. Scale: {found['scale']}; {len(found['seeds'])} runs")
     print(wrapped(f"Scale {found['scale']}: {found['scale_means']}."))
     if found["scale"] == "smoke":
         print(wrapped("It shows that everything runs; models are hardly trained, so do not compare its numbers."))
@@ -131,12 +121,12 @@ def show(found: dict[str, Any]) -> None:
         print(wrapped(said))
 
 
-def show_ledger(found: dict[str, Any]) -> None:
+def show_rows(found: dict[str, Any]) -> None:
     """The rows as they are."""
     from croupier.cli.fit import wrapped
-    from croupier.cli.rows import show_rows
+    from croupier.cli.rows import show_rows as show_table
 
-    show_rows(found["rows"], f"{found['source']}: {found['title']}. Scale: {found['scale']}")
+    show_table(found["rows"], f"{found['source']}: {found['title']}. Scale: {found['scale']}")
     print(wrapped(found["reading"]))
     for said in found.get("substitutions", ()):
         print(wrapped(f"instead of the paper's: {said}"))
@@ -145,7 +135,7 @@ def show_ledger(found: dict[str, Any]) -> None:
 
 
 def _figures(case: dict[str, Any], row: dict[str, Any]) -> dict[str, str]:
-    from croupier_lab.papers.entry import pair
+    from croupier_lab.papers.shared.comparison import pair
 
     theirs, ours = pair(row)
     leak, printed = ours["leak"], row["printed"]

@@ -20,8 +20,8 @@ from croupier.aggregate.robust import Robust, assumed
 from croupier.core.coins import Coins
 from croupier.core.update import Form, Gathered, Layout, Model, Slice
 from croupier.encode.floats import Floats
+from croupier.engine.federation import Federation, check
 from croupier.errors import ProtocolError, SpecError
-from croupier.federation import Federation, check
 from croupier.pipeline import Pipeline
 from croupier.place.relay import Relay
 from croupier.release.shuffle import Shuffle

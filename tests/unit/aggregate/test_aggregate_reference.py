@@ -21,8 +21,8 @@ from croupier.aggregate.robust import Robust
 from croupier.core.coins import Coins
 from croupier.core.update import Gathered, Layout, Model, Slice
 from croupier.encode.floats import Floats
+from croupier.engine.task import Task
 from croupier.errors import ProtocolError, SpecError
-from croupier.federate import Task
 from croupier.pipeline import Pipeline
 from croupier.place.relay import Relay
 from croupier.release.shuffle import Shuffle

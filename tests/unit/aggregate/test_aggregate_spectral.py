@@ -18,8 +18,8 @@ from croupier.aggregate.rows import cosines
 from croupier.aggregate.spectral import DnC, SignGuard, dnc, largest_cluster, outlying, sign_counts, signguard, some
 from croupier.core.coins import Coins
 from croupier.core.update import Gathered, Layout, Model, Slice
+from croupier.engine.federation import Federation, check
 from croupier.errors import SpecError
-from croupier.federation import Federation, check
 from croupier.pipeline import Pipeline
 
 ALL = torch.arange(2)

@@ -17,16 +17,17 @@ from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.flow import Memory
 from croupier.core.update import Form, Gathered, Layout, Model, Slice
+from croupier.engine.federation import Federation
+from croupier.engine.local import Local
+from croupier.engine.loop import rounds
+from croupier.engine.state import state_from
 from croupier.errors import ProtocolError, SpecError
-from croupier.federate import rounds, state_from
-from croupier.federation import Federation
 from croupier.learn.assemble import assemble
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Sgd
 from croupier.learn.models import Mlp
 from croupier.learn.split import Iid
 from croupier.pipeline import Pipeline
-from croupier.runtime.local import Local
 
 SIZE = 5
 LAYOUT = Layout((Slice("w", (SIZE,)),))

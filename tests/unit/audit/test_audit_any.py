@@ -12,8 +12,8 @@ from tests import zoo
 from tests.scenes import Here
 
 from croupier.audit import harness, membership
-from croupier.auditing import audit
-from croupier.cli import audit as command
+from croupier.audit.described import audit
+from croupier.cli import findings as command
 from croupier.errors import SpecError
 
 NUMBERS = count()
@@ -64,16 +64,13 @@ def test_source(model: str, mine: str, capsys: pytest.CaptureFixture[str]) -> No
     data, which, why = MODELS[model]
     found = audit("digits", sets=sets(mine, model, data), seeds=2, questions=ASKED, against=COMPARED)
     for row in found.rows:
-        for name, attack in row["attacks"].items():
+        cells = {name: row["questions"][name]["adversaries"]["server"]["attacks"] for name in ASKED}
+        for name, attack in cells["source"].items():
             absent = bool(which) and name.startswith(which)
             assert ("not_run" in attack) is absent
-            assert absent or 0 <= attack["rate"] <= 1
+            assert absent or 0 <= attack["value"] <= 1
             assert not absent or (why in attack["not_run"] and not attack["scored"])
-        assert all(0 <= one["rate"] <= 1 for one in row["membership"].values())
-        cells = row["questions"]["source"]["adversaries"]["server"]["attacks"]
-        assert {name: one.get("not_run", "") for name, one in cells.items()} == {
-            name: one.get("not_run", "") for name, one in row["attacks"].items() if name != "prior"
-        }
+        assert all(0 <= one["value"] <= 1 for one in cells["membership"].values())
     page = found.page()
     command.show(dict(found.plain), verbose=True)
     printed = " ".join(capsys.readouterr().out.split())

@@ -9,13 +9,14 @@ from tests.scenes import CLIENTS, knowledge, rows, scene
 from torch import Tensor
 
 from croupier.audit.candidates import candidates
-from croupier.audit.knowledge import Counted, Scene
-from croupier.audit.reveal import shown
+from croupier.audit.context import AttackContext
+from croupier.audit.knowledge import Counted
 from croupier.audit.source import ATTACKS
 from croupier.core.coins import Coins
 from croupier.core.update import Gathered
 from croupier.encode.moduli import moduli
 from croupier.errors import SpecError
+from croupier_lab.attacks.residue_sums import counts_of as shown
 
 UNIT = 1e-4
 
@@ -73,10 +74,10 @@ def test_the_order_of_clients_changes_nothing() -> None:
     assert torch.equal(guess(held), guess(held.flip(0)))
 
 
-def facing(held: Tensor, counts: Counted | None) -> Scene:
+def facing(held: Tensor, counts: Counted | None) -> AttackContext:
     known = knowledge()
     seen = Gathered(CLIENTS, sums=held.sum(0), weights=torch.tensor(4.0))
-    return scene(known, None).facing(seen, counts)
+    return scene(known, None).with_view(seen, counts)
 
 
 def test_the_attack_reads_the_counts_and_nothing_but_them() -> None:

@@ -10,7 +10,8 @@ from tests.scenes import draw
 from torch import Tensor
 
 from croupier.audit import membership
-from croupier.audit.knowledge import Knowledge, Scene
+from croupier.audit.context import AttackContext
+from croupier.audit.knowledge import Knowledge
 from croupier.audit.membership import ATTACKS
 from croupier.audit.score import area
 from croupier.core.coins import Coins
@@ -51,11 +52,13 @@ def by_heart(known: Knowledge, members: Tensor) -> Tensor:
     return got.vector
 
 
-def facing(known: Knowledge, *models: Tensor) -> Scene:
-    return Scene(known, Gathered(known.clients, torch.stack(models)), FlatNet(known.module), COINS.child("quiet"))
+def facing(known: Knowledge, *models: Tensor) -> AttackContext:
+    return AttackContext(
+        known, Gathered(known.clients, torch.stack(models)), FlatNet(known.module), COINS.child("quiet")
+    )
 
 
-def areas(where: Scene, names: tuple[str, ...] = ("prior", "loss", "rows", "lira")) -> dict[str, float]:
+def areas(where: AttackContext, names: tuple[str, ...] = ("prior", "loss", "rows", "lira")) -> dict[str, float]:
     scores = {name: ATTACKS[name](where, COINS.child(name)) for name in names}
     return {name: area(score[MEMBERS], score[~MEMBERS]) for name, score in scores.items()}
 
@@ -93,12 +96,13 @@ def test_rows_look_at_each_clients_model(known: Knowledge) -> None:
     assert area(scores[MEMBERS], scores[~MEMBERS]) > 0.9
 
 
-def test_rows_refuse_a_sum(known: Knowledge) -> None:
+@pytest.mark.parametrize("name", ["rows", "row-gradients"])
+def test_attacks_on_rows_refuse_a_sum(known: Knowledge, name: str) -> None:
     size = FlatNet(known.module).layout.size
     sums = Gathered(known.clients, sums=torch.zeros(size), weights=torch.tensor([2.0]))
     for seen in (sums, None):
-        with pytest.raises(SpecError, match="attack 'rows' needs whole models"):
-            ATTACKS["rows"](Scene(known, seen, FlatNet(known.module), COINS), COINS)
+        with pytest.raises(SpecError, match=f"attack '{name}' needs whole models"):
+            ATTACKS[name](AttackContext(known, seen, FlatNet(known.module), COINS), COINS)
 
 
 def test_the_adversarys_own_models_are_the_same_whichever_view_comes_first(known: Knowledge) -> None:
@@ -106,9 +110,9 @@ def test_the_adversarys_own_models_are_the_same_whichever_view_comes_first(known
     views = [Gathered(known.clients, torch.randn(2, size, generator=draw("view", number))) for number in range(2)]
     scores = []
     for order in ((0, 1), (1, 0)):
-        begun = Scene(known, None, FlatNet(known.module), COINS.child("quiet"))
-        found = {at: ATTACKS["lira"](begun.facing(views[at]), COINS.child("attack", at)) for at in order}
-        scores.append((found, ATTACKS["prior"](begun.facing(None), COINS.child("other"))))
+        begun = AttackContext(known, None, FlatNet(known.module), COINS.child("quiet"))
+        found = {at: ATTACKS["lira"](begun.with_view(views[at]), COINS.child("attack", at)) for at in order}
+        scores.append((found, ATTACKS["prior"](begun.with_view(None), COINS.child("other"))))
     (first, alone), (second, again) = scores
     assert torch.equal(first[0], second[0])
     assert torch.equal(first[1], second[1])
@@ -120,14 +124,14 @@ def test_the_adversarys_own_models_are_trained_once(known: Knowledge, monkeypatc
     calls = []
     trained = membership._trained
 
-    def counted(scene: Scene, coins: Coins) -> list[Tensor]:
+    def counted(scene: AttackContext, coins: Coins) -> list[Tensor]:
         calls.append(1)
         return trained(scene, coins)
 
     monkeypatch.setattr(membership, "_trained", counted)
     where = facing(known, *torch.zeros(2, FlatNet(known.module).layout.size))
     for name in ("lira", "prior", "lira"):
-        ATTACKS[name](where.facing(where.seen), COINS)
+        ATTACKS[name](where.with_view(where.seen), COINS)
     assert len(calls) == 1
 
 
@@ -139,3 +143,52 @@ def test_the_adversarys_own_models_never_see_a_suspect(known: Knowledge) -> None
     assert len(one) == len(two) == membership.MODELS
     assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
     assert len({tuple(vector[:4].tolist()) for vector in one}) == membership.MODELS
+
+
+def one_step(known: Knowledge, members: Tensor) -> tuple[Tensor, Tensor]:
+    """A model, and the same after a single step on these suspects: far too little to know any by heart."""
+    x, y = known.suspects
+    learner = Learner(known.module, "classify", Sgd(lr=0.1, batch=MANY), {"all": Rows(x[members], y[members])})
+    with COINS.child("start").ambient():
+        start = FlatNet(known.module).layout.flatten(known.build().state_dict())
+    (got,) = learner([(start, "all", COINS.child("fit"))])
+    assert not isinstance(got, Exception)
+    return start, got.vector
+
+
+def by_gradients(known: Knowledge, start: Tensor | None, *models: Tensor) -> dict[str, float]:
+    where = facing(known, *models)
+    return areas(where.with_view(where.seen, start=start), ("gradients", "row-gradients"))
+
+
+def test_a_single_step_gives_its_records_away_by_their_gradients(known: Knowledge) -> None:
+    """Where losses still tell little. Who learnt the others points the other way: it is no matter of the records."""
+    start, after = one_step(known, MEMBERS)
+    assert areas(facing(known, after, after), ("loss",))["loss"] < 0.8
+    assert all(value > 0.98 for value in by_gradients(known, start, after, after).values())
+    start, after = one_step(known, ~MEMBERS)
+    assert all(value < 0.02 for value in by_gradients(known, start, after, after).values())
+
+
+def test_rows_tell_members_that_another_clients_update_covers(known: Knowledge) -> None:
+    """The joint model adds the other client's update, here noise; the client's own row is free of it."""
+    start, after = one_step(known, MEMBERS)
+    noisy = start + 0.02 * torch.randn(len(start), generator=draw("other update"))
+    got = by_gradients(known, start, after, noisy)
+    assert got["row-gradients"] > 0.9
+    assert got["row-gradients"] > got["gradients"]
+
+
+def test_a_few_coordinates_of_a_large_network_are_enough(known: Knowledge, monkeypatch: pytest.MonkeyPatch) -> None:
+    start, after = one_step(known, MEMBERS)
+    count = len(known.suspects[1]) + len(known.records[1])
+    monkeypatch.setattr(membership, "ROOM", 500 * count)
+    *_, kept = membership._gradients(facing(known, after, after), start)
+    assert len(kept) == 500 < len(start)
+    assert all(value > 0.9 for value in by_gradients(known, start, after, after).values())
+
+
+def test_gradients_find_nothing_where_nothing_was_learnt_or_its_start_is_unknown(known: Knowledge) -> None:
+    start, after = one_step(known, MEMBERS)
+    assert all(value == 0.5 for value in by_gradients(known, start, start, start).values())
+    assert all(value == 0.5 for value in by_gradients(known, None, after, after).values())

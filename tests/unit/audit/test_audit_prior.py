@@ -54,7 +54,7 @@ def forest(of: Knowledge) -> float:
 
 def test_where_clients_write_differently_the_prior_is_no_lower_than_a_random_forest() -> None:
     of = known()
-    found = prior.best(of, COINS)
+    found = prior.learn_prior(of, COINS)
     assert success(prior.label_posterior(of)) < 0.4
     assert forest(of) > 0.7
     assert success(found.scores) >= forest(of) - 0.02
@@ -64,16 +64,16 @@ def test_where_clients_write_differently_the_prior_is_no_lower_than_a_random_for
 def test_where_only_labels_tell_the_prior_is_labels_alone() -> None:
     """The very scores: learners that add nothing add no noise either."""
     of = replace(knowledge(), shadows=labelled([0] * 6, [1] * 6, [2] * 6, [0, 1, 2] * 2))
-    found = prior.best(of, COINS)
+    found = prior.learn_prior(of, COINS)
     assert found.carried == prior.BY_LABELS
     assert torch.equal(found.scores, prior.label_posterior(of))
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_where_nothing_tells_no_learner_is_believed(seed: int) -> None:
-    """Clients alike in everything: what looks good on a few shadow records by luck is not taken for knowledge."""
+    """Clients alike in everything: what features good on a few shadow records by luck is not taken for knowledge."""
     of = known(strength=0)
-    found = prior.best(of, Coins.from_seed(seed))
+    found = prior.learn_prior(of, Coins.from_seed(seed))
     assert float(torch.softmax(found.scores, 0).amax(0).mean()) < 0.5
     assert success(found.scores) < 0.4
 
@@ -82,12 +82,12 @@ def test_the_choice_looks_at_shadow_sets_alone() -> None:
     of = known()
     inputs, labels = of.records
     other = replace(of, records=(torch.randn(inputs.shape, generator=draw("other")), labels.flip(0)))
-    assert prior.best(of, COINS).carried == prior.best(other, COINS).carried
+    assert prior.learn_prior(of, COINS).carried == prior.learn_prior(other, COINS).carried
 
 
 def test_probabilities_are_calibrated_enough_to_be_joined() -> None:
     """What it is sure of comes about so often: a prior that is too sure would drown any view."""
-    found = prior.best(known(strength=0.5, shadow=30), COINS)
+    found = prior.learn_prior(known(strength=0.5, shadow=30), COINS)
     sure = torch.softmax(found.scores, 0).amax(0)
     assert float(sure.mean()) == pytest.approx(success(found.scores), abs=0.1)
 
@@ -121,23 +121,23 @@ def test_what_models_remember_counts_as_far_as_it_agrees_with_the_prior() -> Non
 
 def test_the_same_coins_give_the_same_prior() -> None:
     of = known()
-    assert torch.equal(prior.best(of, COINS).scores, prior.best(of, COINS).scores)
+    assert torch.equal(prior.learn_prior(of, COINS).scores, prior.learn_prior(of, COINS).scores)
 
 
 def test_channels_are_summed_up_wherever_things_happen() -> None:
     """A wave at a random place: its numbers lie anywhere, its height does not."""
     wave = torch.zeros(2, 1, 50)
     wave[0, 0, 3:6], wave[1, 0, 40:43] = 1.0, 1.0
-    looks = records.looks(wave)
-    assert set(looks) == {"records", "summaries of records"}
-    first, second = looks["summaries of records"](wave)
+    features = records.features(wave)
+    assert set(features) == {"records", "summaries of records"}
+    first, second = features["summaries of records"](wave)
     assert torch.allclose(first, second)
-    assert set(records.looks(torch.zeros(2, 7))) == {"records"}
+    assert set(records.features(torch.zeros(2, 7))) == {"records"}
 
 
 def test_codes_of_words_are_counted() -> None:
     words = torch.tensor([[5, 5, 9], [9, 5, 5]])
-    counted = records.looks(words)["the words of records"](words)
+    counted = records.features(words)["the words of records"](words)
     assert torch.equal(counted[0], counted[1])
     assert [counted[0, 5].item(), counted[0, 9].item(), counted[0].sum().item()] == [2, 1, 3]
 
@@ -145,9 +145,9 @@ def test_codes_of_words_are_counted() -> None:
 def test_of_many_records_as_many_of_each_client_are_learnt_from(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "MOST_RECORDS", 20)
     of = known(shadow=30)
-    assert [len(some) for some in records.chosen(of.shadows, COINS)] == [5] * 4
-    assert next(iter(records.learnt(of, COINS))).left_out.shape == (4, 20)
-    assert math.isfinite(float(prior.best(of, COINS).scores.sum()))
+    assert [len(some) for some in records.choose(of.shadows, COINS)] == [5] * 4
+    assert next(iter(records.learn(of, COINS))).left_out.shape == (4, 20)
+    assert math.isfinite(float(prior.learn_prior(of, COINS).scores.sum()))
 
 
 def test_very_large_records_are_averaged_down() -> None:
@@ -158,10 +158,10 @@ def test_without_a_prior_there_is_no_verdict() -> None:
     of = known()
     of.shadows[1][0][0, 0] = math.nan
     with pytest.raises(RangeError, match="no prior can be learnt, so no verdict"):
-        prior.best(of, COINS)
+        prior.learn_prior(of, COINS)
 
 
 def test_a_client_with_one_shadow_record_is_learnt_from_too() -> None:
     of = known()
     shadows = (of.shadows[0], (of.shadows[1][0][:1], of.shadows[1][1][:1]), *of.shadows[2:])
-    assert prior.best(replace(of, shadows=shadows), COINS).scores.isfinite().all()
+    assert prior.learn_prior(replace(of, shadows=shadows), COINS).scores.isfinite().all()

@@ -12,7 +12,7 @@ from croupier.audit.score import Rate, area, caught, gain, over_runs, share, smo
 from croupier.audit.unshuffle import pick
 from croupier.core.coins import Coins
 from croupier.errors import RangeError
-from croupier_lab.bench.coverage import GOAL, Size, measure
+from croupier_lab.bench.leakage.interval_coverage import GOAL, CoverageSize, measure
 
 RUNS = [0.1, 0.2, 0.3]
 # Student's t from printed tables: degrees of freedom, doubt on both sides, quantile.
@@ -83,7 +83,7 @@ def test_a_steady_interval_is_never_narrower_than_student_s() -> None:
 @pytest.mark.parametrize("runs", [2, 4, 10, 30, 40])
 def test_intervals_cover(runs: int) -> None:
     """What `croupier bench coverage` measures, in small; Student's own fails the same law by far."""
-    found = measure(Size(trials=400, runs=(runs,)), 5)
+    found = measure(CoverageSize(trials=400, runs=(runs,)), 5)
     # Four standard errors below the goal of 93 %: a chance in 30,000 for each law if it is just reached.
     assert found["least"]["chosen"][str(runs)] > GOAL - 4 * (GOAL * (1 - GOAL) / 400) ** 0.5
     assert found["least"]["Student's t"][str(runs)] < 0.8

@@ -11,7 +11,8 @@ from tests.scenes import CLASSES, CLIENTS, FEATURES, knowledge, labelled, rows, 
 from torch import Tensor
 
 from croupier.audit import prior, source
-from croupier.audit.knowledge import Knowledge, Scene, log_odds
+from croupier.audit.context import AttackContext
+from croupier.audit.knowledge import Knowledge, log_odds
 from croupier.audit.source import ATTACKS
 from croupier.audit.unshuffle import Rebuilt, named, pick
 from croupier.core.coins import Coins
@@ -217,7 +218,7 @@ def test_folds_foretell_each_record_once_from_models_that_never_saw_it() -> None
     where = scene(known, Gathered(CLIENTS, rows(known)))
     told: list[tuple[int, ...]] = []
 
-    def rebuild(at: Scene, coins: Coins) -> Rebuilt:
+    def rebuild(at: AttackContext, coins: Coins) -> Rebuilt:
         told.append(tuple(len(y) for _, y in at.knowledge.shadows))
         return Rebuilt(rows(known))
 

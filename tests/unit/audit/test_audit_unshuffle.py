@@ -10,7 +10,8 @@ from tests.scenes import CLASSES, CLIENTS, FEATURES, HIDDEN, knowledge, rows, sa
 from torch import Tensor
 
 from croupier.audit import unshuffle
-from croupier.audit.knowledge import Sample, Scene
+from croupier.audit.context import AttackContext
+from croupier.audit.knowledge import Sample
 from croupier.audit.unshuffle import ACCURACY, LOSS, Judge, Rebuilt, replaced
 from croupier.core.coins import Coins
 from croupier.core.update import Gathered
@@ -20,13 +21,13 @@ JUDGES = pytest.mark.parametrize("judge", [ACCURACY, LOSS], ids=["accuracy", "lo
 COINS = Coins.from_seed(1)
 
 
-def before() -> Scene:
+def before() -> AttackContext:
     """Four updates in some order."""
     known = knowledge()
     return scene(known, Gathered(CLIENTS, rows(known)))
 
 
-def plain_algorithm5(where: Scene, seen: Tensor, shadow: Sample, judge: Judge) -> list[Tensor]:
+def plain_algorithm5(where: AttackContext, seen: Tensor, shadow: Sample, judge: Judge) -> list[Tensor]:
     """Algorithm 5 as printed: one whole forward pass for every parameter and candidate."""
     judged = []
     for place in where.places.tolist():
@@ -98,7 +99,7 @@ def test_what_is_chosen_is_a_candidate() -> None:
         assert bool((out == seen[:, where.places]).any(0).all())
 
 
-def plain_cumulative(where: Scene, seen: Tensor, shadow: Sample) -> Tensor:
+def plain_cumulative(where: AttackContext, seen: Tensor, shadow: Sample) -> Tensor:
     """Replacements kept, feature by feature: the classes of one feature are judged side by side."""
     model, first = where.joint.clone(), int(where.places[0])
     order = [[first + c * HIDDEN + f for c in range(CLASSES)] for f in range(HIDDEN)]
@@ -225,7 +226,7 @@ def test_tuned_gives_each_client_the_model_trained_on_its_shadow_set() -> None:
     gain = torch.log_softmax(said, -1) - torch.log_softmax(where.outputs(where.joint, torch.ones(1, FEATURES)), -1)
     assert gain.argmax(1).tolist() == [2, 0, 1, 2]
     broken = ((torch.full((6, FEATURES), 1e30), torch.zeros(6).long()), *shadows[1:])
-    left = unshuffle.tuned(where.knowing(broken), COINS)
+    left = unshuffle.tuned(where.with_shadows(broken), COINS)
     assert len(left.parts) == len(CLIENTS)
     assert torch.equal(left.parts[0], where.joint)
     assert torch.equal(left.parts[1:], unshuffle.tuned(where, COINS).parts[1:])

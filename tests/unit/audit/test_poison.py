@@ -10,25 +10,15 @@ import pytest
 import torch
 from torch import Tensor, tensor
 
-from croupier.audit.craft import Dpfl, KrumAttack, Mimic, MinMax, MinSum, TrimAttack
-from croupier.audit.infiltrate import infiltrated
-from croupier.audit.poison import (
-    Copy,
-    LabelFlip,
-    NoiseInjection,
-    Poison,
-    RandomSigns,
-    Scaling,
-    Scene,
-    SignFlip,
-    fooled,
-)
+from croupier.audit.attacked_training import with_malicious_clients
+from croupier.audit.poison import LabelFlip, NoiseInjection, Poison, PoisonInputs, Scaling, backdoor_success
 from croupier.core.coins import Coins
 from croupier.core.part import Part
 from croupier.core.update import Update
+from croupier.engine.federation import Federation
+from croupier.engine.local import Local
+from croupier.engine.loop import rounds
 from croupier.errors import ProtocolError, RangeError, SpecError
-from croupier.federate import rounds
-from croupier.federation import Federation
 from croupier.learn.assemble import Assembled, assemble
 from croupier.learn.data import Rows
 from croupier.learn.datasets import Digits
@@ -37,22 +27,23 @@ from croupier.learn.models import Mlp
 from croupier.learn.split import Iid
 from croupier.pipeline import Pipeline
 from croupier.privacy.local import LocalPrivacy, Spent
-from croupier.runtime.local import Local
 from croupier.systems import plain
+from croupier_lab.attacks.poisoning import Copy, Dpfl, Mimic, MinMax, MinSum, RandomSigns, SignFlip
+from croupier_lab.attacks.rule_poisoning import KrumAttack, TrimAttack
 
 OWN = tensor([[3.0, -4.0], [0.0, 2.0]])
 BENIGN = tensor([[1.0, -1.0], [2.0, -3.0], [4.0, 0.5]])
 # Other tests' own attacks are not the house's.
 NAMED = [part for key, part in sorted(Part.named.items()) if key[0] == "poison"]
-EVERY = [part for part in NAMED if part.__module__.startswith("croupier.")]
+EVERY = [part for part in NAMED if part.__module__.startswith(("croupier.", "croupier_lab."))]
 
 
 def draw(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def scene(**more: Any) -> Scene:
-    return Scene(**{"own": OWN, "benign": BENIGN, "clients": 5, **more})
+def inputs(**more: Any) -> PoisonInputs:
+    return PoisonInputs(**{"own": OWN, "benign": BENIGN, "clients": 5, **more})
 
 
 def test_every_attack_is_known_by_name() -> None:
@@ -64,39 +55,39 @@ def test_every_attack_is_known_by_name() -> None:
 
 @pytest.mark.parametrize("part", EVERY, ids=[part.use for part in EVERY])
 def test_no_attack_sees_more_than_it_claims(part: type[Poison]) -> None:
-    """The same rows come out when what the attack does not know is something else, and the scene is left alone."""
+    """The same rows come out when what the attack does not know is something else, and they are left alone."""
     for attack in [part(), *([part.parse({"use": part.use, "knows": "own"})] if "knows" in part.model_fields else [])]:
-        full = scene(reference=tensor([1.0, -1.0]), sigma=0.1, clip=1.0)
-        seen = attack.shown(full)
+        full = inputs(reference=tensor([1.0, -1.0]), sigma=0.1, clip=1.0)
+        seen = attack.restrict(full)
         assert (seen.benign is None) == (attack.knowledge == "own")
-        assert (seen.reference is None) == (not attack.looks)
+        assert (seen.reference is None) == (not attack.sees_reference)
         sent = attack(full, draw())
         assert sent.shape == OWN.shape
-        other = scene(
+        other = inputs(
             benign=BENIGN if attack.knowledge == "all" else 100 * torch.ones(3, 2),
-            reference=tensor([1.0, -1.0]) if attack.looks else tensor([-1.0, 1.0]), sigma=0.1, clip=1.0,
+            reference=tensor([1.0, -1.0]) if attack.sees_reference else tensor([-1.0, 1.0]), sigma=0.1, clip=1.0,
         )  # fmt: skip
         assert torch.equal(attack(other, draw()), sent)
         assert torch.equal(full.own, tensor([[3.0, -4.0], [0.0, 2.0]]))
 
 
 def test_full_knowledge_must_be_given() -> None:
-    with pytest.raises(ProtocolError, match="poison = 'krum' knows every honest update, but the scene shows none"):
-        KrumAttack()(scene(benign=None), draw())
+    with pytest.raises(ProtocolError, match="poison = 'krum' knows every honest update, but the inputs show none"):
+        KrumAttack()(inputs(benign=None), draw())
 
 
-def test_a_scene_that_does_not_fit_is_refused() -> None:
+def test_inputs_that_do_not_fit_are_refused() -> None:
     with pytest.raises(RangeError, match="reference has 3 coordinates, but own has 2"):
-        scene(reference=torch.ones(3))
+        inputs(reference=torch.ones(3))
     with pytest.raises(RangeError, match="one row for each malicious client"):
-        scene(own=torch.zeros(0, 2))
+        inputs(own=torch.zeros(0, 2))
 
 
 def test_labels_are_mirrored_and_the_update_is_sent_as_it_is() -> None:
     records = Rows(torch.zeros(4, 1), tensor([0, 1, 8, 9]))
     assert LabelFlip().change(records, 10, draw()).y.tolist() == [9, 8, 1, 0]
     assert records.y.tolist() == [0, 1, 8, 9]
-    assert torch.equal(LabelFlip()(scene(), draw()), OWN)
+    assert torch.equal(LabelFlip()(inputs(), draw()), OWN)
 
 
 def test_a_backdoor_marks_a_share_of_the_records_and_is_scaled() -> None:
@@ -108,22 +99,22 @@ def test_a_backdoor_marks_a_share_of_the_records_and_is_scaled() -> None:
     assert bool((changed.x[marked > 0][:, 0, 2:, 2:] == 1).all())
     assert changed.y[marked > 0].tolist() == [7, 7, 7]
     assert torch.equal(changed.y[marked == 0], records.y[marked == 0])
-    assert torch.equal(attack(scene(), draw()), 5 * OWN)
-    assert torch.equal(Scaling(factor=3)(scene(), draw()), 3 * OWN)
+    assert torch.equal(attack(inputs(), draw()), 5 * OWN)
+    assert torch.equal(Scaling(factor=3)(inputs(), draw()), 3 * OWN)
     assert attack.trigger(torch.zeros(1, 5)).tolist() == [[1, 0, 1, 0, 1]]
     with pytest.raises(SpecError, match=r"poison.target = 7: there are 4 classes"):
         attack.change(records, 4, draw())
 
 
 def test_a_backdoor_is_scored_on_other_classes_only() -> None:
-    assert fooled(tensor([7, 7, 1, 7]), tensor([7, 1, 1, 2]), 7) == pytest.approx(2 / 3)
+    assert backdoor_success(tensor([7, 7, 1, 7]), tensor([7, 1, 1, 2]), 7) == pytest.approx(2 / 3)
     with pytest.raises(RangeError, match="all records are of class 7"):
-        fooled(tensor([7]), tensor([7]), 7)
+        backdoor_success(tensor([7]), tensor([7]), 7)
 
 
 def test_signs_flipped_and_signs_at_random() -> None:
-    assert torch.equal(SignFlip(factor=2)(scene(), draw()), -2 * OWN)
-    sent = RandomSigns()(scene(own=OWN.repeat(1, 50), benign=None), draw())
+    assert torch.equal(SignFlip(factor=2)(inputs(), draw()), -2 * OWN)
+    sent = RandomSigns()(inputs(own=OWN.repeat(1, 50), benign=None), draw())
     assert torch.allclose(sent.norm(dim=1), OWN.repeat(1, 50).norm(dim=1))
     assert torch.allclose(sent[0].abs(), sent[0, 0].abs())
     assert 20 < int((sent[0] > 0).sum()) < 80
@@ -132,8 +123,8 @@ def test_signs_flipped_and_signs_at_random() -> None:
 
 def test_noise_is_added_or_stands_alone() -> None:
     wide = torch.full((2, 20_000), 3.0)
-    added = NoiseInjection()(Scene(wide), draw())
-    alone = NoiseInjection(scale=2, replaces=True)(Scene(wide), draw())
+    added = NoiseInjection()(PoisonInputs(wide), draw())
+    alone = NoiseInjection(scale=2, replaces=True)(PoisonInputs(wide), draw())
     assert float(added.mean()) == pytest.approx(3, abs=0.01)
     assert float(added.std()) == pytest.approx(0.25, rel=0.02)
     assert (float(alone.mean()), float(alone.std())) == pytest.approx((0, 2), abs=0.04)
@@ -142,14 +133,14 @@ def test_noise_is_added_or_stands_alone() -> None:
 def test_the_reference_is_copied_but_for_the_largest_coordinates() -> None:
     own = tensor([[3.0, 1.0, 0.5, 0.2], [0.1, 1.0, 0.0, 9.0]])
     ref = tensor([1.0, -1.0, -1.0, 1.0])
-    sent = Copy(wrong=0.25)(Scene(own, reference=ref), draw())
+    sent = Copy(wrong=0.25)(PoisonInputs(own, reference=ref), draw())
     assert sent.sign().tolist() == [[-1, -1, -1, 1], [1, -1, -1, -1]]
     assert torch.allclose(sent.norm(dim=1), own.norm(dim=1))
-    same = Copy(wrong=0.25, alike=True)(Scene(own, reference=ref), draw())
+    same = Copy(wrong=0.25, alike=True)(PoisonInputs(own, reference=ref), draw())
     assert same.sign().tolist() == [[1, -1, -1, -1]] * 2
-    blind = Copy(wrong=0.25)(Scene(own), draw())
+    blind = Copy(wrong=0.25)(PoisonInputs(own), draw())
     assert blind.sign().tolist() == [[-1, 1, 1, 1], [1, 1, 1, -1]]
-    random = Copy(wrong=0.5, choice="random")(Scene(own, reference=ref), draw())
+    random = Copy(wrong=0.5, choice="random")(PoisonInputs(own, reference=ref), draw())
     assert (random.sign() != ref).sum(1).tolist() == [2, 2]
 
 
@@ -160,7 +151,7 @@ def test_the_krum_attack_by_hand() -> None:
     the honest ones lie closer together, so it is halved to the end.
     """
     benign = tensor([[1.0], [1.0], [1.0], [2.0]])
-    sent = KrumAttack()(Scene(tensor([[9.0]]), benign, 5), draw())
+    sent = KrumAttack()(PoisonInputs(tensor([[9.0]]), benign, 5), draw())
     assert sent.tolist() == [[pytest.approx(-2 / 2**18)]]
 
 
@@ -170,7 +161,7 @@ def test_a_majority_has_its_way_with_krum() -> None:
     Krum of all honest takes a 4; the two benign ones have no near ones to count, so the bound is 5 / sqrt(2).
     """
     benign = tensor([[3.0, -4.0], [3.0, -3.9]])
-    sent = KrumAttack()(Scene(tensor([[3.0, -4.0]] * 3), benign, 5), draw())
+    sent = KrumAttack()(PoisonInputs(tensor([[3.0, -4.0]] * 3), benign, 5), draw())
     assert torch.allclose(sent, tensor([[-1.0, 1.0]] * 3) * 5 / math.sqrt(2))
 
 
@@ -179,14 +170,14 @@ def test_the_krum_attack_from_its_own_updates() -> None:
 
     -4: 36; 2 and 4: 4. -2: 16; ... down to no pass. With two crafted rows they are each other's nearest: 4 passes.
     """
-    sent = KrumAttack(knows="own")(Scene(tensor([[2.0], [4.0]]), None, 9), draw())
+    sent = KrumAttack(knows="own")(PoisonInputs(tensor([[2.0], [4.0]]), None, 9), draw())
     assert sent.tolist() == [[-4.0], [-4.0]]
 
 
 def test_the_trim_attack_lies_beyond_the_extremes() -> None:
     """Columns: up with a positive minimum, up with a negative one, down with a positive maximum, a negative one."""
     benign = tensor([[1.0, 5.0, -5.0, -1.0], [3.0, -2.0, 2.0, -3.0]])
-    sent = TrimAttack()(Scene(torch.zeros(500, 4), benign, 502), draw())
+    sent = TrimAttack()(PoisonInputs(torch.zeros(500, 4), benign, 502), draw())
     low, high = tensor([0.5, -4.0, 2.0, -1.0]), tensor([1.0, -2.0, 4.0, -0.5])
     assert bool((sent >= low).all() & (sent <= high).all())
     assert torch.allclose(sent.amin(0), low, atol=0.03)
@@ -196,16 +187,16 @@ def test_the_trim_attack_lies_beyond_the_extremes() -> None:
 def test_the_trim_attack_from_its_own_updates() -> None:
     """Means 2 and -2, deviations 1: from 2 - 4 to 2 - 3, and from -2 + 3 to -2 + 4."""
     own = tensor([[1.0, -1.0], [3.0, -3.0]])
-    sent = TrimAttack(knows="own")(Scene(own.repeat(200, 1), None, 9), draw())
+    sent = TrimAttack(knows="own")(PoisonInputs(own.repeat(200, 1), None, 9), draw())
     assert bool((sent >= tensor([-2.0, 1.0])).all() & (sent <= tensor([-1.0, 2.0])).all())
     assert float(sent[:, 0].min()) == pytest.approx(-2, abs=0.02)
 
 
 def test_attack_dpfl_has_the_length_of_a_noised_update() -> None:
-    quiet = Dpfl()(scene(clip=1.0), draw())
+    quiet = Dpfl()(inputs(clip=1.0), draw())
     assert torch.allclose(quiet, tensor([[0.6, -0.8], [0.0, 1.0]]))
     wide = torch.full((1, 10_000), 1.0)
-    loud = Dpfl()(Scene(wide, clip=1.0, sigma=0.5), draw())
+    loud = Dpfl()(PoisonInputs(wide, clip=1.0, sigma=0.5), draw())
     assert float(loud.norm()) == pytest.approx(math.sqrt(1 + 0.25 * 10_000), rel=0.02)
     assert bool((loud == loud[0, 0]).all())
     assert Dpfl().change(Rows(torch.zeros(1, 1), tensor([2])), 10, draw()).y.tolist() == [7]
@@ -213,7 +204,7 @@ def test_attack_dpfl_has_the_length_of_a_noised_update() -> None:
 
 def test_mimic_copies_the_one_that_stands_out() -> None:
     benign = tensor([[0.0, 0.0], [0.0, 0.1], [0.1, 0.0], [5.0, 5.0]])
-    assert Mimic()(scene(benign=benign), draw()).tolist() == [[5.0, 5.0]] * 2
+    assert Mimic()(inputs(benign=benign), draw()).tolist() == [[5.0, 5.0]] * 2
 
 
 def test_min_max_and_min_sum_by_hand() -> None:
@@ -223,11 +214,11 @@ def test_min_max_and_min_sum_by_hand() -> None:
     has 6, so t = 1; the farthest is 3, and 1 - t lies within 3 of it up to t = 1.
     """
     first, second = (tensor([[float(v)] for v in values]) for values in ((1, 2, 3), (0, 0, 3)))
-    assert MinMax()(scene(own=first[:1], benign=first), draw()).tolist() == [[pytest.approx(1.0)]]
-    assert MinSum()(scene(own=first[:1], benign=first), draw()).tolist() == [[pytest.approx(2.0)]]
-    assert MinMax()(scene(own=first[:1], benign=second), draw()).tolist() == [[pytest.approx(0.0, abs=1e-6)]]
-    assert MinSum()(scene(own=first[:1], benign=second), draw()).tolist() == [[pytest.approx(0.0, abs=1e-6)]]
-    assert MinMax(knows="own")(scene(own=first, benign=None), draw()).tolist() == [[pytest.approx(1.0)]] * 3
+    assert MinMax()(inputs(own=first[:1], benign=first), draw()).tolist() == [[pytest.approx(1.0)]]
+    assert MinSum()(inputs(own=first[:1], benign=first), draw()).tolist() == [[pytest.approx(2.0)]]
+    assert MinMax()(inputs(own=first[:1], benign=second), draw()).tolist() == [[pytest.approx(0.0, abs=1e-6)]]
+    assert MinSum()(inputs(own=first[:1], benign=second), draw()).tolist() == [[pytest.approx(0.0, abs=1e-6)]]
+    assert MinMax(knows="own")(inputs(own=first, benign=None), draw()).tolist() == [[pytest.approx(1.0)]] * 3
 
 
 @pytest.mark.parametrize("along", ["mean", "sign", "std"])
@@ -235,7 +226,7 @@ def test_min_max_and_min_sum_by_hand() -> None:
 def test_the_move_is_as_large_as_allowed(part: type[MinMax] | type[MinSum], along: str) -> None:
     benign = torch.randn(7, 12, generator=draw(1)).double()
     attack = part.parse({"use": part.use, "along": along})
-    row = attack(Scene(benign[:1], benign, 8), draw())[0]
+    row = attack(PoisonInputs(benign[:1], benign, 8), draw())[0]
 
     def room(at: Tensor) -> float:
         squares = torch.cdist(benign, benign).square()
@@ -266,7 +257,7 @@ def accuracy(attack: Poison | None, members: tuple[str, ...] = ("c3", "c4"), cou
     task, pipeline, coins = made().task, plain("uniform"), Coins.from_seed(1)
     threat: Mapping[str, Any] = {}
     if attack is not None:
-        task, found = infiltrated(pipeline, task, members, attack, 10, coins.child("attack"))
+        task, found = with_malicious_clients(pipeline, task, members, attack, 10, coins.child("attack"))
         threat = {"threat": found}
     *_, last = rounds(pipeline, task, Federation(rounds=count), coins, Local(), **threat)
     return last.metrics["accuracy"]
@@ -283,7 +274,7 @@ def test_attacks_run_on_the_real_loop() -> None:
 def test_malicious_clients_skip_the_noise_and_send_what_was_crafted() -> None:
     task, coins = made().task, Coins.from_seed(1)
     pipeline = Pipeline(privacy=Loud())
-    poisoned, threat = infiltrated(pipeline, task, ("c3", "c4"), TrimAttack(), 10, coins)
+    poisoned, threat = with_malicious_clients(pipeline, task, ("c3", "c4"), TrimAttack(), 10, coins)
     (done,) = rounds(
         pipeline, poisoned, Federation(rounds=1), coins, Local(), threat=threat, keep={"server": "keep"}
     )  # fmt: skip
@@ -296,7 +287,7 @@ def test_malicious_clients_skip_the_noise_and_send_what_was_crafted() -> None:
 
 def test_a_stranger_cannot_be_malicious() -> None:
     with pytest.raises(SpecError, match="'nobody' cannot be malicious: it is not enrolled"):
-        infiltrated(plain(), made().task, ["nobody"], SignFlip(), 10, Coins.from_seed(1))
+        with_malicious_clients(plain(), made().task, ["nobody"], SignFlip(), 10, Coins.from_seed(1))
 
 
 def test_a_trigger_has_a_corner_and_a_colour() -> None:

@@ -17,9 +17,8 @@ from croupier.audit.bench import Bench
 from croupier.audit.question import MALICIOUS, SERVER, Arm
 from croupier.audit.questions.permutation import Permutation
 from croupier.audit.questions.poisoning import Poisoning
-from croupier.audit.setting import Depth
-from croupier.auditing import setting_of
-from croupier.runtime.local import Local
+from croupier.audit.setting import Depth, setting_of
+from croupier.engine.local import Local
 from croupier.spec import load
 
 NUMBERS = count()

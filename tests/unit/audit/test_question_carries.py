@@ -9,25 +9,26 @@ import numpy as np
 import pytest
 from tests.scenes import Here
 
+from croupier.audit.attacks.carries import estimate_carry_bits
 from croupier.audit.bench import Bench
 from croupier.audit.blind import Blind
 from croupier.audit.harness import run
 from croupier.audit.question import SERVER, Adversary, Arm, Trial
 from croupier.audit.questions.carries import Carries
-from croupier.audit.reveal import estimated, shown
 from croupier.audit.setting import Setting
 from croupier.audit.verdict import asked
 from croupier.core.coins import Coins
 from croupier.encode.moduli import moduli
-from croupier.federation import Federation
+from croupier.engine.federation import Federation
+from croupier.engine.local import Local
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Sgd
 from croupier.learn.models import Mlp
 from croupier.learn.root import Root
 from croupier.learn.split import Dirichlet
 from croupier.pipeline import Pipeline
-from croupier.runtime.local import Local
 from croupier.systems import plain, rain, rns, total
+from croupier_lab.attacks.residue_sums import counts_of
 
 ASK = Carries()
 NONE = Arm("none", "no defence", plain("uniform"))
@@ -75,7 +76,7 @@ def test_the_controls_work_where_nothing_defends() -> None:
 def test_clients_that_hold_the_same_leave_no_carry_to_tell() -> None:
     many = moduli(4, 3).values
     values = np.repeat(Coins.from_seed(1).sampler().integers(-900, 900, (1, 4000)), 4, 0)
-    assert estimated(shown(values, many), 4, many, Coins.from_seed(2)).rate == pytest.approx(0, abs=1e-9)
+    assert estimate_carry_bits(counts_of(values, many), 4, many, Coins.from_seed(2)).rate == pytest.approx(0, abs=1e-9)
 
 
 def test_weights_that_differ_open_rows_and_equal_ones_do_not() -> None:

@@ -16,33 +16,34 @@ import pytest
 import torch
 
 from croupier.aggregate.clusters import Clusters
-from croupier.audit import onlooker
+from croupier.audit.attacked_training import SeededTask as Ground
 from croupier.audit.attacks import permutation as topic
+from croupier.audit.attacks.permutation import Public, Upload, follow, mount, rule_of, rule_plain, unmoved
 from croupier.audit.bench import Bench
 from croupier.audit.blind import Blind, Panel, answer
-from croupier.audit.course import Course, Once
-from croupier.audit.exposure import FAILED, at, exposed, noticed, sentences
-from croupier.audit.integrity import Ground
-from croupier.audit.lies import ALL, LIES, Lie, lying, received
+from croupier.audit.broken_rule import ALL, LIES, Lie, lying, received
 from croupier.audit.likeness import like, pictured
 from croupier.audit.match import shares
-from croupier.audit.onlooker import Reader, followed, rule_plain, sight, unmoved
+from croupier.audit.permutation_report import noticed, over_all_runs
+from croupier.audit.permutation_score import input_group, scored
+from croupier.audit.permutation_trial import TOPIC, Variant, variants
+from croupier.audit.permutation_words import FAILED, at, sentences
+from croupier.audit.permuted_run import Once, PermutedRun, server_round
 from croupier.audit.question import SERVER, Adversary, Arm, Trial
 from croupier.audit.questions.permutation import Permutation
-from croupier.audit.secrecy import TOPIC, Order, input_group, orders, scored
-from croupier.audit.setting import Depth
+from croupier.audit.setting import Depth, setting_of
 from croupier.audit.verdict import cell
-from croupier.auditing import setting_of
 from croupier.core import canon
 from croupier.core.coins import Coins
+from croupier.core.epoch import frame_of
 from croupier.core.flow import Letter
 from croupier.core.update import Update
 from croupier.encode.floats import Floats
-from croupier.encode.hidden import HiddenUnits, frame_of
+from croupier.encode.hidden import HiddenUnits
 from croupier.encode.symmetry import Rule
+from croupier.engine.local import Local
 from croupier.errors import ProtocolError, SpecError
 from croupier.pipeline import Pipeline
-from croupier.runtime.local import Local
 from croupier.spec import Spec, load
 
 SMALL = ["task.split.clients=10", "federation.cohort=6", "task.fit.epochs=2", "run.workers=1"]
@@ -103,8 +104,8 @@ def found() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def course() -> Course:
-    return Course(Ground(SETTING, 0), pipeline(), Once(Local()))
+def run() -> PermutedRun:
+    return PermutedRun(Ground(SETTING, 0), pipeline(), Once(Local()))
 
 
 def by(found: dict[str, Any], first: str, kept: bool) -> dict[str, Any]:
@@ -158,8 +159,8 @@ def test_uploads_that_are_drowned_in_noise_are_not_matched() -> None:
         ]
 
     ground.__dict__["made"] = replace(ground.made, task=replace(ground.made.task, fit=drowned))
-    order = Order(Course(ground, pipeline(first="open"), Local()), SHORT, Still(), whole=False)
-    assert all(group["absolute"] <= 0.1 for group in order.play().plain()["groups"])
+    variant = Variant(PermutedRun(ground, pipeline(first="open"), Local()), SHORT, Still(), whole=False)
+    assert all(group["absolute"] <= 0.1 for group in variant.play().plain()["groups"])
 
 
 def test_who_has_nothing_to_match_is_told_why() -> None:
@@ -175,12 +176,12 @@ def test_who_has_nothing_to_match_is_told_why() -> None:
 
 
 @cache
-def asked() -> tuple[tuple[Any, ...], Course]:
-    """Everything that attacks were asked on one order of things, and the run with its rules."""
+def asked() -> tuple[tuple[Any, ...], PermutedRun]:
+    """Everything that attacks were asked on one variant, and the run with its rules."""
     panel = Still()
-    order = Order(Course(Ground(SETTING, 0), pipeline(), Once(Local())), SHORT, panel)
-    order.play().plain()
-    return tuple(panel.heard), order.course
+    variant = Variant(PermutedRun(Ground(SETTING, 0), pipeline(), Once(Local())), SHORT, panel)
+    variant.play().plain()
+    return tuple(panel.heard), variant.run
 
 
 def test_blind() -> None:
@@ -193,9 +194,9 @@ def test_blind() -> None:
 
 
 def test_attacks_are_given_no_rule_no_secret_and_no_coins_of_others() -> None:
-    heard, course = asked()
-    frames = {one["frame"] for _, each in heard for one in each.get("sights", ())}
-    rules = [course.truth(frame) for frame in frames]
+    heard, run = asked()
+    frames = {one["frame"] for _, each in heard for one in each.get("rounds", ())}
+    rules = [run.truth(frame) for frame in frames]
     marks = [bytes(canon.tensor_bytes(order)) for rule in rules for order in rule_plain(rule).values()]
     marks += [Coins.from_seed(0).export(), Coins.from_seed(0).child("run").export()]
     # The readings that a client's rule is told to are the last of every moment, and the only ones.
@@ -252,19 +253,19 @@ def test_inversion_tells_what_the_rule_was_worth(found: dict[str, Any]) -> None:
     assert laid["pictures"] == DEPTH.pictures
 
 
-def test_what_was_found_does_not_depend_on_the_truth_but_the_score_does(course: Course) -> None:
-    sights = course.sights(course.played(2))
-    track = followed(sights, course.symmetry, Coins.from_seed(1), 2)
-    again = followed(sights, course.symmetry, Coins.from_seed(1), 2)
-    wrong = Lied(course.ground, course.pipeline, course.drive, course.remembered)
-    assert wrong.truth(sights[1].frame).of["input.0"].tolist() != course.truth(sights[1].frame).of["input.0"].tolist()
+def test_what_was_found_does_not_depend_on_the_truth_but_the_score_does(run: PermutedRun) -> None:
+    seen = run.seen(run.played(2))
+    track = follow(seen, run.symmetry, Coins.from_seed(1), 2)
+    again = follow(seen, run.symmetry, Coins.from_seed(1), 2)
+    wrong = Lied(run.ground, run.pipeline, run.drive, run.remembered)
+    assert wrong.truth(seen[1].frame).of["input.0"].tolist() != run.truth(seen[1].frame).of["input.0"].tolist()
     for one, two in zip(track.guesses, again.guesses, strict=True):
-        assert shares(one.rule, two.rule) == dict.fromkeys(course.symmetry.groups, 1.0)
-    assert min(group["relative"] for group in scored(track, course)) == 1.0
+        assert shares(rule_of(one.places), rule_of(two.places)) == dict.fromkeys(run.symmetry.groups, 1.0)
+    assert min(group["relative"] for group in scored(track, run)) == 1.0
     assert max(group["relative"] for group in scored(track, wrong)) < 0.3
 
 
-class Lied(Course):
+class Lied(PermutedRun):
     """A scorer with other rules."""
 
     def truth(self, frame: bytes) -> Rule:
@@ -273,62 +274,74 @@ class Lied(Course):
 
 
 def test_the_attack_has_no_way_to_the_truth() -> None:
-    assert set(inspect.signature(followed).parameters) == {"sights", "symmetry", "coins", "most", "known"}
-    assert set(inspect.signature(sight).parameters) == {"view", "pipeline"}
-    known = {getattr(value, "__module__", "") or "" for value in vars(onlooker).values()}
-    ways = ("croupier.epochs", "croupier.place", "croupier.mpc", "croupier.audit.course", "croupier.federate")
+    assert set(inspect.signature(follow).parameters) == {"rounds", "symmetry", "coins", "most", "known"}
+    assert set(inspect.signature(server_round).parameters) == {"view", "pipeline"}
+    known = {getattr(value, "__module__", "") or "" for value in vars(topic).values()}
+    ways = (
+        "croupier.agree.epochs",
+        "croupier.agree",
+        "croupier.place",
+        "croupier.mpc",
+        "croupier.audit.permuted_run",
+        "croupier.engine.loop",
+    )
     assert not [name for name in known if name.startswith(ways)]
 
 
-def test_a_sight_is_what_the_server_handed_out_and_got(course: Course) -> None:
-    first, second = course.sights(course.played(2))
-    assert set(first.handed) == set(first.uploads)
+def test_a_round_of_the_server_is_what_it_handed_out_and_got(run: PermutedRun) -> None:
+    done = run.played(2)
+    first, second = run.seen(done)
+    assert [one.client for one in first.uploads] == list(done[0].present)
     # The clients drew the first model under the first round's rule.
-    assert next(iter(first.handed.values())).frame == first.frame != second.frame
-    name = next(iter(second.uploads))
-    plain = course.symmetry.invert(second.uploads[name], course.truth(second.frame))
-    start = course.symmetry.invert(second.handed[name].vector, course.truth(second.handed[name].frame))
+    assert first.uploads[0].model_frame == first.frame != second.frame
+    sent = second.uploads[0]
+    plain = run.symmetry.invert(sent.vector, run.truth(second.frame))
+    start = run.symmetry.invert(sent.model, run.truth(sent.model_frame))
     # One is the other after two epochs.
     assert float((plain - start).norm() / start.norm()) < 0.5
-    assert float((second.uploads[name] - start).norm() / start.norm()) > 0.8
+    assert float((sent.vector - start).norm() / start.norm()) > 0.8
 
 
-def test_models_of_unknown_frames_are_passed_over(course: Course) -> None:
-    _, second, third = course.sights(course.played(3))
-    lost = replace(third, handed={name: replace(model, frame=b"x" * 40) for name, model in third.handed.items()})
-    track = followed([second, lost], course.symmetry, Coins.from_seed(0), 1)
-    assert [guess.round for guess in track.guesses] == [1]
+def test_models_of_unknown_frames_are_passed_over(run: PermutedRun) -> None:
+    _, second, third = run.seen(run.played(3))
+    lost = replace(third, uploads=tuple(replace(one, model_frame=b"x" * 40) for one in third.uploads))
+    track = follow([second, lost], run.symmetry, Coins.from_seed(0), 1)
+    assert [guess.frame for guess in track.guesses] == [second.frame]
     assert lost.frame not in track.known
 
 
-def test_a_reader_without_rules_reads_as_it_lies(course: Course) -> None:
-    made = course.ground.made
-    steps = course.steps(Coins.from_seed(3))
-    (done,) = course.played(1, fit=steps)
-    (seen,) = course.sights([done])
-    name = next(iter(seen.uploads))
-    given = (made.module, course.symmetry, seen.handed[name].vector)
-    rest = (0.1, made.dataset.shape, made.dataset.classes)
-    still = Reader(*given, None, None, *rest).records([seen.uploads[name]], Coins.from_seed(0))
-    same = Reader(*given, unmoved(course.symmetry), unmoved(course.symmetry), *rest)
-    assert torch.equal(still, same.records([seen.uploads[name]], Coins.from_seed(0)))
-    x = steps.drawn[made.task.shards[name]]
-    moved = course.symmetry.permute_inputs(x, course.truth(seen.frame))
+def test_without_rules_an_upload_is_read_as_it_lies(run: PermutedRun) -> None:
+    made = run.ground.made
+    steps = run.steps(Coins.from_seed(3))
+    (done,) = run.played(1, fit=steps)
+    (seen,) = run.seen([done])
+    public = Public(made.module, run.symmetry, made.dataset.shape, made.dataset.classes, 0.1, None)
+    sent = seen.uploads[0]
+    still, same = (_read(public, sent, rule) for rule in (None, rule_plain(unmoved(run.symmetry))))
+    assert torch.equal(still, same)
+    x = steps.drawn[made.task.shards[sent.client]]
+    moved = run.symmetry.permute_inputs(x, run.truth(seen.frame))
     assert like(still, moved, None)["psnr"] > 40
 
 
+def _read(public: Public, sent: Upload, rule: Any) -> torch.Tensor:
+    step = {"model": sent.model, "upload": sent.vector, "of_model": rule, "of_upload": rule, "coins": bytes(32)}
+    found: torch.Tensor = mount(public, {"does": "read", "steps": (step,)})["records"][0]
+    return found
+
+
 def test_an_agreement_is_driven_once() -> None:
-    sat: list[int] = []
+    result: list[int] = []
 
-    def drive(sitting: Any) -> Any:
-        sat.append(len(sitting.bench))
-        return Local()(sitting)
+    def drive(attempt: Any) -> Any:
+        result.append(len(attempt.bench))
+        return Local()(attempt)
 
-    course = Course(Ground(SETTING, 0), pipeline(), Once(drive))
-    course.played(1)
-    replace(course, pipeline=pipeline(first="open")).played(1)
-    assert sum(1 for size in sat if not size) == 1
-    assert sum(1 for size in sat if size) == 2
+    run = PermutedRun(Ground(SETTING, 0), pipeline(), Once(drive))
+    run.played(1)
+    replace(run, pipeline=pipeline(first="open")).played(1)
+    assert sum(1 for size in result if not size) == 1
+    assert sum(1 for size in result if size) == 2
 
 
 def test_a_tampered_upload_is_left_out_put_apart_or_averaged_in(found: dict[str, Any]) -> None:
@@ -342,8 +355,8 @@ def test_a_tampered_upload_is_left_out_put_apart_or_averaged_in(found: dict[str,
     assert by_lie["clusters", "hidden units"]["alone"] == 2
 
 
-def test_a_lie_about_hidden_units_answers_alike_and_one_about_everything_does_not(course: Course) -> None:
-    task, symmetry = course.ground.made.task, course.symmetry
+def test_a_lie_about_hidden_units_answers_alike_and_one_about_everything_does_not(run: PermutedRun) -> None:
+    task, symmetry = run.ground.made.task, run.symmetry
     assert task.answers is not None
     x = torch.rand(5, 64)
     vector = task.first.vector
@@ -360,15 +373,16 @@ def test_a_lie_about_hidden_units_answers_alike_and_one_about_everything_does_no
     assert not torch.allclose(task.answers(sent["everything"], x), before, atol=1e-2)
 
 
-def test_a_lie_about_the_frame_names_another(course: Course) -> None:
-    (done,) = course.played(1)
-    name, told = next(iter(course.sights([done])[0].uploads)), course.sights([done])[0].frame
+def test_a_lie_about_the_frame_names_another(run: PermutedRun) -> None:
+    (done,) = run.played(1)
+    (seen,) = run.seen([done])
+    name, told = seen.uploads[0].client, seen.frame
     body = {"vector": torch.zeros(1), "frame": torch.frombuffer(bytearray(told), dtype=torch.uint8)}
-    (letter,) = lying("frame", course.symmetry, Coins.from_seed(0))((Letter("server", "up", body),), None)  # type: ignore[arg-type]
+    (letter,) = lying("frame", run.symmetry, Coins.from_seed(0))((Letter("server", "up", body),), None)  # type: ignore[arg-type]
     other = frame_of(letter.body["frame"])  # type: ignore[call-overload]
     assert other is not None
     assert other.pack() != told
-    assert 0 <= received(course, done, name) <= 1
+    assert 0 <= received(run, done, name) <= 1
 
 
 def test_what_is_shown_are_plain_values_and_holds_the_tables(found: dict[str, Any]) -> None:
@@ -397,33 +411,33 @@ def test_records_and_inputs_that_are_no_pictures_or_no_one_group() -> None:
     assert input_group(made.task.symmetry()) == "input.0"
 
 
-def test_what_cannot_be_looked_into_is_refused(course: Course) -> None:
-    ground = course.ground
+def test_what_cannot_be_looked_into_is_refused(run: PermutedRun) -> None:
+    ground = run.ground
     blind = replace(ground.made, task=replace(ground.made.task, symmetry=None))
     other = Ground(SETTING, 0)
     other.__dict__["made"] = blind
     with pytest.raises(SpecError, match="matched"):
-        _ = Course(other, course.pipeline, course.drive).symmetry
+        _ = PermutedRun(other, run.pipeline, run.drive).symmetry
     odd = Ground(SETTING, 0)
     odd.__dict__["made"] = replace(ground.made, task=replace(ground.made.task, fit=lambda _: []))
     with pytest.raises(SpecError, match="quantities"):
-        Course(odd, course.pipeline, course.drive).steps(Coins.from_seed(0))
+        PermutedRun(odd, run.pipeline, run.drive).steps(Coins.from_seed(0))
 
 
 def test_a_view_of_sums_shows_no_uploads() -> None:
     summed = load("digits-sum").protocol
-    course = Course(Ground(SETTING, 0), summed.model_copy(), Local())
-    (done,) = course.played(1)
+    run = PermutedRun(Ground(SETTING, 0), summed.model_copy(), Local())
+    (done,) = run.played(1)
     with pytest.raises(ProtocolError, match="no single updates"):
-        sight(done.views["server"], summed)
+        server_round(done.views["server"], summed)
 
 
 def test_a_rule_of_every_round_is_matched_as_well() -> None:
     each = SPEC.protocol.model_copy(update={"encode": HiddenUnits(agree="round")})
-    assert [(one.encode.kept, one.encode.fetch) for one in orders(each)] == [(False, "anyone")] * 2  # type: ignore[attr-defined]
-    course = Course(Ground(SETTING, 0), orders(each)[0], Local())
-    track = followed(course.sights(course.played(2)), course.symmetry, Coins.from_seed(1), 2)
-    assert min(group["relative"] for group in scored(track, course)) == 1.0
+    assert [(one.encode.kept, one.encode.fetch) for one in variants(each)] == [(False, "anyone")] * 2  # type: ignore[attr-defined]
+    run = PermutedRun(Ground(SETTING, 0), variants(each)[0], Local())
+    track = follow(run.seen(run.played(2)), run.symmetry, Coins.from_seed(1), 2)
+    assert min(group["relative"] for group in scored(track, run)) == 1.0
 
 
 def test_a_mean_is_tampered_with_once_and_matched_all_the_same() -> None:
@@ -442,7 +456,7 @@ def test_a_rule_that_needs_the_last_model_is_tried_in_kept_orders_alone() -> Non
     assert not kept.aggregate.anew
     whole = kept.model_copy(update={"encode": HiddenUnits(kept=True)})
     for one in (kept, whole):
-        assert [(each.encode.kept, each.encode.first) for each in orders(one)] == [(True, "clients")]  # type: ignore[attr-defined]
+        assert [(each.encode.kept, each.encode.first) for each in variants(one)] == [(True, "clients")]  # type: ignore[attr-defined]
 
 
 def test_differences_are_read_as_well_as_weights() -> None:
@@ -450,7 +464,7 @@ def test_differences_are_read_as_well_as_weights() -> None:
     found = [trials(load("tazza", [*SMALL, *sets]), seed)["server"] for seed in (0, 1)]
     # One rule for the epoch: the frames say themselves that all rounds are in one order.
     assert all(one.scores["between"].value == 1 and one.scores["plain"].value < 0.1 for one in found)
-    told = exposed([one.facts["account"] for one in found])
+    told = over_all_runs([one.facts["account"] for one in found])
     (own,) = told["numbers"]["orders"]
     assert at(own, "told")["psnr"]["rate"] > 40
     assert at(own, "relative", "in the unknown order")["psnr"]["rate"] > 40

@@ -10,27 +10,24 @@ from functools import cache
 import pytest
 
 from croupier.aggregate.median import Median
+from croupier.audit.attacked_training import SeededTask, with_malicious_clients
 from croupier.audit.bench import Bench
 from croupier.audit.blind import Panel
-from croupier.audit.damage import shown
-from croupier.audit.infiltrate import infiltrated
-from croupier.audit.integrity import Ground
-from croupier.audit.onslaught import attacks_of, rules_of, unfit_of
-from croupier.audit.poison import LabelFlip, Scaling
+from croupier.audit.poison import LabelFlip, Scaling, audit_attacks
+from croupier.audit.poisoning_tables import summarise
 from croupier.audit.question import MALICIOUS, Arm, Trial
-from croupier.audit.questions.poisoning import KEYS, Poisoning
+from croupier.audit.questions.poisoning import KEYS, Poisoning, baselines, unfit_baselines
 from croupier.audit.score import Rate
-from croupier.audit.setting import Setting
+from croupier.audit.setting import Setting, setting_of
 from croupier.audit.verdict import cell
-from croupier.auditing import setting_of
-from croupier.federate import rounds
-from croupier.federation import Federation
+from croupier.engine.federation import Federation
+from croupier.engine.local import Local
+from croupier.engine.loop import rounds
 from croupier.learn.datasets import Cifar10, Digits
 from croupier.learn.fit import Adam
 from croupier.learn.models import Mlp
 from croupier.learn.root import Root
 from croupier.learn.split import Iid
-from croupier.runtime.local import Local
 from croupier.spec import load
 from croupier.systems import naive, plain, rain, tazza, total
 
@@ -74,7 +71,7 @@ def test_nobody_malicious_breaks_nothing() -> None:
     found = trial(BARE, replace(SETTING, share=0.0))
     assert set(found.scores) == set(KEYS)
     assert all(one.value == one.prior for one in found.scores.values())
-    assert "0 of 8 clients are malicious" in shown([found.facts] * 2)["sentences"][0]
+    assert "0 of 8 clients are malicious" in summarise([found.facts] * 2)["sentences"][0]
 
 
 def test_shuffles_and_sums_do_not_help_and_a_median_does() -> None:
@@ -91,28 +88,31 @@ def test_arms_that_train_alike_train_once() -> None:
     shuffled = Arm("other", "other", naive("model"))
     here = bench(BARE, shuffled)
     first = Poisoning().play(here, BARE, (MALICIOUS,))()[MALICIOUS.key]
-    ground = next(one for key, one in here.kept.items() if key[0] == "attacked")
-    before = {key: len(one.known) for key, one in ground.known.items()}
+    seeded = next(one for key, one in here.kept.items() if key[0] == "attacked")
+    before = {key: len(one.known) for key, one in seeded.remembered.items()}
     again = Poisoning().play(here, shuffled, (MALICIOUS,))()[MALICIOUS.key]
     assert again.scores == first.scores == broken()[0].scores
     # The mean of shuffled rows may differ in last bits, and a second round then trains anew; the first does not.
-    assert all(len(one.known) < 2 * before[key] for key, one in ground.known.items())
+    assert all(len(one.known) < 2 * before[key] for key, one in seeded.remembered.items())
 
 
 def test_malicious_clients_of_two_servers_come_through() -> None:
     """They add no noise, and the check that looks after them must not keep them from sending."""
-    ground = Ground(replace(SETTING, root=Root(records=100), plan=Federation(rounds=1)), 0)
-    task, threat = infiltrated(rain(), ground.made.task, ground.malicious, LabelFlip(), 10, ground.coins)
-    (done,) = rounds(rain(), task, ground.setting.plan, ground.coins, Local(), threat=threat)
-    assert set(ground.malicious) <= set(done.present)
+    seeded = SeededTask(replace(SETTING, root=Root(records=100), plan=Federation(rounds=1)), 0)
+    task, threat = with_malicious_clients(rain(), seeded.made.task, seeded.malicious, LabelFlip(), 10, seeded.coins)
+    (done,) = rounds(rain(), task, seeded.setting.plan, seeded.coins, Local(), threat=threat)
+    assert set(seeded.malicious) <= set(done.present)
 
 
 def test_what_is_refused_is_said() -> None:
     told = [{**one.facts, "rows": [{**row} for row in one.facts["rows"]]} for one in broken()[:2]]
-    assert not [said for said in shown(told)["sentences"] if "refused" in said]
+    assert not [said for said in summarise(told)["sentences"] if "refused" in said]
     for one in told:
-        next(row for row in one["rows"] if row["attack"] == "backdoor")["heard"] = 0
-    assert "Backdoor: 0 of 12 updates of the malicious were taken; the others were refused." in shown(told)["sentences"]
+        next(row for row in one["rows"] if row["attack"] == "backdoor")["accepted"] = 0
+    assert (
+        "Backdoor: 0 of 12 updates of the malicious were taken; the others were refused."
+        in summarise(told)["sentences"]
+    )
 
 
 def test_clusters_have_their_purity_and_the_baselines_beside_them() -> None:
@@ -125,7 +125,7 @@ def test_clusters_have_their_purity_and_the_baselines_beside_them() -> None:
     rows = found["numbers"]["rows"]
     assert (found["numbers"]["clients"], found["numbers"]["malicious"]) == (12, 3)
     assert len(rows) == 5 + 30
-    assert [row["rule"] for row in rows[5:11]] == list(rules_of(spec.protocol.aggregate, 10))
+    assert [row["rule"] for row in rows[5:11]] == ["Clusters", *baselines(10)]
     own = [row for row in rows if row["rule"] == "Clusters" and row["attack"] != "no attack"]
     assert all(len(row["rounds"]) == 2 and row["purity"]["all"]["low"] <= row["purity"]["all"]["high"] for row in own)
     assert all(row["success"]["rate"] is None for row in rows if "flip" in row["attack"])
@@ -145,20 +145,20 @@ def test_all_arms_train_on_the_same_records() -> None:
     here = bench(BARE, other)
     for arm in (BARE, other):
         Poisoning().unfit(here, arm)
-    (ground,) = [one for key, one in here.kept.items() if key[0] == "attacked"]
-    assert ground.setting.root == Root(records=100)
+    (seeded,) = [one for key, one in here.kept.items() if key[0] == "attacked"]
+    assert seeded.setting.root == Root(records=100)
 
 
 def test_baselines_that_need_more_clients_are_named() -> None:
-    assert unfit_of(5) == {"Multi-Krum": "told of 2 liars it needs 7 clients a round, and 5 are invited"}
-    assert "Multi-Krum" not in rules_of(Median(), 5)
-    assert unfit_of(10) == {}
+    assert unfit_baselines(5) == {"Multi-Krum": "told of 2 liars it needs 7 clients a round, and 5 are invited"}
+    assert "Multi-Krum" not in baselines(5)
+    assert unfit_baselines(10) == {}
 
 
 def test_the_mark_follows_the_records() -> None:
     for shape, said in (((1, 28, 28), "4 x 4 pixels"), ((9, 4), "first 4 steps"), ((64,), "every fourth feature")):
-        assert said in attacks_of(SETTING, shape)["backdoor"][1]
-    attack = attacks_of(replace(SETTING, data=Cifar10()), (3, 32, 32))["backdoor"][0]
+        assert said in audit_attacks(SETTING, shape)["backdoor"][1]
+    attack = audit_attacks(replace(SETTING, data=Cifar10()), (3, 32, 32))["backdoor"][0]
     assert isinstance(attack, Scaling)
     assert attack.value == (1.0, 0.0, 0.0)
 
@@ -187,8 +187,8 @@ def test_what_has_no_classes_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> No
 def test_records_that_are_no_quantities_cannot_be_marked() -> None:
     here = bench(BARE, setting=replace(SETTING, plan=Federation(rounds=1)))
     assert Poisoning().unfit(here, BARE) == ""
-    (ground,) = [one for key, one in here.kept.items() if key[0] == "attacked"]
-    ground.__dict__["made"] = replace(ground.made, task=replace(ground.made.task, answers=None))
+    (seeded,) = [one for key, one in here.kept.items() if key[0] == "attacked"]
+    seeded.__dict__["made"] = replace(seeded.made, task=replace(seeded.made.task, answers=None))
     found = Poisoning().play(here, BARE, (MALICIOUS,))()[MALICIOUS.key]
     assert set(found.scores) == {"noise", "label-flip"}
     assert set(found.not_run.values()) == {"records that are no quantities cannot be marked"}

@@ -22,14 +22,14 @@ from croupier.audit.single import RATE, SingleSteps, single_steps, unreadable
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.update import Layout
-from croupier.federation import Federation
+from croupier.engine.federation import Federation
+from croupier.engine.local import Local
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import DpSgd, Sgd
 from croupier.learn.models import Mlp
 from croupier.learn.split import Dirichlet
 from croupier.pipeline import Pipeline
 from croupier.privacy.gaussian import Gaussian
-from croupier.runtime.local import Local
 from croupier.systems import naive, plain, tazza, total
 
 CLIENTS = 10

@@ -16,15 +16,15 @@ from croupier.audit.question import SERVER, Adversary, Arm, Trial
 from croupier.audit.questions.separation import Separation, named_view
 from croupier.audit.setting import Setting
 from croupier.audit.verdict import asked
+from croupier.engine.federation import Federation
+from croupier.engine.local import Local
 from croupier.errors import CroupierError
-from croupier.federation import Federation
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Sgd
 from croupier.learn.models import Mlp
 from croupier.learn.split import Dirichlet
 from croupier.pipeline import Pipeline
 from croupier.privacy.gaussian import Gaussian
-from croupier.runtime.local import Local
 from croupier.systems import intra, naive, plain, tazza, total
 
 ASK = Separation()

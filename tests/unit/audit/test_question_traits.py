@@ -10,22 +10,22 @@ import pytest
 import torch
 from tests.scenes import Here
 
-from croupier.audit import profile
-from croupier.audit.auxiliary import MOST, auxiliary_of
 from croupier.audit.bench import Bench
 from croupier.audit.blind import Blind
-from croupier.audit.habits import matched, tiered_of, tiered_way
-from croupier.audit.marks import Truth, guessing
 from croupier.audit.question import SERVER, Adversary, Arm, Trial
 from croupier.audit.questions import linkage, traits
 from croupier.audit.questions.linkage import Linkage
 from croupier.audit.questions.traits import Traits
 from croupier.audit.seen import Shows
 from croupier.audit.setting import Setting
+from croupier.audit.traits.auxiliary import MOST, auxiliary_clients
+from croupier.audit.traits.findings import matched, tiered_case
+from croupier.audit.traits.scores import TraitTruth, prior
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.encode.floats import Floats
-from croupier.federation import Federation
+from croupier.engine.federation import Federation
+from croupier.engine.local import Local
 from croupier.learn.datasets import Digits, Households
 from croupier.learn.fit import Sgd
 from croupier.learn.models import Lstm, Mlp
@@ -34,7 +34,6 @@ from croupier.pipeline import Pipeline
 from croupier.place.direct import Direct
 from croupier.privacy.gaussian import Gaussian
 from croupier.release.rows import Rows
-from croupier.runtime.local import Local
 from croupier.systems import intra, intra_sum, naive, plain, total
 
 SETTING = Setting(
@@ -120,24 +119,24 @@ def test_blind(arm: str) -> None:
     ((topic, known, question, told),) = panel.asked
     with Blind() as process:
         assert canon.dump(process.ask(topic, known, question)) == canon.dump(told)
-    truth = auxiliary_of(asked.stage(NONE)).attributes["dominant"].of(asked.stage(NONE).task.enrolled)
+    truth = auxiliary_clients(asked.stage(NONE)).attributes["dominant"].of(asked.stage(NONE).task.enrolled)
     sent = canon.dump({"known": dict(known), "asked": dict(question)})
     assert bytes(canon.tensor_bytes(truth)) not in sent
 
 
 def test_auxiliary_clients_are_made_of_records_that_nobody_trains_on() -> None:
     stage = bench(0).stage(NONE)
-    found = auxiliary_of(stage)
+    found = auxiliary_clients(stage)
     assert len(found.names) == MOST
     assert not set(found.names) & set(stage.task.enrolled)
     labels = found.attributes["dominant"].of(found.names)
     assert len(set(labels.tolist())) > 5
     starts = {0: stage.task.first.vector}
-    outside = found.told(starts, 0.1, Coins.from_seed(0))
-    assert outside.updates.shape == (1, MOST, stage.task.layout.size)
-    assert float(outside.updates.norm(dim=2).max()) < 0.1001
-    assert torch.equal(outside.updates, found.told(starts, 0.1, Coins.from_seed(0)).updates)
-    assert guessing(outside, Truth((), (), {})) == {}
+    auxiliary = found.learn_from(starts, 0.1, Coins.from_seed(0))
+    assert auxiliary.updates.shape == (1, MOST, stage.task.layout.size)
+    assert float(auxiliary.updates.norm(dim=2).max()) < 0.1001
+    assert torch.equal(auxiliary.updates, found.learn_from(starts, 0.1, Coins.from_seed(0)).updates)
+    assert prior(auxiliary, TraitTruth((), {}), {}) == {}
 
 
 def test_values_are_traced_to_their_senders_and_equal_ones_at_random() -> None:
@@ -169,32 +168,27 @@ def test_households_need_some_outside() -> None:
 
 
 def test_noise_by_tiers_is_asked_as_its_own_experiment() -> None:
-    """One training of each noise; the numbers are those of the papers' experiment."""
+    """One training of each noise serves every arm and both questions."""
     own = Arm("mine", "mine", intra(smallest=4), own=True)
     noise = Arm("noise", "noise", own.pipeline.model_copy(update={"release": Rows(), "place": Direct()}))
     setting = replace(SETTING, split=Dirichlet(clients=16, alpha=0.1, least=20))
     one = Bench(setting, 0, Here(), Local(), arms=(own, NONE, noise, ARMS["model"]))
-    ways = {arm.key: tiered_way(one, arm, SERVER) for arm in one.arms}
+    ways = {arm.key: tiered_case(one, arm, SERVER) for arm in one.arms}
     assert ways == {
         "mine": ("tiers", "parameter"), "none": ("no noise", "rows"), "noise": ("tiers", "rows"), "model": None,
     }  # fmt: skip
-    assert tiered_way(one, own, Adversary(("client",))) is None
-    tiered = tiered_of(one)
-    assert tiered is not None
-    (seed,) = profile.run(tiered, [0], Local(), ("rows", "parameter"), ("no noise", "tiers"))
-    found = {(each.noise, each.view): each for each in seed.found if each.denoiser == "wiener"}
+    assert tiered_case(one, own, Adversary(("client",))) is None
     for arm in (own, NONE, noise):
         described = Traits().play(one, arm, [SERVER])()["server"]
         linked = Linkage().play(one, arm, [SERVER])()["server"]
-        each = found[ways[arm.key]]  # type: ignore[index]
-        assert described.scores["dominant"].value == each.marks["dominant: clients named right"]
-        assert described.scores["dominant"].prior == each.prior["dominant: clients named right"]
-        assert linked.scores["linked-centred"].value == each.marks["linked to its owner's row (centred)"]
+        assert "none of the 12 attacked" in described.facts["sentences"][0]
+        assert ("100% of the rows tried" in described.facts["sentences"][-1]) is (arm is own)
+        assert set(described.scores) == {"dominant"}
         assert ("name" in linked.scores) is (arm is not own)
     assert len([asked for asked in one.panel.asked if asked[0] == "traits"]) == 2  # type: ignore[attr-defined]
     # With too few clients to set some apart, real views are read.
     few = Bench(SETTING, 0, Here(), Local(), arms=(own,))
-    assert tiered_way(few, own, SERVER) is None
+    assert tiered_case(few, own, SERVER) is None
     assert set(Linkage().play(few, own, [SERVER])()["server"].scores) == {"linked", "linked-centred"}
 
 
@@ -202,6 +196,6 @@ def test_sums_of_buckets_link_buckets() -> None:
     own = Arm("mine", "mine", intra_sum(16, smallest=4), own=True)
     setting = replace(SETTING, split=Dirichlet(clients=16, alpha=0.1, least=20))
     one = Bench(setting, 0, Here(), Local(), arms=(own,))
-    assert tiered_way(one, own, SERVER) == ("tiers", "sums")
+    assert tiered_case(one, own, SERVER) == ("tiers", "sums")
     assert Linkage().unseen(one, own, SERVER) == ""
     assert list(Linkage().play(one, own, [SERVER])()["server"].scores) == ["bucket", "bucket-centred"]

@@ -18,12 +18,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from tests.scenes import Here
 
-from croupier import recorded as auditing
-from croupier.audit.recorded import Recording, read
+from croupier.audit.recorded import audited as auditing
+from croupier.audit.recorded.audited import protocol, recorded
+from croupier.audit.recorded.files import Recording, read
 from croupier.errors import CroupierError, DataError, SpecError
 from croupier.learn.datasets import Digits
 from croupier.learn.models import Mlp
-from croupier.recorded import protocol, recorded
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "recorded"
 CLIENTS, FEATURES, CLASSES, HIDDEN = ("a", "b", "c", "d"), 3, 2, 4
@@ -261,11 +261,13 @@ def test_the_example_leaks_by_name_and_not_in_the_mean(examples: Path, monkeypat
     found = recorded(".").plain
     (row,) = found["rows"]
     source = row["questions"]["source"]
-    assert (found["kind"], found["schema"], found["clients"], found["rounds"]) == ("croupier audit", 2, 8, 2)
+    assert (found["kind"], found["schema"], found["clients"], found["rounds"]) == ("croupier audit", 3, 8, 2)
     assert (source["status"], source["attack"]) == ("leak", "named+prior")
     assert source["gain"]["rate"] > 0.1
     assert row["questions"]["separation"]["value"] == pytest.approx(1, abs=1e-5)
-    assert list(row["questions"]["membership"]["adversaries"]["server"]["attacks"]) == ["loss", "rows", "lira"]
+    assert list(row["questions"]["membership"]["adversaries"]["server"]["attacks"]) == [
+        "loss", "rows", "lira", "gradients", "row-gradients",
+    ]  # fmt: skip
     assert found["verdict"]["light"] == "red"
     assert any("over its 8 clients" in note for note in found["notes"])
     mean = recorded("flower").plain["rows"][0]["questions"]

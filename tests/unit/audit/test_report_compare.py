@@ -72,8 +72,8 @@ def test_defences_and_units_that_came_and_went() -> None:
     [
         ([], "the second report: kind = 'list' is no audit report; give what croupier audit --json wrote"),
         ({"kind": "croupier run"}, "the second report: kind = 'croupier run' is no audit report"),
-        ({"kind": "croupier audit"}, "the second report: schema = None, not 2; repeat that audit"),
-        ({"kind": "croupier audit", "schema": 1}, "the second report: schema = 1, not 2; repeat that audit"),
+        ({"kind": "croupier audit"}, "the second report: schema = None, not 3; repeat that audit"),
+        ({"kind": "croupier audit", "schema": 2}, "the second report: schema = 2, not 3; repeat that audit"),
     ],
 )
 def test_what_is_no_report_is_refused(found: Any, match: str) -> None:

@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 from tests.reports import WICKED, bare, hostile, report
 
-from croupier.audit.report.html import brief, render
-from croupier.audit.report.marks import axis
-from croupier.audit.report.read import Question, Told, questions, sentence, who
+from croupier.audit.report.html import axis, brief, render
+from croupier.audit.report.read import Asked, Lenient, questions, stamp
 from croupier.audit.report.result import Report
-from croupier.audit.report.words import Rate
+from croupier.audit.report.words import Estimate, sentence, who
 
 EMPTY = {"meta", "input", "img"}
 
@@ -123,6 +122,25 @@ def test_proved_and_not_run_say_why() -> None:
     assert "12 runs of poisoned training take long" in text
 
 
+def test_what_has_no_answer_has_one_of_three_reasons() -> None:
+    tried = {"server": {"attacks": {"lira": {"scored": False}}}}
+    cells: list[tuple[dict[str, Any], str]] = [
+        ({}, "not asked"),
+        ({"status": "not-run", "why": "not asked"}, "not asked"),
+        ({"status": "not-run", "why": "nothing is permuted"}, "does not apply"),
+        ({"status": "not-run", "why": "3 runs are too few", "unsure": True}, "could not be judged"),
+        ({"status": "not-run", "why": "failed", "adversary": "server", "adversaries": tried}, "could not be judged"),
+    ]
+    assert [stamp(Lenient(cell)) for cell, _ in cells] == [("not-run", word) for _, word in cells]
+
+
+def test_the_page_says_whose_data_it_was() -> None:
+    found = report()
+    assert "no record of yours was used" in Page(render(found)).text
+    found["task"]["data"] = {"use": "own", "make": "mine:records"}
+    assert "on your own data: what mine:records gives" in Page(render(found)).text
+
+
 def test_every_link_leads_somewhere_and_no_name_is_given_twice() -> None:
     page = Page(render(report()))
     ids = [found["id"] for _, found in page.seen if "id" in found]
@@ -202,24 +220,24 @@ def test_keys_to_come_are_ignored() -> None:
 
 
 def test_numbers_in_their_units() -> None:
-    share, decibel, cosine = (Question("q", "?", unit) for unit in ("share", "dB", "cosine"))
-    assert share.gain(Rate(0.07, 0.05, 0.09)) == "+7.0 (5.0 to 9.0)"
-    assert share.gain(Rate(-0.07)) == "\N{MINUS SIGN}7.0"
-    assert share.gain(Rate(0.0001)) == "0.0"
-    assert decibel.value(Rate(9.4)) == "9.4\u202fdB"
-    assert cosine.gain(Rate(0.12)) == "+0.12"
-    assert (share.points, decibel.points, cosine.points) == ("points", "dB", "")
+    share, decibel, cosine = (Asked("q", "?", unit) for unit in ("share", "dB", "cosine"))
+    assert share.gain(Estimate(0.07, 0.05, 0.09)) == "+7.0 (5.0 to 9.0)"
+    assert share.gain(Estimate(-0.07)) == "\N{MINUS SIGN}7.0"
+    assert share.gain(Estimate(0.0001)) == "0.0"
+    assert decibel.value(Estimate(9.4)) == "9.4\u202fdB"
+    assert cosine.gain(Estimate(0.12)) == "+0.12"
+    assert (share.points, decibel.points, cosine.points) == ("points", "dB", "cosine")
 
 
 def test_names_in_words() -> None:
     assert who("server+relay") == "the server with the relay"
     assert who("sum1+sum2+sum3") == "sum server 1, sum server 2 and sum server 3 together"
     assert sentence("not asked") == "Not asked."
-    assert [one.key for one in questions(Told({"rows": [{"questions": {"late": {}}}]}))] == ["late"]
+    assert [one.key for one in questions(Lenient({"rows": [{"questions": {"late": {}}}]}))] == ["late"]
 
 
 def test_an_axis_holds_zero_and_all_that_is_drawn() -> None:
-    along = axis([Rate(0.31, 0.27, 0.35), None, Rate(-0.02)])
+    along = axis([Estimate(0.31, 0.27, 0.35), None, Estimate(-0.02)])
     assert along.low <= -0.02
     assert along.high >= 0.35
     assert float(axis([]).x(0.0)[:-1]) == 4

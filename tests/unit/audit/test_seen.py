@@ -37,10 +37,10 @@ from croupier.learn.root import Root
 from croupier.learn.split import Dirichlet
 from croupier.pipeline import Pipeline
 from croupier.place.masks import Masks
-from croupier.place.pair import Pair
-from croupier.place.pooled import Pool
 from croupier.place.relay import Relay
 from croupier.place.servers import SumServers
+from croupier.place.two_servers.pair import Pair
+from croupier.place.two_servers.pooled import Pool
 from croupier.privacy.gaussian import Gaussian
 from croupier.release.bits import Counts
 from croupier.release.sums import Sum
@@ -387,7 +387,7 @@ def test_a_wrong_reading_is_caught(place: Any) -> None:
 
 def _crossed(pool: Pool) -> dict[str, Any]:
     """A planted fault: the servers' orders, one after the other the wrong way round."""
-    rows, (one, two) = SHARED(pool), (pool._hand(0).order, pool._hand(1).order)
+    rows, (one, two) = SHARED(pool), (pool._material(0).order, pool._material(1).order)
     right, wrong = one[two].tolist(), two[one].tolist()
     return {pool.given.roster[w]: rows[pool.given.roster[r]] for r, w in zip(right, wrong, strict=True)}
 

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from croupier.audit.harness import EVERYBODY, Answers
+from croupier.audit.judgement import judged
 from croupier.audit.question import MALICIOUS, Score, Trial
 from croupier.audit.questions.poisoning import Poisoning
 from croupier.audit.questions.reconstruction import Reconstruction
 from croupier.audit.questions.source import Source
 from croupier.audit.questions.traits import Traits
-from croupier.audit.verdict import asked, cell, judged
+from croupier.audit.verdict import asked, cell
 
 RUNS = 8
 SERVER = {"server": False}
@@ -98,11 +99,12 @@ def test_a_worst_case_and_malicious_clients_condemn_no_protocol(monkeypatch: pyt
     rebuilt = asked(Reconstruction(), sharp, sharp, SERVER, {})
     hit = answers(trials(0.9, 0.1, "backdoor"), "poisoning", MALICIOUS.key)
     broken = asked(Poisoning(), hit, hit, SERVER, {})
-    got = judged([row("own", 0.9, source=source(0.3), reconstruction=rebuilt, poisoning=broken)])
+    got = judged([row("own", 0.9, source=source(0.3), reconstruction=rebuilt, poisoning=broken)], "5 of 20 clients")
     assert got["light"] == "amber"
     assert got["sentence"].startswith("No leak was found in own as it trains, in 1 question")
     assert any("worst case" in one for one in got["more"])
-    assert "Malicious clients break what it learns." in got["more"]
+    assert "5 of 20 clients, if malicious, break what it learns." in got["more"]
+    assert any(one["sentence"].startswith("5 of 20 clients break it: ") for one in got["against"])
 
 
 def test_what_was_not_asked_is_no_advantage() -> None:

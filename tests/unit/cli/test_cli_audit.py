@@ -10,12 +10,11 @@ import pytest
 from tests.scenes import Here
 from tests.shell import Shell
 
-from croupier.audit import experiment, harness, membership
+from croupier.audit import harness, membership
 from croupier.learn.datasets import Synthetic
 from croupier.learn.models import Mlp
 from croupier.spec import load
-from croupier_lab.papers import ENTRIES
-from croupier_lab.papers.entry import Entry
+from croupier_lab.papers.catalogue import FIGURES
 
 TINY = (
     "-s", "task.split.clients=3", "-s", "task.model.hidden=[16]", "-s", "task.fit.epochs=1", "-s", "run.workers=1",
@@ -31,7 +30,6 @@ def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], t
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("CROUPIER_DATA", raising=False)
     monkeypatch.setattr(harness, "Panel", Here)
-    monkeypatch.setattr(experiment, "Panel", Here)
     monkeypatch.setattr(membership, "MODELS", 3)
     monkeypatch.setattr(membership, "STEPS", 5)
     return Shell(monkeypatch, capsys)
@@ -43,11 +41,10 @@ def test_audit_fast_gives_one_object_and_a_report(shell: Shell) -> None:
     assert (found["name"], found["rounds"], found["runs"], found["seeds"]) == ("digits-uneven", 2, 2, [3, 4])
     assert found["task"]["split"] == {"use": "dirichlet", "clients": 3, "alpha": 0.1, "least": 20}
     for row in found["rows"]:
-        assert {"defence", "accuracy", "bytes_per_client", "attacks", "questions"} <= row.keys()
-        for attack in row["attacks"].values():
-            assert {"rate", "low", "high", "prior", "chance"} <= attack.keys()
-            assert attack["low"] <= attack["rate"] <= attack["high"]
-            assert attack["chance"] == 1 / 3
+        assert {"defence", "accuracy", "bytes_per_client", "questions"} <= row.keys()
+        for attack in row["questions"]["source"]["adversaries"]["server"]["attacks"].values():
+            assert {"value", "low", "high", "prior", "gain"} <= attack.keys()
+            assert attack["low"] <= attack["value"] <= attack["high"]
         for question in row["questions"].values():
             assert {"adversary", "value", "low", "high", "prior", "gain", "control", "status"} <= question.keys()
     assert found["made"].endswith("Z")
@@ -65,7 +62,7 @@ def test_audit_for_people_prints_a_matrix_and_the_verdict(shell: Shell) -> None:
     code, out, said = shell("audit", "digits-uneven", *TINY, "-s", "federation.rounds=1", *FEW, *where)
     assert (code, said) == (0, "")
     assert "digits-uneven: 2 runs" in out
-    assert "! measured leak, . no leak found, ? cannot tell, = proved, - not run" in out
+    assert "! measured leak, . no leak found, ? cannot tell, = proved, - no answer" in out
     assert all(any(line.startswith(name) for line in out.splitlines()) for name in DEFENCES)
     assert "  server: " in out
     assert "named+prior" not in out
@@ -140,7 +137,7 @@ def test_a_report_that_cannot_be_written_is_said_before_the_work(
 ) -> None:
     Path("file").touch()
     Path("folder").mkdir()
-    monkeypatch.setattr("croupier.auditing.audit", never)
+    monkeypatch.setattr("croupier.audit.described.audit", never)
     assert shell.refused("audit", "--fast", "--report", report).startswith(said)
 
 
@@ -160,9 +157,9 @@ def test_two_reports_are_compared(shell: Shell) -> None:
 def test_reproduce_lists_what_there_is(shell: Shell, tmp_path: Path) -> None:
     code, out, said = shell("reproduce")
     assert (code, said) == (0, "")
-    assert all(any(line.startswith(name) for line in out.splitlines()) for name in ENTRIES)
+    assert all(any(line.startswith(name) for line in out.splitlines()) for name in FIGURES)
     entries = shell.json("reproduce")["entries"]
-    assert list(entries) == sorted(ENTRIES)
+    assert list(entries) == sorted(FIGURES)
     assert entries["rns/table7"]["source"].endswith("Table 7")
     needy = {name for name, entry in entries.items() if entry["needs_data"]}
     assert {"rns/figure1", "tazza/figure4"} <= needy
@@ -234,12 +231,12 @@ def test_reproduce_fills_in_a_ledger(shell: Shell) -> None:
 
 def test_reproduce_prints_one_object(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """Table 7 made small."""
-    entry = ENTRIES["rns/table7"]
-    assert isinstance(entry, Entry)
-    (case,) = entry.cases("smoke")
+    entry = FIGURES["rns/table7"]
+    assert entry.experiments is not None
+    (case,) = entry.experiments("smoke")
     setting = replace(case.setting, data=Synthetic(records=800), model=Mlp(hidden=(8,)))
     small = replace(case, setting=setting, defences=case.defences[:1])
-    monkeypatch.setitem(ENTRIES, entry.name, replace(entry, cases=lambda _: [small]))
+    monkeypatch.setitem(FIGURES, entry.name, replace(entry, experiments=lambda _: [small]))
     words = ("reproduce", "rns/table7", "--only", "synthetic", "--seeds", "3", "--out", "new/x.json")
     found = shell.json(*words)
     assert len(found["seeds"]) == 3

@@ -10,9 +10,9 @@ import pytest
 from tests.shell import Shell
 
 from croupier.audit import harness
+from croupier.engine.store import RunDir
 from croupier.errors import CroupierError
 from croupier.learn.train import Learner
-from croupier.runtime.store import RunDir
 
 SMALL = ("-s", "federation.rounds=2", "-s", "task.fit.epochs=1", "-s", "run.workers=1", "--seed", "7")
 OWN = """

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from tests.shell import Shell
 
-from croupier.federate import Round
-from croupier.spec import load, presets, to_toml
+from croupier.engine.state import Round
+from croupier.spec import load, presets
+from croupier.toml_text import to_toml
 
 SMALL = ("-s", "federation.rounds=2", "-s", "task.fit.epochs=1", "-s", "run.workers=1")
 
@@ -181,7 +182,9 @@ def test_an_interrupt_says_how_to_go_on(shell: Shell, at: str, monkeypatch: pyte
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("croupier.job.assemble" if at == "the data" else "croupier.job.metrics_of", stop)
+    monkeypatch.setattr(
+        "croupier.engine.job.job.assemble" if at == "the data" else "croupier.engine.job.job.metrics_of", stop
+    )
     code, out, said = shell("run", *SMALL, "--seed", "7", "--out", "here")
     assert (code, out) == (130, "")
     kept = "rounds that ended are kept; go on with: croupier run --resume here"
@@ -190,9 +193,10 @@ def test_an_interrupt_says_how_to_go_on(shell: Shell, at: str, monkeypatch: pyte
 
 
 def test_an_interrupt_of_several_names_the_one_that_was_stopped(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    from croupier import job
+    from croupier.engine.job import job
+    from croupier.engine.job.result import metrics_of
 
-    real = job.metrics_of
+    real = metrics_of
 
     def stop(done: Round) -> dict[str, Any]:
         if Path("all/2-digits-sum").exists():
@@ -215,6 +219,6 @@ def test_a_bug_is_not_dressed_up_as_an_error(shell: Shell, monkeypatch: pytest.M
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("croupier.job.run", broken)
+    monkeypatch.setattr("croupier.engine.job.run.run", broken)
     with pytest.raises(ZeroDivisionError):
         shell("run", "digits")

@@ -11,7 +11,7 @@ from rich.table import Table
 from tests.reports import report
 from tests.shell import Shell
 
-from croupier.cli import audit
+from croupier.cli import audit, findings
 from croupier.cli.fit import fitted, line, wrapped
 
 SMALL = ("-s", "federation.rounds=2", "-s", "task.fit.epochs=1", "-s", "run.workers=1", "--seed", "7")
@@ -82,7 +82,7 @@ def wide() -> dict[str, Any]:
 @pytest.mark.parametrize("verbose", [False, True])
 def test_audits_fit(verbose: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(WIDTH))
-    audit.show(wide(), verbose)
+    findings.show(wide(), verbose)
     assert {"defence", *audit.SHORT.values(), "accur.", "up"} <= checked(capsys.readouterr().out)
 
 

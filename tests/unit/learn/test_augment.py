@@ -13,8 +13,8 @@ from torch.nn import functional
 
 from croupier.core.coins import Coins
 from croupier.core.update import Update
+from croupier.engine.job.run import run
 from croupier.errors import SpecError
-from croupier.job import run
 from croupier.learn.assemble import Assembled, assemble
 from croupier.learn.augment import Augment, Crop, InstaHide, NoAugment, weights
 from croupier.learn.data import Data, Dataset, Rows, Windows
@@ -23,7 +23,8 @@ from croupier.learn.fit import Sgd
 from croupier.learn.models import Mlp
 from croupier.learn.split import Iid
 from croupier.learn.train import Learner
-from croupier.spec import Spec, load, to_toml
+from croupier.spec import Spec, load
+from croupier.toml_text import to_toml
 
 COINS = Coins.from_seed(6)
 

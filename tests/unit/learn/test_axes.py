@@ -14,13 +14,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from croupier.audit.listing import literal_listing1
 from croupier.core.coins import Coins
 from croupier.encode.symmetry import Symmetry
 from croupier.errors import SpecError
 from croupier.learn.axes import difference, symmetry_of
 from croupier.learn.fit import Adam, Fit, Sgd
 from croupier.learn.models import Perceptron
+from croupier_lab.attacks.rule_search import literal_listing1
 
 SEED = bytes(range(32))
 LABELS = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1])

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from croupier.engine.job.result import Result
+from croupier.engine.job.run import run
 from croupier.errors import DataError, SpecError
-from croupier.job import Result, run
 from croupier.learn.flat import loss_of
 
 TEXT = """

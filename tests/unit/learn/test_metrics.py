@@ -9,8 +9,9 @@ import pytest
 import torch
 from sklearn.metrics import f1_score, roc_auc_score
 
+from croupier.engine.job.result import Result
+from croupier.engine.job.run import run
 from croupier.errors import DataError, SpecError
-from croupier.job import Result, run
 from croupier.learn.data import Dataset, Rows
 from croupier.learn.metrics import Metric, Undefined, metrics_of
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from croupier.engine.job.run import run
 from croupier.errors import DataError, OwnError, SpecError
-from croupier.job import run
 from croupier.learn.data import Dataset, Rows
 from croupier.learn.datasets import Own
 from croupier.learn.models import OwnNetwork

@@ -11,8 +11,8 @@ from torch import nn
 
 from croupier.core.coins import Coins
 from croupier.core.update import Update
+from croupier.engine.job.run import run
 from croupier.errors import SpecError
-from croupier.job import run
 from croupier.learn.data import Dataset, Rows
 from croupier.learn.fit import DpSgd, Sgd
 from croupier.learn.flat import FlatNet, layout_of

@@ -17,12 +17,13 @@ from tests.shell import Shell
 from torch import nn
 
 from croupier.core import canon
+from croupier.engine.job.run import resume, run
 from croupier.errors import OwnError, SpecError
-from croupier.job import resume, run
 from croupier.learn.datasets import Own
 from croupier.learn.models import Network, OwnNetwork
 from croupier.learn.own import Named, carried, load_own, revived
-from croupier.spec import load, to_toml
+from croupier.spec import load
+from croupier.toml_text import to_toml
 
 DATA = """
 import numpy as np

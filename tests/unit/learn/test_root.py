@@ -16,10 +16,11 @@ from croupier.aggregate.mean import Mean
 from croupier.core.coins import Coins
 from croupier.core.flow import Memory
 from croupier.core.update import Gathered, Model
+from croupier.engine.federation import Federation
+from croupier.engine.job.run import run
+from croupier.engine.local import Local
+from croupier.engine.loop import rounds
 from croupier.errors import SpecError
-from croupier.federate import rounds
-from croupier.federation import Federation
-from croupier.job import run
 from croupier.learn.assemble import Assembled, assemble
 from croupier.learn.data import Dataset, Rows
 from croupier.learn.datasets import Digits
@@ -28,7 +29,6 @@ from croupier.learn.models import Mlp, ResNet18
 from croupier.learn.root import Root
 from croupier.learn.split import Iid, QSkew
 from croupier.pipeline import Pipeline
-from croupier.runtime.local import Local
 from croupier.spec import load
 
 COINS = Coins.from_seed(5)

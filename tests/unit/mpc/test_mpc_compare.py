@@ -14,10 +14,10 @@ from tests.two import play
 
 from croupier.core.coins import Coins
 from croupier.errors import ProtocolError, RangeError, SpecError
-from croupier.mpc import boolean, compare, hands, products, signs
-from croupier.mpc.hands import Hand
+from croupier.mpc import boolean, compare, dealt_shares, products, signs
+from croupier.mpc.dealt_shares import DealtShare
 from croupier.mpc.ring import Z32, Z64, Ring
-from croupier_lab.bench.gates import seated
+from croupier_lab.bench.speed.two_server_gates import seated
 
 RINGS = (Z32, Z64)
 SOME = Coins.from_seed(7)
@@ -75,13 +75,13 @@ def test_every_small_difference_of_number_and_mask_compares() -> None:
 def test_the_runtime_carries_a_comparison(sealed: bool) -> None:
     numbers = np.array([5, -5, 0, 1 << 30, -(1 << 31)] * 30)
     shares, dealt = Z32.split(numbers, SOME), compare.deal(len(numbers), SOME.child("deal"))
-    (one, two), sat = seated(
+    (one, two), result = seated(
         lambda me, peer: compare.flow(me, peer, "x", shares[me], dealt[me]),
         compare.schemas("x", len(numbers)), SOME.child("links") if sealed else None,
     )  # fmt: skip
     assert np.array_equal(boolean.unpacked(one ^ two, len(numbers))[0], numbers < 0)
     body = 4 * len(numbers) + 41 * -(-len(numbers) // 8)
-    assert set(sat.traffic.sent.values()) == {body + 5 * 148}
+    assert set(result.traffic.sent.values()) == {body + 5 * 148}
 
 
 def test_a_comparison_opens_uniform_numbers_and_bits() -> None:
@@ -190,7 +190,7 @@ def test_previous_signs_are_signs(wrong: np.ndarray) -> None:
         next(flow)
 
 
-GATES: list[tuple[Callable[[], tuple[Hand, Hand]], int]] = [
+GATES: list[tuple[Callable[[], tuple[DealtShare, DealtShare]], int]] = [
     (lambda: boolean.deal_ands(3, SOME), boolean.fitted(3)),
     (lambda: products.deal_multiply(9, SOME, Z64), products.fitted(9, Z64)),
     (lambda: products.deal_numbers(9, SOME), products.fitted(9)),
@@ -201,14 +201,14 @@ GATES: list[tuple[Callable[[], tuple[Hand, Hand]], int]] = [
 
 
 @pytest.mark.parametrize(("deal", "size"), GATES)
-def test_a_hand_is_as_long_as_it_says_and_travels(deal: Callable[[], tuple[Hand, Hand]], size: int) -> None:
-    for side, hand in enumerate(deal()):
-        schema, body = hands.schema(side, size), hand.body()
+def test_a_hand_is_as_long_as_it_says_and_travels(deal: Callable[[], tuple[DealtShare, DealtShare]], size: int) -> None:
+    for side, material in enumerate(deal()):
+        schema, body = dealt_shares.schema(side, size), material.body()
         schema.check(body)
         assert len(schema.pack(body)) == 32 + side * size
-        there = Hand.received(side, schema.unpack(schema.pack(body)))
+        there = DealtShare.received(side, schema.unpack(schema.pack(body)))
         there.open(side, size)
-        assert repr(there) == f"Hand({side}, spent)"
+        assert repr(there) == f"DealtShare({side}, spent)"
 
 
 def test_a_hand_is_used_once() -> None:

@@ -16,27 +16,28 @@ from croupier.core.coins import Coins
 from croupier.errors import ProtocolError
 from croupier.kernels.field import bits_of
 from croupier.kernels.shares import P
-from croupier.mpc import dealer
-from croupier.mpc.dealer import Check, Deck, Filed, Hand, Seeded, Stored
+from croupier.mpc import deal_shares, dealer
+from croupier.mpc.deal_shares import Check, DealSpec, Filed, Seeded, Stored
+from croupier.mpc.dealer import ShuffleShare
 
 CHECKS: list[Check] = ["none", "hash", "product"]
 COINS = Coins.from_seed(5)
 
 
-def dealt(deck: Deck, coins: Coins = COINS, file: Path | None = None) -> tuple[Hand, Hand]:
+def dealt(deal: DealSpec, coins: Coins = COINS, file: Path | None = None) -> tuple[ShuffleShare, ShuffleShare]:
     """Both hands."""
     seeds = [coins.child("hand", me).export() for me in (0, 1)]
-    told = dealer.rest(deck, coins, file)
+    told = dealer.rest(deal, coins, file)
     one, two = (
-        dealer.hand_of(seeds[me], me, deck, bytes(32), dealer.bound_of(seeds[1 - me], 1 - me), told if me else {})
+        dealer.share_of_seed(seeds[me], me, deal, bytes(32), dealer.bound_of(seeds[1 - me], 1 - me), told if me else {})
         for me in (0, 1)
     )
     return one, two
 
 
-def whole(deck: Deck, shares: Any, matrix: int = 0) -> tuple[Any, Any]:
+def whole(deal: DealSpec, shares: Any, matrix: int = 0) -> tuple[Any, Any]:
     """A matrix of shares in one piece, and its tags."""
-    values, tags = np.zeros((deck.rows, deck.size), object), np.zeros((deck.rows, deck.size), object)
+    values, tags = np.zeros((deal.rows, deal.size), object), np.zeros((deal.rows, deal.size), object)
     for start, stop, numbers, marks in shares.blocks(matrix):
         values[:, start:stop] = numbers
         if marks is not None:
@@ -47,7 +48,7 @@ def whole(deck: Deck, shares: Any, matrix: int = 0) -> tuple[Any, Any]:
 @pytest.fixture(params=[1 << 20, 48], ids=["one block", "several blocks"])
 def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Also with material in pieces."""
-    monkeypatch.setattr(dealer, "BLOCK", request.param)
+    monkeypatch.setattr(deal_shares, "BLOCK", request.param)
     return int(request.param)
 
 
@@ -55,40 +56,42 @@ def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize(("rows", "size"), [(1, 1), (2, 8), (3, 13), (5, 40), (4, 300)])
 def test_both_hands_add_up(rows: int, size: int, check: Check) -> None:
-    deck = Deck(rows, size, check)
-    one, two = dealt(deck)
-    masks = np.stack([dealer.mask_of(seed, deck) for seed in dealer.seeds(deck, COINS)])
+    deal = DealSpec(rows, size, check)
+    one, two = dealt(deal)
+    masks = np.stack([dealer.mask_of(seed, deal) for seed in dealer.seeds(deal, COINS)])
     hiding = masks[one.order][two.order] ^ one.masks[two.order] ^ two.masks
-    modulus = P if deck.authentic else 1 << 32
+    modulus = P if deal.authentic else 1 << 32
     point = (one.point + two.point) % P
-    for matrix, bits in enumerate((hiding, masks)[: deck.matrices]):
-        (values, tags), (others, marks) = whole(deck, one.shares, matrix), whole(deck, two.shares, matrix)
+    for matrix, bits in enumerate((hiding, masks)[: deal.matrices]):
+        (values, tags), (others, marks) = whole(deal, one.shares, matrix), whole(deal, two.shares, matrix)
         want = bits_of(bits, size).astype(object)
         assert ((values + others) % modulus == want).all()
-        if deck.authentic:
+        if deal.authentic:
             assert ((tags + marks) % P == point * want % P).all()
-    for hand in (one, two):
-        assert sorted(hand.order.tolist()) == list(range(rows))
-        assert not (hand.masks[:, -1] >> (8 - deck.spare if deck.spare else 7) >> (not deck.spare)).any(), "spare bits"
+    for material in (one, two):
+        assert sorted(material.order.tolist()) == list(range(rows))
+        assert not (material.masks[:, -1] >> (8 - deal.spare if deal.spare else 7) >> (not deal.spare)).any(), (
+            "spare bits"
+        )
 
 
 @pytest.mark.parametrize("check", ["hash", "product"])
 @pytest.mark.parametrize("rows", [1, 2, 5])
 def test_the_elements_of_a_check_add_up(rows: int, check: Check) -> None:
-    deck = Deck(rows, 21, check)
-    over = deck.over
-    one, two = dealt(deck)
+    deal = DealSpec(rows, 21, check)
+    over = deal.over
+    one, two = dealt(deal)
     key = over.add(one.tag_key, two.tag_key)
     found = {}
     for (name, left), (_, right) in zip(one.dealt(), two.dealt(), strict=True):
         found[name] = over.add(left.values, right.values)
         assert np.array_equal(over.add(left.tags, right.tags), over.mul(key, found[name])), name
     assert np.array_equal(over.mul(found["x"], found["y"]), found["z"])
-    assert len(found["x"]) == deck.triples == 2 * rows - 1
+    assert len(found["x"]) == deal.triples == 2 * rows - 1
     assert found["blind"].any()
-    assert sum(map(len, found.values())) == deck.extras
+    assert sum(map(len, found.values())) == deal.extras
     if check == "hash":
-        masks = np.stack([dealer.mask_of(seed, deck) for seed in dealer.seeds(deck, COINS)])
+        masks = np.stack([dealer.mask_of(seed, deal) for seed in dealer.seeds(deal, COINS)])
         hiding = masks[one.order][two.order] ^ one.masks[two.order] ^ two.masks
         shared = dealer.joined(one.key, two.key)
         assert np.array_equal(found["before"], dealer.row_hashes(shared, masks))
@@ -114,17 +117,17 @@ class Fixed(Coins):
 @pytest.mark.parametrize("me", [0, 1])
 @pytest.mark.parametrize("check", ["hash", "product"])
 def test_what_a_seed_stands_for_says_nothing_of_the_rest(check: Check, me: int) -> None:
-    deck = Deck(6, 64, check)
+    deal = DealSpec(6, 64, check)
     seen = []
     for number in (1, 2):
         coins = Fixed(number, me)
-        one, two = dealt(deck, coins)
+        one, two = dealt(deal, coins)
         mine, other = (one, two) if me == 0 else (two, one)
         triples = {
-            name: deck.over.add(left.values, right.values).tobytes()
+            name: deal.over.add(left.values, right.values).tobytes()
             for (name, left), (_, right) in zip(one.dealt(), two.dealt(), strict=True)
         }
-        masks = np.stack([dealer.mask_of(seed, deck) for seed in dealer.seeds(deck, coins)])
+        masks = np.stack([dealer.mask_of(seed, deal) for seed in dealer.seeds(deal, coins)])
         seen.append((mine, other, triples, masks.tobytes()))
     (mine, other, triples, hiding), (also, fresh, others, hidden) = seen
     assert mine.masks.tobytes() == also.masks.tobytes(), "the same seed"
@@ -139,36 +142,36 @@ def test_what_a_seed_stands_for_says_nothing_of_the_rest(check: Check, me: int) 
 @pytest.mark.usefixtures("block")
 @pytest.mark.parametrize("check", CHECKS)
 def test_shares_are_the_same_drawn_stored_and_filed(check: Check, tmp_path: Path) -> None:
-    deck = Deck(3, 100, check)
-    _, stored = dealt(deck)
-    _, filed = dealt(deck, file=tmp_path / "material")
-    seeded = Seeded(deck, COINS)
-    for matrix in range(deck.matrices):
-        for first, second in ((stored.shares, filed.shares), (seeded, Stored.of(deck, seeded))):
-            (one, tags), (two, marks) = whole(deck, first, matrix), whole(deck, second, matrix)
+    deal = DealSpec(3, 100, check)
+    _, stored = dealt(deal)
+    _, filed = dealt(deal, file=tmp_path / "material")
+    seeded = Seeded(deal, COINS)
+    for matrix in range(deal.matrices):
+        for first, second in ((stored.shares, filed.shares), (seeded, Stored.of(deal, seeded))):
+            (one, tags), (two, marks) = whole(deal, first, matrix), whole(deal, second, matrix)
             assert (one == two).all()
             assert (tags == marks).all()
-        again = whole(deck, Stored.of(deck, filed.shares), matrix)
-        assert (again[0] == whole(deck, stored.shares, matrix)[0]).all(), "a file that was taken into memory"
+        again = whole(deal, Stored.of(deal, filed.shares), matrix)
+        assert (again[0] == whole(deal, stored.shares, matrix)[0]).all(), "a file that was taken into memory"
 
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_a_file_that_ends_early_is_refused(check: Check, tmp_path: Path) -> None:
-    deck = Deck(3, 100, check)
+    deal = DealSpec(3, 100, check)
     file = tmp_path / "material"
-    dealt(deck, file=file)
+    dealt(deal, file=file)
     file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(ProtocolError, match="ends too early; deal anew"):
-        whole(deck, Filed(deck, file), deck.matrices - 1)
+        whole(deal, Filed(deal, file), deal.matrices - 1)
 
 
 def test_a_hand_is_good_for_one_round() -> None:
-    hand, _ = dealt(Deck(2, 3))
-    assert hand.take() is hand
+    material, _ = dealt(DealSpec(2, 3))
+    assert material.take() is material
     with pytest.raises(ProtocolError, match="used before; every attempt needs its own"):
-        hand.take()
-    assert hand.key.hex() not in repr(hand)
-    assert "order" not in repr(hand)
+        material.take()
+    assert material.key.hex() not in repr(material)
+    assert "order" not in repr(material)
 
 
 def slow_ghash(key: bytes, rows: Any) -> list[int]:
@@ -209,9 +212,9 @@ def test_row_hashes_are_linear_and_what_they_are_called(width: int, key: bytes, 
 
 @pytest.mark.parametrize("rows", [1, 3, 100])
 def test_blocks_begin_with_whole_bytes_and_cover_a_row(rows: int) -> None:
-    deck = Deck(rows, (1 << 20) + 3)
-    spans = deck.blocks
+    deal = DealSpec(rows, (1 << 20) + 3)
+    spans = deal.blocks
     assert spans[0][0] == 0
-    assert spans[-1][1] == deck.size
+    assert spans[-1][1] == deal.size
     assert all(stop == start for (_, stop), (start, _) in pairwise(spans))
     assert all(start % 8 == 0 for start, _ in spans)

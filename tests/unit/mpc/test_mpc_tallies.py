@@ -13,9 +13,10 @@ from croupier.core.coins import Coins
 from croupier.errors import IntegrityError, ProtocolError
 from croupier.kernels.field import packed
 from croupier.kernels.shares import P
-from croupier.mpc import dealer
+from croupier.mpc import deal_shares
 from croupier.mpc.authentic import Held
-from croupier.mpc.dealer import Check, Deck, hand_of, mask_of, rest, row_hashes, seeds
+from croupier.mpc.deal_shares import Check, DealSpec
+from croupier.mpc.dealer import mask_of, rest, row_hashes, seeds, share_of_seed
 from croupier.mpc.field import PRIME
 from croupier.mpc.tallies import Tally, centred
 
@@ -25,23 +26,24 @@ class Game:
 
     def __init__(self, rows: int, size: int, check: Check, seed: int) -> None:
         coins = Coins.from_seed(seed)
-        self.deck = Deck(rows, size, check)
-        told = rest(self.deck, coins)
+        self.deal = DealSpec(rows, size, check)
+        told = rest(self.deal, coins)
         hands = [
-            hand_of(coins.child("hand", me).export(), me, self.deck, b"", b"", told if me else {}) for me in (0, 1)
+            share_of_seed(coins.child("hand", me).export(), me, self.deal, b"", b"", told if me else {})
+            for me in (0, 1)
         ]
         self.bits = coins.child("bits").secure().below(2, rows * size).reshape(rows, size)
         self.reference = coins.child("reference").secure().below(2, size)
-        self.up = packed(self.bits) ^ np.stack([mask_of(s, self.deck) for s in seeds(self.deck, coins)])
+        self.up = packed(self.bits) ^ np.stack([mask_of(s, self.deal) for s in seeds(self.deal, coins)])
         one, two = hands
         self.hidden = (self.up[one.order] ^ one.masks)[two.order] ^ two.masks
         self.shuffled = self.bits[one.order][two.order]
-        self.tallies = [Tally(self.deck, hand.shares, me, hand.point) for me, hand in enumerate(hands)]
+        self.tallies = [Tally(self.deal, material.shares, me, material.point) for me, material in enumerate(hands)]
         self.point = (one.point + two.point) % P
 
     def opened(self, one: Held, two: Held) -> Any:
         """The numbers, their tags checked."""
-        if not self.deck.authentic:
+        if not self.deal.authentic:
             return one.values + two.values
         values = PRIME.add(one.values, two.values)
         key = np.array([[self.point]], np.uint64)
@@ -57,7 +59,7 @@ class Game:
 @settings(max_examples=40, deadline=None)
 def test_tallies(rows: int, size: int, check: Check, seed: int, heavy: int, block: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dealer, "BLOCK", block)
+        patch.setattr(deal_shares, "BLOCK", block)
         game = Game(rows, size, check, seed)
         one, two = (tally.distances(game.hidden, packed(game.reference)) for tally in game.tallies)
         want = (game.shuffled != game.reference).sum(1)

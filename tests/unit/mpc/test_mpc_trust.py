@@ -16,10 +16,10 @@ from tests.two import Played, play
 from croupier.core.coins import Coins
 from croupier.errors import ProtocolError, RangeError, SpecError
 from croupier.mpc import compare, ranks, signs, trust
-from croupier.mpc.hands import Dealer
+from croupier.mpc.dealt_shares import Dealer
 from croupier.mpc.ring import Z32, Z64, Ring
 from croupier.mpc.trust import Rule
-from croupier_lab.bench.gates import seated
+from croupier_lab.bench.speed.two_server_gates import seated
 
 SOME = Coins.from_seed(9)
 
@@ -49,7 +49,7 @@ def test_what_is_left_out_is_not_little() -> None:
 def test_medians(numbers: list[int], ring: Ring) -> None:
     shares, dealer = ring.split(np.array(numbers), SOME), Dealer(SOME.child("deal"))
     ranks.deal_into(dealer, len(numbers), ring)
-    dealt = dealer.hands()
+    dealt = dealer.halves()
     size = sum(compare.negative_fitted(n, ring) for _, n in ranks.gates("m", len(numbers)))
     played = play(
         lambda me, peer: ranks.median(me, peer, "m", shares[me], ring, dealt[me].open(me, size)),
@@ -64,7 +64,7 @@ def weighed(distances: np.ndarray, rule: Rule, seed: int = 1) -> list[int]:
     coins = Coins.from_seed(seed)
     shares, dealer = rule.ring.split(distances, coins.child("split")), Dealer(coins)
     trust.deal_weights(dealer, rule)
-    dealt = dealer.hands()
+    dealt = dealer.halves()
     size = sum(compare.negative_fitted(count, rule.ring) for _, count in trust._gates("", rule))
     played = play(lambda me, peer: trust.weights(me, peer, "r", shares[me], rule, dealt[me].open(me, size)))
     opened: list[int] = rule.ring.signed(played.got[0] + played.got[1]).tolist()
@@ -148,14 +148,14 @@ def test_the_runtime_carries_the_rule_in_a_wider_ring_too() -> None:
     for den in (256, 1 << 30):
         rule = Rule(8, 30, *trust.fraction(1, den))
         shares, dealt = rule.ring.split(votes, SOME), trust.deal(rule, SOME.child("deal", den))
-        (one, two), sat = seated(
+        (one, two), result = seated(
             lambda me, peer, s=shares, h=dealt, r=rule: trust.secret_rule(me, peer, "r", s[me], h[me], r, reference),  # type: ignore[misc]
             trust.schemas("r", rule), SOME.child("links"),
         )  # fmt: skip
         assert rule.ring.bits == (32 if den == 256 else 64)
         assert np.array_equal(one, two)
         assert np.array_equal(one, trust.plain_rule(votes, reference, rule))
-        assert sat.traffic.messages == 2 * len(trust.schemas("r", rule))
+        assert result.traffic.messages == 2 * len(trust.schemas("r", rule))
 
 
 def test_nothing_but_signs_is_opened() -> None:
@@ -184,8 +184,8 @@ def test_nothing_but_signs_is_opened() -> None:
 
 def test_a_hand_is_as_long_as_it_says() -> None:
     for rule in (Rule(5, 9), Rule(4, 70, 1 << 40, 1 << 40, 3, "previous")):
-        hand = trust.deal(rule, SOME)[1]
-        assert len(hand.body()["fitted"]) == trust.fitted(rule)
+        material = trust.deal(rule, SOME)[1]
+        assert len(material.body()["fitted"]) == trust.fitted(rule)
     votes, reference = np.zeros((5, 9), np.int64), np.zeros(9, np.int64)
     with pytest.raises(ProtocolError, match="deal for this very size"):
         next(trust.secret_rule(1, "s0", "r", votes, trust.deal(Rule(5, 8), SOME)[1], Rule(5, 9), reference))

@@ -21,8 +21,8 @@ from croupier.core.update import Gathered, Model
 from croupier.core.view import View
 from croupier.encode.fixed import FixedPoint
 from croupier.encode.floats import Floats
+from croupier.engine.state import Threat
 from croupier.errors import IntegrityError, ProtocolError, SpecError
-from croupier.federate import Threat
 from croupier.pipeline import Pipeline
 from croupier.place.direct import Direct
 from croupier.place.masks import Masks

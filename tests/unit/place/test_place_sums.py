@@ -16,19 +16,19 @@ from croupier.core.flow import Change, Exchange, Letter, Received
 from croupier.core.view import View
 from croupier.core.wire import Header
 from croupier.encode.fixed import FixedPoint
+from croupier.engine.local import Local
+from croupier.engine.post import Packet
+from croupier.engine.state import Threat
 from croupier.errors import CroupierError, IntegrityError, ProtocolError
-from croupier.federate import Threat
 from croupier.kernels import shares as kernel
 from croupier.mpc import shares
 from croupier.pipeline import Pipeline
 from croupier.place.masks import Masks
 from croupier.place.servers import SumServers
 from croupier.release.sums import Sum
-from croupier.runtime.local import Local
-from croupier.runtime.post import Packet
 from croupier.statement import explain
 from croupier.systems import sum_servers
-from croupier_lab.bench.sum import Size, _itemised, drawn, one_sum, seated
+from croupier_lab.bench.speed.secure_sum import SecureSumSize, _itemised, drawn, one_sum, seated
 
 SERVERS = sum_servers(8)
 MASKS = SERVERS.model_copy(update={"place": Masks()})
@@ -113,7 +113,7 @@ def test_a_long_share_takes_no_byte_more_than_its_bits(count: int) -> None:
     pipeline = sum_servers(10, digits=5)
     assert isinstance(pipeline.encode, FixedPoint)
     assert pipeline.encode.bits == 21
-    size = Size(params=count, clients=10)
+    size = SecureSumSize(params=count, clients=10)
     parts = _itemised(pipeline, size)
     assert parts["payload"] == -(-21 * count // 8)
     assert sum(parts.values()) - parts["payload"] < 1000
@@ -121,9 +121,9 @@ def test_a_long_share_takes_no_byte_more_than_its_bits(count: int) -> None:
     if count > 1000:
         return
     updates = drawn(count, 10, Coins.from_seed(1))
-    sat, _ = one_sum(pipeline, updates, Coins.from_seed(2), Coins.from_seed(3))
+    result, _ = one_sum(pipeline, updates, Coins.from_seed(2), Coins.from_seed(3))
     seeds = 2 * (parts["header"] + 32)
-    assert {sat.traffic.sent[name] for name in updates} == {parts["payload"] + 8 + parts["header"] + seeds}
+    assert {result.traffic.sent[name] for name in updates} == {parts["payload"] + 8 + parts["header"] + seeds}
 
 
 def raising(*_: Any, **__: Any) -> Any:
@@ -155,8 +155,8 @@ def test_no_generator_is_reachable_from_a_secret(name: str, request: pytest.Fixt
         one_sum(BOTH[name], given, Coins.from_os(), Coins.from_os())
     request.getfixturevalue("no_generators")
     for size, given in updates.items():
-        sat, total = one_sum(BOTH[name], given, Coins.from_os(), Coins.from_os())
-        assert not [o.error for o in sat.outcomes.values() if o.error]
+        result, total = one_sum(BOTH[name], given, Coins.from_os(), Coins.from_os())
+        assert not [o.error for o in result.outcomes.values() if o.error]
         assert total is not None
         assert len(total) == size
 
@@ -211,18 +211,18 @@ def secrets(pipeline: Pipeline) -> tuple[list[Any], list[str]]:
 
     from croupier.core.flow import corrupt
 
-    parties = {name: corrupt(party, listen) for name, party in made.sitting.parties.items()}
-    sitting = replace(made.sitting, parties=parties, keep=dict.fromkeys(parties, "keep"))
-    sat = Local(Coins.from_seed(9))(sitting)
+    parties = {name: corrupt(party, listen) for name, party in made.attempt.parties.items()}
+    attempt = replace(made.attempt, parties=parties, keep=dict.fromkeys(parties, "keep"))
+    result = Local(Coins.from_seed(9))(attempt)
     hidden: list[bytes] = []
-    for memory in sitting.memories.values():
+    for memory in attempt.memories.values():
         keys = memory["keys"]
         hidden += [keys[name] for name in ("group", "private") if name in keys]
     for letter in heard:
         if letter.kind == "seed" and not isinstance(letter.body, bytes):
             hidden.append(letter.body["seed"].numpy().tobytes())
     shown = [form for secret in hidden for form in _forms(secret)]
-    return [sat, sitting, *heard, *(o.error for o in sat.outcomes.values()), *sat.views.values()], shown
+    return [result, attempt, *heard, *(o.error for o in result.outcomes.values()), *result.views.values()], shown
 
 
 def _forms(secret: bytes) -> list[str]:
@@ -269,8 +269,8 @@ def test_no_attempt_and_no_round_uses_a_key_twice(name: str, again: str) -> None
     bodies: dict[int, dict[tuple[str, str, str], bytes]] = {0: {}, 1: {}}
     for attempt in (0, 1):
         made = seated(BOTH[name], updates, Coins.from_seed(7), **{again: attempt})
-        sat = Local()(replace(made.sitting, keep=dict.fromkeys(made.sitting.parties, "keep")))
-        for party, view in sat.views.items():
+        result = Local()(replace(made.attempt, keep=dict.fromkeys(made.attempt.parties, "keep")))
+        for party, view in result.views.items():
             for letter in (letter for inbox in view.inputs for letter in inbox):
                 if letter.kind in ("share", "seed", "up"):
                     body = b"".join(values.numpy().tobytes() for values in letter.body.values())
@@ -284,8 +284,8 @@ def test_a_client_is_not_content_with_a_sum_of_fewer_than_the_quorum() -> None:
     """All servers together publish the true sum of one client to that client: its tag fits, but it hides nothing."""
     updates = drawn(4, 4, Coins.from_seed(1))
     made = seated(SERVERS, updates, Coins.from_seed(7))
-    alone = made.sitting.givens["c00"]
-    keys = made.sitting.memories["c00"]["keys"]
+    alone = made.attempt.givens["c00"]
+    keys = made.attempt.memories["c00"]["keys"]
     flow = SERVERS.place.submit(
         SERVERS, alone, SERVERS.encode.encode(updates["c00"], {}, Coins.from_seed(2)), keys, Coins.from_seed(3)
     )

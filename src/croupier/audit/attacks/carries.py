@@ -1,21 +1,37 @@
-"""Does a view tell more than the sum of updates? Asked of counts of ones, and of weighted sums that were opened."""
+"""Does a view tell more than the sum of updates? Asked of counts of ones, and of weighted sums that were opened.
+
+The releases `bits` and `counts` show, for each parameter and modulus m, the sum of the clients' residues as an integer:
+the sum modulo m, and m times a carry. A sum needs no carries, so whatever they tell of the clients is leaked.
+A scored release opens z_j = sum of w_i b_ij of rows of signs, whose weights follow from open distances
+(`audit/weighted_sums`). The question `carries` mounts both; source attacks (`audit/candidates`) start from carries too.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from croupier.audit.attacks.separation import study as study
-from croupier.audit.opened import opened, told
-from croupier.audit.reveal import estimated
+from croupier.audit.score import Rate, over_runs
 from croupier.audit.seen import counted
+from croupier.audit.weighted_sums import Ints, row_leakage, sum_leakage
 from croupier.core.coins import Coins
 from croupier.core.update import Layout
 from croupier.errors import RangeError, Unsuited
+from croupier.kernels import residues
 from croupier.pipeline import Pipeline
 from croupier.release.scored import ScoredSum
+
+Moduli = tuple[int, ...]
+
+# Parts of the parameters that an interval leaves out one by one.
+PARTS = 20
+# Below this many parameters in a part there are fewer samples than cells.
+_FEWEST = 10
 
 
 def mount(layout: Layout, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -37,8 +53,54 @@ def _counts(layout: Layout, asked: Mapping[str, Any]) -> dict[str, Any]:
     found = counted(asked["views"], asked["protocol"], layout)
     if found is None:
         raise Unsuited("its counts are not one of each parameter, in which all clients count alike")
-    rate = estimated(found.ones.numpy(), found.clients, found.moduli, Coins(asked["coins"]))
+    rate = estimate_carry_bits(found.ones.numpy(), found.clients, found.moduli, Coins(asked["coins"]))
     return {"bits": rate.rate, "plain": 0.0, "clients": found.clients, "moduli": found.moduli}
+
+
+def carries(ones: Ints, moduli: Moduli) -> tuple[Ints, Ints]:
+    """The sums, and the carry of every parameter (rows) and modulus (columns)."""
+    return residues.join(np.ascontiguousarray(ones), moduli), ones // np.array(moduli)
+
+
+def estimate_carry_bits(ones: Ints, clients: int, moduli: Moduli, coins: Coins) -> Rate:
+    """At most H(counts | sum) in bits for the parameters of one view, with a 95 % interval.
+
+    Parameters count as draws of one distribution. For each modulus m, H(carry | sum modulo n m): that is the residue,
+    and the carry that n clients would have if they all held the mean. Less than the whole sum is conditioned on, so
+    that this still is no less than H(carry | sum). Plug-in entropies with the Miller-Madow correction in each cell; the
+    interval is of the jackknife that leaves out one of twenty random parts of the parameters at a time. Raises:
+    RangeError when there are too few parameters.
+    """
+    if len(ones) < _FEWEST * PARTS:
+        raise RangeError(f"{len(ones)} parameters are too few for an estimate; {_FEWEST * PARTS} at least")
+    sums, carried = carries(ones, moduli)
+    part = coins.sampler().permutation(len(ones)) % PARTS
+    whole = _plug_in(sums, carried, clients, moduli)
+    without = [_plug_in(sums[part != p], carried[part != p], clients, moduli) for p in range(PARTS)]
+    return over_runs([PARTS * whole - (PARTS - 1) * left for left in without])
+
+
+def _plug_in(sums: Ints, carried: Ints, clients: int, moduli: Moduli) -> float:
+    return sum(_conditional(sums % (clients * m), carried[:, j]) for j, m in enumerate(moduli))
+
+
+def _conditional(cells: Ints, values: Ints) -> float:
+    """H(value | cell), Miller-Madow."""
+    table = np.zeros((int(cells.max()) + 1, int(values.max()) + 1))
+    np.add.at(table, (cells, values), 1)
+    each = table.sum(1, keepdims=True)
+    share = table / np.maximum(each, 1)
+    plug = -np.where(table > 0, share * np.log2(np.where(table > 0, share, 1)), 0).sum(1)
+    extra = np.maximum((table > 0).sum(1) - 1, 0) / (2 * math.log(2) * np.maximum(each[:, 0], 1))
+    return float((each[:, 0] / len(cells)) @ (plug + extra))
+
+
+def pairs_fit(first: Ints, total: int, ones: Ints, moduli: Moduli) -> npt.NDArray[np.bool_]:
+    """Which first values, with what is left of the total, make these counts."""
+    fits = np.ones(len(first), bool)
+    for m, many in zip(moduli, ones.tolist(), strict=True):
+        fits &= first % m + (total - first) % m == many
+    return fits
 
 
 def _opened(layout: Layout, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,12 +114,12 @@ def _opened(layout: Layout, asked: Mapping[str, Any]) -> dict[str, Any]:
     if not near.any():
         raise Unsuited("no row counted, so that there is no sum")
     flip = float(distances[near].mean() / layout.size)
-    found, many = opened(weights[near].tolist(), flip), int(near.sum())
-    plain = told([1] * many, [1 - flip] * many, 0).bits
-    return {"bits": found["best_row"]["bits"], "plain": plain, "unique_columns": found["unique_columns"], "rows": many}
+    found, many = sum_leakage(weights[near].tolist(), flip), int(near.sum())
+    plain = row_leakage([1] * many, [1 - flip] * many, 0).bits
+    return {"bits": found.best_row.bits, "plain": plain, "unique_columns": found.unique_columns, "rows": many}
 
 
-def _distances(view: Mapping[str, Any]) -> Iterator[np.ndarray[Any, np.dtype[np.int64]]]:
+def _distances(view: Mapping[str, Any]) -> Iterator[Ints]:
     for box in view["inputs"]:
         for letter in box if isinstance(box, tuple) else ():
             if isinstance(letter, Mapping) and "distances" in letter.get("body", {}):

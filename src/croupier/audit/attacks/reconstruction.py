@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from croupier.audit.invert import Inverting, Loss, Target, counted_labels, gradient_from, inverting
+from croupier.audit.invert import Loss, SearchRecipe, Target, counted_labels, gradient_from, search_records
 from croupier.audit.knowledge import Knowledge
-from croupier.audit.permuted import at_entrance, holding, label_of, off_layer, searched
+from croupier.audit.read_record import at_entrance, holding, label_of, off_layer
 from croupier.audit.seen import seen
 from croupier.core.coins import Coins
 from croupier.core.update import Gathered, Layout
@@ -58,12 +58,12 @@ class Told:
         return tuple(self.mean.shape)
 
     @property
-    def recipe(self) -> Inverting:
+    def recipe(self) -> SearchRecipe:
         """How records are searched for: pictures within 0 and 1, other quantities around the public average."""
         if self.pictured:
-            return Inverting(steps=self.steps, variation=1e-2, labels="known")
+            return SearchRecipe(steps=self.steps, variation=1e-2)
         middle, spread = float(self.mean.mean()), float(self.spread.mean().sqrt()) or 1.0
-        return Inverting(self.steps, variation=1e-2, labels="known", boxed=False, mean=middle, deviation=spread)
+        return SearchRecipe(self.steps, variation=1e-2, boxed=False, mean=middle, deviation=spread)
 
     def whole(self, found: Tensor, count: int) -> Tensor:
         """So many records within the range of public ones; what was not found is guessed as without a view."""
@@ -185,8 +185,8 @@ def search(one: Sum, coins: Coins) -> Tensor:
     else:
         labels = counted_labels(one.network, target, coins.child("labels"))
     begin = one.told.whole(one.told.mean.new_zeros(0, *shape), one.count)
-    attack = inverting(one.told.recipe, by, begin)
-    return searched(attack, one.network, replace(target, labels=labels), coins.child("search"))
+    known, node = replace(target, labels=labels), coins.child("search").child(0)
+    return search_records(one.told.recipe, one.network, known, node, by, begin)[0]
 
 
 def _pulled(out: Tensor, errors: Tensor) -> Tensor:

@@ -1,20 +1,19 @@
-"""Do counts of bits, or an opened sum of weighted rows, tell more than the sum?"""
+"""Do counts of bits, or an opened sum of weighted rows, tell more than the sum? `audit/attacks/carries` answers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from croupier.aggregate.mean import Scaled
 from croupier.audit.bench import Answered, Bench
 from croupier.audit.knowledge import COUNTING
-from croupier.audit.opened import opened, told
 from croupier.audit.question import SERVER, Adversary, Arm, Promise, Question, Score, Trial
 from croupier.audit.questions.separation import known
 from croupier.audit.seen import Views, shows
-from croupier.core.view import facts
+from croupier.audit.weighted_sums import row_leakage, sum_leakage
 from croupier.encode.residues import Residues
-from croupier.federate import rounds
 from croupier.pipeline import Pipeline
 from croupier.place.relay import Relay
 from croupier.release.release import Release
@@ -70,11 +69,11 @@ class Carries(Question, use="carries"):
         if arm == bench.undefended:
             control = _elsewhere(bench, arm, _counting(bench, arm), "counts")
             return lambda: {SERVER.key: Trial({}, _controls(control.result()), dict.fromkeys(self.titles, NO_COUNTS))}
-        heard = {one.key: _heard(bench, arm, one) for one in adversaries}
-        return lambda: {key: _trial(*found) for key, found in heard.items()}
+        answers = {one.key: _asked(bench, arm, one) for one in adversaries}
+        return lambda: {key: _trial(*found) for key, found in answers.items()}
 
 
-def _heard(bench: Bench, arm: Arm, adversary: Adversary) -> tuple[str, dict[int, Answered]]:
+def _asked(bench: Bench, arm: Arm, adversary: Adversary) -> tuple[str, dict[int, Answered]]:
     played = bench.played(arm)
     if isinstance(arm.pipeline.release, ScoredSum):
         # The same distances as two servers open, as whoever computes the release in the clear lets them out.
@@ -93,8 +92,8 @@ def _ask(bench: Bench, arm: Arm, pipeline: Pipeline, attack: str, views: Views, 
     return bench.panel.ask("carries", known(bench.stage(arm).task.layout), asked)
 
 
-def _trial(attack: str, heard: Mapping[int, Answered]) -> Trial:
-    found = {number: one.result() for number, one in heard.items()}
+def _trial(attack: str, answers: Mapping[int, Answered]) -> Trial:
+    found = {number: one.result() for number, one in answers.items()}
     if unsuited := [one["unsuited"] for one in found.values() if one["unsuited"]]:
         return Trial(not_run={attack: unsuited[0]})
     mean = {key: sum(one[key] for one in found.values()) / len(found) for key in ("bits", "plain")}
@@ -107,8 +106,8 @@ def _trial(attack: str, heard: Mapping[int, Answered]) -> Trial:
 
 def _controls(answer: Mapping[str, Any]) -> dict[str, Score]:
     """What attacks come to where they must find something: counts of the same updates, and rows of distinct weights."""
-    exact = opened([2**at for at in range(ROWS)], 0.25)["best_row"]["bits"]
-    planted = {"opened": Score(exact, told([1] * ROWS, [0.75] * ROWS, 0).bits)}
+    exact = sum_leakage([2**at for at in range(ROWS)], 0.25).best_row.bits
+    planted = {"opened": Score(exact, row_leakage([1] * ROWS, [0.75] * ROWS, 0).bits)}
     return planted | ({} if answer["unsuited"] else {"counts": Score(answer["bits"], answer["plain"])})
 
 
@@ -122,7 +121,5 @@ def _counting(bench: Bench, arm: Arm) -> Pipeline:
 
 def _elsewhere(bench: Bench, arm: Arm, pipeline: Pipeline, attack: str) -> Answered:
     """An attack on a server's view of the first round under another protocol; clients train the same."""
-    plan = bench.chosen(arm).plan.model_copy(update={"rounds": 1})
-    task = bench.stage(arm).task
-    (done,) = rounds(pipeline, task, plan, bench.coins, bench.drive, keep={"server": "keep"})
-    return _ask(bench, arm, pipeline, attack, {"server": (facts(done.views["server"]),)}, 0)
+    played = bench.play(replace(arm, pipeline=pipeline), bench.stage(arm).task.fit, 1)
+    return _ask(bench, arm, pipeline, attack, {"server": (played.views[0]["server"],)}, 0)

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from croupier.audit.bench import Bench
-from croupier.audit.habits import Told, told
 from croupier.audit.question import Adversary, Arm, Promise, Question, Score, Trial
 from croupier.audit.questions.traits import LINKS
 from croupier.audit.seen import shows
+from croupier.audit.traits.findings import Findings, findings
+from croupier.audit.traits.scores import BUCKET, CENTRED, ROW
 from croupier.release.bucketed import BucketSums
 
-ROW, BUCKET = "linked to its owner's row", "linked to its owner's bucket"
-ATTACKS: Mapping[str, str] = {"linked": ROW, "linked-centred": f"{ROW} (centred)"}
-BUCKETS: Mapping[str, str] = {"bucket": BUCKET, "bucket-centred": f"{BUCKET} (centred)"}
+ATTACKS: Mapping[str, str] = {"linked": ROW, "linked-centred": CENTRED.format(ROW)}
+BUCKETS: Mapping[str, str] = {"bucket": BUCKET, "bucket-centred": CENTRED.format(BUCKET)}
 
 
 class Linkage(Question, use="linkage"):
@@ -52,18 +52,18 @@ class Linkage(Question, use="linkage"):
 
     def play(self, bench: Bench, arm: Arm, adversaries: Sequence[Adversary]) -> Promise:
         """On all rounds together; the prior is a candidate picked at random."""
-        heard = {who.key: told(bench, arm, who) for who in adversaries}
-        return lambda: {key: _trial(one()) for key, one in heard.items()}
+        found = {who.key: findings(bench, arm, who) for who in adversaries}
+        return lambda: {key: _trial(one()) for key, one in found.items()}
 
 
-def _trial(found: Told) -> Trial:
-    mark, prior = found.first
-    scores = {key: Score(mark[name], prior[name]) for key, name in ATTACKS.items() if name in mark}
-    buckets = {key: Score(mark[name], prior[name]) for key, name in BUCKETS.items() if name in mark}
+def _trial(found: Findings) -> Trial:
+    measures, prior = found.measures, found.prior
+    scores = {key: Score(measures[name], prior[name]) for key, name in ATTACKS.items() if name in measures}
+    buckets = {key: Score(measures[name], prior[name]) for key, name in BUCKETS.items() if name in measures}
     if not scores and not buckets:
         return Trial(not_run=dict.fromkeys(ATTACKS, "it saw no client twice within ten rounds"))
     if found.named:
         scores["name"] = Score(1.0, prior[ROW])
-    wanted = [name for name in mark if name.startswith(LINKS)]
-    facts = {"tables": found.table("What links the rounds", wanted), "sentences": found.says}
+    wanted = [name for name in measures if name.startswith(LINKS)]
+    facts = {"tables": found.table("What links the rounds", wanted), "sentences": found.sentences}
     return Trial(scores or buckets, buckets if scores else {}, facts=facts)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from croupier.audit.attacked_training import SeededTask as Ground
 from croupier.audit.bench import Bench
-from croupier.audit.course import Course, Once
-from croupier.audit.exposure import exposed
-from croupier.audit.integrity import Ground
+from croupier.audit.permutation_report import over_all_runs
+from croupier.audit.permutation_trial import Variant, variants
+from croupier.audit.permuted_run import Once, PermutedRun
 from croupier.audit.question import Adversary, Arm, Promise, Question, Score, Trial
 from croupier.audit.score import Rate
-from croupier.audit.secrecy import Order, orders
 from croupier.audit.seen import shows
-from croupier.core.sitting import Drive
+from croupier.core.attempt import Drive
 from croupier.encode.hidden import HiddenUnits
 from croupier.errors import SpecError
 from croupier.pipeline import Pipeline
@@ -39,7 +39,7 @@ class Permutation(Question, use="permutation"):
         if not isinstance(arm.pipeline.encode, HiddenUnits):
             return "nothing is permuted: the protocol sends coordinates in plain order"
         try:
-            _ = _course(bench, arm, arm.pipeline).symmetry
+            _ = _run(bench, arm, arm.pipeline).symmetry
         except SpecError as error:
             return str(error)
         return ""
@@ -54,8 +54,8 @@ class Permutation(Question, use="permutation"):
         return "" if found.kind == "named" else found.why or "it sees no single updates that could be matched"
 
     def play(self, bench: Bench, arm: Arm, adversaries: Sequence[Adversary]) -> Promise:
-        """The description's own protocol in every order of things; of others what is needed for a score."""
-        accounts = bench.once(("orders", arm.key), lambda: [one.play() for one in _orders(bench, arm)])
+        """The description's own protocol in every variant; of others what is needed for a score."""
+        accounts = bench.once(("orders", arm.key), lambda: [one.play() for one in _variants(bench, arm)])
 
         def trials() -> Mapping[str, Trial]:
             found = {"orders": [account.plain() for account in accounts]}
@@ -69,7 +69,7 @@ class Permutation(Question, use="permutation"):
     def facts(self, trials: Sequence[Trial]) -> dict[str, Any]:
         """Tables over runs."""
         accounts = [one.facts["account"] for one in trials if "account" in one.facts]
-        return exposed(accounts) if len(accounts) > 1 else {}
+        return over_all_runs(accounts) if len(accounts) > 1 else {}
 
     def words(self, gain: Rate, attack: str = "") -> str:
         """Which order it is that was recovered."""
@@ -80,22 +80,22 @@ class Permutation(Question, use="permutation"):
         return f"{said} ({more[attack]})" if attack in more else said
 
 
-def _course(bench: Bench, arm: Arm, pipeline: Pipeline) -> Course:
+def _run(bench: Bench, arm: Arm, pipeline: Pipeline) -> PermutedRun:
     setting, encode = bench.chosen(arm), pipeline.encode
     ground = bench.once(("ground", setting), lambda: Ground(setting, bench.seed))
     drive: Drive = bench.drive
     if isinstance(encode, HiddenUnits) and encode.agree == "epoch" and not setting.plan.joins:
         drive = bench.once(("agreed", setting), lambda: Once(bench.drive))
-    return Course(ground, pipeline, drive)
+    return PermutedRun(ground, pipeline, drive)
 
 
-def _orders(bench: Bench, arm: Arm) -> list[Order]:
-    every, depth = orders(arm.pipeline), bench.setting.depth
+def _variants(bench: Bench, arm: Arm) -> list[Variant]:
+    every, depth = variants(arm.pipeline), bench.setting.depth
     if not arm.own:
         # The protocol itself, and its control: the same rule with the first model known.
         every = every[:2]
     return [
-        Order(_course(bench, arm, one), depth, bench.panel, number == 0, arm.own) for number, one in enumerate(every)
+        Variant(_run(bench, arm, one), depth, bench.panel, number == 0, arm.own) for number, one in enumerate(every)
     ]
 
 
@@ -110,7 +110,7 @@ def _shares(order: Mapping[str, Any]) -> dict[str, Score]:
 
 
 def _trial(found: Mapping[str, Any], shown: bool) -> Trial:
-    """Scores of the protocol's own order of things.
+    """Scores of the protocol's own variant.
 
     Where the first model is in plain order the rule is recovered when all places are; where the clients drew it, when
     all rounds are in one order: no view is in another. The control is the same protocol with the first model known.

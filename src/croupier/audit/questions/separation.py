@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from croupier.audit.attacks.separation import own_update
 from croupier.audit.bench import Answered, Bench, Played
 from croupier.audit.blind import Panel
-from croupier.audit.disaggregate import own_update
 from croupier.audit.question import SERVER, Adversary, Arm, Promise, Question, Score, Trial
 from croupier.audit.seen import shows
 from croupier.core.update import Layout, Slice
@@ -42,8 +42,8 @@ class Look:
     answer: Answered
     truth: Mapping[tuple[str, int], Tensor]
 
-    def score(self, attack: str, pooled: bool = True) -> Score:
-        """The mean over clients; of priors the better of a round's mean and, if `pooled`, of all rounds' together.
+    def score(self, attack: str) -> Score:
+        """The mean over clients; of priors the better of a round's mean and of all rounds' together.
 
         What several rounds say of everybody alike is no separation: it must not count as such.
         """
@@ -51,7 +51,7 @@ class Look:
         value, mean = (sum(one) / len(each) for one in zip(*((s.value, s.prior) for s in each), strict=True))
         everybody = self.answer.result()[attack]["means"].mean(0, keepdim=True)
         near = torch.nn.functional.cosine_similarity(everybody, self._true(attack), 1)
-        return Score(value, max(mean, float(near.mean())) if pooled else mean)
+        return Score(value, max(mean, float(near.mean())))
 
     def _true(self, attack: str) -> Tensor:
         got = self.answer.result()[attack]

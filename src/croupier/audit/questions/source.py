@@ -1,22 +1,25 @@
-"""Whose record is it, and was it trained on at all? Two questions, asked of one view at a time."""
+"""Whose record is it, and was it trained on at all? Two questions of an audit, asked of one view at a time.
+
+`attack` sends an adversary's views to the attacks' own process (`audit.attacks.source`); only here the answers meet the
+truth. `audit.harness` plays the questions, and papers' tables use `attack` as well.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
+
+from torch import Tensor
 
 from croupier.audit import membership, source
 from croupier.audit.bench import Answered, Bench
 from croupier.audit.knowledge import Knowledge
-from croupier.audit.outcome import Run
 from croupier.audit.question import SERVER, Adversary, Arm, Promise, Question, Score, Trial
 from croupier.audit.score import area, caught
 from croupier.audit.seen import Kind, shows
 from croupier.audit.stage import Stage, Truth
-from croupier.core.revive import plain
-from croupier.federate import Round
-from croupier.release.shuffle import Grain
+from croupier.engine.state import Round
 
 # By what an adversary sees: the attacks that fit, the one that uses all it has last.
 ATTACKS: Mapping[Kind, tuple[str, ...]] = {
@@ -28,70 +31,94 @@ ATTACKS: Mapping[Kind, tuple[str, ...]] = {
     "sum": ("tuned", "tuned+prior"),
     "counts": ("tuned", "tuned+prior", "carries", "carries+prior"),
 }
-UNSHUFFLING: Mapping[Grain, tuple[str, ...]] = {
-    "model": ATTACKS["model"],
-    "layer": ATTACKS["layer"],
-    "parameter": ATTACKS["parameter"],
-}
-MEMBERSHIP: Mapping[Kind, tuple[str, ...]] = dict.fromkeys(ATTACKS, ("loss", "lira")) | dict.fromkeys(
-    ("named", "noise", "model"), ("loss", "rows", "lira")
+MEMBERSHIP: Mapping[Kind, tuple[str, ...]] = dict.fromkeys(ATTACKS, ("loss", "lira", "gradients")) | dict.fromkeys(
+    ("named", "noise", "model"), ("loss", "rows", "lira", "gradients", "row-gradients")
 )
 
 
-@dataclass(frozen=True)
-class Look:
-    """What the attacks of one adversary answer, round by round, and what the prior answers to the same."""
+UNSEEN = "it sees nothing of a round before the next one"
 
-    stage: Stage
-    heard: tuple[tuple[Round, Truth, Answered, Answered], ...]
+
+@dataclass(frozen=True)
+class AttackedRound:
+    """One round: the truth about the records asked about, and what the prior and the attacks answer."""
+
+    round: Round
+    truth: Truth
+    prior: Answered
+    answer: Answered
+
+    def answers(self, part: str) -> dict[str, Tensor]:
+        """By attack, the prior among them: its `guesses` of records' clients, or its `scores` of suspects."""
+        return {**self.prior.result()[part], **self.answer.result()[part]}
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """What the attacks of one adversary come to: `attacks` on the source of records, `suspects` on membership."""
+
+    rounds: tuple[AttackedRound, ...]
     attacks: tuple[str, ...]
     suspects: tuple[str, ...]
 
-    def run(self) -> Run:
-        """All of it, scored."""
-        hits: dict[str, dict[int, float]] = {}
-        unsuited = {name: why for _, _, _, answer in self.heard for name, why in answer.result()["unsuited"].items()}
-        for done, truth, prior, answer in self.heard:
-            for name, guesses in {**prior.result()["guesses"], **answer.result()["guesses"]}.items():
-                rate = float((guesses == truth.owners).double().mean())
-                hits.setdefault(name, {})[done.number + 1] = rate
-        last, truth, prior, answer = self.heard[-1]
-        scores = {**prior.result()["scores"], **answer.result()["scores"]}
-        split = {name: (score[truth.members], score[~truth.members]) for name, score in scores.items()}
-        sent = [done.traffic.sent[client] for done, *_ in self.heard for client in done.present]
-        measure = self.stage.measure
-        return Run(
-            1 / len(last.present), len(truth.owners) // len(last.present),
-            {done.number + 1: done.metrics[measure] for done, *_ in self.heard}, sum(sent) / len(sent), hits,
-            {name: area(*pair) for name, pair in split.items()}, {name: caught(*pair) for name, pair in split.items()},
-            unsuited, prior.result()["carried"], measure,
-        )  # fmt: skip
+    @property
+    def last(self) -> AttackedRound:
+        """The last round, whose model has learnt most of its members."""
+        return self.rounds[-1]
+
+    @property
+    def chance(self) -> float:
+        """How often a client is guessed by chance: as many records of each are asked about."""
+        return 1 / len(self.last.round.present)
+
+    def unsuited(self) -> dict[str, str]:
+        """Attacks that were not run in some round, with the reason."""
+        return {name: why for one in self.rounds for name, why in one.answer.result()["unsuited"].items()}
+
+    def hits(self) -> dict[str, dict[int, float]]:
+        """By attack and round, the share of records whose client is guessed."""
+        found: dict[str, dict[int, float]] = {}
+        for one in self.rounds:
+            for name, guesses in one.answers("guesses").items():
+                rate = float((guesses == one.truth.owners).double().mean())
+                found.setdefault(name, {})[one.round.number + 1] = rate
+        return found
+
+    def members(self, measure: Callable[[Tensor, Tensor], float]) -> dict[str, float]:
+        """By attack, a measure of how members' scores lie above the others' in the last round."""
+        inside = self.last.truth.members
+        return {name: measure(score[inside], score[~inside]) for name, score in self.last.answers("scores").items()}
 
 
-def look(
+def attack(
     bench: Bench, arm: Arm, adversary: Adversary, attacks: Sequence[str], suspects: Sequence[str],
     control: Sequence[str] = (),
-) -> Look:  # fmt: skip
-    """Mount attacks on an adversary's views of every round, and `control` on the first as well."""
+) -> Attacked:  # fmt: skip
+    """Mount attacks on an adversary's views of every round, `control` on the first as well, and `suspects` on the last.
+
+    A model's last round is the one that membership is scored on: attacks on it need not look at others.
+    """
     stage, played, noise = bench.stage(arm), bench.played(arm), bench.chosen(arm).noise
-    node = stage.coins.child("attack", arm.node or arm.key)
+    node, alone = stage.coins.child("attack", arm.node or arm.key), adversary.parties == ("client",)
     if adversary != SERVER:
         node = node.child("adversary", adversary.key)
-    heard: list[tuple[Round, Truth, Answered, Answered]] = []
-    for at, done in enumerate(played.rounds):
-        views = played.seen_by(adversary, at)
-        if not all(views.values()) or (adversary.parties == ("client",) and len(*views.values()) < 2):
-            # What came of the last round a client is never handed.
-            continue
+    views = {at: played.seen_by(adversary, at) for at in range(len(played.rounds))}
+    # What came of the last round a client is never handed.
+    seen = [at for at, one in views.items() if all(one.values()) and (not alone or len(*one.values()) > 1)]
+    found: list[AttackedRound] = []
+    for at in seen:
+        done = played.rounds[at]
         knowledge, truth = stage.about(done.present, noise)
         known = _known(knowledge, stage, done)
         asked = {
-            "views": views, "start": played.starts[at], "protocol": arm.pipeline.plain(),
-            "source": (*attacks, *(control if not heard else ())), "membership": tuple(suspects),
+            "views": views[at], "start": played.starts[at], "protocol": arm.pipeline.plain(),
+            "source": (*attacks, *(control if not found else ())),
+            "membership": tuple(suspects) if at == seen[-1] else (),
             "coins": node.child(done.number).export(),
         }  # fmt: skip
-        heard.append((done, truth, _prior(bench, stage, noise, done, known), bench.panel.ask("source", known, asked)))
-    return Look(stage, tuple(heard), tuple(attacks), tuple(suspects))
+        prior = _prior(bench, stage, noise, done, known)
+        found.append(AttackedRound(done, truth, prior, bench.panel.ask("source", known, asked)))
+    return Attacked(tuple(found), tuple(attacks), tuple(suspects))
 
 
 def _known(knowledge: Knowledge, stage: Stage, done: Round) -> dict[str, object]:
@@ -109,8 +136,8 @@ def _prior(bench: Bench, stage: Stage, noise: object, done: Round, known: Mappin
     return bench.once(key, lambda: bench.panel.ask("source", known, asked))
 
 
-def _looked(bench: Bench, arm: Arm, adversary: Adversary) -> Look:
-    """For both questions at once."""
+def _attacked(bench: Bench, arm: Arm, adversary: Adversary) -> Attacked:
+    """For both questions at once; on undefended updates with all other attacks beside, to see whether they work."""
     kind = shows(arm.pipeline, adversary).kind
     control: list[str] = []
     if arm == bench.undefended and adversary == SERVER:
@@ -118,8 +145,8 @@ def _looked(bench: Bench, arm: Arm, adversary: Adversary) -> Look:
         known = {*ATTACKS[kind], *source.ON_COUNTS}
         control = [name for each in ATTACKS if each in every for name in ATTACKS[each] if name not in known]
     return bench.once(
-        ("look", arm.key, adversary.key),
-        lambda: look(bench, arm, adversary, ATTACKS[kind], MEMBERSHIP[kind], list(dict.fromkeys(control))),
+        ("attacked", arm.key, adversary.key),
+        lambda: attack(bench, arm, adversary, ATTACKS[kind], MEMBERSHIP[kind], list(dict.fromkeys(control))),
     )
 
 
@@ -145,23 +172,27 @@ class Source(_OneView, use="source"):
 
     def play(self, bench: Bench, arm: Arm, adversaries: Sequence[Adversary]) -> Promise:
         """On every round, and the mean over rounds."""
-        looks = {who.key: _looked(bench, arm, who) for who in adversaries}
-        return lambda: {key: _source(one) for key, one in looks.items()}
+        attacked = {who.key: _attacked(bench, arm, who) for who in adversaries}
+        return lambda: {key: traced(one) for key, one in attacked.items()}
 
 
-def _source(found: Look) -> Trial:
-    if not found.heard:
-        return Trial(not_run=dict.fromkeys(found.attacks, "it sees nothing of a round before the next one"))
-    run = found.run()
-    mean = {name: sum(by.values()) / len(by) for name, by in run.hits.items()}
-    scores = {name: Score(mean[name], mean["prior"], run.hits[name], run.chance) for name in mean}
-    attacks = {name: scores[name] for name in found.attacks if name not in run.unsuited}
-    first = next(iter(run.hits["prior"].values()))
-    controls = {
-        name: Score(mean[name], first, bar=run.chance) for name in mean if name not in (*found.attacks, "prior")
+def traced(found: Attacked) -> Trial:
+    """What attacks on the source of records come to: means over rounds, the prior's beside."""
+    if not found.rounds:
+        return Trial(not_run=dict.fromkeys(found.attacks, UNSEEN))
+    hits, unsuited = found.hits(), found.unsuited()
+    mean = {name: sum(by.values()) / len(by) for name, by in hits.items()}
+    scores = {
+        name: Score(mean[name], mean["prior"], hits[name], found.chance)
+        for name in found.attacks
+        if name not in unsuited
     }
-    unsuited = {name: why for name, why in run.unsuited.items() if name in found.attacks}
-    return Trial(attacks, controls, unsuited, {"run": plain(run)})
+    first = next(iter(hits["prior"].values()))
+    controls = {
+        name: Score(mean[name], first, bar=found.chance) for name in mean if name not in (*found.attacks, "prior")
+    }
+    not_run = {name: why for name, why in unsuited.items() if name in found.attacks}
+    return Trial(scores, controls, not_run, {"prior_made_of": found.last.prior.result()["carried"]})
 
 
 class Membership(_OneView, use="membership"):
@@ -176,13 +207,13 @@ class Membership(_OneView, use="membership"):
 
     def play(self, bench: Bench, arm: Arm, adversaries: Sequence[Adversary]) -> Promise:
         """On the last round's model; the value is the area under the ROC curve."""
-        looks = {who.key: _looked(bench, arm, who) for who in adversaries}
-        return lambda: {key: _membership(one) for key, one in looks.items()}
+        attacked = {who.key: _attacked(bench, arm, who) for who in adversaries}
+        return lambda: {key: _membership(one) for key, one in attacked.items()}
 
 
-def _membership(found: Look) -> Trial:
-    if not found.heard:
-        return Trial(not_run={"lira": "it sees nothing of a round before the next one"})
-    run = found.run()
-    scores = {name: Score(run.areas[name], run.areas["prior"]) for name in found.suspects}
-    return Trial(scores, facts={"tpr_at_1_percent_fpr": dict(run.caught)})
+def _membership(found: Attacked) -> Trial:
+    if not found.rounds:
+        return Trial(not_run=dict.fromkeys(found.suspects, UNSEEN))
+    areas = found.members(area)
+    scores = {name: Score(areas[name], areas["prior"]) for name in found.suspects}
+    return Trial(scores, facts={"tpr_at_1_percent_fpr": found.members(caught)})

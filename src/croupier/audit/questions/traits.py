@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from croupier.audit.bench import Bench
-from croupier.audit.habits import Told, auxiliary, tiered_way, told
 from croupier.audit.question import Adversary, Arm, Promise, Question, Score, Trial
 from croupier.audit.seen import shows
+from croupier.audit.traits.findings import Findings, auxiliary, findings, tiered_case
+from croupier.audit.traits.scores import RIGHT
 from croupier.errors import SpecError
 
-RIGHT = "{}: clients named right"
-# How marks of links and of values put together again begin.
-LINKS = ("linked", "greedy", "by scale")
+# How measures of links begin.
+LINKS = "linked"
 
 
 class Traits(Question, use="traits"):
-    """Which habits does a client have: when and how much it uses electricity, or which class most of its records have?
+    """What is a client like: when and how much it uses electricity, or which class most of its records have?
 
     From: IntraShuffler section 5, stages 1 and 2.
     """
@@ -34,7 +34,7 @@ class Traits(Question, use="traits"):
 
     def unfit(self, bench: Bench, arm: Arm) -> str:
         """Without an attribute, or anybody to learn it from, nothing can be asked."""
-        if all(tiered_way(bench, arm, who) for who in bench.adversaries(arm)):
+        if all(tiered_case(bench, arm, who) for who in bench.adversaries(arm)):
             return ""
         found = auxiliary(bench, arm)
         return str(found) if isinstance(found, SpecError) else ""
@@ -46,15 +46,16 @@ class Traits(Question, use="traits"):
 
     def play(self, bench: Bench, arm: Arm, adversaries: Sequence[Adversary]) -> Promise:
         """On all rounds together; the value is the mean over rounds and clients."""
-        heard = {who.key: told(bench, arm, who) for who in adversaries}
-        return lambda: {key: _trial(one()) for key, one in heard.items()}
+        found = {who.key: findings(bench, arm, who) for who in adversaries}
+        return lambda: {key: _trial(one()) for key, one in found.items()}
 
 
-def _trial(found: Told) -> Trial:
-    mark, prior = found.first
+def _trial(found: Findings) -> Trial:
+    measures, prior = found.measures, found.prior
     named = {key: RIGHT.format(key) for key in found.attributes}
-    if not mark:
+    if not measures:
         return Trial(not_run=dict.fromkeys(named or ("dominant",), "it sees nothing of a round before the next one"))
-    scores = {key: Score(mark[name], prior[name]) for key, name in named.items()}
-    wanted = [name for name in mark if not name.startswith(LINKS)]
-    return Trial(scores, facts={"tables": found.table("What updates tell of clients", wanted), "sentences": found.says})
+    scores = {key: Score(measures[name], prior[name]) for key, name in named.items()}
+    wanted = [name for name in measures if not name.startswith(LINKS)]
+    tables = found.table("What updates tell of clients", wanted)
+    return Trial(scores, facts={"tables": tables, "sentences": found.sentences})

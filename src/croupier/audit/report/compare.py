@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from croupier.audit.report import read
-from croupier.audit.report.read import Question, Told
-from croupier.audit.report.words import NOTHING, Rate, decimal, size
+from croupier.audit.report.read import KIND, SCHEMA, Asked, Lenient
+from croupier.audit.report.words import NOTHING, Estimate, decimal, size
 from croupier.errors import SpecError
 
-KIND, SCHEMA = "croupier audit", 2
 # What is found, or says when and how it was: no part of the setting.
 FOUND = {"kind", "schema", "verdict", "questions", "rows", "pictures", "notes", "command", "made"}
 # What may differ and leave numbers comparable: other seeds, a newer version, another protocol under test.
@@ -46,21 +45,21 @@ def lines(found: Mapping[str, Any]) -> list[str]:
     return said or ["Nothing changed."]
 
 
-def _known(found: object, name: str) -> Told:
+def _known(found: object, name: str) -> Lenient:
     if not isinstance(found, Mapping) or found.get("kind") != KIND:
         kind = found.get("kind") if isinstance(found, Mapping) else type(found).__name__
         raise SpecError(f"{name}: kind = {kind!r} is no audit report; give what croupier audit --json wrote")
     if found.get("schema") != SCHEMA:
         raise SpecError(f"{name}: schema = {found.get('schema')!r}, not {SCHEMA}; repeat that audit with this version")
-    return Told(found)
+    return Lenient(found)
 
 
-def _name(row: Told) -> str:
+def _name(row: Lenient) -> str:
     """Own protocols are the same row, whatever they are called."""
     return "your protocol" if row.plain.get("own") else row.text("defence")
 
 
-def _settings(a: Told, b: Told) -> Iterator[dict[str, Any]]:
+def _settings(a: Lenient, b: Lenient) -> Iterator[dict[str, Any]]:
     old, new = (dict(_flat("", {k: v for k, v in one.plain.items() if k not in FOUND})) for one in (a, b))
     for key in dict.fromkeys([*old, *new]):
         yield {"key": key, "then": old.get(key), "now": new.get(key)}
@@ -74,7 +73,7 @@ def _flat(head: str, value: object) -> Iterator[tuple[str, object]]:
             yield from _flat(f"{head}.{key}" if head else str(key), inner)
 
 
-def _cells(name: str, old: Told, new: Told, a: Told, b: Told) -> Iterator[dict[str, Any]]:
+def _cells(name: str, old: Lenient, new: Lenient, a: Lenient, b: Lenient) -> Iterator[dict[str, Any]]:
     units = {one.key: one.unit for one in read.questions(a)}
     for question in read.questions(b):
         then, now = (row.part("questions").part(question.key) for row in (old, new))
@@ -90,14 +89,14 @@ def _cells(name: str, old: Told, new: Told, a: Told, b: Told) -> Iterator[dict[s
         }  # fmt: skip
 
 
-def _apart(one: Rate | None, other: Rate | None) -> bool:
+def _apart(one: Estimate | None, other: Estimate | None) -> bool:
     """Whether two intervals have nothing in common: then it is no chance."""
     if not (one and one.ends and other and other.ends):
         return False
     return one.ends[1] < other.ends[0] or other.ends[1] < one.ends[0]
 
 
-def _costs(name: str, old: Told, new: Told) -> Iterator[dict[str, Any]]:
+def _costs(name: str, old: Lenient, new: Lenient) -> Iterator[dict[str, Any]]:
     for cost in ("accuracy", "bytes_per_client"):
         then, now = old.number(cost), new.number(cost)
         if then != now:
@@ -105,8 +104,8 @@ def _costs(name: str, old: Told, new: Told) -> Iterator[dict[str, Any]]:
 
 
 def _cell_line(one: Mapping[str, Any]) -> str:
-    question = Question(one["question"], "", one["unit"])
-    then, now = ((moment["status"], Told(moment["gain"]).rate()) for moment in (one["then"], one["now"]))
+    question = Asked(one["question"], "", one["unit"])
+    then, now = ((moment["status"], Lenient(moment["gain"]).rate()) for moment in (one["then"], one["now"]))
     status = f"; {then[0]} -> {now[0]}" if then[0] != now[0] else ""
     sure = "; the intervals are apart" if one["apart"] else ""
     if not one["same_unit"]:

@@ -1,25 +1,36 @@
-"""A report read so that what is missing is missing in one place only, and its numbers in words."""
+"""A report read for people: whatever is missing is missing in one place only, and numbers become words here.
+
+The page (`html`), the spreadsheet and the Markdown (`text`), the comparison of two reports (`compare`) and the command
+line read a report through this file, so that all of them say the same of the same numbers.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from croupier.audit.report.words import GAP, NOTHING, Rate, decimal, interval, number
+from croupier.audit.report.words import GAP, NOTHING, Estimate, decimal, number
 
+# What a report says it is; docs/audit-report.md describes the schema.
+KIND, SCHEMA = "croupier audit", 3
 STATUSES = ("leak", "none-found", "proved", "not-run")
 # How a value and a gain are shown: the factor, the digits, and the words behind each.
-UNITS = {"share": (100.0, 1, "%", "points"), "dB": (1.0, 1, "dB", "dB"), "bits": (1.0, 2, "bits", "bits")}
-WHO = {
-    "server": "the server", "client": "a client", "relay": "the relay", "second": "the second server",
-    "dealer": "the dealer", "network": "the network", "malicious": "malicious clients",
+UNITS = {
+    "share": (100.0, 1, "%", "points"), "dB": (1.0, 1, "dB", "dB"), "bits": (1.0, 2, "bits", "bits"),
+    "cosine": (1.0, 2, "", "cosine"),
 }  # fmt: skip
+# A shape and a word for each status and light; colour only repeats them.
+MARKS = {
+    "leak": ("●", "leak"), "none-found": ("■", "none found"), "proved": ("◆", "proved"), "not-run": ("○", "not asked"),
+    "red": ("●", "Leaks"), "amber": ("▲", "Caution"), "green": ("■", "No leak found"),
+}  # fmt: skip
+NO_MARK = ("?", "Not judged")
+FORBIDDEN = "what if: the statement forbids this"
 
 
 @dataclass(frozen=True)
-class Told:
+class Lenient:
     """A table of a report: whatever stands in a key's place, it answers with what was asked for, or with nothing."""
 
     plain: Mapping[str, Any]
@@ -41,28 +52,28 @@ class Told:
         """A finite number."""
         return number(self.plain.get(key))
 
-    def rate(self, key: str = "rate") -> Rate | None:
+    def rate(self, key: str = "rate") -> Estimate | None:
         """A number with the interval that stands beside it."""
         known = self.number(key)
-        return None if known is None else Rate(known, self.number("low"), self.number("high"))
+        return None if known is None else Estimate(known, self.number("low"), self.number("high"))
 
-    def part(self, key: str) -> Told:
+    def part(self, key: str) -> Lenient:
         """A table in it."""
         found = self.plain.get(key)
-        return Told(found if isinstance(found, Mapping) else {})
+        return Lenient(found if isinstance(found, Mapping) else {})
 
-    def parts(self, key: str) -> Sequence[Told]:
+    def parts(self, key: str) -> Sequence[Lenient]:
         """A list of tables."""
-        return [Told(one if isinstance(one, Mapping) else {}) for one in self.several(key)]
+        return [Lenient(one if isinstance(one, Mapping) else {}) for one in self.several(key)]
 
-    def named(self, key: str) -> dict[str, Told]:
+    def named(self, key: str) -> dict[str, Lenient]:
         """A table of tables."""
         return {str(name): self.part(key).part(name) for name in self.part(key).plain}
 
 
 @dataclass(frozen=True)
-class Question:
-    """What was asked, and how its numbers are shown."""
+class Asked:
+    """A question that was asked, and how its numbers are shown."""
 
     key: str
     asks: str
@@ -74,62 +85,98 @@ class Question:
         return self._shown[3]
 
     @property
+    def factor(self) -> float:
+        """By what numbers are multiplied before they are shown."""
+        return self._shown[0]
+
+    @property
     def head(self) -> str:
         """Above a column of its gains."""
         return f"{self.asks} ({self.points})" if self.points else self.asks
 
-    def value(self, rate: Rate | None) -> str:
+    def value(self, rate: Estimate | None) -> str:
         """A value with its interval."""
         factor, digits, behind, _ = self._shown
         said = NOTHING if rate is None else f"{decimal(factor * rate.rate, digits)}{GAP if behind else ''}{behind}"
         return f"{said} ({self.ends(rate)})" if self.ends(rate) else said
 
-    def gain(self, rate: Rate | None) -> str:
+    def gain(self, rate: Estimate | None) -> str:
         """A gain with its sign and its interval; its unit stands elsewhere."""
         factor, digits, *_ = self._shown
         said = NOTHING if rate is None else decimal(factor * rate.rate, digits)
         said = f"+{said}" if rate and rate.rate > 0 and float(said) else said
         return f"{said} ({self.ends(rate)})" if self.ends(rate) else said
 
-    def ends(self, rate: Rate | None) -> str:
+    def ends(self, rate: Estimate | None) -> str:
         """The interval alone."""
         factor, digits, *_ = self._shown
-        return interval(rate, factor, digits) if rate and rate.ends else ""
+        return " to ".join(decimal(factor * end, digits) for end in rate.ends) if rate and rate.ends else ""
 
     @property
     def _shown(self) -> tuple[float, int, str, str]:
         return UNITS.get(self.unit, (1.0, 2, "", ""))
 
 
-def questions(found: Told) -> list[Question]:
+def questions(found: Lenient) -> list[Asked]:
     """What was asked, in order; a question that only a row knows comes last."""
     rows = [key for row in found.parts("rows") for key in row.part("questions").plain]
     known = {str(key): found.part("questions").part(key) for key in [*found.part("questions").plain, *rows]}
-    return [Question(key, one.text("asks") or key, one.text("unit") or "share") for key, one in known.items()]
+    return [Asked(key, one.text("asks") or key, one.text("unit") or "share") for key, one in known.items()]
 
 
-def status(cell: Told) -> str:
+def status(cell: Lenient) -> str:
     """What may be said; what nobody asked was not run."""
     return cell.text("status") if cell.text("status") in STATUSES else "not-run"
 
 
-def reason(cell: Told) -> str:
+def stamp(cell: Lenient) -> tuple[str, str]:
+    """The mark of a finding and its word: what malicious clients break is no leak, and a worst case is said to be one.
+
+    What was not run has one of three reasons: attacks were tried and say nothing, there is nothing to try, or nobody
+    asked.
+    """
+    kind, word = status(cell), ""
+    if kind == "leak":
+        broken, rare = cell.text("adversary") == "malicious", bool(cell.text("worst_case"))
+        word = "broken" if broken else "leak in the worst case" if rare else ""
+    elif kind == "none-found" and cell.plain.get("unsure"):
+        kind, word = "amber", "cannot tell"
+    elif kind == "not-run" and reason(cell) not in ("", "not asked"):
+        # A question in front of its adversaries holds no attacks itself.
+        front = cell.part("adversaries").part(cell.text("adversary"))
+        tried = bool(cell.plain.get("unsure") or cell.part("attacks").plain or front.part("attacks").plain)
+        word = "could not be judged" if tried else "does not apply"
+    return kind, word or MARKS[kind][1]
+
+
+def reason(cell: Lenient) -> str:
     """Why it is proved or was not run."""
     return cell.text("why") or ("" if cell.plain else "not asked")
 
 
-def finding(cell: Told) -> str:
+def finding(cell: Lenient) -> str:
     """The finding as a reader would say it, where it says more than its status."""
     return "" if cell.text("words") in ("not run", "proved") else cell.text("words")
 
 
-def adversaries(cell: Told) -> list[tuple[str, Told]]:
+def adversaries(cell: Lenient) -> list[tuple[str, Lenient]]:
     """Who was asked about, what the statement forbids last; the front itself where they are not told apart."""
     found = sorted(cell.named("adversaries").items(), key=lambda pair: bool(pair[1].plain.get("forbidden")))
     return found or [(cell.text("adversary"), cell)]
 
 
-def light(row: Told, verdict: Told) -> str:
+def attacks(found: Lenient, row: Lenient) -> Iterator[tuple[Asked, str, Lenient, str, Lenient]]:
+    """Every attack on a defence: the question, the adversary with its cell, the attack's name and what it came to.
+
+    An adversary that was not attacked comes once, with no name of an attack.
+    """
+    for question in questions(found):
+        for key, cell in adversaries(row.part("questions").part(question.key)):
+            for name, one in (cell.named("attacks") or {"": Lenient({})}).items():
+                yield question, key, cell, name, one
+
+
+def light(row: Lenient, verdict: Lenient) -> str:
     """The verdict's for the description's own protocol, and the same rule for the others."""
     if row.plain.get("own") and verdict.text("light"):
         return verdict.text("light")
@@ -137,40 +184,24 @@ def light(row: Told, verdict: Told) -> str:
     return "red" if "leak" in found else "amber" if "not-run" in found or not found else "green"
 
 
-def title(row: Told) -> str:
+def title(row: Lenient) -> str:
     """A defence as a reader calls it."""
     return row.text("title") or row.text("defence") or "unnamed"
 
 
-def measured(row: Told) -> tuple[str, Question, Rate | None]:
+def measured(row: Lenient) -> tuple[str, Asked, Estimate | None]:
     """What tells how good a model is, how that is shown, and how good it is."""
     name = row.text("measure") or "accuracy"
     rate = row.number("accuracy")
-    known = None if rate is None else Rate(rate, row.number("accuracy_low"), row.number("accuracy_high"))
-    return name, Question(name, name, "share" if name == "accuracy" else ""), known
+    known = None if rate is None else Estimate(rate, row.number("accuracy_low"), row.number("accuracy_high"))
+    return name, Asked(name, name, "share" if name == "accuracy" else ""), known
 
 
-def cost(found: Told) -> str:
+def cost(found: Lenient) -> str:
     """What the recommended defence costs beside your protocol; nothing where that is not told."""
-    one, row = found.part("verdict").part("recommend"), next(iter(found.parts("rows")), Told({}))
+    one, row = found.part("verdict").part("recommend"), next(iter(found.parts("rows")), Lenient({}))
     name, unit, _ = measured(row)
     times, gap = one.number("bytes"), one.number("accuracy")
     parts = [] if times is None else [f"{decimal(times)} times the bytes of your protocol"]
-    parts += [] if gap is None else [f"{unit.gain(Rate(gap))} {unit.points}".strip() + f" of {name}"]
+    parts += [] if gap is None else [f"{unit.gain(Estimate(gap))} {unit.points}".strip() + f" of {name}"]
     return f"It costs {' and '.join(parts)}." if parts else ""
-
-
-def who(key: str) -> str:
-    """An adversary in words."""
-    each = [WHO.get(name) or re.sub(r"^sum(\d+)$", r"sum server \1", name) for name in key.split("+")]
-    return " with ".join(each) if len(each) < 3 else f"{', '.join(each[:-1])} and {each[-1]} together"
-
-
-def capital(said: str) -> str:
-    """As a line begins."""
-    return said[:1].upper() + said[1:]
-
-
-def sentence(said: str) -> str:
-    """With a capital and a full stop."""
-    return capital(said.strip()) + ("" if said.strip()[-1:] in ("", ".", "!", "?") else ".")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from croupier.audit.report import html, text
-from croupier.audit.report.read import Told
+from croupier.audit.report.read import Lenient
 from croupier.core.files import write_whole
 from croupier.errors import SpecError, option
 
@@ -48,7 +48,7 @@ class Report:
     @property
     def verdict(self) -> str:
         """What it comes to, in one sentence."""
-        return Told(self.plain).part("verdict").text("sentence")
+        return Lenient(self.plain).part("verdict").text("sentence")
 
     def page(self) -> str:
         """One HTML document that needs nothing else."""

@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from croupier.audit.report import read
-from croupier.audit.report.marks import FORBIDDEN, MARKS
-from croupier.audit.report.read import Question, Told, capital, sentence, who
-from croupier.audit.report.words import size
+from croupier.audit.report.read import FORBIDDEN, MARKS, NO_MARK, Asked, Lenient
+from croupier.audit.report.words import capital, sentence, size, who
 
 RATES = ("value", "gain", "gain_together", "control")
 COLUMNS = (
@@ -26,23 +25,21 @@ def csv(findings: Mapping[str, Any]) -> str:
     file = io.StringIO()
     writer = tables.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
     writer.writeheader()
-    writer.writerows({key: _safe(value) for key, value in line.items()} for line in _lines(Told(findings)))
+    writer.writerows({key: _safe(value) for key, value in line.items()} for line in _lines(Lenient(findings)))
     return file.getvalue()
 
 
-def _lines(found: Told) -> Iterator[dict[str, object]]:
+def _lines(found: Lenient) -> Iterator[dict[str, object]]:
     for row in found.parts("rows"):
         costs = {key: row.number(key) for key in ("accuracy", "bytes_per_client", "seconds_per_round")}
         head = {"defence": row.text("defence"), "own": bool(row.plain.get("own")), **costs}
-        for question in read.questions(found):
-            for key, cell in read.adversaries(row.part("questions").part(question.key)):
-                about = {"question": question.key, "unit": question.unit, "adversary": key, "why": read.reason(cell)}
-                about |= {"status": read.status(cell), "forbidden": str(bool(cell.plain.get("forbidden")))}
-                for name, attack in (cell.named("attacks") or {"": Told({})}).items():
-                    yield head | about | {"attack": name} | _attack(attack)
+        for question, key, cell, name, attack in read.attacks(found, row):
+            about = {"question": question.key, "unit": question.unit, "adversary": key, "why": read.reason(cell)}
+            about |= {"status": read.status(cell), "forbidden": str(bool(cell.plain.get("forbidden")))}
+            yield head | about | {"attack": name} | _attack(attack)
 
 
-def _attack(one: Told) -> dict[str, object]:
+def _attack(one: Lenient) -> dict[str, object]:
     rates = {"value": one.rate("value"), **{name: one.part(name).rate() for name in RATES[1:]}}
     found: dict[str, object] = {key: one.text(key) for key in ("title", "scored", "not_run")}
     for name, rate in rates.items():
@@ -59,7 +56,7 @@ def _safe(value: object) -> object:
 
 def markdown(findings: Mapping[str, Any]) -> str:
     """The sentence, the card and the matrix."""
-    found = Told(findings)
+    found = Lenient(findings)
     asked, rows, verdict = read.questions(found), found.parts("rows"), found.part("verdict")
     lines = [f"# {_plain(verdict.text('sentence') or 'No verdict was given.')}", ""]
     lines += [f"{_plain(one)}\n" for one in verdict.texts("more")]
@@ -72,35 +69,40 @@ def markdown(findings: Mapping[str, Any]) -> str:
     for question in asked if rows else ():
         cell = rows[0].part("questions").part(question.key)
         said = [sentence(one) for one in (read.finding(cell), read.reason(cell)) if one] + _what_if(question, cell)
-        lines.append(f"- **{_plain(question.asks)}** {_mark(read.status(cell))}. {_plain(' '.join(said))}")
+        lines.append(f"- **{_plain(question.asks)}** {_stamp(cell)}. {_plain(' '.join(said))}")
     return "\n".join([*lines, "", *_matrix(found), ""])
 
 
-def _matrix(found: Told) -> list[str]:
+def _matrix(found: Lenient) -> list[str]:
     asked, rows = read.questions(found), found.parts("rows")
     heads = ["Defence", *(one.head for one in asked), read.measured(rows[0])[0] if rows else "", "sent in a round"]
     lines = [[_plain(head) for head in heads], ["---"] * len(heads)]
     for row in rows:
         cells = [(one, row.part("questions").part(one.key)) for one in asked]
-        said = [f"{_mark(read.status(cell))} {_gain(one, cell)}".strip() for one, cell in cells]
+        said = [f"{_stamp(cell)} {_gain(one, cell)}".strip() for one, cell in cells]
         _, unit, good = read.measured(row)
         lines.append([_plain(read.title(row)), *said, unit.value(good), size(row.number("bytes_per_client"))])
     return [f"| {' | '.join(line)} |" for line in lines]
 
 
-def _gain(question: Question, cell: Told) -> str:
+def _gain(question: Asked, cell: Lenient) -> str:
     gain = cell.part("gain").rate()
     return question.gain(gain) if gain else ""
 
 
-def _what_if(question: Question, cell: Told) -> list[str]:
+def _what_if(question: Asked, cell: Lenient) -> list[str]:
     """What adversaries that the statement forbids would gain."""
     banned = [(who(key), _gain(question, one)) for key, one in read.adversaries(cell) if one.plain.get("forbidden")]
     return [f"({FORBIDDEN}; {name}: {gain} {question.points})" for name, gain in banned if gain]
 
 
+def _stamp(cell: Lenient) -> str:
+    kind, word = read.stamp(cell)
+    return f"{MARKS[kind][0]} {word}"
+
+
 def _mark(kind: str) -> str:
-    return " ".join(MARKS.get(kind, ("?", "Not judged")))
+    return " ".join(MARKS.get(kind, NO_MARK))
 
 
 def _plain(said: str) -> str:

@@ -1,46 +1,25 @@
-"""Numbers in words, and HTML that is escaped unless it was built here."""
+"""Numbers, names and moments of a report in words: what `read` and everything that shows a report is built of."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from html import escape
 
-MONTHS = (
-    "January", "February", "March", "April", "May", "June",
-    "July", "August", "September", "October", "November", "December",
-)  # fmt: skip
+WHO = {
+    "server": "the server", "client": "a client", "relay": "the relay", "second": "the second server",
+    "dealer": "the dealer", "network": "the network", "malicious": "malicious clients",
+}  # fmt: skip
 NOTHING = "\N{EN DASH}"
 # Narrow and unbreakable: a number never parts from its unit at the end of a line.
 GAP = "\u202f"
 
 
-class Html(str):
-    """Text that is markup already; any other string is escaped when it is put into a tag."""
-
-    __slots__ = ()
-
-
-def tag(name: str, *inside: str, **attributes: object) -> Html:
-    """One element; `class_` and `aria_label` become `class` and `aria-label`, and None leaves an attribute out."""
-    given = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"'
-        for key, value in attributes.items()
-        if value is not None
-    )
-    return Html(f"<{name}{given}>{joined(inside)}</{name}>")
-
-
-def joined(parts: Iterable[str]) -> Html:
-    """Parts one after the other, plain text escaped."""
-    return Html("".join(part if isinstance(part, Html) else escape(part) for part in parts))
-
-
 @dataclass(frozen=True)
-class Rate:
-    """A number with its 95 % interval, where it has one."""
+class Estimate:
+    """A number with its interval, where it has one."""
 
     rate: float
     low: float | None = None
@@ -52,23 +31,40 @@ class Rate:
         return None if self.low is None or self.high is None else (self.low, self.high)
 
 
+def who(key: str) -> str:
+    """An adversary in words."""
+    each = [WHO.get(name) or re.sub(r"^sum(\d+)$", r"sum server \1", name) for name in key.split("+")]
+    return " with ".join(each) if len(each) < 3 else f"{', '.join(each[:-1])} and {each[-1]} together"
+
+
+def capital(said: str) -> str:
+    """As a line begins."""
+    return said[:1].upper() + said[1:]
+
+
+def sentence(said: str) -> str:
+    """With a capital and a full stop."""
+    return capital(said.strip()) + ("" if said.strip()[-1:] in ("", ".", "!", "?") else ".")
+
+
+def in_words(value: object) -> str:
+    """A plain value in words; tables are told key by key."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {in_words(inner)}" for key, inner in value.items())
+    return f"{value:.4g}" if isinstance(value, float) else "" if value is None else str(value)
+
+
+def number(value: object) -> float | None:
+    """A finite number, or None for whatever else stands in its place."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) else None
+
+
 def decimal(value: float, digits: int = 1) -> str:
     """A number with a true minus sign, and no minus before zero."""
     text = f"{value:.{digits}f}"
     return text.lstrip("-") if not float(text) else text.replace("-", "\N{MINUS SIGN}")
-
-
-def percent(value: float | None) -> str:
-    """A share of one as a percentage."""
-    return NOTHING if value is None else f"{decimal(100 * value)}{GAP}%"
-
-
-def interval(rate: Rate | None, scale: float = 100, digits: int = 1) -> str:
-    """The two ends of an interval, in percent unless told otherwise."""
-    if rate is None or rate.ends is None:
-        return NOTHING
-    low, high = rate.ends
-    return f"{decimal(scale * low, digits)} to {decimal(scale * high, digits)}"
 
 
 def size(count: float | None) -> str:
@@ -82,41 +78,10 @@ def size(count: float | None) -> str:
     return f"{decimal(count, 2)}{GAP}GB"
 
 
-def listing(names: Iterable[str]) -> str:
-    """Names in a sentence, in quotation marks because a defence may be called "none"."""
-    *most, last = [f"“{name}”" for name in names] or [""]
-    return f"{', '.join(most)} and {last}" if most else last
-
-
-def said(value: object) -> str:
-    """A plain value in words; tables are told key by key."""
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key}: {said(inner)}" for key, inner in value.items())
-    return str(value)
-
-
-def bullets(lines: Iterable[str]) -> Html:
-    """Sentences one below the other."""
-    return tag("ul", *(tag("li", line) for line in lines))
-
-
-def terms(pairs: Iterable[tuple[str, object]]) -> Html:
-    """What stands where, term by term."""
-    return tag("dl", *(tag("div", tag("dt", term), tag("dd", said(value))) for term, value in pairs), class_="facts")
-
-
 def date(stamp: str) -> str:
     """A moment as people write it; what is no moment stays as it is."""
     try:
         when = datetime.fromisoformat(stamp)
     except ValueError:
         return stamp
-    zone = "" if when.tzinfo is None else " UTC" if not when.utcoffset() else f" {when:%z}"
-    return f"{when.day} {MONTHS[when.month - 1]} {when.year}, {when:%H:%M}{zone}"
-
-
-def number(value: object) -> float | None:
-    """A finite number, or None for whatever else stands in its place."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if math.isfinite(value) else None
+    return f"{when.day} {when:%B %Y, %H:%M} {'UTC' if when.tzinfo and not when.utcoffset() else f'{when:%z}'}".strip()

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 import torch
+from pydantic import Field
 
 from croupier.errors import DataError
 from croupier.learn.data import Data, Dataset, Rows, locate
@@ -34,7 +35,7 @@ class Activity(Data, use="activity"):
     licence: ClassVar[str] = "cite Reyes-Ortiz et al. 2015; no commercial use"
     files: ClassVar[tuple[str, ...]] = ("har_inertial.npz",)
 
-    transitions: bool = False
+    transitions: bool = Field(False, description="also the six activities between postures")
 
     @property
     def many(self) -> int:

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 import torch
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 from torch import Tensor
 
 from croupier.errors import DataError
@@ -26,8 +26,8 @@ class Cifar10(Data, use="cifar10"):
     licence: ClassVar[str] = "not stated by its source"
     files: ClassVar[tuple[str, ...]] = ("cifar10.npz",)
 
-    train: PositiveInt | None = None
-    test: PositiveInt | None = None
+    train: PositiveInt | None = Field(None, description="only the first so many training records")
+    test: PositiveInt | None = Field(None, description="only the first so many test records")
 
     def load(self, folder: Path | None) -> Dataset:
         """Read the first `train` and `test` records. Raises: DataError, or SpecError when there are fewer."""

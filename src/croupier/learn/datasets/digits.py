@@ -24,7 +24,7 @@ class Digits(Data, use="digits"):
 
     licence: ClassVar[str] = "CC BY 4.0"
 
-    test: float = Field(0.2, ge=0.01, le=0.99)
+    test: float = Field(0.2, ge=0.01, le=0.99, description="the share of the records that is held out for testing")
 
     def load(self, folder: Path | None) -> Dataset:
         """Read the dataset. Raises: DataError when scikit-learn's copy is not there."""

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 import torch
+from pydantic import Field
 
 from croupier.errors import DataError
 from croupier.learn.data import Data, Dataset, Rows, locate
@@ -36,7 +37,7 @@ class Ecg(Data, use="ecg"):
     licence: ClassVar[str] = "Open Data Commons Attribution 1.0"
     files: ClassVar[tuple[str, ...]] = ("mitbih_5s.npz",)
 
-    apart: bool = True
+    apart: bool = Field(True, description="test on other people than are trained on")
 
     def load(self, folder: Path | None) -> Dataset:
         """Read the dataset. Raises: DataError."""

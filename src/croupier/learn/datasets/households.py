@@ -29,11 +29,11 @@ class Households(Data, use="households"):
     licence: ClassVar[str] = "not stated by the copy; see the London Datastore's terms"
     files: ClassVar[tuple[str, ...]] = ("lcl_households.npz",)
 
-    width: PositiveInt = 48
-    stride: PositiveInt = 1
-    scale: float = Field(1.0, gt=0)
-    share: float = Field(0.8, gt=0, lt=1)
-    households: PositiveInt | None = None
+    width: PositiveInt = Field(48, description="how many values a window has")
+    stride: PositiveInt = Field(1, description="how far apart windows start")
+    scale: float = Field(1.0, gt=0, description="what readings are divided by")
+    share: float = Field(0.8, gt=0, lt=1, description="the share of each series that is trained on")
+    households: PositiveInt | None = Field(None, description="only the first so many")
 
     @property
     def many(self) -> int | None:

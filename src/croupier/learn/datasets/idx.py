@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 import torch
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 
 from croupier.errors import DataError, SpecError
 from croupier.learn.data import Data, Dataset, Rows, locate
@@ -30,8 +30,8 @@ class Idx(Data):
 
     source: ClassVar[str] = ""
 
-    train: PositiveInt | None = None
-    test: PositiveInt | None = None
+    train: PositiveInt | None = Field(None, description="only the first so many training records")
+    test: PositiveInt | None = Field(None, description="only the first so many test records")
 
     def load(self, folder: Path | None) -> Dataset:
         """Read the first `train` and `test` records. Raises: DataError, or SpecError when there are fewer."""

@@ -49,9 +49,9 @@ class Newsgroups(Data, use="newsgroups"):
     licence: ClassVar[str] = "not stated by its source"
     files: ClassVar[tuple[str, ...]] = ("20news_bydate.jsonl.xz",)
 
-    strip: bool = True
-    vocabulary: int = Field(8192, ge=2, le=1 << 31)
-    length: PositiveInt = 128
+    strip: bool = Field(True, description="leave out headers, quotes and signatures")
+    vocabulary: int = Field(8192, ge=2, le=1 << 31, description="how many numbers words can have")
+    length: PositiveInt = Field(128, description="how many words of a message are read")
 
     def load(self, folder: Path | None) -> Dataset:
         """Read the dataset. Raises: DataError."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
+from pydantic import Field
+
 from croupier.learn.data import Data, Dataset
 from croupier.learn.given import Given, Goal
 from croupier.learn.own import Importable, call
@@ -22,8 +24,8 @@ class Own(Data, use="own"):
 
     licence: ClassVar[str] = "yours"
 
-    make: Importable
-    goal: Goal | None = None
+    make: Importable = Field(description="your function, as `module:function`")
+    goal: Goal | None = Field(None, description="`classify` or `regress`; by the targets unless set")
 
     def load(self, folder: Path | None) -> Dataset:
         """Call the function and check what it gives. Raises: SpecError, or DataError when that is no dataset."""

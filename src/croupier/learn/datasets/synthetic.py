@@ -24,8 +24,8 @@ class Synthetic(Data, use="synthetic"):
 
     licence: ClassVar[str] = "none: drawn here"
 
-    records: int = Field(100_000, ge=5)
-    draw: int = Field(0, ge=0)
+    records: int = Field(100_000, ge=5, description="how many records")
+    draw: int = Field(0, ge=0, description="which draw: another number, other records")
 
     def load(self, folder: Path | None) -> Dataset:
         """Draw the dataset."""

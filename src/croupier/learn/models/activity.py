@@ -49,8 +49,10 @@ class ActivityCnn(Network, use="activity-cnn"):
     round number, nothing that was computed from anybody's readings.
     """
 
-    dropout: float = Field(0.0, ge=0, lt=1)
-    standardise: bool = False
+    dropout: float = Field(0.0, ge=0, lt=1, description="rate of dropout after each hidden linear layer")
+    standardise: bool = Field(
+        False, description="the network first subtracts a public mean and divides by a public deviation"
+    )
 
     def build(self, dataset: Dataset) -> TimeNet:
         """A fresh model. Raises: SpecError unless the dataset has classes of six channels over time."""

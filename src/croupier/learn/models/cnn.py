@@ -49,8 +49,10 @@ class MnistCnn(Network, use="mnist-cnn"):
     `standardise` brings pixels to the mean 0 and the deviation 1 that MNIST's training part has.
     """
 
-    dropout: float = Field(0.0, ge=0, lt=1)
-    standardise: bool = False
+    dropout: float = Field(0.0, ge=0, lt=1, description="rate of dropout after each hidden linear layer")
+    standardise: bool = Field(
+        False, description="the network first subtracts a public mean and divides by a public deviation"
+    )
 
     def build(self, dataset: Dataset) -> ConvNet:
         """A fresh model. Raises: SpecError unless the dataset has classes of 1 x 28 x 28 images."""
@@ -64,8 +66,10 @@ class MnistCnn(Network, use="mnist-cnn"):
 class CifarCnn(Network, use="cifar-cnn"):
     """The network for CIFAR-10: 940,362 weights for 10 classes. `standardise` brings pixels to [-1, 1]."""
 
-    dropout: float = Field(0.0, ge=0, lt=1)
-    standardise: bool = False
+    dropout: float = Field(0.0, ge=0, lt=1, description="rate of dropout after each hidden linear layer")
+    standardise: bool = Field(
+        False, description="the network first subtracts a public mean and divides by a public deviation"
+    )
 
     def build(self, dataset: Dataset) -> ConvNet:
         """A fresh model. Raises: SpecError unless the dataset has classes of 3 x 32 x 32 images."""

@@ -73,10 +73,16 @@ class DenseNet121(Network, use="densenet"):
     `standardise` brings pixels to [-1, 1]. `norm` may be by group, as in `mobilenet`.
     """
 
-    growth: PositiveInt = 32
-    blocks: tuple[PositiveInt, ...] = Field((6, 12, 24, 16), min_length=1)
-    standardise: bool = False
-    norm: Norm = "batch"
+    growth: PositiveInt = Field(32, description="channels that a layer adds")
+    blocks: tuple[PositiveInt, ...] = Field((6, 12, 24, 16), min_length=1, description="layers in each block")
+    standardise: bool = Field(
+        False, description="the network first subtracts a public mean and divides by a public deviation"
+    )
+    norm: Norm = Field(
+        "batch",
+        description="normalise by `batch`, or by `group` of channels, which has no running statistics for noise to "
+        "drown",
+    )
 
     def build(self, dataset: Dataset) -> DenseNet:
         """A fresh model. Raises: SpecError unless the dataset has classes of RGB pictures that can be halved enough."""

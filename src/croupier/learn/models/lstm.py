@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from croupier.learn.data import Dataset
@@ -42,10 +42,12 @@ class Forecaster(nn.Module):
 class Lstm(Network, use="lstm"):
     """An LSTM forecaster. `stacked` clients train as one model, which pays on a GPU and not on a CPU."""
 
-    hidden: PositiveInt = 32
-    layers: PositiveInt = 1
+    hidden: PositiveInt = Field(32, description="width of the state")
+    layers: PositiveInt = Field(1, description="how many layers")
     # Off unless asked for: it changes last bits.
-    stacked: bool = False
+    stacked: bool = Field(
+        False, description="clients train as one model, in plain operations: the same up to rounding, for GPUs"
+    )
 
     @property
     def batchable(self) -> bool:

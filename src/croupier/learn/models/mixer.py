@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -85,12 +85,14 @@ class PatchMixer(nn.Module):
 class Mixer(Network, use="mixer"):
     """MLP-Mixer for pictures: 569,994 weights for 10 classes of CIFAR-10. `standardise` brings pixels to [-1, 1]."""
 
-    patch: PositiveInt = 4
-    width: PositiveInt = 128
-    across: PositiveInt = 64
-    within: PositiveInt = 512
-    layers: PositiveInt = 4
-    standardise: bool = False
+    patch: PositiveInt = Field(4, description="side of a patch in pixels")
+    width: PositiveInt = Field(128, description="width of a patch's vector")
+    across: PositiveInt = Field(64, description="width between, along patches")
+    within: PositiveInt = Field(512, description="width between, along channels")
+    layers: PositiveInt = Field(4, description="how many layers")
+    standardise: bool = Field(
+        False, description="the network first subtracts a public mean and divides by a public deviation"
+    )
 
     @property
     def batchable(self) -> bool:

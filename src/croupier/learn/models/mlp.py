@@ -47,8 +47,8 @@ class Perceptron(nn.Module):
 class Mlp(Network, use="mlp"):
     """A multilayer perceptron for inputs of any shape."""
 
-    hidden: tuple[PositiveInt, ...] = (64,)
-    dropout: float = Field(0.0, ge=0, lt=1)
+    hidden: tuple[PositiveInt, ...] = Field((64,), description="widths of the hidden layers")
+    dropout: float = Field(0.0, ge=0, lt=1, description="rate of dropout after each hidden linear layer")
 
     @property
     def batchable(self) -> bool:

@@ -71,10 +71,16 @@ class MobileNetV2(Network, use="mobilenet"):
     weights travels, which updates that are clipped and noised need.
     """
 
-    width: float = Field(1.0, gt=0, le=4)
-    dropout: float = Field(0.0, ge=0, lt=1)
-    standardise: bool = False
-    norm: Norm = "batch"
+    width: float = Field(1.0, gt=0, le=4, description="multiplies the channels")
+    dropout: float = Field(0.0, ge=0, lt=1, description="rate of dropout before the last layer")
+    standardise: bool = Field(
+        False, description="the network first subtracts a public mean and divides by a public deviation"
+    )
+    norm: Norm = Field(
+        "batch",
+        description="normalise by `batch`, or by `group` of channels, which has no running statistics for noise to "
+        "drown",
+    )
 
     def build(self, dataset: Dataset) -> MobileNet:
         """A fresh model. Raises: SpecError unless the dataset has classes of RGB pictures."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from croupier.errors import OwnError, SpecError
@@ -20,7 +21,7 @@ class OwnNetwork(Network, use="own"):
     or class named as module:function, or in Python the function itself.
     """
 
-    make: Importable
+    make: Importable = Field(description="your function, as `module:function`")
 
     def build(self, dataset: Dataset) -> nn.Module:
         """A fresh model. Raises: SpecError when it cannot be had, or cannot be trained as it is."""

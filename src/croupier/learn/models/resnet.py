@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from croupier.learn.data import Dataset
@@ -61,7 +62,9 @@ class ResidualNet(nn.Module):
 class ResNet18(Network, use="resnet18"):
     """ResNet-18 without pretrained weights. `standardise` brings pixels to [-1, 1]."""
 
-    standardise: bool = False
+    standardise: bool = Field(
+        False, description="the network first subtracts a public mean and divides by a public deviation"
+    )
 
     def build(self, dataset: Dataset) -> ResidualNet:
         """A fresh model. Raises: SpecError unless the dataset has classes of RGB images."""

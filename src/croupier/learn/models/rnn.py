@@ -49,11 +49,11 @@ class Rnn(Network, use="rnn"):
     `cell` is `rnn` (tanh), `gru` or `lstm`; `both` reads the sequence in both directions.
     """
 
-    cell: Cell = "rnn"
-    hidden: PositiveInt = 64
-    layers: PositiveInt = 2
-    both: bool = False
-    dropout: float = Field(0.0, ge=0, lt=1)
+    cell: Cell = Field("rnn", description="`rnn`, `gru` or `lstm`")
+    hidden: PositiveInt = Field(64, description="width of the state")
+    layers: PositiveInt = Field(2, description="how many layers")
+    both: bool = Field(False, description="read in both directions")
+    dropout: float = Field(0.0, ge=0, lt=1, description="rate of dropout after the last state")
 
     def build(self, dataset: Dataset) -> Listener:
         """A fresh model. Raises: SpecError unless the dataset has classes of sequences of several numbers a step."""

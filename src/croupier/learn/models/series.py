@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 import torch
-from pydantic import PositiveInt, model_validator
+from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 
 from croupier.errors import SpecError
@@ -49,11 +49,11 @@ class SeriesTransformer(Network, use="series-transformer"):
     smaller, starts untrained and foretells one value: it is no foundation model.
     """
 
-    patch: PositiveInt = 4
-    width: PositiveInt = 64
-    heads: PositiveInt = 4
-    layers: PositiveInt = 2
-    hidden: PositiveInt = 128
+    patch: PositiveInt = Field(4, description="how many values are one token; must divide the width of the windows")
+    width: PositiveInt = Field(64, description="width of a token's vector")
+    heads: PositiveInt = Field(4, description="heads of attention")
+    layers: PositiveInt = Field(2, description="how many layers")
+    hidden: PositiveInt = Field(128, description="width between, inside a layer")
 
     @property
     def batchable(self) -> bool:

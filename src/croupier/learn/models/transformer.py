@@ -99,12 +99,12 @@ class TextTransformer(Network, use="text-transformer"):
     """
 
     # The model's own: an attacker who rebuilds it knows the description, not the data.
-    vocabulary: int = Field(8192, ge=2, le=1 << 31)
-    width: PositiveInt = 64
-    heads: PositiveInt = 2
-    layers: PositiveInt = 1
-    hidden: PositiveInt = 128
-    dropout: float = Field(0.0, ge=0, lt=1)
+    vocabulary: int = Field(8192, ge=2, le=1 << 31, description="how many numbers words can have; at least the data's")
+    width: PositiveInt = Field(64, description="width of a word's vector")
+    heads: PositiveInt = Field(2, description="heads of attention")
+    layers: PositiveInt = Field(1, description="how many layers")
+    hidden: PositiveInt = Field(128, description="width between, inside a layer")
+    dropout: float = Field(0.0, ge=0, lt=1, description="rate of dropout after the words' vectors and in every layer")
 
     @model_validator(mode="after")
     def _heads_fit(self) -> Self:

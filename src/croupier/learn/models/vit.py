@@ -69,14 +69,16 @@ class Vit(Network, use="vit"):
     `standardise` brings pixels to [-1, 1]; `token` reads a place of its own instead of the patches' mean.
     """
 
-    patch: PositiveInt = 4
-    width: PositiveInt = 128
-    heads: PositiveInt = 4
-    layers: PositiveInt = 4
-    hidden: PositiveInt = 256
-    dropout: float = Field(0.0, ge=0, lt=1)
-    token: bool = False
-    standardise: bool = False
+    patch: PositiveInt = Field(4, description="side of a patch in pixels")
+    width: PositiveInt = Field(128, description="width of a patch's vector")
+    heads: PositiveInt = Field(4, description="heads of attention")
+    layers: PositiveInt = Field(4, description="how many layers")
+    hidden: PositiveInt = Field(256, description="width between, inside a layer")
+    dropout: float = Field(0.0, ge=0, lt=1, description="rate of dropout in every layer")
+    token: bool = Field(False, description="reads a place of its own instead of the patches' mean")
+    standardise: bool = Field(
+        False, description="the network first subtracts a public mean and divides by a public deviation"
+    )
 
     @model_validator(mode="after")
     def _heads_fit(self) -> Self:

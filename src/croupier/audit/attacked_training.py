@@ -1,0 +1,252 @@
+"""Training under attack on the real round loop: some clients of a task become malicious, and what honest ones receive.
+
+`with_malicious_clients` mounts a part of `audit/poison` on any task. A `SeededTask` trains a protocol from one seed and
+measures the models that come out; the question `poisoning` compares these with and without attack, papers do so for
+rules of their own, and the question `permutation` plays on the same task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from statistics import fmean
+from typing import Any
+
+import torch
+
+from croupier.agree.epochs import plain_of
+from croupier.audit.poison import Poison, PoisonInputs, Scaling, backdoor_success
+from croupier.audit.setting import Setting
+from croupier.audit.stage import Remembered
+from croupier.core.attempt import Drive
+from croupier.core.coins import Coins
+from croupier.core.update import Model, Update
+from croupier.encode.permuting import Permuting
+from croupier.engine.loop import begin, rounds
+from croupier.engine.state import Round, State, Threat, run_id
+from croupier.engine.task import Fits, Task
+from croupier.errors import CroupierError, ProtocolError, SpecError
+from croupier.learn.assemble import Assembled, assemble
+from croupier.learn.data import Rows
+from croupier.learn.ends import check_logits
+from croupier.learn.train import Learner
+from croupier.pipeline import Pipeline
+from croupier.place.two_servers.pair import Pair
+from croupier.privacy.local import NoNoise
+
+# Inputs that a model is asked about at a time.
+_BATCH = 1024
+# Bytes of updates to remember of each way to train: protocols that differ only in what the server sees train once.
+_ROOM = 1 << 30
+
+
+def with_malicious_clients(
+    pipeline: Pipeline, task: Task, members: Iterable[str], attack: Poison, classes: int, coins: Coins,
+    recall: Callable[[Fits], Fits] = lambda fit: fit,
+) -> tuple[Task, Threat]:  # fmt: skip
+    """The task with poisoned clients, and the threat that lets them skip the local noise.
+
+    `recall` wraps the training on changed records, before updates are rewritten. No reference is handed to the attack:
+    a client of the loop sees none before it sends. Raises: SpecError when a member is not enrolled, or when records
+    cannot be changed.
+    """
+    chosen, place = frozenset(members), pipeline.place
+    if unknown := sorted(chosen - set(task.shards)):
+        raise SpecError(f"{unknown[0]!r} cannot be malicious: it is not enrolled; choose among {list(task.enrolled)}")
+    shards = frozenset(task.shards[name] for name in chosen)
+    fit = _PoisonedFit(recall(_changed(task.fit, shards, attack, classes, coins)), shards, attack, coins)
+    # Who adds no noise does not mind what a malicious server could make of that.
+    place = place.model_copy(update={"entropy": 0.0}) if isinstance(place, Pair) else place
+    careless = pipeline.model_copy(update={"privacy": NoNoise(), "place": place})
+    return replace(task, fit=fit), Threat(parties=dict.fromkeys(chosen, careless.client))
+
+
+def _changed(fit: Fits, shards: frozenset[str], attack: Poison, classes: int, coins: Coins) -> Fits:
+    """Training on records as the attack changes them."""
+    if not attack.changes:
+        return fit
+    if not isinstance(fit, Learner):
+        raise SpecError(f"poison = {attack.use!r} changes records, and this task's training does not show any")
+    held = dict(fit.shards)
+    for shard in shards:
+        records = held[shard]
+        if not isinstance(records, Rows):
+            raise SpecError(f"poison = {attack.use!r} changes labelled records, not windows of a series")
+        # The digest stays: it is what the client says that it holds.
+        held[shard] = attack.change(records, classes, coins.child("change", shard).fast())
+    return replace(fit, shards=held)
+
+
+@dataclass(frozen=True)
+class _PoisonedFit:
+    """Trains everybody, then lets the attack rewrite its members' updates; all jobs of a round come together."""
+
+    fit: Fits
+    shards: frozenset[str]
+    attack: Poison
+    coins: Coins
+
+    def __call__(self, jobs: Sequence[tuple[Any, ...]]) -> Sequence[Update | CroupierError]:
+        done = list(self.fit(jobs))
+        trained = {at: one for at, one in enumerate(done) if isinstance(one, Update)}
+        bad = [at for at in trained if jobs[at][1] in self.shards]
+        if not bad:
+            return done
+        rows = {at: one.vector - jobs[at][0] for at, one in trained.items()}
+        others = [row for at, row in rows.items() if at not in bad]
+        benign = torch.stack(others) if others else None
+        inputs = PoisonInputs(torch.stack([rows[at] for at in bad]), benign, len(jobs))
+        # One node for the round: the first member's coins are of this round alone.
+        drawn = self.coins.child("craft", jobs[bad[0]][2].export()).fast()
+        for at, row in zip(bad, self.attack(inputs, drawn), strict=True):
+            try:
+                done[at] = replace(trained[at], vector=jobs[at][0] + row)
+            except CroupierError as error:
+                done[at] = error
+        return done
+
+
+@dataclass(frozen=True)
+class ClusterRound:
+    """A round of clusters: who was grouped with whom, and everybody's label after it."""
+
+    number: int
+    groups: tuple[tuple[str, ...], ...]
+    labels: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class TrainingOutcome:
+    """How a training went.
+
+    `received`: the mean over all honest clients of the accuracy of the model that each would get next; `weighted`: the
+    same over those that have a cluster; `clusters`: the mean over clusters with an honest client, each counting once,
+    as the paper has it. One model for all is one cluster. `success`: the backdoor's, as `received`. `accepted`: how
+    many updates of the malicious came through, over all rounds. `lost`: why a training ended early.
+    """
+
+    malicious: tuple[str, ...]
+    enrolled: int
+    received: float
+    weighted: float
+    clusters: float
+    models: int
+    success: float | None = None
+    by_round: tuple[ClusterRound, ...] = ()
+    lost: str = ""
+    accepted: int = 0
+
+
+@dataclass(frozen=True)
+class SeededTask:
+    """A task of a seed with its malicious clients, chosen by coins.
+
+    All rules train on the same records: the server's root is kept back whether a rule looks at it or not.
+    """
+
+    setting: Setting
+    seed: int
+    remembered: dict[Poison | None, Remembered] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def coins(self) -> Coins:
+        """The seed's."""
+        return Coins.from_seed(self.seed)
+
+    @cached_property
+    def made(self) -> Assembled:
+        """The task. Raises: SpecError unless it classifies."""
+        one = self.setting
+        made = assemble(
+            one.data, one.split, one.model, one.fit, self.coins, root=one.root, folder=one.folder,
+            together=one.together, device=one.device, workers=one.workers, opaque=one.opaque,
+            loss=one.loss, augment=one.augment,
+        )  # fmt: skip
+        if made.dataset.goal != "classify" or not isinstance(made.dataset.test, Rows):
+            raise SpecError(f"task.data = {one.data.use!r}: this audit measures by classes; use data that have some")
+        check_logits(made.module, made.dataset.train, one.model)
+        return made
+
+    @cached_property
+    def malicious(self) -> tuple[str, ...]:
+        """Who attacks."""
+        everyone = self.made.task.enrolled
+        count = round(self.setting.share * len(everyone))
+        chosen = self.coins.child("malicious").sampler().choice(len(everyone), count, replace=False)
+        return tuple(everyone[at] for at in sorted(chosen.tolist()))
+
+    def train(
+        self, pipeline: Pipeline, drive: Drive, attack: Poison | None = None, trigger: Scaling | None = None
+    ) -> TrainingOutcome:
+        """Train under an attack, or none; `trigger`: a backdoor's, measured though nobody mounts it."""
+        # Without measuring every round.
+        task, threat = replace(self.made.task, evaluate=lambda _: {}), Threat()
+        # Who changes no records trains as the honest do, and training that was done already is not done again.
+        key = attack if attack is not None and attack.changes else None
+        if attack is None or not self.malicious:
+            task = replace(task, fit=self._recalled(key, task.fit))
+        else:
+            classes, coins = self.made.dataset.classes, self.coins.child("attack")
+            recall = partial(self._recalled, key)
+            task, threat = with_malicious_clients(pipeline, task, self.malicious, attack, classes, coins, recall)
+        played = rounds(pipeline, task, self.setting.plan, self.coins, drive, threat=threat)
+        return self.measure(played, begin(task), attack if isinstance(attack, Scaling) else trigger)
+
+    def _recalled(self, key: Poison | None, fit: Fits) -> Fits:
+        return self.remembered.setdefault(key, Remembered(fit, _ROOM)) if isinstance(fit, Learner) else fit
+
+    def measure(self, played: Iterable[Round], state: State, trigger: Scaling | None) -> TrainingOutcome:
+        """Play rounds to the end or until no model is left, and look at what honest clients would get then."""
+        by_round, lost, accepted = list[ClusterRound](), "", 0
+        try:
+            for done in played:
+                state = done.state
+                memory = state.memories["server"].get("rule", {})
+                if "groups" in memory:
+                    by_round.append(ClusterRound(done.number, memory["groups"], dict(memory["labels"])))
+                accepted += sum(name in self.malicious for name in done.present)
+        except ProtocolError as error:
+            # Updates that overflow leave a round without its quorum: what was there stays.
+            lost = str(error)
+        models = self._plain(state)
+        honest = [name for name in self.made.task.enrolled if name not in self.malicious]
+        served = served_models(models, honest)
+        known = {at: dict(self.made.task.evaluate(models[at]))["accuracy"] for at in sorted(set(served.values()))}
+        own = {at: sum(name in (models[at].recipients or honest) for name in honest) for at in known}
+        kept = {at: count for at, count in own.items() if count} or own
+        return TrainingOutcome(
+            self.malicious, len(self.made.task.enrolled), received=fmean(known[at] for at in served.values()),
+            weighted=fmean(known[at] for at, count in kept.items() for _ in range(count)),
+            clusters=fmean(known[at] for at in kept), models=len(models),
+            success=None if trigger is None else self._success(trigger, models, served),
+            by_round=tuple(by_round), lost=lost, accepted=accepted,
+        )  # fmt: skip
+
+    def _plain(self, state: State) -> list[Model]:
+        """The server's models as clients read them."""
+        find = self.made.task.symmetry
+        if find is None or not any(model.frame for model in state.models):
+            return list(state.models)
+        permuting = Permuting(find)
+        return [plain_of(model, state.memories, run_id(self.coins), permuting) for model in state.models]
+
+    def _success(self, attack: Scaling, models: Sequence[Model], served: Mapping[str, int]) -> float:
+        """How often marked test records of other classes are taken for the target, mean over honest clients."""
+        test, ask, rates = self.made.dataset.test, self.made.task.answers, dict[int, float]()
+        assert isinstance(test, Rows)
+        assert ask is not None
+        others = (test.y != attack.target).nonzero()[:, 0]
+        marked, truth = attack.trigger(test.x[others]), test.y[others]
+        for at in set(served.values()):
+            parts = (marked[first : first + _BATCH] for first in range(0, len(marked), _BATCH))
+            answers = [ask(models[at].vector, part).argmax(1) for part in parts]
+            rates[at] = backdoor_success(torch.cat(answers), truth, attack.target)
+        return fmean(rates[at] for at in served.values())
+
+
+def served_models(models: Sequence[Model], clients: Sequence[str]) -> dict[str, int]:
+    """Which model each of them would get: its cluster's, or the one with most recipients."""
+    own = {name: at for at, model in enumerate(models) for name in model.recipients or ()}
+    largest = max(range(len(models)), key=lambda at: len(models[at].recipients or ()))
+    return {name: own.get(name, largest) for name in clients}

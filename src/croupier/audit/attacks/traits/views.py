@@ -1,0 +1,175 @@
+"""What an adversary sees of a round: rows, the bucket of each, and who is in which bucket.
+
+The views of any protocol's parties are read here, in the attacks' process; the experiment on noise by tiers
+(`audit.traits.tiers`) makes the same value of its own releases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from croupier.audit.seen import seen
+from croupier.core.tier import Tier
+from croupier.core.update import Gathered, Layout, Slice
+from croupier.encode.signs import Signs
+from croupier.errors import RangeError, SpecError
+from croupier.pipeline import Pipeline
+from croupier.release.bucketed import BucketSums, Tiered
+
+
+@dataclass(frozen=True)
+class RoundView:
+    """One round as an adversary sees it: rows, the bucket of each, and who is in which bucket.
+
+    A row stands for one client's noised update, or for the mean of `counts` of them. `sigmas` is the published
+    deviation of one client's noise, a row; `members` and `tiers` (the deviations of a bucket's members, in their order)
+    follow from the roster and the public tiers. Rows are `intact` where each is one sender's from end to end; `named`
+    where row i is that of member i. `number` is the round's: the model that was handed out in it is known.
+    """
+
+    number: int
+    rows: Tensor
+    bucket: Tensor
+    sigmas: Tensor
+    counts: Tensor
+    members: tuple[tuple[str, ...], ...]
+    tiers: tuple[tuple[float, ...], ...]
+    intact: bool
+    named: bool
+
+    def __post_init__(self) -> None:
+        count = len(self.rows)
+        if not (len(self.bucket) == len(self.sigmas) == len(self.counts) == count):
+            raise RangeError(f"round {self.number}: {count} rows need one bucket, deviation and count each")
+        if [len(who) for who in self.members] != [len(each) for each in self.tiers]:
+            raise RangeError(f"round {self.number}: every member of a bucket has one tier")
+
+    def plain(self) -> dict[str, Any]:
+        """As plain values, to hand to another process."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+def grouped(
+    number: int, rows: Tensor, members: Sequence[tuple[str, ...]], each: Sequence[int], sigma: Callable[[str], float],
+    *, intact: bool = False, named: bool = False,
+) -> RoundView:  # fmt: skip
+    """A round by its groups of `members`, in the order of rows: `each` says how many rows a group has.
+
+    Who has one row for several members sees their mean. Members' tiers are public, so that the mean noise of a group is
+    known better than its label.
+    """
+    tiers = tuple(tuple(float(sigma(name)) for name in who) for who in members)
+    noise = torch.stack([torch.tensor(one, dtype=torch.float64).pow(2).mean().sqrt() for one in tiers])
+    bucket = torch.arange(len(members)).repeat_interleave(torch.tensor(each))
+    counts = torch.tensor([len(who) if many == 1 else 1 for who, many in zip(members, each, strict=True)])
+    return RoundView(number, rows, bucket, noise[bucket], counts[bucket], tuple(members), tiers, intact, named)
+
+
+def named_view(number: int, rows: Tensor, names: Sequence[str], sigma: Callable[[str], float]) -> RoundView:
+    """A round in which every row came with its sender's name."""
+    return grouped(number, rows, [(who,) for who in names], [1] * len(rows), sigma, intact=True, named=True)
+
+
+def bucket_view(
+    number: int, rows: Tensor, names: Sequence[str], release: Tiered, tiers: Sequence[Tier],
+    sigma: Callable[[str], float],
+) -> RoundView:  # fmt: skip
+    """A round that was released by buckets of like noise, or as one sum a bucket."""
+    members = [tuple(names[i] for i in bucket.members) for bucket in release.buckets(tiers)]
+    each = [1 if isinstance(release, BucketSums) else len(who) for who in members]
+    return grouped(number, rows, members, each, sigma, intact=_keeps_rows_whole(release))
+
+
+def read_rounds(asked: Mapping[str, Any]) -> tuple[RoundView, ...]:
+    """What an adversary's views of all rounds amount to: differences, and who may have made them.
+
+    `asked` has `rounds` of views, with the public `protocol` and the model's `layout`.
+    """
+    pipeline = Pipeline.parse(asked["protocol"])
+    layout = Layout(tuple(Slice(**one) for one in asked["layout"]))
+    found = []
+    for one in asked["rounds"]:
+        got = seen(one["views"], asked["protocol"], layout, one["start"])
+        rows = differences(got, one["start"], _keeps_rows_whole(pipeline.release))
+        found.append(_read(one["number"], got, rows, pipeline))
+    return tuple(found)
+
+
+def differences(got: Gathered, start: Tensor, intact: bool = True) -> Tensor:
+    """Each row, or the mean behind a sum, as what was learnt from the model that was handed out."""
+    if got.weights is None or (got.rows is None and got.sums is None):
+        raise SpecError("what was seen holds neither rows nor sums")
+    if got.rows is None:
+        rows = (got.sums if got.sums is not None else start).double().unsqueeze(0) / got.weights.double().sum()
+    else:
+        # In pieces, whose weight a row came with is hidden as well. One that was rounded to nothing took its row along.
+        by = got.weights.double() if intact or got.ids else got.weights.double().mean().expand(len(got.rows))
+        rows = got.rows.double() / by.clamp_min(1e-12).unsqueeze(1) if got.scaled else got.rows.double()
+    return (rows - start.double() if got.form == "weights" else rows).float()
+
+
+def _read(number: int, got: Gathered, rows: Tensor, pipeline: Pipeline) -> RoundView:
+    release, present = pipeline.release, got.ids or got.present
+
+    def sigma(name: str) -> float:
+        tier = pipeline.privacy.tier(name)
+        # Signs bear no noise that could be taken off.
+        return tier.sigma if tier is not None and not isinstance(pipeline.encode, Signs) else 0.0
+
+    if got.ids is not None:
+        return named_view(number, rows, present, sigma)
+    if got.rows is None or not isinstance(release, Tiered):
+        whole = len(rows) > 1 and _keeps_rows_whole(release)
+        return grouped(number, rows, [present], [len(rows)], sigma, intact=whole)
+    tiers = [tier for who in present if (tier := pipeline.privacy.tier(who)) is not None]
+    return bucket_view(number, rows, present, release, tiers, sigma)
+
+
+def _keeps_rows_whole(release: object) -> bool:
+    return getattr(release, "grain", None) == "model"
+
+
+@dataclass(frozen=True)
+class PooledRows:
+    """The rows of many rounds under one another, each with its round, noise and possible tiers."""
+
+    rows: Tensor
+    rounds: Tensor
+    sigmas: Tensor
+    counts: Tensor
+    tiers: tuple[frozenset[float], ...]
+
+
+def pool_rows(views: Sequence[RoundView]) -> PooledRows:
+    """All rounds together.
+
+    The noise of an intact row shows in its own size: of its bucket's tiers it is in the one that fits best. Rows
+    in pieces, and means, keep the published one.
+    """
+    sigmas = [row_sigmas(one) for one in views]
+    tiers = [
+        frozenset({float(noise[i])}) if one.named or one.intact else frozenset(one.tiers[int(one.bucket[i])])
+        for one, noise in zip(views, sigmas, strict=True)
+        for i in range(len(one.rows))
+    ]
+    rounds = torch.cat([torch.full((len(one.rows),), one.number) for one in views])
+    rows, counts = torch.cat([one.rows for one in views]), torch.cat([one.counts for one in views])
+    return PooledRows(rows, rounds, torch.cat(sigmas), counts, tuple(tiers))
+
+
+def row_sigmas(one: RoundView) -> Tensor:
+    """The deviation of the noise in each row, as well as it can be told."""
+    if not one.intact:
+        # The mean of several has less.
+        return one.sigmas.double() / one.counts.double().sqrt()
+    size = one.rows.double().pow(2).mean(1).sqrt()
+    found = []
+    for row, bucket in zip(size, one.bucket.tolist(), strict=True):
+        known = torch.tensor(sorted(set(one.tiers[bucket])), dtype=torch.float64)
+        found.append(known[(known - row).abs().argmin()] if len(known) > 1 else known[0])
+    return torch.stack(found)

@@ -1,0 +1,238 @@
+"""An audit from a description to a report: what is asked, of which adversaries, and the whole report.
+
+`croupier.audit(...)` and `croupier audit` call `audit`; a report's values are those of docs/audit-report.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from croupier.audit import questions as _questions  # noqa: F401 - they are known once they are loaded
+from croupier.audit.adversary import adversaries, parse
+from croupier.audit.arms import AGAINST, arms_of
+from croupier.audit.bench import Watch, is_undefended
+from croupier.audit.distort import CLEAN, Distortion
+from croupier.audit.harness import Answers, part, run
+from croupier.audit.judgement import judged
+from croupier.audit.notes import notes, threat
+from croupier.audit.question import SERVER, Adversary, Arm, Question
+from croupier.audit.report.read import KIND, SCHEMA
+from croupier.audit.report.result import Report
+from croupier.audit.score import LEVEL, over_runs, smooth
+from croupier.audit.seen import shows
+from croupier.audit.setting import FAST, FULL, Setting, setting_of
+from croupier.audit.verdict import asked, pass_on
+from croupier.core.coins import Coins
+from croupier.engine.local import Local
+from croupier.engine.shelf import FolderShelf, deciding
+from croupier.errors import SpecError, nearest, option
+from croupier.learn.assemble import Assembled, assemble
+from croupier.learn.data import folder_of
+from croupier.learn.own import records
+from croupier.spec import Sets, Source, Spec, counted, load, presets
+from croupier.statement import explain
+
+# In the order in which a reader wants them.
+ORDER = (
+    "source", "membership", "reconstruction", "linkage", "traits", "separation", "permutation", "poisoning", "carries",
+)  # fmt: skip
+RUNS, FAST_RUNS = 20, 8
+FAST_ROUNDS = 2
+
+
+def audit(
+    source: Source = "digits-small",
+    *,
+    questions: Sequence[str] = (),
+    adversary: Sequence[str] = (),
+    against: Sequence[str] | None = None,
+    sets: Sets = (),
+    seeds: int | None = None,
+    seed: int = 0,
+    fast: bool = False,
+    shadow: float = 0.05,
+    noise: Distortion | str | Mapping[str, Any] = CLEAN,
+    lpips: str = "",
+    data: str | Path | None = None,
+    watch: Watch = lambda _: None,
+    kept: FolderShelf | None = None,
+) -> Report:
+    """Attack what the parties of a protocol really see, beside what they could have guessed without looking.
+
+    source: what `croupier.run` takes: a preset's name, a TOML file, a table or a `Spec`. Its protocol is audited.
+    questions: names of those to ask; all that make sense when not said.
+    adversary: who is curious, as "server" or "server+relay"; every single party, and the coalition that the protocol
+        forbids, when not said. Other protocols are attacked by their server.
+    against: protocols to compare with: names, presets or TOML files; "nothing" for no defence alone. The usual ones
+        when not said.
+    sets: keys of the description to change, as `{"federation.rounds": 2}` or `["federation.rounds=2"]`.
+    seeds: how many independent runs intervals are over, 2 or more; 4 for a verdict.
+    seed: the first run's; the others count on from it.
+    fast: fewer runs and rounds.
+    shadow: the share of each client's records that the adversary holds, and nobody trains on.
+    noise: for pictures, how its records are off: clean, rotate, mirror or colour, or a table with fields.
+    lpips: for pictures, measure LPIPS, too, by this network.
+    data: the data folder; CROUPIER_DATA does the same.
+    watch: called with a line now and then, as runs end.
+    kept: where finished parts go; what is there is not done again.
+
+    Raises: SpecError, DataError; StoreError where parts cannot be kept.
+    """
+    runs = seeds if seeds is not None else FAST_RUNS if fast else RUNS
+    _check(runs, shadow)
+    spec = load(source, sets, count=counted(data))
+    tried = FAST if fast else FULL
+    depth = replace(tried, lpips=lpips, rounds=min(tried.rounds, spec.federation.rounds))
+    if fast:
+        spec = quicker(spec, sets)
+    setting = replace(
+        setting_of(spec, folder_of(data)), shadow=shadow, noise=Distortion.parse(noise, "noise"), depth=depth
+    )
+    chosen = [Question.parse(name, "question") for name in _asked(questions)]
+    made = _assembled(setting, seed)
+    arms, left = arms_of(spec, setting, AGAINST if against is None else against, made, data)
+    own = arms[0]
+    who = {arm.key: (SERVER,) for arm in arms} | {
+        own.key: tuple(parse(one, own.pipeline) for one in adversary) or adversaries(own.pipeline)
+    }
+    one = _Audit(spec, setting, made, range(seed, seed + runs), arms, who, chosen)
+    shelf = FolderShelf() if kept is None else kept
+    shelf.begin(spec.name, one.deciding(), [part(number, arm) for number in one.seeds for arm in arms], "parts")
+    answers = run(setting, arms, who, chosen, one.seeds, Local(), watch, shelf)
+    return Report(one.found(answers, left))
+
+
+def _check(seeds: int, shadow: float) -> None:
+    if not 0 < shadow < 0.5:
+        held = "a share above 0 and below 0.5 of each client's records is withheld"
+        raise SpecError(f"{option('shadow')} = {shadow}: {held}")
+    if seeds < 2:
+        raise SpecError(f"{option('seeds')} = {seeds}: intervals are over runs; ask for at least 2")
+
+
+def _asked(names: Sequence[str]) -> list[str]:
+    known = [name for name in ORDER if name in Question.choices()]
+    for name in names:
+        if name not in known:
+            raise SpecError(f"{option('question', 'questions')} = {name!r}: there is none; {nearest(name, known)}")
+    return [name for name in known if not names or name in names]
+
+
+def quicker(spec: Spec, sets: Sets) -> Spec:
+    """What --fast changes in a description: fewer rounds, unless their number was said."""
+    said = any(str(one).startswith("federation.rounds") for one in sets)
+    rounds = spec.federation.rounds if said else min(FAST_ROUNDS, spec.federation.rounds)
+    return spec.model_copy(update={"federation": spec.federation.model_copy(update={"rounds": rounds})})
+
+
+def _assembled(setting: Setting, seed: int) -> Assembled:
+    """The task; data that cannot be had are refused here, before anything is begun."""
+    return assemble(
+        setting.data, setting.split, setting.model, setting.fit, Coins.from_seed(seed), augment=setting.augment,
+        root=setting.root, folder=setting.folder, device=setting.device, loss=setting.loss, opaque=setting.opaque,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Audit:
+    """One audit: what is learnt, the arms, who attacks each, and what is asked."""
+
+    spec: Spec
+    setting: Setting
+    made: Assembled
+    seeds: Sequence[int]
+    arms: Sequence[Arm]
+    who: Mapping[str, Sequence[Adversary]]
+    chosen: Sequence[Question]
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """The description but for what decides no result."""
+        plain = self.spec.plain()
+        return {key: plain[key] for key in ("task", "federation", "protocol")}
+
+    def deciding(self) -> dict[str, Any]:
+        """All that decides a part's result."""
+        setting = self.setting
+        more = {
+            "arms": {arm.key: arm.pipeline.plain() for arm in self.arms}, "own": records(self.spec),
+            "who": {key: [one.key for one in each] for key, each in self.who.items()}, "shadow": setting.shadow,
+            "noise": setting.noise.plain(), "questions": [one.plain() for one in self.chosen],
+            "device": setting.device, "depth": asdict(setting.depth),
+        }  # fmt: skip
+        data, first = self.made.dataset.digest, self.made.task.first.vector
+        return deciding(self.described, data, first, self.seeds[0], **more)
+
+    def found(self, answers: Mapping[str, Sequence[Answers]], left: Mapping[str, str]) -> dict[str, Any]:
+        """The whole report as plain values."""
+        setting, clients = self.setting, len(self.made.task.enrolled)
+        cohort = self.spec.federation.cohort or clients
+        bare = next((arm for arm in self.arms if is_undefended(arm)), None)
+        control = answers[bare.key] if bare else []
+        rows = [self._row(arm, answers[arm.key], control) for arm in self.arms]
+        pass_on(rows)
+        _add_source(rows)
+        return {
+            "kind": KIND, "schema": SCHEMA, "name": _name(self.spec), **self.described,
+            "clients": clients, "cohort": cohort, "rounds": setting.plan.rounds,
+            "runs": len(self.seeds), "seeds": list(self.seeds), "level": LEVEL, "shadow": setting.shadow,
+            "shadow_noise": setting.noise.plain(), "chance": 1 / cohort,
+            "questions": {one.use: one.about() for one in self.chosen},
+            "verdict": judged(rows, f"{round(setting.share * clients)} of {clients} clients"), "rows": rows,
+            "left_out": dict(left), "pictures": _pictures(rows),
+            "threat": threat(setting.shadow), "notes": notes(len(self.seeds)),
+        }  # fmt: skip
+
+    def _row(self, arm: Arm, answers: Sequence[Answers], control: Sequence[Answers]) -> dict[str, Any]:
+        plan, who = self.spec.federation, self.who[arm.key]
+        said = explain(arm.pipeline, rounds=plan.rounds, cohorts=bool(plan.cohort))
+        forbidden = {one.key: one.forbidden for one in who}
+        proved = {one.key: found.why for one in who if (found := shows(arm.pipeline, one)).kind in ("noise", "nothing")}
+        costs = [one.cost for one in answers if one.cost is not None]
+        numbers = [number for number in costs[0].by_round if all(number in one.by_round for one in costs)]
+        measure = costs[0].measure
+        interval = smooth if measure == "accuracy" else over_runs
+        by_round = [{"round": at, **asdict(interval([one.by_round[at] for one in costs]))} for at in numbers]
+        last = by_round[-1] if by_round else {"rate": None, "low": None, "high": None}
+        return {
+            "defence": arm.key, "title": arm.title, "own": arm.own, "protocol": arm.pipeline.plain(),
+            "changes": {name: one.plain() for name, one in arm.changes},
+            "statement": dict(said.sentences()), "must_not_collude": [list(pair) for pair in said.must_not_collude],
+            "server_learns": said.learns["server"], "differential_privacy": said.differential_privacy,
+            "measure": measure, measure: last["rate"], f"{measure}_low": last["low"], f"{measure}_high": last["high"],
+            f"{measure}_by_round": by_round, "bytes_per_client": sum(one.bytes for one in costs) / len(costs),
+            "epsilon": said.differential_privacy, "seconds_per_round": min(one.seconds for one in costs),
+            "questions": {one.use: asked(one, answers, control, forbidden, proved) for one in self.chosen},
+        }  # fmt: skip
+
+
+def _add_source(rows: Sequence[dict[str, Any]]) -> None:
+    """The server's source attacks at the place and under the names that reports had from the first."""
+    for row in rows:
+        server = row["questions"].get("source", {}).get("adversaries", {}).get("server", {})
+        if found := server.get("attacks"):
+            row["attacks"] = {
+                name: one if "not_run" in one else {**one, "rate": one["value"], "leak": one["gain"]}
+                for name, one in found.items()
+            }
+
+
+def _pictures(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Examples of what was reconstructed, by defence and adversary; a what-if's stay with it."""
+    return [
+        {"defence": row["defence"], "adversary": key, **one}
+        for row in rows
+        for question in row["questions"].values()
+        for key, cell in question["adversaries"].items()
+        if not cell["forbidden"]
+        for one in cell["facts"].pop("pictures", ())[: None if row["own"] else 2]
+    ]
+
+
+def _name(spec: Spec) -> str:
+    """The description's name; one's own data under a preset's name go by their own."""
+    given = spec.name not in (*presets(), "run")
+    return spec.name if given else str(getattr(spec.task.data, "make", spec.name))

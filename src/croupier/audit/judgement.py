@@ -1,0 +1,181 @@
+"""From findings to a verdict in words: against whom a protocol leaks, and which of those compared to use instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from croupier.audit.question import MALICIOUS
+from croupier.audit.report.words import capital
+
+# A protocol is not recommended where it costs more accuracy than this, while another will do.
+DEAR = 0.05
+
+
+def judged(rows: Sequence[Mapping[str, Any]], malicious: str = "some of the clients") -> dict[str, Any]:
+    """What to say of the description's own protocol, the first row: against whom it leaks, and what to use instead.
+
+    `malicious` is how many clients were malicious where it was asked what these break.
+    """
+    own = rows[0]
+    parties = {key: one["forbidden"] for each in own["questions"].values() for key, one in each["adversaries"].items()}
+    against = [_against(own, key, banned, malicious) for key, banned in parties.items()]
+    leaks, rare, broken = _leaks(own), _worst(own), _broken(own)
+    doubt = any(one["unsure"] for one in own["questions"].values())
+    waits = doubt or any(one["light"] == "amber" for one in against if not one["forbidden"])
+    light = "red" if leaks else "amber" if rare or broken or waits else "green"
+    answered = [one for one in own["questions"].values() if one["status"] != "not-run" and _curious(one)]
+    said = _sentences(own, leaks, rare, len(answered) - len(rare), broken)
+    if broken:
+        said.append(f"{capital(malicious)}, if malicious, break what it learns.")
+    if (what_if := [one["adversary"] for one in against if one["forbidden"] and one["light"] == "red"]) and not leaks:
+        said.append(f"It would leak to {_and(what_if)}, who must not collude.")
+    return {"light": light, "sentence": said[0], "more": said[1:], "against": against, "recommend": _recommend(rows)}
+
+
+def _sentences(
+    own: Mapping[str, Any], leaks: Sequence[str], rare: Sequence[str], count: int, broken: bool
+) -> list[str]:
+    """What curious parties learn, of so many questions that were answered of the protocol as it trains."""
+    said = []
+    if leaks:
+        by = {own["questions"][name]["adversary"] for name in leaks}
+        who = f" to the {by.pop()}" if len(by) == 1 else ""
+        asked = f"{len(leaks)} of {_many(count)} that could be asked"
+        said.append(f"{own['defence']} leaks{who}, in {asked}: {_learnt(own, leaks)}.")
+    elif count > 0:
+        said.append(f"No leak was found in {own['defence']} as it trains, in {_many(count)} that could be asked.")
+    elif not broken:
+        said.append(f"Nothing could be judged of {own['defence']}: each question says why.")
+    if rare:
+        assumed = own["questions"][rare[0]]["worst_case"]
+        said.append(f"In the worst case, {assumed}, it {'also ' if leaks else ''}leaks {_learnt(own, rare)}.")
+    return said
+
+
+def _many(count: int, what: str = "question") -> str:
+    return f"{count} {what}{'s' if count != 1 else ''}"
+
+
+def _and(names: Sequence[str]) -> str:
+    return ", ".join(names[:-1]) + (" and " if names[:-1] else "") + names[-1]
+
+
+def _curious(cell: Mapping[str, Any]) -> bool:
+    """Whether it is asked what somebody learns, and not what somebody breaks."""
+    return bool(cell["adversary"] != MALICIOUS.key and not cell["forbidden"])
+
+
+def _found(row: Mapping[str, Any], *, rare: bool) -> list[str]:
+    """The questions in which it leaks: as the description trains, or in the worst case that they assume."""
+    cells = row["questions"].items()
+    return [n for n, one in cells if one["status"] == "leak" and bool(one["worst_case"]) == rare and _curious(one)]
+
+
+def _leaks(row: Mapping[str, Any]) -> list[str]:
+    return _found(row, rare=False)
+
+
+def _worst(row: Mapping[str, Any]) -> list[str]:
+    return _found(row, rare=True)
+
+
+def _broken(row: Mapping[str, Any]) -> bool:
+    """Whether malicious clients break it."""
+    cells = row["questions"].values()
+    return any(one["status"] == "leak" and one["adversary"] == MALICIOUS.key for one in cells)
+
+
+def _against(row: Mapping[str, Any], key: str, forbidden: bool, malicious: str) -> dict[str, Any]:
+    """What one adversary learns or breaks, over all questions."""
+    cells = {name: one["adversaries"][key] for name, one in row["questions"].items() if key in one["adversaries"]}
+    every = [name for name, one in cells.items() if one["status"] == "leak"]
+    leaks = [name for name in every if not row["questions"][name]["worst_case"]]
+    quiet = [name for name, one in cells.items() if one["status"] in ("none-found", "proved")]
+    if key == MALICIOUS.key and every:
+        light, said = "amber", f"{malicious} break it: {cells[every[0]]['words']}"
+    elif leaks:
+        light, said = "red", f"learns {_learnt(row, leaks)}"
+    elif every:
+        light, said = "amber", f"learns in the worst case {_learnt(row, every)}"
+    elif quiet:
+        proved = all(cells[name]["status"] == "proved" for name in quiet)
+        light, said = "green", f"not found to learn {_learnt(row, quiet)}"
+        light, said = ("proved", "proved to see nothing of updates") if proved else (light, said)
+    else:
+        light, said = "amber", f"no answer: {next((one['why'] for one in cells.values()), 'nothing was asked')}"
+    return {"adversary": key, "forbidden": forbidden, "light": light, "sentence": said}
+
+
+def _recommend(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The compared protocol that leaks in fewer questions, by the rule that the notes of a report print.
+
+    It costs so many times the bytes of the description's own, and so much accuracy.
+    """
+    own, others = rows[0], rows[1:]
+    measure, mine = own["measure"], [*_leaks(own), *_worst(own)]
+    sign = 1 if measure == "accuracy" else -1
+    known = [row for row in others if row[measure] is not None and own[measure] is not None]
+    better = [row for row in known if _badness(row, own) < _badness(own, row)]
+    cheap = [row for row in better if measure != "accuracy" or own[measure] - row[measure] <= DEAR]
+    # What costs a lot is worth it for leaks that were found, not for a worst case.
+    fit = cheap or (better if _leaks(own) else [])
+    if not fit:
+        judged = any(one["status"] != "not-run" for one in own["questions"].values())
+        quiet = "Keep your protocol." if judged else "Nothing is recommended where nothing could be judged."
+        said = "None of the protocols that were compared leaks in fewer questions." if mine else quiet
+        if better:
+            said = "Keep your protocol: of those compared, what leaks less costs more than 5 points of accuracy."
+        return {"defence": None, "sentence": said, "bytes": None, "accuracy": None}
+    best = min(fit, key=lambda row: (*_left(row), -sign * row[measure], row["bytes_per_client"]))
+    use = " ".join([f"Use {best['defence']}.", *_remains(own, best)])
+    return {
+        "defence": best["defence"], "sentence": use,
+        "bytes": best["bytes_per_client"] / own["bytes_per_client"],
+        "accuracy": best[measure] - own[measure] if measure == "accuracy" else None,
+    }  # fmt: skip
+
+
+def _remains(own: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:
+    """What a change brings, what it leaves, and on what it rests."""
+    both, mine = _judged(own, best), _leaks(own)
+    closed = [name for name in mine if name in both and name not in _leaks(best)]
+    said = [f"It closes {len(closed)} of {_many(len(mine), 'leak')} found: {_learnt(own, closed)}."] if closed else []
+    for name in [name for name in mine if name not in both]:
+        why = best["questions"][name]["why"] or "the answer is not sure"
+        said.append(f"It could not be asked whether it shows {_learnt(own, [name])}: {why}.")
+    if left := _leaks(best):
+        said.append(f"It still leaks {_learnt(best, left)}.")
+    for name in [name for name in _worst(best) if own["questions"][name]["gain"]]:
+        then, now = (row["questions"][name]["gain"]["rate"] for row in (own, best))
+        said.append(f"In the worst case it still leaks {_learnt(best, [name])}: a gain of {now:.2g}, yours {then:.2g}.")
+    if apart := best["must_not_collude"]:
+        said.append(f"It rests on these not working together: {apart[0][0]} with {apart[0][1]}.")
+    if _broken(best):
+        said.append("Malicious clients break it, too.")
+    return [*said, "Here its server alone attacked it: audit it by itself for its other parties."]
+
+
+def _learnt(row: Mapping[str, Any], names: Sequence[str]) -> str:
+    return _and([row["questions"][name]["learns"] for name in names])
+
+
+def _judged(one: Mapping[str, Any], other: Mapping[str, Any]) -> set[str]:
+    """The questions that were answered of both: what was not asked is no advantage."""
+    return {
+        name
+        for name, cell in one["questions"].items()
+        if all(each["status"] != "not-run" and not each["unsure"] for each in (cell, other["questions"][name]))
+    }
+
+
+def _badness(row: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[int, int]:
+    """Leaks as it trains, then in the worst case, in what was answered of both."""
+    both = _judged(row, other)
+    return sum(name in both for name in _leaks(row)), sum(name in both for name in _worst(row))
+
+
+def _left(row: Mapping[str, Any]) -> tuple[int, float]:
+    """What a protocol leaves open: leaks as it trains, and how much in the worst case."""
+    rare = sum(row["questions"][name]["gain"]["rate"] for name in _worst(row))
+    return len(_leaks(row)), float(rare)

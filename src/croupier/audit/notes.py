@@ -1,0 +1,64 @@
+"""What a report says of itself: who attacks with what knowledge, and how its numbers are to be read.
+
+Of audits of a description (`audit.described`), and of recorded updates (`audit.recorded`).
+"""
+
+from __future__ import annotations
+
+PRIOR = "The prior is the best attack with the same knowledge and no view. "
+
+
+def threat(shadow: float) -> str:
+    """Who attacks, and what it knows."""
+    return (
+        "Adversaries are honest but curious: they follow the protocol and keep all that they see. Unless a question "
+        "says otherwise, they know that the records they are asked about were trained on in the round, and hold, for "
+        f"every client of the round, a shadow set of {shadow:.1%} of its records (two at least), drawn from the same "
+        "distribution and not trained on. A coalition puts the views of its parties together; one that the protocol "
+        "forbids is shown as a what-if and decides no verdict."
+    )
+
+
+def notes(runs: int) -> list[str]:
+    """How the numbers of independent runs are to be read."""
+    return [
+        f"Intervals are 95 %, over {runs} independent runs: records of one run share its models. Those of shares are "
+        "Student's, widened as though two more runs had been seen, because most gains are 0 and few runs often agree "
+        "by chance. How often they hold: croupier bench coverage.",
+        "A verdict looks at the attack that was named in advance (the last one listed), by its 95 % interval, and at "
+        "the others by intervals that hold for all of them together with 95 % (Bonferroni). How often defences that "
+        "leak nothing are accused: croupier bench accuse.",
+        f"{PRIOR}Success above chance is not yet a leak: judge by the gain over the prior.",
+        "An attack's control is what it comes to on undefended updates. One that does not work there is not scored. Of "
+        "source the bar is 1/n, which is low: what shadow sets tell carries some attacks over it. Judge by the gain.",
+        "Recommended is, of the protocols that leak less in what was answered of both, the one with the fewest leaks "
+        "as it trains, then the smallest worst case, among those that cost at most 5 points of accuracy, if any; of "
+        "several the most accurate, then the cheapest. "
+        "What malicious clients break is said beside it and decides nothing.",
+        "Means are over all rounds; the best round is never shown alone. Ties are broken at random.",
+        "Attacks that find nothing prove nothing. What a protocol is proved to hide, croupier explain says.",
+    ]
+
+
+RECORDED_THREAT = (
+    "The server is honest but curious: it follows the protocol and keeps what it sees, as updates.toml says. It knows "
+    "that the records it is asked about were trained on in the round, and holds the shadow sets that the shadow "
+    "function gives."
+)
+
+
+def recorded_notes(clients: int) -> list[str]:
+    """How the numbers of one recorded run are to be read."""
+    return [
+        f"One run was recorded. Intervals are 95 % over its {clients} clients (Student's, widened for shares as though "
+        "two more had been seen): a client's records share its model, so that they count as one. They say how the "
+        "result would vary with other clients of the same kind, not how it would with another start, another order of "
+        "training or other noise: record several runs for that, and audit each.",
+        "Clients of one run share joint models, and a record that is traced to one is not traced to another: the "
+        "intervals take clients for independent, and are a little too sure where few took part.",
+        f"{PRIOR}Judge by the gain over the prior.",
+        "An attack's control is what it comes to on the recorded updates seen by name, where each client's was "
+        "recorded, and elsewhere on what is audited itself. One that does not work there is not scored.",
+        "Other questions are not asked of recorded updates: describe the protocol in a TOML file, and croupier audit "
+        "plays it. Attacks that find nothing prove nothing.",
+    ]

@@ -1,0 +1,235 @@
+"""An audit of updates that any engine recorded: nothing is trained here, and the report is as any other.
+
+There is one run, so that intervals are over its clients: each one's records are traced, or not, by themselves.
+`croupier audit --updates` calls `recorded`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from croupier.audit.bench import Answered, Watch
+from croupier.audit.blind import Panel
+from croupier.audit.harness import Answers
+from croupier.audit.judgement import judged
+from croupier.audit.notes import RECORDED_THREAT, recorded_notes
+from croupier.audit.question import Question, Trial
+from croupier.audit.questions import separation
+from croupier.audit.questions.separation import NAMED, known, named_view, planted
+from croupier.audit.questions.source import ATTACKS, MEMBERSHIP
+from croupier.audit.recorded.files import RecordedRound, Recording, Seen, read
+from croupier.audit.recorded.scored import RecordedLook, asked_of, membership_by_client, source_by_client
+from croupier.audit.report.read import KIND, SCHEMA
+from croupier.audit.report.result import Report
+from croupier.audit.score import LEVEL
+from croupier.audit.seen import Kind
+from croupier.audit.verdict import LEAST_RUNS, asked, not_run
+from croupier.core.coins import Coins
+from croupier.core.update import Update
+from croupier.core.wire import bitmap
+from croupier.encode.fixed import FixedPoint
+from croupier.encode.floats import Floats
+from croupier.learn.data import folder_of
+from croupier.pipeline import Pipeline
+from croupier.place.relay import Relay
+from croupier.release.shuffle import Shuffle
+from croupier.release.sums import Sum
+
+KINDS: Mapping[Seen, Kind] = {
+    "named": "named", "shuffle-model": "model", "shuffle-layer": "layer", "shuffle-parameter": "parameter",
+    "sum": "sum",
+}  # fmt: skip
+# What is asked, in a reader's order, and why some of it cannot be; the rest is only mentioned.
+ASKED = ("source", "membership", "linkage", "traits", "separation")
+UNASKED = {
+    "linkage": "recordings are not linked: who sees updates by name need not, and a sum has no rows to link",
+    "traits": "what clients are like was not recorded",
+}
+NO_SUSPECTS = "the shadow function gives no members and others"
+COMPARED = "Nothing was compared: describe the protocol in a TOML file, and croupier audit plays it beside others."
+# As fine as whole numbers of a sum can be.
+DIGITS = 9
+
+
+def recorded(
+    folder: str | Path, *, seed: int = 0, data: str | Path | None = None, watch: Watch = lambda _: None
+) -> Report:
+    """Audit the updates in a folder, which `docs/recorded-updates.md` describes.
+
+    folder: where `updates.toml` and the files lie.
+    seed: of the attacks' coins.
+    data: the data folder, which is handed to the shadow function; CROUPIER_DATA does the same.
+    watch: called with a line now and then.
+
+    Raises: SpecError, DataError.
+    """
+    held = read(Path(folder), folder_of(data))
+    with Panel(1) as panel:
+        answers, control = _Attacked(held, protocol(held), Coins.from_seed(seed), panel, watch).answers()
+    every = {one: Question.parse(one) for one in ASKED if one in Question.choices()}
+    cells = {one: _cell(question, answers, control) for one, question in every.items()}
+    return Report(_report(Path(folder).resolve().name, held, seed, every, cells))
+
+
+@dataclass(frozen=True)
+class _Attacked:
+    """A recording under attack: what was seen of it, round by round, and what attacks answer."""
+
+    held: Recording
+    pipeline: Pipeline
+    coins: Coins
+    panel: Panel
+    watch: Watch
+
+    def answers(self) -> tuple[list[Answers], list[Answers]]:
+        """By client, as if each were a run: what was seen, and the same attacks on updates that are seen by name."""
+        rounds, kind = self.held.rounds, KINDS[self.held.manifest.seen]
+        suspects = MEMBERSHIP[kind] if self.held.given.members else ()
+        looks = [self._look(one, self.pipeline, ATTACKS[kind], suspects) for one in rounds]
+        bare = [self._look(rounds[0], NAMED, ATTACKS[kind], ())] if rounds[0].models and kind != "named" else []
+        found = {"source": source_by_client(looks), "membership": membership_by_client(looks[-1], suspects)}
+        proved = {"source": source_by_client(bare) if bare else {}}
+        refused = {} if suspects else {"membership": {"server": NO_SUSPECTS}}
+        if why := _inseparable(self.held):
+            refused["separation"] = {"server": why}
+        else:
+            found["separation"], proved["separation"] = self._separation("named" if kind == "named" else "sums")
+        return _by_client(self.held.clients, found, refused), _by_client(self.held.clients, proved, {})
+
+    def _look(
+        self, one: RecordedRound, pipeline: Pipeline, attacks: Sequence[str], suspects: Sequence[str]
+    ) -> RecordedLook:
+        """Mount attacks on one round as a protocol shows it, and on no view."""
+        self.watch(f"round {one.number}: {pipeline.release.use}")
+        present = self.held.present(one)
+        knowledge, truth = asked_of(self.held, present, self.coins.child("audit", *present))
+        learnt = {"knowledge": knowledge.plain(), "quiet": self.coins.child("study", *present).export()}
+
+        def ask(views: Any, protocol: Any, source: Sequence[str], member: Sequence[str], coins: Coins) -> Answered:
+            asked = {"views": views, "start": one.start, "protocol": protocol, "source": tuple(source)}
+            return self.panel.ask("source", learnt, {**asked, "membership": tuple(member), "coins": coins.export()})
+
+        prior = ask({}, {}, ("prior",), ("prior",) * bool(suspects), self.coins.child("prior", *present))
+        node = self.coins.child("attack", pipeline.release.use, one.number)
+        answer = ask(self._views(one, pipeline), pipeline.plain(), attacks, suspects, node)
+        return RecordedLook(one.number, present, tuple(attacks), truth, prior, answer)
+
+    def _views(self, one: RecordedRound, pipeline: Pipeline) -> dict[str, Any]:
+        """What the server is shown of a round: the protocol's own release of the updates."""
+        coins, names = self.coins.child("view", one.number), self.held.present(one)
+        # A joint model is the mean of as many like it.
+        models = one.models or {who: one.joint for who in names if one.joint is not None}
+        if pipeline == NAMED:
+            return {"server": (named_view(models),)}
+        encode, layout = pipeline.encode, self.held.layout
+        rows = [
+            encode.encode(Update(row, layout), {}, coins.child("encode", who)).vector for who, row in models.items()
+        ]
+        body = {"present": bitmap(names, names), **pipeline.release(rows, layout, encode.modulus, coins.child("out"))}
+        letter = {"kind": "released", "source": "relay", "body": body}
+        return {"server": ({"inputs": ((letter,),), "given": {"roster": names}},)}
+
+    def _separation(self, attack: str) -> tuple[dict[str, Trial], dict[str, Trial]]:
+        """Single updates out of all rounds' sums, by client; and the same attack where it must work."""
+        rounds = self.held.rounds
+        moved = {one.number: _moved(one) for one in rounds}
+        truth = {(who, number): row for number, each in moved.items() for who, row in each.items()}
+        views = [{"round": one.number, "start": one.start, "views": self._views(one, self.pipeline)} for one in rounds]
+        asked = {"rounds": tuple(views), "protocol": self.pipeline.plain(), "attacks": (attack,)}
+        scores = separation.Look(self.panel.ask("separation", known(self.held.layout), asked), truth).scores(attack)
+        # What is seen by name is there to be seen: it is its own control.
+        proof, first = scores, rounds[0]
+        if attack == "sums" and first.start is not None:
+            control = planted(self.panel, first.start, moved[first.number])
+            proof = {} if control is None else control.scores(attack)
+        facts = {"sentences": [separation.SAID]}
+        found = {who: Trial({attack: one}, facts=facts) for who, one in scores.items()}
+        return found, {who: Trial({attack: one}) for who, one in proof.items()}
+
+
+def _by_client(
+    clients: Sequence[str], found: Mapping[str, Mapping[str, Trial]], refused: Mapping[str, Mapping[str, str]]
+) -> list[Answers]:
+    return [
+        Answers({name: {"server": each[who]} for name, each in found.items() if who in each}, refused)
+        for who in clients
+    ]
+
+
+def protocol(held: Recording) -> Pipeline:
+    """The protocol whose server sees what the manifest says; sums are as fine as they can be."""
+    seen = held.manifest.seen
+    if seen == "named":
+        return NAMED
+    if seen != "sum":
+        return Pipeline(encode=Floats(), release=Shuffle.parse({"use": "shuffle", "grain": KINDS[seen]}), place=Relay())
+    every = [row for one in held.rounds for row in (one.joint, *one.models.values()) if row is not None]
+    largest = max(float(row.abs().max()) for row in every)
+    scale = 2.0 ** max(-20, math.ceil(math.log2(largest + 1e-9)) + 1)
+    encode = FixedPoint(clients=len(held.clients), digits=DIGITS, scale=scale)
+    return Pipeline(encode=encode, release=Sum(), place=Relay())
+
+
+def _moved(one: RecordedRound) -> dict[str, Tensor]:
+    """What each client learnt in a round."""
+    start = 0.0 if one.start is None else one.start.double()
+    return {who: row.double() - start for who, row in one.models.items()}
+
+
+def _inseparable(held: Recording) -> str:
+    """Why it cannot be asked whether single updates come out of sums; nothing where it can."""
+    if any(one.joint is not None for one in held.rounds):
+        return "no single update was recorded to compare with"
+    if any(one.start is None for one in held.rounds):
+        return "the models that rounds began with were not recorded; set start in updates.toml"
+    if held.manifest.seen != "named" and len({tuple(one.models) for one in held.rounds}) < 2:
+        return "the same clients take part in every round, so that sums do not differ in who is in them"
+    return ""
+
+
+def _cell(question: Question, answers: Sequence[Answers], control: Sequence[Answers]) -> dict[str, Any]:
+    """One question: its intervals are over clients, in the place of runs."""
+    parties = {"server": False}
+    if why := UNASKED.get(question.use):
+        return asked(question, [Answers({}, {question.use: {"server": why}})], [], parties, {})
+    made = asked(question, answers, control, parties, {})
+    count = sum("server" in one.trials.get(question.use, {}) for one in answers)
+    if 0 < count < LEAST_RUNS:
+        why = f"{count} clients are too few to judge by: intervals are over clients; record {LEAST_RUNS} or more"
+        cell = made["adversaries"]["server"]
+        cell |= not_run(why, cell["attacks"]) if count < 2 else {"status": "not-run", "why": why}
+        made |= {key: value for key, value in cell.items() if key not in ("attacks", "facts", "forbidden")}
+    return made
+
+
+def _report(
+    name: str, held: Recording, seed: int, every: Mapping[str, Question], cells: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The whole report as plain values."""
+    pipeline, manifest, many = protocol(held), held.manifest, len(held.clients)
+    learns = pipeline.release.reveals()
+    row = {
+        "defence": "recorded", "title": f"recorded updates, seen as: {manifest.seen}", "own": True,
+        "protocol": pipeline.plain(), "changes": {}, "must_not_collude": [], "epsilon": None,
+        "statement": {"server learns": learns}, "server_learns": learns,
+        "measure": "accuracy", "accuracy": None, "accuracy_low": None, "accuracy_high": None, "accuracy_by_round": [],
+        "bytes_per_client": 4.0 * held.layout.size, "seconds_per_round": None, "questions": cells,
+    }  # fmt: skip
+    verdict = judged([row])
+    verdict["recommend"] |= {"sentence": COMPARED}
+    fewest = min(len(held.present(one)) for one in held.rounds)
+    return {
+        "kind": KIND, "schema": SCHEMA, "name": name,
+        "task": {"model": manifest.model.plain(), "fit": manifest.fit.plain()},
+        "federation": {"rounds": len(held.rounds)}, "protocol": pipeline.plain(), "recorded": manifest.plain(),
+        "clients": many, "cohort": fewest, "rounds": len(held.rounds), "runs": 1, "seeds": [seed], "level": LEVEL,
+        "chance": 1 / fewest, "questions": {one: question.about() for one, question in every.items()},
+        "verdict": verdict, "rows": [row], "left_out": {}, "pictures": [], "threat": RECORDED_THREAT,
+        "notes": recorded_notes(many),
+    }  # fmt: skip

@@ -1,0 +1,174 @@
+"""Auxiliary clients: who is like the clients attacked and none of them, with records that the adversary holds.
+
+Attacks on clients' traits learn from them. They are households that are no clients, a part of the clients that is set
+aside, or clients made of records that nobody trains on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from croupier.audit.attacks.traits.denoise import AuxiliaryUpdates
+from croupier.audit.setting import Setting
+from croupier.audit.stage import Remembered, Stage
+from croupier.audit.traits.attributes import Attribute, attributes
+from croupier.core.coins import Coins
+from croupier.core.norm import length
+from croupier.core.update import Update
+from croupier.engine.task import Task
+from croupier.errors import CroupierError, SpecError
+from croupier.learn.assemble import assemble
+from croupier.learn.data import Data, Dataset
+from croupier.learn.datasets.households import Households
+from croupier.learn.split import Natural, Split
+
+# With fewer a spread of their updates says nothing.
+LEAST = 4
+# So many are made up, and no more are trained.
+MOST = 40
+# How uneven the classes of made-up clients are, by turns: from nearly one class to nearly all alike.
+ALPHAS = (0.1, 0.5, 2.5)
+
+
+@dataclass(frozen=True)
+class AuxiliaryClients:
+    """Their names, how they train, and the attributes of everybody: theirs are known, the others' are the truth.
+
+    `common` has the commonest class of the records they are made of, where they are made up.
+    """
+
+    task: Task
+    names: tuple[str, ...]
+    attributes: Mapping[str, Attribute]
+    common: Mapping[str, int] = field(default_factory=dict)
+
+    def learn_from(self, starts: Mapping[int, Tensor], clip: float, coins: Coins) -> AuxiliaryUpdates:
+        """What they learn from the models that were handed out in these rounds, clipped.
+
+        It takes nothing but such models and their own records. Raises: CroupierError when one cannot train.
+        """
+        found = []
+        for number, start in starts.items():
+            done = self.task.fit(
+                [(start, self.task.shards[who], coins.child("lesson", number, who)) for who in self.names]
+            )
+            if wrong := next((one for one in done if isinstance(one, CroupierError)), None):
+                raise wrong
+            made = [one.vector - start for one in done if isinstance(one, Update)]
+            found.append(torch.stack([clipped(one, clip) for one in made]))
+        return AuxiliaryUpdates(
+            tuple(starts), torch.stack(found), {key: one.of(self.names) for key, one in self.attributes.items()},
+            {key: len(one.classes) for key, one in self.attributes.items()},
+        )  # fmt: skip
+
+
+@dataclass
+class SetAside:
+    """A split that has everybody; the attacker's are the owners that are no clients, else the last quarter."""
+
+    split: Split
+    index: Mapping[str, Tensor] = field(default_factory=dict)
+    aside: tuple[str, ...] = ()
+
+    def __call__(self, dataset: Dataset, coins: Coins) -> Mapping[str, Tensor]:
+        found = dict(self.split(dataset, coins))
+        others = [name for name in dataset.owners if name not in found]
+        if others and dataset.owner is not None and set(found) <= set(dataset.owners):
+            places = {name: at for at, name in enumerate(dataset.owners)}
+            found |= {name: (dataset.owner == places[name]).nonzero()[:, 0] for name in others}
+            self.aside = tuple(others)
+        else:
+            self.aside = tuple(sorted(found)[-(len(found) // 4) :])
+        if len(self.aside) < LEAST:
+            raise SpecError(
+                f"task.split: {len(self.aside)} clients are left for the attacker's auxiliary data, and it needs "
+                f"{LEAST} or more; use more clients"
+            )
+        self.index = found
+        return found
+
+
+def with_all_households(data: Data, split: Split) -> tuple[Data, Split]:
+    """Households that are no clients stay in the data: they are the attacker's."""
+    if not isinstance(data, Households) or data.households is None:
+        return data, split
+    return data.model_copy(update={"households": None}), Natural(clients=data.households)
+
+
+@dataclass
+class SyntheticClients:
+    """Clients made of records that are nobody's training data, each of `size` drawn with replacement.
+
+    `pool` has the records' numbers. Mixes of classes vary around the pool's own, from nearly one class to nearly even.
+    """
+
+    pool: Tensor
+    size: int
+    index: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def __call__(self, dataset: Dataset, coins: Coins) -> Mapping[str, Tensor]:
+        if dataset.labels is None:
+            raise SpecError(f"task.data = {dataset.name!r}: no attribute of its clients is known; use 'households'")
+        classes, counts = torch.unique(dataset.labels[self.pool], return_counts=True)
+        by = [self.pool[dataset.labels[self.pool] == one].numpy() for one in classes]
+        around = (counts.double() / counts.double().mean()).numpy()
+        found = {}
+        for number in range(MOST):
+            draw = coins.child("made up", number).sampler()
+            # A floor, because with little mass all shares may round to nought.
+            mix = draw.dirichlet(np.maximum(ALPHAS[number % len(ALPHAS)] * around, 1e-2))
+            each = draw.multinomial(self.size, mix)
+            drawn = [draw.choice(rows, many) for rows, many in zip(by, each, strict=True)]
+            found[f"auxiliary-{number:02}"] = torch.from_numpy(np.sort(np.concatenate(drawn)))
+        self.index = found
+        return found
+
+
+def auxiliary_clients(stage: Stage) -> AuxiliaryClients:
+    """Those of a task: households that are no clients, or for classified records clients made of all shadow sets.
+
+    Whose shadow record is whose they are not told. Raises: SpecError where there can be none.
+    """
+    return _households(stage) if isinstance(stage.setting.data, Households) else _synthetic(stage)
+
+
+def _households(stage: Stage) -> AuxiliaryClients:
+    data, split = with_all_households(stage.setting.data, stage.setting.split)
+    if data is stage.setting.data:
+        raise SpecError(
+            "task.data.households: all households are clients, and none is left to learn from; set it so that "
+            f"{LEAST} or more stay outside"
+        )
+    held = SetAside(split)
+    task, dataset = assembled(replace(stage.setting, data=data), held, stage.coins)
+    aside = held.aside[:MOST]
+    return AuxiliaryClients(task, aside, attributes(dataset, held.index, aside))
+
+
+def _synthetic(stage: Stage) -> AuxiliaryClients:
+    sizes = [len(rows) for rows in stage.held.training.values()]
+    made = SyntheticClients(torch.cat(list(stage.held.shadows.values())), max(1, round(sum(sizes) / len(sizes))))
+    task, dataset = assembled(stage.setting, made, stage.coins)
+    (common,) = attributes(dataset, {"pool": made.pool}, ())["dominant"].labels.values()
+    everybody = attributes(dataset, {**stage.held.training, **made.index}, ())
+    return AuxiliaryClients(task, tuple(made.index), everybody, {"dominant": common})
+
+
+def assembled(one: Setting, split: SetAside | SyntheticClients, coins: Coins) -> tuple[Task, Dataset]:
+    """The setting's task on another split of its data; nothing is trained twice."""
+    made = assemble(
+        one.data, split, one.model, one.fit, coins, folder=one.folder, together=one.together, device=one.device,
+        workers=one.workers, augment=one.augment, root=one.root, loss=one.loss,
+    )  # fmt: skip
+    return replace(made.task, fit=Remembered(made.task.fit)), made.dataset
+
+
+def clipped(update: Tensor, clip: float) -> Tensor:
+    """A difference as the mechanism clips it."""
+    size = length(update)
+    return update if size <= clip else (update.double() * (clip / size)).float()

@@ -1,0 +1,250 @@
+"""What all rounds that an adversary saw tell of clients' traits, and of who is who: the truth meets the guesses here.
+
+The questions `traits` and `linkage` are both answered from these findings. Noise by tiers has an experiment of its own
+(`audit.traits.tiers`); of any other protocol the real views are read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from croupier.audit.attacks.traits import READ
+from croupier.audit.attacks.traits.denoise import AuxiliaryUpdates
+from croupier.audit.attacks.traits.views import RoundView, differences, read_rounds
+from croupier.audit.bench import Bench, Played, is_undefended
+from croupier.audit.question import SERVER, Adversary, Arm
+from croupier.audit.seen import seen, shows
+from croupier.audit.traits.auxiliary import AuxiliaryClients, auxiliary_clients, with_all_households
+from croupier.audit.traits.scores import AttackInput, Measures, RoundTruth, Scored, TraitTruth
+from croupier.audit.traits.tiers import TieredExperiment, TieredSetting, View, share_uncovered
+from croupier.core.coins import Coins
+from croupier.core.update import Layout
+from croupier.errors import SpecError
+from croupier.pipeline import Pipeline
+from croupier.privacy.tiers import Tiers
+from croupier.release.bucketed import Buckets, BucketSums
+from croupier.release.bucketed import Tiered as TieredRelease
+
+# From the models of so many rounds, evenly, auxiliary clients train.
+_STUDIED = 4
+# Links go nine rounds back: of longer runs the first rounds are enough, and fit into memory.
+_LOOKED = 12
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What one adversary found in one run: measures, and those of the same knowledge without a view.
+
+    `named` says that rows came with names; `sentences` who the auxiliary clients were, where there were any.
+    """
+
+    measures: Measures
+    prior: Measures
+    attributes: Sequence[str] = ()
+    named: bool = False
+    sentences: tuple[str, ...] = ()
+
+    def table(self, title: str, names: Sequence[str]) -> list[dict[str, Any]]:
+        """These measures, to show."""
+        # Without auxiliary clients there is nothing to denoise with.
+        how = "linear denoiser (optimal for the auxiliary mean and covariance)" if self.sentences else "as received"
+        rows = [
+            [name, f"{self.measures[name]:.3f}", f"{self.prior[name]:.3f}" if name in self.prior else ""]
+            for name in names
+        ]  # fmt: skip
+        return [{"title": f"{title}, first run", "heads": ["measure", how, "without a view"], "rows": rows}]
+
+
+def findings(bench: Bench, arm: Arm, adversary: Adversary) -> Callable[[], Findings]:
+    """What an adversary finds in all rounds, for both questions at once."""
+    case, experiment = tiered_case(bench, arm, adversary), _experiment(bench)
+
+    def make() -> Callable[[], Findings]:
+        return cache(_tiers(bench, experiment, *case) if case and experiment else _read(bench, arm, adversary))
+
+    return bench.once(("findings", arm.key, adversary), make)
+
+
+def tiered_case(bench: Bench, arm: Arm, adversary: Adversary) -> tuple[str, View] | None:
+    """The noise and view of the tiers' own experiment that an arm is; None where its real views are read."""
+    experiment = None if arm.changes else _experiment(bench)
+    if experiment is None:
+        return None
+    pipeline, kind = arm.pipeline, shows(arm.pipeline, adversary).kind
+    if is_undefended(arm):
+        return "no noise", "rows"
+    if pipeline.privacy != experiment.tiered.privacy:
+        return None
+    if kind == "named":
+        return "tiers", "rows"
+    if isinstance(pipeline.release, Buckets) and kind == pipeline.release.grain:
+        return "tiers", pipeline.release.grain
+    summed = isinstance(pipeline.release, BucketSums) and adversary == SERVER
+    return ("tiers", "sums") if summed else None
+
+
+def tiered_setting(bench: Bench) -> TieredSetting | None:
+    """The own protocol's tiers, where it has any; households that are no clients are the attacker's."""
+    own = next((one.pipeline for one in bench.arms if one.own), None)
+    if own is None or not isinstance(own.privacy, Tiers):
+        return None
+    data, split = with_all_households(bench.setting.data, bench.setting.split)
+    smallest = own.release.smallest if isinstance(own.release, TieredRelease) else 8
+    return TieredSetting(replace(bench.setting, data=data, split=split), own.privacy, smallest)
+
+
+def _experiment(bench: Bench) -> TieredExperiment | None:
+    """That of the tiers; None where it is another protocol, or too few clients are left to learn from."""
+
+    def make() -> TieredExperiment | None:
+        found = tiered_setting(bench)
+        try:
+            return TieredExperiment(found, bench.coins) if found else None
+        except SpecError:
+            return None
+
+    return bench.once("tiers", make)
+
+
+def _tiers(bench: Bench, experiment: TieredExperiment, noise: str, view: View) -> Callable[[], Findings]:
+    played, uncovered = bench.once(("tiers", noise), lambda: _played(bench, experiment, noise))
+
+    def done() -> Findings:
+        count, clients = len(experiment.auxiliary.names), len(experiment.task.shards)
+        says = _says(count, f"none of the {clients} attacked", experiment.tiered.every)
+        if view == "parameter":
+            says += (
+                f"All other members of a bucket, with the server, take their own values out of the shuffle: "
+                f"{uncovered:.0%} of the rows tried came out bit for bit.",
+            )
+        return Findings(*played()[view], tuple(experiment.attributes), view == "rows", says)
+
+    return done
+
+
+def _played(bench: Bench, experiment: TieredExperiment, noise: str) -> tuple[Callable[[], Scored], float]:
+    """One training for all arms of a noise: the scores, and what colluders uncover of the first round."""
+    cases = [tiered_case(bench, arm, who) for arm in bench.arms for who in bench.adversaries(arm)]
+    views = list(dict.fromkeys(case[1] for case in cases if case and case[0] == noise))
+
+    def watch(stage: str) -> None:
+        bench.watch(f"seed {bench.seed}: {stage}")
+
+    known = experiment.noise(noise)
+    rounds = tuple(experiment.rounds(experiment.task, known, bench.drive, watch))
+    made = experiment.attack_input(known, rounds, views, watch)
+    first = made.truths["parameter"].rounds[0] if "parameter" in views else None
+    return made.asked_of(bench.panel), share_uncovered(rounds[0], first) if first else 1.0
+
+
+def _says(count: int, who: str, every: int) -> tuple[str, ...]:
+    return (
+        f"The adversary holds the records of {count} auxiliary clients, {who}, and trains them itself from the models "
+        f"of one in {every} rounds.",
+    )
+
+
+def auxiliary(bench: Bench, arm: Arm) -> AuxiliaryClients | SpecError:
+    """Auxiliary clients of an arm's task, or why there are none."""
+    stage = bench.stage(arm)
+
+    def make() -> AuxiliaryClients | SpecError:
+        try:
+            return auxiliary_clients(stage)
+        except SpecError as error:
+            return error
+
+    return bench.once(("auxiliary", stage.setting), make)
+
+
+def _read(bench: Bench, arm: Arm, adversary: Adversary) -> Callable[[], Findings]:
+    stage, played, pipeline = bench.stage(arm), bench.played(arm), arm.pipeline
+    looked = range(min(_LOOKED, len(played.rounds)))
+    shown = {at: views for at in looked if (views := _views(played, adversary, at))}
+    if not shown:
+        return lambda: Findings({}, {})
+    starts = {played.rounds[at].number: played.starts[at] for at in shown}
+    every = math.ceil(len(starts) / _STUDIED)
+    updates, aux = None, auxiliary(bench, arm)
+    if isinstance(aux, AuxiliaryClients):
+        studied = dict(list(starts.items())[::every])
+        clip = getattr(pipeline.privacy, "clip", math.inf)
+        updates = aux.learn_from(studied, clip, stage.coins.child("auxiliary"))
+    node = stage.coins.child("traits", arm.node or arm.key, adversary.key)
+    slices = stage.task.layout.slices
+    layout = tuple({"name": one.name, "shape": one.shape, "role": one.role} for one in slices)
+    asked = {
+        "rounds": tuple(
+            {"number": number, "views": views, "start": start}
+            for (number, start), views in zip(starts.items(), shown.values(), strict=True)
+        ),
+        "protocol": pipeline.plain(), "layout": layout, "coins": node.export(),
+    }  # fmt: skip
+    present = [who for at in shown for who in played.rounds[at].present]
+    rounds = tuple(
+        _truth(one, pipeline, played, at, stage.task.layout, node.child("ties"))
+        for one, at in zip(read_rounds(asked), shown, strict=True)
+    )
+    known = aux if isinstance(aux, AuxiliaryClients) else None
+    truth = TraitTruth(rounds, known.attributes if known else {})
+    answer = AttackInput(
+        _known(updates, pipeline, present, stage.coins.child("traits study")), asked, updates, {READ: truth},
+        known.common if known else {},
+    ).asked_of(bench.panel)  # fmt: skip
+
+    def done() -> Findings:
+        says = _says(len(known.names), "none of those attacked", every) if known else ()
+        return Findings(*answer()[READ], tuple(truth.attributes), all(one.view.named for one in rounds), says)
+
+    return done
+
+
+def _views(played: Played, adversary: Adversary, at: int) -> dict[str, tuple[Mapping[str, Any], ...]]:
+    """Its views of a round; none where it sees nothing of it before the next one, and there is none."""
+    views = played.seen_by(adversary, at)
+    if not all(views.values()) or (adversary.parties == ("client",) and len(next(iter(views.values()))) < 2):
+        return {}
+    return views
+
+
+def _known(
+    updates: AuxiliaryUpdates | None, pipeline: Pipeline, present: Sequence[str], coins: Coins
+) -> dict[str, Any]:  # fmt: skip
+    """Auxiliary clients, and all deviations of noise that there may be."""
+    tiers = [pipeline.privacy.tier(who) for who in present]
+    levels = torch.unique(torch.tensor([one.sigma if one else 0.0 for one in tiers], dtype=torch.float64))
+    return {"auxiliary": updates.plain() if updates else None, "levels": levels, "coins": coins.export()}
+
+
+def _truth(view: RoundView, pipeline: Pipeline, played: Played, at: int, layout: Layout, coins: Coins) -> RoundTruth:
+    """The view with the truth beside it: whose each coordinate is."""
+    names = played.rounds[at].present
+    if view.named:
+        return RoundTruth.of_named(view, names)
+    if bool((view.counts > 1).any()):
+        return RoundTruth(view, names, None)
+    # Who shuffles knows what it was sent by whom.
+    relay, start = played.seen_by(Adversary(("relay",)), at), played.starts[at]
+    got = seen(relay, pipeline.plain(), layout, start)
+    sent = dict(zip(got.ids or (), differences(got, start), strict=True))
+    sources = torch.empty(view.rows.shape, dtype=torch.int64)
+    for bucket, members in enumerate(view.members):
+        inside = view.bucket == bucket
+        own = torch.stack([sent[who] for who in members])
+        numbers = torch.tensor([names.index(who) for who in members])
+        sources[inside] = numbers[matched(view.rows[inside], own, coins.child(at, bucket))]
+    return RoundTruth(view, names, sources)
+
+
+def matched(rows: Tensor, sent: Tensor, coins: Coins) -> Tensor:
+    """Which row was sent as each shuffled value, by rank, coordinate by coordinate; of equal ones any, at random."""
+    mixed = torch.rand(sent.shape, generator=coins.fast()).argsort(0)
+    order = mixed.gather(0, sent.gather(0, mixed).argsort(dim=0, stable=True))
+    return torch.empty_like(order).scatter_(0, rows.argsort(0), order)

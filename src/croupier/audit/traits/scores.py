@@ -1,0 +1,217 @@
+"""Scores of attacks on clients' traits and links: answers against the truth, and what the same knowledge answers
+without a view.
+
+A row's owner is the client from whom most of its coordinates come: its sender, where rows are intact. A mean of a
+bucket belongs to each of its members alike. The questions `traits` and `linkage` show these measures by their names;
+the laboratory adds those of the paper's tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import Any
+
+import torch
+from threadpoolctl import threadpool_limits
+from torch import Tensor
+
+from croupier.audit.attacks.traits.denoise import AuxiliaryUpdates
+from croupier.audit.attacks.traits.views import RoundView
+from croupier.audit.blind import Panel
+from croupier.audit.traits.attributes import Attribute
+
+Measures = dict[str, float]
+RIGHT, ALWAYS, ROWS = "{}: clients named right", "{}: clients named right, all rounds", "{}: rows named right"
+ROW, BUCKET = "linked to its owner's row", "linked to its owner's bucket"
+CENTRED = "{} (centred)"
+# No single round may decide on its own.
+_LEAST = 1e-3
+
+
+@dataclass(frozen=True)
+class RoundTruth:
+    """What is seen of a round, who took part, and from which of them each coordinate of each row came.
+
+    A row of sums comes from nobody: `sources` is then None.
+    """
+
+    view: RoundView
+    names: tuple[str, ...]
+    sources: Tensor | None
+
+    @classmethod
+    def of_named(cls, view: RoundView, names: tuple[str, ...]) -> RoundTruth:
+        """Of a view that tells whose each row is."""
+        count, size = view.rows.shape
+        return cls(view, names, torch.arange(count).unsqueeze(1).expand(count, size))
+
+    @property
+    def owners(self) -> Tensor | None:
+        """The member from whom most of a row's coordinates came; of several the first."""
+        return None if self.sources is None else self.sources.mode(1).values
+
+
+@dataclass(frozen=True)
+class TraitTruth:
+    """What was really so in all rounds: whose rows, and their attributes."""
+
+    rounds: tuple[RoundTruth, ...]
+    attributes: Mapping[str, Attribute]
+
+    @cached_property
+    def pairs(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Row, round and member: each row with its owner, or a bucket's mean with each of its members."""
+        rows, rounds, who, first = list[int](), list[int](), list[int](), 0
+        for at, one in enumerate(self.rounds):
+            owners = None if one.owners is None else one.owners.tolist()
+            for row, bucket in enumerate(one.view.bucket.tolist()):
+                mates = (
+                    [one.names.index(name) for name in one.view.members[bucket]] if owners is None else [owners[row]]
+                )
+                rows += [first + row] * len(mates)
+                who += mates
+                rounds += [at] * len(mates)
+            first += len(one.view.rows)
+        return torch.tensor(rows), torch.tensor(rounds), torch.tensor(who)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The client of each pair."""
+        _, rounds, who = self.pairs
+        return [self.rounds[r].names[w] for r, w in zip(rounds.tolist(), who.tolist(), strict=True)]
+
+    @cached_property
+    def mates(self) -> list[tuple[str, ...]]:
+        """The members of each row's bucket."""
+        return [one.view.members[bucket] for one in self.rounds for bucket in one.view.bucket.tolist()]
+
+
+Scored = dict[str, tuple[Measures, Measures]]
+
+
+@dataclass(frozen=True)
+class AttackInput:
+    """What attacks are sent (`known`, `asked`), and the truth about each view, which stays here.
+
+    `common` names classes that are guessed without a view, beside those that are common among auxiliary clients.
+    """
+
+    known: Mapping[str, Any]
+    asked: Mapping[str, Any]
+    auxiliary: AuxiliaryUpdates | None
+    truths: Mapping[str, TraitTruth]
+    common: Mapping[str, int] = field(default_factory=dict)
+
+    def asked_of(self, panel: Panel) -> Callable[[], Scored]:
+        """The scores of what attacks answer, by view: asked at once, scored when called."""
+        answer = panel.ask("traits", self.known, self.asked)
+
+        def done() -> Scored:
+            # As in the attacks' process: many small problems.
+            with threadpool_limits(1):
+                found = answer.result()
+                return {view: score(found[view], truth, self) for view, truth in self.truths.items()}
+
+        return cache(done)
+
+
+def score(answer: Mapping[str, Any], truth: TraitTruth, given: AttackInput) -> tuple[Measures, Measures]:
+    """An attack's answer on one view, and what is known without it (see `prior`)."""
+    measures, chances = links(answer, truth)
+    for key in truth.attributes:
+        measures |= inference(key, answer["chances"][key], truth)
+    return measures, chances | (prior(given.auxiliary, truth, given.common) if given.auxiliary else {})
+
+
+def client_chances(chances: Tensor, truth: TraitTruth) -> Iterator[tuple[str, Tensor]]:
+    """Round by round each client with what its own row, or its bucket's rows together, say of it."""
+    first = 0
+    for one in truth.rounds:
+        mine = chances[first : first + len(one.view.rows)]
+        for bucket, members in enumerate(one.view.members):
+            seen = mine[one.view.bucket == bucket].double().mean(0)
+            yield from ((name, seen) for name in members)
+        first += len(one.view.rows)
+
+
+def inference(key: str, chances: Tensor, truth: TraitTruth) -> Measures:
+    """Is each client's class named right, from its own row or from its bucket's rows together?
+
+    Beside it the paper's reading: is each row's class that of its owner?
+    """
+    labels = truth.attributes[key]
+    hits: list[bool] = []
+    pooled: dict[str, Tensor] = {}
+    for name, seen in client_chances(chances, truth):
+        hits.append(int(seen.argmax()) == labels.labels[name])
+        pooled[name] = pooled.get(name, torch.zeros_like(seen)) + seen.clamp_min(_LEAST).log()
+    rowwise = (chances[truth.pairs[0]].argmax(1) == labels.of(truth.names)).double()
+    # The roster is known: what all rounds say of a client, by its own rows or its buckets', is put together.
+    together = [int(sums.argmax()) == labels.labels[name] for name, sums in pooled.items()]
+    return {
+        RIGHT.format(key): mean(hits), ALWAYS.format(key): mean(together), ROWS.format(key): float(rowwise.mean()),
+    }  # fmt: skip
+
+
+def prior(auxiliary: AuxiliaryUpdates, truth: TraitTruth, common: Mapping[str, int]) -> Measures:
+    """The prior of attributes: the auxiliary clients' commonest class, any class at random, or a `common` one."""
+    found: Measures = {}
+    for key in truth.attributes:
+        guesses = {auxiliary.majority(key), common.get(key, auxiliary.majority(key))}
+        each = [_guessed(key, guess, truth) for guess in guesses]
+        found |= {name: max(one[name] for one in each) for name in each[0]}
+    return found
+
+
+def _guessed(key: str, guess: int, truth: TraitTruth) -> Measures:
+    attribute = truth.attributes[key]
+    present = [name for one in truth.rounds for name in one.names]
+    # Where a common class misleads, a guess at random needs no view either.
+    chance = 1 / len(attribute.classes)
+    named = {RIGHT: present, ALWAYS: list(dict.fromkeys(present)), ROWS: truth.names}
+    return {
+        title.format(key): max(mean([attribute.labels[name] == guess for name in names]), chance)
+        for title, names in named.items()
+    }
+
+
+def link_hits(links: Tensor, allowed: Tensor, truth: TraitTruth) -> dict[str, list[tuple[int, float, float]]]:
+    """Links, question by question: the round, whether it was hit, and the chance of a candidate picked at random.
+
+    Asked is every row whose owner has a row among the candidates: is the linked row its owner's (`ROW`)? For buckets:
+    is its owner in the linked row's bucket (`BUCKET`)?
+    """
+    at, rounds, _ = truth.pairs
+    single = all(one.sources is not None for one in truth.rounds)
+    numbers = {who: number for number, who in enumerate(dict.fromkeys(truth.names))}
+    owner = torch.full((len(allowed),), -1)
+    if single:
+        owner[at] = torch.tensor([numbers[who] for who in truth.names])
+    inside = {who: torch.tensor([who in mates for mates in truth.mates]) for who in numbers}
+    found: dict[str, list[tuple[int, float, float]]] = {ROW: [], BUCKET: []}
+    for row, place, who in zip(at.tolist(), rounds.tolist(), truth.names, strict=True):
+        may, number = allowed[row], truth.rounds[place].view.number
+        kinds = {BUCKET: inside[who]} | ({ROW: owner == numbers[who]} if single else {})
+        for kind, right in kinds.items():
+            if bool((may & right).any()):
+                chance = float((may & right).sum() / may.sum())
+                found[kind].append((number, float(right[int(links[row])]), chance))
+    return found
+
+
+def links(answer: Mapping[str, Any], truth: TraitTruth) -> tuple[Measures, Measures]:
+    """Links of rows as they are and around the mean: hits, and what a candidate picked at random would hit."""
+    measures, chances = Measures(), Measures()
+    for name, title in (("links", "{}"), ("links_centred", CENTRED)):
+        for kind, each in link_hits(answer[name], answer["allowed"], truth).items():
+            if each:
+                measures[title.format(kind)] = mean([hit for _, hit, _ in each])
+                chances[title.format(kind)] = mean([chance for _, _, chance in each])
+    return measures, chances
+
+
+def mean(values: Sequence[float]) -> float:
+    """Of shares of what was right, in a fixed order."""
+    return sum(values) / len(values)

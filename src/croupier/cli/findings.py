@@ -1,0 +1,105 @@
+"""What an audit found, as a terminal shows it: the matrix, the verdict, and every attack where that is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from croupier.audit.report.read import Lenient
+
+# Heads of the matrix that fit into 80 columns.
+SHORT = {
+    "source": "source", "membership": "member", "reconstruction": "recon", "linkage": "link", "traits": "traits",
+    "separation": "separ", "permutation": "permut", "poisoning": "poison", "carries": "carry",
+}  # fmt: skip
+MARKS = {"leak": "!", "none-found": ".", "proved": "=", "not-run": "-"}
+LEGEND = "Gain over the prior. ! measured leak, . no leak found, ? cannot tell, = proved, - no answer."
+UNITS = {
+    "dB": "dB (10 more: a tenth of the error)", "cosine": "cosine (1: the same)", "bits": "bits a parameter",
+}  # fmt: skip
+
+
+def show(found: Mapping[str, Any], verbose: bool = False) -> None:
+    """The matrix, the verdict, and under --verbose every adversary and attack."""
+    from croupier.audit.report.read import Lenient, stamp
+    from croupier.cli.fit import wrapped
+
+    _matrix(found)
+    print(wrapped(" ".join([found["verdict"]["sentence"], *found["verdict"].get("more", ())]), ""))
+    for one in found["verdict"]["against"]:
+        what_if = " (what if: the protocol forbids it)" if one.get("forbidden") else ""
+        print(wrapped(f"{one['adversary']}{what_if}: {one['sentence']}"))
+    print(wrapped(found["verdict"]["recommend"]["sentence"], ""))
+    for name, why in found["left_out"].items():
+        print(wrapped(f"not compared: {name}: {why}"))
+    for name, one in found["rows"][0]["questions"].items():
+        if one["status"] == "not-run":
+            print(wrapped(f"{stamp(Lenient(one))[1]}: {name}: {one['why']}"))
+    if verbose:
+        _attacks(Lenient(found))
+
+
+def _matrix(found: Mapping[str, Any]) -> None:
+    """Defences by questions; a question that nobody could be asked has no column."""
+    from rich.table import Table
+
+    from croupier.cli.fit import line, wrapped
+    from croupier.cli.fit import show as print_table
+    from croupier.cli.tables import size
+
+    asked, rows = found["questions"], found["rows"]
+    names = [name for name in asked if any(row["questions"][name]["status"] != "not-run" for row in rows)]
+    rate = "RMSE" if rows[0]["measure"] == "rmse" else "accur."
+    table = Table(title=f"{found['name']}: {found['runs']} runs", title_justify="left", box=None, padding=(0, 1, 0, 0))
+    for at, head in enumerate(("defence", *(SHORT.get(name, name) for name in names), rate, "up")):
+        table.add_column(head, justify="right" if at else "left", no_wrap=True)
+    for row in rows:
+        cells = [_cell(row["questions"][name], asked[name]["unit"]) for name in names]
+        table.add_row(row["defence"], *cells, _good(row), size(row["bytes_per_client"]))
+    print_table(table)
+    odd = [f"{SHORT.get(n, n)} in {UNITS[asked[n]['unit']]}" for n in names if asked[n]["unit"] != "share"]
+    print(line(f"{LEGEND} In points{'; ' if odd else ''}{', '.join(odd)}."))
+    told = "; ".join(f"{SHORT.get(name, name)}: {asked[name]['asks']}" for name in names)
+    print(wrapped(told, ""))
+
+
+def _cell(one: Mapping[str, Any], unit: str) -> str:
+    mark = "?" if one["status"] == "none-found" and one.get("unsure") else MARKS[one["status"]]
+    if one["gain"] is None:
+        return mark
+    value = 100 * one["gain"]["rate"] if unit == "share" else one["gain"]["rate"]
+    return f"{value:+.0f}{mark}" if unit in ("share", "dB") else f"{value:+.1f}{mark}"
+
+
+def _good(row: Mapping[str, Any]) -> str:
+    value = row[row["measure"]]
+    return "" if value is None else f"{value:.3g}" if row["measure"] == "rmse" else f"{value:.0%}"
+
+
+def _attacks(found: Lenient) -> None:
+    """Every attack of every adversary on every defence, as the page has them."""
+    from rich.table import Table
+
+    from croupier.audit.report.read import attacks
+    from croupier.audit.report.words import Estimate
+    from croupier.cli.fit import show as print_table
+
+    for row in found.parts("rows"):
+        table = Table(title=row.text("title"), title_justify="left")
+        for at, head in enumerate(("question", "adversary", "attack", "value (95 %)", "prior", "gain (95 %)")):
+            table.add_column(head, justify="left" if at < 3 else "right", no_wrap=at < 3)
+        for question, key, _, name, one in attacks(found, row):
+            if not name:
+                continue
+            value, prior = one.rate("value"), one.number("prior")
+            if value is None or prior is None:
+                table.add_row(question.key, key, name, "not run", "", "")
+            else:
+                gain = question.gain(one.part("gain").rate())
+                mark = "" if one.plain.get("scored") else " (fails its control)"
+                table.add_row(
+                    question.key, key, name, question.value(value), question.value(Estimate(prior)), f"{gain}{mark}"
+                )
+        if table.rows:
+            print_table(table, labels=3)

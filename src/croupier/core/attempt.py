@@ -1,0 +1,90 @@
+"""One attempt of one round as values: what a driver is handed, and what it hands back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from croupier.core.coins import Coins
+from croupier.core.flow import Coalition, Given, Memory, Outcome, Party, Refusal
+from croupier.core.view import Kept, View
+from croupier.core.wire import Envelope, Schema
+
+# Work by name: a list of argument tuples in, a result or an error for each out.
+WorkByName = Mapping[str, Callable[[Sequence[tuple[Any, ...]]], Sequence[Any]]]
+
+
+@dataclass(frozen=True)
+class AttemptId:
+    """What every header of an attempt shares."""
+
+    spec: bytes
+    run: bytes
+    round: int
+    attempt: int
+
+
+class Journal(Protocol):
+    """What is on disk before anything leaves, so that no one-time secret ever covers two messages.
+
+    A driver shows it every message first. It keeps digests; a message that differs from one that left under the same
+    attempt, between the same parties and of the same kind is refused.
+    """
+
+    def leave(self, attempt_id: AttemptId, envelopes: Sequence[Envelope]) -> None:
+        """Write down messages that are about to leave. Raises: Replayed, and then none of them may leave."""
+
+    def release(self, client: str, event: Mapping[str, Any]) -> None:
+        """Write down a release that is about to leave; one that is sent again is written down already."""
+
+
+@dataclass
+class Traffic:
+    """Bytes of the encoded messages, header included, by party."""
+
+    sent: Counter[str] = field(default_factory=Counter)
+    got: Counter[str] = field(default_factory=Counter)
+    messages: int = 0
+
+    def count(self, envelope: Envelope) -> None:
+        """Take down one message."""
+        self.sent[envelope.header.source] += envelope.size
+        self.got[envelope.header.target] += envelope.size
+        self.messages += 1
+
+    def add(self, other: Traffic) -> None:
+        """Take down what was counted elsewhere."""
+        self.sent.update(other.sent)
+        self.got.update(other.got)
+        self.messages += other.messages
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt of one round: who sits down, with what, and who makes trouble."""
+
+    attempt_id: AttemptId
+    parties: Mapping[str, Party]
+    givens: Mapping[str, Given]
+    memories: Mapping[str, Memory] = field(repr=False)
+    coins: Mapping[str, Coins]
+    schemas: Mapping[str, Schema]
+    bench: WorkByName
+    absent: frozenset[str] = frozenset()
+    coalition: Coalition | None = None
+    keep: Mapping[str, Kept] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class AttemptResult:
+    """How an attempt ended."""
+
+    outcomes: Mapping[str, Outcome]
+    views: Mapping[str, View]
+    refusals: tuple[Refusal, ...]
+    traffic: Traffic
+
+
+Drive = Callable[[Attempt], AttemptResult]

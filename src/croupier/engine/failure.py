@@ -1,0 +1,56 @@
+"""How a round went wrong: proof of foul play, want of clients, and the root of it in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from croupier.core.attempt import AttemptResult
+from croupier.errors import IntegrityError, ProtocolError, TooFew
+
+
+def alarmed(number: int, cohort: tuple[str, ...], result: AttemptResult, witnesses: tuple[str, ...] = ()) -> None:
+    """Raises: IntegrityError when a client has proof of foul play, ProtocolError when none or no witness ended content.
+
+    What the server made of such a round is worth nothing. That everybody's check failed to take place would be an easy
+    way around the checks.
+    """
+    errors = {name: result.outcomes[name].error for name in cohort if name in result.outcomes}
+    for error in errors.values():
+        if isinstance(error, IntegrityError):
+            raise IntegrityError(f"round {number + 1} is refused: {error}") from error
+    server = result.outcomes["server"].error
+    for name in witnesses:
+        if server is None and (name not in result.outcomes or result.outcomes[name].error is not None):
+            raise ProtocolError(f"round {number + 1} is refused: {name} did not end content")
+    if server is None and errors and all(errors.values()):
+        raise ProtocolError(f"round {number + 1} is refused: no client ended content. {next(iter(errors.values()))}")
+
+
+def short(result: AttemptResult, cohort: tuple[str, ...]) -> bool:
+    """Whether a round failed for want of clients, and for nothing else that a party of the placement found."""
+    found = [outcome.error for name, outcome in result.outcomes.items() if name not in cohort and outcome.error]
+    return bool(found) and all(isinstance(error, TooFew) for error in found)
+
+
+def why(number: int, result: AttemptResult, overspent: Mapping[str, str]) -> str:
+    """The root of a failed round: what went wrong furthest from the server, and who was turned away.
+
+    Who waits in vain for a party that found something wrong is not the root, and a client that did was not refused.
+    """
+    errors = {name: o.error for name, o in result.outcomes.items() if o.error is not None}
+    vain = {name for name, error in errors.items() if isinstance(error, TooFew)}
+    refusals = [one for one in result.refusals if not (one.at == one.source and one.source in vain)]
+    turned_away = {refusal.source for refusal in refusals}
+    clients = next(iter(result.views.values())).given.roster if result.views else ()
+    middle = [error for name, error in errors.items() if name != "server" and name not in {*turned_away, *clients}]
+    causes = [error for error in (*middle, errors["server"]) if not isinstance(error, TooFew)]
+    said = f"round {number + 1} cannot go on: {(causes or middle or [errors['server']])[0]}"
+    if overspent and not causes:
+        many = f" ({len(overspent)} clients are past their budgets)" if len(overspent) > 1 else ""
+        return f"{said}. Cause: {next(iter(overspent.values()))}{many}"
+    if not refusals:
+        few = [error for error in (*middle, errors["server"]) if isinstance(error, TooFew)]
+        return said if causes else f"{said}. Remedy: {few[0].remedy}"
+    first = refusals[0]
+    others = f" ({len(turned_away)} were refused)" if len(turned_away) > 1 else ""
+    return f"{said}. {first.source} was refused at {first.at}: {first.why}{others}"

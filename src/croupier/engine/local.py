@@ -1,0 +1,158 @@
+"""The in-process runtime: every party at one table, by reference or through sealed bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from croupier.core.attempt import Attempt, AttemptResult, Journal
+from croupier.core.coins import Coins
+from croupier.core.flow import Exchange, Letter, Refusal, Seat, Work
+from croupier.core.view import View
+from croupier.engine.post import Network, Packet, Parcel, Post
+from croupier.errors import CroupierError, ProtocolError
+
+
+@dataclass(frozen=True)
+class Local:
+    """Drives an attempt in one process. With `links`, every message is sealed, sent as bytes, opened and parsed.
+
+    With a `journal`, nothing leaves a party before its digest is on disk.
+    """
+
+    links: Coins | None = None
+    network: Network | None = None
+    journal: Journal | None = None
+
+    def __call__(self, attempt: Attempt) -> AttemptResult:
+        """Run everybody to the end."""
+        return _Table(attempt, self).run()
+
+
+class _Table:
+    def __init__(self, attempt: Attempt, local: Local) -> None:
+        self.attempt, self.local = attempt, local
+        attempt_id = attempt.attempt_id
+        # Two protocols may use one number for a round and for something else: they share no key.
+        links = local.links and local.links.child(attempt_id.spec, attempt_id.round, attempt_id.attempt)
+        self.post = Post(attempt_id, attempt.schemas, links)
+        self.seats = {
+            name: Seat.take(
+                party,
+                attempt.givens[name],
+                attempt.memories.get(name, {}),
+                attempt.coins[name],
+                attempt.keep.get(name, "nothing"),
+            )
+            for name, party in sorted(attempt.parties.items())
+            if name not in attempt.absent
+        }
+        self.held: dict[str, tuple[Letter, ...]] = {}
+
+    def run(self) -> AttemptResult:
+        while any(seat.outcome is None for seat in self.seats.values()):
+            if not (self._work() or self._mail() or self._advance(False)):
+                _ = self._rush() or self._advance(True) or self._give_up()
+        outcomes = {name: seat.outcome for name, seat in self.seats.items() if seat.outcome is not None}
+        own = tuple(Refusal(n, n, str(o.error)) for n, o in outcomes.items() if o.error and n in self._clients())
+        views = {name: seat.view for name, seat in self.seats.items()}
+        return AttemptResult(outcomes, views, (*own, *self.post.refusals), self.post.traffic)
+
+    def _clients(self) -> frozenset[str]:
+        return frozenset(next(iter(self.attempt.givens.values())).roster)
+
+    def _work(self) -> bool:
+        """Run all work that is asked for now, jobs of one name together."""
+        asked: dict[str, list[Seat]] = {}
+        for seat in self.seats.values():
+            if isinstance(seat.ask, Work):
+                asked.setdefault(seat.ask.name, []).append(seat)
+        for name, seats in asked.items():
+            jobs = [seat.ask.args for seat in seats if isinstance(seat.ask, Work)]
+            for seat, result in zip(seats, self.attempt.bench[name](jobs), strict=True):
+                seat.fail(result) if isinstance(result, CroupierError) else seat.finish(result)
+        return bool(asked)
+
+    def _mail(self) -> bool:
+        """Post what lies ready; what the coalition's members send is held back."""
+        members = self.attempt.coalition.members if self.attempt.coalition else frozenset()
+        parcels: list[Parcel] = []
+        for name, seat in self.seats.items():
+            letters = seat.post()
+            if letters and name in members:
+                self.held[name] = letters
+            else:
+                parcels += self._write(seat, letters)
+        self._carry(parcels)
+        return bool(parcels)
+
+    def _write(self, seat: Seat, letters: tuple[Letter, ...]) -> list[Parcel]:
+        """Encode what can be; a letter that is no message of this protocol is refused like any other."""
+        parcels = []
+        for letter in letters:
+            try:
+                parcels.append(self.post.write(seat.name, letter))
+            except CroupierError as error:
+                self.post.refusals.append(Refusal(seat.name, letter.target, str(error)))
+        return parcels
+
+    def _carry(self, parcels: list[Parcel]) -> None:
+        if self.local.journal is not None and parcels:
+            self.local.journal.leave(self.attempt.attempt_id, [parcel.envelope for parcel in parcels])
+        carried: Iterable[Parcel] = parcels
+        if self.local.links is not None:
+            # One after another, unless a network wants to see them all: so few of them take memory at a time.
+            packets: Iterable[Packet] = (packet for parcel in parcels for packet in self.post.seal(parcel))
+            if self.local.network is not None:
+                packets = self.local.network(list(packets))
+            carried = (parcel for packet in packets if (parcel := self.post.open(packet)))
+        for parcel in carried:
+            self._deliver(parcel)
+
+    def _deliver(self, parcel: Parcel) -> None:
+        seat = self.seats.get(parcel.envelope.header.target)
+        letter = self.post.admit(parcel) if seat else None
+        if seat is None or letter is None:
+            return
+        try:
+            seat.deliver(letter)
+        except ProtocolError as error:
+            self.post.refusals.append(Refusal(letter.source, seat.name, str(error)))
+
+    def _advance(self, short: bool) -> bool:
+        """Let those go on whose wait is over; when nothing moves any more, those that a quorum is enough for."""
+        ready = [s for s in self.seats.values() if s.name not in self.held and s.can_go(short)]
+        if short and ready:
+            least = min(seat.wait.patience for seat in ready if seat.wait)
+            ready = [seat for seat in ready if seat.wait and seat.wait.patience == least]
+        for seat in ready:
+            seat.go()
+        return bool(ready)
+
+    def _rush(self) -> bool:
+        """Nobody honest can move: the coalition sees its views and decides what its members send."""
+        coalition = self.attempt.coalition
+        if not self.held or coalition is None:
+            return False
+        held, self.held = self.held, {}
+        changed = coalition.change(held, {name: _seen(self.seats[name]) for name in held})
+        self._carry([p for name in sorted(changed) for p in self._write(self.seats[name], tuple(changed[name]))])
+        return True
+
+    def _give_up(self) -> bool:
+        """Nothing can move: end the waits for those who can no longer send, or all of them in a dead end."""
+        waiting = [seat for seat in self.seats.values() if isinstance(seat.ask, Exchange)]
+        gone = [s for s in waiting if all(self._over(source) for source in s.absent())]
+        for seat in gone or waiting:
+            seat.give_up()
+        return True
+
+    def _over(self, name: str) -> bool:
+        seat = self.seats.get(name)
+        return seat is None or seat.outcome is not None
+
+
+def _seen(seat: Seat) -> View:
+    """A member's view, with what lies in its mailbox: it need not take a letter in to have read it."""
+    waiting = tuple(seat.box.values())
+    return replace(seat.view, inputs=[*seat.view.inputs, waiting]) if waiting else seat.view

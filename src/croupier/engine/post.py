@@ -1,0 +1,129 @@
+"""The post of one attempt: letters become envelopes, are counted, and are checked at the receiver's door."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from croupier.core.attempt import AttemptId, Traffic
+from croupier.core.coins import Coins
+from croupier.core.flow import Letter, Received, Refusal
+from croupier.core.wire import Envelope, Header, Link, Schema
+from croupier.errors import CroupierError, WireError
+
+
+@dataclass(frozen=True)
+class Packet:
+    """Sealed bytes on their way."""
+
+    source: str
+    target: str
+    data: bytes
+
+
+Network = Callable[[list[Packet]], list[Packet]]
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """A message between seats: the envelope that was counted and, where it need not travel as bytes, its arrays."""
+
+    envelope: Envelope
+    body: Mapping[str, Tensor] | None = field(repr=False)
+
+
+@dataclass(frozen=True)
+class _Last:
+    """The message before this one. Arrays are compared by identity; being held, none can take another's."""
+
+    kind: str
+    body: Mapping[str, Tensor]
+    data: bytes
+
+    def same(self, kind: str, body: Mapping[str, Tensor]) -> bool:
+        return kind == self.kind and body.keys() == self.body.keys() and all(body[k] is self.body[k] for k in body)
+
+
+class Post:
+    """Encoding, counting and the door. Each process that seats parties has one."""
+
+    def __init__(self, attempt_id: AttemptId, schemas: Mapping[str, Schema], links: Coins | None) -> None:
+        self.attempt_id, self.schemas, self._coins = attempt_id, schemas, links
+        self.traffic = Traffic()
+        self.refusals: list[Refusal] = []
+        self._sequence: Counter[str] = Counter()
+        self._links: dict[tuple[str, str], Link] = {}
+        # One model goes to many clients: it is encoded once and checked once.
+        self._packed = _Last("", {}, b"")
+        self._passed = _Last("", {}, b"")
+
+    def write(self, source: str, letter: Letter) -> Parcel:
+        """Put a letter into an envelope and count it."""
+        body = self._encoded(letter)
+        attempt_id = self.attempt_id
+        header = Header(
+            attempt_id.spec, attempt_id.run, attempt_id.round, attempt_id.attempt, letter.kind, source, letter.target,
+            self._sequence[source], len(body),
+        )  # fmt: skip
+        self._sequence[source] += 1
+        header.pack()  # a name that no header can carry is the sender's fault, and found here
+        parcel = Parcel(Envelope(header, body), None if isinstance(letter.body, bytes) else letter.body)
+        self.traffic.count(parcel.envelope)
+        return parcel
+
+    def seal(self, parcel: Parcel) -> list[Packet]:
+        """The sealed packets of an envelope."""
+        head = parcel.envelope.header
+        packets = self._link(head.source, head.target).seal(parcel.envelope)
+        return [Packet(head.source, head.target, data) for data in packets]
+
+    def open(self, packet: Packet) -> Parcel | None:
+        """A whole message, when this packet completes one; what is wrong with it is taken down as a refusal."""
+        try:
+            envelope = self._link(packet.source, packet.target).open(packet.data)
+        except CroupierError as error:
+            self._refuse(packet.source, packet.target, error)
+            return None
+        return None if envelope is None else Parcel(envelope, None)
+
+    def admit(self, parcel: Parcel) -> Received | None:
+        """The door: hand on what is exactly the message it should be, and refuse the rest by name."""
+        head = parcel.envelope.header
+        try:
+            if (head.spec, head.run, head.round, head.attempt) != (
+                self.attempt_id.spec, self.attempt_id.run, self.attempt_id.round, self.attempt_id.attempt,
+            ):  # fmt: skip
+                raise WireError("a message of another protocol, run, round or attempt")
+            schema = self.schemas.get(head.kind)
+            if schema is None:
+                raise WireError(f"a message of unknown kind {head.kind!r}")
+            if parcel.body is None:
+                return Received(head.source, head.kind, schema.unpack(parcel.envelope.body))
+            if not self._passed.same(head.kind, parcel.body):
+                schema.check(parcel.body)
+                self._passed = _Last(head.kind, dict(parcel.body), b"")
+            return Received(head.source, head.kind, parcel.body)
+        except CroupierError as error:
+            self._refuse(head.source, head.target, error)
+            return None
+
+    def _encoded(self, letter: Letter) -> bytes:
+        schema = self.schemas.get(letter.kind)
+        if schema is None:
+            raise WireError(f"a message of unknown kind {letter.kind!r}")
+        if isinstance(letter.body, bytes):
+            return letter.body
+        if not self._packed.same(letter.kind, letter.body):
+            self._packed = _Last(letter.kind, dict(letter.body), schema.pack(letter.body))
+        return self._packed.data
+
+    def _link(self, source: str, target: str) -> Link:
+        if self._coins is None:
+            raise WireError("this post seals nothing: it has no link keys")
+        return self._links.setdefault((source, target), Link(self._coins, source, target))
+
+    def _refuse(self, source: str, at: str, error: CroupierError) -> None:
+        self.refusals.append(Refusal(source, at, str(error)))

@@ -1,0 +1,1 @@
+"""Attacks and exact numbers of leakage that only papers and benches use; audits mount those of `croupier.audit`."""

@@ -1,0 +1,62 @@
+"""What a server makes of a permuted upload of one step: without the rule, with one it matched, with one it was told.
+
+The server knows the model it handed out. An upload of one step is that model less a gradient, in another order; a
+gradient can be read off only where the two are in one order. Used by Tazza's Table 2 and Figure 17
+(`papers.tazza_targets`, `papers.tazza_adaptive`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from croupier.audit.invert import Target, gradient_from
+from croupier.audit.match import match
+from croupier.audit.permutation_words import Knows
+from croupier.audit.read_record import holding, label_of, record_behind
+from croupier.core.coins import Coins
+from croupier.encode.symmetry import Rule, Symmetry
+from croupier.errors import SpecError
+from croupier_lab.attacks.gradient_search import Attack
+
+
+@dataclass(frozen=True)
+class ReadUpload:
+    """A gradient as the server reads it, the network it belongs to, and the rule that was taken for true."""
+
+    gradient: Tensor
+    network: nn.Module
+    rule: Rule | None
+
+
+def read_upload(
+    knows: Knows, module: nn.Module, handed: Tensor, upload: Tensor, symmetry: Symmetry, lr: float, coins: Coins,
+    told: Rule | None = None,
+) -> ReadUpload:  # fmt: skip
+    """What the server makes of an upload of one step of plain SGD from the model it handed out.
+
+    Under "relative" the handed model is itself in an unknown order: what is then inverted are records in that order.
+    Raises: SpecError for "told" without a rule.
+    """
+    rule = None
+    if knows in ("matched", "relative"):
+        rule = match(handed, upload, symmetry, coins).rule
+    elif knows == "told":
+        if told is None:
+            raise SpecError("knows = 'told': give the rule that a client told the server")
+        rule = told
+    read = upload if rule is None else symmetry.invert(upload, rule)
+    size = sum(part.numel() for part in module.parameters() if part.requires_grad)
+    return ReadUpload(gradient_from(read[:size], handed[:size], lr), holding(module, handed, symmetry.layout), rule)
+
+
+def record_of(
+    seen: ReadUpload, shape: Sequence[int], classes: int, coins: Coins, attack: Attack | None = None
+) -> Tensor:
+    """The one record behind an upload: by the given search, or, without one, off the first layer. Raises: Unsuited."""
+    if attack is None:
+        return record_behind(seen.gradient, seen.network, shape, classes, coins)
+    label = label_of(seen.gradient, seen.network, shape)
+    return attack(seen.network, Target(seen.gradient, 1, tuple(shape), classes, label), coins).pictures

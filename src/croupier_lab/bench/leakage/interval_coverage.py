@@ -1,0 +1,133 @@
+"""How often an audit's 95 % interval holds the true mean, over laws of gains that audits show and worse ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from croupier.audit.score import LEVEL, Rate, gain, over_runs
+from croupier.core.coins import Coins
+from croupier_lab.bench.size import BenchSize, Watch, ignore
+
+Floats = npt.NDArray[np.float64]
+RUNS = (2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 40, 80, 200)
+# What the chosen interval must reach at every number of runs.
+GOAL = 0.93
+
+
+class CoverageSize(BenchSize):
+    """How many audits are simulated for each law and number of runs."""
+
+    trials: int = Field(2000, ge=100, description="Simulated audits for each law and number of runs.")
+    runs: tuple[int, ...] = RUNS
+
+
+@dataclass(frozen=True)
+class Law:
+    """How the gains of one run are drawn, and their true mean."""
+
+    title: str
+    draw: Callable[[np.random.Generator, tuple[int, int]], Floats]
+    mean: float
+
+
+def _some(share: float, mean: float, spread: float) -> Law:
+    """Mostly exactly the prior, as a joined attack is that trusts its view in some runs only."""
+    title = f"0 but in {share:.0%} of runs, there {100 * mean:+.0f} ± {100 * spread:.0f} points"
+
+    def draw(source: np.random.Generator, shape: tuple[int, int]) -> Floats:
+        found: Floats = np.where(source.random(shape) < share, source.normal(mean, spread, shape), 0.0)
+        return found
+
+    return Law(title, draw, share * mean)
+
+
+def _jumps(share: float, size: float) -> Law:
+    title = f"0 but in {share:.0%} of runs, there {100 * size:+.0f} points"
+    return Law(title, lambda draw, shape: np.where(draw.random(shape) < share, size, 0.0), share * size)
+
+
+def _skewed(spread: float) -> Law:
+    title = f"skewed (log-normal, {spread:g}), 2 points of scale"
+    return Law(
+        title,
+        lambda draw, shape: 0.02 * (draw.lognormal(0, spread, shape) - 1),
+        0.02 * (math.exp(spread**2 / 2) - 1),
+    )
+
+
+def _counted(records: int, won: float, lost: float) -> Law:
+    title = f"{records} records, {won:.0%} won and {lost:.0%} lost"
+    return Law(
+        title,
+        lambda draw, shape: (draw.binomial(records, won, shape) - draw.binomial(records, lost, shape)) / records,
+        won - lost,
+    )
+
+
+def _shared(records: int, chance: float, alike: float) -> Law:
+    """Records of one run share its models: their chance is drawn once a run."""
+
+    def draw(source: np.random.Generator, shape: tuple[int, int]) -> Floats:
+        found: Floats = source.binomial(records, source.beta(chance * alike, (1 - chance) * alike, shape)) / records
+        return found
+
+    return Law(f"{records} records that share a run's chance, {chance:.0%} on average", draw, chance)
+
+
+LAWS = (
+    Law("near normal, +2 ± 3 points", lambda draw, shape: draw.normal(0.02, 0.03, shape), 0.02),
+    _some(0.05, 0.02, 0.03), _some(0.1, 0.02, 0.03), _some(0.3, 0.02, 0.03), _some(0.1, 0.1, 0.05),
+    _jumps(0.02, 0.1), _jumps(0.05, 0.1), _jumps(0.05, -0.1), _jumps(0.05, 0.2), _jumps(0.03, 0.3),
+    _skewed(0.5), _skewed(1.0), _counted(50, 0.02, 0.01), _counted(200, 0.3, 0.3),
+    _shared(100, 0.3, 10), _shared(100, 0.03, 3),
+)  # fmt: skip
+
+Interval = Callable[[Sequence[float], float], Rate]
+METHODS: dict[str, Interval] = {"chosen": gain, "Student's t": over_runs}
+
+
+def measure(size: CoverageSize, seed: int, watch: Watch = ignore) -> dict[str, Any]:
+    """The share of simulated audits whose interval holds the true mean, by law and runs; Student's beside it."""
+    coins = Coins.from_seed(seed)
+    rows: list[dict[str, Any]] = []
+    for at, law in enumerate(LAWS):
+        for runs in size.runs:
+            drawn = law.draw(coins.child(at, runs).sampler(), (size.trials, runs)).clip(-1, 1).tolist()
+            rows.append(
+                {"law": law.title, "runs": runs, **{name: _held(drawn, law.mean, m) for name, m in METHODS.items()}}
+            )
+    least = {
+        name: {str(runs): min(float(row[name]) for row in rows if row["runs"] == runs) for runs in size.runs}
+        for name in METHODS
+    }  # fmt: skip
+    return {"level": LEVEL, "goal": GOAL, "trials": size.trials, "runs": list(size.runs), "rows": rows, "least": least}
+
+
+def _held(drawn: list[list[float]], mean: float, method: Interval) -> float:
+    found = [method(gains, 1 - LEVEL) for gains in drawn]
+    # A mean that equals an end up to rounding is held.
+    return sum(one.low - 1e-12 <= mean <= one.high + 1e-12 for one in found) / len(found)
+
+
+def show(found: dict[str, Any]) -> None:
+    """The same numbers for people, as a table that docs can hold."""
+    runs = found["runs"]
+    print(
+        f"Per cent of {found['trials']} simulated audits whose {found['level']:.0%} interval holds the mean, by runs:"
+    )
+    print("| law of gains | " + " | ".join(str(many) for many in runs) + " |")
+    print("|---" * (len(runs) + 1) + "|")
+    for title in dict.fromkeys(row["law"] for row in found["rows"]):
+        held = [100 * row["chosen"] for row in found["rows"] if row["law"] == title]
+        print(f"| {title} | " + " | ".join(f"{one:.1f}" for one in held) + " |")
+    for name in METHODS:
+        print(
+            f"| least, {name} | " + " | ".join(f"{100 * found['least'][name][str(many)]:.1f}" for many in runs) + " |"
+        )

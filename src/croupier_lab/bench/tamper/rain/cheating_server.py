@@ -1,0 +1,90 @@
+"""A server of two that cheats from within: it alters what it sends and goes on as if that were right.
+
+It ignores what its own checks say, so that a round ends because the honest server or a client ends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from croupier.core.flow import Exchange, SubFlow
+from croupier.errors import IntegrityError
+from croupier.kernels.field import Bytes
+from croupier.mpc.authentic import Held, Side
+from croupier.mpc.dealer import ShuffleShare
+from croupier.mpc.tallies import Tally
+from croupier.place.two_servers.server_flow import ServerFlow
+from croupier_lab.bench.tamper.verdicts import body_of
+
+Bodies = Mapping[str, Mapping[str, Tensor]]
+
+
+@dataclass(frozen=True)
+class Bend:
+    """What it does otherwise: with its hand, with uploads, with the rows of w or q, with rows that it goes on
+    with, and with shares that it opens."""
+
+    material: Callable[[ShuffleShare], ShuffleShare] = lambda material: material
+    got: Callable[[Bodies], Bodies] = lambda got: got
+    rows: Callable[[ShuffleShare, Bytes], Bytes] = lambda material, rows: rows
+    own: Callable[[ShuffleShare, Bytes, Bytes], Bytes] = lambda material, sent, own: own
+    share: Callable[[Side, str, Held], Held] = lambda side, kind, held: held
+
+
+@dataclass
+class Bending(Side):
+    """A side that alters shares before it opens them, and is never worried."""
+
+    bend: Bend = field(default_factory=Bend)
+
+    def open(self, kind: str, held: Held) -> SubFlow:
+        """With altered shares, which it takes for its own."""
+        return (yield from super().open(kind, self.bend.share(self, kind, held)))
+
+    def check(self, step: str) -> SubFlow:
+        """To the end, whatever comes out."""
+        try:
+            yield from super().check(step)
+        except IntegrityError:
+            return
+
+
+@dataclass
+class CheatingServer(ServerFlow):
+    """The cheating server."""
+
+    bend: Bend = field(default_factory=Bend)
+
+    def _dealt(self) -> SubFlow:
+        material, gates = yield from super()._dealt()
+        return self.bend.material(material), gates
+
+    def _agreed(self, got: Bodies, late: Mapping[str, Tensor] | None) -> SubFlow:
+        return (yield from super()._agreed(self.bend.got(got), late))
+
+    def _shuffled(self, material: ShuffleShare, rows: Bytes) -> SubFlow:
+        flow, sent = super()._shuffled(material, rows), rows
+        answer = None
+        while True:
+            try:
+                ask = flow.send(answer)
+            except StopIteration as stop:
+                return self.bend.own(material, sent, stop.value)
+            if isinstance(ask, Exchange) and ask.send:
+                (letter,) = ask.send
+                sent = self.bend.rows(material, body_of(letter)["rows"].numpy().copy())
+                ask = Exchange((replace(letter, body={"rows": torch.from_numpy(sent)}),), ask.wait)
+            answer = yield ask
+
+    def _sound(self, material: ShuffleShare, tally: Tally, rows: Bytes, hidden: Bytes) -> SubFlow:
+        try:
+            yield from super()._sound(material, tally, rows, hidden)
+        except IntegrityError:
+            return
+
+    def _side(self, material: ShuffleShare, shares: bool = False) -> Side:
+        return Bending(**vars(super()._side(material, shares)), bend=self.bend)

@@ -1,0 +1,151 @@
+"""Cheating with what was dealt: shares that a server alters before it opens them, and hands of an earlier attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from croupier.core.flow import Letter
+from croupier.core.view import View
+from croupier.mpc.authentic import Held, Side
+from croupier.mpc.dealer import ShuffleShare
+from croupier.mpc.field import PRIME
+from croupier.place.two_servers.messages import SERVERS
+from croupier_lab.bench.tamper.rain.cheating_server import Bend
+from croupier_lab.bench.tamper.rain.messages import Check, RainTamperCell, cancelling
+from croupier_lab.bench.tamper.rain.round import ROSTER, BentRound
+from croupier_lab.bench.tamper.rain.trial import RainTrial
+
+Share = Callable[[RainTrial, Side, Held], Held]
+_SHARES = ("mul0", "mul1", "mul2", "blind", "zero", "hd", "z")
+
+
+# What is checked right after it was opened, and in which step.
+_STEPS = {"hd": "v2-s-o", "z": "v3-s-o"}
+
+
+def by_shares() -> Iterator[RainTamperCell]:
+    """Every opening, and every part of a hand."""
+    for party in SERVERS:
+        for kind in _SHARES:
+            yield from _shares(party, kind)
+        for parts in _HANDS:
+            # Old shares are noticed when they are first opened, which by hashes is the distances' turn.
+            begins = "hd" if parts == ("shares",) else "hand"
+            only: Check | None = "hash" if parts == ("key",) else None
+            yield RainTamperCell("reuse", party, begins, _reused(parts), only, "attempt")
+
+
+def _shares(party: str, message: str) -> Iterator[RainTamperCell]:
+    for small in (True, False):
+        yield RainTamperCell("shift", party, message, _sharing(message, _shifted(small)))
+        yield RainTamperCell("re-tag", party, message, _sharing(message, _shifted(small, key=True)))
+    yield RainTamperCell("paired", party, message, _sharing(message, _shifted(True, key=True, guess=True)))
+    yield RainTamperCell("shift", party, message, _sharing(message, _tag_only))
+    if message in _STEPS:
+        yield RainTamperCell("forced", party, message, _forcing(message))
+    if message != "zero":
+        yield RainTamperCell("paired", party, message, _sharing(message, _opposite))
+        yield RainTamperCell("swap", party, message, _sharing(message, _crossed))
+
+
+def _sharing(message: str, alter: Share) -> Callable[[RainTrial], BentRound]:
+    def bend(trial: RainTrial) -> BentRound:
+        def share(side: Side, kind: str, held: Held) -> Held:
+            if kind != message:
+                return held
+            trial.acted = True
+            return alter(trial, side, Held(held.values.copy(), held.tags.copy()))
+
+        return BentRound(bend=Bend(share=share))
+
+    return bend
+
+
+def _forcing(message: str) -> Callable[[RainTrial], BentRound]:
+    """A wrong opening, and a last value of its check that cancels what the honest server has just shown."""
+
+    def bend(trial: RainTrial) -> BentRound:
+        def change(letters: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:
+            return tuple(cancelling(trial, one, view, PRIME) if one.kind == _STEPS[message] else one for one in letters)
+
+        return replace(_sharing(message, _shifted(True))(trial), letters=change)
+
+    return bend
+
+
+def _shifted(small: bool, key: bool = False, guess: bool = False) -> Share:
+    """One share by a little or by anything; its tag by the cheater's own part of the key, or by guessing all."""
+
+    def alter(trial: RainTrial, side: Side, held: Held) -> Held:
+        shape, over = held.values.shape, side.over
+        values, tags = (part.reshape(-1, over.words) for part in (held.values, held.tags))
+        at = trial.pick(len(values))
+        error = over.draw(trial.chance, 1)
+        if small:
+            # By two, so that a sum of signs stays one, or by one.
+            error = np.zeros_like(error) + np.array([[2 if shape[0] > len(ROSTER) else 1, 0][: over.words]], np.uint64)
+            if over is PRIME and trial.pick(2):
+                error = over.sub(np.zeros_like(error), error)
+        values[at] = over.add(values[at : at + 1], error)[0]
+        if key:
+            factor = over.add(side.key, over.draw(trial.chance, 1)) if guess else side.key
+            tags[at] = over.add(tags[at : at + 1], over.mul(factor, error))[0]
+        return Held(values.reshape(shape), tags.reshape(shape))
+
+    return alter
+
+
+def _tag_only(trial: RainTrial, side: Side, held: Held) -> Held:
+    tags = held.tags.reshape(-1, side.over.words)
+    at = trial.pick(len(tags))
+    tags[at] = side.over.add(tags[at : at + 1], side.over.draw(trial.chance, 1))[0]
+    return Held(held.values, tags.reshape(held.tags.shape))
+
+
+def _opposite(trial: RainTrial, side: Side, held: Held) -> Held:
+    """An error in one share and the opposite one in another."""
+    values = held.values.reshape(-1, side.over.words)
+    one, two = trial.two(len(values))
+    error = np.array([[1, 0][: side.over.words]], np.uint64)
+    values[one] = side.over.add(values[one : one + 1], error)[0]
+    values[two] = side.over.sub(values[two : two + 1], error)[0]
+    return Held(values.reshape(held.values.shape), held.tags)
+
+
+def _crossed(trial: RainTrial, side: Side, held: Held) -> Held:
+    """Two shares change places, with their tags: that of two elements whose other shares stay."""
+    values, tags = (part.reshape(-1, side.over.words) for part in (held.values, held.tags))
+    one, two = trial.two(len(values))
+    for part in (values, tags):
+        part[[one, two]] = part[[two, one]]
+    return Held(values.reshape(held.values.shape), tags.reshape(held.tags.shape))
+
+
+# Hands of an earlier attempt.
+
+
+_EVERY = ("order", "masks", "shares", "point", "tag_key", "extras", "key", "bound")
+_HANDS = (
+    (*_EVERY, "identity"), _EVERY, ("order",), ("masks",), ("order", "masks"), ("shares",), ("extras",),
+    ("point", "tag_key"), ("key",),
+)  # fmt: skip
+
+
+def _reused(parts: tuple[str, ...]) -> Callable[[RainTrial], BentRound]:
+    """Some of what was dealt for an earlier attempt instead of this one's."""
+
+    def bend(trial: RainTrial) -> BentRound:
+        if trial.earlier is None:
+            raise AssertionError("nothing was dealt earlier")
+        old = trial.earlier.material(trial.me)
+
+        def material(now: ShuffleShare) -> ShuffleShare:
+            trial.acted = True
+            return replace(now, **{name: getattr(old, name) for name in parts})
+
+        return BentRound(bend=Bend(material=material))
+
+    return bend

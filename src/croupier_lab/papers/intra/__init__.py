@@ -1,0 +1,1 @@
+"""IntraShuffler, every coordinate shuffled among the clients of a tier, run again."""

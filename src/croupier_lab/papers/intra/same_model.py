@@ -1,0 +1,54 @@
+"""The same noised updates handed over plainly, shuffled, shuffled in buckets and as sums: the same model, shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from torch import Tensor
+
+from croupier.aggregate.mean import Mean
+from croupier.core.coins import Coins
+from croupier.encode.floats import Floats
+from croupier.engine.local import Local
+from croupier.engine.loop import rounds
+from croupier.pipeline import Pipeline
+from croupier.place.direct import Direct
+from croupier.place.relay import Relay
+from croupier.release.bucketed import Buckets
+from croupier.release.rows import Rows
+from croupier.release.shuffle import Shuffle
+from croupier_lab.papers.intra.protocols import SMALLEST, NoiseArm, privacy
+from croupier_lab.papers.shared.trainings import PublicTask, TrainingTask
+
+# Rounds that are run to show it.
+SHOWN = 3
+USUAL = NoiseArm("cosine")
+
+
+def ways(known: PublicTask, cohort: int, arm: NoiseArm) -> Mapping[str, Pipeline]:
+    """The paper's columns as pipelines that differ in the release alone."""
+    parts = {"privacy": privacy(arm, known), "encode": Floats(form="delta", weights="uniform"), "aggregate": Mean()}
+    smallest = min(SMALLEST, cohort)
+    return {
+        "Plain FL-DP": Pipeline(**parts, release=Rows(), place=Direct()),
+        "Shuffle-DP": Pipeline(**parts, release=Shuffle(grain="model"), place=Relay()),
+        "IntraShuffler": Pipeline(**parts, release=Buckets(smallest=smallest), place=Relay()),
+        "no bucket": Pipeline(**parts, release=Shuffle(grain="parameter"), place=Relay()),
+    }
+
+
+def differences(work: TrainingTask, known: PublicTask, seed: int, arm: NoiseArm = USUAL) -> dict[str, float]:
+    """The largest difference of any weight from Plain FL-DP's model, by way, after a few rounds of the same seed."""
+    short = replace(work, plan=work.plan.model_copy(update={"rounds": min(SHOWN, work.plan.rounds)}))
+    cohort = work.plan.cohort or work.clients
+    ends = {name: _last(short, way, seed) for name, way in ways(known, cohort, arm).items()}
+    plain = ends["Plain FL-DP"]
+    return {name: float((vector - plain).abs().max()) for name, vector in ends.items()}
+
+
+def _last(work: TrainingTask, pipeline: Pipeline, seed: int) -> Tensor:
+    coins = Coins.from_seed(seed)
+    task = replace(work.built(coins).task, evaluate=lambda _: {})
+    *_, done = rounds(pipeline, task, work.plan, coins, Local())
+    return done.state.model.vector

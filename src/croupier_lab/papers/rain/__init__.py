@@ -1,0 +1,1 @@
+"""RAIN, sign votes that two servers shuffle and add, run again."""

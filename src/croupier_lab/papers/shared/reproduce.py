@@ -1,0 +1,58 @@
+"""One road for every figure and table: what was asked for is checked, the figure is run, and the result says how.
+
+`croupier reproduce` (`croupier_lab/cli/reproduce.py`) prints what comes out, and tests run figures by it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from croupier.audit.bench import Watch
+from croupier.errors import SpecError, nearest
+from croupier_lab.papers.shared.comparison import compare
+from croupier_lab.papers.shared.figure import SCALES, Figure, Means, Scale
+
+
+def reproduce(
+    figure: Figure, scale: Scale, means: Means, *, seeds: int | None = None, seed: int = 0, watch: Watch
+) -> dict[str, Any]:
+    """Run a figure, or those of its cases that `means.only` names. Raises: SpecError when it has no such case."""
+    _check(figure, scale, means, seeds)
+    named = {"entry": figure.name, "source": figure.source, "title": figure.title, "reading": figure.reading}
+    if figure.rows is not None and not figure.seeds:
+        return {"kind": "croupier ledger", **named, "scale": scale, "rows": figure.rows(scale, means, (), watch)}
+    numbers = range(seed, seed + (seeds or figure.seeds[scale]))
+    how = {"scale": scale, "scale_means": SCALES[scale], "seeds": list(numbers), "device": means.device}
+    if figure.rows is None:
+        return {"kind": "croupier reproduction", **named, **how, **compare(figure, scale, means, numbers, watch)}
+    found = figure.rows(scale, means, numbers, watch)
+    return {
+        "kind": "croupier trial",
+        **named,
+        **how,
+        **({} if means.rounds is None else {"rounds": means.rounds}),
+        "substitutions": [one for one in figure.substitutions if _holds_at(scale, one)],
+        "rows": found,
+        "says": figure.says(found),
+    }
+
+
+def _check(figure: Figure, scale: Scale, means: Means, seeds: int | None) -> None:
+    only = means.only
+    if figure.rows is not None and not figure.seeds and (only or seeds is not None):
+        raise SpecError(
+            f"{figure.name} is counted, not run: it has no cases and no seeds; leave out --only and --seeds"
+        )
+    if only:
+        known = figure.case_names(scale)
+        if not known:
+            raise SpecError(f"--only = {only!r}: {figure.name} has no cases; leave it out")
+        if not any(only in case for case in known):
+            raise SpecError(f"--only = {only!r}: no case of {figure.name} holds that; {nearest(only, known)}")
+    if means.rounds is not None and not figure.takes_rounds:
+        raise SpecError(f"--rounds = {means.rounds}: {figure.name} has a length of its own; leave it out")
+
+
+def _holds_at(scale: Scale, substitution: str) -> bool:
+    """Whether a substitution is one of this scale: those of one scale alone begin with its name."""
+    return not any(substitution.startswith(f"{other}: ") for other in SCALES if other != scale)

@@ -1,0 +1,1 @@
+"""Tazza, models whose units are permuted by a secret order, run again."""

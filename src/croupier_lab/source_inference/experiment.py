@@ -1,0 +1,110 @@
+"""Source inference on defences that a table names, one after another: what figures of papers are made of.
+
+`run` trains every defence from every seed and mounts its attacks by an audit's own questions; `papers` and `bench` make
+tables of the outcomes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from croupier.audit.bench import Bench, Watch
+from croupier.audit.blind import Panel
+from croupier.audit.question import SERVER, Arm
+from croupier.audit.questions.source import ATTACKS, Attacked, attack
+from croupier.audit.score import area, caught
+from croupier.audit.setting import Setting
+from croupier.core.attempt import Drive
+from croupier.core.part import Part
+from croupier.core.revive import Shelf, got, put
+from croupier.errors import SpecError
+from croupier.pipeline import Pipeline
+from croupier.release.shuffle import Grain
+from croupier_lab.processes import each
+from croupier_lab.source_inference.outcome import SourceOutcome, SourceRun, outcome
+
+# By the grain of a shuffle, the attacks that undo it.
+UNSHUFFLING: Mapping[Grain, tuple[str, ...]] = {
+    "model": ATTACKS["model"], "layer": ATTACKS["layer"], "parameter": ATTACKS["parameter"],
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Defence:
+    """A pipeline to attack, the attacks that fit what its server sees, and what it changes in local training.
+
+    The last attack is the one that a verdict trusts most: it should use all that the adversary has. `control` are
+    attacks on other defences, mounted on this one's first round to see whether they work at all.
+    """
+
+    name: str
+    pipeline: Pipeline
+    attacks: tuple[str, ...]
+    membership: tuple[str, ...] = ("loss", "lira")
+    changes: tuple[tuple[str, Part], ...] = ()
+    control: tuple[str, ...] = ()
+
+    @property
+    def arm(self) -> Arm:
+        """The same for a bench."""
+        return Arm(self.name, self.name, self.pipeline, self.changes)
+
+
+def run(
+    setting: Setting,
+    defences: Sequence[Defence],
+    seeds: Sequence[int],
+    drive: Drive,
+    watch: Watch = lambda _: None,
+    abreast: int = 1,
+    kept: Shelf | None = None,
+) -> list[SourceOutcome]:
+    """Train every defence from every seed, and mount its attacks on its server's view of every round.
+
+    `abreast` seeds run at once, each in its own process; a script that asks for more than one must guard its main part.
+    Seeds that are finished go to `kept`, and what is there is not done again.
+    """
+    shelf: Shelf = {} if kept is None else kept
+    left = {f"seed-{seed}": seed for seed in seeds if f"seed-{seed}" not in shelf}
+    if abreast > 1:
+        work = partial(_apart, replace(setting, workers=1), defences, drive)
+        each(work, left, abreast, lambda name, runs: put(shelf, name, runs))
+    elif left:
+        with Panel(setting.workers, setting.device) as panel:
+            for name, seed in left.items():
+                put(shelf, name, seeded(setting, defences, seed, drive, panel, watch))
+    found: list[list[SourceRun]] = [got(shelf, f"seed-{seed}", list[SourceRun]) for seed in seeds]
+    return [outcome(d.name, [runs[at] for runs in found]) for at, d in enumerate(defences)]
+
+
+def seeded(
+    setting: Setting, defences: Sequence[Defence], seed: int, drive: Drive, panel: Panel, watch: Watch
+) -> list[SourceRun]:
+    """All defences from one seed, one after another. Raises: SpecError where it cannot be asked whose a record is."""
+    bench = Bench(setting, seed, panel, drive, watch, membership=any(defence.membership for defence in defences))
+    waiting: list[tuple[str, Attacked]] = []
+    for defence in defences:
+        stage = bench.stage(defence.arm)
+        if why := stage.unaskable:
+            raise SpecError(why)
+        found = attack(bench, defence.arm, SERVER, defence.attacks, defence.membership, defence.control)
+        waiting.append((stage.measure, found))
+    return [_scored(measure, found) for measure, found in waiting]
+
+
+def _scored(measure: str, found: Attacked) -> SourceRun:
+    """One run of a defence, with how good its model is by round and what a client sends."""
+    last, rounds = found.last, [one.round for one in found.rounds]
+    sent = [done.traffic.sent[client] for done in rounds for client in done.present]
+    return SourceRun(
+        found.chance, len(last.truth.owners) // len(last.round.present),
+        {done.number + 1: done.metrics[measure] for done in rounds}, sum(sent) / len(sent), found.hits(),
+        found.members(area), found.members(caught), found.unsuited(), last.prior.result()["carried"], measure,
+    )  # fmt: skip
+
+
+def _apart(setting: Setting, defences: Sequence[Defence], drive: Drive, seed: int) -> list[SourceRun]:
+    with Panel(1, setting.device) as panel:
+        return seeded(setting, defences, seed, drive, panel, lambda _: None)

@@ -1,0 +1,71 @@
+"""Noise by tiers: views are what releases give, with the truth beside them; attributes are cut by auxiliary clients."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from croupier.audit.traits.attributes import attributes
+from croupier.audit.traits.tiers import NoisedRound, TierNoise, released, share_uncovered, uncovered
+from croupier.core.coins import Coins
+from croupier.core.update import Layout, Slice
+from croupier.errors import RangeError, SpecError
+from croupier.learn.data import Dataset, Windows
+from croupier.privacy.tiers import Tiers
+
+LAYOUT = Layout((Slice("a.weight", (30,)), Slice("b.weight", (10,))))
+
+
+def noised(count: int = 12) -> tuple[NoisedRound, TierNoise]:
+    drawn = torch.randn(count, 40, generator=torch.Generator().manual_seed(1))
+    noise = TierNoise("tiers", Tiers(clip=1.0, tiers=(1.0, 8.0)))
+    return NoisedRound(0, torch.zeros(40), tuple(f"c{i:02}" for i in range(count)), drawn), noise
+
+
+@pytest.mark.parametrize("view", ["rows", "model", "layer", "parameter", "sums"])
+def test_a_view_is_what_the_release_gives_and_the_truth_beside_it_fits(view: str) -> None:
+    one, noise = noised()
+    found = released(view, one, noise, 4, LAYOUT, Coins.from_seed(0))  # type: ignore[arg-type]
+    seen = found.view
+    assert sorted(name for who in seen.members for name in who) == list(one.names)
+    if found.sources is None:
+        for row, who in zip(seen.rows, seen.members, strict=True):
+            mean = one.sent[[one.names.index(name) for name in who]].double().mean(0)
+            assert torch.allclose(row.double(), mean, atol=1e-6)
+        return
+    assert torch.equal(one.sent.gather(0, found.sources), seen.rows)
+    for row in range(len(seen.rows)):
+        inside = {one.names.index(name) for name in seen.members[int(seen.bucket[row])]}
+        assert set(found.sources[row].tolist()) <= inside
+    whole = {"rows": 1, "model": 1, "layer": 2, "parameter": 40}[view]
+    assert max(len(set(row.tolist())) for row in found.sources) <= whole
+    assert seen.intact == (view in ("rows", "model"))
+    assert seen.named == (view == "rows")
+
+
+def test_households_are_cut_by_auxiliary_ones_alone() -> None:
+    days = torch.full((4, 3, 48), 0.1)
+    days[1, :, 16:40] = 0.5
+    days[3, :, :16] = 0.5
+    series = days.reshape(-1)
+    starts = torch.cat([torch.arange(0, 144 - 48) + 144 * at for at in range(4)])
+    train = Windows(series, starts, 47)
+    owner = torch.arange(4).repeat_interleave(96)
+    data = Dataset("households", "forecast", 0, train, train, "", "", owner=owner, owners=("a", "b", "c", "d"))
+    index = {name: (owner == at).nonzero()[:, 0] for at, name in enumerate("abcd")}
+    found = attributes(data, index, ["c", "d"])
+    assert found["day"].labels["b"] == 1
+    assert found["day"].labels["d"] == 0
+    assert found["use"].labels["b"] == 2
+    with pytest.raises(SpecError, match="no attribute"):
+        attributes(Dataset("else", "forecast", 0, train, train, "", ""), index, ["a"])
+
+
+def test_all_other_members_of_a_bucket_uncover_the_last_one_bit_for_bit() -> None:
+    rows = torch.randn(6, 500, generator=torch.Generator().manual_seed(1))
+    order = torch.stack([torch.randperm(6, generator=torch.Generator().manual_seed(i)) for i in range(500)], 1)
+    assert torch.equal(uncovered(rows.gather(0, order), rows[1:]), rows[0])
+    with pytest.raises(RangeError, match="all but one"):
+        uncovered(rows, rows[2:])
+    one, noise = noised()
+    assert share_uncovered(one, released("parameter", one, noise, 4, LAYOUT, Coins.from_seed(0))) == 1.0
