@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from croupier.aggregate.mean import Mean, Scaled
-from croupier.audit.bench import Played, handed
+from croupier.audit.bench import PlayedRounds, handed
 from croupier.audit.question import Adversary
 from croupier.audit.seen import Views, seen
 from croupier.core import canon
@@ -28,14 +28,16 @@ from croupier.pipeline import Direct, Pipeline
 from croupier.release.rows import Rows
 
 
-def played(pipeline: Pipeline, task: Task, coins: Coins, count: int, absent: frozenset[str] = frozenset()) -> Played:
+def played(
+    pipeline: Pipeline, task: Task, coins: Coins, count: int, absent: frozenset[str] = frozenset()
+) -> PlayedRounds:
     """Some rounds, as the audit's bench keeps them."""
     threat, plan = Threat(absent=lambda _: absent), Federation(rounds=count, quorum=0.5)
     done = list(rounds(pipeline, task, plan, coins, Local(), threat=threat, keep={"*": "keep"}))
     views = tuple({name: facts(view) for name, view in one.views.items()} for one in done)
     own = tuple({name: view.coins.export() for name, view in one.views.items()} for one in done)
     starts = tuple(handed(by[one.present[0]]) for by, one in zip(views, done, strict=True))
-    return Played(tuple(replace(one, views={}) for one in done), views, starts, own)
+    return PlayedRounds(tuple(replace(one, views={}) for one in done), views, starts, own)
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Staged:
     absent: frozenset[str] = frozenset()
 
     @cached_property
-    def played(self) -> Played:
+    def played(self) -> PlayedRounds:
         """Two rounds: in the second one clients are handed what came of the first."""
         return played(self.pipeline, self.task, self.coins, 2, self.absent)
 

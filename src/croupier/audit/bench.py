@@ -30,7 +30,7 @@ Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
-class Played:
+class PlayedRounds:
     """A protocol's rounds, with everybody's view as plain values: by round, then by party.
 
     `starts` is the model that was handed out in each round, as its first client got it; `coins` are everybody's own;
@@ -112,15 +112,15 @@ class Bench:
         learnt = replace(self.chosen(arm), noise=CLEAN)
         return self.once(("stage", learnt), lambda: Stage(learnt, self.coins))
 
-    def played(self, arm: Arm) -> Played:
+    def played(self, arm: Arm) -> PlayedRounds:
         """An arm's rounds, everybody's views kept; of the last arm that was asked for."""
         if self.kept.get("played", (None, None))[0] != arm:
             self.watch(f"seed {self.seed}: {arm.title}")
             self.kept["played"] = arm, self._play(arm)
-        found: Played = self.kept["played"][1]
+        found: PlayedRounds = self.kept["played"][1]
         return found
 
-    def _play(self, arm: Arm) -> Played:
+    def _play(self, arm: Arm) -> PlayedRounds:
         stage, spent, begun = self.stage(arm), [0.0], perf_counter()
 
         def fit(jobs: Sequence[tuple[Any, ...]]) -> Sequence[Update | CroupierError]:
@@ -133,7 +133,7 @@ class Bench:
         each = (perf_counter() - begun - spent[0]) / max(1, len(found.rounds))
         return replace(found, seconds=each)
 
-    def play(self, arm: Arm, fit: Fits, count: int) -> Played:
+    def play(self, arm: Arm, fit: Fits, count: int) -> PlayedRounds:
         """So many rounds of an arm from the first model, everybody's views kept, with clients that train by `fit`."""
         found, views, starts, coins = [], [], [], []
         task, plan = replace(self.stage(arm).task, fit=fit), self.chosen(arm).plan.model_copy(update={"rounds": count})
@@ -145,7 +145,7 @@ class Bench:
             coins.append({name: view.coins.export() for name, view in done.views.items()})
             starts.append(handed(views[-1][done.present[0]]))
             found.append(replace(done, views={}))
-        return Played(tuple(found), tuple(views), tuple(starts), tuple(coins))
+        return PlayedRounds(tuple(found), tuple(views), tuple(starts), tuple(coins))
 
 
 def is_undefended(arm: Arm) -> bool:

@@ -15,7 +15,7 @@ from croupier.audit.adversary import adversaries, parse
 from croupier.audit.arms import AGAINST, arms_of
 from croupier.audit.bench import Watch, is_undefended
 from croupier.audit.distort import CLEAN, Distortion
-from croupier.audit.harness import Answers, part, run
+from croupier.audit.harness import ArmAnswers, part, run
 from croupier.audit.judgement import judged
 from croupier.audit.notes import notes, threat
 from croupier.audit.question import SERVER, Adversary, Arm, Question
@@ -166,7 +166,7 @@ class _Audit:
         data, first = self.made.dataset.digest, self.made.task.first.vector
         return deciding(self.described, data, first, self.seeds[0], **more)
 
-    def found(self, answers: Mapping[str, Sequence[Answers]], left: Mapping[str, str]) -> dict[str, Any]:
+    def found(self, answers: Mapping[str, Sequence[ArmAnswers]], left: Mapping[str, str]) -> dict[str, Any]:
         """The whole report as plain values."""
         setting, clients = self.setting, len(self.made.task.enrolled)
         cohort = self.spec.federation.cohort or clients
@@ -186,7 +186,7 @@ class _Audit:
             "threat": threat(setting.shadow), "notes": notes(len(self.seeds)),
         }  # fmt: skip
 
-    def _row(self, arm: Arm, answers: Sequence[Answers], control: Sequence[Answers]) -> dict[str, Any]:
+    def _row(self, arm: Arm, answers: Sequence[ArmAnswers], control: Sequence[ArmAnswers]) -> dict[str, Any]:
         plan, who = self.spec.federation, self.who[arm.key]
         said = explain(arm.pipeline, rounds=plan.rounds, cohorts=bool(plan.cohort))
         forbidden = {one.key: one.forbidden for one in who}

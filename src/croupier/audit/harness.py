@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from croupier.audit.bench import Bench, Watch
 from croupier.audit.blind import Panel
-from croupier.audit.question import Adversary, Arm, Promise, Question, Trial
+from croupier.audit.question import Adversary, Arm, Promise, Question, QuestionRun
 from croupier.audit.setting import Setting
 from croupier.core.attempt import Drive
 from croupier.core.revive import Shelf, got, put
@@ -30,10 +30,10 @@ EVERYBODY = ""
 
 
 @dataclass(frozen=True)
-class Answers:
+class ArmAnswers:
     """One arm from one seed: trials by question and adversary, why others were not asked, and what it costs."""
 
-    trials: Mapping[str, Mapping[str, Trial]]
+    trials: Mapping[str, Mapping[str, QuestionRun]]
     refused: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     cost: Cost | None = None
 
@@ -52,7 +52,7 @@ def run(
     drive: Drive,
     watch: Watch = lambda _: None,
     kept: Shelf | None = None,
-) -> dict[str, list[Answers]]:
+) -> dict[str, list[ArmAnswers]]:
     """Ask every question of every arm from every seed: by arm, one answer a seed.
 
     Arms that are finished go to `kept`, and what is there is not done again. Attacks on one arm run while the next one
@@ -65,7 +65,7 @@ def run(
                 continue
             bench = Bench(setting, seed, panel, drive, watch, tuple(arms), who)
             asked = [question for question in questions if number < question.seeds]
-            waiting: list[tuple[str, Callable[[], Answers]]] = []
+            waiting: list[tuple[str, Callable[[], ArmAnswers]]] = []
             for arm in arms:
                 if part(seed, arm) in shelf:
                     continue
@@ -74,14 +74,14 @@ def run(
                     _settle(waiting.pop(0), shelf)
             for one in waiting:
                 _settle(one, shelf)
-    return {arm.key: [got(shelf, part(seed, arm), Answers) for seed in seeds] for arm in arms}
+    return {arm.key: [got(shelf, part(seed, arm), ArmAnswers) for seed in seeds] for arm in arms}
 
 
-def _settle(one: tuple[str, Callable[[], Answers]], shelf: Shelf) -> None:
+def _settle(one: tuple[str, Callable[[], ArmAnswers]], shelf: Shelf) -> None:
     put(shelf, one[0], one[1]())
 
 
-def _play(bench: Bench, arm: Arm, questions: Sequence[Question]) -> Callable[[], Answers]:
+def _play(bench: Bench, arm: Arm, questions: Sequence[Question]) -> Callable[[], ArmAnswers]:
     promises: dict[str, Promise] = {}
     refused: dict[str, dict[str, str]] = {}
     for question in questions:
@@ -97,7 +97,7 @@ def _play(bench: Bench, arm: Arm, questions: Sequence[Question]) -> Callable[[],
             except Unsuited as error:
                 refused[question.use] = {EVERYBODY: str(error)}
     cost = _cost(bench, arm)
-    return lambda: Answers({name: dict(promise()) for name, promise in promises.items()}, refused, cost)
+    return lambda: ArmAnswers({name: dict(promise()) for name, promise in promises.items()}, refused, cost)
 
 
 def _cost(bench: Bench, arm: Arm) -> Cost:

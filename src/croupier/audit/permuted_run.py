@@ -33,7 +33,7 @@ from croupier.pipeline import Pipeline
 
 
 @dataclass
-class Once:
+class AgreedOnce:
     """Drives an epoch's agreement once: from the same coins every setting has the same one. It alone needs no work."""
 
     drive: Drive

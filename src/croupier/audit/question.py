@@ -78,7 +78,7 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Trial:
+class QuestionRun:
     """One run of a question on one adversary: scores by attack, the one that a verdict trusts most last.
 
     `not_run` says why attacks were not run; `facts` are plain values to show beside (pictures as PNG text, tables).
@@ -92,7 +92,7 @@ class Trial:
 
 
 # What a question promises: the trials by adversary, once its attacks have answered.
-Promise = Callable[[], Mapping[str, Trial]]
+Promise = Callable[[], Mapping[str, QuestionRun]]
 
 
 class Question(Part):
@@ -128,7 +128,7 @@ class Question(Part):
     def play(self, bench: Bench, arm: Arm, adversaries: Sequence[Adversary]) -> Promise:
         """Play what is needed from one seed, and hand what adversaries see to attacks in a process of their own."""
 
-    def facts(self, trials: Sequence[Trial]) -> dict[str, Any]:
+    def facts(self, trials: Sequence[QuestionRun]) -> dict[str, Any]:
         """What to show beside, out of every run's."""
         return dict(trials[0].facts)
 

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from itertools import pairwise
 from typing import Any, Literal
 
-from croupier.audit.harness import EVERYBODY, Answers
-from croupier.audit.question import Question, Score, Trial
+from croupier.audit.harness import EVERYBODY, ArmAnswers
+from croupier.audit.question import Question, QuestionRun, Score
 from croupier.audit.score import LEVEL, Rate, gain, over_runs, share
 
 Status = Literal["leak", "none-found", "proved", "not-run"]
@@ -34,7 +34,7 @@ def gains(question: Question, scores: Sequence[Score], doubt: float = 1 - LEVEL)
 
 
 def attacked(
-    question: Question, trials: Sequence[Trial], control: Sequence[Trial], comparisons: int
+    question: Question, trials: Sequence[QuestionRun], control: Sequence[QuestionRun], comparisons: int
 ) -> dict[str, dict[str, Any]]:
     """Every attack on one adversary's views: rates, gains, and whether it works where nothing defends."""
     names = [name for name in trials[0].scores if all(name in one.scores for one in trials)]
@@ -89,7 +89,9 @@ def not_run(why: str, attacks: Mapping[str, Any] | None = None) -> dict[str, Any
     return {**NOTHING, "status": "not-run", "why": why, "words": "not run", "attacks": dict(attacks or {}), "facts": {}}
 
 
-def cell(question: Question, trials: Sequence[Trial], control: Sequence[Trial], proved: str = "") -> dict[str, Any]:
+def cell(
+    question: Question, trials: Sequence[QuestionRun], control: Sequence[QuestionRun], proved: str = ""
+) -> dict[str, Any]:
     """What one adversary learns: by the attack that was named in advance, or by the one that surely finds more.
 
     `proved` is why its views tell nothing, where that is known beforehand.
@@ -140,7 +142,7 @@ def worst(cells: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def asked(
-    question: Question, answers: Sequence[Answers], control: Sequence[Answers], forbidden: Mapping[str, bool],
+    question: Question, answers: Sequence[ArmAnswers], control: Sequence[ArmAnswers], forbidden: Mapping[str, bool],
     proved: Mapping[str, str],
 ) -> dict[str, Any]:  # fmt: skip
     """One question of one arm: every adversary, and in front the worst of those that the protocol allows for."""

@@ -13,7 +13,7 @@ from croupier.audit.attacks.carries import estimate_carry_bits
 from croupier.audit.bench import Bench
 from croupier.audit.blind import Blind
 from croupier.audit.harness import run
-from croupier.audit.question import SERVER, Adversary, Arm, Trial
+from croupier.audit.question import SERVER, Adversary, Arm, QuestionRun
 from croupier.audit.questions.carries import Carries
 from croupier.audit.setting import Setting
 from croupier.audit.verdict import asked
@@ -43,7 +43,7 @@ def bench(panel: Any) -> Bench:
     return Bench(SETTING, 0, panel, Local(), arms=(COUNTS, NONE))
 
 
-def tried(arm: Arm) -> Trial:
+def tried(arm: Arm) -> QuestionRun:
     at = bench(Here())
     assert ASK.unfit(at, arm) == ASK.unseen(at, arm, SERVER) == ""
     return ASK.play(at, arm, [SERVER])()["server"]

@@ -9,7 +9,7 @@ import pytest
 from tests.scenes import Here
 
 from croupier.audit import membership
-from croupier.audit.harness import Answers, run
+from croupier.audit.harness import ArmAnswers, run
 from croupier.audit.question import Arm
 from croupier.audit.questions.source import Membership
 from croupier.audit.setting import Setting
@@ -46,7 +46,7 @@ ASK = Membership()
 
 
 @pytest.fixture(scope="module")
-def answers() -> Iterator[dict[str, list[Answers]]]:
+def answers() -> Iterator[dict[str, list[ArmAnswers]]]:
     """Four runs of every arm; what is guessed without a view needs no well-trained models here."""
     with pytest.MonkeyPatch.context() as changed:
         changed.setattr("croupier.audit.harness.Panel", Here)
@@ -54,11 +54,11 @@ def answers() -> Iterator[dict[str, list[Answers]]]:
         yield run(SETTING, ARMS, {}, [ASK], range(4), Local())
 
 
-def found(answers: dict[str, list[Answers]], arm: str) -> dict[str, Any]:
+def found(answers: dict[str, list[ArmAnswers]], arm: str) -> dict[str, Any]:
     return asked(ASK, answers[arm], answers["none"], {"server": False}, {})
 
 
-def test_undefended_updates_tell_who_was_trained_on(answers: dict[str, list[Answers]]) -> None:
+def test_undefended_updates_tell_who_was_trained_on(answers: dict[str, list[ArmAnswers]]) -> None:
     """The positive control: without it no finding of this question means anything."""
     got = found(answers, "none")
     assert (got["status"], got["attack"]) == ("leak", "row-gradients")
@@ -68,14 +68,14 @@ def test_undefended_updates_tell_who_was_trained_on(answers: dict[str, list[Answ
 
 
 @pytest.mark.parametrize("arm", ["shuffle", "sum"])
-def test_the_joint_model_of_few_records_tells_it_too(answers: dict[str, list[Answers]], arm: str) -> None:
+def test_the_joint_model_of_few_records_tells_it_too(answers: dict[str, list[ArmAnswers]], arm: str) -> None:
     """A sum of so few gradients comes apart: neither a sum nor a shuffle of parameters hides members by itself."""
     got = found(answers, arm)
     assert (got["status"], got["attack"]) == ("leak", "gradients")
     assert got["value"] > 0.8
 
 
-def test_drowned_updates_tell_nothing(answers: dict[str, list[Answers]]) -> None:
+def test_drowned_updates_tell_nothing(answers: dict[str, list[ArmAnswers]]) -> None:
     """The negative control: the same attacks, which did work on bare updates, where nothing is left to find."""
     got = found(answers, "drowned")
     attacks = got["adversaries"]["server"]["attacks"]

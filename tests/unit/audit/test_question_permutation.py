@@ -28,8 +28,8 @@ from croupier.audit.permutation_report import noticed, over_all_runs
 from croupier.audit.permutation_score import input_group, scored
 from croupier.audit.permutation_trial import TOPIC, Variant, variants
 from croupier.audit.permutation_words import FAILED, at, sentences
-from croupier.audit.permuted_run import Once, PermutedRun, server_round
-from croupier.audit.question import SERVER, Adversary, Arm, Trial
+from croupier.audit.permuted_run import AgreedOnce, PermutedRun, server_round
+from croupier.audit.question import SERVER, Adversary, Arm, QuestionRun
 from croupier.audit.questions.permutation import Permutation
 from croupier.audit.setting import Depth, setting_of
 from croupier.audit.verdict import cell
@@ -75,7 +75,9 @@ def pipeline(**given: Any) -> Pipeline:
     return SPEC.protocol.model_copy(update={"encode": HiddenUnits(**given)})
 
 
-def trials(spec: Spec, seed: int = 0, depth: Depth = SHORT, own: bool = True, who: Any = (SERVER,)) -> dict[str, Trial]:
+def trials(
+    spec: Spec, seed: int = 0, depth: Depth = SHORT, own: bool = True, who: Any = (SERVER,)
+) -> dict[str, QuestionRun]:
     """One run of the question."""
     bench = Bench(replace(setting_of(spec), depth=depth), seed, Still(), Local())
     arm = Arm("mine", "mine", spec.protocol, own=own)
@@ -93,7 +95,7 @@ def _one_thread() -> Iterator[None]:
 
 
 @cache
-def runs() -> list[Trial]:
+def runs() -> list[QuestionRun]:
     """Two runs of the preset's own protocol."""
     return [trials(SPEC, seed, DEPTH)["server"] for seed in (0, 1)]
 
@@ -105,7 +107,7 @@ def found() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def run() -> PermutedRun:
-    return PermutedRun(Ground(SETTING, 0), pipeline(), Once(Local()))
+    return PermutedRun(Ground(SETTING, 0), pipeline(), AgreedOnce(Local()))
 
 
 def by(found: dict[str, Any], first: str, kept: bool) -> dict[str, Any]:
@@ -179,7 +181,7 @@ def test_who_has_nothing_to_match_is_told_why() -> None:
 def asked() -> tuple[tuple[Any, ...], PermutedRun]:
     """Everything that attacks were asked on one variant, and the run with its rules."""
     panel = Still()
-    variant = Variant(PermutedRun(Ground(SETTING, 0), pipeline(), Once(Local())), SHORT, panel)
+    variant = Variant(PermutedRun(Ground(SETTING, 0), pipeline(), AgreedOnce(Local())), SHORT, panel)
     variant.play().plain()
     return tuple(panel.heard), variant.run
 
@@ -337,7 +339,7 @@ def test_an_agreement_is_driven_once() -> None:
         result.append(len(attempt.bench))
         return Local()(attempt)
 
-    run = PermutedRun(Ground(SETTING, 0), pipeline(), Once(drive))
+    run = PermutedRun(Ground(SETTING, 0), pipeline(), AgreedOnce(drive))
     run.played(1)
     replace(run, pipeline=pipeline(first="open")).played(1)
     assert sum(1 for size in result if not size) == 1

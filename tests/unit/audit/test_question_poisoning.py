@@ -15,7 +15,7 @@ from croupier.audit.bench import Bench
 from croupier.audit.blind import Panel
 from croupier.audit.poison import LabelFlip, Scaling, audit_attacks
 from croupier.audit.poisoning_tables import summarise
-from croupier.audit.question import MALICIOUS, Arm, Trial
+from croupier.audit.question import MALICIOUS, Arm, QuestionRun
 from croupier.audit.questions.poisoning import KEYS, Poisoning, baselines, unfit_baselines
 from croupier.audit.score import Rate
 from croupier.audit.setting import Setting, setting_of
@@ -43,7 +43,7 @@ def bench(*arms: Arm, setting: Setting = SETTING, seed: int = 0) -> Bench:
     return Bench(setting, seed, Panel(0), Local(), arms=arms)
 
 
-def trial(arm: Arm, setting: Setting = SETTING, seed: int = 0, *others: Arm) -> Trial:
+def trial(arm: Arm, setting: Setting = SETTING, seed: int = 0, *others: Arm) -> QuestionRun:
     """One run of the question."""
     here = bench(arm, *others, setting=setting, seed=seed)
     assert Poisoning().unfit(here, arm) == ""
@@ -51,7 +51,7 @@ def trial(arm: Arm, setting: Setting = SETTING, seed: int = 0, *others: Arm) -> 
 
 
 @cache
-def broken() -> Sequence[Trial]:
+def broken() -> Sequence[QuestionRun]:
     """Runs of the undefended arm."""
     return tuple(trial(BARE, seed=seed) for seed in range(4))
 

@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from croupier.audit.attacks.reconstruction import Told
+from croupier.audit.attacks.reconstruction import PublicKnowledge
 from croupier.audit.bench import Bench
 from croupier.audit.blind import Blind, Panel, answer
-from croupier.audit.question import SERVER, Arm, Trial
+from croupier.audit.question import SERVER, Arm, QuestionRun
 from croupier.audit.questions.reconstruction import Reconstruction, Scene
 from croupier.audit.score import Rate
 from croupier.audit.setting import FAST, Setting
@@ -85,7 +85,7 @@ def bench() -> Bench:
 
 
 @cache
-def tried(key: str) -> Trial:
+def tried(key: str) -> QuestionRun:
     arm = next(one for one in bench().arms if one.key == key)
     return Reconstruction().play(bench(), arm, [SERVER])()["server"]
 
@@ -234,7 +234,7 @@ def test_records_beyond_the_public_kinds_are_guessed_as_the_mean() -> None:
     """More clients than kinds of public records: as many guesses as were asked for, and none is invented."""
     mean, kinds = torch.full((3,), 0.5), torch.rand(2, 3, generator=Coins.from_seed(1).fast())
     edges = torch.zeros(3), torch.ones(3)
-    told = Told(torch.nn.Linear(3, 2), Layout(()), 2, 2, 0.1, 1, False, mean, mean, *edges, kinds)
+    told = PublicKnowledge(torch.nn.Linear(3, 2), Layout(()), 2, 2, 0.1, 1, False, mean, mean, *edges, kinds)
     found = told.whole(torch.zeros(0, 3), 5)
     assert found.shape == (5, 3)
     assert torch.equal(found[:2], kinds)

@@ -12,7 +12,7 @@ from tests.scenes import Here
 from croupier.audit.bench import Bench
 from croupier.audit.blind import Blind
 from croupier.audit.harness import run
-from croupier.audit.question import SERVER, Adversary, Arm, Trial
+from croupier.audit.question import SERVER, Adversary, Arm, QuestionRun
 from croupier.audit.questions.separation import Separation, named_view
 from croupier.audit.setting import Setting
 from croupier.audit.verdict import asked
@@ -40,7 +40,7 @@ def bench(panel: Any, plan: Federation = SETTING.plan, seed: int = 0) -> Bench:
     return Bench(replace(SETTING, plan=plan), seed, panel, Local(), arms=(NONE, SUM))
 
 
-def tried(arm: Arm, adversary: Adversary = SERVER, plan: Federation = SETTING.plan, seed: int = 0) -> Trial:
+def tried(arm: Arm, adversary: Adversary = SERVER, plan: Federation = SETTING.plan, seed: int = 0) -> QuestionRun:
     at = bench(Here(), plan, seed)
     assert ASK.unfit(at, arm) == ASK.unseen(at, arm, adversary) == ""
     return ASK.play(at, arm, [adversary])()[adversary.key]

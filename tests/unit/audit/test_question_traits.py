@@ -12,7 +12,7 @@ from tests.scenes import Here
 
 from croupier.audit.bench import Bench
 from croupier.audit.blind import Blind
-from croupier.audit.question import SERVER, Adversary, Arm, Trial
+from croupier.audit.question import SERVER, Adversary, Arm, QuestionRun
 from croupier.audit.questions import linkage, traits
 from croupier.audit.questions.linkage import Linkage
 from croupier.audit.questions.traits import Traits
@@ -67,7 +67,7 @@ def bench(seed: int) -> Bench:
 
 
 @cache
-def trial(question: str, arm: str, seed: int) -> Trial:
+def trial(question: str, arm: str, seed: int) -> QuestionRun:
     asked = {"traits": Traits(), "linkage": Linkage()}[question]
     return asked.play(bench(seed), ARMS[arm], [SERVER])()["server"]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from croupier.audit.harness import EVERYBODY, Answers
+from croupier.audit.harness import EVERYBODY, ArmAnswers
 from croupier.audit.judgement import judged
-from croupier.audit.question import MALICIOUS, Score, Trial
+from croupier.audit.question import MALICIOUS, QuestionRun, Score
 from croupier.audit.questions.poisoning import Poisoning
 from croupier.audit.questions.reconstruction import Reconstruction
 from croupier.audit.questions.source import Source
@@ -20,13 +20,17 @@ RUNS = 8
 SERVER = {"server": False}
 
 
-def trials(value: float, prior: float = 0.3, attack: str = "named+prior", bar: float | None = None) -> list[Trial]:
+def trials(
+    value: float, prior: float = 0.3, attack: str = "named+prior", bar: float | None = None
+) -> list[QuestionRun]:
     """Runs that differ a little."""
-    return [Trial({attack: Score(value + 0.001 * (at % 3), prior + 0.001 * (at % 2), bar=bar)}) for at in range(RUNS)]
+    return [
+        QuestionRun({attack: Score(value + 0.001 * (at % 3), prior + 0.001 * (at % 2), bar=bar)}) for at in range(RUNS)
+    ]
 
 
-def answers(found: Sequence[Trial], question: str, key: str = "server") -> list[Answers]:
-    return [Answers({question: {key: one}}) for one in found]
+def answers(found: Sequence[QuestionRun], question: str, key: str = "server") -> list[ArmAnswers]:
+    return [ArmAnswers({question: {key: one}}) for one in found]
 
 
 def row(name: str, accuracy: float, **cells: Any) -> dict[str, Any]:
@@ -42,7 +46,7 @@ def source(value: float, **more: Any) -> dict[str, Any]:
 
 
 def unfit(question: Any) -> dict[str, Any]:
-    refused = [Answers({}, {question.use: {EVERYBODY: "it makes no sense here"}})] * RUNS
+    refused = [ArmAnswers({}, {question.use: {EVERYBODY: "it makes no sense here"}})] * RUNS
     return asked(question, refused, [], {**SERVER, "network": False}, {"network": "it sees nothing"})
 
 
@@ -78,7 +82,7 @@ def test_what_makes_no_sense_is_not_proved_to_anybody() -> None:
 
 
 def test_a_wide_interval_is_no_green_light() -> None:
-    wild = [Trial({"named+prior": Score(0.3 + 0.5 * (at % 2), 0.5)}) for at in range(RUNS)]
+    wild = [QuestionRun({"named+prior": Score(0.3 + 0.5 * (at % 2), 0.5)}) for at in range(RUNS)]
     found = asked(Source(), answers(wild, "source"), answers(trials(0.9), "source"), SERVER, {})
     assert (found["status"], found["unsure"]) == ("none-found", True)
     assert judged([row("own", 0.9, source=found)])["light"] == "amber"

@@ -138,7 +138,7 @@ def test_an_audit_that_fails_later_keeps_the_seeds_it_has(shell: Shell, monkeypa
         calls.append(bench.seed)
         if len(calls) > 1:
             raise CroupierError("an attack failed: its process ended")
-        return lambda: harness.Answers({})
+        return lambda: harness.ArmAnswers({})
 
     monkeypatch.setattr(harness, "_play", played)
     shell.refused("audit", "digits-uneven", *SMALL, "--seeds", "2", "--against", "nothing")

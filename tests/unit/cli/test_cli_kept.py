@@ -174,7 +174,7 @@ def test_code_of_ones_own_that_changed_does_not_use_what_is_kept(shell: Shell, m
     code = "from torch import nn\n\ndef net(shape, classes):\n    return nn.Linear(shape[0], classes)\n"
     Path("mine_kept.py").write_text(code)
     words = ("-s", "task.model={use='own', make='mine_kept:net'}", *SOURCE[4:], "--json")
-    monkeypatch.setattr(harness, "_play", stopping(lambda *_: lambda: harness.Answers({}), 2))
+    monkeypatch.setattr(harness, "_play", stopping(lambda *_: lambda: harness.ArmAnswers({}), 2))
     shell("audit", "digits-uneven", *words)
     Path("mine_kept.py").write_text(code + "# the same weights at first\n")
     # Another command is another process.

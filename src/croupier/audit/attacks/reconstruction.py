@@ -36,7 +36,7 @@ SLACK = 0.1
 
 
 @dataclass(frozen=True)
-class Told:
+class PublicKnowledge:
     """What is known before any view: the network, each place's moments in public records, and guesses of several."""
 
     module: nn.Module
@@ -78,10 +78,10 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Sum:
+class MeanGradient:
     """The mean gradient of so many records, in the network that it was made in."""
 
-    told: Told
+    told: PublicKnowledge
     network: nn.Module
     first: Entrance | None
     gradient: Tensor
@@ -100,19 +100,19 @@ class Sum:
         return copy.deepcopy(self.network).double()
 
 
-Attack = Callable[[Sum, Coins], Tensor]
+Attack = Callable[[MeanGradient, Coins], Tensor]
 
 
-def study(known: Mapping[str, Any], device: str = "cpu") -> Told:
+def study(known: Mapping[str, Any], device: str = "cpu") -> PublicKnowledge:
     """What is known, before any view."""
     knowledge = Knowledge(**known["knowledge"])
     module = knowledge.module.to(device).eval()
     rest = {name: value for name, value in known.items() if name != "knowledge"}
     outputs = knowledge.classes or knowledge.records[1].shape[1]
-    return Told(module, layout_of(module), knowledge.classes, outputs, **rest)
+    return PublicKnowledge(module, layout_of(module), knowledge.classes, outputs, **rest)
 
 
-def mount(told: Told, asked: Mapping[str, Any]) -> dict[str, Any]:
+def mount(told: PublicKnowledge, asked: Mapping[str, Any]) -> dict[str, Any]:
     """Records by attack, and whose they are where updates have names.
 
     `asked` has `views`, by party, of the round, and the model `start` that was handed out in it; the public `protocol`;
@@ -122,8 +122,8 @@ def mount(told: Told, asked: Mapping[str, Any]) -> dict[str, Any]:
     found = seen(asked["views"], asked["protocol"], told.layout, asked["start"])
     network = holding(told.module, asked["start"], told.layout).eval()
     rows, first = _gradients(found, asked["start"], told), find_entrance(network, told.shape)
-    each = [Sum(told, network, first, row) for row in rows[: asked["most"]]]
-    every = [Sum(told, network, first, rows.mean(0), len(found.present))]
+    each = [MeanGradient(told, network, first, row) for row in rows[: asked["most"]]]
+    every = [MeanGradient(told, network, first, rows.mean(0), len(found.present))]
     got, unsuited = dict[str, Tensor](), dict[str, str]()
     for name in (*asked["attacks"], *asked["alone"]):
         sums = each if asked["single"] or name in asked["alone"] else every
@@ -136,7 +136,7 @@ def mount(told: Told, asked: Mapping[str, Any]) -> dict[str, Any]:
     return {"found": got, "unsuited": unsuited, "names": found.ids or ()}
 
 
-def _gradients(found: Gathered, start: Tensor, told: Told) -> Tensor:
+def _gradients(found: Gathered, start: Tensor, told: PublicKnowledge) -> Tensor:
     """The gradient behind every row, or the one behind a sum. Raises: SpecError where there is neither."""
     rows = found.rows
     if rows is None:
@@ -150,12 +150,12 @@ def _gradients(found: Gathered, start: Tensor, told: Told) -> Tensor:
     return torch.stack([gradient_from(row[:size].double(), before, told.rate) for row in rows])
 
 
-def read(one: Sum, coins: Coins) -> Tensor:
+def read(one: MeanGradient, coins: Coins) -> Tensor:
     """The record off the first linear layer; of several records their mix."""
     return off_layer(*one.layer).reshape(1, *one.told.shape)
 
 
-def read_with_prior(one: Sum, coins: Coins) -> Tensor:
+def read_with_prior(one: MeanGradient, coins: Coins) -> Tensor:
     """The same as far as the layer is no noise: what its units do not agree on is drawn to the public average.
 
     Noise in the biases makes what they explain look smaller, and is taken out of their energy.
@@ -174,7 +174,7 @@ def read_with_prior(one: Sum, coins: Coins) -> Tensor:
     return guess.reshape(1, *told.shape)
 
 
-def search(one: Sum, coins: Coins) -> Tensor:
+def search(one: MeanGradient, coins: Coins) -> Tensor:
     """Records with this gradient. Raises: Unsuited where their classes, or errors, are not read in the last layer."""
     gradient, shape, classes = one.gradient.float(), one.told.shape, one.told.classes
     target, by = Target(gradient, one.count, shape, classes), CROSS_ENTROPY
@@ -193,7 +193,7 @@ def _pulled(out: Tensor, errors: Tensor) -> Tensor:
     return (out * errors).sum()
 
 
-def _errors(one: Sum) -> Tensor:
+def _errors(one: MeanGradient) -> Tensor:
     """By how much a loss pulls at each output: what the last biases' gradient is, whatever the loss and the target."""
     _, bias = last_gradient(one.network, one.gradient.float(), one.told.shape)
     if bias is None or one.count > 1:
@@ -202,7 +202,7 @@ def _errors(one: Sum) -> Tensor:
     return bias.unsqueeze(0)
 
 
-def peel(one: Sum, coins: Coins) -> Tensor:
+def peel(one: MeanGradient, coins: Coins) -> Tensor:
     """Records of a sum, taken off one by one, each of which makes the next ones purer.
 
     The layer's gradient is a sum of one product a record: how it moves the units, times the record. A unit that few
@@ -212,7 +212,7 @@ def peel(one: Sum, coins: Coins) -> Tensor:
     return torch.stack([*_peeled(one)] or [one.told.mean.double()])
 
 
-def _peeled(one: Sum) -> Iterator[Tensor]:
+def _peeled(one: MeanGradient) -> Iterator[Tensor]:
     rest = torch.cat([one.layer[0], one.layer[1].unsqueeze(1)], 1)
     for left in range(one.count, 0, -1):
         moves, sizes, mixes = (part[:left] for part in _ranked(rest))
@@ -233,7 +233,7 @@ def _ranked(rest: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return units.T, sizes, records
 
 
-def _purest(one: Sum, rest: Tensor, moves: Tensor, most: float) -> tuple[Tensor, Tensor] | None:
+def _purest(one: MeanGradient, rest: Tensor, moves: Tensor, most: float) -> tuple[Tensor, Tensor] | None:
     """The unit's guess whose own gradient lies least beside the given moves, and that gradient; if little enough."""
     told, alive = one.told, rest[:, -1].abs() > 1e-6 * rest[:, -1].abs().max()
     low, high = (edge.flatten().double() for edge in (told.low, told.high))
@@ -248,7 +248,7 @@ def _purest(one: Sum, rest: Tensor, moves: Tensor, most: float) -> tuple[Tensor,
     return (guesses[at // one.told.outputs], moved[at]) if beside[at] < most else None
 
 
-def _moved(one: Sum, records: Tensor) -> Tensor:
+def _moved(one: MeanGradient, records: Tensor) -> Tensor:
     """How each record would move the layer's units if it were of each class; of a forecast, by each output."""
     told, layer = one.told, one.exact.get_submodule(one.first.weight.rpartition(".")[0] if one.first else "")
     if not isinstance(layer, nn.Linear):

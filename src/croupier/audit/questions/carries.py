@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from croupier.aggregate.mean import Scaled
 from croupier.audit.bench import Answered, Bench
 from croupier.audit.knowledge import COUNTING
-from croupier.audit.question import SERVER, Adversary, Arm, Promise, Question, Score, Trial
+from croupier.audit.question import SERVER, Adversary, Arm, Promise, Question, QuestionRun, Score
 from croupier.audit.questions.separation import known
 from croupier.audit.seen import Views, shows
 from croupier.audit.weighted_sums import row_leakage, sum_leakage
@@ -68,7 +68,9 @@ class Carries(Question, use="carries"):
         """On every round's view; where nothing defends, on counts of the same updates, and on distinct weights."""
         if arm == bench.undefended:
             control = _elsewhere(bench, arm, _counting(bench, arm), "counts")
-            return lambda: {SERVER.key: Trial({}, _controls(control.result()), dict.fromkeys(self.titles, NO_COUNTS))}
+            return lambda: {
+                SERVER.key: QuestionRun({}, _controls(control.result()), dict.fromkeys(self.titles, NO_COUNTS))
+            }
         answers = {one.key: _asked(bench, arm, one) for one in adversaries}
         return lambda: {key: _trial(*found) for key, found in answers.items()}
 
@@ -92,16 +94,16 @@ def _ask(bench: Bench, arm: Arm, pipeline: Pipeline, attack: str, views: Views, 
     return bench.panel.ask("carries", known(bench.stage(arm).task.layout), asked)
 
 
-def _trial(attack: str, answers: Mapping[int, Answered]) -> Trial:
+def _trial(attack: str, answers: Mapping[int, Answered]) -> QuestionRun:
     found = {number: one.result() for number, one in answers.items()}
     if unsuited := [one["unsuited"] for one in found.values() if one["unsuited"]]:
-        return Trial(not_run={attack: unsuited[0]})
+        return QuestionRun(not_run={attack: unsuited[0]})
     mean = {key: sum(one[key] for one in found.values()) / len(found) for key in ("bits", "plain")}
     score = Score(mean["bits"], mean["plain"], {number: one["bits"] for number, one in found.items()})
     first = next(iter(found.values()))
     shown = [", ".join(map(str, one)) if isinstance(one := first[key], tuple) else one for key in HEADS[attack]]
     table = {"title": "What is opened", "heads": list(HEADS[attack].values()), "rows": [shown]}
-    return Trial({attack: score}, facts={"tables": [table]})
+    return QuestionRun({attack: score}, facts={"tables": [table]})
 
 
 def _controls(answer: Mapping[str, Any]) -> dict[str, Score]:

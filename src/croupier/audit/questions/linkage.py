@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from croupier.audit.bench import Bench
-from croupier.audit.question import Adversary, Arm, Promise, Question, Score, Trial
+from croupier.audit.question import Adversary, Arm, Promise, Question, QuestionRun, Score
 from croupier.audit.questions.traits import LINKS
 from croupier.audit.seen import shows
 from croupier.audit.traits.findings import Findings, findings
@@ -56,14 +56,14 @@ class Linkage(Question, use="linkage"):
         return lambda: {key: _trial(one()) for key, one in found.items()}
 
 
-def _trial(found: Findings) -> Trial:
+def _trial(found: Findings) -> QuestionRun:
     measures, prior = found.measures, found.prior
     scores = {key: Score(measures[name], prior[name]) for key, name in ATTACKS.items() if name in measures}
     buckets = {key: Score(measures[name], prior[name]) for key, name in BUCKETS.items() if name in measures}
     if not scores and not buckets:
-        return Trial(not_run=dict.fromkeys(ATTACKS, "it saw no client twice within ten rounds"))
+        return QuestionRun(not_run=dict.fromkeys(ATTACKS, "it saw no client twice within ten rounds"))
     if found.named:
         scores["name"] = Score(1.0, prior[ROW])
     wanted = [name for name in measures if name.startswith(LINKS)]
     facts = {"tables": found.table("What links the rounds", wanted), "sentences": found.sentences}
-    return Trial(scores or buckets, buckets if scores else {}, facts=facts)
+    return QuestionRun(scores or buckets, buckets if scores else {}, facts=facts)

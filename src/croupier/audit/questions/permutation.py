@@ -9,8 +9,8 @@ from croupier.audit.attacked_training import SeededTask as Ground
 from croupier.audit.bench import Bench
 from croupier.audit.permutation_report import over_all_runs
 from croupier.audit.permutation_trial import Variant, variants
-from croupier.audit.permuted_run import Once, PermutedRun
-from croupier.audit.question import Adversary, Arm, Promise, Question, Score, Trial
+from croupier.audit.permuted_run import AgreedOnce, PermutedRun
+from croupier.audit.question import Adversary, Arm, Promise, Question, QuestionRun, Score
 from croupier.audit.score import Rate
 from croupier.audit.seen import shows
 from croupier.core.attempt import Drive
@@ -57,7 +57,7 @@ class Permutation(Question, use="permutation"):
         """The description's own protocol in every variant; of others what is needed for a score."""
         accounts = bench.once(("orders", arm.key), lambda: [one.play() for one in _variants(bench, arm)])
 
-        def trials() -> Mapping[str, Trial]:
+        def trials() -> Mapping[str, QuestionRun]:
             found = {"orders": [account.plain() for account in accounts]}
             alone = _trial(found, arm.own)
             return {
@@ -66,7 +66,7 @@ class Permutation(Question, use="permutation"):
 
         return trials
 
-    def facts(self, trials: Sequence[Trial]) -> dict[str, Any]:
+    def facts(self, trials: Sequence[QuestionRun]) -> dict[str, Any]:
         """Tables over runs."""
         accounts = [one.facts["account"] for one in trials if "account" in one.facts]
         return over_all_runs(accounts) if len(accounts) > 1 else {}
@@ -85,7 +85,7 @@ def _run(bench: Bench, arm: Arm, pipeline: Pipeline) -> PermutedRun:
     ground = bench.once(("ground", setting), lambda: Ground(setting, bench.seed))
     drive: Drive = bench.drive
     if isinstance(encode, HiddenUnits) and encode.agree == "epoch" and not setting.plan.joins:
-        drive = bench.once(("agreed", setting), lambda: Once(bench.drive))
+        drive = bench.once(("agreed", setting), lambda: AgreedOnce(bench.drive))
     return PermutedRun(ground, pipeline, drive)
 
 
@@ -109,7 +109,7 @@ def _shares(order: Mapping[str, Any]) -> dict[str, Score]:
     return {name: Score(value, len(order["groups"]) / places) for name, value in found.items()}
 
 
-def _trial(found: Mapping[str, Any], shown: bool) -> Trial:
+def _trial(found: Mapping[str, Any], shown: bool) -> QuestionRun:
     """Scores of the protocol's own variant.
 
     Where the first model is in plain order the rule is recovered when all places are; where the clients drew it, when
@@ -120,11 +120,11 @@ def _trial(found: Mapping[str, Any], shown: bool) -> Trial:
     scores = _shares(own)
     known = next((one for one in found["orders"] if one["first"] == "open" and one["kept"] == own["kept"]), own)
     facts = {"account": found} if shown else {}
-    return Trial({name: scores[name] for name in names}, _shares(known), facts=facts)
+    return QuestionRun({name: scores[name] for name in names}, _shares(known), facts=facts)
 
 
-def _told(found: Mapping[str, Any], alone: Trial, who: Adversary) -> Trial:
+def _told(found: Mapping[str, Any], alone: QuestionRun, who: Adversary) -> QuestionRun:
     """A server that a client helps needs no matching."""
     if not {"client", "clients"} & set(who.parties):
         return alone
-    return Trial({**alone.scores, "told": Score(1.0, alone.scores["plain"].prior)}, alone.controls)
+    return QuestionRun({**alone.scores, "told": Score(1.0, alone.scores["plain"].prior)}, alone.controls)

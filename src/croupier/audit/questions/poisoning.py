@@ -19,7 +19,7 @@ from croupier.audit.attacked_training import SeededTask, TrainingOutcome
 from croupier.audit.bench import Bench
 from croupier.audit.poison import FLIP, NOISE, NONE, REPLACE, TRIGGER, Poison, audit_attacks, backdoor
 from croupier.audit.poisoning_tables import WHOLE, rows_of, summarise
-from croupier.audit.question import MALICIOUS, Adversary, Arm, Promise, Question, Score, Trial
+from croupier.audit.question import MALICIOUS, Adversary, Arm, Promise, Question, QuestionRun, Score
 from croupier.audit.score import Rate
 from croupier.encode.floats import Floats
 from croupier.errors import SpecError
@@ -55,7 +55,7 @@ class Poisoning(Question, use="poisoning"):
         trial = _ArmUnderAttack(bench, arm).trial()
         return lambda: {who.key: trial for who in adversaries}
 
-    def facts(self, trials: Sequence[Trial]) -> dict[str, Any]:
+    def facts(self, trials: Sequence[QuestionRun]) -> dict[str, Any]:
         """Tables over runs."""
         return summarise([one.facts for one in trials]) if len(trials) > 1 else {}
 
@@ -89,7 +89,7 @@ class _ArmUnderAttack:
         self.cohort = setting.plan.cohort or len(made.task.enrolled)
         self.clustered = arm.own and arm.pipeline.aggregate.use == "clusters"
 
-    def trial(self) -> Trial:
+    def trial(self) -> QuestionRun:
         """Scores of the protocol itself; rules on clear updates stand beside clusters of one's own."""
         whole = {NONE: self._train(NONE, self.arm.pipeline)}
         not_run: dict[str, str] = {}
@@ -108,7 +108,7 @@ class _ArmUnderAttack:
             "attacks": {title: does for title, (_, does) in self.attacks.items()},
             "unfit": unfit_baselines(self.cohort) if self.clustered else {},
         }  # fmt: skip
-        return Trial(scores, not_run=not_run, facts=facts)
+        return QuestionRun(scores, not_run=not_run, facts=facts)
 
     def _train(self, title: str, pipeline: Pipeline, attack: Poison | None = None) -> TrainingOutcome:
         self.bench.watch(f"seed {self.bench.seed}: {self.arm.title}: {title}")

@@ -12,11 +12,11 @@ from scipy.cluster.vq import kmeans2
 from torch import Tensor
 
 from croupier.audit.attacks.reconstruction import TITLES
-from croupier.audit.bench import Answered, Bench, Played
+from croupier.audit.bench import Answered, Bench, PlayedRounds
 from croupier.audit.knowledge import Knowledge
 from croupier.audit.learned import Learned, learned
 from croupier.audit.likeness import like, matched, pictured
-from croupier.audit.question import SERVER, Adversary, Arm, Promise, Question, Score, Trial, Unit
+from croupier.audit.question import SERVER, Adversary, Arm, Promise, Question, QuestionRun, Score, Unit
 from croupier.audit.report.pictures import png
 from croupier.audit.score import Rate
 from croupier.audit.seen import Kind, shows
@@ -112,7 +112,7 @@ class Scene:
 
 
 @dataclass(frozen=True)
-class Look:
+class ReconstructionAnswer:
     """What one adversary's attacks answer, and the records that it had no part in, by client."""
 
     scene: Scene
@@ -122,7 +122,7 @@ class Look:
     single: bool
     judge: Learned | None
 
-    def trial(self) -> Trial:
+    def trial(self) -> QuestionRun:
         """Scored, against the public average under the same rules."""
         answer = self.heard.result()
         names, found = tuple(answer["names"]) if self.single else (), answer["found"]
@@ -134,7 +134,7 @@ class Look:
         controls = {name: one for name, one in scores.items() if name not in mine}
         last = next((name for name in self.attacks[::-1] if name in mine), None)
         facts = {} if last is None else self._facts(last, pairs[last], measures, priors[last])
-        return Trial(mine, controls, answer["unsuited"], facts)
+        return QuestionRun(mine, controls, answer["unsuited"], facts)
 
     def _paired(self, found: Tensor, names: Sequence[str]) -> tuple[Tensor, Tensor, tuple[str, ...]]:
         """What was found beside the truth: by name, or where there are none in the order that flatters most."""
@@ -235,7 +235,9 @@ class Reconstruction(Question, use="reconstruction"):
         return f"{value:.0f} dB" if abs(value) >= 10 else f"{value:.1f} dB"
 
 
-def _look(bench: Bench, arm: Arm, who: Adversary, scene: Scene, played: Played, steps: SingleSteps) -> Look:
+def _look(
+    bench: Bench, arm: Arm, who: Adversary, scene: Scene, played: PlayedRounds, steps: SingleSteps
+) -> ReconstructionAnswer:
     setting, kind = bench.chosen(arm), shows(arm.pipeline, who).kind
     attacks, single, views = scene.attacks(kind), scene.single(kind), played.seen_by(who, 0)
     alone = set[str]()
@@ -252,4 +254,4 @@ def _look(bench: Bench, arm: Arm, who: Adversary, scene: Scene, played: Played, 
     truths = {name: steps.drawn[shards[name]] for name in played.rounds[0].present if name not in views}
     judge = learned(setting.depth.lpips) if setting.depth.lpips else None
     heard = bench.panel.ask("reconstruction", scene.known(setting.depth.steps, len(truths)), asked)
-    return Look(scene, heard, truths, attacks, single, judge)
+    return ReconstructionAnswer(scene, heard, truths, attacks, single, judge)

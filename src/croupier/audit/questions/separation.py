@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from croupier.audit.attacks.separation import own_update
-from croupier.audit.bench import Answered, Bench, Played
+from croupier.audit.bench import Answered, Bench, PlayedRounds
 from croupier.audit.blind import Panel
-from croupier.audit.question import SERVER, Adversary, Arm, Promise, Question, Score, Trial
+from croupier.audit.question import SERVER, Adversary, Arm, Promise, Question, QuestionRun, Score
 from croupier.audit.seen import shows
 from croupier.core.update import Layout, Slice
 from croupier.encode.floats import Floats
@@ -36,7 +36,7 @@ HEADS = ["sums", "clients", "combinations told apart", "told from all others", "
 
 
 @dataclass(frozen=True)
-class Look:
+class SeparationAnswer:
     """What an attack answers about all rounds, and every client's true update by round."""
 
     answer: Answered
@@ -65,7 +65,7 @@ class Look:
         return {who: Score(*pair) for who, *pair in zip(got["clients"], *near, strict=True)}
 
 
-def look(bench: Bench, arm: Arm, adversary: Adversary, attack: str) -> Look | None:
+def look(bench: Bench, arm: Arm, adversary: Adversary, attack: str) -> SeparationAnswer | None:
     """Mount an attack on all that an adversary sees of all rounds; None where that is nothing."""
     stage, played = bench.stage(arm), bench.played(arm)
     rounds = _rounds(played, adversary)
@@ -73,7 +73,7 @@ def look(bench: Bench, arm: Arm, adversary: Adversary, attack: str) -> Look | No
         return None
     asked: dict[str, Any] = {"rounds": rounds, "protocol": arm.pipeline.plain(), "attacks": (attack,)}
     asked["less_own"] = "client" in adversary.parties
-    return Look(bench.panel.ask("separation", known(stage.task.layout), asked), truth_of(played))
+    return SeparationAnswer(bench.panel.ask("separation", known(stage.task.layout), asked), truth_of(played))
 
 
 def known(layout: Layout) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def known(layout: Layout) -> dict[str, Any]:
     return {"layout": tuple(asdict(one) for one in layout.slices)}
 
 
-def truth_of(played: Played) -> dict[tuple[str, int], Tensor]:
+def truth_of(played: PlayedRounds) -> dict[tuple[str, int], Tensor]:
     """What every client learnt in every round."""
     return {
         (who, done.number): own_update(views[who])
@@ -90,7 +90,7 @@ def truth_of(played: Played) -> dict[tuple[str, int], Tensor]:
     }
 
 
-def _rounds(played: Played, adversary: Adversary) -> tuple[dict[str, Any], ...]:
+def _rounds(played: PlayedRounds, adversary: Adversary) -> tuple[dict[str, Any], ...]:
     """What it sees, round by round: the same clients collude in all of them."""
     team, others = _team(played, adversary), [party for party in adversary.parties if not _is_client(party, played)]
     found = []
@@ -105,11 +105,11 @@ def _rounds(played: Played, adversary: Adversary) -> tuple[dict[str, Any], ...]:
     return tuple(found)
 
 
-def _is_client(party: str, played: Played) -> bool:
+def _is_client(party: str, played: PlayedRounds) -> bool:
     return party in ("client", "clients") or any(party in done.present for done in played.rounds)
 
 
-def _team(played: Played, adversary: Adversary) -> tuple[str, ...]:
+def _team(played: PlayedRounds, adversary: Adversary) -> tuple[str, ...]:
     """The clients that collude: those named, all but one, or the one that most often comes twice running."""
     came = [set(done.present) for done in played.rounds]
     everybody = sorted(set().union(*came))
@@ -120,7 +120,7 @@ def _team(played: Played, adversary: Adversary) -> tuple[str, ...]:
     return tuple(party for party in adversary.parties if party in everybody)
 
 
-def planted(panel: Panel, start: Tensor, updates: Mapping[str, Tensor]) -> Look | None:
+def planted(panel: Panel, start: Tensor, updates: Mapping[str, Tensor]) -> SeparationAnswer | None:
     """A case in which the attack must work: updates of one round, each left out of a sum of the others, repeatedly."""
     every, some = max(1, len(start) // COORDINATES), tuple(updates)[:PLANTED]
     if len(some) < 3:
@@ -134,7 +134,7 @@ def planted(panel: Panel, start: Tensor, updates: Mapping[str, Tensor]) -> Look 
     asked = {"rounds": rounds, "protocol": NAMED.plain(), "attacks": ("sums",)}
     layout = Layout((Slice("some", (len(start),)),))
     same = {(who, at): true[who] for who in some for at in range(len(rounds))}
-    return Look(panel.ask("separation", known(layout), asked), same)
+    return SeparationAnswer(panel.ask("separation", known(layout), asked), same)
 
 
 def named_view(models: Mapping[str, Tensor]) -> dict[str, Any]:
@@ -194,13 +194,13 @@ def _attack(arm: Arm, adversary: Adversary) -> str:
     return "named" if shows(arm.pipeline, adversary).kind in ("named", "noise") else "sums"
 
 
-def _trial(found: Look | None, attack: str, control: Look | None) -> Trial:
+def _trial(found: SeparationAnswer | None, attack: str, control: SeparationAnswer | None) -> QuestionRun:
     controls = {"sums": control.score("sums")} if control else {}
     if found is None:
-        return Trial(not_run={attack: "it sees nothing of a round before the next one"})
+        return QuestionRun(not_run={attack: "it sees nothing of a round before the next one"})
     facts: dict[str, Any] = {"sentences": [SAID]}
     if attack == "sums":
         got = found.answer.result()[attack]
         row = [got["sums"], len(got["clients"]), got["rank"], len(got["alone"]), len(got["exact"]), got["stays"]]
         facts["tables"] = [{"title": "What sums over rounds tell apart", "heads": HEADS, "rows": [row]}]
-    return Trial({attack: found.score(attack)}, controls, facts=facts)
+    return QuestionRun({attack: found.score(attack)}, controls, facts=facts)

@@ -15,7 +15,7 @@ from torch import Tensor
 from croupier.audit import membership, source
 from croupier.audit.bench import Answered, Bench
 from croupier.audit.knowledge import Knowledge
-from croupier.audit.question import SERVER, Adversary, Arm, Promise, Question, Score, Trial
+from croupier.audit.question import SERVER, Adversary, Arm, Promise, Question, QuestionRun, Score
 from croupier.audit.score import area, caught
 from croupier.audit.seen import Kind, shows
 from croupier.audit.stage import Stage, Truth
@@ -176,10 +176,10 @@ class Source(_OneView, use="source"):
         return lambda: {key: traced(one) for key, one in attacked.items()}
 
 
-def traced(found: Attacked) -> Trial:
+def traced(found: Attacked) -> QuestionRun:
     """What attacks on the source of records come to: means over rounds, the prior's beside."""
     if not found.rounds:
-        return Trial(not_run=dict.fromkeys(found.attacks, UNSEEN))
+        return QuestionRun(not_run=dict.fromkeys(found.attacks, UNSEEN))
     hits, unsuited = found.hits(), found.unsuited()
     mean = {name: sum(by.values()) / len(by) for name, by in hits.items()}
     scores = {
@@ -192,7 +192,7 @@ def traced(found: Attacked) -> Trial:
         name: Score(mean[name], first, bar=found.chance) for name in mean if name not in (*found.attacks, "prior")
     }
     not_run = {name: why for name, why in unsuited.items() if name in found.attacks}
-    return Trial(scores, controls, not_run, {"prior_made_of": found.last.prior.result()["carried"]})
+    return QuestionRun(scores, controls, not_run, {"prior_made_of": found.last.prior.result()["carried"]})
 
 
 class Membership(_OneView, use="membership"):
@@ -211,9 +211,9 @@ class Membership(_OneView, use="membership"):
         return lambda: {key: _membership(one) for key, one in attacked.items()}
 
 
-def _membership(found: Attacked) -> Trial:
+def _membership(found: Attacked) -> QuestionRun:
     if not found.rounds:
-        return Trial(not_run=dict.fromkeys(found.suspects, UNSEEN))
+        return QuestionRun(not_run=dict.fromkeys(found.suspects, UNSEEN))
     areas = found.members(area)
     scores = {name: Score(areas[name], areas["prior"]) for name in found.suspects}
-    return Trial(scores, facts={"tpr_at_1_percent_fpr": found.members(caught)})
+    return QuestionRun(scores, facts={"tpr_at_1_percent_fpr": found.members(caught)})

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from croupier.audit.bench import Bench
-from croupier.audit.question import Adversary, Arm, Promise, Question, Score, Trial
+from croupier.audit.question import Adversary, Arm, Promise, Question, QuestionRun, Score
 from croupier.audit.seen import shows
 from croupier.audit.traits.findings import Findings, auxiliary, findings, tiered_case
 from croupier.audit.traits.scores import RIGHT
@@ -50,12 +50,14 @@ class Traits(Question, use="traits"):
         return lambda: {key: _trial(one()) for key, one in found.items()}
 
 
-def _trial(found: Findings) -> Trial:
+def _trial(found: Findings) -> QuestionRun:
     measures, prior = found.measures, found.prior
     named = {key: RIGHT.format(key) for key in found.attributes}
     if not measures:
-        return Trial(not_run=dict.fromkeys(named or ("dominant",), "it sees nothing of a round before the next one"))
+        return QuestionRun(
+            not_run=dict.fromkeys(named or ("dominant",), "it sees nothing of a round before the next one")
+        )
     scores = {key: Score(measures[name], prior[name]) for key, name in named.items()}
     wanted = [name for name in measures if not name.startswith(LINKS)]
     tables = found.table("What updates tell of clients", wanted)
-    return Trial(scores, facts={"tables": tables, "sentences": found.sentences})
+    return QuestionRun(scores, facts={"tables": tables, "sentences": found.sentences})

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from croupier.audit.bench import Answered, Watch
 from croupier.audit.blind import Panel
-from croupier.audit.harness import Answers
+from croupier.audit.harness import ArmAnswers
 from croupier.audit.judgement import judged
 from croupier.audit.notes import RECORDED_THREAT, recorded_notes
-from croupier.audit.question import Question, Trial
+from croupier.audit.question import Question, QuestionRun
 from croupier.audit.questions import separation
 from croupier.audit.questions.separation import NAMED, known, named_view, planted
 from croupier.audit.questions.source import ATTACKS, MEMBERSHIP
@@ -87,7 +87,7 @@ class _Attacked:
     panel: Panel
     watch: Watch
 
-    def answers(self) -> tuple[list[Answers], list[Answers]]:
+    def answers(self) -> tuple[list[ArmAnswers], list[ArmAnswers]]:
         """By client, as if each were a run: what was seen, and the same attacks on updates that are seen by name."""
         rounds, kind = self.held.rounds, KINDS[self.held.manifest.seen]
         suspects = MEMBERSHIP[kind] if self.held.given.members else ()
@@ -135,29 +135,31 @@ class _Attacked:
         letter = {"kind": "released", "source": "relay", "body": body}
         return {"server": ({"inputs": ((letter,),), "given": {"roster": names}},)}
 
-    def _separation(self, attack: str) -> tuple[dict[str, Trial], dict[str, Trial]]:
+    def _separation(self, attack: str) -> tuple[dict[str, QuestionRun], dict[str, QuestionRun]]:
         """Single updates out of all rounds' sums, by client; and the same attack where it must work."""
         rounds = self.held.rounds
         moved = {one.number: _moved(one) for one in rounds}
         truth = {(who, number): row for number, each in moved.items() for who, row in each.items()}
         views = [{"round": one.number, "start": one.start, "views": self._views(one, self.pipeline)} for one in rounds]
         asked = {"rounds": tuple(views), "protocol": self.pipeline.plain(), "attacks": (attack,)}
-        scores = separation.Look(self.panel.ask("separation", known(self.held.layout), asked), truth).scores(attack)
+        scores = separation.SeparationAnswer(
+            self.panel.ask("separation", known(self.held.layout), asked), truth
+        ).scores(attack)
         # What is seen by name is there to be seen: it is its own control.
         proof, first = scores, rounds[0]
         if attack == "sums" and first.start is not None:
             control = planted(self.panel, first.start, moved[first.number])
             proof = {} if control is None else control.scores(attack)
         facts = {"sentences": [separation.SAID]}
-        found = {who: Trial({attack: one}, facts=facts) for who, one in scores.items()}
-        return found, {who: Trial({attack: one}) for who, one in proof.items()}
+        found = {who: QuestionRun({attack: one}, facts=facts) for who, one in scores.items()}
+        return found, {who: QuestionRun({attack: one}) for who, one in proof.items()}
 
 
 def _by_client(
-    clients: Sequence[str], found: Mapping[str, Mapping[str, Trial]], refused: Mapping[str, Mapping[str, str]]
-) -> list[Answers]:
+    clients: Sequence[str], found: Mapping[str, Mapping[str, QuestionRun]], refused: Mapping[str, Mapping[str, str]]
+) -> list[ArmAnswers]:
     return [
-        Answers({name: {"server": each[who]} for name, each in found.items() if who in each}, refused)
+        ArmAnswers({name: {"server": each[who]} for name, each in found.items() if who in each}, refused)
         for who in clients
     ]
 
@@ -193,11 +195,11 @@ def _inseparable(held: Recording) -> str:
     return ""
 
 
-def _cell(question: Question, answers: Sequence[Answers], control: Sequence[Answers]) -> dict[str, Any]:
+def _cell(question: Question, answers: Sequence[ArmAnswers], control: Sequence[ArmAnswers]) -> dict[str, Any]:
     """One question: its intervals are over clients, in the place of runs."""
     parties = {"server": False}
     if why := UNASKED.get(question.use):
-        return asked(question, [Answers({}, {question.use: {"server": why}})], [], parties, {})
+        return asked(question, [ArmAnswers({}, {question.use: {"server": why}})], [], parties, {})
     made = asked(question, answers, control, parties, {})
     count = sum("server" in one.trials.get(question.use, {}) for one in answers)
     if 0 < count < LEAST_RUNS:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from croupier.audit.bench import Answered
 from croupier.audit.knowledge import Knowledge, Sample
-from croupier.audit.question import Score, Trial
+from croupier.audit.question import QuestionRun, Score
 from croupier.audit.recorded.files import Recording
 from croupier.audit.score import area
 from croupier.core.coins import Coins
@@ -85,7 +85,7 @@ class RecordedLook:
         }
 
 
-def source_by_client(looks: Sequence[RecordedLook]) -> dict[str, Trial]:
+def source_by_client(looks: Sequence[RecordedLook]) -> dict[str, QuestionRun]:
     """By client, over all rounds in which it took part."""
     hits = {look.number: look.hits() for look in looks}
     unsuited = {name: why for look in looks for name, why in look.answer.result()["unsuited"].items()}
@@ -97,16 +97,16 @@ def source_by_client(looks: Sequence[RecordedLook]) -> dict[str, Trial]:
         mean = {name: sum(one[name] for one in mine.values()) / len(mine) for name in ("prior", *names)}
         by = {name: {number: one[name] for number, one in mine.items()} for name in names}
         scores = {name: Score(mean[name], mean["prior"], by[name], chance) for name in names}
-        found[who] = Trial(scores, not_run=unsuited)
+        found[who] = QuestionRun(scores, not_run=unsuited)
     return found
 
 
-def membership_by_client(look: RecordedLook, attacks: Sequence[str]) -> dict[str, Trial]:
+def membership_by_client(look: RecordedLook, attacks: Sequence[str]) -> dict[str, QuestionRun]:
     """By client, of the last round: the area under the ROC curve of its own suspects."""
     scores, truth, found = look.both("scores"), look.truth, {}
     for place, who in enumerate(look.present):
         inside, outside = (truth.whose == place) & truth.members, (truth.whose == place) & ~truth.members
         if bool(inside.any()):
             areas = {name: area(score[inside], score[outside]) for name, score in scores.items()}
-            found[who] = Trial({name: Score(areas[name], areas["prior"]) for name in attacks})
+            found[who] = QuestionRun({name: Score(areas[name], areas["prior"]) for name in attacks})
     return found

@@ -18,7 +18,7 @@ from torch import Tensor
 from croupier.audit.attacks.traits import READ
 from croupier.audit.attacks.traits.denoise import AuxiliaryUpdates
 from croupier.audit.attacks.traits.views import RoundView, differences, read_rounds
-from croupier.audit.bench import Bench, Played, is_undefended
+from croupier.audit.bench import Bench, PlayedRounds, is_undefended
 from croupier.audit.question import SERVER, Adversary, Arm
 from croupier.audit.seen import seen, shows
 from croupier.audit.traits.auxiliary import AuxiliaryClients, auxiliary_clients, with_all_households
@@ -206,7 +206,7 @@ def _read(bench: Bench, arm: Arm, adversary: Adversary) -> Callable[[], Findings
     return done
 
 
-def _views(played: Played, adversary: Adversary, at: int) -> dict[str, tuple[Mapping[str, Any], ...]]:
+def _views(played: PlayedRounds, adversary: Adversary, at: int) -> dict[str, tuple[Mapping[str, Any], ...]]:
     """Its views of a round; none where it sees nothing of it before the next one, and there is none."""
     views = played.seen_by(adversary, at)
     if not all(views.values()) or (adversary.parties == ("client",) and len(next(iter(views.values()))) < 2):
@@ -223,7 +223,9 @@ def _known(
     return {"auxiliary": updates.plain() if updates else None, "levels": levels, "coins": coins.export()}
 
 
-def _truth(view: RoundView, pipeline: Pipeline, played: Played, at: int, layout: Layout, coins: Coins) -> RoundTruth:
+def _truth(
+    view: RoundView, pipeline: Pipeline, played: PlayedRounds, at: int, layout: Layout, coins: Coins
+) -> RoundTruth:
     """The view with the truth beside it: whose each coordinate is."""
     names = played.rounds[at].present
     if view.named:

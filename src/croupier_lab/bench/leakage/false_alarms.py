@@ -12,7 +12,7 @@ from pydantic import Field
 
 from croupier.audit.bench import Bench
 from croupier.audit.blind import Panel
-from croupier.audit.question import SERVER, Trial
+from croupier.audit.question import SERVER, QuestionRun
 from croupier.audit.questions.source import Source, attack, traced
 from croupier.audit.setting import Setting
 from croupier.audit.verdict import cell
@@ -88,14 +88,14 @@ def measure(size: FalseAlarmsSize, seed: int, watch: Watch = ignore) -> dict[str
     }  # fmt: skip
 
 
-def _trials(setting: Setting, mounted: Sequence[Defence], seed: int, panel: Panel) -> list[Trial]:
+def _trials(setting: Setting, mounted: Sequence[Defence], seed: int, panel: Panel) -> list[QuestionRun]:
     """Each defence from one seed, the control first."""
     bench = Bench(setting, seed, panel, Local(), membership=False)
     found = [attack(bench, one.arm, SERVER, one.attacks, (), one.control) for one in mounted]
     return [traced(one) for one in found]
 
 
-def _verdicts(compared: Sequence[Defence], played: Sequence[Sequence[Trial]]) -> dict[str, str]:
+def _verdicts(compared: Sequence[Defence], played: Sequence[Sequence[QuestionRun]]) -> dict[str, str]:
     """As an audit gives them, of all but the control, which does leak."""
     by_defence = dict(zip((one.name for one in compared), zip(*played, strict=True), strict=True))
     control = by_defence.pop(compared[0].name)

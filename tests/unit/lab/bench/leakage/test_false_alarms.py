@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from croupier.audit.question import Score, Trial
+from croupier.audit.question import QuestionRun, Score
 from croupier_lab.bench.leakage import false_alarms
 from croupier_lab.source_inference.table import controlled
 
@@ -17,11 +17,11 @@ def scores(names: Sequence[str], value: float) -> dict[str, Score]:
     return {name: Score(value, PRIOR, {1: value}, CHANCE) for name in names}
 
 
-def played(attack: float, control: float = 0.9) -> list[list[Trial]]:
+def played(attack: float, control: float = 0.9) -> list[list[QuestionRun]]:
     """Audits whose prior names half, whose attacks name this many, and whose control comes to that."""
     first, *others = controlled(false_alarms.defences())
-    bare = Trial(scores(first.attacks, control), scores(first.control, control))
-    return [[bare, *(Trial(scores(one.attacks, attack)) for one in others)] for _ in range(RUNS)]
+    bare = QuestionRun(scores(first.attacks, control), scores(first.control, control))
+    return [[bare, *(QuestionRun(scores(one.attacks, attack)) for one in others)] for _ in range(RUNS)]
 
 
 @pytest.mark.parametrize(("attack", "said"), [(0.5, "none-found"), (0.25, "none-found"), (0.99, "leak")])
