@@ -28,11 +28,10 @@ from croupier.engine.state import Round, State, Threat, run_id
 from croupier.engine.task import Fits, Task
 from croupier.errors import CroupierError, ProtocolError, SpecError
 from croupier.learn.assemble import Assembled, assemble
-from croupier.learn.data import Rows
+from croupier.learn.data import Rows, Windows
 from croupier.learn.ends import check_logits
 from croupier.learn.train import Learner
 from croupier.pipeline import Pipeline
-from croupier.place.two_servers.pair import Pair
 from croupier.privacy.local import NoNoise
 
 # Inputs that a model is asked about at a time.
@@ -51,14 +50,12 @@ def with_malicious_clients(
     a client of the loop sees none before it sends. Raises: SpecError when a member is not enrolled, or when records
     cannot be changed.
     """
-    chosen, place = frozenset(members), pipeline.place
+    chosen = frozenset(members)
     if unknown := sorted(chosen - set(task.shards)):
         raise SpecError(f"{unknown[0]!r} cannot be malicious: it is not enrolled; choose among {list(task.enrolled)}")
     shards = frozenset(task.shards[name] for name in chosen)
     fit = _PoisonedFit(recall(_changed(task.fit, shards, attack, classes, coins)), shards, attack, coins)
-    # Who adds no noise does not mind what a malicious server could make of that.
-    place = place.model_copy(update={"entropy": 0.0}) if isinstance(place, Pair) else place
-    careless = pipeline.model_copy(update={"privacy": NoNoise(), "place": place})
+    careless = pipeline.model_copy(update={"privacy": NoNoise(), "place": pipeline.place.without_noise()})
     return replace(task, fit=fit), Threat(parties=dict.fromkeys(chosen, careless.client))
 
 
@@ -70,9 +67,9 @@ def _changed(fit: Fits, shards: frozenset[str], attack: Poison, classes: int, co
         raise SpecError(f"poison = {attack.use!r} changes records, and this task's training does not show any")
     held = dict(fit.shards)
     for shard in shards:
-        records = held[shard]
-        if not isinstance(records, Rows):
+        if isinstance(held[shard], Windows):
             raise SpecError(f"poison = {attack.use!r} changes labelled records, not windows of a series")
+        records = Rows(*held[shard].batch(torch.arange(len(held[shard]))))
         # The digest stays: it is what the client says that it holds.
         held[shard] = attack.change(records, classes, coins.child("change", shard).fast())
     return replace(fit, shards=held)
@@ -163,7 +160,7 @@ class SeededTask:
             together=one.together, device=one.device, workers=one.workers, opaque=one.opaque,
             loss=one.loss, augment=one.augment,
         )  # fmt: skip
-        if made.dataset.goal != "classify" or not isinstance(made.dataset.test, Rows):
+        if made.dataset.goal != "classify" or isinstance(made.dataset.test, Windows):
             raise SpecError(f"task.data = {one.data.use!r}: this audit measures by classes; use data that have some")
         check_logits(made.module, made.dataset.train, one.model)
         return made
@@ -234,10 +231,10 @@ class SeededTask:
     def _success(self, attack: Scaling, models: Sequence[Model], served: Mapping[str, int]) -> float:
         """How often marked test records of other classes are taken for the target, mean over honest clients."""
         test, ask, rates = self.made.dataset.test, self.made.task.answers, dict[int, float]()
-        assert isinstance(test, Rows)
         assert ask is not None
-        others = (test.y != attack.target).nonzero()[:, 0]
-        marked, truth = attack.trigger(test.x[others]), test.y[others]
+        labels = test.batch(torch.arange(len(test)))[1]
+        inputs, truth = test.batch((labels != attack.target).nonzero()[:, 0])
+        marked = attack.trigger(inputs)
         for at in set(served.values()):
             parts = (marked[first : first + _BATCH] for first in range(0, len(marked), _BATCH))
             answers = [ask(models[at].vector, part).argmax(1) for part in parts]

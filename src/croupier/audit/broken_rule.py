@@ -57,7 +57,7 @@ def tampered(run: PermutedRun, state: State, coins: Coins) -> Iterator[dict[str,
 def _rules(run: PermutedRun, state: State) -> list[tuple[str, PermutedRun, State]]:
     """The description's own rule, and the mean where that is another."""
     own = run.pipeline.aggregate
-    if isinstance(own, Mean):
+    if own.linear:
         return [(ALL, run, state)]
     largest = {**state.model.plain(), "recipients": None}
     lone = State(state.round, {**state.memories, "server": {"models": (largest,)}}, state.participations)

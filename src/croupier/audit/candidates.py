@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from croupier.audit.attacks.carries import carries, pairs_fit
-from croupier.audit.knowledge import Counted
 from croupier.audit.weighted_sums import Floats, Ints
+from croupier.encode.encoder import Counted
 
 # Draws of clients for each spread, and how much less likely a draw is for each unit that a carry of it is off.
 DRAWS = 512

@@ -14,10 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from croupier.audit.knowledge import Counted, Knowledge, Sample
+from croupier.audit.knowledge import Knowledge, Sample
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.update import Gathered
+from croupier.encode.encoder import Counted
 from croupier.errors import SpecError, Unsuited
 from croupier.learn.ends import Head, find_head
 from croupier.learn.flat import FlatNet
@@ -33,8 +34,8 @@ class AttackContext:
 
     Outputs of a model on inputs are computed once for all attacks on a view. `study` holds what follows from knowledge
     alone and outlives the view, drawn from `quiet`, so that it is the same whichever view comes first. `counts` are
-    there where the view holds them: they tell more than `seen`, which was decoded from them. `start` is the model that
-    was handed out in the round, where it is known.
+    there where the view holds them: they tell more than `seen`, which was decoded from them; `carried` keeps the values
+    that were made of them. `start` is the model that was handed out in the round, where it is known.
     """
 
     knowledge: Knowledge
@@ -46,6 +47,7 @@ class AttackContext:
     digests: dict[tuple[int, int], tuple[bytes, Tensor]] = field(default_factory=dict)
     counts: Counted | None = None
     start: Tensor | None = None
+    carried: list[Tensor] = field(default_factory=list)
 
     def with_view(
         self, seen: Gathered | None, counts: Counted | None = None, start: Tensor | None = None

@@ -16,18 +16,14 @@ from torch import Tensor, nn
 
 from croupier.core.flow import Received
 from croupier.core.update import Gathered, Layout
-from croupier.encode.encoder import Released
-from croupier.encode.residues import Residues
+from croupier.encode.encoder import Counted, Released
 from croupier.errors import SpecError
-from croupier.kernels import residues
 from croupier.learn.data import Dataset, Rows
 from croupier.learn.models import Network
 from croupier.learn.own import carried, revived
 from croupier.pipeline import Pipeline
 
 Sample = tuple[Tensor, Tensor]
-# Releases whose counts are integers, and not residues.
-COUNTING = ("bits", "counts")
 
 
 @dataclass(frozen=True)
@@ -87,42 +83,12 @@ class Knowledge:
         return module
 
 
-@dataclass(frozen=True)
-class Counted:
-    """The ones that a server counted for every parameter (rows) and modulus (columns), and what one unit is worth.
-
-    A sum does not need them as integers, but `bits` and `counts` show them so. `found` keeps what was made of them, as
-    that takes a while and several attacks want it.
-    """
-
-    ones: Tensor
-    moduli: tuple[int, ...]
-    units: Tensor
-    clients: int
-    top: int
-    found: dict[str, Any] = field(default_factory=dict)
-
-
 def counted(view: Mapping[str, Any], protocol: Mapping[str, Any], layout: Layout) -> Counted | None:
     """The counts in a server's view; None where it holds none, or not one value a parameter that all count alike."""
     pipeline = Pipeline.parse(protocol)
-    encode = pipeline.encode
-    if not isinstance(encode, Residues) or pipeline.release.use not in COUNTING or encode.slots(layout) != layout.size:
+    if not pipeline.release.counts_ones:
         return None
-    if encode.scaled:
-        return None
-    released = _opened(view, pipeline, layout)
-    ones = _ones(released.rows, layout.size, encode.modulus) if released.sums is None else released.sums.long()
-    scales = _brief(view).get("scale", torch.tensor([encode.scale])).double()
-    each = torch.tensor([part.size for part in layout.carried])
-    units = scales.expand(layout.size) if len(scales) == 1 else scales.repeat_interleave(each)
-    return Counted(ones, encode.modulus, units / encode.unit, len(released.present), encode.top)
-
-
-def _ones(rows: Tensor | None, slots: int, moduli: tuple[int, ...]) -> Tensor:
-    if rows is None:
-        raise SpecError("nothing was released that could be counted")
-    return torch.from_numpy(residues.counts([row.numpy() for row in rows], slots, moduli))
+    return pipeline.encode.counted(_opened(view, pipeline, layout), _brief(view))
 
 
 def _opened(view: Mapping[str, Any], pipeline: Pipeline, layout: Layout) -> Released:

@@ -27,7 +27,6 @@ from croupier.audit.setting import Depth
 from croupier.audit.single import RATE
 from croupier.core.coins import Coins
 from croupier.core.revive import plain
-from croupier.encode.hidden import HiddenUnits
 from croupier.engine.state import Round
 from croupier.errors import SpecError
 from croupier.learn.ends import find_entrance
@@ -40,16 +39,15 @@ TOPIC = "permutation"
 def variants(pipeline: Pipeline) -> list[Pipeline]:
     """The description's own pipeline first, then with the first model from elsewhere, and both with one rule kept."""
     own = pipeline.encode
-    assert isinstance(own, HiddenUnits)
-    other = "open" if own.first == "clients" else "clients"
+    first, other = ("clients", "open") if own.clients_start else ("open", "clients")
     changes = [
-        {"first": first, "kept": kept} for kept in (own.kept, not own.kept) for first in (own.first, other)
+        {"first": each, "kept": kept} for kept in (own.keeps_rule, not own.keeps_rule) for each in (first, other)
     ]  # fmt: skip
     # A rule of every round is not kept. What is added to the last model must lie in its order, the first one's too.
-    fits = {True: own.agree == "epoch", False: is_anew(pipeline)}
-    changes = [one for one in changes if fits[one["kept"] is True] and (one["first"] == own.first or is_anew(pipeline))]
+    fits = {True: not own.every_round, False: is_anew(pipeline)}
+    changes = [one for one in changes if fits[one["kept"] is True] and (one["first"] == first or is_anew(pipeline))]
     # A round that is lost because nobody knows the last rule would show nothing.
-    held = {"fetch": "anyone"} if own.agree == "round" else {}
+    held = {"fetch": "anyone"} if own.every_round else {}
     encoders = [own.model_copy(update=change | held) for change in changes]
     return [pipeline.model_copy(update={"encode": encode}) for encode in encoders]
 
@@ -102,7 +100,7 @@ class Variant:
     @property
     def kept(self) -> bool:
         """Whether one rule serves the whole epoch."""
-        return bool(getattr(self.run.pipeline.encode, "kept", False))
+        return self.run.pipeline.encode.keeps_rule
 
     def play(self) -> PlayedVariant:
         """Everything that is trained, and the first thing that attacks are asked: the orders of its rounds."""

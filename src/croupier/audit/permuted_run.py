@@ -24,7 +24,6 @@ from croupier.core.epoch import Frame
 from croupier.core.flow import Memory
 from croupier.core.update import Model
 from croupier.core.view import View, facts, replay
-from croupier.encode.hidden import HiddenUnits
 from croupier.encode.symmetry import Rule, Symmetry
 from croupier.engine.loop import rounds
 from croupier.engine.state import Round, State, Threat, run_id
@@ -61,7 +60,7 @@ class PermutedRun:
     @property
     def first(self) -> str:
         """Who draws the first model."""
-        return self.pipeline.encode.first if isinstance(self.pipeline.encode, HiddenUnits) else "open"
+        return "clients" if self.pipeline.encode.clients_start else "open"
 
     @cached_property
     def symmetry(self) -> Symmetry:

@@ -22,7 +22,6 @@ from croupier.audit.setting import Setting
 from croupier.core.part import Part
 from croupier.errors import ProtocolError, RangeError, SpecError
 from croupier.learn.data import Rows
-from croupier.learn.datasets import Cifar10
 
 Knows = Literal["own", "all"]
 NONE, FLIP, NOISE, TRIGGER, REPLACE = "no attack", "label flip", "noise injection", "backdoor", "model replacement"
@@ -183,7 +182,7 @@ def standard_normal(shape: tuple[int, ...], like: Tensor, generator: Generator) 
 
 def backdoor(setting: Setting, factor: float | None = 1.0) -> Scaling:
     """A backdoor whose mark is red where pictures are known to have colours."""
-    ink: float | tuple[float, ...] = (1.0, 0.0, 0.0) if isinstance(setting.data, Cifar10) else 1.0
+    ink: float | tuple[float, ...] = (1.0, 0.0, 0.0) if setting.data.coloured else 1.0
     return Scaling(corner="upper-left", value=ink, factor=factor)
 
 

@@ -14,17 +14,12 @@ import torch
 from torch import Tensor
 
 from croupier.aggregate.aggregator import Desk
-from croupier.aggregate.mean import Scaled
-from croupier.aggregate.signs import SignTrust
 from croupier.audit import knowledge
-from croupier.audit.knowledge import COUNTING, Counted
 from croupier.audit.question import Adversary
 from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Given, Inbox, Received
 from croupier.core.update import Gathered, Layout, Model, Update
-from croupier.encode.encoder import Brief, Released
-from croupier.encode.grid import OnGrid
-from croupier.encode.signs import Signs
+from croupier.encode.encoder import Brief, Counted, Released
 from croupier.errors import ProtocolError, SpecError
 from croupier.pipeline import Direct, Pipeline
 from croupier.place.witness import Witness
@@ -84,10 +79,7 @@ def _released(pipeline: Pipeline) -> Shows:
     release = pipeline.release
     if "ids" not in release.hides:
         return Shows("named")
-    if release.use in COUNTING:
-        return Shows("counts")
-    grain = getattr(release, "grain", None)
-    return Shows(grain) if grain in ("model", "layer", "parameter") else Shows("sum")
+    return Shows("counts" if release.counts_ones else release.pieces or "sum")
 
 
 def seen(views: Views, protocol: Mapping[str, Any], layout: Layout, start: Tensor | None = None) -> Gathered:
@@ -185,29 +177,13 @@ def _model(vector: Tensor, present: tuple[str, ...]) -> Gathered:
 
 
 def _decoded(released: Released, pipeline: Pipeline, start: Tensor | None) -> Gathered:
-    brief = _brief(pipeline, released.layout, start)
-    if isinstance(pipeline.encode, OnGrid) and released.rows is not None and released.sizes is None:
-        return _integers(released, released.rows, pipeline.encode, brief)
-    return pipeline.encode.decode(released, brief)
-
-
-def _integers(released: Released, rows: Tensor, encode: OnGrid, brief: Brief) -> Gathered:
-    """Each row by itself, however large its numbers are: shares are no update, and residues in unary no sum."""
-    alone = (Released((), row.unsqueeze(0), layout=released.layout) for row in rows)
-    numbers = torch.stack([encode.summed(one).reshape(-1) for one in alone])
-    weights = torch.ones(len(rows), dtype=torch.float64)
-    if encode.scaled:
-        numbers, weights = numbers[:, :-1], numbers[:, -1].double() / encode.unit
-    elif "weight" in released.luggage:
-        weights = released.luggage["weight"][:, 0]
-    values = encode.values(numbers, brief, released.layout).float()
-    return Gathered(released.present, values, None, weights, encode.scaled, released.ids, form=encode.form)
+    return pipeline.encode.decode_apart(released, _brief(pipeline, released.layout, start))
 
 
 def _brief(pipeline: Pipeline, layout: Layout | None, start: Tensor | None) -> Brief:
     """The public scale, which anybody can take from the model that was handed out."""
     rule = pipeline.aggregate
-    if not isinstance(rule, Scaled) or layout is None:
+    if not rule.rescales or layout is None:
         return {}
     return rule.brief(Desk((Model(_known(start)),), layout, _NO_COINS), {})
 
@@ -228,12 +204,12 @@ def _whole(got: Gathered, pipeline: Pipeline, start: Tensor | None) -> Gathered:
     first, weights = _known(start).double(), got.weights
     if weights is None:
         raise SpecError("differences without weights cannot be added to a model")
-    if got.rows is None and got.sums is not None and isinstance(pipeline.encode, Signs):
+    if got.rows is None and got.sums is not None and pipeline.encode.signs:
         return _model(_voted(got, pipeline, _known(start)), got.present)
     if got.rows is None:
         sums = got.sums.double() + weights.sum() * first if got.sums is not None else None
         return replace(got, sums=sums, form="weights")
-    lr = getattr(pipeline.aggregate, "lr", 1.0) if isinstance(pipeline.encode, Signs) else 1.0
+    lr = getattr(pipeline.aggregate, "lr", 1.0) if pipeline.encode.signs else 1.0
     # Where a row's weight is not known to be its own, all count alike.
     each = weights if got.ids is not None else weights.mean().expand(len(weights))
     by = each.unsqueeze(1) if got.scaled else 1.0
@@ -242,7 +218,7 @@ def _whole(got: Gathered, pipeline: Pipeline, start: Tensor | None) -> Gathered:
 
 def _voted(got: Gathered, pipeline: Pipeline, start: Tensor) -> Tensor:
     """The model that weighted votes make; where there are none, it stays."""
-    if not isinstance(pipeline.aggregate, SignTrust):
+    if not pipeline.aggregate.scores:
         raise SpecError(f"aggregate = {pipeline.aggregate.use!r} makes no model of votes; use 'sign-trust'")
     rule = pipeline.aggregate.model_copy(update={"empty": "stay"})
     (model, *_), _ = rule(got, Desk((Model(start),), Layout(()), _NO_COINS), {})

@@ -20,7 +20,6 @@ from croupier.core.update import Layout, Update
 from croupier.learn.assemble import Assembled
 from croupier.learn.data import Records
 from croupier.learn.ends import is_felt
-from croupier.learn.fit import Private
 from croupier.learn.loss import loss_of
 from croupier.learn.private import clipped
 from croupier.learn.train import Learner
@@ -43,7 +42,7 @@ def stepped(
 class SingleSteps:
     """Training that is one step of SGD on one record of the client's own; `drawn` tells the scorer which came first.
 
-    Where clients train on clipped and noised gradients (`private`), this one is, too.
+    Where clients train on clipped and noised gradients (`private`: clip, and noise in units of it), this one is, too.
     """
 
     module: nn.Module
@@ -51,7 +50,7 @@ class SingleSteps:
     shards: Mapping[str, Records]
     coins: Coins
     goal: str = "classify"
-    private: Private | None = None
+    private: tuple[float, float] | None = None
     drawn: dict[str, Tensor] = field(default_factory=dict, repr=False)
 
     def __call__(self, jobs: Sequence[tuple[Any, ...]]) -> list[Update]:
@@ -65,12 +64,12 @@ class SingleSteps:
         self.drawn.setdefault(shard, x)
         vector = stepped(self.module, self.layout, start, x, y, self.goal)
         if self.private is not None:
-            vector = start + self._noised(vector - start, self.private, node.child("noise"))
+            vector = start + self._noised(vector - start, *self.private, node.child("noise"))
         return Update(vector, self.layout, {"weight": torch.ones(1, dtype=torch.float64)})
 
-    def _noised(self, step: Tensor, fit: Private, coins: Coins) -> Tensor:
-        noise = torch.randn(step.shape, generator=coins.fast())
-        return RATE * (clipped(step.unsqueeze(0) / RATE, fit.clip) + fit.noise * fit.clip * noise)
+    def _noised(self, step: Tensor, clip: float, noise: float, coins: Coins) -> Tensor:
+        drawn = torch.randn(step.shape, generator=coins.fast())
+        return RATE * (clipped(step.unsqueeze(0) / RATE, clip) + noise * clip * drawn)
 
 
 def unreadable(made: Assembled) -> str:
@@ -85,5 +84,4 @@ def unreadable(made: Assembled) -> str:
 def single_steps(made: Assembled, coins: Coins) -> SingleSteps:
     """Clients that take one step each, of a task in which their records are shown."""
     fit: Any = made.task.fit
-    private = fit.fit if isinstance(fit.fit, Private) else None
-    return SingleSteps(made.module, made.task.layout, fit.shards, coins, fit.goal, private)
+    return SingleSteps(made.module, made.task.layout, fit.shards, coins, fit.goal, fit.fit.clip_and_noise)

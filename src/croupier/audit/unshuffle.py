@@ -191,10 +191,10 @@ def carried(context: AttackContext, coins: Coins) -> Rebuilt:
     counts = context.counts
     if counts is None:
         raise SpecError("attack 'carries' needs the counts of every parameter's ones, and clients that count alike")
-    if "values" not in counts.found:
+    if not context.carried:
         # The same draws whichever attack comes first.
-        counts.found["values"] = candidates(counts, context.places, context.quiet.child("carries").fast())
-    return _heads(context, counts.found["values"], LOSS, False, coins)
+        context.carried.append(candidates(counts, context.places, context.quiet.child("carries").fast()))
+    return _heads(context, context.carried[0], LOSS, False, coins)
 
 
 def replaced(

@@ -69,6 +69,20 @@ class PublicGrid:
     clients: int
 
 
+@dataclass(frozen=True)
+class Counted:
+    """The ones that were counted for every parameter (rows) and modulus (columns), and what one unit is worth.
+
+    A sum does not need them as integers. `clients` were added up, each of whom sends at most `top`.
+    """
+
+    ones: Tensor = field(repr=False)
+    moduli: tuple[int, ...]
+    units: Tensor = field(repr=False)
+    clients: int
+    top: int
+
+
 class Encoder(Part):
     """How an update becomes coordinates.
 
@@ -79,6 +93,8 @@ class Encoder(Part):
     verb: ClassVar[str] = "encode"
     # Whether clients must agree on a secret before the first round.
     agrees: ClassVar[bool] = False
+    # Whether of each coordinate only its sign travels.
+    signs: ClassVar[bool] = False
 
     form: Form = Field(
         "weights", description="send trained `weights`, or their difference to the model that was handed out (`delta`)"
@@ -139,6 +155,14 @@ class Encoder(Part):
     def decode(self, released: Released, brief: Brief) -> Gathered:
         """What the server makes of what was released."""
 
+    def decode_apart(self, released: Released, brief: Brief) -> Gathered:
+        """The same where rows need be nobody's update, nor add up to one: shares, or residues of single clients."""
+        return self.decode(released, brief)
+
+    def counted(self, released: Released, brief: Brief) -> Counted | None:
+        """The ones behind every parameter's sum; None where nothing is counted, or not one value a parameter."""
+        return None
+
     def public_grid(self) -> PublicGrid | None:
         """The grid that values are rounded to, to the nearest point of it; None where there is none."""
         return None
@@ -151,6 +175,11 @@ class Encoder(Part):
     @property
     def every_round(self) -> bool:
         """Whether those invited agree on something anew before every round."""
+        return False
+
+    @property
+    def keeps_rule(self) -> bool:
+        """Whether one rule of coordinates that clients agree on serves all rounds."""
         return False
 
     @property

@@ -120,6 +120,20 @@ class OnGrid(Encoder):
         weights = torch.tensor(float(count), dtype=torch.float64) if total is None else total
         return Gathered(released.present, sums=values, weights=weights, form=self.form)
 
+    def decode_apart(self, released: Released, brief: Brief) -> Gathered:
+        """Each row by itself, however large its numbers are: shares are no update, and residues in unary no sum."""
+        if released.rows is None or released.sizes is not None:
+            return self.decode(released, brief)
+        alone = (Released((), row.unsqueeze(0), layout=released.layout) for row in released.rows)
+        numbers = torch.stack([self.summed(one).reshape(-1) for one in alone])
+        weights = torch.ones(len(numbers), dtype=torch.float64)
+        if self.scaled:
+            numbers, weights = numbers[:, :-1], numbers[:, -1].double() / self.unit
+        elif "weight" in released.luggage:
+            weights = released.luggage["weight"][:, 0]
+        values = self.values(numbers, brief, released.layout).float()
+        return Gathered(released.present, values, None, weights, self.scaled, released.ids, form=self.form)
+
     def values(self, numbers: Tensor, brief: Brief, layout: Layout | None) -> Tensor:
         """What integers stand for, whoever sent them and however large they are; what was not sent is 0."""
         scales = (self._scales(brief, layout) / self.unit).numpy()

@@ -161,6 +161,11 @@ class HiddenUnits(Floats, use="hidden-units"):
         return self.agree == "round"
 
     @property
+    def keeps_rule(self) -> bool:
+        """With kept = true."""
+        return self.kept
+
+    @property
     def sends_records(self) -> bool:
         """With samples = true."""
         return self.samples

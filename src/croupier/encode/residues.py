@@ -16,7 +16,7 @@ from torch import Tensor
 from croupier.core import wire
 from croupier.core.coins import Node
 from croupier.core.update import Layout, Update
-from croupier.encode.encoder import Brief, Payload, Released
+from croupier.encode.encoder import Brief, Counted, Payload, Released
 from croupier.encode.grid import OnGrid
 from croupier.encode.moduli import Moduli, cheapest, values_of
 from croupier.errors import IntegrityError, SpecError
@@ -101,19 +101,29 @@ class Residues(OnGrid, use="residues"):
 
     def summed(self, released: Released) -> Tensor:
         """From bits, counts of ones, or counts modulo each modulus: they all have the same residues."""
-        moduli = self.modulus
-        if released.rows is not None:
-            if released.layout is None:
-                raise IntegrityError("bits cannot be counted without the model's layout")
-            ones = residues.counts([row.numpy() for row in released.rows], self.slots(released.layout), moduli)
-        elif released.sums is not None:
-            ones = released.sums.numpy()
-        else:
-            raise IntegrityError("nothing was released")
-        numbers = torch.from_numpy(residues.join(np.ascontiguousarray(ones), moduli))
+        ones = self._ones(released).numpy()
+        numbers = torch.from_numpy(residues.join(np.ascontiguousarray(ones), self.modulus))
         if self.scaled:
             numbers[-1] %= self.chosen.product
         return numbers
+
+    def counted(self, released: Released, brief: Brief) -> Counted | None:
+        """The counts of ones, in which all clients count alike."""
+        layout = released.layout
+        if layout is None or self.scaled or self.slots(layout) != layout.size:
+            return None
+        units = self._scales(brief, layout).expand(layout.size) / self.unit
+        return Counted(self._ones(released).long(), self.modulus, units, len(released.present), self.top)
+
+    def _ones(self, released: Released) -> Tensor:
+        if released.sums is not None:
+            return released.sums
+        if released.rows is None:
+            raise IntegrityError("nothing was released")
+        if released.layout is None:
+            raise IntegrityError("bits cannot be counted without the model's layout")
+        rows = [row.numpy() for row in released.rows]
+        return torch.from_numpy(residues.counts(rows, self.slots(released.layout), self.modulus))
 
     def says(self) -> tuple[str, ...]:
         """The moduli, too."""

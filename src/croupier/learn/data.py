@@ -189,11 +189,17 @@ class Data(Part):
     licence: ClassVar[str] = ""
     # What must lie under the data folder, so that a check-up can say what is missing before a run does.
     files: ClassVar[tuple[str, ...]] = ()
+    # Whether records are known to be pictures with colours.
+    coloured: ClassVar[bool] = False
 
     @property
     def many(self) -> int | None:
         """How many owners the data have, where that is known before they are loaded."""
         return None
+
+    def of_everybody(self) -> Data:
+        """The same with the records of all owners, where only some were asked for."""
+        return self
 
     @abstractmethod
     def load(self, folder: Path | None) -> Dataset:

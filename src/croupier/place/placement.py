@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -147,6 +147,10 @@ class Placement(Part):
     def sight(self, mechanism: Mechanism, party: str) -> Sight:
         """What one of the middle parties sees of clients' updates."""
         return Sight("nothing", f"place = {self.use!r} does not say what {party} sees of updates")
+
+    def without_noise(self) -> Self:
+        """As a client plays it who adds no noise, and does not mind what a malicious server could make of that."""
+        return self
 
     def pooled(self, mechanism: Mechanism, parties: Witnesses) -> Released:
         """What parties make of what they were told, put together: those of `breaks`, or who sees something alone.

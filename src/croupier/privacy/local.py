@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from croupier.core.coins import Coins
 from croupier.core.part import Part
@@ -13,6 +13,9 @@ from croupier.core.tier import Tier
 from croupier.core.update import Form, Update
 from croupier.errors import Overspent
 from croupier.privacy.ledger import ADJACENCY, Event, Ledger
+
+if TYPE_CHECKING:
+    from croupier.privacy.tiers import Tiers
 
 # A budget that is met exactly must not be missed by the rounding of sigma.
 _ROUNDING = 1e-9
@@ -72,6 +75,10 @@ class LocalPrivacy(Part):
 
     def tier(self, name: str) -> Tier | None:
         """What a client's noise is, where it has any: public, because those who weigh rows by it must know."""
+        return None
+
+    def as_tiers(self) -> Tiers | None:
+        """Itself where every client has its own budget from a public list; None where it is another mechanism."""
         return None
 
     def entropy(self, size: int) -> float:

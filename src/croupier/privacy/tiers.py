@@ -105,6 +105,10 @@ class Tiers(LocalPrivacy, use="tiers"):
         """A client's public tier."""
         return _tier(self.epsilon(name), self.delta, self.clip)
 
+    def as_tiers(self) -> Tiers:
+        """This."""
+        return self
+
     def budget(self, tier: float) -> float | None:
         """The total of everybody in a tier."""
         if not self.budgets:

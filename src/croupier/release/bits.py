@@ -35,6 +35,8 @@ class Bits(_Unary, use="bits"):
     multiples of the modulus in it tell more than the sum.
     """
 
+    counts_ones: ClassVar[bool] = True
+
     def fields(self, dtype: str, modulus: Modulus, slots: int) -> tuple[Field, ...]:
         """As many rows of bits as clients; no row is anybody's."""
         return (bit_rows("rows", ("present",), slots, _moduli(modulus)),)
@@ -69,6 +71,8 @@ class Bits(_Unary, use="bits"):
 
 class Counts(_Unary, use="counts"):
     """The number of ones in each block: what shuffled bits tell, in fewer bytes."""
+
+    counts_ones: ClassVar[bool] = True
 
     def fields(self, dtype: str, modulus: Modulus, slots: int) -> tuple[Field, ...]:
         """One number a block."""

@@ -139,6 +139,11 @@ class Buckets(Tiered, use="buckets"):
     )
 
     @property
+    def pieces(self) -> Grain:
+        """As described."""
+        return self.grain
+
+    @property
     def coarse(self) -> bool:
         """Whole models and layers are such pieces."""
         return self.grain != "parameter"

@@ -6,12 +6,17 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+import numpy.typing as npt
 from torch import Tensor
 
 from croupier.core.coins import BLOCK, Node
 from croupier.core.part import Part
+from croupier.core.tier import Tier
 from croupier.core.update import Layout, Modulus
 from croupier.core.wire import Field
+from croupier.errors import ProtocolError
+from croupier.release.buckets import Bucket
 
 # Rows, one sum, one sum a bucket, or a sum of rows that were scored against a reference.
 Shape = Literal["rows", "sums", "bucketed", "scored"]
@@ -33,11 +38,31 @@ class Release(Part):
     tiered: ClassVar[bool] = False
     # Whether it works on residues in unary, bit by bit.
     unary: ClassVar[bool] = False
+    # Whether it shows how many ones there are, as an integer and not as a residue.
+    counts_ones: ClassVar[bool] = False
 
     @property
     def signs_only(self) -> bool:
         """Whether of a sum only the signs leave."""
         return False
+
+    @property
+    def weighs(self) -> bool:
+        """Whether rows that are added up count for more or less, by weights that follow from what leaves."""
+        return False
+
+    def row_weights(self, distances: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
+        """What rows at these distances from a reference, of so many coordinates, count for: one each."""
+        return np.ones(len(distances), np.int64)
+
+    @property
+    def pieces(self) -> Literal["model", "layer", "parameter"] | None:
+        """In which pieces rows are shuffled; None where they are not."""
+        return None
+
+    def buckets(self, tiers: Sequence[Tier]) -> tuple[Bucket, ...]:
+        """Which of the clients present are put together. Raises: ProtocolError where nobody is."""
+        raise ProtocolError(f"release = {self.use!r} puts no clients together by their tiers; use 'buckets'")
 
     @property
     def bucket(self) -> tuple[int, int] | None:

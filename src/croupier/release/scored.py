@@ -112,6 +112,15 @@ class ScoredSum(Release, use="scored"):
         """With opens = 'signs'."""
         return self.opens == "signs"
 
+    @property
+    def weighs(self) -> bool:
+        """Where weights are not equal, and what they weigh is opened."""
+        return self.weights != "equal" and not self.signs_only
+
+    def row_weights(self, distances: Ints, size: int) -> Ints:
+        """By the rule."""
+        return self.judge(distances, size).weights
+
     @model_validator(mode="after")
     def _two_sided(self) -> Self:
         if self.side == "two" and self.weights == "relu":

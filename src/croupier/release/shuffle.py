@@ -39,6 +39,11 @@ class Shuffle(Release, use="shuffle"):
     )
 
     @property
+    def pieces(self) -> Grain:
+        """As described."""
+        return self.grain
+
+    @property
     def coarse(self) -> bool:
         """Whole models and layers are such pieces."""
         return self.grain != "parameter"

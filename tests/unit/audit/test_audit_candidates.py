@@ -10,10 +10,10 @@ from torch import Tensor
 
 from croupier.audit.candidates import candidates
 from croupier.audit.context import AttackContext
-from croupier.audit.knowledge import Counted
 from croupier.audit.source import ATTACKS
 from croupier.core.coins import Coins
 from croupier.core.update import Gathered
+from croupier.encode.encoder import Counted
 from croupier.encode.moduli import moduli
 from croupier.errors import SpecError
 from croupier_lab.attacks.residue_sums import counts_of as shown

@@ -25,7 +25,7 @@ from croupier.core.update import Layout
 from croupier.engine.federation import Federation
 from croupier.engine.local import Local
 from croupier.learn.datasets import Digits
-from croupier.learn.fit import DpSgd, Sgd
+from croupier.learn.fit import DpSgd, Fit, Sgd
 from croupier.learn.models import Mlp
 from croupier.learn.split import Dirichlet
 from croupier.pipeline import Pipeline
@@ -213,11 +213,12 @@ def test_a_private_step_is_clipped_and_noised() -> None:
     shard, start = next(iter(made.task.shards.values())), made.task.first.vector
     kept = single_steps(made, Coins.from_seed(3))
 
-    def step(private: DpSgd | None) -> Tensor:
-        fit = SingleSteps(made.module, made.task.layout, kept.shards, Coins.from_seed(3), private=private)
-        return fit([(start, shard, Coins.from_seed(4))])[0].vector - start
+    def step(fit: Fit) -> Tensor:
+        private = fit.clip_and_noise
+        steps = SingleSteps(made.module, made.task.layout, kept.shards, Coins.from_seed(3), private=private)
+        return steps([(start, shard, Coins.from_seed(4))])[0].vector - start
 
-    whole, clipped = step(None), step(DpSgd(clip=0.01, noise=0.0))
+    whole, clipped = step(Sgd()), step(DpSgd(clip=0.01, noise=0.0))
     assert float(clipped.norm()) == pytest.approx(RATE * 0.01, rel=1e-2)
     assert float(torch.cosine_similarity(whole, clipped, 0)) > 0.999
     assert float(step(DpSgd(clip=0.01, noise=1.0)).std()) == pytest.approx(RATE * 0.01, rel=0.1)

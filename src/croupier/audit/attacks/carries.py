@@ -24,7 +24,6 @@ from croupier.core.update import Layout
 from croupier.errors import RangeError, Unsuited
 from croupier.kernels import residues
 from croupier.pipeline import Pipeline
-from croupier.release.scored import ScoredSum
 
 Moduli = tuple[int, ...]
 
@@ -107,9 +106,9 @@ def _opened(layout: Layout, asked: Mapping[str, Any]) -> dict[str, Any]:
     """What weights, which follow from open distances, tell of the row that they tell most of."""
     release = Pipeline.parse(asked["protocol"]).release
     distances = next(_distances(asked["views"]["server"][0]), None)
-    if distances is None or not isinstance(release, ScoredSum):
+    if distances is None or release.shape != "scored":
         raise Unsuited("its view holds no distances, from which weights would follow")
-    weights = release.judge(distances, layout.size).weights
+    weights = release.row_weights(distances, layout.size)
     near = weights > 0
     if not near.any():
         raise Unsuited("no row counted, so that there is no sum")

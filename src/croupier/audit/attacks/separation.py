@@ -20,7 +20,6 @@ from croupier.core.update import Gathered, Layout, Slice
 from croupier.errors import SpecError
 from croupier.pipeline import Pipeline
 from croupier.place.placement import tiers_of
-from croupier.release.bucketed import Tiered
 
 Rounds = Sequence[Mapping[str, Any]]
 # Over how many rounds what is common to clients, and what is a client's own, stays alike; how large the latter is
@@ -148,7 +147,7 @@ def _sums_of(got: Gathered, pipeline: Pipeline) -> Iterator[tuple[tuple[str, ...
     if got.rows is None:
         raise SpecError("disaggregation needs sums or rows")
     rows, release = got.rows.double(), pipeline.release
-    if not isinstance(release, Tiered) or got.ids is not None:
+    if not release.tiered or got.ids is not None:
         yield got.present, rows.sum(0), float(len(rows))
         return
     buckets, at = release.buckets(tiers_of(pipeline, got.present)), 0

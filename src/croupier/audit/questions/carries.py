@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 from croupier.aggregate.mean import Scaled
 from croupier.audit.bench import Answered, Bench
-from croupier.audit.knowledge import COUNTING
 from croupier.audit.question import SERVER, Adversary, Arm, Promise, Question, QuestionRun, Score
 from croupier.audit.questions.separation import known
 from croupier.audit.seen import Views, shows
@@ -17,7 +16,6 @@ from croupier.encode.residues import Residues
 from croupier.pipeline import Pipeline
 from croupier.place.relay import Relay
 from croupier.release.release import Release
-from croupier.release.scored import ScoredSum
 
 NO_COUNTS = "no counts of ones are shown, and no sum of weighted rows"
 # What is shown beside, by attack: keys of its answer, and what they are called.
@@ -45,15 +43,13 @@ class Carries(Question, use="carries"):
     def unfit(self, bench: Bench, arm: Arm) -> str:
         """Other releases show a sum, or all of the rows."""
         release = arm.pipeline.release
-        if arm == bench.undefended or release.use in COUNTING:
+        if arm == bench.undefended or release.counts_ones or release.weighs:
             return ""
-        if not isinstance(release, ScoredSum):
+        if release.shape != "scored":
             return NO_COUNTS
-        if release.scores == "secret" or release.opens == "signs":
+        if release.signs_only:
             return "of the weighted sum only signs are opened, from which no weight follows"
-        if release.weights == "equal":
-            return "all rows that count have the same weight, so that what is opened is a plain sum"
-        return ""
+        return "all rows that count have the same weight, so that what is opened is a plain sum"
 
     def unseen(self, bench: Bench, arm: Arm, adversary: Adversary) -> str:
         """Only who is shown the release."""
@@ -77,7 +73,7 @@ class Carries(Question, use="carries"):
 
 def _asked(bench: Bench, arm: Arm, adversary: Adversary) -> tuple[str, dict[int, Answered]]:
     played = bench.played(arm)
-    if isinstance(arm.pipeline.release, ScoredSum):
+    if arm.pipeline.release.shape == "scored":
         # The same distances as two servers open, as whoever computes the release in the clear lets them out.
         clear = arm.pipeline.model_copy(update={"place": Relay()})
         return "opened", {1: _elsewhere(bench, arm, clear, "opened")}

@@ -11,7 +11,6 @@ from croupier.audit.questions.traits import LINKS
 from croupier.audit.seen import shows
 from croupier.audit.traits.findings import Findings, findings
 from croupier.audit.traits.scores import BUCKET, CENTRED, ROW
-from croupier.release.bucketed import BucketSums
 
 ATTACKS: Mapping[str, str] = {"linked": ROW, "linked-centred": CENTRED.format(ROW)}
 BUCKETS: Mapping[str, str] = {"bucket": BUCKET, "bucket-centred": CENTRED.format(BUCKET)}
@@ -47,7 +46,8 @@ class Linkage(Question, use="linkage"):
             return found.why
         if found.kind == "noise":
             return "it sees who took part by name, and nothing that updates decide"
-        summed = found.kind in ("sum", "counts") and not isinstance(arm.pipeline.release, BucketSums)
+        release = arm.pipeline.release
+        summed = found.kind in ("sum", "counts") and not (release.tiered and release.grouped)
         return "a sum of everybody has no rows to link" if summed else ""
 
     def play(self, bench: Bench, arm: Arm, adversaries: Sequence[Adversary]) -> Promise:

@@ -14,7 +14,6 @@ from croupier.audit.question import Adversary, Arm, Promise, Question, QuestionR
 from croupier.audit.score import Rate
 from croupier.audit.seen import shows
 from croupier.core.attempt import Drive
-from croupier.encode.hidden import HiddenUnits
 from croupier.errors import SpecError
 from croupier.pipeline import Pipeline
 
@@ -36,7 +35,7 @@ class Permutation(Question, use="permutation"):
 
     def unfit(self, bench: Bench, arm: Arm) -> str:
         """Where nothing is permuted, nothing can be put back."""
-        if not isinstance(arm.pipeline.encode, HiddenUnits):
+        if not arm.pipeline.encode.agrees:
             return "nothing is permuted: the protocol sends coordinates in plain order"
         try:
             _ = _run(bench, arm, arm.pipeline).symmetry
@@ -84,7 +83,7 @@ def _run(bench: Bench, arm: Arm, pipeline: Pipeline) -> PermutedRun:
     setting, encode = bench.chosen(arm), pipeline.encode
     ground = bench.once(("ground", setting), lambda: Ground(setting, bench.seed))
     drive: Drive = bench.drive
-    if isinstance(encode, HiddenUnits) and encode.agree == "epoch" and not setting.plan.joins:
+    if encode.agrees and not encode.every_round and not setting.plan.joins:
         drive = bench.once(("agreed", setting), lambda: AgreedOnce(bench.drive))
     return PermutedRun(ground, pipeline, drive)
 

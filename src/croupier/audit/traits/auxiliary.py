@@ -24,7 +24,6 @@ from croupier.engine.task import Task
 from croupier.errors import CroupierError, SpecError
 from croupier.learn.assemble import assemble
 from croupier.learn.data import Data, Dataset
-from croupier.learn.datasets.households import Households
 from croupier.learn.split import Natural, Split
 
 # With fewer a spread of their updates says nothing.
@@ -95,9 +94,8 @@ class SetAside:
 
 def with_all_households(data: Data, split: Split) -> tuple[Data, Split]:
     """Households that are no clients stay in the data: they are the attacker's."""
-    if not isinstance(data, Households) or data.households is None:
-        return data, split
-    return data.model_copy(update={"households": None}), Natural(clients=data.households)
+    everybody = data.of_everybody()
+    return (data, split) if everybody is data else (everybody, Natural(clients=data.many))
 
 
 @dataclass
@@ -134,7 +132,7 @@ def auxiliary_clients(stage: Stage) -> AuxiliaryClients:
 
     Whose shadow record is whose they are not told. Raises: SpecError where there can be none.
     """
-    return _households(stage) if isinstance(stage.setting.data, Households) else _synthetic(stage)
+    return _households(stage) if stage.made.dataset.name == "households" else _synthetic(stage)
 
 
 def _households(stage: Stage) -> AuxiliaryClients:

@@ -28,9 +28,6 @@ from croupier.core.coins import Coins
 from croupier.core.update import Layout
 from croupier.errors import SpecError
 from croupier.pipeline import Pipeline
-from croupier.privacy.tiers import Tiers
-from croupier.release.bucketed import Buckets, BucketSums
-from croupier.release.bucketed import Tiered as TieredRelease
 
 # From the models of so many rounds, evenly, auxiliary clients train.
 _STUDIED = 4
@@ -84,20 +81,22 @@ def tiered_case(bench: Bench, arm: Arm, adversary: Adversary) -> tuple[str, View
         return None
     if kind == "named":
         return "tiers", "rows"
-    if isinstance(pipeline.release, Buckets) and kind == pipeline.release.grain:
-        return "tiers", pipeline.release.grain
-    summed = isinstance(pipeline.release, BucketSums) and adversary == SERVER
+    release = pipeline.release
+    if release.tiered and release.pieces is not None and kind == release.pieces:
+        return "tiers", release.pieces
+    summed = release.tiered and release.grouped and adversary == SERVER
     return ("tiers", "sums") if summed else None
 
 
 def tiered_setting(bench: Bench) -> TieredSetting | None:
     """The own protocol's tiers, where it has any; households that are no clients are the attacker's."""
     own = next((one.pipeline for one in bench.arms if one.own), None)
-    if own is None or not isinstance(own.privacy, Tiers):
+    tiers = own.privacy.as_tiers() if own else None
+    if own is None or tiers is None:
         return None
     data, split = with_all_households(bench.setting.data, bench.setting.split)
-    smallest = own.release.smallest if isinstance(own.release, TieredRelease) else 8
-    return TieredSetting(replace(bench.setting, data=data, split=split), own.privacy, smallest)
+    smallest, _ = own.release.bucket or (8, 0)
+    return TieredSetting(replace(bench.setting, data=data, split=split), tiers, smallest)
 
 
 def _experiment(bench: Bench) -> TieredExperiment | None:

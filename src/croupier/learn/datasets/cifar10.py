@@ -25,6 +25,7 @@ class Cifar10(Data, use="cifar10"):
 
     licence: ClassVar[str] = "not stated by its source"
     files: ClassVar[tuple[str, ...]] = ("cifar10.npz",)
+    coloured: ClassVar[bool] = True
 
     train: PositiveInt | None = Field(None, description="only the first so many training records")
     test: PositiveInt | None = Field(None, description="only the first so many test records")

@@ -40,6 +40,10 @@ class Households(Data, use="households"):
         """Those that are asked for, if not all."""
         return self.households
 
+    def of_everybody(self) -> Households:
+        """All households."""
+        return self if self.households is None else self.model_copy(update={"households": None})
+
     def load(self, folder: Path | None) -> Dataset:
         """Read the dataset. Raises: DataError, or SpecError when there is no room for what was asked."""
         watt_hours, names = self._first(*_read(locate(folder, self.files[0])))

@@ -210,6 +210,10 @@ class Pair(Placement, use="pair"):
         }
         return {name: {"identity": seed, "public": public} for name, seed in own.items()}
 
+    def without_noise(self) -> Self:
+        """No bits of noise are asked for."""
+        return self.model_copy(update={"entropy": 0.0})
+
     def misfits(self, mechanism: Mechanism) -> Iterator[str]:
         """Without noise a guess can be checked; gates carry no tags."""
         if self.malicious and mechanism.release.signs_only:

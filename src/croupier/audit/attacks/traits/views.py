@@ -16,10 +16,9 @@ from torch import Tensor
 from croupier.audit.seen import seen
 from croupier.core.tier import Tier
 from croupier.core.update import Gathered, Layout, Slice
-from croupier.encode.signs import Signs
 from croupier.errors import RangeError, SpecError
 from croupier.pipeline import Pipeline
-from croupier.release.bucketed import BucketSums, Tiered
+from croupier.release.release import Release
 
 
 @dataclass(frozen=True)
@@ -76,13 +75,13 @@ def named_view(number: int, rows: Tensor, names: Sequence[str], sigma: Callable[
 
 
 def bucket_view(
-    number: int, rows: Tensor, names: Sequence[str], release: Tiered, tiers: Sequence[Tier],
+    number: int, rows: Tensor, names: Sequence[str], release: Release, tiers: Sequence[Tier],
     sigma: Callable[[str], float],
 ) -> RoundView:  # fmt: skip
     """A round that was released by buckets of like noise, or as one sum a bucket."""
     members = [tuple(names[i] for i in bucket.members) for bucket in release.buckets(tiers)]
-    each = [1 if isinstance(release, BucketSums) else len(who) for who in members]
-    return grouped(number, rows, members, each, sigma, intact=_keeps_rows_whole(release))
+    each = [1 if release.grouped else len(who) for who in members]
+    return grouped(number, rows, members, each, sigma, intact=release.pieces == "model")
 
 
 def read_rounds(asked: Mapping[str, Any]) -> tuple[RoundView, ...]:
@@ -95,7 +94,7 @@ def read_rounds(asked: Mapping[str, Any]) -> tuple[RoundView, ...]:
     found = []
     for one in asked["rounds"]:
         got = seen(one["views"], asked["protocol"], layout, one["start"])
-        rows = differences(got, one["start"], _keeps_rows_whole(pipeline.release))
+        rows = differences(got, one["start"], pipeline.release.pieces == "model")
         found.append(_read(one["number"], got, rows, pipeline))
     return tuple(found)
 
@@ -119,19 +118,15 @@ def _read(number: int, got: Gathered, rows: Tensor, pipeline: Pipeline) -> Round
     def sigma(name: str) -> float:
         tier = pipeline.privacy.tier(name)
         # Signs bear no noise that could be taken off.
-        return tier.sigma if tier is not None and not isinstance(pipeline.encode, Signs) else 0.0
+        return tier.sigma if tier is not None and not pipeline.encode.signs else 0.0
 
     if got.ids is not None:
         return named_view(number, rows, present, sigma)
-    if got.rows is None or not isinstance(release, Tiered):
-        whole = len(rows) > 1 and _keeps_rows_whole(release)
+    if got.rows is None or not release.tiered:
+        whole = len(rows) > 1 and release.pieces == "model"
         return grouped(number, rows, [present], [len(rows)], sigma, intact=whole)
     tiers = [tier for who in present if (tier := pipeline.privacy.tier(who)) is not None]
     return bucket_view(number, rows, present, release, tiers, sigma)
-
-
-def _keeps_rows_whole(release: object) -> bool:
-    return getattr(release, "grain", None) == "model"
 
 
 @dataclass(frozen=True)
