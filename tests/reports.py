@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from croupier.audit.report.pictures import png
 from croupier.core.coins import Coins
+from croupier.learn.png import png
 
 QUESTIONS: dict[str, dict[str, Any]] = {
     "source": {

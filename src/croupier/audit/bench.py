@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 from torch import Tensor
 
 from croupier.audit.blind import Panel
-from croupier.audit.distort import CLEAN
 from croupier.audit.question import SERVER, Adversary, Arm
 from croupier.audit.setting import Setting
 from croupier.audit.stage import Stage
@@ -24,6 +23,7 @@ from croupier.engine.loop import rounds
 from croupier.engine.state import Round
 from croupier.engine.task import Fits
 from croupier.errors import CroupierError
+from croupier.learn.distort import CLEAN
 
 Watch = Callable[[str], None]
 Made = TypeVar("Made")

@@ -14,23 +14,23 @@ from croupier.audit import questions as _questions  # noqa: F401 - they are know
 from croupier.audit.adversary import adversaries, parse
 from croupier.audit.arms import AGAINST, arms_of
 from croupier.audit.bench import Watch, is_undefended
-from croupier.audit.distort import CLEAN, Distortion
 from croupier.audit.harness import ArmAnswers, part, run
 from croupier.audit.judgement import judged
 from croupier.audit.notes import notes, threat
 from croupier.audit.question import SERVER, Adversary, Arm, Question
 from croupier.audit.report.read import KIND, SCHEMA
 from croupier.audit.report.result import Report
-from croupier.audit.score import LEVEL, over_runs, smooth
 from croupier.audit.seen import shows
 from croupier.audit.setting import FAST, FULL, Setting, setting_of
 from croupier.audit.verdict import asked, pass_on
 from croupier.core.coins import Coins
+from croupier.core.intervals import LEVEL, over_runs, smooth
 from croupier.engine.local import Local
 from croupier.engine.shelf import FolderShelf, deciding
 from croupier.errors import SpecError, nearest, option
 from croupier.learn.assemble import Assembled, assemble
 from croupier.learn.data import folder_of
+from croupier.learn.distort import CLEAN, Distortion
 from croupier.learn.own import records
 from croupier.spec import Sets, Source, Spec, counted, load, presets
 from croupier.statement import explain

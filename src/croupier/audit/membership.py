@@ -156,6 +156,18 @@ def _half(pool: Sample, coins: Coins) -> Rows:
     return Rows(pool[0][order], pool[1][order])
 
 
+def area(members: Tensor, others: Tensor) -> float:
+    """The chance that a member scores above another record, ties counting half: the area under the ROC curve."""
+    above = (members.unsqueeze(1) > others).double() + 0.5 * (members.unsqueeze(1) == others).double()
+    return float(above.mean())
+
+
+def caught(members: Tensor, others: Tensor, false_alarms: float = 0.01) -> float:
+    """The share of members found when at most that share of the others is falsely accused."""
+    allowed = math.floor(false_alarms * len(others))
+    return float((members > others.sort(descending=True).values[allowed]).double().mean())
+
+
 ATTACKS: Mapping[str, Attack] = {
     "prior": prior, "loss": loss, "rows": rows, "lira": lira, "gradients": gradients, "row-gradients": row_gradients,
 }  # fmt: skip

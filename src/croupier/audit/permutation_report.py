@@ -11,7 +11,7 @@ from typing import Any
 
 from croupier.audit.broken_rule import LIES
 from croupier.audit.permutation_words import THREAT, interval, name_of, notes, sentences, verdict
-from croupier.audit.score import over_runs, smooth
+from croupier.core.intervals import over_runs, smooth
 
 # Measures that are shares of one.
 SHARES = ("absolute", "relative", "accuracy", "places", "neighbours")

@@ -16,17 +16,17 @@ from torch import Tensor
 
 from croupier.audit.attacks.permutation import Followed, ServerRound, Upload, rule_of
 from croupier.audit.bench import Answered
-from croupier.audit.learned import learned
-from croupier.audit.likeness import like, pictured
 from croupier.audit.match import after, shares
 from croupier.audit.permuted_run import PermutedRun
 from croupier.audit.pixel_layout import chance_neighbours, kept_neighbours, laid_out
-from croupier.audit.report.pictures import png
 from croupier.audit.single import stepped
 from croupier.core.revive import revived
 from croupier.encode.symmetry import Rule, Symmetry
 from croupier.errors import SpecError
 from croupier.learn.data import Dataset
+from croupier.learn.likeness import like, pictured
+from croupier.learn.lpips import learned
+from croupier.learn.png import png
 
 if TYPE_CHECKING:
     from croupier.audit.permutation_trial import Variant

@@ -20,7 +20,6 @@ from croupier.audit.blind import Panel
 from croupier.audit.broken_rule import tampered
 from croupier.audit.invert import SearchRecipe
 from croupier.audit.knowledge import Knowledge
-from croupier.audit.likeness import pictured
 from croupier.audit.permutation_score import PlayedVariant, Rules, SingleStepRound
 from croupier.audit.permuted_run import PermutedRun
 from croupier.audit.setting import Depth
@@ -31,6 +30,7 @@ from croupier.engine.state import Round
 from croupier.errors import SpecError
 from croupier.learn.ends import find_entrance
 from croupier.learn.flat import frozen_of
+from croupier.learn.likeness import pictured
 from croupier.pipeline import Pipeline
 
 TOPIC = "permutation"

@@ -15,7 +15,7 @@ from croupier.audit.cluster_purity import purity_by_round, purity_of_labels
 from croupier.audit.permutation_report import Table, table
 from croupier.audit.permutation_words import interval
 from croupier.audit.poison import FLIP, NONE, REPLACE, TRIGGER
-from croupier.audit.score import Rate, over_runs, smooth
+from croupier.core.intervals import Rate, over_runs, smooth
 
 GOAL = 0.95
 # The protocol itself, beside rules on clear updates.

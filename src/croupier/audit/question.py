@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from croupier.audit.score import Rate
 from croupier.audit.setting import Setting
+from croupier.core.intervals import Rate
 from croupier.core.part import Part
 from croupier.pipeline import Pipeline
 

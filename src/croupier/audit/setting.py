@@ -6,11 +6,11 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from croupier.audit.distort import CLEAN, Distortion
 from croupier.engine.federation import Federation
 from croupier.errors import SpecError
 from croupier.learn.augment import AS_IS, Augment
 from croupier.learn.data import Data
+from croupier.learn.distort import CLEAN, Distortion
 from croupier.learn.fit import Fit
 from croupier.learn.models import Network
 from croupier.learn.root import NONE, Root

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from croupier.audit.distort import Distortion
 from croupier.audit.knowledge import Knowledge, Sample
 from croupier.audit.setting import Setting
 from croupier.core import canon
@@ -20,6 +19,7 @@ from croupier.engine.task import Fits
 from croupier.errors import CroupierError, SpecError
 from croupier.learn.assemble import Assembled, assemble
 from croupier.learn.data import Dataset, Windows
+from croupier.learn.distort import Distortion
 from croupier.learn.ends import check_logits
 from croupier.learn.flat import frozen_of
 from croupier.learn.split import Split

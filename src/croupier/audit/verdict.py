@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from croupier.audit.harness import EVERYBODY, ArmAnswers
 from croupier.audit.question import Question, QuestionRun, Score
-from croupier.audit.score import LEVEL, Rate, gain, over_runs, share
+from croupier.core.intervals import LEVEL, Rate, gain, over_runs, share
 
 Status = Literal["leak", "none-found", "proved", "not-run"]
 # With fewer runs an interval says next to nothing.

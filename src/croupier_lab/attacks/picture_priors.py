@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from croupier.audit.likeness import matched, mse, psnr, ssim
 from croupier.core.coins import Coins
 from croupier.errors import RangeError
+from croupier.learn.likeness import matched, mse, psnr, ssim
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from scipy.special import ndtr
 
 from croupier.audit.attacks.carries import Moduli, estimate_carry_bits, pairs_fit
 from croupier.audit.knowledge import counted
-from croupier.audit.score import Rate, over_runs
 from croupier.audit.weighted_sums import Floats, Ints
 from croupier.core.coins import Coins
+from croupier.core.intervals import Rate, over_runs
 from croupier.core.update import Layout
 from croupier.errors import RangeError
 

@@ -12,9 +12,9 @@ from functools import partial
 
 from croupier.audit.bench import Bench, Watch
 from croupier.audit.blind import Panel
+from croupier.audit.membership import area, caught
 from croupier.audit.question import SERVER, Arm
 from croupier.audit.questions.source import ATTACKS, Attacked, attack
-from croupier.audit.score import area, caught
 from croupier.audit.setting import Setting
 from croupier.core.attempt import Drive
 from croupier.core.part import Part

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from croupier.audit.score import LEVEL, Rate, gain, over_runs, share, smooth
+from croupier.core.intervals import LEVEL, Rate, gain, over_runs, share, smooth
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from itertools import pairwise
 from typing import Any
 
 from croupier.audit import membership, source
-from croupier.audit.score import LEVEL, Rate
 from croupier.audit.verdict import COARSE_TO_FINE, LEAST_RUNS
+from croupier.core.intervals import LEVEL, Rate
 from croupier.statement import explain
 from croupier_lab.source_inference.experiment import Defence
 from croupier_lab.source_inference.outcome import SourceOutcome

@@ -12,8 +12,7 @@ from torch import Tensor
 from croupier.audit import membership
 from croupier.audit.context import AttackContext
 from croupier.audit.knowledge import Knowledge
-from croupier.audit.membership import ATTACKS
-from croupier.audit.score import area
+from croupier.audit.membership import ATTACKS, area
 from croupier.core.coins import Coins
 from croupier.core.update import Gathered
 from croupier.errors import SpecError

@@ -8,9 +8,10 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from croupier.audit.score import Rate, area, caught, gain, over_runs, share, smooth
+from croupier.audit.membership import area, caught
 from croupier.audit.unshuffle import pick
 from croupier.core.coins import Coins
+from croupier.core.intervals import Rate, gain, over_runs, share, smooth
 from croupier.errors import RangeError
 from croupier_lab.bench.leakage.interval_coverage import GOAL, CoverageSize, measure
 

@@ -25,10 +25,10 @@ from croupier.audit.invert import (
     search_records,
     variation,
 )
-from croupier.audit.likeness import BEST, matched, mse, psnr, ssim, window_for
 from croupier.core.coins import Coins
 from croupier.errors import RangeError, SpecError
 from croupier.learn.datasets import Digits
+from croupier.learn.likeness import BEST, matched, mse, psnr, ssim, window_for
 from croupier.learn.models import ConvNet, SigmoidNet
 
 SHAPE = (1, 8, 8)

@@ -22,7 +22,6 @@ from croupier.audit.attacks.permutation import Public, Upload, follow, mount, ru
 from croupier.audit.bench import Bench
 from croupier.audit.blind import Blind, Panel, answer
 from croupier.audit.broken_rule import ALL, LIES, Lie, lying, received
-from croupier.audit.likeness import like, pictured
 from croupier.audit.match import shares
 from croupier.audit.permutation_report import noticed, over_all_runs
 from croupier.audit.permutation_score import input_group, scored
@@ -43,6 +42,7 @@ from croupier.encode.hidden import HiddenUnits
 from croupier.encode.symmetry import Rule
 from croupier.engine.local import Local
 from croupier.errors import ProtocolError, SpecError
+from croupier.learn.likeness import like, pictured
 from croupier.pipeline import Pipeline
 from croupier.spec import Spec, load
 

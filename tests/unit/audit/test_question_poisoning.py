@@ -17,9 +17,9 @@ from croupier.audit.poison import LabelFlip, Scaling, audit_attacks
 from croupier.audit.poisoning_tables import summarise
 from croupier.audit.question import MALICIOUS, Arm, QuestionRun
 from croupier.audit.questions.poisoning import KEYS, Poisoning, baselines, unfit_baselines
-from croupier.audit.score import Rate
 from croupier.audit.setting import Setting, setting_of
 from croupier.audit.verdict import cell
+from croupier.core.intervals import Rate
 from croupier.engine.federation import Federation
 from croupier.engine.local import Local
 from croupier.engine.loop import rounds

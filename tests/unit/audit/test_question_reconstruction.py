@@ -16,11 +16,11 @@ from croupier.audit.bench import Bench
 from croupier.audit.blind import Blind, Panel, answer
 from croupier.audit.question import SERVER, Arm, QuestionRun
 from croupier.audit.questions.reconstruction import Reconstruction, Scene
-from croupier.audit.score import Rate
 from croupier.audit.setting import FAST, Setting
 from croupier.audit.single import RATE, SingleSteps, single_steps, unreadable
 from croupier.core import canon
 from croupier.core.coins import Coins
+from croupier.core.intervals import Rate
 from croupier.core.update import Layout
 from croupier.engine.federation import Federation
 from croupier.engine.local import Local

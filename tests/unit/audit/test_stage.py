@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from croupier.audit.distort import CLEAN
 from croupier.audit.setting import Setting
 from croupier.audit.stage import Remembered, Stage
 from croupier.core.coins import Coins
@@ -15,6 +14,7 @@ from croupier.core.update import Layout, Slice, Update
 from croupier.engine.federation import Federation
 from croupier.errors import CroupierError, RangeError
 from croupier.learn.datasets import Digits
+from croupier.learn.distort import CLEAN
 from croupier.learn.fit import Sgd
 from croupier.learn.models import Mlp
 from croupier.learn.split import Dirichlet

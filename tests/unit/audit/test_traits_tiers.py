@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from croupier.audit.traits.attributes import attributes
 from croupier.audit.traits.tiers import NoisedRound, TierNoise, released, share_uncovered, uncovered
 from croupier.core.coins import Coins
 from croupier.core.update import Layout, Slice
 from croupier.errors import RangeError, SpecError
+from croupier.learn.attributes import attributes
 from croupier.learn.data import Dataset, Windows
 from croupier.privacy.tiers import Tiers
 

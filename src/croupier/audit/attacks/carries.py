@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from croupier.audit.attacks.separation import study as study
-from croupier.audit.score import Rate, over_runs
 from croupier.audit.seen import counted
 from croupier.audit.weighted_sums import Ints, row_leakage, sum_leakage
 from croupier.core.coins import Coins
+from croupier.core.intervals import Rate, over_runs
 from croupier.core.update import Layout
 from croupier.errors import RangeError, Unsuited
 from croupier.kernels import residues

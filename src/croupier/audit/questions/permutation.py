@@ -11,9 +11,9 @@ from croupier.audit.permutation_report import over_all_runs
 from croupier.audit.permutation_trial import Variant, variants
 from croupier.audit.permuted_run import AgreedOnce, PermutedRun
 from croupier.audit.question import Adversary, Arm, Promise, Question, QuestionRun, Score
-from croupier.audit.score import Rate
 from croupier.audit.seen import shows
 from croupier.core.attempt import Drive
+from croupier.core.intervals import Rate
 from croupier.errors import SpecError
 from croupier.pipeline import Pipeline
 

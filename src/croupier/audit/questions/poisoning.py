@@ -20,7 +20,7 @@ from croupier.audit.bench import Bench
 from croupier.audit.poison import FLIP, NOISE, NONE, REPLACE, TRIGGER, Poison, audit_attacks, backdoor
 from croupier.audit.poisoning_tables import WHOLE, rows_of, summarise
 from croupier.audit.question import MALICIOUS, Adversary, Arm, Promise, Question, QuestionRun, Score
-from croupier.audit.score import Rate
+from croupier.core.intervals import Rate
 from croupier.encode.floats import Floats
 from croupier.errors import SpecError
 from croupier.learn.root import Root

@@ -16,7 +16,6 @@ from croupier.audit import membership, source
 from croupier.audit.bench import Answered, Bench
 from croupier.audit.knowledge import Knowledge
 from croupier.audit.question import SERVER, Adversary, Arm, Promise, Question, QuestionRun, Score
-from croupier.audit.score import area, caught
 from croupier.audit.seen import Kind, shows
 from croupier.audit.stage import Stage, Truth
 from croupier.engine.state import Round
@@ -214,6 +213,6 @@ class Membership(_OneView, use="membership"):
 def _membership(found: Attacked) -> QuestionRun:
     if not found.rounds:
         return QuestionRun(not_run=dict.fromkeys(found.suspects, UNSEEN))
-    areas = found.members(area)
+    areas = found.members(membership.area)
     scores = {name: Score(areas[name], areas["prior"]) for name in found.suspects}
-    return QuestionRun(scores, facts={"tpr_at_1_percent_fpr": found.members(caught)})
+    return QuestionRun(scores, facts={"tpr_at_1_percent_fpr": found.members(membership.caught)})

@@ -27,10 +27,10 @@ from croupier.audit.recorded.files import RecordedRound, Recording, Seen, read
 from croupier.audit.recorded.scored import RecordedLook, asked_of, membership_by_client, source_by_client
 from croupier.audit.report.read import KIND, SCHEMA
 from croupier.audit.report.result import Report
-from croupier.audit.score import LEVEL
 from croupier.audit.seen import Kind
 from croupier.audit.verdict import LEAST_RUNS, asked, not_run
 from croupier.core.coins import Coins
+from croupier.core.intervals import LEVEL
 from croupier.core.update import Update
 from croupier.core.wire import bitmap
 from croupier.encode.fixed import FixedPoint

@@ -17,7 +17,6 @@ from torch import Tensor
 
 from croupier.audit.knowledge import Knowledge
 from croupier.audit.recorded.shadows import ShadowRecords, Shadows, shadow_records
-from croupier.audit.recorded.tensors import TensorFiles
 from croupier.core.coins import Coins
 from croupier.core.part import Part
 from croupier.core.update import Layout
@@ -27,6 +26,7 @@ from croupier.learn.fit import Fit, Sgd
 from croupier.learn.loss import LossName
 from croupier.learn.models import Network
 from croupier.learn.own import reading
+from croupier.learn.tensor_files import TensorFiles
 
 MANIFEST = "updates.toml"
 Seen = Literal["named", "shuffle-model", "shuffle-layer", "shuffle-parameter", "sum"]

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from croupier.audit.bench import Answered
 from croupier.audit.knowledge import Knowledge, Sample
+from croupier.audit.membership import area
 from croupier.audit.question import QuestionRun, Score
 from croupier.audit.recorded.files import Recording
-from croupier.audit.score import area
 from croupier.core.coins import Coins
 
 # So many records of each client are asked about at most.

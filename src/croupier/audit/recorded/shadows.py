@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from croupier.audit.knowledge import Sample
-from croupier.audit.recorded.tensors import one_line
 from croupier.core.part import Part
 from croupier.errors import DataError, SpecError
 from croupier.learn.own import Importable, call
+from croupier.learn.tensor_files import one_line
 
 # What the function gives, by client.
 GIVES = "{'shadows': {client: (inputs, labels)}, 'asked': {...}, and if you like 'members': {...}, 'others': {...}}"

@@ -16,13 +16,13 @@ from torch import Tensor
 from croupier.audit.attacks.traits.denoise import AuxiliaryUpdates
 from croupier.audit.setting import Setting
 from croupier.audit.stage import Remembered, Stage
-from croupier.audit.traits.attributes import Attribute, attributes
 from croupier.core.coins import Coins
 from croupier.core.norm import length
 from croupier.core.update import Update
 from croupier.engine.task import Task
 from croupier.errors import CroupierError, SpecError
 from croupier.learn.assemble import assemble
+from croupier.learn.attributes import Attribute, attributes
 from croupier.learn.data import Data, Dataset
 from croupier.learn.split import Natural, Split
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from croupier.audit.attacks.traits.denoise import AuxiliaryUpdates
 from croupier.audit.attacks.traits.views import RoundView
 from croupier.audit.blind import Panel
-from croupier.audit.traits.attributes import Attribute
+from croupier.learn.attributes import Attribute
 
 Measures = dict[str, float]
 RIGHT, ALWAYS, ROWS = "{}: clients named right", "{}: clients named right, all rounds", "{}: rows named right"

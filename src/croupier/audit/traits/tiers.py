@@ -19,7 +19,6 @@ from croupier.audit.attacks.traits.views import bucket_view, named_view
 from croupier.audit.bench import Watch
 from croupier.audit.knowledge import read
 from croupier.audit.setting import Setting
-from croupier.audit.traits.attributes import attributes
 from croupier.audit.traits.auxiliary import AuxiliaryClients, SetAside, assembled
 from croupier.audit.traits.scores import AttackInput, RoundTruth, TraitTruth
 from croupier.core.attempt import Drive
@@ -30,6 +29,7 @@ from croupier.encode.floats import Floats
 from croupier.engine.loop import rounds
 from croupier.engine.task import Task
 from croupier.errors import ProtocolError, RangeError
+from croupier.learn.attributes import attributes
 from croupier.learn.augment import AS_IS
 from croupier.learn.root import NONE
 from croupier.pipeline import Pipeline

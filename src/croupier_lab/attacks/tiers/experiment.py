@@ -20,7 +20,6 @@ from torch import Tensor
 from croupier.audit.attacks.traits import LINEAR
 from croupier.audit.attacks.traits.denoise import AuxiliaryUpdates, Directions
 from croupier.audit.bench import Watch
-from croupier.audit.traits.attributes import Attribute
 from croupier.audit.traits.auxiliary import clipped
 from croupier.audit.traits.scores import AttackInput, Measures, score
 from croupier.audit.traits.tiers import (
@@ -37,6 +36,7 @@ from croupier.core.coins import Coins
 from croupier.core.norm import length
 from croupier.core.update import Update
 from croupier.errors import CroupierError
+from croupier.learn.attributes import Attribute
 from croupier.privacy.gdp import epsilon_of, mu_of
 from croupier.privacy.tiers import Tiers
 from croupier_lab.attacks.tiers import measures as more

@@ -13,9 +13,9 @@ from croupier.audit.bench import Bench
 from croupier.audit.blind import Panel
 from croupier.audit.question import Adversary, Arm
 from croupier.audit.questions.separation import NAMED, look, named_view
-from croupier.audit.score import gain, over_runs, share
 from croupier.audit.setting import Setting
 from croupier.core.coins import Coins
+from croupier.core.intervals import gain, over_runs, share
 from croupier.engine.local import Local
 from croupier.errors import SpecError
 from croupier.systems import total

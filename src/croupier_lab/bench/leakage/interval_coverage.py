@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from croupier.audit.score import LEVEL, Rate, gain, over_runs
 from croupier.core.coins import Coins
+from croupier.core.intervals import LEVEL, Rate, gain, over_runs
 from croupier_lab.bench.size import BenchSize, Watch, ignore
 
 Floats = npt.NDArray[np.float64]

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from croupier.audit.score import gain, over_runs, share
 from croupier.audit.setting import Setting
 from croupier.audit.traits.tiers import TieredSetting, View
+from croupier.core.intervals import gain, over_runs, share
 from croupier.engine.federation import Federation
 from croupier.engine.local import Local
 from croupier.learn.data import Data

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from croupier.audit.poison import Poison
-from croupier.audit.score import over_runs
+from croupier.core.intervals import over_runs
 from croupier.learn.data import Data
 from croupier.learn.split import Iid, QSkew, Split
 from croupier_lab.papers.rain.clear_rounds import ClearRun, ClearTask, TrainingTerms, play

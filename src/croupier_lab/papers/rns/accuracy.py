@@ -8,9 +8,9 @@ from typing import Any
 
 from croupier.aggregate.mean import Mean
 from croupier.audit.bench import Watch
-from croupier.audit.score import over_runs
 from croupier.audit.setting import Setting
 from croupier.core.coins import Coins
+from croupier.core.intervals import over_runs
 from croupier.encode.residues import Residues
 from croupier.engine.federation import Federation
 from croupier.engine.local import Local

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from croupier.audit.score import over_runs
 from croupier.core.coins import Coins
+from croupier.core.intervals import over_runs
 from croupier.core.update import Update
 from croupier.engine.federation import Federation
 from croupier.engine.local import Local

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from croupier.aggregate.median import Median
-from croupier.audit.distort import Colour, Distortion, Mirror, Rotate
 from croupier.audit.setting import Setting
 from croupier.encode.fixed import FixedPoint
 from croupier.engine.federation import Federation
 from croupier.learn.augment import Crop, InstaHide
 from croupier.learn.data import Data
 from croupier.learn.datasets import Activity, Cifar10, Mnist, Newsgroups, Synthetic
+from croupier.learn.distort import Colour, Distortion, Mirror, Rotate
 from croupier.learn.fit import Sgd
 from croupier.learn.models import ActivityCnn, CifarCnn, Mlp, MnistCnn, Network, ResNet18, TextTransformer
 from croupier.learn.split import Dirichlet

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from croupier.audit.score import over_runs
 from croupier.core.coins import Coins
+from croupier.core.intervals import over_runs
 from croupier.core.norm import length
 from croupier.core.update import Model
 from croupier.engine.federation import Federation

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from croupier.audit.invert import gradient_of
-from croupier.audit.likeness import psnr, ssim
 from croupier.audit.match import after, match, shares
 from croupier.audit.pixel_layout import ROUNDS, by_example, chance_neighbours, kept_neighbours, laid_out
 from croupier.audit.read_record import holding
@@ -23,6 +22,7 @@ from croupier.learn.axes import symmetry_of
 from croupier.learn.data import Dataset
 from croupier.learn.datasets import Mnist
 from croupier.learn.flat import layout_of
+from croupier.learn.likeness import psnr, ssim
 from croupier.learn.models import Mlp
 from croupier_lab.attacks.permuted_upload import read_upload, record_of
 from croupier_lab.attacks.rule_search import (

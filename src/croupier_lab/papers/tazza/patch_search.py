@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from croupier.audit.likeness import psnr
 from croupier.core.coins import Coins
 from croupier.learn.datasets import Cifar10
+from croupier.learn.likeness import psnr
 from croupier_lab.attacks.patch_layout import (
     chance_kept,
     chance_turned,

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from croupier.audit.likeness import psnr
 from croupier.audit.pixel_layout import by_example, laid_out
 from croupier.core.coins import Coins
 from croupier.learn.data import Dataset
 from croupier.learn.datasets import Mnist
+from croupier.learn.likeness import psnr
 from croupier.learn.models import Mlp
 from croupier_lab.attacks.picture_priors import mean_picture
 from croupier_lab.drawing.pictures import Histogram, sheet

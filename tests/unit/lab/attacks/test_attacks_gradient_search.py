@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from croupier.audit.invert import Target, gradient_of
-from croupier.audit.likeness import BEST, mse
 from croupier.core.coins import Coins
 from croupier.errors import RangeError, SpecError
 from croupier.learn.datasets import Digits
 from croupier.learn.ends import last_gradient, last_layer
+from croupier.learn.likeness import BEST, mse
 from croupier.learn.models import ConvNet, SigmoidNet
 from croupier_lab.attacks.gradient_search import (
     DEFENCES,

@@ -13,12 +13,12 @@ import torch
 from tests.scenes import Here
 
 from croupier.audit import source
-from croupier.audit.distort import CLEAN
 from croupier.encode.moduli import moduli
 from croupier.engine.federation import Federation, check
 from croupier.errors import SpecError
 from croupier.learn.data import Dataset, Rows
 from croupier.learn.datasets import Synthetic
+from croupier.learn.distort import CLEAN
 from croupier.learn.models import Mlp
 from croupier_lab.papers.catalogue import FIGURES as REGISTRY
 from croupier_lab.papers.rns import cost

@@ -13,18 +13,18 @@ from torch import Tensor
 
 from croupier.audit import source, stage
 from croupier.audit.context import AttackContext
-from croupier.audit.distort import Distortion
 from croupier.audit.knowledge import Knowledge
-from croupier.audit.score import gain
 from croupier.audit.setting import Setting
 from croupier.audit.stage import Stage, Truth
 from croupier.core.coins import Coins
+from croupier.core.intervals import gain
 from croupier.core.update import Update
 from croupier.engine.federation import Federation
 from croupier.engine.local import Local
 from croupier.errors import CroupierError, SpecError
 from croupier.learn.assemble import assemble
 from croupier.learn.datasets import Digits
+from croupier.learn.distort import Distortion
 from croupier.learn.fit import Sgd
 from croupier.learn.models import Mlp
 from croupier.learn.split import Dirichlet, Iid

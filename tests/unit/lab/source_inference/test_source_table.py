@@ -11,7 +11,7 @@ import pytest
 
 from croupier.audit.notes import notes
 from croupier.audit.questions.source import ATTACKS, MEMBERSHIP
-from croupier.audit.score import Rate, gain, over_runs
+from croupier.core.intervals import Rate, gain, over_runs
 from croupier.systems import naive, plain, total
 from croupier_lab.source_inference.experiment import Defence
 from croupier_lab.source_inference.outcome import MembershipOutcome, SourceOutcome

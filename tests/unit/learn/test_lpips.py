@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from croupier.audit.learned import SIDE, learned
-from croupier.audit.likeness import like
 from croupier.errors import SpecError
+from croupier.learn.likeness import like
+from croupier.learn.lpips import SIDE, learned
 
 ASKED: list[tuple[Tensor, Tensor]] = []
 

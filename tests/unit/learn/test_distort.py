@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from croupier.audit.distort import CLEAN, Clean, Colour, Distortion, Mirror, Rotate, _turn_hue
 from croupier.errors import SpecError
+from croupier.learn.distort import CLEAN, Clean, Colour, Distortion, Mirror, Rotate, _turn_hue
 
 
 def drawn(seed: int = 0) -> torch.Generator:

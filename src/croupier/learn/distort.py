@@ -1,4 +1,4 @@
-"""Shadow sets that are only nearly right: pictures turned, mirrored or recoloured."""
+"""Pictures turned, mirrored or recoloured: an audit's adversary may hold shadow sets that are nearly right."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Clean(Distortion, use="clean"):
 class Rotate(Distortion, use="rotate"):
     """Every picture turned by the same angle, black where nothing was."""
 
-    degrees: float = 30.0
+    degrees: float = Field(30.0, description="by how much pictures are turned")
 
     def __call__(self, inputs: Tensor, generator: torch.Generator) -> Tensor:
         """Turned pictures."""
@@ -50,7 +50,7 @@ class Rotate(Distortion, use="rotate"):
 class Mirror(Distortion, use="mirror"):
     """Left and right exchanged, or top and bottom."""
 
-    upright: bool = True
+    upright: bool = Field(True, description="left and right are exchanged, or top and bottom")
 
     def __call__(self, inputs: Tensor, generator: torch.Generator) -> Tensor:
         """Mirrored pictures."""
@@ -64,7 +64,7 @@ class Colour(Distortion, use="colour"):
     Drawn anew for each picture, applied in that order; values stay within 0 and 1.
     """
 
-    x: float = Field(0.2, ge=0, le=1)
+    x: float = Field(0.2, ge=0, le=1, description="how far brightness, contrast and saturation may be off")
 
     def __call__(self, inputs: Tensor, generator: torch.Generator) -> Tensor:
         """Recoloured pictures. Raises: SpecError when they are not RGB with values within 0 and 1."""

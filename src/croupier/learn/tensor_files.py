@@ -1,4 +1,7 @@
-"""Files of one network's numbers, as any engine saves them: each is read once and checked, and nothing in it is run."""
+"""Files of one network's numbers, as any engine saves them: each is read once and checked, and nothing in it is run.
+
+Audits of recorded updates (`audit.recorded`) read a folder of them.
+"""
 
 from __future__ import annotations
 

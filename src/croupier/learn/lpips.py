@@ -1,7 +1,7 @@
 """LPIPS, where the user has it: the package `lpips` with its networks' weights, which are not part of Croupier.
 
-The question of reconstruction measures pictures by it, too, where `--lpips` names a network.
-Nothing else is ever called LPIPS: the distance that needs no weights from elsewhere is in `audit.perceive`.
+`learn.likeness` measures pictures by it, too, where an audit's `--lpips` names a network. Nothing else is ever called
+LPIPS: papers measure by a distance that needs no weights from elsewhere.
 """
 
 from __future__ import annotations

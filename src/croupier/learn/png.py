@@ -1,4 +1,4 @@
-"""Small pictures as files that a page can hold."""
+"""Small pictures as files that a page can hold: those of audits' reports and of papers' figures."""
 
 from __future__ import annotations
 

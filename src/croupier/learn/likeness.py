@@ -1,7 +1,6 @@
 """How like two pictures are: squared error, PSNR, SSIM, and LPIPS where there is one.
 
-Only scorers use this (the questions of reconstruction and permutation, and papers): an attack never sees the truth that
-pictures are compared with.
+The audit's scorers and papers use it: an attack never sees the truth that pictures are compared with.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 from torch.nn import functional
 
-from croupier.audit.learned import Learned
 from croupier.errors import RangeError
 from croupier.learn.data import Dataset
+from croupier.learn.lpips import Learned
 
 WINDOW, SIGMA, K1, K2 = 11, 1.5, 0.01, 0.03
 # Equal pictures would have an infinite ratio, and a mean over pictures none at all.

@@ -1,4 +1,4 @@
-"""Coarse attributes of clients, computed from their records: what attacks are to infer, and by which classes."""
+"""Coarse attributes of clients, computed from their records: what an audit asks whether updates tell them."""
 
 from __future__ import annotations
 

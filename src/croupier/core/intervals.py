@@ -1,6 +1,6 @@
-"""Success rates with their intervals over independent runs: a number without one is not printed.
+"""Rates with their intervals over independent runs: a number without one is not printed.
 
-Every verdict, report and table of a paper takes its intervals from here.
+Every verdict and report of an audit, and every table of a paper, takes its intervals from here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scipy.special import stdtrit
-from torch import Tensor
 
 from croupier.errors import RangeError
 
@@ -79,15 +78,3 @@ def _spread(values: Sequence[float]) -> tuple[float, float]:
         raise RangeError(f"{len(values)} run: an interval over runs needs at least 2; ask for more seeds")
     mean = math.fsum(values) / len(values)
     return mean, math.fsum((value - mean) ** 2 for value in values)
-
-
-def area(members: Tensor, others: Tensor) -> float:
-    """The chance that a member scores above another record, ties counting half: the area under the ROC curve."""
-    above = (members.unsqueeze(1) > others).double() + 0.5 * (members.unsqueeze(1) == others).double()
-    return float(above.mean())
-
-
-def caught(members: Tensor, others: Tensor, false_alarms: float = 0.01) -> float:
-    """The share of members found when at most that share of the others is falsely accused."""
-    allowed = math.floor(false_alarms * len(others))
-    return float((members > others.sort(descending=True).values[allowed]).double().mean())
