@@ -7,9 +7,7 @@ the questions of reconstruction and permutation; published attacks as a whole ar
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -17,8 +15,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from croupier.core.coins import Coins
-from croupier.errors import RangeError, SpecError, Unsuited
+from croupier.errors import SpecError, Unsuited
 from croupier.learn.ends import last_gradient
+from croupier.learn.gradients import Loss, evaluation_copy, gradient_of
 
 Span = tuple[int, int]
 
@@ -58,41 +57,6 @@ class SearchRecipe:
     boxed: bool = True
     mean: float = 0.5
     deviation: float = 0.5
-
-
-Loss = Callable[[Tensor, Tensor], Tensor]
-
-
-def gradient_of(
-    module: nn.Module, inputs: Tensor, labels: Tensor, differentiable: bool = False,
-    loss: Loss = functional.cross_entropy,
-) -> Tensor:  # fmt: skip
-    """The gradient of a loss over all weights that are learnt, as one vector; of the mean cross-entropy when not said.
-
-    Labels are classes or chances. It is 0 in weights that the outputs do not depend on.
-    """
-    weights = [part for part in module.parameters() if part.requires_grad]
-    with twice(module):
-        value = loss(module(inputs), labels)
-    parts = torch.autograd.grad(
-        value, weights, create_graph=differentiable, allow_unused=True, materialize_grads=True
-    )  # fmt: skip
-    return torch.cat([part.reshape(-1) for part in parts])
-
-
-def twice(module: nn.Module) -> AbstractContextManager[None]:
-    """Where a network that runs can be differentiated twice: cuDNN's recurrent layers cannot, torch's own can."""
-    if not any(isinstance(part, nn.RNNBase) for part in module.modules()):
-        return nullcontext()
-    return torch.backends.cudnn.flags(enabled=False)
-
-
-def gradient_from(update: Tensor, start: Tensor, lr: float) -> Tensor:
-    """The gradient behind new weights, after one step of plain SGD."""
-    if lr <= 0 or update.shape != start.shape:
-        shapes = f"weights {tuple(update.shape)} from {tuple(start.shape)}"
-        raise RangeError(f"{shapes}, lr = {lr}: needs one shape and a positive rate")
-    return (start - update) / lr
 
 
 def counted_labels(module: nn.Module, target: Target, coins: Coins, draws: int = 64) -> Tensor:
@@ -172,11 +136,6 @@ def variation(pictures: Tensor) -> Tensor:
     """
     sides = [side for side in (-1, -2) if pictures.dim() > 2 and pictures.shape[side] > 1]
     return sum((pictures.diff(dim=side).abs().mean() for side in sides), pictures.new_zeros(()))
-
-
-def evaluation_copy(module: nn.Module) -> nn.Module:
-    """A copy in evaluation mode: statistics do not move, nothing is dropped."""
-    return copy.deepcopy(module).eval().requires_grad_(True)
 
 
 def cosine_distance(guess: Tensor, target: Target) -> Tensor:

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from croupier.audit.context import AttackContext
-from croupier.audit.invert import gradient_of
 from croupier.audit.knowledge import Sample, fits
 from croupier.audit.source import Attack
 from croupier.core import canon
@@ -25,6 +24,7 @@ from croupier.core.update import Update
 from croupier.errors import RangeError, SpecError
 from croupier.learn.data import Rows
 from croupier.learn.fit import Fit
+from croupier.learn.gradients import gradient_of
 from croupier.learn.loss import loss_of
 from croupier.learn.models import Network
 from croupier.learn.train import Learner

@@ -5,28 +5,15 @@ Used by the attacks of the questions of reconstruction and permutation, and by p
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor, nn
 
 from croupier.audit.invert import SearchRecipe, Target, search_records
 from croupier.core.coins import Coins
-from croupier.core.update import Layout
 from croupier.errors import Unsuited
 from croupier.learn.ends import Entrance, find_entrance, last_gradient
 from croupier.learn.flat import layout_of
-
-
-def holding(module: nn.Module, vector: Tensor, layout: Layout) -> nn.Module:
-    """A copy of a network with the weights and statistics of a vector."""
-    network = copy.deepcopy(module)
-    held = dict(network.named_parameters()) | dict(network.named_buffers())
-    with torch.no_grad():
-        for part, start, stop in layout.spans():
-            held[part.name].copy_(vector[start:stop].view(part.shape))
-    return network
 
 
 def at_entrance(gradient: Tensor, module: nn.Module, first: Entrance) -> tuple[Tensor, Tensor]:

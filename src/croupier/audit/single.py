@@ -13,13 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from croupier.audit.invert import gradient_of
-from croupier.audit.read_record import holding
 from croupier.core.coins import Coins
 from croupier.core.update import Layout, Update
 from croupier.learn.assemble import Assembled
 from croupier.learn.data import Records
 from croupier.learn.ends import is_felt
+from croupier.learn.gradients import gradient_of, holding
 from croupier.learn.loss import loss_of
 from croupier.learn.private import clipped
 from croupier.learn.train import Learner

@@ -17,19 +17,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from croupier.audit.invert import (
-    SearchRecipe,
-    Span,
-    Target,
-    counted_labels,
-    evaluation_copy,
-    gradient_of,
-    search_records,
-)
+from croupier.audit.invert import SearchRecipe, Span, Target, counted_labels, search_records
 from croupier.core.coins import Coins
 from croupier.errors import SpecError, Unsuited
 from croupier.learn.ends import in_order_of_use, last_gradient, last_layer
 from croupier.learn.flat import layout_of
+from croupier.learn.gradients import evaluation_copy, gradient_of
 
 Defence = Literal["none", "model shuffle", "layer shuffle", "parameter shuffle", "sum"]
 DEFENCES: tuple[Defence, ...] = ("none", "model shuffle", "layer shuffle", "parameter shuffle", "sum")

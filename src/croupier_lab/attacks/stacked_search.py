@@ -13,10 +13,11 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
-from croupier.audit.invert import descend, twice
+from croupier.audit.invert import descend
 from croupier.core.coins import Coins
 from croupier.errors import SpecError
 from croupier.learn.flat import layout_of
+from croupier.learn.gradients import twice
 from croupier_lab.attacks.gradient_search import Inverting
 
 

@@ -15,19 +15,11 @@ from scipy.ndimage import gaussian_filter
 from torch import Tensor, nn
 from torch.nn import functional
 
-from croupier.audit.invert import (
-    SearchRecipe,
-    Target,
-    cosine_distance,
-    counted_labels,
-    gradient_from,
-    gradient_of,
-    search_records,
-    variation,
-)
+from croupier.audit.invert import SearchRecipe, Target, cosine_distance, counted_labels, search_records, variation
 from croupier.core.coins import Coins
 from croupier.errors import RangeError, SpecError
 from croupier.learn.datasets import Digits
+from croupier.learn.gradients import gradient_from, gradient_of
 from croupier.learn.likeness import BEST, matched, mse, psnr, ssim, window_for
 from croupier.learn.models import ConvNet, SigmoidNet
 

@@ -11,15 +11,16 @@ from torch import Tensor, nn
 
 from croupier.aggregate.aggregator import Desk
 from croupier.aggregate.clusters import Clusters
-from croupier.audit.invert import SearchRecipe, gradient_of
+from croupier.audit.invert import SearchRecipe
 from croupier.audit.permutation_words import survives
-from croupier.audit.read_record import holding, label_of, record_behind
+from croupier.audit.read_record import label_of, record_behind
 from croupier.core.coins import Coins
 from croupier.core.update import Gathered, Model
 from croupier.encode.symmetry import Rule, Symmetry
 from croupier.errors import Unsuited
 from croupier.learn.axes import symmetry_of
 from croupier.learn.flat import layout_of
+from croupier.learn.gradients import gradient_of, holding
 from croupier.learn.models import Perceptron, SigmoidNet
 
 COINS = Coins.from_seed(5)

@@ -11,7 +11,6 @@ from tests import zoo
 from tests.networks import Encoder
 from torch import Tensor, nn
 
-from croupier.audit.invert import gradient_of
 from croupier.core.coins import Coins
 from croupier.core.part import Part
 from croupier.errors import SpecError, Unsuited
@@ -27,6 +26,7 @@ from croupier.learn.ends import (
     last_layer,
 )
 from croupier.learn.flat import FlatNet, layout_of
+from croupier.learn.gradients import gradient_of
 
 Make = Callable[[tuple[int, ...], int], nn.Module]
 ROW, PICTURE = (6,), (1, 8, 8)

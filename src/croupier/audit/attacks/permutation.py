@@ -16,15 +16,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from croupier.audit.invert import SearchRecipe, gradient_from
+from croupier.audit.invert import SearchRecipe
 from croupier.audit.knowledge import Knowledge
 from croupier.audit.match import after, match
 from croupier.audit.pixel_layout import by_example
-from croupier.audit.read_record import holding, record_behind
+from croupier.audit.read_record import record_behind
 from croupier.core.coins import Coins
 from croupier.core.revive import plain, revived
 from croupier.encode.symmetry import Rule, Symmetry
 from croupier.errors import SpecError
+from croupier.learn.gradients import gradient_from, holding
 
 # A rule as plain values: where each place of a group goes.
 Places = Mapping[str, Tensor]

@@ -12,15 +12,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from croupier.audit.invert import Loss, SearchRecipe, Target, counted_labels, gradient_from, search_records
+from croupier.audit.invert import SearchRecipe, Target, counted_labels, search_records
 from croupier.audit.knowledge import Knowledge
-from croupier.audit.read_record import at_entrance, holding, label_of, off_layer
+from croupier.audit.read_record import at_entrance, label_of, off_layer
 from croupier.audit.seen import seen
 from croupier.core.coins import Coins
 from croupier.core.update import Gathered, Layout
 from croupier.errors import SpecError, Unsuited
 from croupier.learn.ends import Entrance, find_entrance, last_gradient
 from croupier.learn.flat import layout_of
+from croupier.learn.gradients import Loss, gradient_from, holding
 
 TITLES: Mapping[str, str] = {
     "read": "read off the first linear layer: exact for a single record",

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from croupier.audit.read_record import holding
 from croupier.core.coins import Coins
 from croupier.encode.shuffled import Shuffled
 from croupier.learn.augment import Crop
@@ -17,6 +16,7 @@ from croupier.learn.axes import symmetry_of
 from croupier.learn.data import Dataset
 from croupier.learn.datasets import Cifar10
 from croupier.learn.flat import layout_of
+from croupier.learn.gradients import holding
 from croupier.learn.likeness import ssim
 from croupier.learn.models import Mixer, Mlp, Network
 from croupier_lab.attacks.feature_distance import Perceiver, fitted, perceiver

@@ -17,7 +17,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from croupier.audit.invert import gradient_of
 from croupier.audit.match import shares
 from croupier.audit.read_record import label_of
 from croupier.core.coins import Coins
@@ -25,6 +24,7 @@ from croupier.encode.symmetry import Rule
 from croupier.learn.axes import symmetry_of
 from croupier.learn.data import Dataset
 from croupier.learn.flat import layout_of
+from croupier.learn.gradients import gradient_of
 from croupier.learn.likeness import psnr, ssim
 from croupier_lab.attacks.feature_distance import Perceiver
 from croupier_lab.attacks.gradient_search import Attack, Dlg, Inverting, dlg, inverting

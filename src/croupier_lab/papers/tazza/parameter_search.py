@@ -12,16 +12,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from croupier.audit.invert import gradient_of
 from croupier.audit.match import after, match, shares
 from croupier.audit.pixel_layout import ROUNDS, by_example, chance_neighbours, kept_neighbours, laid_out
-from croupier.audit.read_record import holding
 from croupier.core.coins import Coins
 from croupier.encode.symmetry import Ints, Rule, Symmetry
 from croupier.learn.axes import symmetry_of
 from croupier.learn.data import Dataset
 from croupier.learn.datasets import Mnist
 from croupier.learn.flat import layout_of
+from croupier.learn.gradients import gradient_of, holding
 from croupier.learn.likeness import psnr, ssim
 from croupier.learn.models import Mlp
 from croupier_lab.attacks.permuted_upload import read_upload, record_of

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from croupier.audit.read_record import holding
 from croupier.core.coins import Coins
 from croupier.encode.symmetry import Rule, Symmetry
 from croupier.learn.axes import symmetry_of
 from croupier.learn.data import Dataset
 from croupier.learn.datasets import Mnist
 from croupier.learn.flat import layout_of
+from croupier.learn.gradients import holding
 from croupier.learn.models import Mlp, MnistCnn, Network
 from croupier_lab.drawing.lines import LineStyle, lines
 from croupier_lab.papers.shared.figure import Figure, Means, Scale

@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from croupier.audit.invert import gradient_of
 from croupier.audit.permutation_words import KNOWS, Knows
 from croupier.core.coins import Coins
 from croupier.encode.symmetry import Symmetry
@@ -18,6 +17,7 @@ from croupier.errors import RangeError, SpecError
 from croupier.learn.axes import symmetry_of
 from croupier.learn.data import Dataset, Rows
 from croupier.learn.flat import layout_of
+from croupier.learn.gradients import gradient_of
 from croupier.learn.likeness import psnr
 from croupier.learn.models import Perceptron, SigmoidNet
 from croupier_lab.attacks.feature_distance import Perceiver, fitted, perceiver

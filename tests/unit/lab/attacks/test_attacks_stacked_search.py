@@ -6,10 +6,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from croupier.audit.invert import Target, gradient_of
+from croupier.audit.invert import Target
 from croupier.core.coins import Coins
 from croupier.errors import SpecError
 from croupier.learn.flat import layout_of
+from croupier.learn.gradients import gradient_of
 from croupier.learn.models import Listener, PatchMixer, PatchReader
 from croupier_lab.attacks.gradient_search import Inverting, inverting
 from croupier_lab.attacks.stacked_search import inverting_stacked

@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch.nn import functional
 
-from croupier.audit.read_record import holding
 from croupier.core.coins import Coins
 from croupier.learn.axes import symmetry_of
 from croupier.learn.data import Dataset, Rows
 from croupier.learn.datasets import Cifar10, Mnist
+from croupier.learn.gradients import holding
 from croupier.learn.models import Mlp
 from croupier_lab.papers.shared.figure import SCALES, Figure, Means
 from croupier_lab.papers.shared.reproduce import reproduce
