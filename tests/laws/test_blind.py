@@ -12,7 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from croupier.audit import membership, source
+from croupier.audit import membership
+from croupier.audit.attacks import source
 from croupier.audit.blind import Blind, Panel
 from croupier.audit.context import AttackContext
 from croupier.audit.knowledge import Knowledge

@@ -54,7 +54,7 @@ def test_no_module_has_the_name_of_a_thing(name: str) -> None:
 def test_the_room_of_attacks_can_be_called() -> None:
     """`croupier.audit` is a folder too: importing from it must leave it callable, whatever came first."""
     program = (
-        "import croupier\n{first}\nfrom croupier.audit import source\nimport croupier.core.intervals\n"
+        "import croupier\n{first}\nfrom croupier.audit.attacks import source\nimport croupier.core.intervals\n"
         "try:\n    croupier.audit('digits', seeds=1)\nexcept croupier.CroupierError as error:\n    print(error)\n"
     )
     for first in ("", "croupier.audit", "from croupier import audit", "croupier.explain"):

@@ -1,12 +1,13 @@
 """What an attack works with: the adversary's knowledge, what it read in a view, and a network to try weights in.
 
-Attacks on the source of records and on membership take an `AttackContext` (`audit.source`, `audit.membership`,
+Attacks on the source of records and on membership take an `AttackContext` (`audit.membership`,
 `audit.unshuffle`); `audit.attacks.source` makes one for each view.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -23,6 +24,8 @@ from croupier.errors import SpecError, Unsuited
 from croupier.learn.ends import Head, find_head
 from croupier.learn.flat import FlatNet
 
+# What an attack on a context gives: a score for each client and record, or for each suspect.
+Attack = Callable[["AttackContext", Coins], Tensor]
 # What enters a network's last layer, where it can be listened to; its logits; the inputs.
 Ran = tuple[Tensor | None, Tensor, Tensor]
 _BATCH = 1024

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from croupier.audit import questions as _questions  # noqa: F401 - they are known once they are loaded
-from croupier.audit.adversary import adversaries, parse
 from croupier.audit.arms import AGAINST, arms_of
 from croupier.audit.bench import Watch, is_undefended
 from croupier.audit.harness import ArmAnswers, part, run
 from croupier.audit.judgement import judged
 from croupier.audit.notes import notes, threat
-from croupier.audit.question import SERVER, Adversary, Arm, Question
+from croupier.audit.question import SERVER, Adversary, Arm, Question, adversaries, parse
 from croupier.audit.report.read import KIND, SCHEMA
 from croupier.audit.report.result import Report
 from croupier.audit.seen import shows

@@ -1,4 +1,4 @@
-"""Gradient inversion: records searched for by the gradient that a server saw, and their labels read in it.
+"""Gradient inversion: records searched for by the gradient that a server saw, or read off a linear layer, exactly.
 
 From: Geiping et al. 2020 (`search_records`); the counting of labels in batches is ours. A search is given the public
 network with the weights handed out, a gradient, and what it assumes; it never sees the truth. Used by the attacks of
@@ -7,7 +7,7 @@ the questions of reconstruction and permutation; published attacks as a whole ar
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +16,8 @@ from torch.nn import functional
 
 from croupier.core.coins import Coins
 from croupier.errors import SpecError, Unsuited
-from croupier.learn.ends import last_gradient
+from croupier.learn.ends import Entrance, find_entrance, last_gradient
+from croupier.learn.flat import layout_of
 from croupier.learn.gradients import Loss, evaluation_copy, gradient_of
 
 Span = tuple[int, int]
@@ -143,3 +144,52 @@ def cosine_distance(guess: Tensor, target: Target) -> Tensor:
     ours = torch.cat([guess[start:stop] for start, stop in target.counted])
     theirs = torch.cat([target.gradient[start:stop] for start, stop in target.counted])
     return 1 - functional.cosine_similarity(ours, theirs, dim=0)
+
+
+def at_entrance(gradient: Tensor, module: nn.Module, first: Entrance) -> tuple[Tensor, Tensor]:
+    """A gradient's part in a linear layer that reads whole records: weights, one row a unit, and biases."""
+    parts = {part.name: gradient[start:stop].view(part.shape) for part, start, stop in layout_of(module).spans()
+             if part.role == "weight"}  # fmt: skip
+    weight = parts[first.weight]
+    return weight.T if first.flipped else weight, parts[first.bias]
+
+
+def off_layer(weight: Tensor, bias: Tensor) -> Tensor:
+    """The one record behind a linear layer's gradient: exact, no search.
+
+    Each row of the weights' gradient is the record times the same row of the biases' gradient; all rows count, by
+    least squares.
+    """
+    return (bias @ weight) / bias.square().sum().clamp(min=1e-30)
+
+
+def record_behind(
+    gradient: Tensor, network: nn.Module, shape: Sequence[int], classes: int, coins: Coins,
+    search: SearchRecipe | None = None,
+) -> Tensor:  # fmt: skip
+    """The one record behind a network's gradient: searched for, or, without a recipe, read off its first layer.
+
+    Raises: Unsuited for a first layer that is not linear with biases, or a label or gradient that cannot be read.
+    """
+    if search is not None:
+        target = Target(gradient, 1, tuple(shape), classes, label_of(gradient, network, shape))
+        return search_records(search, network, target, coins.child(0))[0]
+    first = find_entrance(network, shape)
+    if first is None:
+        raise Unsuited("the first layer is not linear with biases: search for the record instead (audit.invert)")
+    return off_layer(*at_entrance(gradient, network, first)).reshape(1, *shape)
+
+
+def label_of(gradient: Tensor, module: nn.Module, shape: Sequence[int]) -> Tensor:
+    """The class of a single record: only its bias of the last layer has a negative gradient.
+
+    Without biases: only its row of the weights' gradient points against all others. Of two rows each does. Raises:
+    Unsuited where there are only two, or where the last layer is not linear.
+    """
+    weight, bias = last_gradient(module, gradient, shape)
+    if bias is not None:
+        return bias.argmin().reshape(1)
+    if len(weight) < 3:
+        raise Unsuited("the last layer has no biases, and two classes' weights do not tell which one a record is of")
+    alike = weight @ weight.T
+    return (alike.sum(1) - alike.diagonal()).argmin().reshape(1)

@@ -15,9 +15,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from croupier.audit.context import AttackContext
+from croupier.audit.context import Attack, AttackContext
 from croupier.audit.knowledge import Sample, fits
-from croupier.audit.source import Attack
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.update import Update

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from croupier.audit.broken_rule import LIES
 from croupier.audit.permutation_words import THREAT, interval, name_of, notes, sentences, verdict
+from croupier.audit.permuted_run import LIES
 from croupier.core.intervals import over_runs, smooth
 
 # Measures that are shares of one.

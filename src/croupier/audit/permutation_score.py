@@ -1,6 +1,6 @@
 """The question of permutations from one seed, scored: only here guesses of attacks meet the rules and the records.
 
-What was played, and what attacks are asked, is a `Variant`'s (`audit.permutation_trial`).
+What was played, and what attacks are asked, is a `Variant`'s (`audit.questions.permutation`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from torch import Tensor
 
 from croupier.audit.attacks.permutation import Followed, ServerRound, Upload, rule_of
 from croupier.audit.bench import Answered
-from croupier.audit.match import after, shares
+from croupier.audit.match import after, chance_neighbours, kept_neighbours, laid_out, shares
 from croupier.audit.permuted_run import PermutedRun
-from croupier.audit.pixel_layout import chance_neighbours, kept_neighbours, laid_out
 from croupier.audit.single import stepped
 from croupier.core.revive import revived
 from croupier.encode.symmetry import Rule, Symmetry
@@ -29,7 +28,7 @@ from croupier.learn.lpips import learned
 from croupier.learn.png import png
 
 if TYPE_CHECKING:
-    from croupier.audit.permutation_trial import Variant
+    from croupier.audit.questions.permutation import Variant
 
 PUBLIC = 5000
 # Uploads that are handed over at a time where there are many.

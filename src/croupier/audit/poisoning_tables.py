@@ -1,21 +1,83 @@
 """What malicious clients did, over runs: tables with intervals, and the sentences that follow from them.
 
-The question `poisoning` hands every run's outcomes in as plain rows, and shows what comes out beside its scores.
+The question `poisoning` hands every run's outcomes in as plain rows, and shows what comes out beside its scores. Where
+a protocol clusters its clients, `Purity` says how well honest and malicious ones are kept apart; Tazza's figures use it
+for other rules, too.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from croupier.audit.attacked_training import TrainingOutcome
-from croupier.audit.cluster_purity import purity_by_round, purity_of_labels
 from croupier.audit.permutation_report import Table, table
 from croupier.audit.permutation_words import interval
 from croupier.audit.poison import FLIP, NONE, REPLACE, TRIGGER
 from croupier.core.intervals import Rate, over_runs, smooth
+
+Groups = Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Purity:
+    """What a partition of clients is worth.
+
+    `all`: the share of clients in groups most of whose members are of their own kind; a client alone counts as right,
+    so that a rule that puts everybody apart has 1. `several`: the same among clients who are not alone, None where all
+    are. `one`: what a single group of all of them would have. `groups` and `alone` tell how far it splits, `together`
+    is the share of the honest in the group with most of them, None without any.
+    """
+
+    all: float
+    several: float | None
+    one: float
+    groups: int
+    alone: int
+    together: float | None
+
+
+def purity(groups: Groups, malicious: Collection[str]) -> Purity:
+    """Of a partition into groups that are not empty; a group of which half is malicious is half right."""
+    shared = [group for group in groups if len(group) > 1]
+    honest = [len(group) - _bad(group, malicious) for group in groups]
+    whole = sum(honest)
+    return Purity(
+        all=_share(groups, malicious),
+        several=_share(shared, malicious) if shared else None,
+        one=_share([[name for group in groups for name in group]], malicious),
+        groups=len(groups),
+        alone=len(groups) - len(shared),
+        together=max(honest) / whole if whole else None,
+    )
+
+
+def _bad(group: Iterable[str], malicious: Collection[str]) -> int:
+    return sum(name in malicious for name in group)
+
+
+def _share(groups: Groups, malicious: Collection[str]) -> float:
+    bad = [_bad(group, malicious) for group in groups]
+    right = sum(max(count, len(group) - count) for group, count in zip(groups, bad, strict=True))
+    return right / sum(len(group) for group in groups)
+
+
+def purity_by_round(outcome: TrainingOutcome, since: int = 0) -> list[Purity]:
+    """Of those who took part in each round, from the round `since` on."""
+    return [purity(one.groups, outcome.malicious) for one in outcome.by_round if one.number >= since]
+
+
+def purity_of_labels(outcome: TrainingOutcome) -> Purity | None:
+    """Of everybody's last label; None without clusters."""
+    if not outcome.by_round:
+        return None
+    held: dict[int, list[str]] = {}
+    for name, label in outcome.by_round[-1].labels.items():
+        held.setdefault(label, []).append(name)
+    return purity(list(held.values()), outcome.malicious)
+
 
 GOAL = 0.95
 # The protocol itself, beside rules on clear updates.

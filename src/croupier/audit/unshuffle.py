@@ -1,7 +1,7 @@
 """Un-shuffling: one model for each client again, out of what a shuffle left.
 
 From: Algorithms 2, 3 and 5 of the source-inference paper, by the shadow sets' accuracy as printed, or by their loss.
-`audit.source` guesses by the rebuilt models.
+`audit.attacks.source` guesses by the rebuilt models.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
-from croupier.audit.candidates import candidates
+from croupier.audit.attacks.carries import candidates
 from croupier.audit.context import AttackContext
 from croupier.audit.knowledge import Sample, fits
 from croupier.core.coins import Coins

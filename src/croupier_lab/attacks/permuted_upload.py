@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from croupier.audit.invert import Target
+from croupier.audit.invert import Target, label_of, record_behind
 from croupier.audit.match import match
 from croupier.audit.permutation_words import Knows
-from croupier.audit.read_record import label_of, record_behind
 from croupier.core.coins import Coins
 from croupier.encode.symmetry import Rule, Symmetry
 from croupier.errors import SpecError

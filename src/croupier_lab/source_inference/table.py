@@ -11,7 +11,8 @@ from dataclasses import asdict, replace
 from itertools import pairwise
 from typing import Any
 
-from croupier.audit import membership, source
+from croupier.audit import membership
+from croupier.audit.attacks import source
 from croupier.audit.verdict import COARSE_TO_FINE, LEAST_RUNS
 from croupier.core.intervals import LEVEL, Rate
 from croupier.statement import explain

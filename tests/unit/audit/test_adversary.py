@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.laws.pipelines import HIDDEN, PIPELINES
 
-from croupier.audit.adversary import adversaries, parse
-from croupier.audit.question import SERVER
+from croupier.audit.question import SERVER, adversaries, parse
 from croupier.audit.seen import shows
 from croupier.errors import SpecError
 from croupier.pipeline import Pipeline

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from croupier.audit.attacks import traits
 from croupier.audit.attacks.traits import candidates, link
-from croupier.audit.attacks.traits.classify import TraitClassifier, fitted
-from croupier.audit.attacks.traits.denoise import AuxiliaryUpdates, Directions, Wiener, gain
+from croupier.audit.attacks.traits.denoise import AuxiliaryUpdates, Directions, TraitClassifier, Wiener, fitted, gain
 from croupier.audit.attacks.traits.views import RoundView, pool_rows, row_sigmas
 from croupier.audit.blind import Blind, answer
 from croupier.core import canon

@@ -12,8 +12,8 @@ from croupier.aggregate.aggregator import Aggregator
 from croupier.aggregate.clusters import Clusters
 from croupier.aggregate.mean import Mean
 from croupier.audit.attacked_training import ClusterRound, SeededTask, TrainingOutcome, served_models
-from croupier.audit.cluster_purity import purity, purity_by_round, purity_of_labels
 from croupier.audit.poison import LabelFlip, NoiseInjection, Scaling
+from croupier.audit.poisoning_tables import purity, purity_by_round, purity_of_labels
 from croupier.audit.questions.poisoning import on_clear_updates
 from croupier.audit.setting import Setting
 from croupier.core.coins import Coins

@@ -8,9 +8,9 @@ import torch
 from tests.scenes import CLIENTS, knowledge, rows, scene
 from torch import Tensor
 
-from croupier.audit.candidates import candidates
+from croupier.audit.attacks.carries import candidates
+from croupier.audit.attacks.source import ATTACKS
 from croupier.audit.context import AttackContext
-from croupier.audit.source import ATTACKS
 from croupier.core.coins import Coins
 from croupier.core.update import Gathered
 from croupier.encode.encoder import Counted

@@ -11,7 +11,8 @@ from sklearn.ensemble import RandomForestClassifier
 from tests.scenes import CLASSES, CLIENTS, FEATURES, draw, knowledge, labelled, rows, scene
 from torch import Tensor
 
-from croupier.audit import prior, records, source
+from croupier.audit import prior, records
+from croupier.audit.attacks import source
 from croupier.audit.knowledge import Knowledge, Sample
 from croupier.audit.unshuffle import pick
 from croupier.core.coins import Coins

@@ -10,10 +10,11 @@ import torch
 from tests.scenes import CLASSES, CLIENTS, FEATURES, knowledge, labelled, rows, scene, sure
 from torch import Tensor
 
-from croupier.audit import prior, source
+from croupier.audit import prior
+from croupier.audit.attacks import source
+from croupier.audit.attacks.source import ATTACKS
 from croupier.audit.context import AttackContext
 from croupier.audit.knowledge import Knowledge, log_odds
-from croupier.audit.source import ATTACKS
 from croupier.audit.unshuffle import Rebuilt, named, pick
 from croupier.core.coins import Coins
 from croupier.core.update import Gathered

@@ -21,15 +21,13 @@ from croupier.audit.attacks import permutation as topic
 from croupier.audit.attacks.permutation import Public, Upload, follow, mount, rule_of, rule_plain, unmoved
 from croupier.audit.bench import Bench
 from croupier.audit.blind import Blind, Panel, answer
-from croupier.audit.broken_rule import ALL, LIES, Lie, lying, received
 from croupier.audit.match import shares
 from croupier.audit.permutation_report import noticed, over_all_runs
 from croupier.audit.permutation_score import input_group, scored
-from croupier.audit.permutation_trial import TOPIC, Variant, variants
 from croupier.audit.permutation_words import FAILED, at, sentences
-from croupier.audit.permuted_run import AgreedOnce, PermutedRun, server_round
+from croupier.audit.permuted_run import ALL, LIES, AgreedOnce, Lie, PermutedRun, lying, received, server_round
 from croupier.audit.question import SERVER, Adversary, Arm, QuestionRun
-from croupier.audit.questions.permutation import Permutation
+from croupier.audit.questions.permutation import TOPIC, Permutation, Variant, variants
 from croupier.audit.setting import Depth, setting_of
 from croupier.audit.verdict import cell
 from croupier.core import canon

@@ -14,8 +14,7 @@ from croupier.audit.bench import Bench
 from croupier.audit.blind import Blind
 from croupier.audit.question import SERVER, Adversary, Arm, QuestionRun
 from croupier.audit.questions import linkage, traits
-from croupier.audit.questions.linkage import Linkage
-from croupier.audit.questions.traits import Traits
+from croupier.audit.questions.traits import Linkage, Traits
 from croupier.audit.seen import Shows
 from croupier.audit.setting import Setting
 from croupier.audit.traits.auxiliary import MOST, auxiliary_clients

@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from croupier.aggregate.aggregator import Desk
 from croupier.aggregate.clusters import Clusters
-from croupier.audit.invert import SearchRecipe
+from croupier.audit.invert import SearchRecipe, label_of, record_behind
 from croupier.audit.permutation_words import survives
-from croupier.audit.read_record import label_of, record_behind
 from croupier.core.coins import Coins
 from croupier.core.update import Gathered, Model
 from croupier.encode.symmetry import Rule, Symmetry

@@ -20,8 +20,7 @@ from torch import Tensor
 
 from croupier.aggregate.mean import Mean, Scaled
 from croupier.audit import knowledge
-from croupier.audit.adversary import adversaries, parse
-from croupier.audit.question import SERVER, Adversary
+from croupier.audit.question import SERVER, Adversary, adversaries, parse
 from croupier.audit.seen import counted, seen, shows
 from croupier.core.coins import Coins, Stream
 from croupier.core.update import Update

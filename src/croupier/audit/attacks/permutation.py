@@ -2,7 +2,7 @@
 
 The attacks are a server's: it knows the public network, what it handed out and what came back, and nothing of the rule.
 A rule that is given to a reading was found by matching, or told by a client. Mounted blindly (`audit.blind`) for the
-question of permutations, which alone scores the answers (`audit.permutation_trial`).
+question of permutations, which alone scores the answers (`audit.questions.permutation`).
 """
 
 from __future__ import annotations
@@ -16,11 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from croupier.audit.invert import SearchRecipe
+from croupier.audit.invert import SearchRecipe, record_behind
 from croupier.audit.knowledge import Knowledge
-from croupier.audit.match import after, match
-from croupier.audit.pixel_layout import by_example
-from croupier.audit.read_record import record_behind
+from croupier.audit.match import after, by_example, match
 from croupier.core.coins import Coins
 from croupier.core.revive import plain, revived
 from croupier.encode.symmetry import Rule, Symmetry

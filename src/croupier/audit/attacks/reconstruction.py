@@ -12,9 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from croupier.audit.invert import SearchRecipe, Target, counted_labels, search_records
+from croupier.audit.invert import SearchRecipe, Target, at_entrance, counted_labels, label_of, off_layer, search_records
 from croupier.audit.knowledge import Knowledge
-from croupier.audit.read_record import at_entrance, label_of, off_layer
 from croupier.audit.seen import seen
 from croupier.core.coins import Coins
 from croupier.core.update import Gathered, Layout

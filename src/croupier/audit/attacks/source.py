@@ -1,21 +1,233 @@
-"""Whose record is it, and was it trained on at all? Asked of what one adversary sees of one round, or of no view.
+"""Source inference: whose record is it? On named updates, and on what shuffles leave of them; or from no view at all.
 
-A topic of the attacks' own process (`audit.blind`): it is sent views and knowledge, never the truth.
+From: Hu et al. (lowest loss); the source-inference paper (un-shuffling first); the posteriors are ours. An attack gives
+a score for each client (rows) and record (columns); the highest score is its guess. A topic of the attacks' own process
+(`audit.blind`), which mounts attacks on membership beside these: it is sent views and knowledge, never the truth.
+`audit.questions.source` scores the answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from croupier.audit import membership, source
-from croupier.audit.context import AttackContext
-from croupier.audit.knowledge import Knowledge
+import torch
+from torch import Tensor
+
+from croupier.audit import membership, unshuffle
+from croupier.audit.context import Attack, AttackContext
+from croupier.audit.knowledge import Knowledge, fits, log_odds
+from croupier.audit.prior import DOUBTS, Prior, by_label, counts, learn_prior, settled, shares
 from croupier.audit.seen import counted, seen
-from croupier.audit.unshuffle import pick
+from croupier.audit.unshuffle import ACCURACY, LOSS, Rebuild, Rebuilt, pick
 from croupier.core.coins import Coins
 from croupier.errors import SpecError, Unsuited, nearest
 from croupier.learn.flat import FlatNet
+
+# How steeply shares of classes may rise with a sign of them, in units of its spread.
+SLOPES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
+FOLDS = 4
+# How much what a whole model remembers of a record may count beside a prior that records carry.
+WEIGHTS = (0.0, 0.1, 0.25, 0.5, 1.0)
+
+
+def prior(context: AttackContext, coins: Coins) -> Tensor:
+    """The best guess from labels and records of shadow sets, and no view."""
+    return prior_of(context).scores
+
+
+def prior_of(context: AttackContext) -> Prior:
+    """The prior, learnt once for all attacks on a context."""
+    if "prior" not in context.study:
+        context.study["prior"] = learn_prior(context.knowledge, context.quiet.child("prior"))
+    found: Prior = context.study["prior"]
+    return found
+
+
+def lowest_loss(rebuild: Rebuild) -> Attack:
+    """The client whose model gives the record's label the highest probability, or its target the lowest error."""
+
+    def attack(context: AttackContext, coins: Coins) -> Tensor:
+        inputs, labels = context.knowledge.records
+        if not context.knowledge.classes:
+            return fits(rebuild(context, coins).outputs(context, inputs), labels)
+        said = torch.log_softmax(rebuild(context, coins).outputs(context, inputs).double(), -1)
+        return said[:, torch.arange(len(labels)), labels]
+
+    return attack
+
+
+def posterior(rebuild: Rebuild, fitted: bool = True) -> Attack:
+    """Prior and view together.
+
+    A client's model is sure of the classes that the client has many of, and its last biases lean to them. How much
+    that tells is learnt from the shadow sets: models must foretell the labels of records that were left out. Models
+    that were `fitted` to shadow sets are rebuilt without those records. Where they foretell nothing, the prior remains,
+    and the record's own log-odds where a whole model may remember it.
+    """
+
+    def attack(context: AttackContext, coins: Coins) -> Tensor:
+        known = context.knowledge
+        inputs, labels = known.records
+        models = rebuild(context, coins.child("whole"))
+        # Only a whole model that a client trained can remember a record; one that was put together cannot.
+        whole = models.trunk is None and not fitted
+        if not known.classes:
+            base = prior(context, coins)
+            return _joined(context, base, _lower(fits(models.outputs(context, inputs), labels))) if whole else base
+        signs = _signs(models, context)
+        slopes, doubt = _calibrated(_folds(rebuild, context, coins) if fitted else _left_out(signs, context))
+        held = counts(tuple(y for _, y in known.shadows), known.classes)
+        base = prior(context, coins)
+        if any(slopes):
+            # The view tells of labels; what records tell beyond their labels stands.
+            base = by_label(settled(held, _lean(signs, slopes), doubt, labels), labels) + prior_of(context).beyond
+        return (
+            _joined(context, base, _own(log_odds(models.outputs(context, inputs), labels), labels)) if whole else base
+        )
+
+    return attack
+
+
+def _joined(context: AttackContext, base: Tensor, own: Tensor) -> Tensor:
+    """With how well each model fits a record: where records carry the prior, that partly repeats it, or is noise."""
+    return base + (_weight(prior_of(context).scores, own) if bool(prior_of(context).beyond.any()) else 1.0) * own
+
+
+def _lower(fit: Tensor) -> Tensor:
+    """How far a record's error under each model lies below those under the others, in units usual for the model."""
+    apart = fit - fit.mean(0)
+    return apart / apart.square().mean(1, keepdim=True).sqrt().clamp(min=1e-9)
+
+
+def _own(odds: Tensor, labels: Tensor) -> Tensor:
+    """How far a record's log-odds under each model lie above those under the others, in units usual for its class."""
+    apart = odds - odds.mean(0)
+    hot = torch.nn.functional.one_hot(labels).double()
+    usual = (apart**2 @ hot / hot.sum(0).clamp(min=1)).sqrt()
+    return apart / usual[:, labels].clamp(min=1e-9)
+
+
+def _weight(known: Tensor, own: Tensor) -> float:
+    """How much the records' own log-odds may count beside a prior that knows much, by how well the two agree.
+
+    Of a record whose client the prior names, a log-odds that tells anything is above the usual for that client. If it
+    is drawn without regard to the client, no weight but 0 makes it likelier on average.
+    """
+    known = torch.log_softmax(known, 0)
+
+    def likely(weight: float) -> float:
+        usual = torch.logsumexp(weight * own, (0, 1)) - math.log(own.numel())
+        return float((torch.logsumexp(known + weight * own, 0) - usual).mean())
+
+    return max(WEIGHTS, key=likely)
+
+
+def _signs(models: Rebuilt, context: AttackContext) -> tuple[Tensor, Tensor]:
+    """Two signs of a client's classes, by client and class: log-odds over all records at hand, and last biases."""
+    known = context.knowledge
+    parts = [known.records, *known.shadows]
+    odds = torch.cat([log_odds(models.outputs(context, x), y) for x, y in parts], 1)
+    hot = torch.nn.functional.one_hot(torch.cat([y for _, y in parts]), known.classes).double()
+    seen, biases = _even(odds @ hot / hot.sum(0).clamp(min=1)), models.biases(context)
+    # A network without last biases shows one sign only.
+    return seen, torch.zeros_like(seen) if biases is None else _even(biases.double())
+
+
+def _even(signs: Tensor) -> Tensor:
+    """Against the other clients, and in units of its own spread, so that one set of slopes serves all networks."""
+    apart = signs - signs.mean(0)
+    return apart / apart.std().clamp(min=1e-12)
+
+
+def _lean(signs: tuple[Tensor, Tensor], slopes: tuple[float, float]) -> Tensor:
+    return torch.softmax(slopes[0] * signs[0] + slopes[1] * signs[1], 1)
+
+
+# What models show of the classes, what is counted, and what is to be foretold; the last two by client and class.
+Foretelling = tuple[tuple[Tensor, Tensor], Tensor, Tensor]
+
+
+def _folds(rebuild: Rebuild, context: AttackContext, coins: Coins) -> Iterator[Foretelling]:
+    """Models rebuilt without every fourth record of each shadow set, to foretell those."""
+    shadows, classes = context.knowledge.shadows, context.knowledge.classes
+    for at in range(FOLDS):
+        out = [torch.arange(len(y)) % FOLDS == at for _, y in shadows]
+        left = tuple((x[~gone], y[~gone]) for (x, y), gone in zip(shadows, out, strict=True))
+        models = rebuild(context.with_shadows(left), coins.child("fold", at))
+        asked = tuple(y[gone] for (_, y), gone in zip(shadows, out, strict=True))
+        yield _signs(models, context), counts(tuple(y for _, y in left), classes), counts(asked, classes)
+
+
+def _left_out(signs: tuple[Tensor, Tensor], context: AttackContext) -> Iterator[Foretelling]:
+    """Every record of a shadow set foretold from the others of its client; one of a class stands for all its like."""
+    held = counts(tuple(y for _, y in context.knowledge.shadows), context.knowledge.classes)
+    for label in range(held.shape[1]):
+        one = torch.nn.functional.one_hot(torch.tensor(label), held.shape[1])
+        yield signs, held - (held[:, label : label + 1] > 0) * one, held * one
+
+
+def _calibrated(trials: Iterable[Foretelling]) -> tuple[tuple[float, float], float]:
+    """The slopes and the doubt that foretell best."""
+    grid = [((first, second), doubt) for first in SLOPES for second in SLOPES for doubt in DOUBTS]
+    likely = torch.zeros(len(grid), dtype=torch.float64)
+    for signs, held, asked in trials:
+        leans = {(first, second): _lean(signs, (first, second)) for first in SLOPES for second in SLOPES}
+        likely += torch.stack([(asked * torch.log(shares(held, leans[slopes], doubt))).sum() for slopes, doubt in grid])
+    return grid[int(likely.argmax())]
+
+
+REBUILDS: Mapping[str, Rebuild] = {
+    "named": unshuffle.named,
+    "algorithm2": unshuffle.models(ACCURACY),
+    "algorithm2-loss": unshuffle.models(LOSS),
+    "algorithm2-matched": unshuffle.models(LOSS, one_to_one=True),
+    "algorithm3": unshuffle.layers(ACCURACY),
+    "algorithm3-loss": unshuffle.layers(LOSS),
+    "algorithm3-matched": unshuffle.layers(LOSS, one_to_one=True),
+    "algorithm5": unshuffle.parameters(ACCURACY),
+    "algorithm5-loss": unshuffle.parameters(LOSS),
+    "algorithm5-cumulative": unshuffle.parameters(LOSS, cumulative=True),
+    "tuned": unshuffle.tuned,
+    "carries": unshuffle.carried,
+}
+
+ATTACKS: Mapping[str, Attack] = {
+    "prior": prior,
+    **{name: lowest_loss(rebuild) for name, rebuild in REBUILDS.items()},
+    "named+prior": posterior(unshuffle.named, fitted=False),
+    "algorithm2+prior": posterior(REBUILDS["algorithm2-matched"], fitted=False),
+    "algorithm3+prior": posterior(REBUILDS["algorithm3-matched"], fitted=False),
+    "algorithm5+prior": posterior(REBUILDS["algorithm5-loss"]),
+    "tuned+prior": posterior(unshuffle.tuned),
+    "carries+prior": posterior(unshuffle.carried),
+}
+
+# Attacks that read how many ones each block has, which only residues in unary let out.
+ON_COUNTS = ("carries", "carries+prior")
+
+TITLES: Mapping[str, str] = {
+    "prior": "the adversary's knowledge, no view",
+    "named": "lowest loss over the named updates (Hu et al.)",
+    "named+prior": "named updates and prior, as one posterior",
+    "algorithm2": "Algorithm 2: the row most accurate on the shadow set",
+    "algorithm2-loss": "Algorithm 2, by loss",
+    "algorithm2-matched": "Algorithm 2, by loss, rows assigned one to one",
+    "algorithm2+prior": "rows assigned one to one, and prior, as one posterior",
+    "algorithm3": "Algorithm 3: mean layers, last layer most accurate on the shadow set",
+    "algorithm3-loss": "Algorithm 3, by loss",
+    "algorithm3-matched": "Algorithm 3, by loss, last layers assigned one to one",
+    "algorithm3+prior": "last layers assigned one to one, and prior, as one posterior",
+    "algorithm5": "Algorithm 5: each parameter of the last layer replaced on its own, by accuracy",
+    "algorithm5-loss": "Algorithm 5, by loss",
+    "algorithm5-cumulative": "Algorithm 5, by loss, replacements kept",
+    "algorithm5+prior": "Algorithm 5, by loss, and prior, as one posterior",
+    "tuned": "joint model trained on with each shadow set",
+    "tuned+prior": "joint model trained on with each shadow set, and prior, as one posterior",
+    "carries": "Algorithm 5, by loss, on values that the carries of counted ones make likely",
+    "carries+prior": "values that the carries of counted ones make likely, and prior, as one posterior",
+}
 
 
 def study(known: Mapping[str, Any], device: str = "cpu") -> AttackContext:
@@ -38,17 +250,17 @@ def mount(context: AttackContext, asked: Mapping[str, Any]) -> dict[str, Any]:
     coins = Coins(asked["coins"])
     guesses, unsuited = {}, dict[str, str]()
     for name in asked["source"]:
-        node, attack = coins.child("source", name), _named(name, source.ATTACKS)
+        node, attack = coins.child("source", name), _named(name, ATTACKS)
         try:
             guesses[name] = pick(attack(viewed, node.child("attack")), node.child("ties").fast())
         except Unsuited as error:
             unsuited[name] = str(error)
     scores = {name: _named(name, membership.ATTACKS)(viewed, coins.child(name)) for name in asked["membership"]}
-    carried = source.prior_of(viewed).carried if "prior" in asked["source"] else ""
+    carried = prior_of(viewed).carried if "prior" in asked["source"] else ""
     return {"guesses": guesses, "scores": scores, "unsuited": unsuited, "carried": carried}
 
 
-def _named(name: str, attacks: Mapping[str, source.Attack]) -> source.Attack:
+def _named(name: str, attacks: Mapping[str, Attack]) -> Attack:
     if name not in attacks:
         raise SpecError(f"no attack is called {name!r}; {nearest(name, attacks)}")
     return attacks[name]

@@ -12,7 +12,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from croupier.audit import membership, source
+from croupier.audit import membership
+from croupier.audit.attacks import source
 from croupier.audit.bench import Answered, Bench
 from croupier.audit.knowledge import Knowledge
 from croupier.audit.question import SERVER, Adversary, Arm, Promise, Question, QuestionRun, Score

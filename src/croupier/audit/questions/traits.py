@@ -1,4 +1,8 @@
-"""What is a client like? Traits that updates tell, beyond what is common among auxiliary clients."""
+"""What is a client like, and is it the same client as before? Two questions about all rounds that an adversary saw.
+
+Traits are what updates tell beyond what is common among auxiliary clients; links, updates of one client found again
+among those of earlier rounds. `audit.traits.findings` answers both at once.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from croupier.audit.bench import Bench
 from croupier.audit.question import Adversary, Arm, Promise, Question, QuestionRun, Score
 from croupier.audit.seen import shows
 from croupier.audit.traits.findings import Findings, auxiliary, findings, tiered_case
-from croupier.audit.traits.scores import RIGHT
+from croupier.audit.traits.scores import BUCKET, CENTRED, RIGHT, ROW
 from croupier.errors import SpecError
 
 # How measures of links begin.
@@ -47,10 +51,10 @@ class Traits(Question, use="traits"):
     def play(self, bench: Bench, arm: Arm, adversaries: Sequence[Adversary]) -> Promise:
         """On all rounds together; the value is the mean over rounds and clients."""
         found = {who.key: findings(bench, arm, who) for who in adversaries}
-        return lambda: {key: _trial(one()) for key, one in found.items()}
+        return lambda: {key: _described(one()) for key, one in found.items()}
 
 
-def _trial(found: Findings) -> QuestionRun:
+def _described(found: Findings) -> QuestionRun:
     measures, prior = found.measures, found.prior
     named = {key: RIGHT.format(key) for key in found.attributes}
     if not measures:
@@ -61,3 +65,60 @@ def _trial(found: Findings) -> QuestionRun:
     wanted = [name for name in measures if not name.startswith(LINKS)]
     tables = found.table("What updates tell of clients", wanted)
     return QuestionRun(scores, facts={"tables": tables, "sentences": found.sentences})
+
+
+ATTACKS: Mapping[str, str] = {"linked": ROW, "linked-centred": CENTRED.format(ROW)}
+BUCKETS: Mapping[str, str] = {"bucket": BUCKET, "bucket-centred": CENTRED.format(BUCKET)}
+
+
+class Linkage(Question, use="linkage"):
+    """Which update of an earlier round is the same client's?
+
+    From: IntraShuffler section 5, stage 3.
+    """
+
+    asks: ClassVar[str] = "Is this the same client as before?"
+    learns: ClassVar[str] = "which updates are one client's"
+    gains: ClassVar[str] = "of 100 updates, {n} more are linked to an earlier one of their client than without looking"
+    titles: ClassVar[Mapping[str, str]] = {
+        "linked": "the most alike update of the nine rounds before, by values",
+        "linked-centred": "the same around what is common to all clients",
+        "bucket": "the most alike sum of a bucket in the nine rounds before: is the client in it?",
+        "bucket-centred": "the same around what is common to all clients",
+        "name": "by name: updates come with their senders'",
+    }
+
+    def unfit(self, bench: Bench, arm: Arm) -> str:
+        """One round has none before it."""
+        if bench.setting.plan.rounds > 1:
+            return ""
+        return "federation.rounds = 1: a client is linked from one round to another; set federation.rounds to 2 or more"
+
+    def unseen(self, bench: Bench, arm: Arm, adversary: Adversary) -> str:
+        """Sums of everybody have no rows, and names alone carry no update."""
+        found = shows(arm.pipeline, adversary)
+        if found.kind == "nothing":
+            return found.why
+        if found.kind == "noise":
+            return "it sees who took part by name, and nothing that updates decide"
+        release = arm.pipeline.release
+        summed = found.kind in ("sum", "counts") and not (release.tiered and release.grouped)
+        return "a sum of everybody has no rows to link" if summed else ""
+
+    def play(self, bench: Bench, arm: Arm, adversaries: Sequence[Adversary]) -> Promise:
+        """On all rounds together; the prior is a candidate picked at random."""
+        found = {who.key: findings(bench, arm, who) for who in adversaries}
+        return lambda: {key: _linked(one()) for key, one in found.items()}
+
+
+def _linked(found: Findings) -> QuestionRun:
+    measures, prior = found.measures, found.prior
+    scores = {key: Score(measures[name], prior[name]) for key, name in ATTACKS.items() if name in measures}
+    buckets = {key: Score(measures[name], prior[name]) for key, name in BUCKETS.items() if name in measures}
+    if not scores and not buckets:
+        return QuestionRun(not_run=dict.fromkeys(ATTACKS, "it saw no client twice within ten rounds"))
+    if found.named:
+        scores["name"] = Score(1.0, prior[ROW])
+    wanted = [name for name in measures if name.startswith(LINKS)]
+    facts = {"tables": found.table("What links the rounds", wanted), "sentences": found.sentences}
+    return QuestionRun(scores or buckets, buckets if scores else {}, facts=facts)

@@ -15,8 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from croupier.audit.attacks.traits.classify import FOLDS, fitted
-from croupier.audit.attacks.traits.denoise import AuxiliaryUpdates
+from croupier.audit.attacks.traits.denoise import FOLDS, AuxiliaryUpdates, fitted
 from croupier.audit.traits.scores import RIGHT, Measures, RoundTruth, TraitTruth, client_chances, mean
 from croupier.core.coins import Coins
 from croupier_lab.attacks.tiers import recombine

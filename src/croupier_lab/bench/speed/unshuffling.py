@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from croupier.audit import source
+from croupier.audit.attacks import source
 from croupier.audit.context import AttackContext
 from croupier.audit.knowledge import Knowledge, Sample
 from croupier.audit.unshuffle import LOSS, replaced

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from croupier.audit.attacked_training import TrainingOutcome
-from croupier.audit.cluster_purity import purity_by_round
+from croupier.audit.poisoning_tables import purity_by_round
 from croupier.engine.local import Local
 from croupier_lab.attacks.rules_under_attack import Probes, RuleUnderAttack, run
 from croupier_lab.drawing.pictures import cluster_map

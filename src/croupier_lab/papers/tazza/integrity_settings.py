@@ -13,8 +13,8 @@ from croupier.aggregate.mean import Mean
 from croupier.aggregate.median import Median
 from croupier.aggregate.reference import FLTrust
 from croupier.audit.attacked_training import TrainingOutcome
-from croupier.audit.cluster_purity import purity_by_round
 from croupier.audit.poison import LabelFlip, NoiseInjection, Poison, Scaling
+from croupier.audit.poisoning_tables import purity_by_round
 from croupier.audit.setting import Setting
 from croupier.engine.federation import Federation
 from croupier.learn.data import Data

@@ -17,8 +17,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from croupier.audit.invert import label_of
 from croupier.audit.match import shares
-from croupier.audit.read_record import label_of
 from croupier.core.coins import Coins
 from croupier.encode.symmetry import Rule
 from croupier.learn.axes import symmetry_of

@@ -10,8 +10,7 @@ from tests.scenes import Here
 
 from croupier.audit.bench import Bench
 from croupier.audit.question import SERVER, Arm
-from croupier.audit.questions.linkage import Linkage
-from croupier.audit.questions.traits import Traits
+from croupier.audit.questions.traits import Linkage, Traits
 from croupier.audit.setting import Setting
 from croupier.audit.traits.findings import tiered_case, tiered_setting
 from croupier.audit.traits.tiers import TieredSetting, TierNoise

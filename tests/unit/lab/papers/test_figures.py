@@ -12,7 +12,7 @@ import pytest
 import torch
 from tests.scenes import Here
 
-from croupier.audit import source
+from croupier.audit.attacks import source
 from croupier.encode.moduli import moduli
 from croupier.engine.federation import Federation, check
 from croupier.errors import SpecError

@@ -11,7 +11,8 @@ import torch
 from tests.scenes import Here
 from torch import Tensor
 
-from croupier.audit import source, stage
+from croupier.audit import stage
+from croupier.audit.attacks import source
 from croupier.audit.context import AttackContext
 from croupier.audit.knowledge import Knowledge
 from croupier.audit.setting import Setting

@@ -15,8 +15,7 @@ import torch
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from croupier.audit.attacks.traits.classify import TraitClassifier
-from croupier.audit.attacks.traits.denoise import AuxiliaryUpdates, Denoiser, Directions, Wiener
+from croupier.audit.attacks.traits.denoise import AuxiliaryUpdates, Denoiser, Directions, TraitClassifier, Wiener
 from croupier.audit.attacks.traits.views import PooledRows, RoundView, pool_rows, read_rounds
 from croupier.core.coins import Coins
 
