@@ -18,7 +18,6 @@ import torch
 from croupier.agree.epochs import plain_of
 from croupier.audit.poison import Poison, PoisonInputs, Scaling, backdoor_success
 from croupier.audit.setting import Setting
-from croupier.audit.stage import Remembered
 from croupier.core.attempt import Drive
 from croupier.core.coins import Coins
 from croupier.core.update import Model, Update
@@ -27,9 +26,10 @@ from croupier.engine.loop import begin, rounds
 from croupier.engine.state import Round, State, Threat, run_id
 from croupier.engine.task import Fits, Task
 from croupier.errors import CroupierError, ProtocolError, SpecError
-from croupier.learn.assemble import Assembled, assemble
+from croupier.learn.assemble import Assembled
 from croupier.learn.data import Rows, Windows
 from croupier.learn.ends import check_logits
+from croupier.learn.remembered import Remembered
 from croupier.learn.train import Learner
 from croupier.pipeline import Pipeline
 from croupier.privacy.local import NoNoise
@@ -155,11 +155,7 @@ class SeededTask:
     def made(self) -> Assembled:
         """The task. Raises: SpecError unless it classifies."""
         one = self.setting
-        made = assemble(
-            one.data, one.split, one.model, one.fit, self.coins, root=one.root, folder=one.folder,
-            together=one.together, device=one.device, workers=one.workers, opaque=one.opaque,
-            loss=one.loss, augment=one.augment,
-        )  # fmt: skip
+        made = one.assembled(self.coins)
         if made.dataset.goal != "classify" or isinstance(made.dataset.test, Windows):
             raise SpecError(f"task.data = {one.data.use!r}: this audit measures by classes; use data that have some")
         check_logits(made.module, made.dataset.train, one.model)

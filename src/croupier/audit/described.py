@@ -27,7 +27,7 @@ from croupier.core.intervals import LEVEL, over_runs, smooth
 from croupier.engine.local import Local
 from croupier.engine.shelf import FolderShelf, deciding
 from croupier.errors import SpecError, nearest, option
-from croupier.learn.assemble import Assembled, assemble
+from croupier.learn.assemble import Assembled
 from croupier.learn.data import folder_of
 from croupier.learn.distort import CLEAN, Distortion
 from croupier.learn.own import records
@@ -91,7 +91,8 @@ def audit(
         setting_of(spec, folder_of(data)), shadow=shadow, noise=Distortion.parse(noise, "noise"), depth=depth
     )
     chosen = [Question.parse(name, "question") for name in _asked(questions)]
-    made = _assembled(setting, seed)
+    # Data that cannot be had are refused here, before anything is begun.
+    made = setting.assembled(Coins.from_seed(seed))
     arms, left = arms_of(spec, setting, AGAINST if against is None else against, made, data)
     own = arms[0]
     who = {arm.key: (SERVER,) for arm in arms} | {
@@ -125,14 +126,6 @@ def quicker(spec: Spec, sets: Sets) -> Spec:
     said = any(str(one).startswith("federation.rounds") for one in sets)
     rounds = spec.federation.rounds if said else min(FAST_ROUNDS, spec.federation.rounds)
     return spec.model_copy(update={"federation": spec.federation.model_copy(update={"rounds": rounds})})
-
-
-def _assembled(setting: Setting, seed: int) -> Assembled:
-    """The task; data that cannot be had are refused here, before anything is begun."""
-    return assemble(
-        setting.data, setting.split, setting.model, setting.fit, Coins.from_seed(seed), augment=setting.augment,
-        root=setting.root, folder=setting.folder, device=setting.device, loss=setting.loss, opaque=setting.opaque,
-    )  # fmt: skip
 
 
 @dataclass(frozen=True)

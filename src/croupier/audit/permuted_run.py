@@ -22,7 +22,6 @@ from croupier.audit.attacked_training import SeededTask as Ground
 from croupier.audit.attacks.permutation import ServerRound, Upload, unmoved
 from croupier.audit.knowledge import read
 from croupier.audit.single import SingleSteps, single_steps, unreadable
-from croupier.audit.stage import Remembered
 from croupier.core.attempt import Attempt, AttemptId, AttemptResult, Drive
 from croupier.core.coins import Coins
 from croupier.core.epoch import Frame, frame_tensor
@@ -33,6 +32,7 @@ from croupier.encode.symmetry import Rule, Symmetry
 from croupier.engine.loop import rounds
 from croupier.engine.state import Round, State, Threat, run_id
 from croupier.errors import ProtocolError, SpecError, Unsuited
+from croupier.learn.remembered import Remembered
 from croupier.pipeline import Pipeline
 
 

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from torch import Tensor
+
+from croupier.audit.knowledge import Knowledge, Sample
+from croupier.core.coins import Coins
 from croupier.engine.federation import Federation
 from croupier.errors import SpecError
+from croupier.learn.assemble import Assembled, assemble
 from croupier.learn.augment import AS_IS, Augment
-from croupier.learn.data import Data
+from croupier.learn.data import Data, Dataset
 from croupier.learn.distort import CLEAN, Distortion
 from croupier.learn.fit import Fit
+from croupier.learn.flat import frozen_of
 from croupier.learn.models import Network
 from croupier.learn.root import NONE, Root
 from croupier.learn.split import Split
 from croupier.spec import Spec
+
+# Who holds which records: any split of the data, also one that keeps some back.
+Cut = Callable[[Dataset, Coins], Mapping[str, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -73,6 +83,24 @@ class Setting:
     def __post_init__(self) -> None:
         if not 0 <= self.share < 1:
             raise SpecError(f"share = {self.share}: the malicious are a share of the clients from 0 to below 1")
+
+    def assembled(self, coins: Coins, split: Cut | None = None) -> Assembled:
+        """The task, on its own split or another one of the data. Raises: SpecError, DataError."""
+        return assemble(
+            self.data, split or self.split, self.model, self.fit, coins, augment=self.augment, root=self.root,
+            folder=self.folder, together=self.together, device=self.device, workers=self.workers, loss=self.loss,
+            opaque=self.opaque,
+        )  # fmt: skip
+
+    def knowledge(
+        self, made: Assembled, records: Sample, suspects: Sample, clients: tuple[str, ...] = (),
+        shadows: tuple[Sample, ...] = (),
+    ) -> Knowledge:  # fmt: skip
+        """What an adversary knows of a task beside its views: all that is public, and these records."""
+        return Knowledge(
+            clients, self.model.plain(), self.fit.plain(), made.dataset.classes, records, shadows, suspects,
+            frozen_of(made.module), {"loss": self.loss or made.dataset.goal},
+        )  # fmt: skip
 
 
 def setting_of(spec: Spec, folder: Path | None = None) -> Setting:

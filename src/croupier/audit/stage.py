@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from croupier.audit.knowledge import Knowledge, Sample
 from croupier.audit.setting import Setting
-from croupier.core import canon
 from croupier.core.coins import Coins
-from croupier.core.update import Update
-from croupier.engine.task import Fits
-from croupier.errors import CroupierError, SpecError
-from croupier.learn.assemble import Assembled, assemble
+from croupier.errors import SpecError
 from croupier.learn.data import Dataset, Windows
 from croupier.learn.distort import Distortion
 from croupier.learn.ends import check_logits
-from croupier.learn.flat import frozen_of
+from croupier.learn.remembered import Remembered
 from croupier.learn.split import Split
 
 
@@ -51,30 +45,6 @@ class Withheld:
         return self.training
 
 
-@dataclass
-class Remembered:
-    """Training that is not done twice: the same start, records and coins give the same update.
-
-    Defences that differ only in what the server sees train alike, and one training then serves them all.
-    """
-
-    fit: Fits
-    room: int = 6 << 30
-    known: dict[tuple[bytes, str, bytes], Update | CroupierError] = field(default_factory=dict)
-
-    def __call__(self, jobs: Sequence[tuple[Any, ...]]) -> Sequence[Update | CroupierError]:
-        keys = [(hashlib.blake2b(canon.tensor_bytes(job[0])).digest(), job[1], job[2].export()) for job in jobs]
-        # All or nothing: which clients train stacked must not depend on what is remembered.
-        if all(key in self.known for key in keys):
-            return [self.known[key] for key in keys]
-        done = self.fit(jobs)
-        size = sum(update.vector.nbytes for update in done if isinstance(update, Update))
-        if size <= self.room:
-            self.room -= size
-            self.known.update(zip(keys, done, strict=True))
-        return done
-
-
 @dataclass(frozen=True)
 class Truth:
     """Whose each record is, and which suspects are members. Experiments hold it; no attack is given it."""
@@ -92,7 +62,7 @@ class Stage:
 
     def __post_init__(self) -> None:
         self.held = Withheld(self.setting.split, self.setting.shadow, self.setting.fresh)
-        self.made = self._assembled()
+        self.made = self.setting.assembled(self.coins, self.held)
         if self.made.dataset.goal == "classify":
             check_logits(self.made.module, self.made.dataset.train, self.setting.model)
         self.task = replace(self.made.task, fit=Remembered(self.made.task.fit))
@@ -112,14 +82,6 @@ class Stage:
     def measure(self) -> str:
         """What is measured of the model on test records."""
         return "accuracy" if self.made.dataset.classes else "rmse"
-
-    def _assembled(self) -> Assembled:
-        one = self.setting
-        return assemble(
-            one.data, self.held, one.model, one.fit, self.coins, folder=one.folder, together=one.together,
-            device=one.device, workers=one.workers, augment=one.augment, root=one.root,
-            loss=one.loss,
-        )  # fmt: skip
 
     def quiet(self, present: tuple[str, ...]) -> Coins:
         """The coins of what attacks study before any view."""
@@ -150,13 +112,10 @@ class Stage:
         owners = torch.arange(len(clients)).repeat_interleave(count)[shown]
         mixed = torch.from_numpy(coins.child("mixed").sampler().permutation(2 * sum(pairs)))
         members = (torch.arange(2 * sum(pairs)) < sum(pairs))[mixed]
-        knowledge = Knowledge(
-            clients, self.setting.model.plain(), self.setting.fit.plain(), self.made.dataset.classes,
-            self._sample(torch.cat([part[:count] for part in left])[shown]),
-            tuple(self._shadow(who, noise, coins) for who in clients),
-            self._sample(torch.cat([*inside, *outside])[mixed]), frozen_of(self.made.module),
-            {"loss": self.setting.loss or self.made.dataset.goal},
-        )  # fmt: skip
+        shadows = tuple(self._shadow(who, noise, coins) for who in clients)
+        records = self._sample(torch.cat([part[:count] for part in left])[shown])
+        suspects = self._sample(torch.cat([*inside, *outside])[mixed])
+        knowledge = self.setting.knowledge(self.made, records, suspects, clients, shadows)
         return knowledge, Truth(owners, members)
 
     def _sample(self, index: Tensor) -> Sample:

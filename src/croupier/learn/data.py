@@ -189,6 +189,8 @@ class Data(Part):
     licence: ClassVar[str] = ""
     # What must lie under the data folder, so that a check-up can say what is missing before a run does.
     files: ClassVar[tuple[str, ...]] = ()
+    # Whether the records of some owners only can be asked for.
+    selects_owners: ClassVar[bool] = False
     # Whether records are known to be pictures with colours.
     coloured: ClassVar[bool] = False
 
@@ -198,7 +200,7 @@ class Data(Part):
         return None
 
     def of_everybody(self) -> Data:
-        """The same with the records of all owners, where only some were asked for."""
+        """The same with all owners, where only some were asked for."""
         return self
 
     @abstractmethod

@@ -13,7 +13,7 @@ from tests.scenes import Here
 from croupier.audit.bench import Bench
 from croupier.audit.blind import Blind
 from croupier.audit.question import SERVER, Adversary, Arm, QuestionRun
-from croupier.audit.questions import linkage, traits
+from croupier.audit.questions import traits
 from croupier.audit.questions.traits import Linkage, Traits
 from croupier.audit.seen import Shows
 from croupier.audit.setting import Setting
@@ -153,8 +153,7 @@ def test_who_has_nothing_to_go_by_is_told_why(monkeypatch: pytest.MonkeyPatch) -
     short = Bench(replace(SETTING, plan=Federation(rounds=1)), 0, Here(), Local(), arms=(NONE,))
     assert "set federation.rounds to 2" in Linkage().unfit(short, NONE)
     assert Linkage().unfit(one, NONE) == Traits().unfit(one, NONE) == ""
-    for module in (traits, linkage):
-        monkeypatch.setattr(module, "shows", lambda *_: Shows("noise", "shares are uniform"))
+    monkeypatch.setattr(traits, "shows", lambda *_: Shows("noise", "shares are uniform"))
     assert Traits().unseen(one, NONE, Adversary(("sum1",))) == "shares are uniform"
     assert "nothing that updates decide" in Linkage().unseen(one, NONE, Adversary(("sum1",)))
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from croupier.audit.setting import Setting
-from croupier.audit.stage import Remembered, Stage
+from croupier.audit.stage import Stage
 from croupier.core.coins import Coins
 from croupier.core.update import Layout, Slice, Update
 from croupier.engine.federation import Federation
@@ -17,6 +17,7 @@ from croupier.learn.datasets import Digits
 from croupier.learn.distort import CLEAN
 from croupier.learn.fit import Sgd
 from croupier.learn.models import Mlp
+from croupier.learn.remembered import Remembered
 from croupier.learn.split import Dirichlet
 
 SETTING = Setting(

@@ -19,7 +19,6 @@ from croupier.audit.attacks.permutation import Followed, ServerRound, rule_plain
 from croupier.audit.bench import Answered, Bench
 from croupier.audit.blind import Panel
 from croupier.audit.invert import SearchRecipe
-from croupier.audit.knowledge import Knowledge
 from croupier.audit.permutation_report import over_all_runs
 from croupier.audit.permutation_score import PlayedVariant, Rules, SingleStepRound
 from croupier.audit.permuted_run import AgreedOnce, PermutedRun, tampered
@@ -34,7 +33,6 @@ from croupier.core.revive import plain
 from croupier.engine.state import Round
 from croupier.errors import SpecError
 from croupier.learn.ends import find_entrance
-from croupier.learn.flat import frozen_of
 from croupier.learn.likeness import pictured
 from croupier.pipeline import Pipeline
 
@@ -86,10 +84,7 @@ class Variant:
         """What everybody knows: the network, its symmetries, what a record looks like."""
         made, setting = self.run.ground.made, self.run.ground.setting
         stand_in = made.dataset.test.batch(torch.arange(1))
-        knowledge = Knowledge(
-            (), setting.model.plain(), setting.fit.plain(), made.dataset.classes, stand_in, (), stand_in,
-            frozen_of(made.module), {"loss": setting.loss or made.dataset.goal},
-        )  # fmt: skip
+        knowledge = setting.knowledge(made, stand_in, stand_in)
         search = None if self.search is None else asdict(self.search)
         return {"knowledge": knowledge.plain(), "symmetry": plain(self.run.symmetry), "search": search, "rate": RATE}
 

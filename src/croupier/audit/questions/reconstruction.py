@@ -13,7 +13,6 @@ from torch import Tensor
 
 from croupier.audit.attacks.reconstruction import TITLES
 from croupier.audit.bench import Answered, Bench, PlayedRounds
-from croupier.audit.knowledge import Knowledge
 from croupier.audit.question import SERVER, Adversary, Arm, Promise, Question, QuestionRun, Score, Unit
 from croupier.audit.seen import Kind, shows
 from croupier.audit.single import RATE, SingleSteps, single_steps, unreadable
@@ -21,7 +20,6 @@ from croupier.audit.stage import Stage
 from croupier.core.intervals import Rate
 from croupier.errors import Unsuited
 from croupier.learn.ends import find_entrance
-from croupier.learn.flat import frozen_of
 from croupier.learn.likeness import like, matched, pictured
 from croupier.learn.lpips import Learned, learned
 from croupier.learn.png import png
@@ -86,17 +84,13 @@ class Scene:
         made, setting = self.stage.made, self.stage.setting
         inputs, targets = made.dataset.train.batch(torch.arange(1))
         blank = torch.zeros_like(inputs), torch.zeros_like(targets)
-        knowledge = Knowledge(
-            (), setting.model.plain(), setting.fit.plain(), made.dataset.classes, blank, (), blank,
-            frozen_of(made.module), {"loss": setting.loss or made.dataset.goal},
-        )  # fmt: skip
         low, high = self.public.amin(0), self.public.amax(0)
         if self.is_picture:
             low, high = torch.zeros_like(low), torch.ones_like(high)
         return {
-            "knowledge": knowledge.plain(), "rate": RATE, "steps": steps, "pictured": self.is_picture,
+            "knowledge": setting.knowledge(made, blank, blank).plain(), "rate": RATE, "steps": steps,
             "mean": self.public.mean(0), "spread": self.public.var(0), "low": low, "high": high,
-            "guesses": self.centres(count),
+            "pictured": self.is_picture, "guesses": self.centres(count),
         }  # fmt: skip
 
     def centres(self, count: int) -> Tensor:

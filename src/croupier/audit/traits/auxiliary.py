@@ -15,15 +15,15 @@ from torch import Tensor
 
 from croupier.audit.attacks.traits.denoise import AuxiliaryUpdates
 from croupier.audit.setting import Setting
-from croupier.audit.stage import Remembered, Stage
+from croupier.audit.stage import Stage
 from croupier.core.coins import Coins
 from croupier.core.norm import length
 from croupier.core.update import Update
 from croupier.engine.task import Task
 from croupier.errors import CroupierError, SpecError
-from croupier.learn.assemble import assemble
 from croupier.learn.attributes import Attribute, attributes
 from croupier.learn.data import Data, Dataset
+from croupier.learn.remembered import Remembered
 from croupier.learn.split import Natural, Split
 
 # With fewer a spread of their updates says nothing.
@@ -132,7 +132,7 @@ def auxiliary_clients(stage: Stage) -> AuxiliaryClients:
 
     Whose shadow record is whose they are not told. Raises: SpecError where there can be none.
     """
-    return _households(stage) if stage.made.dataset.name == "households" else _synthetic(stage)
+    return _households(stage) if stage.setting.data.selects_owners else _synthetic(stage)
 
 
 def _households(stage: Stage) -> AuxiliaryClients:
@@ -159,10 +159,7 @@ def _synthetic(stage: Stage) -> AuxiliaryClients:
 
 def assembled(one: Setting, split: SetAside | SyntheticClients, coins: Coins) -> tuple[Task, Dataset]:
     """The setting's task on another split of its data; nothing is trained twice."""
-    made = assemble(
-        one.data, split, one.model, one.fit, coins, folder=one.folder, together=one.together, device=one.device,
-        workers=one.workers, augment=one.augment, root=one.root, loss=one.loss,
-    )  # fmt: skip
+    made = one.assembled(coins, split)
     return replace(made.task, fit=Remembered(made.task.fit)), made.dataset
 
 

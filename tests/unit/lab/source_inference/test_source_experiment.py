@@ -11,7 +11,7 @@ import torch
 from tests.scenes import Here
 from torch import Tensor
 
-from croupier.audit import stage
+from croupier.audit import setting as settings
 from croupier.audit.attacks import source
 from croupier.audit.context import AttackContext
 from croupier.audit.knowledge import Knowledge
@@ -81,7 +81,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> Counted:
 
         return replace(made, task=replace(made.task, fit=counted))
 
-    monkeypatch.setattr(stage, "assemble", counting)
+    monkeypatch.setattr(settings, "assemble", counting)
     return lambda: sum(jobs)
 
 
