@@ -1,4 +1,4 @@
-"""What an adversary knows besides its views, and what it reads in a server's view.
+"""What an adversary knows besides its views.
 
 `Knowledge` is all that an attack may use beside what it saw: records, shadow sets and the public recipe of training. It
 crosses to the attacks' own process as plain values. `audit.stage` fills it in; `audit.context` puts it before a view.
@@ -14,14 +14,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from croupier.core.flow import Received
-from croupier.core.update import Gathered, Layout
-from croupier.encode.encoder import Counted, Released
-from croupier.errors import SpecError
 from croupier.learn.data import Dataset, Rows
 from croupier.learn.models import Network
 from croupier.learn.own import carried, revived
-from croupier.pipeline import Pipeline
 
 Sample = tuple[Tensor, Tensor]
 
@@ -81,40 +76,6 @@ class Knowledge:
         module = Network.parse(self.model).build(dataset)
         module.load_state_dict(dict(self.frozen), strict=False)
         return module
-
-
-def counted(view: Mapping[str, Any], protocol: Mapping[str, Any], layout: Layout) -> Counted | None:
-    """The counts in a server's view; None where it holds none, or not one value a parameter that all count alike."""
-    pipeline = Pipeline.parse(protocol)
-    if not pipeline.release.counts_ones:
-        return None
-    return pipeline.encode.counted(_opened(view, pipeline, layout), _brief(view))
-
-
-def _opened(view: Mapping[str, Any], pipeline: Pipeline, layout: Layout) -> Released:
-    """What the letters in a server's view amount to."""
-    boxes = [box for box in view["inputs"] if isinstance(box, tuple) and box and "kind" in box[0]]
-    inbox = tuple(Received(**letter) for letter in boxes[-1])
-    return pipeline.place.opened(pipeline, view["given"]["roster"], layout, inbox)
-
-
-def _brief(view: Mapping[str, Any]) -> Mapping[str, Tensor]:
-    return next((box for box in view["inputs"] if isinstance(box, Mapping)), {})
-
-
-def read(view: Mapping[str, Any], protocol: Mapping[str, Any], layout: Layout) -> Gathered:
-    """What the server's view of a round holds, decoded as the public protocol says."""
-    pipeline = Pipeline.parse(protocol)
-    return pipeline.encode.decode(_opened(view, pipeline, layout), _brief(view))
-
-
-def made(view: Mapping[str, Any]) -> Tensor:
-    """The model that the server made of a round: the result of its work, in its view. Raises: SpecError without it."""
-    for box in reversed(view["inputs"]):
-        if isinstance(box, tuple) and box and isinstance(box[0], tuple) and box[0] and "vector" in box[0][0]:
-            model: Tensor = box[0][0]["vector"]
-            return model
-    raise SpecError("a view without the server's aggregation tells no next model")
 
 
 def log_odds(said: Tensor, labels: Tensor) -> Tensor:

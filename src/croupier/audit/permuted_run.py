@@ -20,7 +20,7 @@ from croupier.agree.coordinates import seed_of
 from croupier.agree.standing import Standing
 from croupier.audit.attacked_training import SeededTask as Ground
 from croupier.audit.attacks.permutation import ServerRound, Upload, unmoved
-from croupier.audit.knowledge import read
+from croupier.audit.seen import read_server
 from croupier.audit.single import SingleSteps, single_steps, unreadable
 from croupier.core.attempt import Attempt, AttemptId, AttemptResult, Drive
 from croupier.core.coins import Coins
@@ -123,7 +123,7 @@ def server_round(view: View, pipeline: Pipeline) -> ServerRound:
         for letter in sent
         if letter.kind == "model" and not isinstance(letter.body, bytes)
     }
-    found = read(facts(view), pipeline.plain(), view.given.layout)
+    found = read_server(facts(view), pipeline.plain(), view.given.layout)
     if found.rows is None or found.ids is None:
         raise ProtocolError("this server sees no single updates: there is nothing to bring into order")
     uploads = []

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from croupier.aggregate.aggregator import Desk
-from croupier.audit import knowledge
 from croupier.audit.question import Adversary
 from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Given, Inbox, Received
@@ -107,7 +106,7 @@ def seen(views: Views, protocol: Mapping[str, Any], layout: Layout, start: Tenso
 def counted(views: Views, protocol: Mapping[str, Any], layout: Layout) -> Counted | None:
     """The ones that it counted for every parameter and modulus; None where it counts none, or sees whole updates."""
     found, mine = _looked(views, Pipeline.parse(protocol))
-    return knowledge.counted(mine["server"][0], protocol, layout) if found.kind == "counts" else None
+    return server_counts(mine["server"][0], protocol, layout) if found.kind == "counts" else None
 
 
 def _looked(views: Views, pipeline: Pipeline) -> tuple[Shows, Views]:
@@ -156,8 +155,42 @@ def _sent(view: Mapping[str, Any], given: Given, pipeline: Pipeline) -> Tensor:
 def _server(view: Mapping[str, Any], pipeline: Pipeline, layout: Layout, start: Tensor | None) -> Gathered:
     if pipeline.release.shape == "scored":
         # Of votes, weighed, the model that it made of them.
-        return _model(knowledge.made(view), view["given"]["roster"])
-    return _whole(knowledge.read(view, pipeline.plain(), layout), pipeline, start)
+        return _model(server_model(view), view["given"]["roster"])
+    return _whole(read_server(view, pipeline.plain(), layout), pipeline, start)
+
+
+def server_counts(view: Mapping[str, Any], protocol: Mapping[str, Any], layout: Layout) -> Counted | None:
+    """The counts in a server's view; None where it holds none, or not one value a parameter that all count alike."""
+    pipeline = Pipeline.parse(protocol)
+    if not pipeline.release.counts_ones:
+        return None
+    return pipeline.encode.counted(_opened(view, pipeline, layout), _told(view))
+
+
+def _opened(view: Mapping[str, Any], pipeline: Pipeline, layout: Layout) -> Released:
+    """What the letters in a server's view amount to."""
+    boxes = [box for box in view["inputs"] if isinstance(box, tuple) and box and "kind" in box[0]]
+    inbox = tuple(Received(**letter) for letter in boxes[-1])
+    return pipeline.place.opened(pipeline, view["given"]["roster"], layout, inbox)
+
+
+def _told(view: Mapping[str, Any]) -> Mapping[str, Tensor]:
+    return next((box for box in view["inputs"] if isinstance(box, Mapping)), {})
+
+
+def read_server(view: Mapping[str, Any], protocol: Mapping[str, Any], layout: Layout) -> Gathered:
+    """What the server's view of a round holds, decoded as the public protocol says."""
+    pipeline = Pipeline.parse(protocol)
+    return pipeline.encode.decode(_opened(view, pipeline, layout), _told(view))
+
+
+def server_model(view: Mapping[str, Any]) -> Tensor:
+    """The model that the server made of a round: the result of its work, in its view. Raises: SpecError without it."""
+    for box in reversed(view["inputs"]):
+        if isinstance(box, tuple) and box and isinstance(box[0], tuple) and box[0] and "vector" in box[0][0]:
+            model: Tensor = box[0][0]["vector"]
+            return model
+    raise SpecError("a view without the server's aggregation tells no next model")
 
 
 def _handed(views: Sequence[Mapping[str, Any]], pipeline: Pipeline) -> Tensor:

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from croupier.audit.attacks.carries import carries, estimate_carry_bits
-from croupier.audit.knowledge import counted, read
+from croupier.audit.seen import read_server, server_counts
 from croupier.audit.weighted_sums import Ints
 from croupier.core.coins import Coins
 from croupier.core.update import Layout, Slice, Update
@@ -84,7 +84,7 @@ def test_the_releases_show_what_is_said_here(release: str) -> None:
         }
         pipeline = rns(2).model_copy(update={"encode": encode, "release": Release.parse(release)})
         assert torch.equal(_sums(view, pipeline.plain(), layout), torch.zeros(3, dtype=torch.float64))
-        found = counted(view, pipeline.plain(), layout)
+        found = server_counts(view, pipeline.plain(), layout)
         assert (found is None) == (release == "mod")
         seen.append(out["sums"] if found is None else found.ones)
         assert found is None or torch.equal(found.units, torch.full((3,), 0.01, dtype=torch.float64))
@@ -94,13 +94,13 @@ def test_the_releases_show_what_is_said_here(release: str) -> None:
 
 
 def _sums(view: Mapping[str, Any], protocol: Mapping[str, Any], layout: Layout) -> torch.Tensor:
-    sums = read(view, protocol, layout).sums
+    sums = read_server(view, protocol, layout).sums
     assert sums is not None
     return sums
 
 
 def test_a_sum_has_no_counts() -> None:
-    assert counted({"inputs": ()}, total(3).plain(), Layout((Slice("w", (3,)),))) is None
+    assert server_counts({"inputs": ()}, total(3).plain(), Layout((Slice("w", (3,)),))) is None
 
 
 def brute(inputs: Inputs, clients: int, many: tuple[int, ...]) -> tuple[dict[tuple[int, ...], float], float]:

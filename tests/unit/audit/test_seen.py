@@ -19,7 +19,7 @@ from tests.views import Staged
 from torch import Tensor
 
 from croupier.aggregate.mean import Mean, Scaled
-from croupier.audit import knowledge
+from croupier.audit import seen as reading
 from croupier.audit.question import SERVER, Adversary, adversaries, parse
 from croupier.audit.seen import counted, seen, shows
 from croupier.core.coins import Coins, Stream
@@ -170,7 +170,7 @@ def test_a_sum_is_the_mean_of_what_was_sent(case: Case, name: str) -> None:
     one = case(name)
     if one.pipeline.encode.agrees or one.pipeline.release.use == "groups":
         pytest.skip("there is no sum, or groups count alike")
-    made, mean = knowledge.made(one.played.views[0]["server"]).double(), one.weighed(one.sent)
+    made, mean = reading.server_model(one.played.views[0]["server"]).double(), one.weighed(one.sent)
     near = 2e-3 if one.pipeline.encode.scaled else 1e-5
     if type(one.pipeline.aggregate) in (Mean, Scaled) and one.pipeline.aggregate.anew:
         assert torch.allclose(made, mean, rtol=1e-4, atol=near)
@@ -198,7 +198,7 @@ def test_a_client_reads_the_joint_model_in_plain_coordinates(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name, pipeline in ALL.items() if pipeline.encode.form == "weights"])
 def test_the_server_reads_what_it_always_read(name: str) -> None:
     one = staged(name)
-    was = knowledge.read(one.views(SERVER)["server"][0], one.pipeline.plain(), one.task.layout)
+    was = reading.read_server(one.views(SERVER)["server"][0], one.pipeline.plain(), one.task.layout)
     now = one.read(SERVER)
     for field in was.__dataclass_fields__:
         before, after = getattr(was, field), getattr(now, field)
@@ -218,7 +218,7 @@ def test_rows_are_those_of_the_clients_that_came(pipeline: Pipeline) -> None:
     for who in who_see(one, "named"):
         rows_are_the_clients(one, who)
     for who in who_see(one, "sum"):
-        got, made = one.read(who), knowledge.made(one.played.views[0]["server"]).double()
+        got, made = one.read(who), reading.server_model(one.played.views[0]["server"]).double()
         assert got.sums is not None
         assert got.weights is not None
         assert torch.allclose(got.sums / got.weights, made, atol=1e-5), who.key
@@ -313,7 +313,7 @@ def test_the_server_counts_and_the_relay_does_not() -> None:
     plain, layout = one.pipeline.plain(), one.task.layout
     found = counted(one.views(SERVER), plain, layout)
     assert found is not None
-    was = knowledge.counted(one.views(SERVER)["server"][0], plain, layout)
+    was = reading.server_counts(one.views(SERVER)["server"][0], plain, layout)
     assert was is not None
     assert torch.equal(found.ones, was.ones)
     assert counted(one.views(parse("relay", one.pipeline)), plain, layout) is None

@@ -17,7 +17,7 @@ from torch import Tensor
 from croupier.aggregate.mean import Mean
 from croupier.audit.attacks.traits.views import bucket_view, named_view
 from croupier.audit.bench import Watch
-from croupier.audit.knowledge import read
+from croupier.audit.seen import read_server
 from croupier.audit.setting import Setting
 from croupier.audit.traits.auxiliary import AuxiliaryClients, SetAside, assembled
 from croupier.audit.traits.scores import AttackInput, RoundTruth, TraitTruth
@@ -115,7 +115,7 @@ class TieredExperiment:
         task, start = replace(task, evaluate=lambda _: {}), task.first.vector
         for done in rounds(pipeline, task, plan, self.coins, drive, keep={"server": "keep"}):
             watch(f"{noise.title}: round {done.number + 1} of {plan.rounds}")
-            seen = read(facts(done.views["server"]), pipeline.plain(), task.layout)
+            seen = read_server(facts(done.views["server"]), pipeline.plain(), task.layout)
             if seen.rows is None or seen.ids is None:
                 raise ProtocolError(f"round {done.number + 1}: no named rows to look at")
             yield NoisedRound(done.number, start, seen.ids, seen.rows)
