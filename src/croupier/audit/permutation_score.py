@@ -16,12 +16,13 @@ from torch import Tensor
 
 from croupier.audit.attacks.permutation import Followed, ServerRound, Upload, rule_of
 from croupier.audit.bench import Answered
-from croupier.audit.match import after, chance_neighbours, kept_neighbours, laid_out, shares
 from croupier.audit.permuted_run import PermutedRun
+from croupier.audit.pixel_layout import chance_neighbours, kept_neighbours, laid_out
 from croupier.audit.single import stepped
 from croupier.core.revive import revived
 from croupier.encode.symmetry import Rule, Symmetry
 from croupier.errors import SpecError
+from croupier.learn.axes.matching import after, shares
 from croupier.learn.data import Dataset
 from croupier.learn.likeness import like, pictured
 from croupier.learn.lpips import learned

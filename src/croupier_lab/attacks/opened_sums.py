@@ -1,6 +1,6 @@
 """How many columns of an opened weighted sum have one solution, where they are too many to walk, and rows by levels.
 
-`croupier.audit.weighted_sums` says exactly what such a sum tells; these are the bench's tables and samples of it.
+`croupier.release.opened_sums` says exactly what such a sum tells; these are the bench's tables and samples of it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from croupier.audit.weighted_sums import Ints, bit_entropy, sum_chances, sum_leakage
 from croupier.errors import RangeError
+from croupier.release.opened_sums import Ints, bit_entropy, sum_chances, sum_leakage
 
 # Rows in each half of a column: a table of all sums of a half must fit.
 _HALF = 22

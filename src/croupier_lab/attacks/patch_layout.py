@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from croupier.audit.match import by_example, laid_out
+from croupier.audit.pixel_layout import by_example, laid_out
 from croupier.core.coins import Coins
 from croupier.encode.symmetry import Ints
 from croupier.errors import RangeError

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from croupier.audit.invert import Target, label_of, record_behind
-from croupier.audit.match import match
 from croupier.audit.permutation_words import Knows
 from croupier.core.coins import Coins
 from croupier.encode.symmetry import Rule, Symmetry
 from croupier.errors import SpecError
+from croupier.learn.axes.matching import match
 from croupier.learn.gradients import gradient_from, holding
 from croupier_lab.attacks.gradient_search import Attack
 

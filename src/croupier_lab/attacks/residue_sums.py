@@ -17,11 +17,11 @@ from scipy.special import ndtr
 
 from croupier.audit.attacks.carries import Moduli, estimate_carry_bits, pairs_fit
 from croupier.audit.seen import server_counts
-from croupier.audit.weighted_sums import Floats, Ints
 from croupier.core.coins import Coins
 from croupier.core.intervals import Rate, over_runs
 from croupier.core.update import Layout
 from croupier.errors import RangeError
+from croupier.release.opened_sums import Floats, Ints
 
 # Deviations beyond which a rounded normal has no mass that a double would show.
 _REACH = 9.0

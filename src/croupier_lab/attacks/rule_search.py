@@ -1,4 +1,4 @@
-"""Other ways to the rule behind a permuted model than weight matching (`croupier.audit.match`).
+"""Other ways to the rule behind a permuted model than weight matching (`croupier.learn.axes.matching`).
 
 The paper's own search over parameters, sorted values without any anchor, and trying every seed of its printed listing,
 which is here too. Used by Tazza's Figure 17 (`papers.tazza_adaptive`).
@@ -15,10 +15,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from croupier.audit.match import Comparison, Matched, apart, assigned, lines
 from croupier.core.coins import Coins
 from croupier.encode.symmetry import Ints, Rule, Symmetry
 from croupier.errors import RangeError
+from croupier.learn.axes.matching import Comparison, Matched, apart, assigned, lines
 
 # `torch.manual_seed` takes 64 bits, of which the generator on the CPU uses these.
 BITS = 32

@@ -1,6 +1,6 @@
 """The layout of pictures whose pixels were put into one unknown order, from nothing but that neighbours vary together.
 
-Unlike `croupier.audit.match` it needs no public picture; turned and mirrored layouts are as good to it. Used by
+Unlike `croupier.audit.pixel_layout` it needs no public picture; turned and mirrored layouts are as good to it. Used by
 Tazza's Figures 17 and 18 (`papers.tazza_adaptive`, `papers.tazza_jigsaw`).
 """
 
@@ -13,9 +13,10 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import shortest_path
 from torch import Tensor
 
-from croupier.audit.match import ROUNDS, assigned, check_samples, nearness
+from croupier.audit.pixel_layout import ROUNDS, check_samples, nearness
 from croupier.core.coins import Coins
 from croupier.encode.symmetry import Ints
+from croupier.learn.axes.matching import assigned
 
 Floats = npt.NDArray[np.float64]
 # Pixels joined to each pixel in the graph whose paths are measured: half as many again as a pixel's neighbours.

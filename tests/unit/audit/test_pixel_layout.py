@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from croupier.audit.match import by_example, chance_neighbours, kept_neighbours, laid_out
+from croupier.audit.pixel_layout import by_example, chance_neighbours, kept_neighbours, laid_out
 from croupier.core.coins import Coins
 from croupier.errors import RangeError
 

@@ -21,7 +21,6 @@ from croupier.audit.attacks import permutation as topic
 from croupier.audit.attacks.permutation import Public, Upload, follow, mount, rule_of, rule_plain, unmoved
 from croupier.audit.bench import Bench
 from croupier.audit.blind import Blind, Panel, answer
-from croupier.audit.match import shares
 from croupier.audit.permutation_report import noticed, over_all_runs
 from croupier.audit.permutation_score import input_group, scored
 from croupier.audit.permutation_words import FAILED, at, sentences
@@ -40,6 +39,7 @@ from croupier.encode.hidden import HiddenUnits
 from croupier.encode.symmetry import Rule
 from croupier.engine.local import Local
 from croupier.errors import ProtocolError, SpecError
+from croupier.learn.axes.matching import shares
 from croupier.learn.likeness import like, pictured
 from croupier.pipeline import Pipeline
 from croupier.spec import Spec, load

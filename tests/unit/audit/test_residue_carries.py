@@ -14,12 +14,12 @@ import torch
 
 from croupier.audit.attacks.carries import carries, estimate_carry_bits
 from croupier.audit.seen import read_server, server_counts
-from croupier.audit.weighted_sums import Ints
 from croupier.core.coins import Coins
 from croupier.core.update import Layout, Slice, Update
 from croupier.encode.moduli import moduli
 from croupier.encode.residues import Residues
 from croupier.errors import RangeError
+from croupier.release.opened_sums import Ints
 from croupier.release.release import Release
 from croupier.systems import rns, total
 from croupier_lab.attacks.residue_sums import (

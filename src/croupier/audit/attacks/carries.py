@@ -3,7 +3,7 @@
 The releases `bits` and `counts` show, for each parameter and modulus m, the sum of the clients' residues as an integer:
 the sum modulo m, and m times a carry. A sum needs no carries, so whatever they tell of the clients is leaked.
 A scored release opens z_j = sum of w_i b_ij of rows of signs, whose weights follow from open distances
-(`audit/weighted_sums`). The question `carries` mounts both.
+(`release/opened_sums`). The question `carries` mounts both.
 
 Carries also tell how far apart the clients' values lie, not whose they are (`candidates`). Given the sum, clients are
 thought of as normal around its mean, with one of several spreads; how common each is, is learnt from the view itself:
@@ -23,7 +23,6 @@ from torch import Tensor
 
 from croupier.audit.attacks.separation import study as study
 from croupier.audit.seen import counted
-from croupier.audit.weighted_sums import Floats, Ints, row_leakage, sum_leakage
 from croupier.core.coins import Coins
 from croupier.core.intervals import Rate, over_runs
 from croupier.core.update import Layout
@@ -31,6 +30,7 @@ from croupier.encode.encoder import Counted
 from croupier.errors import RangeError, Unsuited
 from croupier.kernels import residues
 from croupier.pipeline import Pipeline
+from croupier.release.opened_sums import Floats, Ints, row_leakage, sum_leakage
 
 Moduli = tuple[int, ...]
 

@@ -18,11 +18,12 @@ from torch import Tensor, nn
 
 from croupier.audit.invert import SearchRecipe, record_behind
 from croupier.audit.knowledge import Knowledge
-from croupier.audit.match import after, by_example, match
+from croupier.audit.pixel_layout import by_example
 from croupier.core.coins import Coins
 from croupier.core.revive import plain, revived
 from croupier.encode.symmetry import Rule, Symmetry
 from croupier.errors import SpecError
+from croupier.learn.axes.matching import after, match
 from croupier.learn.gradients import gradient_from, holding
 
 # A rule as plain values: where each place of a group goes.

@@ -11,10 +11,10 @@ from croupier.audit.bench import Answered, Bench
 from croupier.audit.question import SERVER, Adversary, Arm, Promise, Question, QuestionRun, Score
 from croupier.audit.questions.separation import known
 from croupier.audit.seen import Views, shows
-from croupier.audit.weighted_sums import row_leakage, sum_leakage
 from croupier.encode.residues import Residues
 from croupier.pipeline import Pipeline
 from croupier.place.relay import Relay
+from croupier.release.opened_sums import row_leakage, sum_leakage
 from croupier.release.release import Release
 
 NO_COUNTS = "no counts of ones are shown, and no sum of weighted rows"

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from croupier.audit.weighted_sums import unique_share
 from croupier.core.coins import Coins
 from croupier.errors import SpecError
+from croupier.release.opened_sums import unique_share
 from croupier_lab.attacks.opened_sums import count_solutions, even_levels, opened_facts
 from croupier_lab.bench.size import BenchSize, Watch, ignore
 

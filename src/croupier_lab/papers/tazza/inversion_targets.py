@@ -18,10 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from croupier.audit.invert import label_of
-from croupier.audit.match import shares
 from croupier.core.coins import Coins
 from croupier.encode.symmetry import Rule
 from croupier.learn.axes import symmetry_of
+from croupier.learn.axes.matching import shares
 from croupier.learn.data import Dataset
 from croupier.learn.flat import layout_of
 from croupier.learn.gradients import gradient_of

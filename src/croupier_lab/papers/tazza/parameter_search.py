@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from croupier.audit.match import ROUNDS, after, by_example, chance_neighbours, kept_neighbours, laid_out, match, shares
+from croupier.audit.pixel_layout import ROUNDS, by_example, chance_neighbours, kept_neighbours, laid_out
 from croupier.core.coins import Coins
 from croupier.encode.symmetry import Ints, Rule, Symmetry
 from croupier.learn.axes import symmetry_of
+from croupier.learn.axes.matching import after, match, shares
 from croupier.learn.data import Dataset
 from croupier.learn.datasets import Mnist
 from croupier.learn.flat import layout_of

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from croupier.audit.match import by_example, laid_out
+from croupier.audit.pixel_layout import by_example, laid_out
 from croupier.core.coins import Coins
 from croupier.learn.data import Dataset
 from croupier.learn.datasets import Mnist

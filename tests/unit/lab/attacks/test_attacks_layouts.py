@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from croupier.audit.match import chance_neighbours, kept_neighbours
+from croupier.audit.pixel_layout import chance_neighbours, kept_neighbours
 from croupier.core.coins import Coins
 from croupier.errors import RangeError
 from croupier_lab.attacks.patch_layout import (

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from croupier.audit.match import assigned, match, shares
 from croupier.core.coins import Coins
 from croupier.encode.symmetry import Symmetry
 from croupier.errors import RangeError
 from croupier.learn.axes import symmetry_of
+from croupier.learn.axes.matching import assigned, match, shares
 from croupier.learn.data import Dataset, Rows
 from croupier.learn.flat import layout_of
 from croupier.learn.models import CifarCnn, Mixer, Mlp, Network, Rnn, Vit

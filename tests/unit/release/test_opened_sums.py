@@ -9,10 +9,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from croupier.audit import weighted_sums
-from croupier.audit.weighted_sums import posterior, row_leakage, sum_chances, unique_share
 from croupier.core.coins import Coins
 from croupier.errors import RangeError
+from croupier.release import opened_sums
+from croupier.release.opened_sums import posterior, row_leakage, sum_chances, unique_share
 from croupier_lab.attacks.opened_sums import count_solutions, even_levels, opened_facts
 
 ROOT = Coins.from_seed(13)
@@ -143,7 +143,7 @@ def test_levels_are_filled_evenly() -> None:
 
 
 def test_what_is_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weighted_sums, "_ROOM", 100)
+    monkeypatch.setattr(opened_sums, "_ROOM", 100)
     with pytest.raises(RangeError, match="128 distinct sums are too many to walk"):
         unique_share([1 << i for i in range(24)], 0.5)
     with pytest.raises(RangeError, match="45 rows"):

@@ -1,7 +1,7 @@
 """What an opened sum of weighted signs tells of its rows: z_j = sum of w_i b_ij with known weights, b_ij = 1 or -1.
 
 Every column is a subset sum with the same known weights. Few levels of weights leave counts of ones per level; many
-distinct weights leave one solution, and every bit of every row is open. The question `carries` asks it of RAIN's sums.
+distinct weights leave one solution, and every bit of every row is open. An audit asks it of RAIN's sums.
 """
 
 from __future__ import annotations
