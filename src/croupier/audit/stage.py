@@ -83,10 +83,6 @@ class Stage:
         """What is measured of the model on test records."""
         return "accuracy" if self.made.dataset.classes else "rmse"
 
-    def quiet(self, present: tuple[str, ...]) -> Coins:
-        """The coins of what attacks study before any view."""
-        return self.coins.child("study", *present)
-
     def about(self, present: tuple[str, ...], noise: Distortion) -> tuple[Knowledge, Truth]:
         """What the adversary knows of the clients of a round, and the truth."""
         key = noise, present

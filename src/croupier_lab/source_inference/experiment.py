@@ -19,6 +19,7 @@ from croupier.audit.setting import Setting
 from croupier.core.attempt import Drive
 from croupier.core.part import Part
 from croupier.core.revive import Shelf, got, put
+from croupier.engine.state import Round
 from croupier.errors import SpecError
 from croupier.pipeline import Pipeline
 from croupier.release.shuffle import Grain
@@ -84,22 +85,22 @@ def seeded(
 ) -> list[SourceRun]:
     """All defences from one seed, one after another. Raises: SpecError where it cannot be asked whose a record is."""
     bench = Bench(setting, seed, panel, drive, watch, membership=any(defence.membership for defence in defences))
-    waiting: list[tuple[str, Attacked]] = []
+    waiting: list[tuple[str, Sequence[Round], Attacked]] = []
     for defence in defences:
         stage = bench.stage(defence.arm)
         if why := stage.unaskable:
             raise SpecError(why)
         found = attack(bench, defence.arm, SERVER, defence.attacks, defence.membership, defence.control)
-        waiting.append((stage.measure, found))
-    return [_scored(measure, found) for measure, found in waiting]
+        waiting.append((stage.measure, bench.played(defence.arm).rounds, found))
+    return [_scored(*one) for one in waiting]
 
 
-def _scored(measure: str, found: Attacked) -> SourceRun:
+def _scored(measure: str, rounds: Sequence[Round], found: Attacked) -> SourceRun:
     """One run of a defence, with how good its model is by round and what a client sends."""
-    last, rounds = found.last, [one.round for one in found.rounds]
+    last = found.last
     sent = [done.traffic.sent[client] for done in rounds for client in done.present]
     return SourceRun(
-        found.chance, len(last.truth.owners) // len(last.round.present),
+        found.chance, len(last.truth.owners) // len(last.present),
         {done.number + 1: done.metrics[measure] for done in rounds}, sum(sent) / len(sent), found.hits(),
         found.members(area), found.members(caught), found.unsuited(), last.prior.result()["carried"], measure,
     )  # fmt: skip

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
 from torch import Tensor
 
 from croupier.audit import membership
 from croupier.audit.attacks import source
 from croupier.audit.bench import Answered, Bench
+from croupier.audit.blind import Panel
 from croupier.audit.knowledge import Knowledge
 from croupier.audit.question import SERVER, Adversary, Arm, Promise, Question, QuestionRun, Score
 from croupier.audit.seen import Kind, shows
-from croupier.audit.stage import Stage, Truth
-from croupier.engine.state import Round
+from croupier.audit.stage import Truth
+from croupier.core.coins import Coins
 
 # By what an adversary sees: the attacks that fit, the one that uses all it has last.
 ATTACKS: Mapping[Kind, tuple[str, ...]] = {
@@ -43,7 +45,8 @@ UNSEEN = "it sees nothing of a round before the next one"
 class AttackedRound:
     """One round: the truth about the records asked about, and what the prior and the attacks answer."""
 
-    round: Round
+    number: int
+    present: tuple[str, ...]
     truth: Truth
     prior: Answered
     answer: Answered
@@ -69,7 +72,7 @@ class Attacked:
     @property
     def chance(self) -> float:
         """How often a client is guessed by chance: as many records of each are asked about."""
-        return 1 / len(self.last.round.present)
+        return 1 / len(self.last.present)
 
     def unsuited(self) -> dict[str, str]:
         """Attacks that were not run in some round, with the reason."""
@@ -81,7 +84,7 @@ class Attacked:
         for one in self.rounds:
             for name, guesses in one.answers("guesses").items():
                 rate = float((guesses == one.truth.owners).double().mean())
-                found.setdefault(name, {})[one.round.number + 1] = rate
+                found.setdefault(name, {})[one.number + 1] = rate
         return found
 
     def members(self, measure: Callable[[Tensor, Tensor], float]) -> dict[str, float]:
@@ -109,31 +112,38 @@ def attack(
     for at in seen:
         done = played.rounds[at]
         knowledge, truth = stage.about(done.present, noise)
-        known = _known(knowledge, stage, done)
-        asked = {
-            "views": views[at], "start": played.starts[at], "protocol": arm.pipeline.plain(),
-            "source": (*attacks, *(control if not found else ())),
-            "membership": tuple(suspects) if at == seen[-1] else (),
-            "coins": node.child(done.number).export(),
-        }  # fmt: skip
-        prior = _prior(bench, stage, noise, done, known)
-        found.append(AttackedRound(done, truth, prior, bench.panel.ask("source", known, asked)))
+        mounted = SourceAttacks(bench.panel, knowledge, stage.coins, done.present)
+        # Once for all who took part together.
+        key = ("prior", stage.setting, noise, done.present)
+        prior = bench.once(key, partial(mounted.prior, bench.membership))
+        view = {"views": views[at], "start": played.starts[at], "protocol": arm.pipeline.plain()}
+        tried = (*attacks, *(control if not found else ()))
+        answer = mounted.on_view(view, tried, suspects if at == seen[-1] else (), node.child(done.number))
+        found.append(AttackedRound(done.number, done.present, truth, prior, answer))
     return Attacked(tuple(found), tuple(attacks), tuple(suspects))
 
 
-def _known(knowledge: Knowledge, stage: Stage, done: Round) -> dict[str, object]:
-    return {"knowledge": knowledge.plain(), "quiet": stage.quiet(done.present).export()}
+@dataclass(frozen=True)
+class SourceAttacks:
+    """Attacks on the clients of a round: what is known of them, and the processes that mount the attacks."""
 
+    panel: Panel
+    knowledge: Knowledge
+    coins: Coins
+    present: tuple[str, ...]
 
-def _prior(bench: Bench, stage: Stage, noise: object, done: Round, known: Mapping[str, object]) -> Answered:
-    """What the same knowledge answers without a view: once for all who took part together."""
-    asked: dict[str, object] = {
-        "views": {}, "start": None, "protocol": {}, "source": ("prior",),
-        "membership": ("prior",) * bench.membership,
-        "coins": stage.coins.child("prior", *done.present).export(),
-    }  # fmt: skip
-    key = ("prior", stage.setting, noise, done.present)
-    return bench.once(key, lambda: bench.panel.ask("source", known, asked))
+    def prior(self, membership: bool) -> Answered:
+        """What knowledge answers without a view."""
+        nothing: dict[str, Any] = {"views": {}, "start": None, "protocol": {}}
+        return self.on_view(nothing, ("prior",), ("prior",) * membership, self.coins.child("prior", *self.present))
+
+    def on_view(
+        self, view: Mapping[str, Any], source: Sequence[str], suspects: Sequence[str], coins: Coins
+    ) -> Answered:
+        """What attacks on the source of records, and on membership, answer to a view."""
+        known = {"knowledge": self.knowledge.plain(), "quiet": self.coins.child("study", *self.present).export()}
+        asked = {**view, "source": tuple(source), "membership": tuple(suspects), "coins": coins.export()}
+        return self.panel.ask("source", known, asked)
 
 
 def _attacked(bench: Bench, arm: Arm, adversary: Adversary) -> Attacked:

@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
-from croupier.audit.bench import Answered, Watch
+from croupier.audit.bench import Watch
 from croupier.audit.blind import Panel
 from croupier.audit.harness import ArmAnswers
 from croupier.audit.judgement import judged
@@ -22,7 +22,7 @@ from croupier.audit.notes import RECORDED_THREAT, recorded_notes
 from croupier.audit.question import Question, QuestionRun
 from croupier.audit.questions import separation
 from croupier.audit.questions.separation import NAMED, known, named_view, planted
-from croupier.audit.questions.source import ATTACKS, MEMBERSHIP
+from croupier.audit.questions.source import ATTACKS, MEMBERSHIP, SourceAttacks
 from croupier.audit.recorded.files import RecordedRound, Recording, Seen, read
 from croupier.audit.recorded.scored import RecordedLook, asked_of, membership_by_client, source_by_client
 from croupier.audit.report.read import KIND, SCHEMA
@@ -109,16 +109,11 @@ class _Attacked:
         self.watch(f"round {one.number}: {pipeline.release.use}")
         present = self.held.present(one)
         knowledge, truth = asked_of(self.held, present, self.coins.child("audit", *present))
-        learnt = {"knowledge": knowledge.plain(), "quiet": self.coins.child("study", *present).export()}
-
-        def ask(views: Any, protocol: Any, source: Sequence[str], member: Sequence[str], coins: Coins) -> Answered:
-            asked = {"views": views, "start": one.start, "protocol": protocol, "source": tuple(source)}
-            return self.panel.ask("source", learnt, {**asked, "membership": tuple(member), "coins": coins.export()})
-
-        prior = ask({}, {}, ("prior",), ("prior",) * bool(suspects), self.coins.child("prior", *present))
+        mounted = SourceAttacks(self.panel, knowledge, self.coins, present)
         node = self.coins.child("attack", pipeline.release.use, one.number)
-        answer = ask(self._views(one, pipeline), pipeline.plain(), attacks, suspects, node)
-        return RecordedLook(one.number, present, tuple(attacks), truth, prior, answer)
+        view = {"views": self._views(one, pipeline), "start": one.start, "protocol": pipeline.plain()}
+        prior, answer = mounted.prior(bool(suspects)), mounted.on_view(view, attacks, suspects, node)
+        return RecordedLook(one.number, present, truth, prior, answer, tuple(attacks))
 
     def _views(self, one: RecordedRound, pipeline: Pipeline) -> dict[str, Any]:
         """What the server is shown of a round: the protocol's own release of the updates."""

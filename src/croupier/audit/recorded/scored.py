@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from croupier.audit.bench import Answered
 from croupier.audit.knowledge import Knowledge, Sample
 from croupier.audit.membership import area
 from croupier.audit.question import QuestionRun, Score
+from croupier.audit.questions.source import AttackedRound
 from croupier.audit.recorded.files import Recording
+from croupier.audit.stage import Truth
 from croupier.core.coins import Coins
 
 # So many records of each client are asked about at most.
@@ -20,12 +21,10 @@ RECORDS = 100
 
 
 @dataclass(frozen=True)
-class RecordedTruth:
-    """Whose each record is, whose each suspect, and which suspects are members. No attack is given it."""
+class RecordedTruth(Truth):
+    """The truth, and whose each suspect is."""
 
-    owners: Tensor
     whose: Tensor
-    members: Tensor
 
 
 def asked_of(held: Recording, present: tuple[str, ...], coins: Coins) -> tuple[Knowledge, RecordedTruth]:
@@ -49,7 +48,7 @@ def asked_of(held: Recording, present: tuple[str, ...], coins: Coins) -> tuple[K
         tuple(given.shadows[who] for who in present), suspects, held.frozen,
         {"loss": manifest.loss or ("classify" if given.classes else "forecast")},
     )  # fmt: skip
-    return knowledge, RecordedTruth(owners, torch.tensor(able, dtype=torch.int64)[part // 2], part % 2 == 0)
+    return knowledge, RecordedTruth(owners, part % 2 == 0, torch.tensor(able, dtype=torch.int64)[part // 2])
 
 
 def _mixed(parts: Sequence[Sample], coins: Coins) -> tuple[Sample, Tensor]:
@@ -61,24 +60,16 @@ def _mixed(parts: Sequence[Sample], coins: Coins) -> tuple[Sample, Tensor]:
 
 
 @dataclass(frozen=True)
-class RecordedLook:
+class RecordedLook(AttackedRound):
     """What attacks answer about a round, and the truth."""
 
-    number: int
-    present: tuple[str, ...]
-    attacks: tuple[str, ...]
     truth: RecordedTruth
-    prior: Answered
-    answer: Answered
-
-    def both(self, key: str) -> dict[str, Tensor]:
-        """What the prior and the attacks answer."""
-        return {**self.prior.result()[key], **self.answer.result()[key]}
+    attacks: tuple[str, ...]
 
     def hits(self) -> dict[str, dict[str, float]]:
         """By client and attack, the share of its records that are traced to it."""
         owners = self.truth.owners
-        right = {name: (guess == owners).double() for name, guess in self.both("guesses").items()}
+        right = {name: (guess == owners).double() for name, guess in self.answers("guesses").items()}
         return {
             who: {name: float(each[owners == place].mean()) for name, each in right.items()}
             for place, who in enumerate(self.present)
@@ -103,7 +94,7 @@ def source_by_client(looks: Sequence[RecordedLook]) -> dict[str, QuestionRun]:
 
 def membership_by_client(look: RecordedLook, attacks: Sequence[str]) -> dict[str, QuestionRun]:
     """By client, of the last round: the area under the ROC curve of its own suspects."""
-    scores, truth, found = look.both("scores"), look.truth, {}
+    scores, truth, found = look.answers("scores"), look.truth, {}
     for place, who in enumerate(look.present):
         inside, outside = (truth.whose == place) & truth.members, (truth.whose == place) & ~truth.members
         if bool(inside.any()):

@@ -13,6 +13,7 @@ from croupier.audit.bench import Bench
 from croupier.audit.blind import Panel
 from croupier.audit.question import Adversary, Arm
 from croupier.audit.questions.separation import NAMED, look, named_view
+from croupier.audit.questions.source import SourceAttacks
 from croupier.audit.setting import Setting
 from croupier.core.coins import Coins
 from croupier.core.intervals import gain, over_runs, share
@@ -125,12 +126,9 @@ def _asked(
     """How often each attack names the right client, in a fresh process."""
     stage = bench.stage(Arm("sum", "the sum only", NAMED))
     knowledge, truth = stage.about(clients, stage.setting.noise)
-    known = {"knowledge": knowledge.plain(), "quiet": stage.quiet(clients).export()}
-    asked = {
-        "views": views, "start": None, "protocol": NAMED.plain() if views else {}, "source": tuple(attacks),
-        "membership": (), "coins": coins.export(),
-    }  # fmt: skip
-    guesses = bench.panel.ask("source", known, asked).result()["guesses"]
+    view = {"views": views, "start": None, "protocol": NAMED.plain() if views else {}}
+    mounted = SourceAttacks(bench.panel, knowledge, stage.coins, clients).on_view(view, attacks, (), coins)
+    guesses = mounted.result()["guesses"]
     return {name: float((guess == truth.owners).double().mean()) for name, guess in guesses.items()}
 
 
