@@ -85,8 +85,7 @@ def audit(
     spec = load(source, sets, count=counted(data))
     tried = FAST if fast else FULL
     depth = replace(tried, lpips=lpips, rounds=min(tried.rounds, spec.federation.rounds))
-    if fast:
-        spec = quicker(spec, sets)
+    spec = quicker(spec, sets) if fast else spec
     setting = replace(
         setting_of(spec, folder_of(data)), shadow=shadow, noise=Distortion.parse(noise, "noise"), depth=depth
     )
