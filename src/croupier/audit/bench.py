@@ -59,6 +59,15 @@ class PlayedRounds:
                 found[name] = ({**found[name][0], "coins": self.coins[at][name]}, *found[name][1:])
         return found
 
+    def shown_to(self, adversary: Adversary) -> dict[int, dict[str, tuple[Mapping[str, Any], ...]]]:
+        """By round, the views of an adversary; not of rounds of which it sees nothing before the next, if that is held.
+
+        What came of the last round a client is never handed.
+        """
+        views = {at: self.seen_by(adversary, at) for at in range(len(self.rounds))}
+        least = 2 if adversary.parties == ("client",) else 1
+        return {at: one for at, one in views.items() if all(len(each) >= least for each in one.values())}
+
 
 def _names(party: str, present: tuple[str, ...]) -> tuple[str, ...]:
     return present[:1] if party == "client" else present[:-1] if party == "clients" else (party,)

@@ -71,14 +71,11 @@ def run(
                     continue
                 waiting.append((part(seed, arm), _play(bench, arm, asked)))
                 if len(waiting) > 1:
-                    _settle(waiting.pop(0), shelf)
-            for one in waiting:
-                _settle(one, shelf)
+                    name, done = waiting.pop(0)
+                    put(shelf, name, done())
+            for name, done in waiting:
+                put(shelf, name, done())
     return {arm.key: [got(shelf, part(seed, arm), ArmAnswers) for seed in seeds] for arm in arms}
-
-
-def _settle(one: tuple[str, Callable[[], ArmAnswers]], shelf: Shelf) -> None:
-    put(shelf, one[0], one[1]())
 
 
 def _play(bench: Bench, arm: Arm, questions: Sequence[Question]) -> Callable[[], ArmAnswers]:

@@ -23,7 +23,6 @@ from croupier.core.revive import revived
 from croupier.encode.symmetry import Rule, Symmetry
 from croupier.errors import SpecError
 from croupier.learn.axes.matching import after, shares
-from croupier.learn.data import Dataset
 from croupier.learn.likeness import like, pictured
 from croupier.learn.lpips import learned
 from croupier.learn.png import png
@@ -88,7 +87,8 @@ class PlayedVariant:
         rows: dict[tuple[str, str], list[dict[str, float]]] = {}
         base, shown = run.truth(_base(found)), list[dict[str, str]]()
         dataset = run.ground.made.dataset
-        mean = _mean(dataset)
+        # The mean public record: a guess that needs no view.
+        mean = dataset.test.batch(torch.arange(min(1000, len(dataset.test))))[0].mean(0, keepdim=True)
         for at, upload in enumerate(uploads):
             x, own = single.truths[upload.client], {knows: records[at] for knows, records in got.items()}
             for knows, record in {"prior": mean, **own}.items():
@@ -213,8 +213,3 @@ def input_group(symmetry: Symmetry) -> str | None:
 
 def _means(lines: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: fmean(line[name] for line in lines) for name in lines[0]}
-
-
-def _mean(dataset: Dataset) -> Tensor:
-    """The mean public record: a guess that needs no view."""
-    return dataset.test.batch(torch.arange(min(1000, len(dataset.test))))[0].mean(0, keepdim=True)

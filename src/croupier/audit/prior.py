@@ -7,7 +7,6 @@ It is the zero of an audit: an attack leaks what it gains over the prior. Attack
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
@@ -16,7 +15,6 @@ from torch import Tensor
 
 from croupier.audit import records
 from croupier.audit.knowledge import Knowledge
-from croupier.audit.records import Foretold
 from croupier.core.coins import Coins
 
 # How many records' worth of doubt stands behind a lean.
@@ -70,7 +68,8 @@ def learn_prior(knowledge: Knowledge, coins: Coins) -> Prior:
     weigh = (len(owners) / len(shadows) / torch.bincount(owners).double())[owners]
     bar = _foretold(labels, owners, weigh) + MARGIN
     for told in records.learn(knowledge, coins):
-        for label, word, likely in _weighed(labels, told, owners, weigh):
+        for label, word in product(LABELS, WORDS):
+            likely = _foretold(label * labels + word * told.left_out, owners, weigh)
             if likely > bar:
                 bar = likely
                 scores = _levelled(label * by_labels + word * told.asked)
@@ -81,11 +80,6 @@ def learn_prior(knowledge: Knowledge, coins: Coins) -> Prior:
 def _even(knowledge: Knowledge) -> Tensor:
     """All clients alike: quantities have no classes to count."""
     return torch.full((len(knowledge.clients), len(knowledge.records[1])), -math.log(len(knowledge.clients))).double()
-
-
-def _weighed(labels: Tensor, told: Foretold, owners: Tensor, weigh: Tensor) -> Iterator[tuple[float, float, float]]:
-    for label, word in product(LABELS, WORDS):
-        yield label, word, _foretold(label * labels + word * told.left_out, owners, weigh)
 
 
 def _foretold(scores: Tensor, owners: Tensor, weigh: Tensor) -> float:

@@ -98,7 +98,8 @@ def seen(views: Views, protocol: Mapping[str, Any], layout: Layout, start: Tenso
         (name, client), *_ = parties.items()
         if not client.received("published"):
             return _model(_handed(mine[name], pipeline), client.given.roster)
-    got = _decoded(pipeline.place.pooled(pipeline, parties), pipeline, start)
+    released = pipeline.place.pooled(pipeline, parties)
+    got = pipeline.encode.decode_apart(released, _brief(pipeline, released.layout, start))
     # Noise has no weight of its own.
     return _whole(replace(got, scaled=False) if found.kind == "noise" else _unscaled(got), pipeline, start)
 
@@ -207,10 +208,6 @@ def _handed(views: Sequence[Mapping[str, Any]], pipeline: Pipeline) -> Tensor:
 def _model(vector: Tensor, present: tuple[str, ...]) -> Gathered:
     """A joint model, which counts as the sum of one."""
     return Gathered(present, sums=vector.double(), weights=torch.tensor(1.0, dtype=torch.float64))
-
-
-def _decoded(released: Released, pipeline: Pipeline, start: Tensor | None) -> Gathered:
-    return pipeline.encode.decode_apart(released, _brief(pipeline, released.layout, start))
 
 
 def _brief(pipeline: Pipeline, layout: Layout | None, start: Tensor | None) -> Brief:

@@ -41,12 +41,13 @@ def attacked(
     found: dict[str, dict[str, Any]] = {}
     for name in names:
         scores = [one.scores[name] for one in trials]
+        rate = values(question, scores)
         proof = [one.scores.get(name) or one.controls.get(name) for one in control]
         known = [one for one in proof or [one.controls.get(name) for one in trials] if one is not None]
         # Attacks that nothing undefended can show to work must at least lie above the question's bar themselves.
         checked = _control(question, known or [one for one in scores if one.bar is not None])
         found[name] = {
-            "title": question.titles[name], **_valued(values(question, scores)),
+            "title": question.titles[name], "value": rate.rate, "low": rate.low, "high": rate.high,
             "prior": sum(one.prior for one in scores) / len(scores), "gain": asdict(gains(question, scores)),
             "gain_together": asdict(gains(question, scores, (1 - LEVEL) / max(1, comparisons))),
             "control": checked, "scored": checked["passed"],
@@ -56,10 +57,6 @@ def attacked(
     return found | {
         name: {"title": question.titles[name], "not_run": why, "scored": False} for name, why in reasons.items()
     }
-
-
-def _valued(rate: Rate) -> dict[str, float]:
-    return {"value": rate.rate, "low": rate.low, "high": rate.high}
 
 
 def _control(question: Question, scores: Sequence[Score]) -> dict[str, Any]:

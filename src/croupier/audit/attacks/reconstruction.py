@@ -215,7 +215,9 @@ def peel(one: MeanGradient, coins: Coins) -> Tensor:
 def _peeled(one: MeanGradient) -> Iterator[Tensor]:
     rest = torch.cat([one.layer[0], one.layer[1].unsqueeze(1)], 1)
     for left in range(one.count, 0, -1):
-        moves, sizes, mixes = (part[:left] for part in _ranked(rest))
+        # Directions of units and of records, as rows, by how much of the matrix they hold.
+        units, sizes, records = torch.linalg.svd(rest, full_matrices=False)
+        moves, sizes, mixes = units.T[:left], sizes[:left], records[:left]
         rest = (moves.T * sizes) @ mixes
         # As many records as units can be anything: a part of the whole is then no proof.
         found = _purest(one, rest, moves, BESIDE * max(0.0, 1 - left / len(rest)) ** 0.5)
@@ -225,12 +227,6 @@ def _peeled(one: MeanGradient) -> Iterator[Tensor]:
         yield record.reshape(one.told.shape)
         row = torch.cat([record, record.new_ones(1)])
         rest = rest - torch.outer(moved, row) / ((mixes @ row / sizes.clamp(min=1e-30)) @ (moves @ moved))
-
-
-def _ranked(rest: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Directions of units and of records, as rows, by how much of a matrix they hold."""
-    units, sizes, records = torch.linalg.svd(rest, full_matrices=False)
-    return units.T, sizes, records
 
 
 def _purest(one: MeanGradient, rest: Tensor, moves: Tensor, most: float) -> tuple[Tensor, Tensor] | None:

@@ -92,7 +92,8 @@ def truth_of(played: PlayedRounds) -> dict[tuple[str, int], Tensor]:
 
 def _rounds(played: PlayedRounds, adversary: Adversary) -> tuple[dict[str, Any], ...]:
     """What it sees, round by round: the same clients collude in all of them."""
-    team, others = _team(played, adversary), [party for party in adversary.parties if not _is_client(party, played)]
+    clients = {"client", "clients"}.union(*(done.present for done in played.rounds))
+    team, others = _team(played, adversary), [party for party in adversary.parties if party not in clients]
     found = []
     for at, done in enumerate(played.rounds):
         parties = (*others, *(who for who in team if who in done.present))
@@ -103,10 +104,6 @@ def _rounds(played: PlayedRounds, adversary: Adversary) -> tuple[dict[str, Any],
         if views:
             found.append({"round": done.number, "views": views, "start": played.starts[at]})
     return tuple(found)
-
-
-def _is_client(party: str, played: PlayedRounds) -> bool:
-    return party in ("client", "clients") or any(party in done.present for done in played.rounds)
 
 
 def _team(played: PlayedRounds, adversary: Adversary) -> tuple[str, ...]:
@@ -178,7 +175,8 @@ class Separation(Question, use="separation"):
 
     def play(self, bench: Bench, arm: Arm, adversaries: Sequence[Adversary]) -> Promise:
         """On all rounds together; where nothing defends, on sums that can be taken apart as well."""
-        attacks = {one.key: _attack(arm, one) for one in adversaries}
+        kinds = {one.key: shows(arm.pipeline, one).kind for one in adversaries}
+        attacks = {key: "named" if kind in ("named", "noise") else "sums" for key, kind in kinds.items()}
         looks = {one.key: look(bench, arm, one, attacks[one.key]) for one in adversaries}
         control = None
         if arm == bench.undefended and SERVER in adversaries:
@@ -188,10 +186,6 @@ class Separation(Question, use="separation"):
         return lambda: {
             key: _trial(found, attacks[key], control if key == SERVER.key else None) for key, found in looks.items()
         }
-
-
-def _attack(arm: Arm, adversary: Adversary) -> str:
-    return "named" if shows(arm.pipeline, adversary).kind in ("named", "noise") else "sums"
 
 
 def _trial(found: SeparationAnswer | None, attack: str, control: SeparationAnswer | None) -> QuestionRun:

@@ -102,23 +102,20 @@ def attack(
     A model's last round is the one that membership is scored on: attacks on it need not look at others.
     """
     stage, played, noise = bench.stage(arm), bench.played(arm), bench.chosen(arm).noise
-    node, alone = stage.coins.child("attack", arm.node or arm.key), adversary.parties == ("client",)
+    node = stage.coins.child("attack", arm.node or arm.key)
     if adversary != SERVER:
         node = node.child("adversary", adversary.key)
-    views = {at: played.seen_by(adversary, at) for at in range(len(played.rounds))}
-    # What came of the last round a client is never handed.
-    seen = [at for at, one in views.items() if all(one.values()) and (not alone or len(*one.values()) > 1)]
-    found: list[AttackedRound] = []
-    for at in seen:
+    views, found = played.shown_to(adversary), list[AttackedRound]()
+    for at, view in views.items():
         done = played.rounds[at]
         knowledge, truth = stage.about(done.present, noise)
         mounted = SourceAttacks(bench.panel, knowledge, stage.coins, done.present)
         # Once for all who took part together.
         key = ("prior", stage.setting, noise, done.present)
         prior = bench.once(key, partial(mounted.prior, bench.membership))
-        view = {"views": views[at], "start": played.starts[at], "protocol": arm.pipeline.plain()}
+        asked = {"views": view, "start": played.starts[at], "protocol": arm.pipeline.plain()}
         tried = (*attacks, *(control if not found else ()))
-        answer = mounted.on_view(view, tried, suspects if at == seen[-1] else (), node.child(done.number))
+        answer = mounted.on_view(asked, tried, suspects if at == max(views) else (), node.child(done.number))
         found.append(AttackedRound(done.number, done.present, truth, prior, answer))
     return Attacked(tuple(found), tuple(attacks), tuple(suspects))
 

@@ -7,7 +7,7 @@ The questions `traits` and `linkage` are both answered from these findings. Nois
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -165,8 +165,7 @@ def auxiliary(bench: Bench, arm: Arm) -> AuxiliaryClients | SpecError:
 
 def _read(bench: Bench, arm: Arm, adversary: Adversary) -> Callable[[], Findings]:
     stage, played, pipeline = bench.stage(arm), bench.played(arm), arm.pipeline
-    looked = range(min(_LOOKED, len(played.rounds)))
-    shown = {at: views for at in looked if (views := _views(played, adversary, at))}
+    shown = {at: views for at, views in played.shown_to(adversary).items() if views and at < _LOOKED}
     if not shown:
         return lambda: Findings({}, {})
     starts = {played.rounds[at].number: played.starts[at] for at in shown}
@@ -203,14 +202,6 @@ def _read(bench: Bench, arm: Arm, adversary: Adversary) -> Callable[[], Findings
         return Findings(*answer()[READ], tuple(truth.attributes), all(one.view.named for one in rounds), says)
 
     return done
-
-
-def _views(played: PlayedRounds, adversary: Adversary, at: int) -> dict[str, tuple[Mapping[str, Any], ...]]:
-    """Its views of a round; none where it sees nothing of it before the next one, and there is none."""
-    views = played.seen_by(adversary, at)
-    if not all(views.values()) or (adversary.parties == ("client",) and len(next(iter(views.values()))) < 2):
-        return {}
-    return views
 
 
 def _known(
