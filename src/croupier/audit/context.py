@@ -19,7 +19,7 @@ from croupier.audit.knowledge import Knowledge, Sample
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.update import Gathered
-from croupier.encode.encoder import Counted
+from croupier.encode.residues import Counted
 from croupier.errors import SpecError, Unsuited
 from croupier.learn.ends import Head, find_head
 from croupier.learn.flat import FlatNet

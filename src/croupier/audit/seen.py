@@ -18,7 +18,8 @@ from croupier.audit.question import Adversary
 from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Given, Inbox, Received
 from croupier.core.update import Gathered, Layout, Model, Update
-from croupier.encode.encoder import Brief, Counted, Released
+from croupier.encode.encoder import Brief, Released
+from croupier.encode.residues import Counted
 from croupier.errors import ProtocolError, SpecError
 from croupier.pipeline import Direct, Pipeline
 from croupier.place.witness import Witness

@@ -20,7 +20,7 @@ from croupier.learn.data import Records
 from croupier.learn.ends import is_felt
 from croupier.learn.gradients import gradient_of, holding
 from croupier.learn.loss import loss_of
-from croupier.learn.private import clipped
+from croupier.learn.private import clip_and_noise, clipped
 from croupier.learn.train import Learner
 
 # One step of plain SGD is inverted, at this rate.
@@ -83,4 +83,4 @@ def unreadable(made: Assembled) -> str:
 def single_steps(made: Assembled, coins: Coins) -> SingleSteps:
     """Clients that take one step each, of a task in which their records are shown."""
     fit: Any = made.task.fit
-    return SingleSteps(made.module, made.task.layout, fit.shards, coins, fit.goal, fit.fit.clip_and_noise)
+    return SingleSteps(made.module, made.task.layout, fit.shards, coins, fit.goal, clip_and_noise(fit.fit))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -24,6 +24,9 @@ from croupier.core.flow import Given, Memory, SubFlow
 from croupier.core.part import Part
 from croupier.core.update import NO_LUGGAGE, Form, Gathered, Layout, Model, Modulus, Update
 from croupier.errors import SpecError
+
+if TYPE_CHECKING:
+    from croupier.encode.residues import Counted
 
 Brief = Mapping[str, Tensor]
 Weights = Literal["uniform", "open", "slot"]
@@ -67,20 +70,6 @@ class PublicGrid:
     edge: float
     modulus: int
     clients: int
-
-
-@dataclass(frozen=True)
-class Counted:
-    """The ones that were counted for every parameter (rows) and modulus (columns), and what one unit is worth.
-
-    A sum does not need them as integers. `clients` were added up, each of whom sends at most `top`.
-    """
-
-    ones: Tensor = field(repr=False)
-    moduli: tuple[int, ...]
-    units: Tensor = field(repr=False)
-    clients: int
-    top: int
 
 
 class Encoder(Part):

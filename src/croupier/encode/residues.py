@@ -6,6 +6,7 @@ least 2 n v + 1, canonical residues (also of negative numbers), m - 1 bits for m
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
@@ -16,7 +17,7 @@ from torch import Tensor
 from croupier.core import wire
 from croupier.core.coins import Node
 from croupier.core.update import Layout, Update
-from croupier.encode.encoder import Brief, Counted, Payload, Released
+from croupier.encode.encoder import Brief, Payload, Released
 from croupier.encode.grid import OnGrid
 from croupier.encode.moduli import Moduli, cheapest, values_of
 from croupier.errors import IntegrityError, SpecError
@@ -27,6 +28,20 @@ _LARGEST = 64
 _PRODUCT = 1 << 63
 # A row of bytes must tell how many numbers it holds.
 _FEWEST = 8
+
+
+@dataclass(frozen=True)
+class Counted:
+    """The ones that were counted for every parameter (rows) and modulus (columns), and what one unit is worth.
+
+    A sum does not need them as integers. `clients` were added up, each of whom sends at most `top`.
+    """
+
+    ones: Tensor = field(repr=False)
+    moduli: tuple[int, ...]
+    units: Tensor = field(repr=False)
+    clients: int
+    top: int
 
 
 class Residues(OnGrid, use="residues"):

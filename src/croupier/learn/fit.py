@@ -35,11 +35,6 @@ class Fit(Part):
     batch: int = Field(64, ge=1, description="records in a step")
     weight_decay: float = Field(0.0, ge=0, description="the pull of weights towards zero")
 
-    @property
-    def clip_and_noise(self) -> tuple[float, float] | None:
-        """The norm that a record's gradient is clipped to, and the noise in units of it; None where there is none."""
-        return None
-
     def claims(self) -> str:
         """What training says of noise that it adds; nothing where it adds none."""
         return ""
@@ -137,11 +132,6 @@ class Private(Fit):
         description="each record's gradient by torch's own `vmap`, or by `opacus` (croupier[opacus]), quicker for "
         "`lstm` and able to take GRUs",
     )
-
-    @property
-    def clip_and_noise(self) -> tuple[float, float]:
-        """As described."""
-        return self.clip, self.noise
 
     @property
     def claimed(self) -> bool:

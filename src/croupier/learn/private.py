@@ -12,7 +12,7 @@ from torch.func import functional_call, grad, vmap
 from croupier.core.coins import Node
 from croupier.errors import SpecError
 from croupier.learn.data import Records
-from croupier.learn.fit import Private
+from croupier.learn.fit import Fit, Private
 from croupier.learn.flat import FlatNet, loss_of
 from croupier.learn.models.mlp import Perceptron
 from croupier.learn.sampled import sampling
@@ -144,6 +144,11 @@ def of_products(module: Perceptron, inputs: Tensor, targets: Tensor, clip: float
     found = {id(own): (x, d * share) for (own, _, _), (x, d) in zip(fed, pairs, strict=True)}
     parts = [part for own in layers for x, d in [found[id(own)]] for part in ((d.T @ x).flatten(), d.sum(0))]
     return torch.cat(parts)
+
+
+def clip_and_noise(fit: Fit) -> tuple[float, float] | None:
+    """The norm that a record's gradient is clipped to, and the noise in units of it; None where there is none."""
+    return (fit.clip, fit.noise) if isinstance(fit, Private) else None
 
 
 def clipped(rows: Tensor, clip: float) -> Tensor:

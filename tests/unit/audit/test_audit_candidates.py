@@ -13,8 +13,8 @@ from croupier.audit.attacks.source import ATTACKS
 from croupier.audit.context import AttackContext
 from croupier.core.coins import Coins
 from croupier.core.update import Gathered
-from croupier.encode.encoder import Counted
 from croupier.encode.moduli import moduli
+from croupier.encode.residues import Counted
 from croupier.errors import SpecError
 from croupier_lab.attacks.residue_sums import counts_of as shown
 

@@ -27,6 +27,7 @@ from croupier.engine.local import Local
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import DpSgd, Fit, Sgd
 from croupier.learn.models import Mlp
+from croupier.learn.private import clip_and_noise
 from croupier.learn.split import Dirichlet
 from croupier.pipeline import Pipeline
 from croupier.privacy.gaussian import Gaussian
@@ -214,7 +215,7 @@ def test_a_private_step_is_clipped_and_noised() -> None:
     kept = single_steps(made, Coins.from_seed(3))
 
     def step(fit: Fit) -> Tensor:
-        private = fit.clip_and_noise
+        private = clip_and_noise(fit)
         steps = SingleSteps(made.module, made.task.layout, kept.shards, Coins.from_seed(3), private=private)
         return steps([(start, shard, Coins.from_seed(4))])[0].vector - start
 

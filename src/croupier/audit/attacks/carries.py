@@ -26,7 +26,7 @@ from croupier.audit.seen import counted
 from croupier.core.coins import Coins
 from croupier.core.intervals import Rate, over_runs
 from croupier.core.update import Layout
-from croupier.encode.encoder import Counted
+from croupier.encode.residues import Counted
 from croupier.errors import RangeError, Unsuited
 from croupier.kernels import residues
 from croupier.pipeline import Pipeline
