@@ -35,6 +35,17 @@ from croupier.errors import ProtocolError, SpecError, Unsuited
 from croupier.learn.remembered import Remembered
 from croupier.pipeline import Pipeline
 
+Lie = Literal["few units", "hidden units", "everything", "frame"]
+# Of few units.
+SHARE = 0.25
+ALL = "mean of all"
+LIES: Mapping[Lie, str] = {
+    "few units": "a quarter of its hidden units lie in another order: it answers alike",
+    "hidden units": "its hidden units lie in another order: it answers alike",
+    "everything": "its inputs and hidden units lie in another order",
+    "frame": "it names another frame than the others",
+}
+
 
 @dataclass
 class AgreedOnce:
@@ -138,18 +149,6 @@ def server_round(view: View, pipeline: Pipeline) -> ServerRound:
 def _frame(told: Tensor | None) -> bytes:
     data = b"" if told is None else bytes(told.tolist())
     return data if any(data) else b""
-
-
-Lie = Literal["few units", "hidden units", "everything", "frame"]
-# Of few units.
-SHARE = 0.25
-ALL = "mean of all"
-LIES: Mapping[Lie, str] = {
-    "few units": "a quarter of its hidden units lie in another order: it answers alike",
-    "hidden units": "its hidden units lie in another order: it answers alike",
-    "everything": "its inputs and hidden units lie in another order",
-    "frame": "it names another frame than the others",
-}
 
 
 def tampered(run: PermutedRun, state: State, coins: Coins) -> Iterator[dict[str, Any]]:

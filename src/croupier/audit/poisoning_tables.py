@@ -19,6 +19,27 @@ from croupier.audit.poison import FLIP, NONE, REPLACE, TRIGGER
 from croupier.core.intervals import Rate, over_runs, smooth
 
 Groups = Sequence[Sequence[str]]
+GOAL = 0.95
+# The protocol itself, beside rules on clear updates.
+WHOLE = "the protocol"
+OF_ROUND = ("all", "several", "one", "groups", "together")
+OF_LABELS = ("all", "several", "one", "groups", "alone", "together")
+NOTES = (
+    "Accuracy received: on the test records, by the model that each honest client would be handed next, mean over all "
+    "of them; who has no cluster yet gets the largest one's. Cluster by cluster: each cluster with at least one honest "
+    "client counts once.",
+    "Backdoor: the share of triggered test records of other classes that the model takes for the target, mean over "
+    "honest clients. A model without backdoor has some, too: its own mistakes.",
+    "Attacks that fail prove nothing: an attacker who knows the rule can do better than these.",
+)
+CLUSTERED = (
+    "Purity of a round: the share of those present in clusters most of whose members are of their own kind (honest or "
+    "malicious). A client alone counts as right, so that putting everybody apart has purity 1: beside it stands the "
+    "purity among clients who are not alone, the number of clusters, and what one cluster of all would have.",
+    "All rules train from the same models on the same records with the same clients a round; 100 records are kept back "
+    "for FLTrust's server under every rule. Trimmed Mean and Multi-Krum are told a quarter of liars. Rules stand on "
+    "clear updates: a permutation that all clients share changes neither answers nor means.",
+)
 
 
 @dataclass(frozen=True)
@@ -77,29 +98,6 @@ def purity_of_labels(outcome: TrainingOutcome) -> Purity | None:
     for name, label in outcome.by_round[-1].labels.items():
         held.setdefault(label, []).append(name)
     return purity(list(held.values()), outcome.malicious)
-
-
-GOAL = 0.95
-# The protocol itself, beside rules on clear updates.
-WHOLE = "the protocol"
-OF_ROUND = ("all", "several", "one", "groups", "together")
-OF_LABELS = ("all", "several", "one", "groups", "alone", "together")
-NOTES = (
-    "Accuracy received: on the test records, by the model that each honest client would be handed next, mean over all "
-    "of them; who has no cluster yet gets the largest one's. Cluster by cluster: each cluster with at least one honest "
-    "client counts once.",
-    "Backdoor: the share of triggered test records of other classes that the model takes for the target, mean over "
-    "honest clients. A model without backdoor has some, too: its own mistakes.",
-    "Attacks that fail prove nothing: an attacker who knows the rule can do better than these.",
-)
-CLUSTERED = (
-    "Purity of a round: the share of those present in clusters most of whose members are of their own kind (honest or "
-    "malicious). A client alone counts as right, so that putting everybody apart has purity 1: beside it stands the "
-    "purity among clients who are not alone, the number of clusters, and what one cluster of all would have.",
-    "All rules train from the same models on the same records with the same clients a round; 100 records are kept back "
-    "for FLTrust's server under every rule. Trimmed Mean and Multi-Krum are told a quarter of liars. Rules stand on "
-    "clear updates: a permutation that all clients share changes neither answers nor means.",
-)
 
 
 def rows_of(found: Mapping[tuple[str, str], TrainingOutcome]) -> list[dict[str, Any]]:

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from croupier.audit.setting import Setting
 from croupier.core.intervals import Rate
 from croupier.core.part import Part
+from croupier.errors import SpecError, nearest, option
 from croupier.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from croupier.audit.bench import Bench
-from croupier.errors import SpecError, nearest, option
 
 # What a value is: a share of cases, decibels, a cosine, bits a parameter. It decides how intervals are made and shown.
 Unit = Literal["share", "dB", "cosine", "bits"]
+NETWORK = "network"
 
 
 @dataclass(frozen=True)
@@ -149,9 +150,6 @@ class Question(Part):
     def shown(self, value: float) -> str:
         """A value in its unit."""
         return f"{round(100 * value)}" if self.unit == "share" else f"{value:.2g} {self.unit}"
-
-
-NETWORK = "network"
 
 
 def adversaries(pipeline: Pipeline) -> tuple[Adversary, ...]:

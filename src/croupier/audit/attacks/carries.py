@@ -38,6 +38,12 @@ Moduli = tuple[int, ...]
 PARTS = 20
 # Below this many parameters in a part there are fewer samples than cells.
 _FEWEST = 10
+# Draws of clients for each spread, and how much less likely a draw is for each unit that a carry of it is off.
+DRAWS = 512
+_OFF = 3.0
+_SETTLE = 100
+# In units of the largest modulus: clients farther apart wrap round all moduli many times, and carries tell no spread.
+_FARTHEST = 2
 
 
 def mount(layout: Layout, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,14 +136,6 @@ def _distances(view: Mapping[str, Any]) -> Iterator[Ints]:
         for letter in box if isinstance(box, tuple) else ():
             if isinstance(letter, Mapping) and "distances" in letter.get("body", {}):
                 yield letter["body"]["distances"].numpy().astype(np.int64)
-
-
-# Draws of clients for each spread, and how much less likely a draw is for each unit that a carry of it is off.
-DRAWS = 512
-_OFF = 3.0
-_SETTLE = 100
-# In units of the largest modulus: clients farther apart wrap round all moduli many times, and carries tell no spread.
-_FARTHEST = 2
 
 
 def candidates(counted: Counted, places: Tensor, generator: torch.Generator) -> Tensor:

@@ -18,6 +18,8 @@ from croupier.errors import SpecError
 
 # How measures of links begin.
 LINKS = "linked"
+ATTACKS: Mapping[str, str] = {"linked": ROW, "linked-centred": CENTRED.format(ROW)}
+BUCKETS: Mapping[str, str] = {"bucket": BUCKET, "bucket-centred": CENTRED.format(BUCKET)}
 
 
 class Traits(Question, use="traits"):
@@ -65,10 +67,6 @@ def _described(found: Findings) -> QuestionRun:
     wanted = [name for name in measures if not name.startswith(LINKS)]
     tables = found.table("What updates tell of clients", wanted)
     return QuestionRun(scores, facts={"tables": tables, "sentences": found.sentences})
-
-
-ATTACKS: Mapping[str, str] = {"linked": ROW, "linked-centred": CENTRED.format(ROW)}
-BUCKETS: Mapping[str, str] = {"bucket": BUCKET, "bucket-centred": CENTRED.format(BUCKET)}
 
 
 class Linkage(Question, use="linkage"):

@@ -22,6 +22,13 @@ from croupier.core.coins import Coins
 from croupier.errors import RangeError
 
 DIRECTIONS = 64
+STRENGTHS = (1e-2, 1e-1, 1.0, 10.0)
+FOLDS = 5
+# Noised copies of each auxiliary update, so that a classifier does not learn one draw of the noise.
+_COPIES = 3
+# Groups that each auxiliary client is put into, where means of several are judged.
+_GROUPS = 4
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -130,15 +137,6 @@ def gain(spread: Tensor, sigmas: Tensor) -> Tensor:
     """How much of each direction (columns) is kept at each noise (rows); everything without noise."""
     noise = sigmas.double().pow(2).unsqueeze(1)
     return torch.where(noise > 0, spread / (spread + noise).clamp_min(1e-300), 1.0)
-
-
-STRENGTHS = (1e-2, 1e-1, 1.0, 10.0)
-FOLDS = 5
-# Noised copies of each auxiliary update, so that a classifier does not learn one draw of the noise.
-_COPIES = 3
-# Groups that each auxiliary client is put into, where means of several are judged.
-_GROUPS = 4
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
