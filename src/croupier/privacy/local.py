@@ -66,6 +66,11 @@ class LocalPrivacy(Part):
         """The mechanism of one client: the same for all, unless a part says otherwise."""
         return self
 
+    @property
+    def differs(self) -> bool:
+        """Whether some clients add more noise than others."""
+        return False
+
     def mentions(self) -> Mapping[str, str]:
         """Clients that the description speaks of by name, each with the key that does."""
         return {}

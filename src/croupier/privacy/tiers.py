@@ -92,6 +92,11 @@ class Tiers(LocalPrivacy, use="tiers"):
         drawn = hashlib.sha256(b"croupier/1 tier" + name.encode()).digest()
         return self.tiers[int.from_bytes(drawn[:8], "big") % len(self.tiers)]
 
+    @property
+    def differs(self) -> bool:
+        """With more than one tier."""
+        return len(self.tiers) > 1
+
     def mentions(self) -> Mapping[str, str]:
         """Whose wishes and totals are given."""
         said = {"wishes": self.wishes, "totals": self.totals}

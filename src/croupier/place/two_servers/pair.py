@@ -51,7 +51,6 @@ from croupier.place.two_servers.shuffle_flows import Sharer, Unboxer
 from croupier.place.two_servers.shuffles import Mix
 from croupier.place.witness import Witnesses
 from croupier.release.release import Shape
-from croupier.release.scored import ScoredSum
 
 DEALER = "dealer"
 _MALICIOUS = (
@@ -381,10 +380,10 @@ class Pair(Placement, use="pair"):
         return self._seat(mechanism, given, {}, coins).play(none if given.me == SERVERS[0] else None)
 
     def _scoring(self, mechanism: Mechanism, deal: DealSpec) -> Scoring:
-        release = mechanism.release
-        if not isinstance(release, ScoredSum):
-            raise ProtocolError(f"place = 'pair' computes release = 'scored', not {release.use!r}")
-        return Scoring(release, deal)
+        rule = mechanism.release.scoring
+        if rule is None:
+            raise ProtocolError(f"place = 'pair' computes release = 'scored', not {mechanism.release.use!r}")
+        return Scoring(rule, deal)
 
     def _seat(self, mechanism: Mechanism, given: Given, keys: Keys, coins: Coins) -> server_flow.ServerFlow:
         scoring, least = self._scoring(mechanism, self.deal(given)), quorum(mechanism, given)

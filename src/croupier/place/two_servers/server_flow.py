@@ -34,7 +34,7 @@ from croupier.place.two_servers.cut_and_choose import Cut
 from croupier.place.two_servers.messages import SERVERS, claim, outcome, row_digest, share_from_letter, upload_digest
 from croupier.place.two_servers.scoring import ScoreFlow, Scoring, beside
 from croupier.place.two_servers.shuffle_check import products_differ
-from croupier.release.scored import ScoredSum
+from croupier.release.scoring import ScoreRule
 
 
 @dataclass
@@ -43,7 +43,7 @@ class ServerFlow:
 
     given: Given
     deal: DealSpec
-    release: ScoredSum
+    release: ScoreRule
     keys: Keys = field(repr=False)
     coins: Coins
     least: int
