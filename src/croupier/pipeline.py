@@ -28,7 +28,7 @@ from croupier.encode.signs import handed
 from croupier.errors import SpecError
 from croupier.place.direct import Direct
 from croupier.place.labels import ANYBODY, labelled, unlabelled
-from croupier.place.placement import Own, Placement, unkeyed
+from croupier.place.placement import Placement, ServerHoldings, unkeyed
 from croupier.place.relay import Relay
 from croupier.privacy.ledger import Ledger
 from croupier.privacy.local import LocalPrivacy, NoNoise
@@ -233,7 +233,7 @@ class Pipeline(Part):
         yield Exchange(tuple(self._model(who, meant_for(who, models), told) for who in given.roster))
         if self.place.binds:
             brief = {**brief, "handed": handed(meant_for(given.roster[0], models).vector, brief["commitment"])}
-        own = Own(memory.get("keys", {}), brief)
+        own = ServerHoldings(memory.get("keys", {}), brief)
         released = yield from self.place.collect(self, given, coins.child("collect"), own)
         gathered = labelled(self, released, self.encode.decode(released, brief))
         done: tuple[tuple[Model, ...], Memory] = yield Work(

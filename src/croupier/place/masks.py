@@ -30,9 +30,9 @@ from croupier.place.placement import (
     NOTHING,
     Keys,
     Mechanism,
-    Own,
     Placement,
     Reads,
+    ServerHoldings,
     Tolerance,
     once,
     residue_bits,
@@ -83,7 +83,7 @@ class Masks(Placement, use="masks"):
         masks = ((_mask(keys, given, other).secure(), other < given.me) for other in given.roster if other != given.me)
         yield Exchange((Letter("server", "up", {"vector": hidden(payload.vector, masks, bits)}),))
 
-    def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: Own = NOTHING) -> SubFlow:
+    def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: ServerHoldings = NOTHING) -> SubFlow:
         """Wait for everybody: while a mask is missing, nothing can be read.
 
         Raises: ProtocolError when somebody does not deliver.

@@ -44,14 +44,14 @@ class Mechanism(Protocol):
 
 
 @dataclass(frozen=True)
-class Own:
+class ServerHoldings:
     """What the server itself holds in a round: keys of long standing, and the brief with its late part."""
 
     keys: Keys = field(default_factory=dict, repr=False)
     brief: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
 
 
-NOTHING = Own()
+NOTHING = ServerHoldings()
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Placement(Part):
         """What a client does with its payload, until it is content with what became of it."""
 
     @abstractmethod
-    def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: Own = NOTHING) -> SubFlow:
+    def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: ServerHoldings = NOTHING) -> SubFlow:
         """What the server does to get the `Released`."""
 
     @abstractmethod

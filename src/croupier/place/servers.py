@@ -34,9 +34,9 @@ from croupier.place.placement import (
     NOTHING,
     Keys,
     Mechanism,
-    Own,
     Placement,
     Reads,
+    ServerHoldings,
     Sight,
     Tolerance,
     once,
@@ -180,7 +180,7 @@ class SumServers(Placement, use="sum-servers"):
                     "the published sum is not the sum of the clients that it names: its tag does not fit"
                 )
 
-    def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: Own = NOTHING) -> SubFlow:
+    def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: ServerHoldings = NOTHING) -> SubFlow:
         """Add the servers' sums and publish them."""
         inbox = yield Exchange(wait=Wait("sum", self.names))
         released = self.opened(mechanism, given.roster, given.layout, inbox)
