@@ -19,7 +19,7 @@ from croupier.engine.federation import Federation
 from croupier.engine.local import Local
 from croupier.engine.loop import rounds
 from croupier.learn.assemble import Assembled, assemble
-from croupier.learn.data import Data, Dataset, Rows
+from croupier.learn.data import Data, Dataset, TensorRecords
 from croupier.learn.datasets import Digits, Households
 from croupier.learn.fit import Adam, Fit, Sgd
 from croupier.learn.models import Lstm, Mlp, ResNet18
@@ -52,10 +52,10 @@ def _updates(made: Assembled) -> dict[str, Tensor]:
     }
 
 
-def _records(made: Assembled, who: str) -> Rows:
+def _records(made: Assembled, who: str) -> TensorRecords:
     assert isinstance(made.task.fit, Learner)
     records = made.task.fit.shards[made.task.shards[who]]
-    assert isinstance(records, Rows)
+    assert isinstance(records, TensorRecords)
     return records
 
 
@@ -120,7 +120,7 @@ class Pictures(Data):
     def load(self, folder: Path | None) -> Dataset:
         generator = torch.Generator().manual_seed(0)
         x, y = torch.rand(12, 3, 8, 8, generator=generator), torch.arange(12) % 3
-        rows = Rows(x, y)
+        rows = TensorRecords(x, y)
         return Dataset("pictures", "classify", 3, rows, rows.take(torch.arange(4)), "none", "made here", labels=y)
 
 

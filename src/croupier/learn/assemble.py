@@ -23,7 +23,7 @@ from croupier.errors import DataError, SpecError
 from croupier.learn.augment import AS_IS, Augment
 from croupier.learn.axes import symmetry_of
 from croupier.learn.data import Data, Dataset, Records
-from croupier.learn.evaluate import Answers, Evaluate
+from croupier.learn.evaluate import Evaluate, ModelAnswers
 from croupier.learn.fit import Fit
 from croupier.learn.flat import FlatNet, layout_of
 from croupier.learn.loss import check_loss
@@ -124,7 +124,7 @@ def assemble(
 
     task = Task(digests, layout, first, learner, evaluate, symmetry=symmetry, fresh=fresh)
     if not dataset.worded:
-        task = replace(task, answers=Answers(FlatNet(module, device)), inputs=dataset.shape, sample=learner.sample)
+        task = replace(task, answers=ModelAnswers(FlatNet(module, device)), inputs=dataset.shape, sample=learner.sample)
     if kept is not None:
         own = Rooted.of(module, loss or dataset.goal, fit, kept.to(device), device, augment)
         task = replace(task, root=own.fit, features=own.features)

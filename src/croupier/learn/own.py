@@ -33,7 +33,7 @@ GIVEN = "given in Python"
 TOLD = 300
 
 
-class Named(str):
+class FunctionName(str):
     """`module:function`, the folder of the description that says so, and the function itself where Python gave it.
 
     A string in every other respect, so that descriptions, digests and tables show the name and nothing else.
@@ -42,14 +42,14 @@ class Named(str):
     folder: Path | None
     function: Callable[..., Any] | None
 
-    def __new__(cls, text: str, folder: Path | None = None, function: Callable[..., Any] | None = None) -> Named:
+    def __new__(cls, text: str, folder: Path | None = None, function: Callable[..., Any] | None = None) -> FunctionName:
         """A name."""
         made = super().__new__(cls, text)
         made.folder, made.function = folder, function
         return made
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, Named):
+        if isinstance(other, FunctionName):
             return str(self) == str(other) and (self.folder, self.function) == (other.folder, other.function)
         return str(self) == other
 
@@ -60,7 +60,7 @@ class Named(str):
         # Audits have processes of their own. Those find a function by its name, as this one must have been.
         if self.function is not None and not _travels(self.function):
             raise _lost(self)
-        return Named, (str(self), self.folder, self.function)
+        return FunctionName, (str(self), self.folder, self.function)
 
     @property
     def folders(self) -> tuple[Path, ...]:
@@ -95,19 +95,19 @@ def name_of(function: Callable[..., Any]) -> str:
     return f"{held.__module__}:{held.__qualname__}"
 
 
-def as_named(value: Any) -> Named:
+def as_named(value: Any) -> FunctionName:
     """The name of a function of the user's own, or the function. Raises: ValueError when it is neither."""
     known = _READING.get() or _Reading()
-    if isinstance(value, Named):
+    if isinstance(value, FunctionName):
         return value
     if isinstance(value, str):
         given = known.given.get(value)
-        return Named(value if given else _well_named(value), known.folder, given)
+        return FunctionName(value if given else _well_named(value), known.folder, given)
     if isinstance(value, nn.Module):
         raise ValueError(f"a model; give a function that makes one. {WRITE}")
     if not callable(value):
         raise ValueError(f"{WRITE}; in Python a function, too")
-    return Named(name_of(value), function=value)
+    return FunctionName(name_of(value), function=value)
 
 
 def _well_named(path: str) -> str:
@@ -124,13 +124,13 @@ def _well_named(path: str) -> str:
 Importable = Annotated[str, PlainValidator(as_named)]
 
 
-def named_in(part: Part, where: str = "") -> dict[str, Named]:
+def named_in(part: Part, where: str = "") -> dict[str, FunctionName]:
     """Every function that a description names, by its key."""
-    found: dict[str, Named] = {}
+    found: dict[str, FunctionName] = {}
     for key, value in part:
         at = f"{where}.{key}" if where else key
         for one in value if isinstance(value, tuple) else (value,):
-            found |= named_in(one, at) if isinstance(one, Part) else {at: one} if isinstance(one, Named) else {}
+            found |= named_in(one, at) if isinstance(one, Part) else {at: one} if isinstance(one, FunctionName) else {}
     return found
 
 
@@ -139,18 +139,20 @@ def carried(table: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises: SpecError where a function that Python gave cannot be found by its file and name.
     """
-    return {key: _carried(value) if isinstance(value, Named) else value for key, value in table.items()}
+    return {key: _carried(value) if isinstance(value, FunctionName) else value for key, value in table.items()}
 
 
 def revived(table: Mapping[str, Any]) -> dict[str, Any]:
     """The plain values again."""
     return {
-        key: Named(value["named"], Path(value["folder"])) if isinstance(value, Mapping) and "named" in value else value
+        key: FunctionName(value["named"], Path(value["folder"]))
+        if isinstance(value, Mapping) and "named" in value
+        else value
         for key, value in table.items()
     }
 
 
-def _carried(named: Named) -> dict[str, str]:
+def _carried(named: FunctionName) -> dict[str, str]:
     if named.function is None:
         module = named.partition(":")[0]
         return {"named": str(named), "folder": str(beside.find(module, named.folders).root)}
@@ -164,7 +166,7 @@ def _carried(named: Named) -> dict[str, str]:
     return {"named": f"{'.'.join(parts)}:{function.__qualname__}", "folder": str(file.resolve().parents[up])}
 
 
-def _lost(named: Named) -> SpecError:
+def _lost(named: FunctionName) -> SpecError:
     return SpecError(
         f"make = {str(named)!r}: an audit hands the function to other processes, which cannot find it: it is a lambda, "
         "an inner function or typed in by hand; define it at the top of a module of your own"
@@ -173,7 +175,7 @@ def _lost(named: Named) -> SpecError:
 
 def load_own(key: str, name: str) -> Callable[..., Any]:
     """The function that a description names, or that was given. Raises: SpecError that names the key; OwnError."""
-    named = name if isinstance(name, Named) else Named(name)
+    named = name if isinstance(name, FunctionName) else FunctionName(name)
     if named.function is not None:
         return named.function
     module, _, function = named.partition(":")
@@ -183,7 +185,7 @@ def load_own(key: str, name: str) -> Callable[..., Any]:
             return beside.load(place, function)
 
 
-def look(key: str, named: Named) -> str:
+def look(key: str, named: FunctionName) -> str:
     """Where a function stands, by reading and not running. Raises: SpecError that names the key."""
     if named.function is not None:
         return GIVEN

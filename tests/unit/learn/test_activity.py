@@ -14,7 +14,7 @@ from croupier.core.coins import Coins
 from croupier.core.update import Model, Update
 from croupier.errors import DataError, SpecError
 from croupier.learn.assemble import assemble
-from croupier.learn.data import Dataset, Rows
+from croupier.learn.data import Dataset, TensorRecords
 from croupier.learn.datasets import Activity
 from croupier.learn.fit import Adam
 from croupier.learn.models import ActivityCnn
@@ -37,9 +37,9 @@ def write(folder: Path, **changed: Any) -> Path:
     return folder
 
 
-def rows(dataset: Dataset) -> tuple[Rows, Rows]:
-    assert isinstance(dataset.train, Rows)
-    assert isinstance(dataset.test, Rows)
+def rows(dataset: Dataset) -> tuple[TensorRecords, TensorRecords]:
+    assert isinstance(dataset.train, TensorRecords)
+    assert isinstance(dataset.test, TensorRecords)
     return dataset.train, dataset.test
 
 
@@ -110,7 +110,7 @@ def test_what_is_no_archive_is_named(tmp_path: Path) -> None:
 
 
 def windows(*shape: int) -> Dataset:
-    held = Rows(torch.randn(3, *shape), torch.tensor([0, 1, 2]))
+    held = TensorRecords(torch.randn(3, *shape), torch.tensor([0, 1, 2]))
     return Dataset("windows", "classify", 6, held, held, "none", "made up", labels=held.y)
 
 

@@ -13,7 +13,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from croupier.errors import RangeError, SpecError
-from croupier.learn.budget import DELTA, PLD, RDP, Spent, budget, epsilon, noise_for, reckoned, so_far
+from croupier.learn.budget import DELTA, PLD, RDP, RecordCost, budget, epsilon, noise_for, reckoned, so_far
 from croupier.learn.fit import DpAdam, DpSgd, Private
 from croupier.privacy import renyi
 
@@ -182,7 +182,7 @@ CLIENTS = [(40, 3), (100, 3), (1000, 3), (65, 2), (64, 3), (129, 3), (7, 1), (50
 @pytest.mark.parametrize("fit", [DpSgd(noise=1.1, batch=32), DpAdam(noise=0.7, batch=64, epochs=2)])
 def test_the_most_that_a_client_has_spent_so_far(fit: Private) -> None:
     found = so_far(fit, CLIENTS)
-    assert isinstance(found, Spent)
+    assert isinstance(found, RecordCost)
     every = [reckoned(fit.noise, fit.rate(n), times * fit.steps(n))[0] for n, times in CLIENTS if times]
     assert found.epsilon == max(every)
     assert found.delta == DELTA

@@ -12,7 +12,7 @@ from croupier.core.update import Update
 from croupier.errors import SpecError
 from croupier.learn.assemble import Assembled, assemble
 from croupier.learn.batch import train_together
-from croupier.learn.data import Rows
+from croupier.learn.data import TensorRecords
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Adam, Sgd
 from croupier.learn.flat import FlatNet
@@ -97,7 +97,7 @@ def test_a_batch_larger_than_any_client_is_one_step_on_all_its_records() -> None
     assert isinstance(alone.task.fit, Learner)
     for shard, move in zip(alone.task.shards.values(), found, strict=True):
         rows = alone.task.fit.shards[shard]
-        assert isinstance(rows, Rows)
+        assert isinstance(rows, TensorRecords)
         loss = functional.cross_entropy(alone.module(rows.x), rows.y)
         grads = torch.autograd.grad(loss, list(alone.module.parameters()))
         wanted = -0.5 * torch.cat([grad.flatten() for grad in grads])
@@ -118,7 +118,7 @@ def test_a_lone_last_record_joins_the_batch_before(count: int) -> None:
 
 
 def test_a_network_that_normalises_over_batches_never_gets_one_record() -> None:
-    rows = Rows(torch.rand(5, 3, 8, 8), torch.tensor([0, 1, 0, 1, 0]))
+    rows = TensorRecords(torch.rand(5, 3, 8, 8), torch.tensor([0, 1, 0, 1, 0]))
     net = ResidualNet(2)
     start = FlatNet(net).vector()
     (done,) = Learner(net, "classify", Sgd(batch=4), {"a": rows})([(start, "a", COINS)])

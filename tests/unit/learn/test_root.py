@@ -22,7 +22,7 @@ from croupier.engine.local import Local
 from croupier.engine.loop import rounds
 from croupier.errors import SpecError
 from croupier.learn.assemble import Assembled, assemble
-from croupier.learn.data import Dataset, Rows
+from croupier.learn.data import Dataset, TensorRecords
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Adam, Sgd
 from croupier.learn.models import Mlp, ResNet18
@@ -53,7 +53,7 @@ def made(root: Root, **more: Any) -> Assembled:
 
 def toy(labels: Sequence[int]) -> Dataset:
     y = torch.tensor(labels)
-    rows = Rows(torch.arange(len(y)).float().reshape(-1, 1), y)
+    rows = TensorRecords(torch.arange(len(y)).float().reshape(-1, 1), y)
     owner = torch.zeros(len(y), dtype=torch.int64)
     return Dataset("toy", "classify", 3, rows, rows, "none", "made up", labels=y, owner=owner, owners=("ann",))
 
@@ -96,7 +96,7 @@ def test_a_bias_is_the_share_of_the_first_class(bias: float, counts: list[int]) 
 
 
 def test_data_without_classes_are_drawn_from_too() -> None:
-    rows = Rows(torch.arange(30).float().reshape(-1, 1), torch.zeros(30, 1))
+    rows = TensorRecords(torch.arange(30).float().reshape(-1, 1), torch.zeros(30, 1))
     data = Dataset("series", "forecast", 0, rows, rows, "none", "made up")
     left, kept = Root(records=7).draw(data, COINS)
     assert kept is not None

@@ -13,7 +13,7 @@ from croupier.learn.models.network import Network
 from croupier.learn.models.own import OwnNetwork
 from croupier.learn.models.resnet import ResidualNet, ResNet18
 from croupier.learn.models.rnn import Listener, Rnn
-from croupier.learn.models.series import Patches, SeriesTransformer
+from croupier.learn.models.series import PatchForecaster, SeriesTransformer
 from croupier.learn.models.transformer import Reader, TextTransformer
 from croupier.learn.models.vit import PatchReader, Vit
 
@@ -35,9 +35,9 @@ __all__ = [
     "MobileNetV2",
     "Network",
     "OwnNetwork",
+    "PatchForecaster",
     "PatchMixer",
     "PatchReader",
-    "Patches",
     "Perceptron",
     "Reader",
     "ResNet18",

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from croupier.errors import SpecError
 from croupier.learn.data import Dataset
 from croupier.learn.models.layers import Standardise
-from croupier.learn.models.mixer import Patches, check_tiles
+from croupier.learn.models.mixer import PicturePatches, check_tiles
 from croupier.learn.models.network import Network
 from croupier.learn.models.transformer import START, Block
 
@@ -40,7 +40,7 @@ class PatchReader(nn.Module):
         colours, height, wide = shape
         patches = (height // patch) * (wide // patch)
         self.first = first
-        self.patches = Patches(patch)
+        self.patches = PicturePatches(patch)
         self.embed = nn.Linear(colours * patch * patch, width)
         self.token = nn.Parameter(START * torch.randn(1, 1, width)) if token else None
         self.places = nn.Parameter(START * torch.randn(1, patches + token, width))

@@ -23,7 +23,7 @@ from croupier.encode.signs import commitment, reference_fields
 from croupier.errors import IntegrityError, TooFew
 from croupier.kernels.field import Bytes
 from croupier.mpc import dealer
-from croupier.mpc.authentic import Held, Side, byte_tensor, bytes_of, toss
+from croupier.mpc.authentic import TaggedShares, TagHolder, byte_tensor, bytes_of, toss
 from croupier.mpc.deal_shares import DealSpec
 from croupier.mpc.dealer import ShuffleShare
 from croupier.mpc.field import PRIME
@@ -245,7 +245,13 @@ class ServerFlow:
             raise IntegrityError("round aborted: the shuffled rows are not the clients' rows")
 
     def _fingerprints(
-        self, material: ShuffleShare, tally: Tally, rows: Bytes, hidden: Bytes, dealt: Mapping[str, Held], side: Side
+        self,
+        material: ShuffleShare,
+        tally: Tally,
+        rows: Bytes,
+        hidden: Bytes,
+        dealt: Mapping[str, TaggedShares],
+        side: TagHolder,
     ) -> SubFlow:
         """Shares of what rows are known by before and after, under a key that nobody knew until now; and a point."""
         if self.deal.check == "hash":
@@ -262,12 +268,12 @@ class ServerFlow:
         before, after = tally.fingerprints(rows, keys, 1), tally.fingerprints(hidden, keys, 0)
         return before, after, PRIME.draw(chance.child("point").secure(), 1)
 
-    def _side(self, material: ShuffleShare, shares: bool = False) -> Side:
+    def _side(self, material: ShuffleShare, shares: bool = False) -> TagHolder:
         over = PRIME if shares else self.deal.over
         key = np.array([[material.point]], np.uint64) if shares else material.tag_key
-        return Side(self.me, self.peer, over, key, self.given, self.coins, checks=self.checks)
+        return TagHolder(self.me, self.peer, over, key, self.given, self.coins, checks=self.checks)
 
-    def _open(self, material: ShuffleShare, kind: str, step: str, held: Held) -> SubFlow:
+    def _open(self, material: ShuffleShare, kind: str, step: str, held: TaggedShares) -> SubFlow:
         """Numbers from both servers' shares, checked where they carry tags."""
         if self.deal.authentic:
             side = self._side(material, shares=True)
@@ -276,7 +282,7 @@ class ServerFlow:
             return found.reshape(-1)
         return (yield from self._plainly(kind, step, held))
 
-    def _plainly(self, kind: str, step: str, held: Held) -> SubFlow:
+    def _plainly(self, kind: str, step: str, held: TaggedShares) -> SubFlow:
         mine = torch.from_numpy(held.values.view(np.int32))
         (letter,) = yield self._swap(kind, {"value": mine})
         return held.values + letter.body["value"].numpy().view(np.uint32)
