@@ -13,7 +13,8 @@ from torch import Tensor
 from croupier.errors import either, setting
 from croupier.learn.assemble import Assembled
 from croupier.learn.data import Dataset, Records, TensorRecords
-from croupier.spec import Sets, Source, Spec, is_empty
+from croupier.spec import Source, Spec, is_empty
+from croupier.toml_read import Sets
 
 # A loss so many times that of the untrained model is no bad round any more.
 FAR = 3.0

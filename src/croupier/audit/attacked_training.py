@@ -27,7 +27,7 @@ from croupier.engine.loop import begin, rounds
 from croupier.engine.state import Round, State, Threat, run_id
 from croupier.engine.task import Fits, Task
 from croupier.errors import CroupierError, ProtocolError, SpecError
-from croupier.learn.assemble import Assembled, assemble
+from croupier.learn.assemble import Assembled, Hardware, TaskOptions, assemble
 from croupier.learn.data import TensorRecords
 from croupier.learn.ends import check_logits
 from croupier.learn.train import Learner
@@ -159,10 +159,17 @@ class SeededTask:
         """The task. Raises: SpecError unless it classifies."""
         one = self.setting
         made = assemble(
-            one.data, one.split, one.model, one.fit, self.coins, root=one.root, folder=one.folder,
-            together=one.together, device=one.device, workers=one.workers, opaque=one.opaque,
-            loss=one.loss, augment=one.augment,
-        )  # fmt: skip
+            one.data,
+            one.split,
+            one.model,
+            one.fit,
+            self.coins,
+            options=TaskOptions(
+                augment=one.augment, root=one.root, together=one.together, opaque=one.opaque, loss=one.loss
+            ),
+            folder=one.folder,
+            machine=Hardware(device=one.device, workers=one.workers),
+        )
         if made.dataset.goal != "classify" or not isinstance(made.dataset.test, TensorRecords):
             raise SpecError(f"task.data = {one.data.use!r}: this audit measures by classes; use data that have some")
         check_logits(made.module, made.dataset.train, one.model)

@@ -18,7 +18,7 @@ from croupier.core.coins import Coins
 from croupier.core.update import Update
 from croupier.engine.task import Fits
 from croupier.errors import CroupierError, SpecError
-from croupier.learn.assemble import Assembled, assemble
+from croupier.learn.assemble import Assembled, Hardware, TaskOptions, assemble
 from croupier.learn.data import Dataset, TensorRecords
 from croupier.learn.ends import check_logits
 from croupier.learn.flat import frozen_of
@@ -116,10 +116,15 @@ class Stage:
     def _assembled(self) -> Assembled:
         one = self.setting
         return assemble(
-            one.data, self.held, one.model, one.fit, self.coins, folder=one.folder, together=one.together,
-            device=one.device, workers=one.workers, augment=one.augment, root=one.root,
-            loss=one.loss,
-        )  # fmt: skip
+            one.data,
+            self.held,
+            one.model,
+            one.fit,
+            self.coins,
+            options=TaskOptions(augment=one.augment, root=one.root, together=one.together, loss=one.loss),
+            folder=one.folder,
+            machine=Hardware(device=one.device, workers=one.workers),
+        )
 
     def quiet(self, present: tuple[str, ...]) -> Coins:
         """The coins of what attacks study before any view."""

@@ -102,7 +102,8 @@ def _datasets(folder: Path | None) -> dict[str, dict[str, Any]]:
 
 
 def _presets(folder: Path | None) -> dict[str, dict[str, Any]]:
-    from croupier.spec import about, load, presets
+    from croupier.spec import load
+    from croupier.toml_read import about, presets
 
     return {name: {"present": load(name).task.data.present(folder), "about": about(name)} for name in presets()}
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from croupier.errors import RangeError, SpecError
-from croupier.learn.fit import Private
+from croupier.learn.dp_fit import Private
 from croupier.privacy import renyi
 from croupier.privacy.ledger import ADJACENCY as ADJACENCIES
 from croupier.privacy.losses import library as _library

@@ -190,6 +190,14 @@ class Data(Part):
     # What must lie under the data folder, so that a check-up can say what is missing before a run does.
     files: ClassVar[tuple[str, ...]] = ()
 
+    # The unit of targets and errors, where they have one.
+    unit: ClassVar[str] = ""
+
+    @property
+    def own_function(self) -> str:
+        """The function of the user's own that makes the data; nothing where none is called."""
+        return ""
+
     @property
     def many(self) -> int | None:
         """How many owners the data have, where that is known before they are loaded."""

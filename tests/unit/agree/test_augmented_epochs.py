@@ -15,7 +15,7 @@ from croupier.encode.hidden import HiddenUnits
 from croupier.engine.federation import Federation
 from croupier.engine.local import Local
 from croupier.engine.loop import plain_model, rounds
-from croupier.learn.assemble import assemble
+from croupier.learn.assemble import Hardware, TaskOptions, assemble
 from croupier.learn.augment import Augment, Crop
 from croupier.learn.data import Data, Dataset, TensorRecords
 from croupier.learn.fit import Sgd
@@ -67,7 +67,15 @@ def learnt(augment: Augment, encode: Floats) -> Tensor:
     """The model of two rounds, as a client reads it."""
     pipeline = Pipeline(encode=encode, release=Rows(), aggregate=Mean(), place=Direct())
     fit = Sgd(lr=0.1, epochs=1, batch=8)
-    made = assemble(Squares(), Iid(clients=4), Mlp(hidden=(8,)), fit, COINS, augment=augment, workers=1)
+    made = assemble(
+        Squares(),
+        Iid(clients=4),
+        Mlp(hidden=(8,)),
+        fit,
+        COINS,
+        options=TaskOptions(augment=augment),
+        machine=Hardware(workers=1),
+    )
     last = list(rounds(pipeline, made.task, Federation(rounds=2), COINS, Local()))[-1].state
     if isinstance(encode, HiddenUnits):
         assert last.model.frame

@@ -19,7 +19,7 @@ from croupier.engine.federation import Federation
 from croupier.engine.local import Local
 from croupier.engine.loop import rounds
 from croupier.errors import ProtocolError, RangeError, SpecError
-from croupier.learn.assemble import Assembled, assemble
+from croupier.learn.assemble import Assembled, Hardware, assemble
 from croupier.learn.data import TensorRecords
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Sgd
@@ -250,7 +250,9 @@ class Loud(LocalPrivacy, use="loud, for a test"):
 
 def made() -> Assembled:
     coins = Coins.from_seed(1)
-    return assemble(Digits(), Iid(clients=5), Mlp(hidden=(16,)), Sgd(lr=0.3, epochs=2), coins, workers=1)
+    return assemble(
+        Digits(), Iid(clients=5), Mlp(hidden=(16,)), Sgd(lr=0.3, epochs=2), coins, machine=Hardware(workers=1)
+    )
 
 
 def accuracy(attack: Poison | None, members: tuple[str, ...] = ("c3", "c4"), count: int = 3) -> float:

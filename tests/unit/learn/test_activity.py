@@ -13,7 +13,7 @@ import torch
 from croupier.core.coins import Coins
 from croupier.core.update import Model, Update
 from croupier.errors import DataError, SpecError
-from croupier.learn.assemble import assemble
+from croupier.learn.assemble import Hardware, assemble
 from croupier.learn.data import Dataset, TensorRecords
 from croupier.learn.datasets import Activity
 from croupier.learn.fit import Adam
@@ -155,7 +155,9 @@ def test_training_on_real_windows_improves() -> None:
     torch.set_num_threads(1)
     coins = Coins.from_seed(3)
     network, folder = ActivityCnn(standardise=True), Path(os.environ["CROUPIER_DATA"])
-    made = assemble(Activity(), Natural(clients=1), network, Adam(batch=32), coins, folder=folder, workers=1)
+    made = assemble(
+        Activity(), Natural(clients=1), network, Adam(batch=32), coins, folder=folder, machine=Hardware(workers=1)
+    )
     (done,) = made.task.fit([(made.task.first.vector, next(iter(made.task.shards.values())), coins.child("job"))])
     before = made.task.evaluate(made.task.first)["accuracy"]
     assert isinstance(done, Update)

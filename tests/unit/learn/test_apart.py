@@ -13,7 +13,7 @@ from croupier.core.update import Update
 from croupier.errors import SpecError
 from croupier.learn.apart import check_apart
 from croupier.learn.data import TensorRecords
-from croupier.learn.fit import DpAdam, DpSgd
+from croupier.learn.dp_fit import DpAdam, DpSgd
 from croupier.learn.flat import FlatNet
 from croupier.learn.models import ConvNet, Forecaster, Perceptron
 from croupier.learn.models.layers import Dropout

@@ -15,7 +15,7 @@ from croupier.core.coins import Coins
 from croupier.core.update import Update
 from croupier.engine.job.run import run
 from croupier.errors import SpecError
-from croupier.learn.assemble import Assembled, assemble
+from croupier.learn.assemble import Assembled, Hardware, TaskOptions, assemble
 from croupier.learn.augment import Augment, Crop, InstaHide, NoAugment, weights
 from croupier.learn.data import Data, Dataset, TensorRecords, Windows
 from croupier.learn.datasets import Digits
@@ -49,7 +49,13 @@ def made(augment: Augment, workers: int = 1, together: int = 64) -> Assembled:
     torch.set_num_threads(1)
     fit = Sgd(lr=0.1, epochs=2, batch=5, momentum=0)
     return assemble(
-        Squares(), Iid(clients=4), Mlp(hidden=(8,)), fit, COINS, augment=augment, together=together, workers=workers
+        Squares(),
+        Iid(clients=4),
+        Mlp(hidden=(8,)),
+        fit,
+        COINS,
+        options=TaskOptions(augment=augment, together=together),
+        machine=Hardware(workers=workers),
     )
 
 

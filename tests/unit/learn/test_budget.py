@@ -14,7 +14,7 @@ from scipy.stats import norm
 
 from croupier.errors import RangeError, SpecError
 from croupier.learn.budget import DELTA, PLD, RDP, RecordCost, budget, epsilon, noise_for, reckoned, so_far
-from croupier.learn.fit import DpAdam, DpSgd, Private
+from croupier.learn.dp_fit import DpAdam, DpSgd, Private
 from croupier.privacy import renyi
 
 extra = pytest.mark.skipif(
@@ -139,7 +139,7 @@ def test_without_the_extra_there_is_an_error_and_no_number() -> None:
     program = (
         "import sys\nsys.modules['dp_accounting'] = None\n"
         "from croupier.learn.budget import budget, epsilon, noise_for\n"
-        "from croupier.learn.fit import DpSgd\n"
+        "from croupier.learn.dp_fit import DpSgd\n"
         "for ask in (lambda: epsilon(1.0, 0.1, 10), lambda: noise_for(1.0, 0.1, 10), lambda: budget(DpSgd(), 9, 1)):\n"
         "    try: print(ask())\n"
         "    except Exception as error: print(type(error).__name__, error)\n"

@@ -10,7 +10,7 @@ from torch.nn import functional
 from croupier.core.coins import Coins
 from croupier.core.update import Update
 from croupier.errors import SpecError
-from croupier.learn.assemble import Assembled, assemble
+from croupier.learn.assemble import Assembled, Hardware, TaskOptions, assemble
 from croupier.learn.batch import train_together
 from croupier.learn.data import TensorRecords
 from croupier.learn.datasets import Digits
@@ -27,7 +27,15 @@ HUGE = 10**18
 def made(fit: Sgd | Adam, together: int = 1) -> Assembled:
     torch.set_num_threads(1)
     split = Dirichlet(clients=8, alpha=0.3)
-    return assemble(Digits(), split, Mlp(hidden=(16,)), fit, COINS, together=together, workers=1)
+    return assemble(
+        Digits(),
+        split,
+        Mlp(hidden=(16,)),
+        fit,
+        COINS,
+        options=TaskOptions(together=together),
+        machine=Hardware(workers=1),
+    )
 
 
 def moves(task: Assembled) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from croupier.core.coins import Coins
 from croupier.core.update import Update
 from croupier.errors import SpecError
-from croupier.learn.assemble import Assembled, assemble
+from croupier.learn.assemble import Assembled, Hardware, TaskOptions, assemble
 from croupier.learn.data import Dataset, TensorRecords
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Sgd
@@ -29,7 +29,9 @@ def made(dropout: float, workers: int = 1) -> Assembled:
     torch.set_num_threads(1)
     fit = Sgd(lr=0.1, epochs=1, batch=32, momentum=0)
     model = Mlp(hidden=(24, 16), dropout=dropout)
-    return assemble(Digits(), Iid(clients=5), model, fit, COINS, together=64, workers=workers)
+    return assemble(
+        Digits(), Iid(clients=5), model, fit, COINS, options=TaskOptions(together=64), machine=Hardware(workers=workers)
+    )
 
 
 def trained(task: Assembled) -> Tensor:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from croupier.core.coins import Coins
 from croupier.core.update import Model
 from croupier.errors import DataError, SpecError
-from croupier.learn.assemble import assemble
+from croupier.learn.assemble import Hardware, TaskOptions, assemble
 from croupier.learn.augment import InstaHide
 from croupier.learn.data import Dataset, TensorRecords
 from croupier.learn.datasets import Newsgroups
@@ -249,7 +249,14 @@ def test_clients_train_one_by_one_and_alike_with_any_workers(tmp_path: Path) -> 
         coins = Coins.from_seed(4)
         data, network = Newsgroups(length=5, vocabulary=40), TextTransformer(width=8, hidden=8, dropout=0.1)
         made = assemble(
-            data, Iid(clients=3), network, Adam(batch=4), coins, folder=tmp_path, workers=workers, together=together
+            data,
+            Iid(clients=3),
+            network,
+            Adam(batch=4),
+            coins,
+            options=TaskOptions(together=together),
+            folder=tmp_path,
+            machine=Hardware(workers=workers),
         )
         assert isinstance(made.task.fit, Learner)
         assert made.task.fit.group == 1
@@ -295,7 +302,15 @@ def test_training_on_real_messages_improves() -> None:
     torch.set_num_threads(1)
     coins, folder = Coins.from_seed(3), Path(os.environ["CROUPIER_DATA"])
     data = Newsgroups(length=32, vocabulary=2048)
-    made = assemble(data, Iid(clients=4), TextTransformer(), Adam(lr=0.005, epochs=3), coins, folder=folder, workers=1)
+    made = assemble(
+        data,
+        Iid(clients=4),
+        TextTransformer(),
+        Adam(lr=0.005, epochs=3),
+        coins,
+        folder=folder,
+        machine=Hardware(workers=1),
+    )
     (done,) = made.task.fit([(made.task.first.vector, next(iter(made.task.shards.values())), coins.child("job"))])
     before = made.task.evaluate(made.task.first)["accuracy"]
     after = made.task.evaluate(Model(done.vector))["accuracy"]  # type: ignore[union-attr]

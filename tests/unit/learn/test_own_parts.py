@@ -14,7 +14,8 @@ from croupier.core.update import Update
 from croupier.engine.job.run import run
 from croupier.errors import SpecError
 from croupier.learn.data import Dataset, TensorRecords
-from croupier.learn.fit import DpSgd, Sgd
+from croupier.learn.dp_fit import DpSgd
+from croupier.learn.fit import Sgd
 from croupier.learn.flat import FlatNet, layout_of
 from croupier.learn.models import Dropout, OwnNetwork
 from croupier.learn.models.layers import ChannelDropout, draw_from, take_over

@@ -15,10 +15,11 @@ from croupier.core.coins import Coins
 from croupier.core.update import Update
 from croupier.errors import SpecError
 from croupier.learn import private
-from croupier.learn.assemble import assemble
+from croupier.learn.assemble import Hardware, TaskOptions, assemble
 from croupier.learn.data import TensorRecords
 from croupier.learn.datasets import Digits
-from croupier.learn.fit import BOUND, DpSgd, Sgd, truncated
+from croupier.learn.dp_fit import BOUND, DpSgd, truncated
+from croupier.learn.fit import Sgd
 from croupier.learn.flat import FlatNet, loss_of
 from croupier.learn.models import ConvNet, Forecaster, Mlp, Perceptron, ResidualNet
 from croupier.learn.split import Iid
@@ -198,7 +199,15 @@ def test_it_is_never_stacked() -> None:
     fit = DpSgd(lr=0.1, epochs=1, batch=16)
     assert torch.equal(trained(fit, rows(), group=8), trained(fit, rows()))
     made = {
-        together: assemble(Digits(), Iid(clients=3), Mlp(hidden=(8,)), fit, COINS, together=together, workers=1).task
+        together: assemble(
+            Digits(),
+            Iid(clients=3),
+            Mlp(hidden=(8,)),
+            fit,
+            COINS,
+            options=TaskOptions(together=together),
+            machine=Hardware(workers=1),
+        ).task
         for together in (1, 64)
     }
     updates = {

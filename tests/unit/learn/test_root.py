@@ -21,7 +21,7 @@ from croupier.engine.job.run import run
 from croupier.engine.local import Local
 from croupier.engine.loop import rounds
 from croupier.errors import SpecError
-from croupier.learn.assemble import Assembled, assemble
+from croupier.learn.assemble import Assembled, Hardware, TaskOptions, assemble
 from croupier.learn.data import Dataset, TensorRecords
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Adam, Sgd
@@ -48,7 +48,16 @@ class Watching(Mean, use="watching"):
 
 def made(root: Root, **more: Any) -> Assembled:
     fit = more.pop("fit", Sgd(lr=0.1, batch=20))
-    return assemble(Digits(), Iid(clients=5), Mlp(hidden=(16,)), fit, COINS, root=root, workers=1, **more)
+    return assemble(
+        Digits(),
+        Iid(clients=5),
+        Mlp(hidden=(16,)),
+        fit,
+        COINS,
+        options=TaskOptions(root=root),
+        machine=Hardware(workers=1),
+        **more,
+    )
 
 
 def toy(labels: Sequence[int]) -> Dataset:
@@ -64,7 +73,10 @@ def inputs(records: Any) -> list[float]:
 
 
 def test_without_records_everything_is_as_before() -> None:
-    plain, same = made(Root()), assemble(Digits(), Iid(clients=5), Mlp(hidden=(16,)), Sgd(batch=20), COINS, workers=1)
+    plain, same = (
+        made(Root()),
+        assemble(Digits(), Iid(clients=5), Mlp(hidden=(16,)), Sgd(batch=20), COINS, machine=Hardware(workers=1)),
+    )
     assert plain.task.shards == same.task.shards
     assert (plain.task.root, plain.task.features, plain.root) == (None, None, None)
     assert not plain.task.offers & {"root", "forward"}
@@ -185,10 +197,26 @@ def test_a_description_says_how_many(tmp_path: Any) -> None:
 
 def test_one_record_is_too_few_to_normalise_by() -> None:
     with pytest.raises(SpecError, match=r"task\.root\.records = 1: task\.model normalises over batches"):
-        assemble(Pictures(), Iid(clients=2), ResNet18(), Sgd(), COINS, root=Root(records=1), workers=1)
+        assemble(
+            Pictures(),
+            Iid(clients=2),
+            ResNet18(),
+            Sgd(),
+            COINS,
+            options=TaskOptions(root=Root(records=1)),
+            machine=Hardware(workers=1),
+        )
 
 
 def test_the_split_works_on_what_is_left() -> None:
-    ours = assemble(Digits(), QSkew(clients=10, least=2), Mlp(), Sgd(), COINS, root=Root(records=100), workers=1)
+    ours = assemble(
+        Digits(),
+        QSkew(clients=10, least=2),
+        Mlp(),
+        Sgd(),
+        COINS,
+        options=TaskOptions(root=Root(records=100)),
+        machine=Hardware(workers=1),
+    )
     held: Any = ours.task.fit
     assert sum(len(shard) for shard in held.shards.values()) == len(ours.dataset.train)

@@ -12,7 +12,7 @@ from croupier.core.coins import Coins
 from croupier.core.update import Update
 from croupier.errors import SpecError
 from croupier.learn.data import TensorRecords
-from croupier.learn.fit import DpSgd
+from croupier.learn.dp_fit import DpSgd
 from croupier.learn.flat import FlatNet, loss_of
 from croupier.learn.models import ConvNet, Forecaster, Perceptron
 from croupier.learn.private import each

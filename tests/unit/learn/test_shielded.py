@@ -12,7 +12,8 @@ from croupier.core.tape import Tape
 from croupier.core.update import Update
 from croupier.errors import RangeError, SpecError
 from croupier.learn.data import TensorRecords
-from croupier.learn.fit import BOUND, Adam, DpAdam, Fit, prune
+from croupier.learn.dp_fit import BOUND, DpAdam
+from croupier.learn.fit import Adam, Fit, prune
 from croupier.learn.flat import layout_of
 from croupier.learn.models import Perceptron
 from croupier.learn.private import each

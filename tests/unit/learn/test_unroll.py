@@ -11,7 +11,7 @@ from torch import nn
 from croupier.core.coins import Coins
 from croupier.core.update import Update
 from croupier.learn.data import TensorRecords
-from croupier.learn.fit import DpAdam
+from croupier.learn.dp_fit import DpAdam
 from croupier.learn.flat import layout_of
 from croupier.learn.models.rnn import Cell, Listener
 from croupier.learn.private import each

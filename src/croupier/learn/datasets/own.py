@@ -27,6 +27,11 @@ class OwnData(Data, use="own"):
     make: Importable = Field(description="your function, as `module:function`")
     goal: Goal | None = Field(None, description="`classify` or `regress`; by the targets unless set")
 
+    @property
+    def own_function(self) -> str:
+        """`make`."""
+        return self.make
+
     def load(self, folder: Path | None) -> Dataset:
         """Call the function and check what it gives. Raises: SpecError, or DataError when that is no dataset."""
         given = call("task.data.make", self.make, folder, takes="folder")

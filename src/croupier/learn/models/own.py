@@ -23,6 +23,11 @@ class OwnNetwork(Network, use="own"):
 
     make: Importable = Field(description="your function, as `module:function`")
 
+    @property
+    def own_function(self) -> str:
+        """`make`."""
+        return self.make
+
     def build(self, dataset: Dataset) -> nn.Module:
         """A fresh model. Raises: SpecError when it cannot be had, or cannot be trained as it is."""
         module = call("task.model.make", self.make, dataset.shape, dataset.outputs, takes="shape, classes")

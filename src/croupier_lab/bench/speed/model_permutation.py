@@ -18,7 +18,8 @@ from croupier.encode.symmetry import Symmetry
 from croupier.errors import SpecError
 from croupier.learn.axes import symmetry_of
 from croupier.learn.data import Dataset, TensorRecords
-from croupier.learn.fit import Adam, DpSgd, prune
+from croupier.learn.dp_fit import DpSgd
+from croupier.learn.fit import Adam, prune
 from croupier.learn.flat import FlatNet, loss_of
 from croupier.learn.models import Mixer, Mlp, Network, ResNet18, Rnn, Vit
 from croupier.learn.private import check_private, clipped, each
