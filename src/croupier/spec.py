@@ -23,7 +23,7 @@ from croupier.learn.fit import Fit, Sgd
 from croupier.learn.loss import LossName
 from croupier.learn.metrics import MetricName
 from croupier.learn.models import Mlp, Network
-from croupier.learn.own import reading
+from croupier.learn.own_names import reading
 from croupier.learn.root import NONE, Root
 from croupier.learn.split import Dirichlet, Split
 from croupier.pipeline import Pipeline

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from croupier.core.part import Part
-from croupier.learn.own import FunctionName
+from croupier.learn.own_names import FunctionName
 
 
 def to_toml(spec: Part | Mapping[str, Any]) -> str:

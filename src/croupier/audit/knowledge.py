@@ -22,7 +22,7 @@ from croupier.errors import SpecError
 from croupier.kernels import residues
 from croupier.learn.data import Dataset, TensorRecords
 from croupier.learn.models import Network
-from croupier.learn.own import carried, revived
+from croupier.learn.own_names import carried, revived
 from croupier.pipeline import Pipeline
 
 Sample = tuple[Tensor, Tensor]

@@ -215,8 +215,7 @@ def scatter(
     many = np.array(widths(moduli), np.int64)
     largest, wide = people * int(many.max()), int(many.sum())
     bits = 16 if largest <= _HALF else 32
-    low, shift = np.uint64((1 << bits) - 1), np.uint64(bits)
-    block, out = np.zeros(largest // 64 + 2, np.uint64), np.zeros((people, (len(ones) * wide + 63) // 64), np.uint64)
+    out = np.zeros((people, (len(ones) * wide + 63) // 64), np.uint64)
     # A strip at a time, so that draws are used while a processor still holds them.
     for a in range(0, len(ones), _STRIP):
         some = ones[a : a + _STRIP]
@@ -229,8 +228,7 @@ def scatter(
             # depend on where the ones lie, so that this favours nothing.
             coins = draw(tosses, 64)
             words = draw(int(more * need + 16 * math.sqrt(need)) + 64, bits)
-            acc, fill = np.zeros(people, np.uint64), np.zeros(people, np.uint64)
-            done = jit.scatter(some, many, words, coins, least, low, shift, block, acc, fill, part)
+            done = jit.scatter(some, many, words, coins, least, bits, part)
             more *= 2
     return out.view(np.uint8)[:, : size(len(ones), moduli)]
 

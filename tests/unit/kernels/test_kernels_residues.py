@@ -182,10 +182,9 @@ def test_every_choice_of_the_compiled_loop_leads_to_each_arrangement_alike(size:
 def tossed(size: int, ones: int, coins: Sequence[int], choices: Sequence[int]) -> tuple[int, ...] | None:
     """A block of two clients that is tossed like this and mended by these choices; None where they do not suffice."""
     words = np.array([-(-((choice + 1) << 16) // size) - 1 for choice in choices], np.uint16)
-    block, acc, fill = (np.zeros(2, np.uint64) for _ in range(3))
-    low, shift, out = np.uint64((1 << 16) - 1), np.uint64(16), np.zeros((2, 1), np.uint64)
+    out = np.zeros((2, 1), np.uint64)
     counts, widths, toss = np.array([[ones]]), np.array([size // 2]), np.array(coins, np.uint64)
-    done = jit.scatter(counts, widths, words, toss, 0, low, shift, block, acc, fill, out)
+    done = jit.scatter(counts, widths, words, toss, 0, 16, out)
     return None if done < 0 else arrangement(out.view(np.uint8), size // 2)
 
 

@@ -110,7 +110,7 @@ def test_what_is_no_dataset_is_named(parts: str, said: str) -> None:
 def test_a_path_that_cannot_be_one_is_refused_when_it_is_read(path: str, said: str) -> None:
     with pytest.raises(SpecError) as caught:
         OwnData(make=path)
-    assert f"Own(make={path!r}): {said}" in str(caught.value)
+    assert f"OwnData(make={path!r}): {said}" in str(caught.value)
     with pytest.raises(SpecError, match=r"OwnNetwork\(make="):
         OwnNetwork(make=path)
 

@@ -21,7 +21,8 @@ from croupier.engine.job.run import resume, run
 from croupier.errors import OwnError, SpecError
 from croupier.learn.datasets import OwnData
 from croupier.learn.models import Network, OwnNetwork
-from croupier.learn.own import FunctionName, carried, load_own, revived
+from croupier.learn.own import load_own
+from croupier.learn.own_names import FunctionName, carried, revived
 from croupier.spec import load
 from croupier.toml_text import to_toml
 

@@ -9,7 +9,8 @@ from pydantic import Field
 
 from croupier.learn.data import Data, Dataset
 from croupier.learn.given import Goal, OwnRecords
-from croupier.learn.own import Importable, call
+from croupier.learn.own import call
+from croupier.learn.own_names import Importable
 
 
 class OwnData(Data, use="own"):

@@ -15,10 +15,11 @@ from croupier.learn.models.resnet import ResidualNet, ResNet18
 from croupier.learn.models.rnn import Listener, Rnn
 from croupier.learn.models.series import PatchForecaster, SeriesTransformer
 from croupier.learn.models.transformer import Reader, TextTransformer
-from croupier.learn.models.vit import PatchReader, Vit
+from croupier.learn.models.vit import AttentionBlocks, PatchReader, Vit
 
 __all__ = [
     "ActivityCnn",
+    "AttentionBlocks",
     "CifarCnn",
     "ConvNet",
     "DenseNet",
