@@ -131,9 +131,9 @@ class Samples:
 
 def run(
     setting: Setting, arms: Sequence[RuleUnderAttack], seeds: Sequence[int], drive: Drive, watch: Watch,
-    abreast: int = 1,
+    processes: int = 1,
 ) -> list[list[TrainingOutcome]]:  # fmt: skip
-    """Every arm from every seed, arm by arm; `abreast` trainings at once, each in a process of its own."""
+    """Every arm from every seed, arm by arm; `processes` trainings at once, each in a process of its own."""
     jobs = {f"seed {seed}, arm {at}": (setting, arm, seed, drive) for seed in seeds for at, arm in enumerate(arms)}
     done: dict[str, TrainingOutcome] = {}
 
@@ -142,7 +142,7 @@ def run(
         done[name] = outcome
         watch(f"seed {seed}, {arm.title}: {arm.rule}, honest clients receive {outcome.received:.1%}")
 
-    each(_train, jobs, abreast, keep)
+    each(_train, jobs, processes, keep)
     found = [done[name] for name in jobs]
     return [found[at :: len(arms)] for at in range(len(arms))]
 

@@ -8,10 +8,10 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
+from croupier.audit.report.pictures import png
 from croupier_lab.drawing.lines import LineStyle, lines, sweep
 from croupier_lab.drawing.pictures import GREY, Histogram, cluster_map, sheet
 from croupier_lab.drawing.points import ScatterDot, ScatterPanel, scatter, spots
-from croupier_lab.papers.rns.inversion import png
 
 PANELS = {"one": {"a": [("x", {"rate": 0.2}), ("y", {"rate": 0.4})]}}
 

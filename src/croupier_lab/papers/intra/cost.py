@@ -15,7 +15,7 @@ from croupier.core.coins import Coins
 from croupier.core.update import Gathered, Layout, Model, Slice
 from croupier.release.buckets import form
 from croupier_lab.bench.speed.coordinate_shuffle import CoordinateShuffleSize, measure, power
-from croupier_lab.bench.speed.rns_encoding import draw
+from croupier_lab.bench.speed.rns_chunks import draw
 from croupier_lab.papers.intra.protocols import SMALLEST, TIERS
 from croupier_lab.papers.shared.figure import Figure, Scale, counted
 

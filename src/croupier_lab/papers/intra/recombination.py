@@ -20,7 +20,7 @@ from croupier_lab.attacks.tiers.recombine import greedy
 from croupier_lab.papers.intra.protocols import NoiseArm, epsilons, privacy
 from croupier_lab.papers.intra.tasks import LSTM, london
 from croupier_lab.papers.shared.figure import Figure, Means, Scale
-from croupier_lab.papers.shared.trainings import Deal, PublicTask, TrainingTask, abreast, cell, public, shown
+from croupier_lab.papers.shared.trainings import Deal, PublicTask, TrainingTask, cell, in_processes, public, shown
 
 Watch = Callable[[str], None]
 PAPER = "IntraShuffler (2026)"
@@ -37,7 +37,7 @@ def table6(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> li
     """A row for each size of a bucket and each noise."""
     work = replace(london(LSTM, scale, means), model=Lstm(hidden=HIDDEN))
     watch(f"updates of {max(PRINTED)} households from each half of their records")
-    found = abreast(_attacked, [(work, seed) for seed in seeds], means.abreast)
+    found = in_processes(_attacked, [(work, seed) for seed in seeds], means.processes)
     rows = []
     for members, exponent in PRINTED.items():
         for noise in NOISES:

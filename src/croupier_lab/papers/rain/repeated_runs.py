@@ -83,13 +83,13 @@ class RunsOverSeeds:
         return {}
 
     def ahead(self, planned: Iterable[AttackedRun]) -> None:
-        """Fight these now, `abreast` at a time; their results do not depend on how many that is."""
+        """Fight these now, `processes` at a time; their results do not depend on how many that is."""
         todo = [attacked for attacked in dict.fromkeys(one.alike for one in planned) if attacked not in self._known]
-        abreast, count = self.place.means.abreast, len(self.place.seeds)
-        if abreast < 2 or not todo:
+        processes, count = self.place.means.processes, len(self.place.seeds)
+        if processes < 2 or not todo:
             return
         jobs = [(attacked, number) for attacked in todo for number in range(count)]
-        with hands(abreast, _enter, (self.place,)) as pool:
+        with hands(processes, _enter, (self.place,)) as pool:
             done = [trained.result() for trained in [ask(pool, _train_once, job) for job in jobs]]
         self._known.update({attacked: done[at * count : (at + 1) * count] for at, attacked in enumerate(todo)})
 

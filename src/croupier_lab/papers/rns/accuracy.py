@@ -22,7 +22,7 @@ from croupier.pipeline import Pipeline
 from croupier.place.relay import Relay
 from croupier.release.bits import Mod
 from croupier.systems import plain
-from croupier_lab.papers.rns.source_inference import ALIKE, FEWER, PAPER, SIZES, usual
+from croupier_lab.papers.rns.source_inference_settings import ALIKE, FEWER, PAPER, SIZES, usual
 from croupier_lab.papers.shared.figure import Figure, Means, Scale
 
 VANILLA = "as usual"

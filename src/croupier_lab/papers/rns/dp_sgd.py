@@ -35,7 +35,7 @@ from croupier.learn.train import Learner
 from croupier.pipeline import Pipeline
 from croupier.systems import plain
 from croupier_lab.papers.rns.accuracy import through
-from croupier_lab.papers.rns.source_inference import ALIKE, FEWER, PAPER
+from croupier_lab.papers.rns.source_inference_settings import ALIKE, FEWER, PAPER
 from croupier_lab.papers.shared.figure import Figure, Means, Scale
 
 Watch = Callable[[str], None]

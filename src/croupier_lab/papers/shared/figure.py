@@ -34,7 +34,7 @@ class Means:
     folder: Path | None = None
     device: str = "cpu"
     workers: int = 1
-    abreast: int = 1
+    processes: int = 1
     only: str = ""
     rounds: int | None = None
 

@@ -155,7 +155,7 @@ def train(work: TrainingTask, pipeline: Pipeline, seed: int, every: int) -> Trai
     return TrainingEnd(tuple(curve), counts, "" if math.isfinite(curve[-1][1]) else "the measure is not finite")
 
 
-def abreast(fn: Callable[[A], B], jobs: Iterable[A], count: int) -> list[B]:
+def in_processes(fn: Callable[[A], B], jobs: Iterable[A], count: int) -> list[B]:
     """What a function gives for every job, so many at a time, each in a process of its own; the order is the jobs'."""
     todo = list(jobs)
     if count < 2 or len(todo) < 2:

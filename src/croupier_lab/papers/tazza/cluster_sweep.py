@@ -87,7 +87,7 @@ def _arms(scale: Scale) -> dict[tuple[str, str], RuleUnderAttack]:
 
 def _rows(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> list[Row]:
     arms = _arms(scale)
-    found = run(setting(MNIST, scale, means), list(arms.values()), seeds, Local(), watch, means.abreast)
+    found = run(setting(MNIST, scale, means), list(arms.values()), seeds, Local(), watch, means.processes)
     rows = []
     for (title, name), done in zip(arms, found, strict=True):
         known = marks(done, arms[title, name].sleeps)

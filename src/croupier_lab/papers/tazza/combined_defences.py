@@ -99,7 +99,7 @@ def played(
         for one in every
     ]  # fmt: skip
     done: list[list[TrainingOutcome]] = run(
-        known, arms, seeds, Local(), lambda word: watch(f"{case}, {word}"), means.abreast
+        known, arms, seeds, Local(), lambda word: watch(f"{case}, {word}"), means.processes
     )  # fmt: skip
     return {one: marks(ended) for one, ended in zip(every, done, strict=True)}
 

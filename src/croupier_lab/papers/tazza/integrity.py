@@ -95,7 +95,7 @@ def _figure13(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) ->
         (TRIGGER, "trained"),
     ]
     arms = [RuleUnderAttack(TAZZA, RULES[TAZZA], titles[title], title, probes=probes) for title, probes in kinds]
-    done = run(known, arms, seeds, Local(), lambda one: watch(f"Figure 13, {one}"), means.abreast)
+    done = run(known, arms, seeds, Local(), lambda one: watch(f"Figure 13, {one}"), means.processes)
     for arm, ended in zip(arms, done, strict=True):
         found = marks(ended)
         rows.append(

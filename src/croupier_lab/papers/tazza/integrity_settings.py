@@ -115,7 +115,7 @@ def setting(case: str, scale: Scale, means: Means) -> Setting:
     return Setting(
         kind.parse({"use": kind.use, **cut}), Dirichlet(clients=size.clients, alpha=0.5, least=2), model,
         Adam(lr=1e-3, epochs=size.epochs, batch=64), plan, root=Root(records=100), together=together,
-        folder=means.folder, device=means.device, workers=means.workers if means.abreast == 1 else 1,
+        folder=means.folder, device=means.device, workers=means.workers if means.processes == 1 else 1,
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from croupier.learn.datasets import Synthetic
 from croupier.learn.models import Mlp
 from croupier_lab.papers.catalogue import FIGURES as REGISTRY
 from croupier_lab.papers.rns import cost
-from croupier_lab.papers.rns.source_inference import ALWAYS, HUNDRED
+from croupier_lab.papers.rns.source_inference_settings import ALWAYS, HUNDRED
 from croupier_lab.papers.shared.comparison import says
 from croupier_lab.papers.shared.figure import SCALES, Experiment, Figure, Means, Scale
 from croupier_lab.papers.shared.reproduce import reproduce

@@ -11,12 +11,14 @@ from typing import Any, get_args
 import pytest
 import torch
 
+from croupier.audit.report.pictures import png
 from croupier.learn.data import Dataset, TensorRecords
 from croupier.learn.datasets import Cifar10
 from croupier.learn.models import DlgLeNet
 from croupier_lab.attacks.gradient_search import DEFENCES, Dlg, Inverting
 from croupier_lab.papers.rns import inversion
-from croupier_lab.papers.rns.inversion import ATTEMPTS, ONE, PRINTED, InversionTrial, figure8, png
+from croupier_lab.papers.rns.inversion import ONE, figure8
+from croupier_lab.papers.rns.inversion_trials import ATTEMPTS, PRINTED, PUBLIC, InversionTrial
 from croupier_lab.papers.shared.figure import Scale
 
 
@@ -114,6 +116,6 @@ def test_every_scale_is_whole(scale: Scale) -> None:
     assert len({trial.label for trial in trials}) == len(trials)
     for trial in trials:
         assert trial.targets >= 2
-        assert trial.targets * trial.clients * trial.batch <= inversion.PUBLIC
+        assert trial.targets * trial.clients * trial.batch <= PUBLIC
         assert {"none", "sum"} <= set(trial.defences)
         assert 32 % trial.side == 0
