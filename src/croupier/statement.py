@@ -12,9 +12,6 @@ from croupier.privacy import central
 from croupier.privacy.amplify import claim
 from croupier.privacy.local import rounded_up, times
 
-ORDER = ("privacy", "encode", "release", "place", "aggregate")
-
-
 CLIENT = "each client"
 NETWORK = "who talks to whom, when, and message sizes, which tell who took part and no more"
 NAMED = "none: the server sees every update with its name"

@@ -10,7 +10,6 @@ import numpy.typing as npt
 from croupier.kernels.threads import over
 
 P = (1 << 61) - 1
-Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]
 _FEW = 1 << 10
 # Numbers of so few bits share a key two by two.

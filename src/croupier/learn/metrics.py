@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import PlainValidator
 from torch import Tensor, nn
 
@@ -16,9 +15,6 @@ from croupier.errors import SpecError, nearest
 from croupier.learn.data import Dataset
 from croupier.learn.own import call
 from croupier.learn.own_names import as_named
-
-Numbers = npt.NDArray[np.float64]
-Whole = npt.NDArray[np.int64]
 
 
 class Undefined(Exception):  # noqa: N818 - reads as what it is

@@ -12,9 +12,8 @@ from functools import lru_cache
 import numpy as np
 
 from croupier.core.flow import SubFlow
-from croupier.core.wire import Schema
 from croupier.mpc import compare
-from croupier.mpc.dealt_shares import Dealer, ShareReader
+from croupier.mpc.dealt_shares import ShareReader
 from croupier.mpc.ring import Residues, Ring
 
 Layer = tuple[tuple[int, int], ...]
@@ -69,17 +68,3 @@ def median(me: int, peer: str, prefix: str, values: Residues, ring: Ring, reader
 def gates(prefix: str, count: int) -> Iterable[tuple[str, int]]:
     """The prefix and the size of every comparison of `median`."""
     return ((f"{prefix}{number}", len(layer)) for number, layer in enumerate(layers(count)))
-
-
-def deal_into(dealer: Dealer, count: int, ring: Ring) -> None:
-    """What `median` draws."""
-    for _, size in gates("", count):
-        compare.deal_negative(dealer, size, ring)
-
-
-def schemas(prefix: str, count: int, ring: Ring) -> dict[str, Schema]:
-    """The letters of `median`."""
-    out = dict[str, Schema]()
-    for name, size in gates(prefix, count):
-        out |= compare.negative_schemas(name, size, ring)
-    return out

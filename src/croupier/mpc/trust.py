@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +24,6 @@ from croupier.mpc import compare, products, ranks, signs
 from croupier.mpc.dealt_shares import Dealer, DealtShare, ShareReader
 from croupier.mpc.ring import Residues, Ring, kind
 from croupier.mpc.signs import Signs, Ties
-
-_CONSISTENT = Fraction("1.4826")
 
 
 @dataclass(frozen=True)
@@ -64,17 +61,6 @@ class SecretRule:
     def ring(self) -> Ring:
         """The smaller ring that holds every number on the way with its sign."""
         return Ring(32 if self.largest < 1 << 31 else 64)
-
-
-def fraction(spread: float | str, den: int = 256) -> tuple[int, int]:
-    """1.4826 times `spread` as num / den, to the nearest num (a tie to the even one): off by 1 / (2 den) at most."""
-    try:
-        exact = Fraction(str(spread))
-    except ValueError:
-        exact = Fraction(-1)
-    if den < 1 or exact < 0:
-        raise SpecError(f"spread = {spread}, den = {den}: give a number of at least 0, and a den of at least 1")
-    return round(_CONSISTENT * exact * den), den
 
 
 def distances(me: int, votes: npt.NDArray[np.integer], reference: npt.NDArray[np.integer], ring: Ring) -> Residues:

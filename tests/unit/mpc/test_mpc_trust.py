@@ -44,16 +44,24 @@ def test_what_is_left_out_is_not_little() -> None:
     assert len(ranks.layers(20)) <= 15
 
 
+def fraction(spread: float | str, den: int) -> tuple[int, int]:
+    """1.4826 times `spread` as num / den, to the nearest num."""
+    return round(Fraction("1.4826") * Fraction(str(spread)) * den), den
+
+
 @given(st.lists(st.integers(-(1 << 29), 1 << 29), min_size=1, max_size=24), st.sampled_from([Z32, Z64]))
 @settings(max_examples=25, deadline=None)
 def test_medians(numbers: list[int], ring: Ring) -> None:
     shares, dealer = ring.split(np.array(numbers), SOME), Dealer(SOME.child("deal"))
-    ranks.deal_into(dealer, len(numbers), ring)
+    gates = list(ranks.gates("m", len(numbers)))
+    for _, count in gates:
+        compare.deal_negative(dealer, count, ring)
     dealt = dealer.halves()
-    size = sum(compare.negative_fitted(n, ring) for _, n in ranks.gates("m", len(numbers)))
+    size = sum(compare.negative_fitted(count, ring) for _, count in gates)
+    letters = [compare.negative_schemas(name, count, ring) for name, count in gates]
     played = play(
         lambda me, peer: ranks.median(me, peer, "m", shares[me], ring, dealt[me].open(me, size)),
-        ranks.schemas("m", len(numbers), ring),
+        {kind: schema for each in letters for kind, schema in each.items()},
     )
     assert ring.signed(played.got[0] + played.got[1]).tolist() == [2 * statistics.median(map(Fraction, numbers))]
     assert played.rounds == len(ranks.layers(len(numbers))) * (ring.bits // 32 + 5)
@@ -77,9 +85,7 @@ def test_weights(data: st.DataObject) -> None:
     params = data.draw(st.sampled_from([1, 10, 1000, 10**7]))
     near = st.integers(0, min(params, 3))
     distances = data.draw(st.lists(st.integers(0, params) | near, min_size=1, max_size=14))
-    num, den = trust.fraction(
-        data.draw(st.sampled_from(["0", "1", "2.5", "3"])), data.draw(st.sampled_from([1, 7, 256]))
-    )
+    num, den = fraction(data.draw(st.sampled_from(["0", "1", "2.5", "3"])), data.draw(st.sampled_from([1, 7, 256])))
     rule = SecretRule(len(distances), params, num, den, floor=data.draw(st.sampled_from([0, 1, 9])))
     assert weighed(np.array(distances), rule) == trust.plain_weights(np.array(distances), rule)
 
@@ -87,7 +93,7 @@ def test_weights(data: st.DataObject) -> None:
 @pytest.mark.parametrize("clients", [1, 2, 3, 4, 9, 10])
 def test_the_plain_weights_are_rains(clients: int) -> None:
     """With an exact fraction the weights are 4 den max(0, median + 1.4826 lambda MAD - distance), to the last bit."""
-    num, den = trust.fraction(2, 5000)
+    num, den = fraction(2, 5000)
     assert Fraction(num, den) == Fraction("2.9652")
     distances = SOME.child(clients).secure().below(100, clients)
     h = [Fraction(int(number)) for number in distances]
@@ -146,7 +152,7 @@ def test_the_runtime_carries_the_rule_in_a_wider_ring_too() -> None:
     draw = SOME.child("wide").secure()
     votes, reference = draw.below(2, 8 * 30).reshape(8, 30), draw.below(2, 30)
     for den in (256, 1 << 30):
-        rule = SecretRule(8, 30, *trust.fraction(1, den))
+        rule = SecretRule(8, 30, *fraction(1, den))
         shares, dealt = rule.ring.split(votes, SOME), trust.deal(rule, SOME.child("deal", den))
         (one, two), result = seated(
             lambda me, peer, s=shares, h=dealt, r=rule: trust.secret_rule(me, peer, "r", s[me], h[me], r, reference),  # type: ignore[misc]
@@ -215,20 +221,6 @@ def test_the_largest_sum_that_fits_is_right() -> None:
     for reference in (np.zeros(7, np.int64), np.ones(7, np.int64)):
         found = ruled(votes, reference, rule).got[0]
         assert np.array_equal(found, trust.plain_rule(votes, reference, rule))
-
-
-@pytest.mark.parametrize("spread", [-1, float("nan"), float("inf"), "two"])
-def test_bad_spreads_are_named(spread: float | str) -> None:
-    with pytest.raises(SpecError, match=f"spread = {spread}"):
-        trust.fraction(spread)
-
-
-def test_the_fraction_is_the_nearest() -> None:
-    assert trust.fraction(1) == (380, 256)
-    assert trust.fraction(0.1, 10) == (1, 10)
-    for spread, den in product((0.3, 1, 2, 3.5), (1, 10, 256)):
-        num, _ = trust.fraction(spread, den)
-        assert abs(Fraction(num, den) - Fraction("1.4826") * Fraction(str(spread))) <= Fraction(1, 2 * den)
 
 
 def test_wrong_inputs_of_the_rule_are_named() -> None:

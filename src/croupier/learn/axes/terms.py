@@ -111,10 +111,6 @@ def _align(left: Term, right: Term) -> None:
         fix((*left, *right), MISFIT)
 
 
-def _fits(atom: Atom, inner: int) -> bool:
-    return atom.size % inner == 0 and split(atom, inner)
-
-
 def split(atom: Atom, inner: int) -> bool:
     """Let an atom stand for a product whose last factor has `inner` places; False where its parts forbid it."""
     least = Atom(inner, atom.reason)

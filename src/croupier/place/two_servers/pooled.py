@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from croupier.core.coins import Coins
@@ -33,7 +32,6 @@ from croupier.place.two_servers.shuffles import Mix
 from croupier.place.witness import Witness, Witnesses
 
 FIRST = SERVERS[0]
-Bits = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)

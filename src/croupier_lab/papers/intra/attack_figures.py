@@ -25,7 +25,6 @@ Rows = Sequence[Mapping[str, Any]]
 LACKING = ("Pecan Street", "ComStock")
 # Spots of so many rows are drawn.
 DRAWN = 400
-SHORT: Mapping[str, str] = {"rows": "no shuffling", "model": "Shuffle-DP", "parameter": "IntraShuffler"}
 
 
 def _sketches(found: Audited, noise: str, view: View, denoiser: str) -> list[Sketch]:

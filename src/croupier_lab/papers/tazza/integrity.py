@@ -48,7 +48,6 @@ from croupier_lab.papers.tazza.integrity_settings import (
 from croupier_lab.papers.tazza.tradeoff_findings import draw10, draw12, says10, says12
 
 Watch = Callable[[str], None]
-Rows = Sequence[Mapping[str, Any]]
 PRINTED12 = "18.89 points less backdoor accuracy than FedAvg, 55.37 % accuracy (CIFAR-10, Mixer)"
 
 

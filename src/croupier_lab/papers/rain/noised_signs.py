@@ -1,4 +1,7 @@
-"""What Gaussian noise does to one sign: how often it flips, what a majority makes of it, what one sign tells."""
+"""What Gaussian noise does to one sign: how often it flips, what a majority makes of it, what one sign tells.
+
+RAIN's equation 8 and Lemma 1 are checked by these formulas: its claim holds for one bounded number, and not beyond.
+"""
 
 from __future__ import annotations
 
