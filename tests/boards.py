@@ -57,12 +57,12 @@ def bent(who: str, change: Change) -> Bend:
 def all_of(*bends: Bend) -> Bend:
     """Several that misbehave."""
 
-    def bend(attempt: Attempt) -> Attempt:
+    def tamper(attempt: Attempt) -> Attempt:
         for one in bends:
             attempt = one(attempt)
         return attempt
 
-    return bend
+    return tamper
 
 
 def silent(who: str, since: str) -> Bend:

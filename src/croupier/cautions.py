@@ -90,7 +90,7 @@ class Course:
     """How the loss goes on from that of the untrained model; says once that it went far above."""
 
     first: Mapping[str, float]
-    told: bool = field(default=False)
+    warned: bool = field(default=False)
 
     @classmethod
     def of(cls, made: Assembled) -> Course:
@@ -100,12 +100,12 @@ class Course:
     def after(self, line: Mapping[str, Any]) -> list[str]:
         """What there is to say of a round's metrics."""
         name = next((name for name in LOSSES if name in self.first and name in line), None)
-        if name is None or self.told:
+        if name is None or self.warned:
             return []
         before, now = self.first[name], float(line[name])
         if math.isfinite(now) and not now > FAR * before:
             return []
-        self.told = True
+        self.warned = True
         return [
             f"round {line['round']}: the {name} is {now:.3g}, and was {before:.3g} before training: it diverges; lower "
             "task.fit.lr, or the noise that protocol.privacy adds"

@@ -105,13 +105,13 @@ class AgreementForm:
 
 @dataclass(frozen=True)
 class AgreementTable:
-    """What an agreement is held with: pinned keys, coins, a driver, what clients kept; and `bend`, who misbehaves."""
+    """What an agreement is held with: pinned keys, coins, a driver, what clients kept; and `tamper`, who misbehaves."""
 
     keys: Mapping[str, Mapping[str, Any]] = field(repr=False)
     coins: Coins
     drive: Drive
     standings: Mapping[str, Standing] = field(default_factory=dict)
-    bend: Callable[[Attempt], Attempt] = lambda attempt: attempt
+    tamper: Callable[[Attempt], Attempt] = lambda attempt: attempt
     keep: Kept = "nothing"
 
     def attempt(self, form: AgreementForm, call: AgreementCall) -> Attempt:
@@ -227,7 +227,7 @@ def tries(form: AgreementForm, call: AgreementCall, table: AgreementTable, attem
     standings = dict(table.standings)
     for left in reversed(range(attempts)):
         now = replace(table, standings=standings)
-        tried = AgreementAttempt.of(call, table.drive(table.bend(now.attempt(form, call))))
+        tried = AgreementAttempt.of(call, table.drive(table.tamper(now.attempt(form, call))))
         yield tried
         standings |= tried.standings
         call = call.again(standings) if left else call

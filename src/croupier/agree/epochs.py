@@ -52,7 +52,7 @@ class Epochs:
         """Pin everybody's key."""
         node = setting.coins.child("epoch")
         keys = enrol(setting.enrolled, node.child("identities"))
-        table = AgreementTable(keys, node.child("agree"), setting.drive, bend=setting.bend, keep=setting.keep)
+        table = AgreementTable(keys, node.child("agree"), setting.drive, tamper=setting.tamper, keep=setting.keep)
         return cls(rules, setting.run, table, setting.permutation, setting.fresh)
 
     def ready(self, meeting: UpcomingRound, memories: Mapping[str, Memory]) -> PreparedRound:
@@ -106,7 +106,9 @@ class Epochs:
         standings = {who: talk.standing(who) for who in transfer.movers}
         table = self.table
         coins = table.coins.child("move", model.frame)
-        done, result = move(transfer, standings, coins, table.drive, self.permutation, bend=table.bend, keep=table.keep)
+        done, result = move(
+            transfer, standings, coins, table.drive, self.permutation, tamper=table.tamper, keep=table.keep
+        )
         talk.note_result(result)
         return done
 
@@ -130,7 +132,7 @@ class Epochs:
                 came = f"{len(meeting.here)} clients that came"
                 rule = f"the rule of round {frame.round + 1} (digest {frame.digest.hex()[:8]})"
                 lost = f"none of the {came} knows {rule}, which the model lies under"
-                return talk.ready(strangers=meeting.here, unknown=True, lost=lost)
+                return talk.ready(without_rule=meeting.here, unknown=True, lost=lost)
         lost = each.settle(meeting, talk, able)
         holders = tuple(who for who in able if _holds(talk.standing(who), meeting.number))
         if not lost:
@@ -138,10 +140,10 @@ class Epochs:
         live = [Frame.unpack(model.frame) for model in talk.models if model.frame]
         for who in able:
             talk.keep(who, talk.standing(who).forgets(live))
-        strangers = tuple(who for who in meeting.here if who not in able)
+        without_rule = tuple(who for who in meeting.here if who not in able)
         # Enough came, and too few of them know the rules that their models lie under.
         unknown = bool(lost) and len(able) < needed(meeting) <= len(meeting.here)
-        return talk.ready(strangers=strangers, lost=lost, unknown=unknown)
+        return talk.ready(without_rule=without_rule, lost=lost, unknown=unknown)
 
     def _first(self, meeting: UpcomingRound, talk: Preparation, holders: tuple[str, ...]) -> None:
         """The first model, drawn by the clients from their secret, as the server is handed it."""

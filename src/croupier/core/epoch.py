@@ -128,7 +128,7 @@ class Epoch:
         return roster_digest(self.roster)
 
 
-def strangers(enrolled: int, cohort: int) -> float:
+def disjoint_cohort_chance(enrolled: int, cohort: int) -> float:
     """How often a cohort, drawn anew each round, holds nobody of the one before: then nobody knows its rule.
 
     Raises: RangeError.

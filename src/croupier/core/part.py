@@ -143,7 +143,7 @@ def _first_line(error: ValidationError, where: str) -> str:
         return f"{at}: unknown key"
     if first["type"] == "missing":
         return f"{at}: this key is required; set it in the description or with {setting(at, 'VALUE')}"
-    return f"{at} = {first['input']!r}: {_said(first)}" if first["loc"] else f"{at}: {_said(first)}"
+    return f"{at} = {first['input']!r}: {_worded(first)}" if first["loc"] else f"{at}: {_worded(first)}"
 
 
 def _in_python(error: ValidationError, part: type[Part]) -> str:
@@ -155,11 +155,11 @@ def _in_python(error: ValidationError, part: type[Part]) -> str:
     elif first["type"] == "missing":
         return f"{part.__name__}({at}=...): this argument is required"
     else:
-        said = _said(first)
+        said = _worded(first)
     return f"{part.__name__}({at}={first['input']!r}): {said}" if at else f"{part.__name__}: {said}"
 
 
-def _said(first: ErrorDetails) -> str:
+def _worded(first: ErrorDetails) -> str:
     said = first["msg"].removeprefix("Value error, ")
     if first["type"] in ("tuple_type", "list_type"):
         return "a list is wanted, in brackets"

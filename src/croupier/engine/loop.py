@@ -107,7 +107,7 @@ class _Loop:
         done = self._play(state, cohort, few)
         for earlier in ready.traffic:
             done.traffic.add(earlier)
-        return replace(done, strangers=self._counted(ready.strangers), before=ready.views)
+        return replace(done, without_rule=self._counted(ready.without_rule), before=ready.views)
 
     @cached_property
     def _epochs(self) -> Epochs | None:
@@ -116,7 +116,7 @@ class _Loop:
             return None
         return self.pipeline.encode.before_rounds(
             AgreementSetting(
-                task.enrolled, run_id(self.coins), self.coins, self.drive, permuting, task.fresh, self.threat.bend,
+                task.enrolled, run_id(self.coins), self.coins, self.drive, permuting, task.fresh, self.threat.tamper,
                 self.keep.get("server", self.keep.get("*", "nothing")),
             )
         )  # fmt: skip
@@ -130,9 +130,9 @@ class _Loop:
             UpcomingRound(state.round, enrolled, cohort, absent, few, self.plan.attempts), state.memories
         )
 
-    def _counted(self, strangers: tuple[str, ...]) -> tuple[str, ...] | None:
+    def _counted(self, without_rule: tuple[str, ...]) -> tuple[str, ...] | None:
         """Strangers, where there can be some."""
-        return strangers if self.pipeline.encode.every_round else None
+        return without_rule if self.pipeline.encode.every_round else None
 
     def _lost(self, state: State, cohort: tuple[str, ...], ready: PreparedRound) -> Round:
         """A round that is not held: the model stays. Raises: ProtocolError unless nobody knew its rule, or it may."""
@@ -145,7 +145,7 @@ class _Loop:
         after = replace(state, round=state.round + 1)
         return Round(
             state.round, 0, cohort, (), (), self._measured(after), traffic, {}, {}, after,
-            strangers=self._counted(ready.strangers), lost=ready.lost, before=ready.views,
+            without_rule=self._counted(ready.without_rule), lost=ready.lost, before=ready.views,
         )  # fmt: skip
 
     def _measured(self, state: State) -> Mapping[str, float]:

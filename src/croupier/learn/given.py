@@ -81,9 +81,9 @@ class OwnRecords:
                 lengths = f"{key} has {len(names)} owners for {len(targets)} records"
                 raise self._bad(lengths, "give one owner for each record")
         owners = tuple(sorted(set(named[0])))
-        if strangers := sorted(set(named[-1]) - set(owners)):
+        if unknown := sorted(set(named[-1]) - set(owners)):
             remedy = "give it some, or leave its test records out"
-            raise self._bad(f"{strangers[0]!r} owns test records and no training record", remedy)
+            raise self._bad(f"{unknown[0]!r} owns test records and no training record", remedy)
         at = {name: place for place, name in enumerate(owners)}
         train, *test = [torch.tensor([at[name] for name in names]) for names in named]
         return _Owned((x, y, x_test, y_test), train, test[0] if test else None, owners)

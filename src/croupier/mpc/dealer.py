@@ -112,14 +112,14 @@ def rest(deal: DealSpec, coins: Coins, file: Path | None = None) -> dict[str, An
     masks = np.stack([mask_of(seed, deal) for seed in seeds(deal, coins)])
     hiding = masks[one[two]] ^ _masks(deal, first)[two] ^ _masks(deal, second)
     point = sum(_keys(deal, node)[0] for node in (first, second)) % P
-    long = _told(deal, first, (hiding, masks)[: deal.matrices], point)
+    long = _long_material(deal, first, (hiding, masks)[: deal.matrices], point)
     told = gathered(deal, long) if file is None else _written(long, file)
     if deal.authentic:
-        told |= _told_extras(deal, coins.child("triples"), (first, second), masks, hiding)
+        told |= _tagged_extras(deal, coins.child("triples"), (first, second), masks, hiding)
     return told
 
 
-def _told(
+def _long_material(
     deal: DealSpec, first: Coins, matrices: tuple[Bytes, ...], point: int
 ) -> Iterator[tuple[npt.NDArray[Any], Words | None]]:
     """The second server's shares, block by block."""
@@ -138,7 +138,7 @@ def _written(long: Iterator[tuple[npt.NDArray[Any], Words | None]], path: Path) 
     return {"file": path}
 
 
-def _told_extras(
+def _tagged_extras(
     deal: DealSpec, node: Coins, sides: tuple[Coins, Coins], masks: Bytes, hiding: Bytes
 ) -> dict[str, Any]:
     # The triples come from a node of the dealer's own: whoever could draw them would read what they hide.

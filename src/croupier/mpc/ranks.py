@@ -49,7 +49,7 @@ def layers(count: int) -> tuple[Layer, ...]:
     return tuple(reversed(kept))
 
 
-def twice(values: Residues) -> Residues:
+def doubled_median(values: Residues) -> Residues:
     """Twice the median of values whose middle is in place: a whole number also for an even count."""
     places = middle(len(values))
     return values[[places[0]]] + values[[places[-1]]]
@@ -62,7 +62,7 @@ def median(me: int, peer: str, prefix: str, values: Residues, ring: Ring, reader
         low, high = np.array(layer).T
         less = yield from compare.negative(me, peer, f"{prefix}{number}", values[high] - values[low], ring, reader)
         values[low], values[high] = values[low] + less, values[high] - less
-    return twice(values)
+    return doubled_median(values)
 
 
 def gates(prefix: str, count: int) -> Iterable[tuple[str, int]]:

@@ -39,7 +39,7 @@ def converse(one: Talk[S], two: Talk[T]) -> Talked[S, T]:
     while True:
         said[0].append(left)
         said[1].append(right)
-        first, second = _told(one, right), _told(two, left)
+        first, second = _answered(one, right), _answered(two, left)
         if isinstance(first, _End) and isinstance(second, _End):
             return Talked(first.value, second.value, tuple(said[0]), tuple(said[1]))
         if isinstance(first, _End) or isinstance(second, _End):
@@ -52,7 +52,7 @@ class _End(Generic[T]):
     value: T
 
 
-def _told(party: Talk[T], message: bytes) -> bytes | _End[T]:
+def _answered(party: Talk[T], message: bytes) -> bytes | _End[T]:
     try:
         return party.send(message)
     except StopIteration as stop:

@@ -58,7 +58,7 @@ class Tally:
             if marks is not None:
                 tags[span], _ = kernel.column_sums(marks, part, weights)
             known[span] = -signs
-        return self._with(self._twice(values), self._twice(tags), known)
+        return self._with(self._doubled(values), self._doubled(tags), known)
 
     def fingerprints(self, hidden: Bytes, keys: Words, matrix: int) -> TaggedShares:
         """Shares of each row's inner product with keys, for a matrix of shares and the rows that it hides."""
@@ -75,7 +75,7 @@ class Tally:
     def _none(self, count: int) -> npt.NDArray[Any]:
         return np.zeros(count, self.deal.dtype)
 
-    def _twice(self, numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def _doubled(self, numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if self.deal.authentic:
             return PRIME.add(numbers, numbers)
         twice: npt.NDArray[Any] = np.add(numbers, numbers)

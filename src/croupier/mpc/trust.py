@@ -162,12 +162,12 @@ def fitted(rule: SecretRule) -> int:
 def plain_weights(distances: npt.NDArray[np.int64], rule: SecretRule) -> list[int]:
     """4 den w_i in the clear, in whole numbers."""
     h = [int(number) for number in distances]
-    middle = _twice(h)
-    spread = max(_twice([abs(2 * number - middle) for number in h]), rule.floor)
+    middle = _doubled_median(h)
+    spread = max(_doubled_median([abs(2 * number - middle) for number in h]), rule.floor)
     return [max(0, 2 * rule.den * middle + rule.num * spread - 4 * rule.den * number) for number in h]
 
 
-def _twice(numbers: list[int]) -> int:
+def _doubled_median(numbers: list[int]) -> int:
     ordered = sorted(numbers)
     return ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]
 

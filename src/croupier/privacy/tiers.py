@@ -144,12 +144,12 @@ class Tiers(LocalPrivacy, use="tiers"):
             f"unit: {UNIT}. Differences are clipped to C = {self.clip:g}; sensitivity 2C, noise by the analytic "
             f"Gaussian mechanism (the classical formula is not used), mu sqrt(T) after T participations; (eps, delta) "
             f"of a client against everybody who sees what it sends, by Gaussian DP. "
-            f"{'; '.join(self._said(tier, participations) for tier in self.tiers)}. Tiers are public. That only some "
-            "clients are invited to a round amplifies nothing here. A client keeps its own guarantee whatever "
+            f"{'; '.join(self._tier_claim(tier, participations) for tier in self.tiers)}. Tiers are public. That only "
+            "some clients are invited to a round amplifies nothing here. A client keeps its own guarantee whatever "
             "others' rows its own is mixed with. Noise counts as real numbers, without their rounding"
         )
 
-    def _said(self, tier: float, participations: int) -> str:
+    def _tier_claim(self, tier: float, participations: int) -> str:
         one, most = self._mechanism(tier), self.budget(tier)
         said = f"tier {tier:g}: sigma = {one.sigma:.4g}, mu = {one.mu:.4g}, {shown(tier, self.delta)} for {times(1)}"
         if most is not None:

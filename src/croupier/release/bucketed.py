@@ -122,7 +122,7 @@ class Tiered(Release):
             f"effective size of {self.effective} or more (members minus colluders)"
         )
 
-    def _told(self) -> str:
+    def _published(self) -> str:
         return (
             "which public tiers each bucket holds, its size, the mean noise of its members (rounded up) and its least "
             "epsilon, which is nobody's guarantee"
@@ -193,8 +193,8 @@ class Buckets(Tiered, use="buckets"):
             "they are spread, and which of them are noise alone",
         }[self.grain]
         return (
-            f"of every bucket {left}; {self._told()}. In a bucket of several tiers a large value is one of a noisy "
-            "tier's. No amplification is claimed"
+            f"of every bucket {left}; {self._published()}. In a bucket of several tiers a large value is one of a "
+            "noisy tier's. No amplification is claimed"
         )
 
     def anonymity(self) -> str:
@@ -266,7 +266,7 @@ class BucketSums(Tiered, use="bucket-sums"):
         """Sums."""
         return (
             "of every bucket the sum of its members' noised and rounded updates, exact, coordinate by coordinate, and "
-            f"no single value; {self._told()}"
+            f"no single value; {self._published()}"
         )
 
     def over_rounds(self) -> str:

@@ -38,12 +38,12 @@ class Printed:
 
     def weights(self, distances: Ints) -> Ints:
         """4 `den` times the weight of each row."""
-        middle = _twice(distances)
-        spread = max(_twice(np.abs(2 * distances - middle)), self.floor)
+        middle = _doubled_median(distances)
+        spread = max(_doubled_median(np.abs(2 * distances - middle)), self.floor)
         return np.maximum(0, 2 * self.den * middle + self.num * spread - 4 * self.den * distances)
 
 
-def _twice(numbers: Ints) -> int:
+def _doubled_median(numbers: Ints) -> int:
     """Twice the median."""
     ordered = np.sort(numbers)
     return int(ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2])

@@ -92,7 +92,7 @@ def test_fewer_than_four_are_refused() -> None:
 
 @pytest.mark.parametrize("turn", ["commit", "echo", "reveal", "compare"])
 def test_silence_stops_everybody_and_can_be_complained_about(turn: str) -> None:
-    at = table(bend=silent("c2", turn))
+    at = table(tamper=silent("c2", turn))
     tried = once(JOINT, call(), at)
     honest = {who: why for who, why in tried.aborts.items() if who != "c2"}
     assert all(f"no '{turn}' from c2" in why for why in honest.values())
@@ -115,7 +115,7 @@ def test_a_restart_draws_afresh_and_ends_well_once_everybody_behaves() -> None:
         result.append(attempt)
         return silent("c2", "reveal")(attempt) if len(result) == 1 else attempt
 
-    agreed = agree(call(), table(bend=first))
+    agreed = agree(call(), table(tamper=first))
     assert [s.attempt_id.attempt for s in result] == [0, 1]
     assert agreed.epoch.number == 0
     draws = {s.coins[who].child("draw").export() for s in result for who in names(4)}
@@ -125,12 +125,12 @@ def test_a_restart_draws_afresh_and_ends_well_once_everybody_behaves() -> None:
 def test_an_attempt_that_fails_after_a_signature_costs_the_number() -> None:
     seen: list[Attempt] = []
 
-    def bend(attempt: Attempt) -> Attempt:
+    def tamper(attempt: Attempt) -> Attempt:
         seen.append(attempt)
         drop = handing("compare", lambda bundle: None if bundle.target != "c0" else bundle)
         return drop(attempt) if len(seen) == 1 else attempt
 
-    one, two = tries(JOINT, call(), table(bend=bend), 2)
+    one, two = tries(JOINT, call(), table(tamper=tamper), 2)
     # c0 alone has the rule of number 0; nobody signs another for it, and nobody uses it once 1 is signed.
     assert set(one.held) == {"c0"}
     assert (two.call.number, two.call.attempt) == (1, 0)
@@ -164,7 +164,7 @@ def test_a_reveal_of_something_else_is_refused_by_name() -> None:
         rows = {"box": boxes, "signature": signs}
         return {name: torch.stack([byte_tensor(row) for row in values]) for name, values in rows.items()}
 
-    tried = once(JOINT, call(), table(bend=saying("c1", "reveal", other)))
+    tried = once(JOINT, call(), table(tamper=saying("c1", "reveal", other)))
     refused(tried, "c1 revealed something else than it is committed to")
     assert all(tried.complaints[who].keys() == {"c1"} for who in ("c0", "c2", "c3"))
 
@@ -175,7 +175,7 @@ def test_a_reveal_to_some_only_gives_nobody_the_rule() -> None:
         boxes[2:] = 0
         return {**body, "box": boxes}
 
-    tried = once(JOINT, call(), table(bend=saying("c1", "reveal", partly)))
+    tried = once(JOINT, call(), table(tamper=saying("c1", "reveal", partly)))
     refused(tried, "reveal of c1 does not carry its signature")
     refused(tried, "no 'compare' from c2, c3")
 
@@ -184,7 +184,7 @@ def test_a_copied_commitment_is_refused() -> None:
     def copy(bundle: Bundle) -> Bundle:
         return replace(bundle, rows={**bundle.rows, "c1": bundle.rows["c0"]})
 
-    refused(once(JOINT, call(), table(bend=handing("commit", copy))), "commitment of c1 does not carry its signature")
+    refused(once(JOINT, call(), table(tamper=handing("commit", copy))), "commitment of c1 does not carry its signature")
 
     def same(body: Body, view: View) -> Body:
         stolen = seen["commit"]
@@ -202,7 +202,7 @@ def test_a_copied_commitment_is_refused() -> None:
 
     # c0 sits down first, so c1 has heard it before it speaks.
     both = all_of(saying("c0", "commit", listen), saying("c1", "commit", same))
-    refused(once(JOINT, call(), table(bend=both)), "two participants sent the same commitment")
+    refused(once(JOINT, call(), table(tamper=both)), "two participants sent the same commitment")
 
 
 @pytest.mark.parametrize("turn", [turn.name for turn in TURNS])
@@ -223,7 +223,7 @@ def test_a_relay_that_tells_one_reader_something_else_stops_everybody(turn: str,
                 rows["c1"] = {name: values ^ 1 for name, values in rows["c1"].items()}
         return replace(bundle, rows=rows)
 
-    tried = once(JOINT, call(), table(bend=handing(turn, spoil)))
+    tried = once(JOINT, call(), table(tamper=handing(turn, spoil)))
     assert "c3" in tried.aborts
     assert len({standing.secret for standing in tried.held.values()}) <= 1
     # Only in the last turn can others have ended before it.
@@ -244,8 +244,8 @@ def test_notes_of_another_attempt_number_or_run_are_refused(turn: str) -> None:
         def repeat(bundle: Bundle, old: dict[str, Bundle] = old) -> Bundle:
             return replace(bundle, rows={**bundle.rows, "c1": old[bundle.target].rows["c1"]})
 
-        once(JOINT, earlier, table(bend=handing(turn, keep)))
-        tried = once(JOINT, call(), table(bend=handing(turn, repeat)))
+        once(JOINT, earlier, table(tamper=handing(turn, keep)))
+        tried = once(JOINT, call(), table(tamper=handing(turn, repeat)))
         refused(tried, "of c1 does not carry its signature for round 0, attempt 0")
 
 
@@ -257,7 +257,7 @@ def test_a_digest_that_only_one_signs_stops_everybody() -> None:
             sign = signed(table().keys["c1"]["identity"], message)
             return {"digest": byte_tensor(bytes(32)), "signature": byte_tensor(sign)}
 
-        tried = once(JOINT, call(), table(bend=saying("c1", turn, lie)))
+        tried = once(JOINT, call(), table(tamper=saying("c1", turn, lie)))
         assert {who for who, why in tried.aborts.items() if f"c1 signed another {purpose}" in why} >= {"c0", "c2", "c3"}
 
 
@@ -269,10 +269,10 @@ def test_a_coalition_that_speaks_last_cannot_choose_and_may_only_withhold() -> N
         seen.append(len(kinds))
         return {who: () if kinds == {"reveal"} else letters for who, letters in held.items()}
 
-    def bend(attempt: Attempt) -> Attempt:
+    def tamper(attempt: Attempt) -> Attempt:
         return replace(attempt, coalition=Coalition(frozenset({"c0", "c1"}), watch))
 
-    tried = once(JOINT, call(5), table(5, bend=bend))
+    tried = once(JOINT, call(5), table(5, tamper=tamper))
     assert seen
     assert set(tried.aborts) >= {"c2", "c3", "c4"}
     assert "no 'reveal' from c0, c1" in tried.aborts["c2"]

@@ -54,9 +54,9 @@ def test_everybody_decides_for_the_heads_seed_in_the_first_view(count: int) -> N
 
 
 def test_views_replay() -> None:
-    at = table(bend=silent(HEAD, "propose.0"))
+    at = table(tamper=silent(HEAD, "propose.0"))
     attempt = at.attempt(pbft(), single())
-    result = at.drive(at.bend(attempt))
+    result = at.drive(at.tamper(attempt))
     for name in (*REST, SERVER):
         assert replay(attempt.parties[name], result.views[name])[1] == result.outcomes[name].memory
 
@@ -85,13 +85,13 @@ def test_heads_follow_each_other_by_hash_and_nobody_twice() -> None:
 def test_f_silent_clients_stop_nobody_whoever_they_are(count: int) -> None:
     faulty = (count - 1) // 3
     for gone in list(combinations(names(count), faulty))[:: 1 if count == 4 else 5]:
-        at = table(count, bend=lambda attempt, gone=gone: replace(attempt, absent=frozenset(gone)))
+        at = table(count, tamper=lambda attempt, gone=gone: replace(attempt, absent=frozenset(gone)))
         decided(once(pbft(), single(count), at), *(name for name in names(count) if name not in gone))
 
 
 @pytest.mark.parametrize("turn", ["key", "propose.0", "prepare.0", "commit.0", "close.0"])
 def test_a_head_that_falls_silent_is_replaced_or_not_needed(turn: str) -> None:
-    tried = once(pbft(), single(), table(bend=silent(HEAD, turn)))
+    tried = once(pbft(), single(), table(tamper=silent(HEAD, turn)))
     assert set(REST) <= set(tried.held)
     decided(tried, *tried.held)
 
@@ -100,7 +100,7 @@ def test_a_head_whose_boxes_are_empty_is_replaced() -> None:
     def empty(body: Body, view: View) -> Body:
         return {**body, "box": body["box"] * 0}
 
-    tried = once(pbft(), single(), table(bend=saying(HEAD, "propose.0", empty)))
+    tried = once(pbft(), single(), table(tamper=saying(HEAD, "propose.0", empty)))
     secret = decided(tried, *names(4))
     assert secret == tried.result.views[ORDER[1]].coins.child("seed", 1).export()
 
@@ -111,7 +111,7 @@ def test_one_whose_box_is_empty_is_given_the_seed_by_the_others() -> None:
         boxes[names(4).index(REST[0])] = 0
         return {**body, "box": boxes}
 
-    tried = once(pbft(), single(), table(bend=saying(HEAD, "propose.0", partly)))
+    tried = once(pbft(), single(), table(tamper=saying(HEAD, "propose.0", partly)))
     secret = decided(tried, *names(4))
     assert secret == tried.result.views[HEAD].coins.child("seed", 0).export()
     assert any(m.kind == "proof.0 all" for inbox in tried.result.views[REST[0]].inputs for m in inbox)
@@ -120,12 +120,12 @@ def test_one_whose_box_is_empty_is_given_the_seed_by_the_others() -> None:
 def test_one_that_missed_the_commits_is_shown_the_proof() -> None:
     late = REST[1]
     cut = handing("commit.0", lambda bundle: None if bundle.target == late else bundle)
-    decided(once(pbft(), single(), table(bend=cut)), *names(4))
+    decided(once(pbft(), single(), table(tamper=cut)), *names(4))
 
 
 def test_what_a_quorum_prepared_is_carried_into_the_next_view() -> None:
     """Nobody hears a commit in the first view: the next head must propose the same digest."""
-    tried = once(pbft(), single(), table(bend=handing("commit.0", lambda bundle: None)))
+    tried = once(pbft(), single(), table(tamper=handing("commit.0", lambda bundle: None)))
     secret = decided(tried, *names(4))
     assert secret == tried.result.views[HEAD].coins.child("seed", 0).export()
     assert any(m.kind == "propose.1 all" for inbox in tried.result.views["c0"].inputs for m in inbox)
@@ -168,8 +168,8 @@ def test_a_head_that_forgets_what_was_decided_is_not_followed(blind: bool, monke
     monkeypatch.setattr(module, "Replica", seated)
     if blind:
         monkeypatch.setattr(replica, "justified", lambda *_: 0)
-    bend = _deaf(0) if second == ORDER[1] else all_of(_deaf(0), silent(ORDER[1], "propose.1"))
-    tried = once(pbft(), single(), table(bend=bend))
+    tamper = _deaf(0) if second == ORDER[1] else all_of(_deaf(0), silent(ORDER[1], "propose.1"))
+    tried = once(pbft(), single(), table(tamper=tamper))
     assert REST[0] in tried.held
     secrets = {standing.secret for who, standing in tried.held.items() if who != second}
     assert (len(secrets) > 1) is blind
@@ -214,13 +214,13 @@ def test_votes_count_once_and_only_when_true() -> None:
             "signature": byte_tensor(signed(table().keys["c1"]["identity"], message)),
         }
 
-    decided(once(pbft(), single(), table(bend=saying("c1", "commit.0", lie))), *names(4))
+    decided(once(pbft(), single(), table(tamper=saying("c1", "commit.0", lie))), *names(4))
 
     def copy(bundle: Bundle) -> Bundle:
         """One vote under everybody's name."""
         return replace(bundle, rows=dict.fromkeys(bundle.rows, bundle.rows["c0"]))
 
-    tried = once(pbft(views=1), single(), table(bend=handing("commit.0", copy)))
+    tried = once(pbft(views=1), single(), table(tamper=handing("commit.0", copy)))
     assert tried.held == {}
     assert all("no decision in 1 views" in why for why in tried.aborts.values())
     assert tried.complaints["c0" if HEAD != "c0" else "c1"].keys() == {HEAD}
@@ -230,13 +230,13 @@ def test_a_relay_that_hands_out_nothing_ends_in_a_named_abort() -> None:
     def nothing(letters: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:
         return ()
 
-    tried = once(pbft(), single(), table(bend=bent(SERVER, nothing)))
+    tried = once(pbft(), single(), table(tamper=bent(SERVER, nothing)))
     assert tried.held == {}
     assert all("no decision in 3 views" in why for why in tried.aborts.values())
 
 
 def test_who_committed_signs_no_other_outcome_for_the_number() -> None:
-    at = table(bend=_deaf(0))
+    at = table(tamper=_deaf(0))
     one = once(pbft(views=1), single(), at)
     decided(one, REST[0])
     again = once(pbft(), replace(single(), attempt=1), table(standings=one.standings))

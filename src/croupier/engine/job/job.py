@@ -92,8 +92,8 @@ class Job:
         check(self.spec.protocol, len(made.task.enrolled), self.spec.federation, made.task.offers)
         check_names(self.spec.protocol, made.task.enrolled, self.spec.federation)
         known = {*made.task.enrolled, *self.spec.protocol.parties(())}
-        if strangers := [name for name in machine.views if name not in known]:
-            raise SpecError(f"run.views = {strangers!r}: no such party; there are {', '.join(sorted(known)[-12:])}")
+        if unknown := [name for name in machine.views if name not in known]:
+            raise SpecError(f"run.views = {unknown!r}: no such party; there are {', '.join(sorted(known)[-12:])}")
         return made
 
     def finish(

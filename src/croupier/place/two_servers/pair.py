@@ -206,7 +206,7 @@ class Pair(Placement, use="pair"):
         found = messages.schemas(deal, given)
         if mix:
             found = {kind: said for kind, said in found.items() if kind in ("late", "here", "hd", "z")} | mix.schemas()
-        found = {kind: said for kind, said in found.items() if kind not in scoring.unsaid} | scoring.schemas()
+        found = {kind: said for kind, said in found.items() if kind not in scoring.unused_kinds} | scoring.schemas()
         if cut := self._cut(mechanism, given):
             dealt = {"seed", "hand0", "hand1", *scoring.kinds(0), *scoring.kinds(1)}
             one = {kind: said for kind, said in found.items() if kind in dealt}

@@ -165,7 +165,7 @@ class Pool:
         bits = self._correlated(mix)
         masks = [translate.open_masks(mix.group, self.deal.rows, bytes_of(body["masks"])) for body in bits]
         # The second server says its share as it came, and then the first one the rows in its own order.
-        said = self._said(mix, "mix", self._me, 1 - self._me)
+        said = self._rows_sent(mix, "mix", self._me, 1 - self._me)
         if self._me == 0:
             rest = dict(zip(self.given.roster, said ^ masks[1].a, strict=True))
             return {who: _drawn(mix, body) ^ rest[who] for who, body in self._server.received("up0").items()}
@@ -181,13 +181,13 @@ class Pool:
         mine = party.sent(self.play(party.given, coins), turns.kind_of("convert", 0, me))
         seeds = [bytes_of(body["seed"]) for body in self._correlated(mix)]
         known = [convert.open_seed(mix.group, self.deal.rows, seed).bits for seed in seeds]
-        return _unpacked(mix, mine) ^ self._said(mix, "convert", 0, 1 - me) ^ known[0] ^ known[1]
+        return _unpacked(mix, mine) ^ self._rows_sent(mix, "convert", 0, 1 - me) ^ known[0] ^ known[1]
 
     def _correlated(self, mix: Mix) -> list[Body]:
         """What the dealer sent each server."""
         return [letter.body for letter in mix.letters(self._dealt) if not isinstance(letter.body, bytes)]
 
-    def _said(self, mix: Mix, talk: str, number: int, who: int) -> Rows:
+    def _rows_sent(self, mix: Mix, talk: str, number: int, who: int) -> Rows:
         """What the other server said in a turn."""
         return _unpacked(mix, self._server.received_one(turns.kind_of(talk, number, who)))
 

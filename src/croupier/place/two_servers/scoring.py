@@ -69,7 +69,7 @@ class Scoring:
         return dealt | lift | trust.schemas(TRUST, self.rule)
 
     @property
-    def unsaid(self) -> frozenset[str]:
+    def unused_kinds(self) -> frozenset[str]:
         """Kinds of the plain round that this one has no use for."""
         return frozenset({"hd", "z"} if self.secret else {"z"} if self.gates else ())
 

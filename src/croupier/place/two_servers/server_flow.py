@@ -93,12 +93,12 @@ class ServerFlow:
 
     def _dealt(self) -> SubFlow:
         kinds = () if self.material else (f"hand{self.me}",)
-        told = yield from self._told((*kinds, *self.scoring.kinds(self.me)))
+        told = yield from self._from_dealer((*kinds, *self.scoring.kinds(self.me)))
         if self.material is None:
             self.material = messages.share_from_letter(self.deal, self.given, self.me, told[f"hand{self.me}"])
         return self.material.take(), self.scoring.received(self.me, told)
 
-    def _told(self, kinds: tuple[str, ...]) -> SubFlow:
+    def _from_dealer(self, kinds: tuple[str, ...]) -> SubFlow:
         """What the dealer sent, by kind, before anything else happens."""
         if self.cut is not None:
             return (yield from self.cut.material(self.me, kinds, self._met, self.coins))

@@ -60,7 +60,7 @@ class ShuffleFlow(ServerFlow, Generic[T]):
 
     def play(self, late: Mapping[str, Tensor] | None) -> SubFlow:
         """Everything, from what is dealt to what is released. Raises: TooFew while nothing is opened."""
-        told = yield from self._told((f"bits{self.me}", *self.scoring.kinds(self.me)))
+        told = yield from self._from_dealer((f"bits{self.me}", *self.scoring.kinds(self.me)))
         dealt, gates = told[f"bits{self.me}"], self.scoring.received(self.me, told)
         stock = yield from self._stock(dealt)
         got: Bodies = yield from self._arrived(stock)

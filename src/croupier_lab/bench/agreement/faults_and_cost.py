@@ -24,7 +24,7 @@ from croupier.agree.pbft.agreement import pbft
 from croupier.agree.pbft.views import NONE, heads
 from croupier.agree.standing import Standing
 from croupier.core.coins import Coins
-from croupier.core.epoch import strangers
+from croupier.core.epoch import disjoint_cohort_chance
 from croupier.core.view import View, facts
 from croupier.engine.local import Local
 from croupier.errors import CroupierError, ProtocolError
@@ -80,7 +80,7 @@ def judge(name: Name, form: AgreementForm, coins: Coins, attempts: int) -> Sched
     schedule = draw(name, clients, chance, most, head)
     keys = enrol(names, coins.child("keys"))
     mischief = Mischief(name, schedule, coins.child("mischief").secure(), keys)
-    table = AgreementTable(keys, coins.child("table"), Local(), bend=mischief, keep="keep")
+    table = AgreementTable(keys, coins.child("table"), Local(), tamper=mischief, keep="keep")
     done = list(tries(form, call, table, attempts))
     return _verdict(name, schedule, done)
 
@@ -213,7 +213,7 @@ def measure(size: AgreementSize, seed: int, watch: Watch = ignore) -> dict[str, 
         "cost": spent,
         "strangers": played(100, 10, size.rounds, coins.child("strangers"))
         if size.rounds
-        else {"enrolled": 100, "cohort": 10, "share": strangers(100, 10)},
+        else {"enrolled": 100, "cohort": 10, "share": disjoint_cohort_chance(100, 10)},
     }
 
 

@@ -96,12 +96,13 @@ def _attacked(job: tuple[TrainingTask, int]) -> dict[tuple[int, str], dict[str, 
             own = coins.child("table 6", members, noise)
             rows = _noised(dict(list(sent.items())[:members]), arm, known, own)
             found[members, noise] = {
-                **_greedy(rows, expected[:members], own), "size": known.size, "epsilons": _told(arm, known),
+                **_greedy(rows, expected[:members], own), "size": known.size,
+                "epsilons": _epsilons_in_words(arm, known),
             }  # fmt: skip
     return found
 
 
-def _told(arm: NoiseArm, known: PublicTask) -> str:
+def _epsilons_in_words(arm: NoiseArm, known: PublicTask) -> str:
     every = epsilons(arm, known)
     return f"{every[0]:.3g} to {every[-1]:.3g}" if every else "-"
 

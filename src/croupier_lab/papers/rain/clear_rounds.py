@@ -99,13 +99,13 @@ class ClearTask:
 
     def accuracy(self, vector: Tensor) -> float:
         """The share of test records that are told right."""
-        return float((self._said(vector, self.test.x) == self.test.y).double().mean())
+        return float((self._predicted(vector, self.test.x) == self.test.y).double().mean())
 
     def success(self, vector: Tensor, attack: Scaling) -> float:
         """How often a trigger works."""
-        return backdoor_success(self._said(vector, attack.trigger(self.test.x)), self.test.y, attack.target)
+        return backdoor_success(self._predicted(vector, attack.trigger(self.test.x)), self.test.y, attack.target)
 
-    def _said(self, vector: Tensor, x: Tensor) -> Tensor:
+    def _predicted(self, vector: Tensor, x: Tensor) -> Tensor:
         parts = [outputs(vector, self.widths, x[at : at + 4096].flatten(1)).argmax(1) for at in range(0, len(x), 4096)]
         return torch.cat(parts)
 

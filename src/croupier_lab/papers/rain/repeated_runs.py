@@ -16,7 +16,7 @@ from croupier.learn.split import Iid, QSkew, Split
 from croupier_lab.papers.rain.clear_rounds import ClearRun, ClearTask, TrainingTerms, play
 from croupier_lab.papers.rain.rules import ClearRule
 from croupier_lab.papers.shared.figure import Means
-from croupier_lab.processes import ask, hands
+from croupier_lab.processes import ask, process_pool
 
 ROOT = 100
 
@@ -89,7 +89,7 @@ class RunsOverSeeds:
         if processes < 2 or not todo:
             return
         jobs = [(attacked, number) for attacked in todo for number in range(count)]
-        with hands(processes, _enter, (self.place,)) as pool:
+        with process_pool(processes, _enter, (self.place,)) as pool:
             done = [trained.result() for trained in [ask(pool, _train_once, job) for job in jobs]]
         self._known.update({attacked: done[at * count : (at + 1) * count] for at, attacked in enumerate(todo)})
 

@@ -134,7 +134,7 @@ def table12(
         for epsilon in settings:
             fit = stage.made.task.fit if epsilon is None else stage.private(epsilon)
             for digits in (0, *DIGITS):
-                watch(f"Table 12: seed {seed}, {_named(digits)}, {_said(epsilon)}")
+                watch(f"Table 12: seed {seed}, {_named(digits)}, {_epsilon_in_words(epsilon)}")
                 pipeline = through(digits, stage.size.clients, rounding) if digits else plain("uniform")
                 trained = list(stage.play(pipeline, fit))
                 key = digits, epsilon
@@ -170,7 +170,7 @@ def _named(digits: int) -> str:
     return f"RNS, r = {digits}" if digits else "vanilla"
 
 
-def _said(epsilon: float | None) -> str:
+def _epsilon_in_words(epsilon: float | None) -> str:
     return "no DP" if epsilon is None else f"epsilon = {epsilon:g}"
 
 

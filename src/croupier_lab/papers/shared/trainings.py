@@ -25,7 +25,7 @@ from croupier.learn.fit import Fit
 from croupier.learn.models import Network
 from croupier.pipeline import Pipeline
 from croupier_lab.papers.shared.figure import Means
-from croupier_lab.processes import ask, hands
+from croupier_lab.processes import ask, process_pool
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -160,7 +160,7 @@ def in_processes(fn: Callable[[A], B], jobs: Iterable[A], count: int) -> list[B]
     todo = list(jobs)
     if count < 2 or len(todo) < 2:
         return [fn(job) for job in todo]
-    with hands(min(count, len(todo))) as pool:
+    with process_pool(min(count, len(todo))) as pool:
         return [done.result() for done in [ask(pool, fn, job) for job in todo]]
 
 

@@ -24,9 +24,9 @@ from croupier_lab.papers.tazza.integrity_settings import (
     TRIGGER,
     Row,
     attacks,
+    mark_shown,
     marks,
     pure,
-    said,
     setting,
 )
 
@@ -94,9 +94,10 @@ def _rows(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> lis
         rows.append(
             {
                 "attack": title, "choice": name, "paper": "-", "purity": pure(known),
-                "not_alone": said(known, "several"), "clusters_a_round": said(known, "groups", 1),
-                "honest_together": said(known, "together"), "accuracy": said(known, "received"),
-                "by_clusters": said(known, "clusters"), "backdoor_success": said(known, "success"), "_marks": known,
+                "not_alone": mark_shown(known, "several"), "clusters_a_round": mark_shown(known, "groups", 1),
+                "honest_together": mark_shown(known, "together"), "accuracy": mark_shown(known, "received"),
+                "by_clusters": mark_shown(known, "clusters"), "backdoor_success": mark_shown(known, "success"),
+                "_marks": known,
             }
         )  # fmt: skip
     return rows

@@ -35,9 +35,9 @@ from croupier_lab.papers.tazza.integrity_settings import (
     Row,
     attacks,
     colours,
+    mark_shown,
     marks,
     pure,
-    said,
     setting,
 )
 
@@ -125,17 +125,17 @@ def row(case: str, one: DefendedRun, found: Mapping[str, Any], seen: Mapping[str
     lpips = LPIPS.get((CALLED[case], one.shield.label))
     return {
         "data": case, "attack": one.attack or "no attack", "rule": one.rule, "defence": one.defence, "paper": words,
-        "accuracy": said(found, "received"), "by_clusters": said(found, "clusters"),
+        "accuracy": mark_shown(found, "received"), "by_clusters": mark_shown(found, "clusters"),
         "paper_lpips": "-" if lpips is None else f"{lpips:.2f}",
         "feature_distance": "-" if seen["_distance"] is None else shown(seen["_distance"]),
         "psnr": "-" if seen["_psnr"] is None else shown(seen["_psnr"], 1),
-        "purity": pure(found), "not_alone": said(found, "several"),
-        "clusters_a_round": said(found, "groups", 1), "_marks": dict(found), "_kind": one.shield.kind,
+        "purity": pure(found), "not_alone": mark_shown(found, "several"),
+        "clusters_a_round": mark_shown(found, "groups", 1), "_marks": dict(found), "_kind": one.shield.kind,
         "_distance": seen["_distance"], "_psnr": seen["_psnr"], "_eye": seen["_eye"],
     }  # fmt: skip
 
 
-def twice(every: Sequence[DefendedRun]) -> list[tuple[DefendedRun, DefendedRun]]:
+def shown_and_played(every: Sequence[DefendedRun]) -> list[tuple[DefendedRun, DefendedRun]]:
     """Each run as it is shown and as it was played: Tazza's under attack also for a server that matches weights."""
     out = [(one, one) for one in every]
     again = [(replace(one, shield=MATCHED), one) for one in every if one.shield is UNKNOWN and one.attack]

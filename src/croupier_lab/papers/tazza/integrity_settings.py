@@ -159,7 +159,7 @@ def marks(done: Sequence[TrainingOutcome], sleeps: int = 0) -> dict[str, Any]:
     return found
 
 
-def said(found: Mapping[str, Any], name: str, times: float = 100, places: int = 1) -> str:
+def mark_shown(found: Mapping[str, Any], name: str, times: float = 100, places: int = 1) -> str:
     """A mark in words; in per cent unless told otherwise."""
     return shown(found[name], places, times) if name in found else "-"
 
@@ -168,4 +168,4 @@ def pure(found: Mapping[str, Any]) -> str:
     """The purity, and what one cluster of all would have."""
     if "purity" not in found:
         return "-"
-    return f"{said(found, 'purity')} ({100 * found['one']['mean']:.0f})"
+    return f"{mark_shown(found, 'purity')} ({100 * found['one']['mean']:.0f})"

@@ -130,20 +130,20 @@ def _row(case: InversionCase, shield: Shield, tries: Sequence[Mapping[str, Any]]
     gain = cell([one["psnr"] - one["prior"] for one in tries])
     paper = PRINTED.get((case.label, shield.label), (None, None))
     return {
-        "setting": case.label, "defence": shield.label, "paper_psnr": paper[0], "psnr": _said(found),
+        "setting": case.label, "defence": shield.label, "paper_psnr": paper[0], "psnr": _shown(found),
         "paper_best": paper[1], "best_psnr": round(max(one["psnr"] for one in tries), 1),
-        "prior_psnr": _said(over("prior")), "above_prior": _said(gain), "ssim": _said(over("ssim"), 3),
-        "feature_distance": _said(far, 3),
+        "prior_psnr": _shown(over("prior")), "above_prior": _shown(gain), "ssim": _shown(over("ssim"), 3),
+        "feature_distance": _shown(far, 3),
         "least_distance": None if far is None else round(min(far["runs"]), 3),
-        "prior_distance": _said(over("prior_distance"), 3),
-        "rule_recovered": _said(over("recovered"), 3), "records": len(tries),
+        "prior_distance": _shown(over("prior_distance"), 3),
+        "rule_recovered": _shown(over("recovered"), 3), "records": len(tries),
         "_psnr": found, "_distance": far, "_gain": gain, "_eye": eye.accuracy, "_case": case.label,
         "_shield": shield.label,
         "_pictures": [{"true": one["true"], "found": one["found"]} for one in tries[:PICTURES]],
     }  # fmt: skip
 
 
-def _said(found: Mapping[str, Any] | None, places: int = 1) -> str | None:
+def _shown(found: Mapping[str, Any] | None, places: int = 1) -> str | None:
     if found is None or found["mean"] is None:
         return None
     return f"{found['mean']:.{places}f} [{found['low']:.{places}f}, {found['high']:.{places}f}]"

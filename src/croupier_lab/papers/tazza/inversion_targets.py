@@ -32,7 +32,7 @@ from croupier_lab.attacks.gradient_search import Attack, Dlg, Inverting, dlg, in
 from croupier_lab.attacks.permuted_upload import read_upload, record_of
 from croupier_lab.attacks.stacked_search import inverting_stacked
 from croupier_lab.papers.shared.figure import Means
-from croupier_lab.processes import ask, hands
+from croupier_lab.processes import ask, process_pool
 
 if TYPE_CHECKING:
     from croupier_lab.papers.tazza.inversion import InversionCase
@@ -106,7 +106,7 @@ def _every(jobs: Sequence[_Job], processes: int) -> Iterator[SeenUpload]:
     if processes == 1 or len(jobs) == 1:
         yield from map(_seen, jobs)
         return
-    with hands(min(processes, len(jobs))) as pool:
+    with process_pool(min(processes, len(jobs))) as pool:
         for done in [ask(pool, _seen, job) for job in jobs]:
             yield done.result()
 

@@ -13,9 +13,9 @@ from croupier.mpc.authentic import TaggedShares, TagHolder
 from croupier.mpc.dealer import ShuffleShare
 from croupier.mpc.field import PRIME
 from croupier.place.two_servers.messages import SERVERS
-from croupier_lab.bench.tamper.rain.cheating_server import Bend
+from croupier_lab.bench.tamper.rain.cheating_server import Deviation
 from croupier_lab.bench.tamper.rain.messages import Check, RainTamperCell, cancelling
-from croupier_lab.bench.tamper.rain.round import ROSTER, BentRound
+from croupier_lab.bench.tamper.rain.round import ROSTER, TamperedRound
 from croupier_lab.bench.tamper.rain.trial import RainTrial
 
 Share = Callable[[RainTrial, TagHolder, TaggedShares], TaggedShares]
@@ -51,29 +51,29 @@ def _shares(party: str, message: str) -> Iterator[RainTamperCell]:
         yield RainTamperCell("swap", party, message, _sharing(message, _crossed))
 
 
-def _sharing(message: str, alter: Share) -> Callable[[RainTrial], BentRound]:
-    def bend(trial: RainTrial) -> BentRound:
+def _sharing(message: str, alter: Share) -> Callable[[RainTrial], TamperedRound]:
+    def tamper(trial: RainTrial) -> TamperedRound:
         def share(side: TagHolder, kind: str, held: TaggedShares) -> TaggedShares:
             if kind != message:
                 return held
             trial.acted = True
             return alter(trial, side, TaggedShares(held.values.copy(), held.tags.copy()))
 
-        return BentRound(bend=Bend(share=share))
+        return TamperedRound(tamper=Deviation(share=share))
 
-    return bend
+    return tamper
 
 
-def _forcing(message: str) -> Callable[[RainTrial], BentRound]:
+def _forcing(message: str) -> Callable[[RainTrial], TamperedRound]:
     """A wrong opening, and a last value of its check that cancels what the honest server has just shown."""
 
-    def bend(trial: RainTrial) -> BentRound:
+    def tamper(trial: RainTrial) -> TamperedRound:
         def change(letters: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:
             return tuple(cancelling(trial, one, view, PRIME) if one.kind == _STEPS[message] else one for one in letters)
 
         return replace(_sharing(message, _shifted(True))(trial), letters=change)
 
-    return bend
+    return tamper
 
 
 def _shifted(small: bool, key: bool = False, guess: bool = False) -> Share:
@@ -134,10 +134,10 @@ _HANDS = (
 )  # fmt: skip
 
 
-def _reused(parts: tuple[str, ...]) -> Callable[[RainTrial], BentRound]:
+def _reused(parts: tuple[str, ...]) -> Callable[[RainTrial], TamperedRound]:
     """Some of what was dealt for an earlier attempt instead of this one's."""
 
-    def bend(trial: RainTrial) -> BentRound:
+    def tamper(trial: RainTrial) -> TamperedRound:
         if trial.earlier is None:
             raise AssertionError("nothing was dealt earlier")
         old = trial.earlier.material(trial.me)
@@ -146,6 +146,6 @@ def _reused(parts: tuple[str, ...]) -> Callable[[RainTrial], BentRound]:
             trial.acted = True
             return replace(now, **{name: getattr(old, name) for name in parts})
 
-        return BentRound(bend=Bend(material=material))
+        return TamperedRound(tamper=Deviation(material=material))
 
-    return bend
+    return tamper

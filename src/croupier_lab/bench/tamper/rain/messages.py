@@ -24,9 +24,9 @@ from croupier.place.two_servers.messages import SERVERS
 from croupier_lab.bench.tamper.rain.round import (
     ROSTER,
     Before,
-    BentRound,
     Change,
     RoundSetting,
+    TamperedRound,
     TwoServerRound,
     mask_bits,
 )
@@ -54,7 +54,7 @@ class RainTamperCell:
     kind: str
     party: str
     message: str
-    bend: Callable[[RainTrial], BentRound]
+    tamper: Callable[[RainTrial], TamperedRound]
     check: Check | None = None
     before: Before = "nothing"
     colluding: bool = False
@@ -69,9 +69,9 @@ def by_letters() -> Iterator[RainTamperCell]:
                 continue
             only = _FORMS.get(kind)
             for name, edit in _edits(kind, schema.fields):
-                yield RainTamperCell(name, party, kind, _bent(kind, edit), only)
-            yield RainTamperCell("replay", party, kind, _bent(kind, _old), only, "round")
-            yield RainTamperCell("reuse", party, kind, _bent(kind, _old), only, "attempt")
+                yield RainTamperCell(name, party, kind, _tampered(kind, edit), only)
+            yield RainTamperCell("replay", party, kind, _tampered(kind, _old), only, "round")
+            yield RainTamperCell("reuse", party, kind, _tampered(kind, _old), only, "attempt")
 
 
 def _edits(kind: str, fields: tuple[Field, ...]) -> Iterator[tuple[str, Edit]]:
@@ -96,16 +96,16 @@ def _edits(kind: str, fields: tuple[Field, ...]) -> Iterator[tuple[str, Edit]]:
         yield "echo", _mirrored
 
 
-def _bent(kind: str, edit: Edit) -> Callable[[RainTrial], BentRound]:
-    def bend(trial: RainTrial) -> BentRound:
+def _tampered(kind: str, edit: Edit) -> Callable[[RainTrial], TamperedRound]:
+    def tamper(trial: RainTrial) -> TamperedRound:
         round_, free = trial.round, dict[str, tuple[Bytes, ...]]()
         if kind == "model" and round_.setting.missing == "vote":
             # A client that was handed something else is left out, and its uniform row votes.
             free = {who: (round_.rows[who], mask_bits(round_, who)) for who in ROSTER}
         change = edited(trial, kind, edit)
-        return BentRound(letters=change, clients=late_comer(trial) if kind == "forward" else {}, free=free)
+        return TamperedRound(letters=change, clients=late_comer(trial) if kind == "forward" else {}, free=free)
 
-    return bend
+    return tamper
 
 
 def edited(trial: RainTrial, kind: str, edit: Edit) -> Change:
