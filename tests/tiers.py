@@ -64,6 +64,7 @@ WHOLE_IN_CHECK = frozenset(
 SLOW_LAWS = frozenset(
     {
         "test_a_process_that_dies_is_an_error_and_stays_one",
+        "test_a_question_is_added",
         "test_a_question_that_is_cut_off_ends_the_process_quietly",
         "test_processes_end_when_the_experiment_does",
         "test_which_process_answers_and_in_which_order_changes_nothing",
