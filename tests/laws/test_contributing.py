@@ -79,9 +79,10 @@ def test_a_question_is_added(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     add("croupier.audit.questions.longest", block("Add a question", "python"))
-    order, short = block("Add a question", "python", 1).strip().splitlines()
+    order, short, told = block("Add a question", "python", 1).strip().splitlines()
     monkeypatch.setattr(described, "ORDER", (*described.ORDER, *eval(f"({order})")))
     monkeypatch.setattr(findings, "SHORT", findings.SHORT | eval("{" + short + "}"))
+    assert told.strip().endswith("(longest).")
     reports: list[Any] = []
     audit = croupier.audit
 
