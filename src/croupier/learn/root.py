@@ -1,4 +1,10 @@
-"""Root data: the few clean records that a server collects itself, and what it does with them."""
+"""Root data: the few clean records that a server collects itself, and what it does with them.
+
+Some robust rules compare clients with a small clean set of the server's own (FLTrust, RAIN). `task.root` says how many
+training records it keeps; nobody else trains on them, whichever rule is chosen, so that rules can be compared. A rule
+reaches them only through its `Desk`: `root` trains on them as a client would, `forward` gives a model's features of
+them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Training many simulated clients: one after the other, in worker threads, or stacked into one batched model."""
+"""Training many simulated clients: one after the other, in worker threads, or stacked into one batched model.
+
+`Learner` is what the round loop's work named `fit` comes down to: the start, the shard and the client's coins go in,
+one update for each client comes out. The order of jobs and the number of workers change nothing; which clients are
+stacked (`learn.batch`) is fixed by the description. A client whose weights are no numbers any more gives an error that
+says so, and not an update.
+"""
 
 from __future__ import annotations
 
