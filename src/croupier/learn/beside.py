@@ -2,9 +2,6 @@
 
 A description is data that may come from anywhere. The code it names must be its reader's own: what Python or a package
 brought along is never imported by a name that stands in a description.
-
-`learn.own` decides what may be called; this file finds it, and compiles it from its source. Its folder comes last on
-the search path, so that no installed package is hidden by a file that has its name.
 """
 
 from __future__ import annotations
