@@ -1,4 +1,9 @@
-"""A pipeline: five values that fit, and the two flows (client and server) they make together."""
+"""A pipeline: five values that fit, and the two flows (client and server) they make together.
+
+A combination that cannot work, or would hide nothing, is refused when it is built, with the part to change. The flows
+are short: all that differs between protocols is in the parts. `engine.loop` drives them, `statement` asks them what
+they reveal, and `tests/laws/pipelines.py` lists those that the laws are tested on.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,9 @@
 
 An envelope is a fixed-length header and a body of raw little-endian numbers. In process it is cut into chunks of 1
 MiB, each sealed under the link's key with header and chunk number as associated data, so altered bytes are caught.
+
+Lengths that do not depend on values tell an onlooker nothing, and make the bytes of a round countable before it is run
+(`croupier plan`). What arrives is checked against its `Schema`: fields, types, shapes, ranges, finiteness.
 """
 
 from __future__ import annotations
