@@ -1,4 +1,10 @@
-"""The in-process runtime: every party at one table, by reference or through sealed bytes."""
+"""The in-process runtime: every party at one table, by reference or through sealed bytes.
+
+The driver of every simulation. Parties are moved until none can; then waits that a quorum satisfies end first, and
+after those the ones whose sources are gone. Work of one name is run together, which is how clients train stacked. By
+reference a message is encoded and counted but its arrays are handed over; through bytes it is sealed, sent, opened and
+parsed, with the same results.
+"""
 
 from __future__ import annotations
 

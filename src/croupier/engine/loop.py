@@ -1,4 +1,9 @@
-"""The round loop: who is invited, what they start from, what happens when some are missing, what is kept."""
+"""The round loop: who is invited, what they start from, what happens when some are missing, what is kept.
+
+It knows no protocol: the pipeline makes the parties, a driver moves them, and the encoder's and placement's hooks say
+what else a round needs. A second attempt takes the very updates of the first; a state after a round is all that the
+next one depends on. Runs, audits, plans and the laboratory all train by it.
+"""
 
 from __future__ import annotations
 
