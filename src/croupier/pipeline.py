@@ -147,7 +147,7 @@ class Pipeline(Part):
         return {"model": down, **self.place.schemas(self, given)}
 
     def client(self, given: Given, memory: Memory, coins: Coins) -> Flow:
-        """Wait for a model, train, privatise, encode, submit. Reveals: what `place.submit` says."""
+        """Wait for a model, train, privatise, encode, submit. Reveals: what the placement's `submit` says."""
         (letter,) = yield Exchange(wait=Wait("model", ("server",)))
         handed_out, keys = Model(letter.body["model"]), memory.get("keys", {})
         start: torch.Tensor = yield from self.encode.receive(given, memory, handed_out.vector, letter.body)
