@@ -66,6 +66,10 @@ class Pipeline(Part):
         return self
 
     def _misfits(self) -> Iterator[str]:
+        """Every reason why the five parts do not fit together, each with a remedy; the first one is told.
+
+        Parts say what they are and need (`unary`, `hides`, `needs`, ...); only here these are held against each other.
+        """
         encode, release, rule, place = self.encode, self.release, self.aggregate, self.place
         named = {verb: f"{verb} = {getattr(self, verb).use!r}" for verb in ("encode", "release", "aggregate", "place")}
         if release.unary != encode.unary:

@@ -139,6 +139,7 @@ def _noise(pipeline: Pipeline, training: str, rounds: int) -> str:
 
 
 def _amplification(pipeline: Pipeline, rounds: int, present: int | None) -> str:
+    """What a shuffle or a sum adds to local noise, by which theorem; or the reason why nothing is claimed."""
     local = pipeline.privacy.guarantee()
     if local is None:
         return "no amplification claimed: there is no local guarantee to amplify"
@@ -191,6 +192,7 @@ def _central(pipeline: Pipeline, smallest: int, colluders: int, rounds: int) -> 
 
 
 def _over_rounds(pipeline: Pipeline, cohorts: bool | None) -> str:
+    """What several rounds tell that one does not."""
     if "ids" not in pipeline.release.hides:
         return "everything, every round"
     if own := pipeline.release.over_rounds():
@@ -208,6 +210,7 @@ def _over_rounds(pipeline: Pipeline, cohorts: bool | None) -> str:
 
 
 def _anonymity(pipeline: Pipeline) -> str:
+    """Among how many a client is hidden."""
     if own := pipeline.release.anonymity():
         return own
     if "ids" not in pipeline.release.hides:

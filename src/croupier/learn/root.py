@@ -65,6 +65,7 @@ class Root(Part):
         return left, dataset.train.take(own)
 
     def _numbers(self, dataset: Dataset, sampler: np.random.Generator) -> Tensor:
+        """Which records the server keeps, drawn class by class where there are classes. Raises: SpecError."""
         if dataset.labels is None:
             if self.bias is not None:
                 remedy = "leave task.root.bias out"

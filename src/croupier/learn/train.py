@@ -119,6 +119,7 @@ class Learner:
         return ThreadPoolExecutor(self.workers)
 
     def _train(self, jobs: list[Job]) -> list[Tensor]:
+        """Some clients' training by one worker, with a network of the worker's own: stacked, or one after the other."""
         torch.set_num_threads(1)
         net = self._idle.get()
         try:
@@ -132,6 +133,7 @@ class Learner:
                 self.tick(len(jobs))
 
     def _alone(self, net: FlatNet, start: Tensor, shard: str, coins: Coins) -> Tensor:
+        """One client's training. Batches, dropout and augmentation draw from nodes of their own."""
         records = self.shards[shard]
         net.load(start)
         train_mode(net.module)
@@ -150,6 +152,7 @@ class Learner:
         return net.vector()
 
     def _update(self, job: Job, vector: Tensor) -> Update | CroupierError:
+        """A trained vector as an update that says on how many records; or the error that it is no number any more."""
         count = torch.tensor([float(len(self.shards[job[1]]))], dtype=torch.float64)
         try:
             return Update(vector, self.layout, {"weight": count})

@@ -212,6 +212,7 @@ class Job:
     def _wrap_up(
         self, made: Assembled, state: State, metrics: list[dict[str, Any]], timing: list[dict[str, Any]]
     ) -> Result:
+        """A run's last files, its model and its summary, and the result as a value; without them it is not whole."""
         model = plain_model(made.task, self.coins, state)
         module = made.export(model.vector)
         cohort = self.spec.federation.cohort or len(made.task.enrolled)
