@@ -30,15 +30,22 @@ SPANNED = frozenset(
 
 # Long lists of like cases: `make test` takes so many of them, spread evenly over the list; `make test-long` all.
 SAMPLED: Mapping[str, int] = {
-    "test_source": 3,
+    "test_source": 2,
+    "test_permutation": 3,
     "test_attacks_that_know_nothing_score_at_one_in_n": 1,
     "test_each_is_audited": 1,
+    "test_every_timed_ledger_is_whole": 1,
+    "test_a_fresh_process_answers_the_same_and_is_not_told_the_truth": 2,
+    "test_the_example_as_other_servers_see_it": 1,
+    "test_an_audit_that_was_stopped_ends_as_one_that_was_not": 1,
 }
 
 # Seconds of training or of starting processes, to show at length what a lighter test beside it shows too.
 HEAVY = frozenset(
     {
         "test_the_experiment_finds_nothing_in_a_fixed_cohort",
+        "test_a_board_trains_once_and_alike_abreast",
+        "test_runs_abreast_give_the_same",
         "test_a_defences_result_does_not_depend_on_the_others",
         "test_an_outcome_compares_run_by_run",
         "test_another_task_is_trained_again",
@@ -64,6 +71,7 @@ WHOLE_IN_CHECK = frozenset(
 SLOW_LAWS = frozenset(
     {
         "test_a_process_that_dies_is_an_error_and_stays_one",
+        "test_a_question_is_added",
         "test_a_question_that_is_cut_off_ends_the_process_quietly",
         "test_processes_end_when_the_experiment_does",
         "test_which_process_answers_and_in_which_order_changes_nothing",

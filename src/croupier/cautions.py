@@ -1,4 +1,8 @@
-"""Warnings: what a run is told that goes on all the same, each once and with a remedy."""
+"""Warnings: what a run is told that goes on all the same, each once and with a remedy.
+
+For what is legal and probably not meant: one client, one class, a loss that runs away. At a shell they are lines on
+standard error, in Python warnings (`CroupierWarning`). What cannot work at all is an error, and not decided here.
+"""
 
 from __future__ import annotations
 

@@ -14,6 +14,9 @@ CroupierError            what was wrong, where, and what to do about it
 │   └── Overspent        a release that would exceed its client's total budget
 └── ProtocolError        a party that did not do its part
     └── TooFew           fewer parties than the quorum; carries who is missing
+
+Each message is one line: what was wrong, where, and what to do about it. Whatever else is raised is a fault in
+Croupier.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""A pipeline: five values that fit, and the two flows (client and server) they make together."""
+"""A pipeline: five values that fit, and the two flows (client and server) they make together.
+
+A combination that cannot work, or would hide nothing, is refused when it is built, with the part to change. The flows
+are short: all that differs between protocols is in the parts. `engine.loop` drives them, `statement` asks them what
+they reveal, and `tests/laws/pipelines.py` lists those that the laws are tested on.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +66,10 @@ class Pipeline(Part):
         return self
 
     def _misfits(self) -> Iterator[str]:
-        """What is wrong, the most telling first: what travels, what is let out, who computes it, who uses it."""
+        """Every reason why the five parts do not fit together, each with a remedy; the first one is told.
+
+        Parts say what they are and need (`unary`, `hides`, `needs`, ...); only here these are held against each other.
+        """
         yield from self._bits_and_signs()
         yield from self._placing()
         yield from self._weighing()
@@ -180,7 +188,7 @@ class Pipeline(Part):
         return {"model": down, **self.place.schemas(self, given)}
 
     def client(self, given: Given, memory: Memory, coins: Coins) -> Flow:
-        """Wait for a model, train, privatise, encode, submit. Reveals: what `place.submit` says."""
+        """Wait for a model, train, privatise, encode, submit. Reveals: what the placement's `submit` says."""
         (letter,) = yield Exchange(wait=Wait("model", ("server",)))
         handed_out, keys = Model(letter.body["model"]), memory.get("keys", {})
         start: torch.Tensor = yield from self.encode.receive(given, memory, handed_out.vector, letter.body)

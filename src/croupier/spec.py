@@ -1,4 +1,9 @@
-"""The description of a run: TOML on the outside, frozen parts inside."""
+"""The description of a run: TOML on the outside, frozen parts inside.
+
+A description has four tables: `task`, `federation`, `protocol` and `run`. `load` reads a preset, a file or a table,
+applies changes by key, and fills in what follows from the rest (for how many clients a sum must have room). Keys that
+nobody knows are errors that name the nearest one. Commands, runs, audits and plans all begin here.
+"""
 
 from __future__ import annotations
 

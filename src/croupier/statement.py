@@ -1,4 +1,9 @@
-"""The statement of a pipeline: who learns what, who must not collude, and what is not claimed."""
+"""The statement of a pipeline: who learns what, who must not collude, and what is not claimed.
+
+It is computed: every part says in words what it reveals, what it rests on and what it does not claim, and this file
+puts the sentences in order. A guarantee is a number with its theorem or a reason why there is none. `croupier explain`
+prints it; audits print it beside what they measured.
+"""
 
 from __future__ import annotations
 
@@ -131,6 +136,7 @@ def _noise(pipeline: Pipeline, training: str, rounds: int) -> str:
 
 
 def _amplification(pipeline: Pipeline, rounds: int, present: int | None) -> str:
+    """What a shuffle or a sum adds to local noise, by which theorem; or the reason why nothing is claimed."""
     local = pipeline.privacy.guarantee()
     if local is None:
         return "no amplification claimed: there is no local guarantee to amplify"
@@ -183,6 +189,7 @@ def _central(pipeline: Pipeline, smallest: int, colluders: int, rounds: int) -> 
 
 
 def _over_rounds(pipeline: Pipeline, cohorts: bool | None) -> str:
+    """What several rounds tell that one does not."""
     if "ids" not in pipeline.release.hides:
         return "everything, every round"
     if own := pipeline.release.over_rounds():
@@ -200,6 +207,7 @@ def _over_rounds(pipeline: Pipeline, cohorts: bool | None) -> str:
 
 
 def _anonymity(pipeline: Pipeline) -> str:
+    """Among how many a client is hidden."""
     if own := pipeline.release.anonymity():
         return own
     if "ids" not in pipeline.release.hides:

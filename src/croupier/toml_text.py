@@ -1,4 +1,8 @@
-"""Descriptions as TOML text, which reads back to the same values; used by `spec`, run directories and the commands."""
+"""Descriptions as TOML text, which reads back to the same values; used by `spec`, run directories and the commands.
+
+Python reads TOML and does not write it. `--print-config` and run directories need a form that a person can change and
+that reads back to the very same description; unset values are shown as comments.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Rules with a memory of what each client sent: FoolsGold and CONTRA; and ShieldFL, which remembers the last step."""
+"""Rules with a memory of what each client sent: FoolsGold and CONTRA; and ShieldFL, which remembers the last step.
+
+They need names, because a history is somebody's; behind any shuffle they are refused. What is remembered is part of the
+server's state, and is resumed with it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Romoa: every coordinate of every update has a weight of its own, from three likenesses to the median update."""
+"""Romoa: every coordinate of every update has a weight of its own, from three likenesses to the median update.
+
+The one rule here that weighs every coordinate, so that it has a file of its own; it remembers the factors of the last
+round.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
 """Calling an agreement: who is to agree, attempts that draw afresh, and what each client is left with.
 
 Attempts of a number go on while nobody signed an outcome; after that the number is spent, because somebody may hold it.
+
+`commit_reveal`, `pbft` and `welcome` are forms of it. What makes a retry safe is what clients keep of failed attempts
+(`standing`), and that every ending, an abort too, hands its memory on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""What clients say to each other before a round, and what everybody remembers of it."""
+"""What clients say to each other before a round, and what everybody remembers of it.
+
+The values that the round loop and those who agree exchange, so that neither has to know the other: `engine.loop` makes
+a setting and a round that is about to begin, and gets back what the round begins with. An encoder that needs no
+agreement prepares nothing.
+"""
 
 from __future__ import annotations
 

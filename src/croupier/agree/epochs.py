@@ -2,6 +2,9 @@
 
 Once for an epoch, among all enrolled; or every round, among those invited, who must then learn the rule of the last
 model from somebody who took part in making it.
+
+The round loop calls `Epochs` through the encoder's hooks; what clients hold afterwards is in their own memories, so
+that a resumed run agrees on nothing anew.
 """
 
 from __future__ import annotations

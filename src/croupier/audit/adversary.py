@@ -1,4 +1,8 @@
-"""Who could be curious in a protocol: every party alone, and the parties together that the statement keeps apart."""
+"""Who could be curious in a protocol: every party alone, and the parties together that the statement keeps apart.
+
+`audit.described` asks for all of them, or parses those that the command line names. A placement says which parties must
+not put their views together; such a coalition is attacked all the same, and what it finds is shown as a what-if.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Shadow sets that are only nearly right: pictures turned, mirrored or recoloured."""
+"""Shadow sets that are only nearly right: pictures turned, mirrored or recoloured.
+
+An adversary's own records are rarely quite like a client's. `--noise` names one of these; `audit.stage` applies it to
+the shadow sets, and never to what clients train on.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """LPIPS, where the user has it: the package `lpips` with its networks' weights, which are not part of Croupier.
 
-The question of reconstruction measures pictures by it, too, where `--lpips` names a network.
-Nothing else is ever called LPIPS: the distance that needs no weights from elsewhere is in `audit.perceive`.
+The question of reconstruction measures pictures by it, too, where `--lpips` names a network. Nothing else is ever
+called LPIPS: the distance that needs no weights from elsewhere is the laboratory's
+(`croupier_lab.attacks.feature_distance`).
 """
 
 from __future__ import annotations

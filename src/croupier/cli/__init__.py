@@ -1,4 +1,9 @@
-"""The command line. Commands load what they need when they run, so that help is quick."""
+"""The command line. Commands load what they need when they run, so that help is quick.
+
+Each command is a file beside this one; `main` is the entry point of `croupier` and `python -m croupier`. What is wrong
+with the input, or with the user's own code, ends as one line with a remedy and status 2; anything else is a fault of
+ours, and shows its traceback. The laboratory adds two commands through `lab`.
+"""
 
 from __future__ import annotations
 

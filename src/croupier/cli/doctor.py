@@ -1,4 +1,8 @@
-"""`croupier doctor`: what is here, what is missing, and what would run."""
+"""`croupier doctor`: what is here, what is missing, and what would run.
+
+It is the first command to try where something does not work. Loading a dataset is the check of it, by the very code
+that a run uses, so that `doctor` and a run never disagree. The user's own functions are looked up and not called.
+"""
 
 from __future__ import annotations
 

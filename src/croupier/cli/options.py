@@ -1,4 +1,9 @@
-"""Options that every command shares, worded once."""
+"""Options that every command shares, worded once.
+
+A command's file says what it does; what all commands have in common (`--set`, `--seed`, `--json`, `--out`, `--data`,
+`--print-config`) is declared here, with one wording. So is the order in which a result is shown and then written:
+whatever becomes of the file, the result has been seen.
+"""
 
 from __future__ import annotations
 

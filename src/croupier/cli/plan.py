@@ -1,4 +1,9 @@
-"""`croupier plan`: what a run will cost; `croupier plan dp`: noise, epsilon or participations, one from the others."""
+"""`croupier plan`: what a run will cost; `croupier plan dp`: noise, epsilon or participations, one from the others.
+
+Two commands in one: `plan DESCRIPTION` asks `croupier.outlook` for bytes, seconds, memory and epsilon; `plan dp` asks
+`croupier.privacy.plan` for the missing one of three numbers. Both print ranges and reasons where a number is not known
+before the run.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""How far work is, and how long it still takes: one bar on a terminal, a line now and then anywhere else."""
+"""How far work is, and how long it still takes: one bar on a terminal, a line now and then anywhere else.
+
+Runs, audits and benches say how far they are to a `Told`; who that is depends on where standard error goes. Lines off a
+terminal are few and without control characters, because they end in log files. The time left is reckoned from this
+sitting only, so that a resumed audit does not promise too much.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Tables for people."""
+"""Tables for people.
+
+`run` shows one run by rounds or several side by side, with what each client has spent and what was refused, clamped or
+masked on the way: nothing is dropped in silence. Guarantees are rounded up.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""One attempt of one round as values: what a driver is handed, and what it hands back."""
+"""One attempt of one round as values: what a driver is handed, and what it hands back.
+
+The round loop (`engine.loop`) fills an `Attempt` in and reads an `AttemptResult`; whatever drives parties in between
+(`engine.local` in one process, the laws' driver in many) sees nothing else of a run. `Journal` is the one thing that
+outlives an attempt: it is asked before every message leaves.
+"""
 
 from __future__ import annotations
 

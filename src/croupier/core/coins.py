@@ -2,6 +2,10 @@
 
 A protocol asks a node for *choices* (bounded integers, permutations, masks, normals), never for raw generator state, so
 that a scripted `Tape` (`core/tape`) can stand in for the node and walk every outcome.
+
+A node is named by its path of labels: the same path gives the same choices in every run of that seed, in any order and
+on any machine, and no two paths share any. That is why a run repeats to the byte, why a second attempt sends the very
+same update, and why two protocols can be compared on the same draws.
 """
 
 from __future__ import annotations

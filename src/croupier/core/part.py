@@ -1,4 +1,10 @@
-"""Parts: the named, frozen, checked values that a run is described with, and their registry."""
+"""Parts: the named, frozen, checked values that a run is described with, and their registry.
+
+A part is chosen by a name in TOML (`release = "shuffle"`), by a table (`{ use = "shuffle", grain = "layer" }`) or in
+Python by its class, and is the same frozen value in all three. A class that says `use=` in its definition is known by
+that name from then on: no list of parts is kept anywhere. Mistakes are told by the path of the key, the value, and the
+nearest name that is known. `spec`, and every slot of a description, is made of these.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,9 @@
 
 A schema lists the arrays of one kind of message and what they may hold; placements write schemas, and the door checks
 what arrives by them. `core/envelope` puts a header before the body and seals both.
+
+Lengths that do not depend on values tell an onlooker nothing, and make the bytes of a round countable before it is run
+(`croupier plan`). What arrives is checked against its `Schema`: fields, types, shapes, ranges, finiteness.
 """
 
 from __future__ import annotations

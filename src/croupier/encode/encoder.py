@@ -3,6 +3,9 @@
 An encoder may need more of a run than that: something that clients agree on before a round, a part of the client's flow
 when it gets a model or sends an update, words in the statement. It says so by its hooks, which do nothing by default;
 the round loop, the pipeline and the statement call them and know no encoder by name.
+
+A pipeline asks its encoder which form it sends (weights or differences), how rows are weighed, and modulo what sums are
+taken, and refuses releases and rules that do not fit.
 """
 
 from __future__ import annotations

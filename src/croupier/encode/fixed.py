@@ -1,4 +1,9 @@
-"""Fixed point: integers as residues of one power of two, so that sums are exact and tell nothing about order."""
+"""Fixed point: integers as residues of one power of two, so that sums are exact and tell nothing about order.
+
+What `sum-servers`, `masks` and the release `sum` need: shares are uniform in a power of two, and its width is all that
+travels. How values become integers is `grid`'s; here is only the modulus, which is the least that no sum of that many
+clients can leave.
+"""
 
 from __future__ import annotations
 

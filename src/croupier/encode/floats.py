@@ -1,4 +1,8 @@
-"""Plain 32-bit floats: nothing is lost, nothing is hidden."""
+"""Plain 32-bit floats: nothing is lost, nothing is hidden.
+
+The default, and the form in which an undefended server sees updates. Sums of floats depend on their order in the last
+bits, so that releases which add rows refuse it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Tazza's encoding: weights in coordinates that only the clients know, permuted along the network's own symmetries."""
+"""Tazza's encoding: weights in coordinates that only the clients know, permuted along the network's own symmetries.
+
+The client's part of a round changes with it: before training the model is put back into plain order, and the trained
+weights are permuted before they leave. Both are work that the driver does, because only whoever trains has the network.
+Rules come from what clients agreed on (`agree/`); the server sees frames, which say whether two uploads lie in one
+order and nothing about it.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 From: Algorithm 1 of the source-inference paper, with the corrections that make it lossless: moduli whose product is at
 least 2 n v + 1, canonical residues (also of negative numbers), m - 1 bits for modulus m, rounding to the nearest.
+
+The relay may then release the bits shuffled, their counts, or the residues of the sum alone (`release.bits`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""A vector and its inputs under a rule: what moves where, worked out once."""
+"""A vector and its inputs under a rule: what moves where, worked out once.
+
+`symmetry` says which axes belong together; this file turns that and one rule into moves of memory (`kernels.moves`), so
+that permuting a model costs about two copies of it. The plain form indexes every number by itself.
+"""
 
 from __future__ import annotations
 

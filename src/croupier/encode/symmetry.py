@@ -3,6 +3,9 @@
 Every axis of every tensor is made of *factors*, and each factor belongs to a named *group* or stays as it is for a
 stated reason. A *rule* is one permutation for each group; under it the tensors, and the inputs, are indexed alike.
 `symmetry.rule(secret, round)` gives the rule of a secret of 32 bytes, `symmetry.permute_inputs(x, rule)` moves inputs.
+
+`learn.axes` finds a symmetry by watching a network; it may also be declared by hand. `encode.hidden` permutes by it,
+and attacks (`audit.match`) search for the rule with it.
 """
 
 from __future__ import annotations

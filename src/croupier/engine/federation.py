@@ -1,4 +1,8 @@
-"""How rounds are planned: how many, who is invited and how few are enough; and what cannot run together."""
+"""How rounds are planned: how many, who is invited and how few are enough; and what cannot run together.
+
+The table `federation` of a description. `check` is where all parts meet before anything is trained: that a rule has
+enough rows, a release enough clients to hide among, a quorum can be met, and clients that are named exist.
+"""
 
 from __future__ import annotations
 

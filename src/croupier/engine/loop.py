@@ -1,4 +1,9 @@
-"""The round loop: who is invited, what they start from, what happens when some are missing, what is kept."""
+"""The round loop: who is invited, what they start from, what happens when some are missing, what is kept.
+
+It knows no protocol: the pipeline makes the parties, a driver moves them, and the encoder's and placement's hooks say
+what else a round needs. A second attempt takes the very updates of the first; a state after a round is all that the
+next one depends on. Runs, audits, plans and the laboratory all train by it.
+"""
 
 from __future__ import annotations
 
@@ -87,6 +92,8 @@ def plain_model(task: Task, coins: Coins, state: State, who: str | None = None) 
 
 @dataclass(frozen=True)
 class _Loop:
+    """What stays the same from round to round: protocol, task and plan, and who drives, watches or cheats."""
+
     pipeline: Pipeline
     task: Task
     plan: Federation
@@ -98,6 +105,7 @@ class _Loop:
     start: Continuation
 
     def round(self, state: State) -> Round:
+        """One round: who is invited, what they agree on first, attempts, and the state after it."""
         cohort = self._cohort(state.round)
         few = least(self.plan, len(cohort))
         ready = self._ready(state, cohort, few)
@@ -158,6 +166,7 @@ class _Loop:
         return metrics
 
     def _play(self, state: State, cohort: tuple[str, ...], few: int) -> Round:
+        """Attempt after attempt, until one ends well or nobody is left to try with. Raises: ProtocolError."""
         book = ReleaseBook(self.start.spend)
         bench = {**RoundWork(self.pipeline, self.task).by_name(), "spend": book.spend}
         # Secrets of an attempt whose messages may have left are never used for others.
@@ -179,6 +188,7 @@ class _Loop:
         raise ProtocolError(why(state.round, result, book.overspent))
 
     def _cohort(self, number: int) -> tuple[str, ...]:
+        """Who is invited: everybody enrolled by then, or as many as the plan says, drawn by the run's coins."""
         everyone = self.plan.there(self.task.enrolled, number)
         if self.plan.cohort is None or self.plan.cohort == len(everyone):
             return everyone
@@ -188,6 +198,11 @@ class _Loop:
     def _attempt(
         self, state: State, cohort: tuple[str, ...], least: int, attempt: int, bench: WorkByName, book: ReleaseBook
     ) -> Attempt:
+        """Everything that a driver needs for one attempt: parties, what each is told, remembers and draws from.
+
+        Threats come in here: parties that follow another flow, or whose letters are rewritten, take the place of honest
+        ones.
+        """
         run = run_id(self.coins)
         parties = self.pipeline.parties(cohort)
         parties |= {name: party for name, party in self.threat.parties.items() if name in parties}
@@ -224,6 +239,7 @@ class _Loop:
         )
 
     def _party_coins(self, name: str, run: bytes, number: int, attempt: int, client: bool) -> Coins:
+        """A party's own coins of a round."""
         # A client's update belongs to its participation and outlives an attempt; a middle party's coins never do.
         node = self.coins.child("party", name).child("run", run, "round", number)
         own = node if client else node.child("attempt", attempt)
@@ -242,6 +258,7 @@ class _Loop:
     def _finish(
         self, state: State, cohort: tuple[str, ...], attempt: int, result: AttemptResult, book: ReleaseBook
     ) -> Round:
+        """The round as it ended: what counts as sent and spent, the next state, and what the model is worth now."""
         memories = {name: outcome.memory for name, outcome in result.outcomes.items() if outcome.memory is not None}
         # Without a server's memory nothing was released: the model stays, and what was sent is counted all the same.
         present = tuple(memories["server"]["present"]) if "server" in memories else ()

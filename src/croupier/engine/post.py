@@ -1,4 +1,9 @@
-"""The post of one attempt: letters become envelopes, are counted, and are checked at the receiver's door."""
+"""The post of one attempt: letters become envelopes, are counted, and are checked at the receiver's door.
+
+The door is here and not in each party, so that NaNs, wrong lengths, ranges and stale rounds are refused in one place,
+for every placement. What is refused is counted and named, and its sender is then missing. The bytes in `metrics.jsonl`
+are counted here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The compiled loops of `residues`; in their own file so that their compiled form can be cached on disk."""
+"""The compiled loops of `residues`; in their own file so that their compiled form can be cached on disk.
+
+Codes are looked up in a table where one fits into the cache, and made residue by residue where none does. Rounding,
+clamping and coding run over a cache full of values at a time, so that no array of integers is ever written out.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,9 @@
 The layout is fixed: numbers one after another without gaps; a number is its residues in the order of the moduli; a
 residue r of modulus m is m - 1 bits, r ones first. Bits fill bytes from the lowest. A block is the m - 1 bits that
 every client sends for one number and one modulus.
+
+`encode.residues` encodes and decodes by it, `release.bits` counts and scatters, and the audit's question `carries`
+reads what the counts tell.
 """
 
 from __future__ import annotations

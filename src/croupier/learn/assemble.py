@@ -1,4 +1,10 @@
-"""From parts to a task: load, split, build and seed, all drawn on the CPU so that a GPU run shares them."""
+"""From parts to a task: load, split, build and seed, all drawn on the CPU so that a GPU run shares them.
+
+`assemble` is the one way from a description to something that can be trained: runs, trials, plans and audits all call
+it. It checks what only the parts together can show (does the network fit the data, is there memory for it, does the
+loss fit the goal), and names the part at fault. Every draw comes from the run's coins: the split, the first weights,
+the server's root records.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 Unit: a record. Adjacency: one record of one client is added or removed. Accounted per client over all steps that it
 takes in all rounds, against everybody who sees its updates: models that it is handed are made of what it and others
 sent, and others hold no records of it. That clients are many or shuffled is not made use of.
+
+`engine.job` prints it after every round, and `outlook` before a run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""Data: records that can be batched, the dataset made of them, and the part that loads it."""
+"""Data: records that can be batched, the dataset made of them, and the part that loads it.
+
+`Records` is all that training asks for: how many there are, and a batch by numbers. `Rows` holds them one by one;
+`Windows` cuts them from a long series when asked, so that a year of half hours is kept once and not once a window.
+`Data` is the part that a description names, one class for each file in `datasets/`; `locate` finds its files, and
+`fingerprint` binds a run to the very records it used.
+"""
 
 from __future__ import annotations
 

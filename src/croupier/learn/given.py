@@ -1,4 +1,9 @@
-"""What a user's own function gives, checked and made a dataset: arrays, arrays with owners, or a table of clients."""
+"""What a user's own function gives, checked and made a dataset: arrays, arrays with owners, or a table of clients.
+
+A user's function may return four arrays, arrays with owners, or a table of clients, of NumPy, torch or plain lists.
+Here all of these become one `Dataset`, or one line that says which part does not fit and what to return instead.
+Whether targets are classes or quantities is read off their type where the description does not say.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""What training makes small: cross-entropy, errors of quantities, or a function of the user's own."""
+"""What training makes small: cross-entropy, errors of quantities, or a function of the user's own.
+
+The name in `task.loss` decides, else the dataset's goal. A loss gives one number a record and not a mean, because
+padded batches (`learn.batch`), single records' gradients (`learn.private`) and membership attacks all weigh records
+themselves.
+"""
 
 from __future__ import annotations
 

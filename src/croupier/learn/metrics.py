@@ -1,4 +1,9 @@
-"""Metrics by name, or a function of the user's own: how good outputs are, for the targets of records not trained on."""
+"""Metrics by name, or a function of the user's own: how good outputs are, for the targets of records not trained on.
+
+`task.metrics` names them; `learn.evaluate` and `learn.clients` compute them. A metric that has no value for these
+records (the AUC of one class) is `Undefined` with the reason, and is shown as such: a made-up zero would look like a
+result.
+"""
 
 from __future__ import annotations
 

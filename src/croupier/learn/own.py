@@ -1,7 +1,11 @@
 """Functions of the user's own, found and called: what a description names, or a Python program gives.
 
 A name, `module:function`, is called only if a module beside the description or in the current directory defines it. A
-function that Python gives is called as it is. Errors in such code are told by its own file and line.
+function that Python gives is called as it is; a description then shows its name, which may be one that nobody can find
+again.
+
+Data, models, losses, metrics and shadow sets are all taken through here, so that one rule decides what may be called:
+see SECURITY.md. An error inside the user's code is told by its file and line.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""Training on clipped gradients of single records: what DP-SGD takes, and no optimiser sees otherwise."""
+"""Training on clipped gradients of single records: what DP-SGD takes, and no optimiser sees otherwise.
+
+`learn.train` calls `train_privately` where the description's `task.fit` is private. The sum of clipped gradients can be
+had in three ways (`clipping` chooses): by products for perceptrons, by torch's vmap, or by Opacus (`learn.sampled`).
+Whether the guarantee holds for a network at all is `learn.apart`'s to find out, and what it amounts to
+`learn.budget`'s.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Splits: which client holds which training records."""
+"""Splits: which client holds which training records.
+
+A simulation must decide who holds what. `natural` takes the owners that a dataset names, and is the honest choice where
+there are any; the others deal one pool out, evenly or skewed by labels as papers do. Every draw comes from the run's
+coins, and no record is dropped or dealt twice.
+"""
 
 from __future__ import annotations
 

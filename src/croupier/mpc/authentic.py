@@ -3,6 +3,9 @@
 From: the SPDZ protocol's MACs. What is opened is taken down; before anything is done with it, both parties toss a joint
 coin and compare one random combination of all that was opened with the same combination of its tags. An altered value
 passes with probability 2 over the size of the field.
+
+RAIN's two servers use it where one of them may be malicious (`place.two_servers`): nothing is opened to a client or
+acted on before the check has passed. The same coin toss (`toss`) serves the cut-and-choose of what is dealt.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 From: Beaver's triples over GF(2). A plane is one bit of each of `count` things; a gate takes many planes at once. An
 operand that takes part in several products is masked and opened once for all of them.
+
+The lowest layer of the gates: `compare` builds comparisons on it, and `place.two_servers.scoring` opens planes by it.
+Bits are packed so that one machine word does 64 gates, and so that a letter has no more bits than the protocol counts.
 """
 
 from __future__ import annotations

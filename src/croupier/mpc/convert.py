@@ -2,6 +2,9 @@
 
 From: daBits. A dealer shares random bits r both ways. The servers open e = x xor r, which is uniform, and
 x = e + (1 - 2e) r is linear in r: no product, one message of so many bits each way.
+
+A shuffle moves bits, and sums need numbers: this is the step between the two, where the shuffle is one without the
+dealer's hidden rows (`place.two_servers.shuffle_flows`).
 """
 
 from __future__ import annotations

@@ -4,6 +4,9 @@ From: Chase, Ghosh and Poburinnaya 2020, with one tree of K leaves for each of t
 a row v_i[j]. The sender knows all of them and takes a_j = Σ_i v_i[j] and b_i = Σ_j v_i[j]. The permuter learns all of
 tree i but leaf π(i), which is what it lacks on both sides of Δ_i = a_{π(i)} - b_i. Work and memory traffic grow with K²
 rows, transfers with K log K; for K far above 100 orders would be composed of smaller ones, which is not done here.
+
+The point is that no dealer has to be trusted: `translate` runs on what comes out here as on what is dealt. `puncture`
+grows the trees and `transfer` hands them over with one leaf missing.
 """
 
 from __future__ import annotations

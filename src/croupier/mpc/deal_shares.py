@@ -1,6 +1,10 @@
 """How much is dealt for a shuffle, and shares of matrices of numbers: from a seed, in memory, or in a file.
 
 `mpc.dealer` deals them, `mpc.tallies` adds them up block by block.
+
+For a hundred clients and a hundred thousand parameters this is what takes the room: hundreds of megabytes, which one of
+the two servers can draw from a seed and the other must be sent. So shares come block by block, from wherever they lie,
+and nobody holds a whole matrix of them.
 """
 
 from __future__ import annotations

@@ -6,6 +6,9 @@ dealer knows s and shares it between the servers as numbers, so that sums over t
 opening them. `DealSpec` says how much is dealt; `ShuffleShare` is one server's part, most of it as a seed.
 
 From: RAIN's two-server shuffle in a sound form; one use each, whatever becomes of the round.
+
+`place.two_servers.pair` runs the dealer as a party that sees no update. The laboratory's tampering tests deal wrong
+material on purpose.
 """
 
 from __future__ import annotations

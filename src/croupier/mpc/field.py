@@ -1,6 +1,10 @@
 """Two fields as values: whole numbers modulo 2^61 - 1, and GF(2^128).
 
 Elements lie in arrays of 64-bit words, one or two to an element, always as the last side.
+
+The prime field carries sums and tags, because numbers add up in it as they are; GF(2^128) carries hashes of rows of
+bits, because there a difference is an XOR. Code that works in either takes a `Field` and does not ask which. The loops
+themselves are in `kernels.field`.
 """
 
 from __future__ import annotations

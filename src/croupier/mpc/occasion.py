@@ -2,6 +2,9 @@
 
 From: a correlation used twice hands each server the other's permutation, because the difference of two messages under
 one mask is the permuted difference of what was masked.
+
+`Once` is how the rest of the room keeps that rule: what was taken is gone, whatever became of the attempt, and a second
+try needs fresh material. Across restarts of a program `engine.journal` keeps the same rule on disk.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ the seeds' boxes back. Server 0 first sees those after server 1 permuted, and se
 For servers that follow the protocol. A server 0 that replaces all rows but one finds that one again, and nothing here
 would show it. Any bit string is a valid row. A row that is not what it should be below the first layer ends the
 attempt and names nobody: whose it is, nobody knows any more.
+
+One of the shuffles that `place.two_servers` offers (`shuffle = "onion"`).
 """
 
 from __future__ import annotations

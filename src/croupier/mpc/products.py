@@ -2,6 +2,9 @@
 
 From: Beaver's triples, and daBits (a random bit shared by XOR and by addition). Each gate is one round. A bit times a
 number opens the masked bit and the masked number side by side, so that no turn is spent on the bit as a number.
+
+`place.two_servers.scoring` multiplies rows by secret weights with it; `compare` and `trust` choose between numbers by
+secret bits.
 """
 
 from __future__ import annotations

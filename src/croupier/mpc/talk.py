@@ -2,6 +2,9 @@
 
 A party yields what it sends in a turn and is handed what the other sent in that same turn; a turn in which it has
 nothing to say is an empty message.
+
+Two-party code is written as such a talk where the rest of the protocol does not matter, so that it can be tested by
+`converse` alone. `turns` turns a talk into letters of the house's own flows.
 """
 
 from __future__ import annotations

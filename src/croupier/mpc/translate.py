@@ -3,7 +3,7 @@
 From: Chase, Ghosh and Poburinnaya 2020 (share translation). π(A) is the matrix whose row i is row π(i) of A. The sender
 holds masks (a, b), the permuter an order π and Δ = π(a) - b. The sender says X - a and keeps b; the permuter computes
 π(X - a) + Δ = π(X) - b. Each server is the permuter once, so row i of the result is X_{π0(π1(i))} and each server knows
-one factor of the order. For servers that follow the protocol: one that does not can link rows (see `literal`).
+one factor of the order. For servers that follow the protocol: one that does not can link rows.
 """
 
 from __future__ import annotations

@@ -6,6 +6,9 @@ and 1. All of it in whole numbers, without any rounding: medians are kept twice,
 weights carry the factor 4 den, which no sign depends on.
 
 Reveals: to both parties the signs of z, and nothing else. Semi-honest: a party that lies changes the outcome unseen.
+
+Used where a description says `scores = "secret"` (`place.two_servers.scoring`). `plain_rule` is the same in the clear:
+tests hold both against each other, bit for bit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Clients send straight to the server: nothing is hidden."""
+"""Clients send straight to the server: nothing is hidden.
+
+Only the release `rows` may be placed so: a shuffle that is computed by the server it should hide the order from hides
+nothing, and is refused. Plain federated averaging, and the baseline of audits.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""What everybody can know of the noise in what was released, and of who is put together with whom."""
+"""What everybody can know of the noise in what was released, and of who is put together with whom.
+
+Where clients are in tiers, whoever knows who is present knows every bucket and every row's noise. The server works them
+out itself and compares with what a relay wrote beside the rows, so that a relay cannot lie about them; rules weigh by
+them (`aggregate.budget`). Where rows are hidden in a way that parts them from their noise, this says so and what to do
+about it.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,9 @@
 From: pairwise masking without recovery. Each pair of clients has a common secret; one adds the mask that it stands for,
 the other takes it away. What the server gets is uniform but for its sum. If one invited client does not deliver,
 nothing can be read and the round is lost.
+
+The preset `rns-masks`. Cheap and without any other party; what is published is not checked by clients, unlike in
+`servers`.
 """
 
 from __future__ import annotations

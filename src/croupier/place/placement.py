@@ -1,4 +1,10 @@
-"""Placements: which parties compute a release, and what each of them sees while doing it."""
+"""Placements: which parties compute a release, and what each of them sees while doing it.
+
+A pipeline calls the three sub-flows and knows no placement by name. Besides playing, a placement states: who stands in
+the middle, which parties must not put their views together (`breaks`), what each of them sees (`sight`), and what it
+withstands; `statement` prints that, and an audit attacks exactly those parties. The helpers below are the messages that
+placements have in common.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ From: additive sharing with compressed shares, and an affine tag that clients al
 one server a long share and each other a seed; which server gets the long one goes round with the client's place. The
 servers agree on who reached all of them, each sends one sum, and the sums add up to the clients' sum. That is
 published, and every client checks that it carries the tags of exactly the clients named, itself among them.
+
+The presets `rns-servers` and `intra-london-sum`. `mpc.shares` splits, `mpc.tags` authenticates.
 """
 
 from __future__ import annotations

@@ -4,6 +4,9 @@ Reports of the other honest clients look like copies of the one in question with
 the shuffled reports sees C + 1 bits, of which A are one way: C ~ Bin(n - 1, e^-eps0), A ~ Bin(C, 1/2) + Bernoulli(q)
 with q = e^eps0 / (1 + e^eps0).
 From: Feldman, McMillan and Talwar 2021. Their bound of 2023 has an erratum and is not used.
+
+`statement` prints the claim in `croupier explain`, and `plan` beforehand. Where an assumption of the theorem fails
+(rows with names, noise that is no pure mechanism, too few clients) the answer is the reason.
 """
 
 from __future__ import annotations

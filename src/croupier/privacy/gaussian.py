@@ -1,4 +1,10 @@
-"""Gaussian noise on a clipped difference: local privacy of a whole client, accounted as it is."""
+"""Gaussian noise on a clipped difference: local privacy of a whole client, accounted as it is.
+
+The mechanism works on the difference to the model that was handed out, never on weights: only a difference has a length
+that can be bounded. Clipping and noise are in double precision, from secure coins, block by block. How often a client's
+updates were clipped depends on its data, and is told to the client alone. `tiers` is the same with a deviation for each
+client; `gdp` has the accounting.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Local privacy: what a client does to its update before anything leaves it."""
+"""Local privacy: what a client does to its update before anything leaves it.
+
+The part `LocalPrivacy` is the first of a pipeline's five: it changes the update, says what that cost (`Spent`), which
+guarantee it gives, and in which words. `NoNoise` is the default and claims nothing. The small helpers at the end are
+how all sentences here show numbers: rounded up, and with a remark where an epsilon is too large to mean much.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Planning local privacy before a run: noise, epsilon or participations, any one from the other two."""
+"""Planning local privacy before a run: noise, epsilon or participations, any one from the other two.
+
+`croupier plan dp` prints it. A plan is also a promise: its noise is rounded up to the digits that are printed, so that
+a description with those digits is accepted to its last round. How often a client takes part is a chance where cohorts
+are drawn; the plan says what to reckon with.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Releases by buckets of like budgets: values shuffled inside each bucket, or nothing but each bucket's sum."""
+"""Releases by buckets of like budgets: values shuffled inside each bucket, or nothing but each bucket's sum.
+
+IntraShuffler's release. Buckets follow from public tiers and from who is present, and so tell nothing new; inside a
+bucket values are permuted as in `shuffle`, or added. What stands beside a bucket's rows (its published noise and least
+budget) is what the server may weigh them by.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,9 @@
 From: RAIN, Algorithm 2 as printed, with the threshold that it takes for granted: tau = median + c MAD, weights
 max(0, tau - distance). Medians are kept twice and weights carry the factor 4 `den`, so that nothing is ever rounded
 but c itself, to `num` / `den`.
+
+`release.scored` follows it where scores are to stay secret, because then both servers compute on whole numbers
+(`mpc.trust`). It is the clear form that the secret one is tested against.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Releases: the ideal function of a batch, exactly what the server is to learn."""
+"""Releases: the ideal function of a batch, exactly what the server is to learn.
+
+A release is called block by block, 2^16 coordinates at a time, so that memory stays small and draws are the same
+however many there are. It also says in one sentence what it reveals, which `explain` prints, and from how many clients
+on it hides anything (`least`).
+"""
 
 from __future__ import annotations
 

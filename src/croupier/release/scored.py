@@ -2,6 +2,9 @@
 
 The rule that turns distances into weights is part of the release, because whoever computes the sum must follow it. It
 is a function of the distances as a set: the order of the rows does not matter, and does not show.
+
+`place.two_servers` computes it on shares; behind a relay it is computed in the clear, which is the oracle that the law
+*realise* compares with.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Other ways to the rule behind a permuted model than weight matching (`croupier.audit.match`).
 
 The paper's own search over parameters, sorted values without any anchor, and trying every seed of its printed listing,
-which is here too. Used by Tazza's Figure 17 (`papers.tazza_adaptive`).
+which is here too. Used by Tazza's Figure 17 (`papers.tazza.parameter_search`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""`croupier reproduce`: what papers print, run again, with their numbers beside ours."""
+"""`croupier reproduce`: what papers print, run again, with their numbers beside ours.
+
+Without a name it lists what can be run. A result is shown, and kept with its scale, seeds, date and every substitution,
+because a number of a smaller scale is easily taken for the paper's.
+"""
 
 from __future__ import annotations
 

@@ -1,3 +1,5 @@
+"""The tree of seeds: known answers, distinct nodes for distinct labels, unbiased choices, and no secret that prints."""
+
 from __future__ import annotations
 
 import copy

@@ -1,3 +1,5 @@
+"""The wire format: bodies and headers come back, and whatever is too long, too short or out of range is refused."""
+
 from __future__ import annotations
 
 import json

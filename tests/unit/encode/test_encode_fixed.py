@@ -1,3 +1,5 @@
+"""Updates in fixed point: sums come back exactly, nothing wraps, and what is clamped is counted."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""Updates as plain floats: bit for bit, with the weight beside them or inside the row."""
+
 from __future__ import annotations
 
 import pytest

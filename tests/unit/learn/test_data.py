@@ -1,3 +1,5 @@
+"""Records in memory: rows, windows of a series, digests of them, and where files are looked for."""
+
 from __future__ import annotations
 
 import hashlib

@@ -1,3 +1,5 @@
+"""How records are dealt to clients: each once, from the coins alone, and as skewed as was asked for."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,3 +1,5 @@
+"""No local noise: nothing is changed, and nothing is claimed."""
+
 from __future__ import annotations
 
 import torch

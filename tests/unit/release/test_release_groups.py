@@ -1,3 +1,5 @@
+"""Groups of clients dealt by lot: every deal is as likely, nobody is left out, and pairs must be asked for."""
+
 from __future__ import annotations
 
 from collections import Counter

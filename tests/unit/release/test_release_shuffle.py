@@ -1,3 +1,5 @@
+"""Shuffles by model, layer and parameter: values stay, orders follow the coins, and every order is as likely."""
+
 from __future__ import annotations
 
 import math

@@ -1,3 +1,5 @@
+"""The sum of all rows: exact modulo its modulus in any order, across blocks, and without any coin."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,4 +1,9 @@
-"""A participant of PBFT: what it says in each turn of each view, and what it believes of what others say."""
+"""A participant of PBFT: what it says in each turn of each view, and what it believes of what others say.
+
+All state of a participant in one attempt is here. It trusts no note by itself: a proposal counts with its head's
+signature and, after a change of view, with the proof that it may be made; a decision counts with a quorum's votes.
+Written as a generator over turns, so that the laboratory can replace any participant by a faulty one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The letters of one view of PBFT, and what a head must show for its proposal after a change of view."""
+"""The letters of one view of PBFT, and what a head must show for its proposal after a change of view.
+
+A head that fails is replaced by the next one, which must carry on whatever may have been decided already. `justified`
+is that rule, and the one place where agreement would be lost if it were wrong; tests walk through its cases.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Is this the same client as before? Updates of one client, found again among those of earlier rounds."""
+"""Is this the same client as before? Updates of one client, found again among those of earlier rounds.
+
+Both this and `traits` are answered from one look at all rounds (`audit.traits.findings`); here are only the words, and
+which of its measures are scores.
+"""
 
 from __future__ import annotations
 

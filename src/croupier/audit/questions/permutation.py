@@ -1,4 +1,8 @@
-"""Can hidden coordinates be put back in order? Asked of a server's views where clients permute what they send."""
+"""Can hidden coordinates be put back in order? Asked of a server's views where clients permute what they send.
+
+Asked of protocols whose clients hide coordinates (Tazza). `audit.permutation_trial` plays and asks,
+`audit.permutation_score` scores, `audit.permutation_report` and `audit.permutation_words` show.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What is a client like? Traits that updates tell, beyond what is common among auxiliary clients."""
+"""What is a client like? Traits that updates tell, beyond what is common among auxiliary clients.
+
+The smallest question, and a good one to read first. The attack is `audit.attacks.traits`; the truth meets its answers
+in `audit.traits.findings`, which `linkage` shares.
+"""
 
 from __future__ import annotations
 

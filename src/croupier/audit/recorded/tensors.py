@@ -1,4 +1,8 @@
-"""Files of one network's numbers, as any engine saves them: each is read once and checked, and nothing in it is run."""
+"""Files of one network's numbers, as any engine saves them: each is read once and checked, and nothing in it is run.
+
+Safetensors, NumPy archives and torch's files are read, each without running anything that they hold; names and shapes
+must be the network's.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
 """One described run in one directory: its rounds are played, written down, and wrapped up in a summary and a model.
 
 `engine.job.run` starts a job, and `engine.job.resume` goes on with one.
+
+It joins what other rooms do: assembles the task, opens the journal, plays rounds, writes a line for each, keeps the
+state, and measures the last model for each client. The order of writes is what makes a kill at any moment safe.
 """
 
 from __future__ import annotations
@@ -212,6 +215,7 @@ class Job:
     def _wrap_up(
         self, made: Assembled, state: State, metrics: list[dict[str, Any]], timing: list[dict[str, Any]]
     ) -> Result:
+        """A run's last files, its model and its summary, and the result as a value; without them it is not whole."""
         model = plain_model(made.task, self.coins, state)
         module = made.export(model.vector)
         cohort = self.spec.federation.cohort or len(made.task.enrolled)

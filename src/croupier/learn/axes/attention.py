@@ -1,4 +1,9 @@
-"""Rules for attention, where whole heads change places and each head has an inner axis of its own."""
+"""Rules for attention, where whole heads change places and each head has an inner axis of its own.
+
+One file of rules among several (`layers`, `pointwise`, `recurrent`, `shapes`), which `tracer` looks up by an
+operation's name. Attention needs its own because a head is a block of an axis: blocks may change places as wholes, and
+inside a block queries and keys must agree on an order while values follow another.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Rules for what is done number by number, along an axis, or between axes of matrices."""
+"""Rules for what is done number by number, along an axis, or between axes of matrices.
+
+The plainest rules, and the ones most often met. An operation on single numbers asks nothing of the axes; one that adds
+two tensors makes the axes that meet the same; one that sums over an axis does not mind its order. `tracer` looks them
+up by name.
+"""
 
 from __future__ import annotations
 

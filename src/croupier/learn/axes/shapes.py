@@ -1,4 +1,9 @@
-"""Rules for what only moves numbers: reshaping, transposing, cutting and putting together."""
+"""Rules for what only moves numbers: reshaping, transposing, cutting and putting together.
+
+Reshaping is where permutations are lost or found: flattening pictures makes one axis of three, and splitting heads
+makes two of one. An axis is therefore a product of factors (`terms`), and these rules deal the factors to the axes of
+the new shape. Where a factor would straddle two axes everything in it is fixed, which is always right.
+"""
 
 from __future__ import annotations
 

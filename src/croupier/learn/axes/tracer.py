@@ -1,4 +1,9 @@
-"""Watch a network run once, and note for every operation what it makes of the axes of its operands."""
+"""Watch a network run once, and note for every operation what it makes of the axes of its operands.
+
+A torch function mode sees every call, runs it unchanged, and asks the rule of that name what the result's axes are. An
+operation without a rule is an error that names it and the module it ran in: a guess could permute a network into
+another one. Rules register themselves with `@rule`, in the files beside this one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Try out what was found: the network under a rule computes what it did, in use and in training."""
+"""Try out what was found: the network under a rule computes what it did, in use and in training.
+
+Rules are written by hand, and a wrong one would silently train a different network. So nothing that was found is used
+before it was tried: weights are drawn at random, the network and its permuted twin run on the same inputs and draws,
+and outputs and kept statistics must agree, in use and in training. Tests measure by the same `difference`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The datasets that can be chosen by name."""
+"""The datasets that can be chosen by name.
+
+Each file is one dataset, or one form that several share (`idx`, `archive`). All are read from the data folder without
+running anything that lies in it, checked against the sizes they must have, and come with their licence for `croupier
+doctor`. docs/data.md says where the files are to lie.
+"""
 
 from croupier.learn.datasets.activity import Activity
 from croupier.learn.datasets.cifar10 import Cifar10

@@ -1,4 +1,8 @@
-"""Heartbeats: five seconds of an electrocardiogram, and the arrhythmia that it shows."""
+"""Heartbeats: five seconds of an electrocardiogram, and the arrhythmia that it shows.
+
+Each person owns its windows, and can be a client. With `apart` nobody is both trained and tested on, because a network
+may recognise a person where it should recognise a beat; without it the end of every recording is tested on.
+"""
 
 from __future__ import annotations
 

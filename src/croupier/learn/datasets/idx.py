@@ -1,4 +1,8 @@
-"""Pictures of 28 x 28 pixels in four gzipped idx files: the form that MNIST gave to its kin."""
+"""Pictures of 28 x 28 pixels in four gzipped idx files: the form that MNIST gave to its kin.
+
+`mnist` and `fashion` are this with other names and licences. A damaged or foreign file is refused with what is wrong
+about it, before any of it is taken for a picture.
+"""
 
 from __future__ import annotations
 

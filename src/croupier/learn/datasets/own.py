@@ -1,4 +1,8 @@
-"""The user's own records, from a function that the description names."""
+"""The user's own records, from a function that the description names.
+
+The function is found and called by `learn.own`, never by Python's search path, and what it gives is checked and made a
+dataset by `learn.given`. `doctor`, `explain` and `--print-config` do not call it.
+"""
 
 from __future__ import annotations
 

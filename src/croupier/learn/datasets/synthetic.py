@@ -1,4 +1,8 @@
-"""Records drawn from a linear model: data of any size that need no folder."""
+"""Records drawn from a linear model: data of any size that need no folder.
+
+One of the tasks of the source-inference experiments of Hu et al. The true classes come from a linear model, so that a
+small network can learn them well; nothing is read from disk.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The models that can be chosen by name, and the plain modules that they build."""
+"""The models that can be chosen by name, and the plain modules that they build.
+
+Each file is one architecture: a torch module, which is what a trained model is saved as, and a part of the slot
+`Network`, which a description names under `task.model` and which checks that the data fit before it builds the module.
+`own` takes the user's instead.
+"""
 
 from croupier.learn.models.activity import ActivityCnn, TimeNet
 from croupier.learn.models.cnn import CifarCnn, ConvNet, MnistCnn

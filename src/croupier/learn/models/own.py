@@ -1,4 +1,9 @@
-"""The user's own model, from a function that the description names."""
+"""The user's own model, from a function that the description names.
+
+The function is called once with the data's shape, and the module is then tried on real records, in training mode,
+before any run starts. Its dropout is taken over, its frozen parts stay at home, and buffers that training does not
+change are treated as frozen, so that they are neither sent nor averaged.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""A small transformer that forecasts the next value of a series."""
+"""A small transformer that forecasts the next value of a series.
+
+The attention counterpart of `lstm`, for the same windows: patches of a series are its words, and the blocks are those
+of `transformer`.
+"""
 
 from __future__ import annotations
 

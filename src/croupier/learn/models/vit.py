@@ -1,4 +1,8 @@
-"""A small Vision Transformer (Dosovitskiy et al. 2021): patches of a picture as words of a text."""
+"""A small Vision Transformer (Dosovitskiy et al. 2021): patches of a picture as words of a text.
+
+Patches come from `mixer`, blocks from `transformer`; what is new here is how places are added and where logits are
+read. One of Tazza's architectures, and one of those that `learn.axes` is tested on.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The two servers' flow around the other shuffles: as ever until rows are in, then a talk of bytes, then as ever."""
+"""The two servers' flow around the other shuffles: as ever until rows are in, then a talk of bytes, then as ever.
+
+`server_flow` does all that is common; what differs is how rows become shares of shuffled rows, which `shuffles` lays
+out and `mpc.turns` turns into letters. For semi-honest servers only: the check of a malicious one rests on the dealer's
+own shuffle.
+"""
 
 from __future__ import annotations
 

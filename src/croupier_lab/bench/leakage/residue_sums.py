@@ -1,4 +1,8 @@
-"""What integer residue sums tell beyond the sum: bits a parameter, candidates that are left, and whose record it is."""
+"""What integer residue sums tell beyond the sum: bits a parameter, candidates that are left, and whose record it is.
+
+Three readings of the same carries: entropy (exact for drawn values, bounded for trained ones), how many pairs of values
+a sum of two leaves, and what source inference makes of it. `croupier bench reveal`.
+"""
 
 from __future__ import annotations
 

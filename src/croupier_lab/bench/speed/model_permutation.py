@@ -1,4 +1,8 @@
-"""What permuting a model along its symmetries costs: beside a copy of it, its training, pruning and DP-SGD."""
+"""What permuting a model along its symmetries costs: beside a copy of it, its training, pruning and DP-SGD.
+
+`croupier bench tazza`. A copy of the same model is the least that moving all its numbers can cost, so that it is the
+rival; training, pruning and DP-SGD say what the cost means beside a client's other work.
+"""
 
 from __future__ import annotations
 

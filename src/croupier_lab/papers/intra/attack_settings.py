@@ -1,4 +1,8 @@
-"""Where IntraShuffler's attacks are run again: London's households, people's activities, pictures of ten classes."""
+"""Where IntraShuffler's attacks are run again: London's households, people's activities, pictures of ten classes.
+
+A setting is data, model, clients and scales; `croupier_lab.attacks.tiers` runs the experiment on it. What was found
+over all seeds is brought into one shape here, for tables and figures alike.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""IntraShuffler's Table 6: how many ways there are to put a bucket's values together, and how few one has to try."""
+"""IntraShuffler's Table 6: how many ways there are to put a bucket's values together, and how few one has to try.
+
+The paper counts ways as if each had to be tried. A row takes the value nearest to its prediction in every coordinate
+instead, which is linear; the table has both numbers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The board of a table: every task, rule and arm trained once a seed, and a row for each."""
+"""The board of a table: every task, rule and arm trained once a seed, and a row for each.
+
+Several tables share trainings, so that they are asked for by cell and done once; a cell that cannot be run is a row
+that says why.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """What Gaussian noise does to one sign: how often it flips, what a majority makes of it, what one sign tells.
 
 RAIN's equation 8 and Lemma 1 are checked by these formulas: its claim holds for one bounded number, and not beyond.
+For signs that are taken of noised differences, as RAIN does: how much of a sign survives the noise, and what one sign
+gives away at most. A whole row of signs is covered by the guarantee of the noise under it (`gaussian`).
 """
 
 from __future__ import annotations

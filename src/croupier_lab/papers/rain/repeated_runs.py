@@ -1,4 +1,7 @@
-"""Trainings over seeds: one dataset, many rules and attacks, each trained once a seed, some of them at a time."""
+"""Trainings over seeds: one dataset, many rules and attacks, each trained once a seed, some of them at a time.
+
+Figures 3 to 7 ask for runs by value; equal ones are trained once, in as many processes as the command line allows.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""How many digits RNS needs: the accuracy of training through it, beside training as usual."""
+"""How many digits RNS needs: the accuracy of training through it, beside training as usual.
+
+Too few digits round the model away, and too many cost bits: each number of digits is trained from the same seeds as
+plain floats, and compared run by run.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Whole trainings through the real round loop, once a seed, some of them at a time."""
+"""Whole trainings through the real round loop, once a seed, some of them at a time.
+
+IntraShuffler's and Tazza's tables of utility are made of these. A training is asked for by value and done once, in a
+process of its own where several run at a time; what comes back is rows of plain numbers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What Tazza leaves open of its clusters, swept: probes, cosines, radius, neighbours, merges, splits, starts."""
+"""What Tazza leaves open of its clusters, swept: probes, cosines, radius, neighbours, merges, splits, starts.
+
+The paper names DBSCAN and not its parameters. Every choice is trained under every attack, so that the defaults of
+`croupier.aggregate.clusters` can be seen beside their neighbours.
+"""
 
 from __future__ import annotations
 

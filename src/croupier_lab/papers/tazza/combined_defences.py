@@ -1,4 +1,8 @@
-"""Tazza's Figures 10 and 12: rules under attack with a confidentiality defence mounted, and what that defence hides."""
+"""Tazza's Figures 10 and 12: rules under attack with a confidentiality defence mounted, and what that defence hides.
+
+Other rules leave updates readable, so that the paper puts a confidentiality defence in front of them. Here each pair is
+trained under attack, and inverted, on the same task as Tazza itself.
+"""
 
 from __future__ import annotations
 

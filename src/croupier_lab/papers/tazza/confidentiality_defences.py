@@ -1,4 +1,8 @@
-"""Confidentiality defences of Tazza's paper, each defined once: on one gradient that is inverted, and in training."""
+"""Confidentiality defences of Tazza's paper, each defined once: on one gradient that is inverted, and in training.
+
+Pruning and noise must mean the same where a record is inverted and where a model is trained, or a trade-off between the
+two means nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tazza's integrity experiments: data and networks by scale, the rules beside it, the attacks, and cells of tables."""
+"""Tazza's integrity experiments: data and networks by scale, the rules beside it, the attacks, and cells of tables.
+
+Used by all figures on integrity, so that "label flip" or "backdoor" is one value in all of them.
+"""
 
 from __future__ import annotations
 

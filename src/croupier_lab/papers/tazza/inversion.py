@@ -1,4 +1,8 @@
-"""Tazza's Table 2 and Figure 11: what a server inverts from one upload under each defence, and with the rule."""
+"""Tazza's Table 2 and Figure 11: what a server inverts from one upload under each defence, and with the rule.
+
+The paper's server reads permuted uploads as they lie. Beside it stands one that knows the first model and matches
+weights, which finds the rule, and with it the record.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Tazza's Figure 17: a server that looks for the rule in the parameters, and what is left where it saw no order."""
+"""Tazza's Figure 17: a server that looks for the rule in the parameters, and what is left where it saw no order.
+
+The paper's search compares columns one by one. Weight matching uses all layers together; and where no model in plain
+order was ever seen, smoothness and public pictures are what is left to try.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Tazza's Figure 5: the same network on pixels in plain order and in another, and what is exactly the same."""
+"""Tazza's Figure 5: the same network on pixels in plain order and in another, and what is exactly the same.
+
+A perceptron does not mind the order of its pixels, and trains alike from weights permuted alike, step by step; a
+convolutional network on permuted pixels does mind, and is the control.
+"""
 
 from __future__ import annotations
 

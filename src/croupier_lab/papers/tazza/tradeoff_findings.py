@@ -1,4 +1,7 @@
-"""What Tazza's Figures 10 and 12 say: sentences and pictures of accuracy against what a server inverts."""
+"""What Tazza's Figures 10 and 12 say: sentences and pictures of accuracy against what a server inverts.
+
+Each is a function of the rows that `combined_defences` gives.
+"""
 
 from __future__ import annotations
 

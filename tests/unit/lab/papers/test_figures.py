@@ -50,8 +50,21 @@ def test_the_scales_are_these() -> None:
     assert all(name == entry.name for name, entry in REGISTRY.items())
 
 
-@pytest.mark.parametrize("name", LEDGERS)
+# They play rounds between real processes, or shuffles of growing sizes: seconds each, of the same code.
+TIMED = ("rain/table2", "rain/table3", "rain/figure7", "intra/table7")
+
+
+@pytest.mark.parametrize("name", [name for name in LEDGERS if name not in TIMED])
 def test_every_ledger_is_whole(name: str) -> None:
+    check_whole(name)
+
+
+@pytest.mark.parametrize("name", TIMED)
+def test_every_timed_ledger_is_whole(name: str) -> None:
+    check_whole(name)
+
+
+def check_whole(name: str) -> None:
     found = reproduce(LEDGERS[name], "smoke", Means(), watch=lambda _: None)
     assert json.loads(json.dumps(found)) == found
     assert (found["kind"], found["entry"], found["scale"]) == ("croupier ledger", name, "smoke")

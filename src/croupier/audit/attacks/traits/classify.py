@@ -1,7 +1,7 @@
 """What denoised updates tell of their clients: a classifier that is trained on auxiliary clients' updates.
 
 Stage 2 of IntraShuffler section 5, which leaves the classifier open; here logistic regression on principal directions,
-its strength chosen on auxiliary clients that it was not trained on. The topic `attacks.traits` asks it.
+its strength chosen on auxiliary clients that it was not trained on. The topic `audit.attacks.traits` asks it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Cheating with what was dealt: shares that a server alters before it opens them, and hands of an earlier attempt."""
+"""Cheating with what was dealt: shares that a server alters before it opens them, and hands of an earlier attempt.
+
+The strongest place to cheat: whoever alters a share and its tag alike is caught only by the key that nobody holds
+alone. `tampering` collects the cells of this file.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Cheating with letters alone: every message of the two servers, altered, left out, repeated, mirrored or replayed."""
+"""Cheating with letters alone: every message of the two servers, altered, left out, repeated, mirrored or replayed.
+
+The list is made from the protocol's own schemas: a new message, or a new field, is tampered with as soon as it exists.
+Cheats that need more than a letter are in the files beside.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Cheating about who took part, what the reference is and what came out."""
+"""Cheating about who took part, what the reference is and what came out.
+
+Nothing is wrong with any number here: what is told differs from one party to another. Signatures, receipts and the
+commitment to the reference must find it.
+"""
 
 from __future__ import annotations
 

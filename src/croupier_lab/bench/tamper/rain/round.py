@@ -1,4 +1,8 @@
-"""One round of two servers that can be played with or without a cheating server, and what an honest one gives."""
+"""One round of two servers that can be played with or without a cheating server, and what an honest one gives.
+
+It holds everything that does not depend on the cheat, so that thousands of trials share it; an honest round of the same
+inputs says what the right result is.
+"""
 
 from __future__ import annotations
 

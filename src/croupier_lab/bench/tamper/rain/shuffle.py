@@ -1,4 +1,8 @@
-"""Cheating with the shuffle: rows of w and q that a server alters, and openings that it fits to them."""
+"""Cheating with the shuffle: rows of w and q that a server alters, and openings that it fits to them.
+
+A server may send other rows than those it should, and may try to make the check's own openings fit. Both forms of the
+check are tried.
+"""
 
 from __future__ import annotations
 

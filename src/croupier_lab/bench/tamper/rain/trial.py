@@ -1,4 +1,8 @@
-"""One round in which a server cheats, with or without clients that help it; and what came of it."""
+"""One round in which a server cheats, with or without clients that help it; and what came of it.
+
+A value for the functions in the files beside: which server cheats, who helps it, where chance comes from, and what was
+sent earlier that could be sent again.
+"""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from croupier.errors import CroupierError, DataError, SpecError
 from croupier.learn.datasets import Digits
 from croupier.learn.models import Mlp
 
-EXAMPLES = Path(__file__).parents[3] / "examples" / "recorded"
+EXAMPLES = Path(__file__).parents[4] / "examples" / "recorded"
 CLIENTS, FEATURES, CLASSES, HIDDEN = ("a", "b", "c", "d"), 3, 2, 4
 MANIFEST = """
 model = {{ use = "mlp", hidden = [{hidden}] }}

@@ -1,3 +1,5 @@
+"""Who learns what, as `explain` computes it from a pipeline's parts: nothing more is claimed than they give."""
+
 from __future__ import annotations
 
 import json

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests import zoo
-from tests.unit.audit.test_question_permutation import Still
+from tests.unit.audit.questions.test_question_permutation import Still
 
 from croupier.audit.bench import Bench
 from croupier.audit.question import MALICIOUS, SERVER, Arm

@@ -1,3 +1,5 @@
+"""The synthetic set: its size, its variances, and labels that a linear model gives."""
+
 from __future__ import annotations
 
 import pytest

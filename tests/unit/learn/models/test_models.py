@@ -1,3 +1,5 @@
+"""The networks by name: their sizes, that they learn from a batch, and that the coins alone decide their start."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Digits, MNIST and households: read as they were written, and damaged files are named."""
+
 from __future__ import annotations
 
 import gzip

@@ -111,7 +111,7 @@ def test_facts_are_tables_and_sentences() -> None:
 
 
 @pytest.mark.parametrize("arm", ARMS)
-def test_blind(arm: str) -> None:
+def test_a_fresh_process_answers_the_same_and_is_not_told_the_truth(arm: str) -> None:
     """The fresh process is sent the same bytes and answers the same; what it is sent names no client's class."""
     panel = Here()
     asked = Bench(SETTING, 0, panel, Local(), arms=(NONE,))
