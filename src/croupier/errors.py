@@ -13,7 +13,8 @@ CroupierError            what was wrong, where, and what to do about it
 ├── PrivacyError         a step that would break a stated privacy condition
 │   └── Overspent        a release that would exceed its client's total budget
 └── ProtocolError        a party that did not do its part
-    └── TooFew           fewer parties than the quorum; carries who is missing
+    ├── TooFew           fewer parties than the quorum; carries who is missing
+    └── TooLate          a message that came after its receiver had gone on without it
 """
 
 from __future__ import annotations
@@ -92,6 +93,10 @@ class TooFew(ProtocolError):  # noqa: N818 - reads as what happened
         super().__init__(message)
         self.missing = frozenset(missing)
         self.remedy = remedy
+
+
+class TooLate(ProtocolError):  # noqa: N818 - reads as what happened
+    """A message that came after its receiver had gone on without it: nobody's foul play."""
 
 
 # So many known names are listed.

@@ -30,6 +30,7 @@ CHUNK = 1 << 20
 NAME = 32
 KIND = 16
 _HEADER = struct.Struct(f"<H32s16sIH{KIND}s{NAME}s{NAME}sIQ")
+HEADER_BYTES = _HEADER.size
 _PIECE = struct.Struct("<II")
 _PIECES = 1 << 16
 _BACK = {name: dtype for dtype, name in DTYPES.items()}
@@ -102,6 +103,18 @@ class Schema:
             last = self.fields[-1].name if self.fields else "nothing"
             raise WireError(f"{len(view) - at} bytes are left over after {last}")
         return values
+
+    @cached_property
+    def most_bytes(self) -> int:
+        """The longest body that a message of this kind can have: known before a byte of it is read."""
+        sides: dict[str, int] = {}
+        total = 0
+        for field in self.fields:
+            # A side that names a field of zeros and ones is at most as long as that field.
+            count = math.prod(sides[side] if isinstance(side, str) else side for side in field.shape)
+            sides[field.name] = count
+            total += _length(field, count)
+        return total
 
 
 def _length(field: Field, count: int) -> int:

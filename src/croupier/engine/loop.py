@@ -196,7 +196,7 @@ class _Loop:
         if self.threat.coalition:
             keep |= dict.fromkeys(self.threat.coalition.members, "keep")
         return Attempt(
-            attempt_id=AttemptId(self.pipeline.digest(), run, state.round, attempt),
+            attempt_id=AttemptId(self.pipeline.digest(), run, state.round, attempt, roster_digest(cohort)),
             parties={**parties, **changed},
             givens=givens,
             memories={
