@@ -10,7 +10,7 @@ from typing import Any, Literal
 from croupier import statement
 from croupier.core.coins import Coins
 from croupier.engine.federation import check, least
-from croupier.engine.job.trial import Played, Trial, assembled, tried
+from croupier.engine.job.trial import TrialRound, TrialRun, assembled, tried
 from croupier.errors import SpecError
 from croupier.learn.assemble import Assembled
 from croupier.learn.budget import DELTA, budget
@@ -139,7 +139,7 @@ def plan(source: Source, *, sets: Sets = (), seed: int | None = None, data: str 
     return _forecast(spec, made, tried(spec, made, coins))
 
 
-def _forecast(spec: Spec, made: Assembled, trial: Trial) -> Forecast:
+def _forecast(spec: Spec, made: Assembled, trial: TrialRun) -> Forecast:
     rounds, enrolled = spec.federation.rounds, made.task.enrolled
     cohort, later = spec.federation.cohort or len(enrolled), trial.later or trial.first
     played = ((trial.first, 1), (later, rounds - 1))
@@ -163,7 +163,7 @@ def _forecast(spec: Spec, made: Assembled, trial: Trial) -> Forecast:
     )  # fmt: skip
 
 
-def _each(played: Sequence[tuple[Played, int]], way: Literal["sent", "got"], cohort: int) -> float:
+def _each(played: Sequence[tuple[TrialRound, int]], way: Literal["sent", "got"], cohort: int) -> float:
     """Bytes of one invited client in one round, over rounds played so often."""
     found = sum(times * _of(getattr(one.traffic, way), set(one.cohort)) for one, times in played)
     return found / (cohort * sum(times for _, times in played))
@@ -248,7 +248,7 @@ def _privacy(spec: Spec) -> str:
     ).differential_privacy
 
 
-def _measured(trial: Trial, cohort: int) -> tuple[str, ...]:
+def _measured(trial: TrialRun, cohort: int) -> tuple[str, ...]:
     seen = trial.trained
     how = (
         f"a round's {seen.clients} clients were trained once"

@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from croupier.aggregate.aggregator import Desk
-from croupier.aggregate.reputation import Named
+from croupier.aggregate.reputation import RemembersClients
 from croupier.aggregate.robust import Move
 from croupier.aggregate.rows import middle, share, squared_distances
 from croupier.core.flow import Memory
@@ -132,7 +132,7 @@ def _steep(score: Tensor) -> Tensor:
     return found
 
 
-class Romoa(Named, use="romoa"):
+class Romoa(RemembersClients, use="romoa"):
     """The sum of clipped updates, every coordinate by a factor from three likenesses to the median update.
 
     Likenesses are of single coordinates, looking ahead from the last step, and of tensors, by cosine and correlation,

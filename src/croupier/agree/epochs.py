@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
-from croupier.agree.agreement import AgreementTable, Call, tries, why
+from croupier.agree.agreement import AgreementCall, AgreementTable, tries, why
 from croupier.agree.before_round import (
     AgreementRules,
     AgreementSetting,
@@ -71,7 +71,7 @@ class Epochs:
         held = {who: epoch for who in meeting.enrolled if (epoch := talk.standing(who).epoch) is not None}
         new = tuple(who for who in meeting.enrolled if who not in held)
         if not held:
-            self._settle(Call(self.run, 0, meeting.number, meeting.enrolled), talk)
+            self._settle(AgreementCall(self.run, 0, meeting.number, meeting.enrolled), talk)
         elif new and self.rules.newcomers == "welcome":
             self._welcome(meeting, talk, next(iter(held.values())), new)
         elif new:
@@ -88,7 +88,7 @@ class Epochs:
     def _renew(self, meeting: UpcomingRound, talk: Preparation, holders: tuple[str, ...]) -> None:
         """A new epoch among everybody, and the models in its coordinates. Raises: ProtocolError."""
         last = max(talk.standing(who).signed for who in holders)
-        call = Call(self.run, last + 1, meeting.number, meeting.enrolled)
+        call = AgreementCall(self.run, last + 1, meeting.number, meeting.enrolled)
         for epoch in {talk.standing(who).epoch for who in holders}:
             if epoch is not None:
                 epoch.follows(meeting.enrolled, call.faulty)
@@ -110,7 +110,7 @@ class Epochs:
         talk.note_result(result)
         return done
 
-    def _settle(self, call: Call, talk: Preparation) -> None:
+    def _settle(self, call: AgreementCall, talk: Preparation) -> None:
         """An epoch's agreement, which needs everybody. Raises: ProtocolError."""
         table = talk.table(self.table, call.roster)
         for tried in tries(JOINT, call, table, TRIES):

@@ -26,7 +26,7 @@ from croupier.core.update import Model
 from croupier.core.view import View, facts, replay
 from croupier.encode.hidden import HiddenUnits
 from croupier.encode.symmetry import Rule, Symmetry
-from croupier.engine.loop import rounds
+from croupier.engine.loop import Continuation, rounds
 from croupier.engine.state import Round, State, Threat, run_id
 from croupier.errors import ProtocolError, SpecError, Unsuited
 from croupier.pipeline import Pipeline
@@ -83,7 +83,7 @@ class PermutedRun:
         plan = self.ground.setting.plan.model_copy(update={"rounds": count + (state.round if state else 0)})
         done = list(
             rounds(
-                self.pipeline, task, plan, self.ground.coins, self.drive, state=state,
+                self.pipeline, task, plan, self.ground.coins, self.drive, start=Continuation(state),
                 threat=given.get("threat", Threat()), keep={"server": "keep"},
             )
         )  # fmt: skip

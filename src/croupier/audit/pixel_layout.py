@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from croupier.audit.match import assigned
-from croupier.core.coins import Coins
-from croupier.encode.symmetry import Ints
+from croupier.core.coins import Coins, Ints
 from croupier.errors import RangeError
 
 Floats = npt.NDArray[np.float64]

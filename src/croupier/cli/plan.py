@@ -192,13 +192,13 @@ def _turns(plan: Plan, clients: int | None, cohort: int | None, total: int | Non
 
 
 def _shuffle(plan: Plan, honest: int | None) -> dict[str, Any]:
-    from croupier.privacy.amplify import Claim
+    from croupier.privacy.amplify import ShuffleGuarantee
     from croupier.privacy.plan import CLOSED, shuffled
 
     if honest is None:
         return {}
     found = shuffled(plan, honest)
-    said = found.claimed.says() if isinstance(found.claimed, Claim) else found.claimed
+    said = found.claimed.says() if isinstance(found.claimed, ShuffleGuarantee) else found.claimed
     return {
         "amplification": {
             "honest": honest, "claim": said, "pure_epsilon": found.pure, "closed_form": found.closed,

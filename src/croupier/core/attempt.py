@@ -10,9 +10,10 @@ from typing import Any, Protocol
 
 from croupier.core import canon
 from croupier.core.coins import Coins
+from croupier.core.envelope import Envelope
 from croupier.core.flow import Coalition, Given, Memory, Outcome, Party, Refusal
 from croupier.core.view import Kept, View
-from croupier.core.wire import Envelope, Schema
+from croupier.core.wire import Schema
 
 # Work by name: a list of argument tuples in, a result or an error for each out.
 WorkByName = Mapping[str, Callable[[Sequence[tuple[Any, ...]]], Sequence[Any]]]
@@ -39,7 +40,7 @@ class AttemptId:
         return canon.digest((self.spec, self.binds)) if self.binds else self.spec
 
 
-class Journal(Protocol):
+class MessageJournal(Protocol):
     """What is on disk before anything leaves, so that no one-time secret ever covers two messages.
 
     A driver shows it every message first. It keeps digests; a message that differs from one that left under the same

@@ -23,7 +23,7 @@ from croupier.core.coins import Coins, Node
 from croupier.core.flow import Given, Memory, SubFlow
 from croupier.core.part import Part
 from croupier.core.update import NO_LUGGAGE, Form, Gathered, Layout, Model, Modulus, Update
-from croupier.errors import SpecError
+from croupier.errors import ProtocolError, SpecError
 
 Brief = Mapping[str, Tensor]
 Weights = Literal["uniform", "open", "slot"]
@@ -79,6 +79,8 @@ class Encoder(Part):
     verb: ClassVar[str] = "encode"
     # Whether clients must agree on a secret before the first round.
     agrees: ClassVar[bool] = False
+    # Whether coordinates are bare signs, one bit each, which belong together as whole rows and have no size.
+    signs_only: ClassVar[bool] = False
 
     form: Form = Field(
         "weights", description="send trained `weights`, or their difference to the model that was handed out (`delta`)"
@@ -108,6 +110,15 @@ class Encoder(Part):
     def modulus(self) -> Modulus:
         """What sums are taken modulo; None where coordinates are not residues."""
         return None
+
+    @property
+    def residue_bits(self) -> int | None:
+        """Bits of the power of two that coordinates are residues of, so that shares of them add up; None without."""
+        return None
+
+    def signed(self, residues: Tensor) -> Tensor:
+        """The integers that such residues stand for. Raises: ProtocolError where coordinates are none."""
+        raise ProtocolError(f"encode = {self.use!r} gives no residues of a power of two")
 
     @property
     def unary(self) -> bool:

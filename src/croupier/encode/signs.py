@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -56,6 +56,8 @@ class Signs(Encoder, use="signs"):
     From: RAIN, equation 5, without its noise, which is `privacy`'s. Sums of signs are weighed: releases that add
     residues cannot take them.
     """
+
+    signs_only: ClassVar[bool] = True
 
     form: Form = Field("delta", description="always `delta`: whether a coordinate grows or shrinks")
     zeros: Literal["coin", "up"] = Field(

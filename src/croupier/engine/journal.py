@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from croupier.core.attempt import AttemptId
-from croupier.core.wire import Envelope
+from croupier.core.envelope import Envelope
 from croupier.engine.restart import Restart, in_force
 from croupier.errors import Replayed, StoreError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from croupier.core.attempt import Attempt, AttemptResult, Journal
+from croupier.core.attempt import Attempt, AttemptResult, MessageJournal
 from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Letter, Refusal, Seat, Work
 from croupier.core.view import View
@@ -22,7 +22,7 @@ class Local:
 
     links: Coins | None = None
     network: Network | None = None
-    journal: Journal | None = None
+    journal: MessageJournal | None = None
 
     def __call__(self, attempt: Attempt) -> AttemptResult:
         """Run everybody to the end."""

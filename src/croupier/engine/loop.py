@@ -25,6 +25,21 @@ from croupier.errors import Overspent, ProtocolError, SpecError, TooFew
 from croupier.pipeline import Pipeline
 
 
+@dataclass(frozen=True)
+class Continuation:
+    """Where a run goes on: its state, where it is not at the start, and what its journal has to do with it.
+
+    `spend` hears of every release before it leaves. `restarts` say which rounds are played anew, and what left before.
+    """
+
+    state: State | None = None
+    spend: Spend = nowhere
+    restarts: Sequence[Restart] = ()
+
+
+AT_THE_START = Continuation()
+
+
 def rounds(
     pipeline: Pipeline,
     task: Task,
@@ -32,25 +47,20 @@ def rounds(
     coins: Coins,
     drive: Drive,
     *,
-    state: State | None = None,
+    start: Continuation = AT_THE_START,
     threat: Threat = HONEST,
     keep: Mapping[str, Kept] | None = None,
-    spend: Spend = nowhere,
-    restarts: Sequence[Restart] = (),
 ) -> Iterator[Round]:
-    """Train round after round, from the start or from a state. Raises: ProtocolError when a round lacks its quorum.
-
-    `spend` hears of every release before it leaves. `restarts` say which rounds are played anew, and what left before.
-    """
+    """Train round after round, from the start or from a state. Raises: ProtocolError when a round lacks its quorum."""
     check(pipeline, len(task.enrolled), plan, task.offers)
     if taken := set(task.enrolled) & set(pipeline.parties(())):
         raise SpecError(f"a client may not be called {' or '.join(sorted(taken))}: a party of the protocol is")
     check_names(pipeline, task.enrolled, plan)
     keys = pipeline.place.enrol(task.enrolled, coins.child("enrol", roster_digest(task.enrolled)))
-    loop = _Loop(pipeline, task, plan, coins, drive, threat, keep or {}, keys, spend, restarts)
-    now = state or begin(task, pipeline)
+    loop = _Loop(pipeline, task, plan, coins, drive, threat, keep or {}, keys, start)
+    now = start.state or begin(task, pipeline)
     while now.round < plan.rounds:
-        for restart in restarts:
+        for restart in start.restarts:
             if restart.round == now.round:
                 counts = restart.counted(now.participations)
                 now = State(now.round, restart.remembered(now.memories), counts)
@@ -85,8 +95,7 @@ class _Loop:
     threat: Threat
     keep: Mapping[str, Kept]
     keys: Mapping[str, Mapping[str, Any]] = field(repr=False)
-    spend: Spend = nowhere
-    restarts: Sequence[Restart] = ()
+    start: Continuation
 
     def round(self, state: State) -> Round:
         cohort = self._cohort(state.round)
@@ -149,10 +158,10 @@ class _Loop:
         return metrics
 
     def _play(self, state: State, cohort: tuple[str, ...], few: int) -> Round:
-        book = ReleaseBook(self.spend)
+        book = ReleaseBook(self.start.spend)
         bench = {**RoundWork(self.pipeline, self.task).by_name(), "spend": book.spend}
         # Secrets of an attempt whose messages may have left are never used for others.
-        first = max((restart.attempts.get(state.round, 0) for restart in self.restarts), default=0)
+        first = max((restart.attempts.get(state.round, 0) for restart in self.start.restarts), default=0)
         for attempt in range(first, first + self.plan.attempts):
             result = self.drive(self._attempt(state, cohort, few, attempt, bench, book))
             book.senders |= {name for name in cohort if result.traffic.sent[name]}

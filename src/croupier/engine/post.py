@@ -10,8 +10,9 @@ from torch import Tensor
 
 from croupier.core.attempt import AttemptId, Traffic
 from croupier.core.coins import Coins
+from croupier.core.envelope import Envelope, Header, Link
 from croupier.core.flow import Letter, Received, Refusal
-from croupier.core.wire import Envelope, Header, Link, Schema
+from croupier.core.wire import Schema
 from croupier.errors import CroupierError, WireError
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from croupier.core.wire import NAME
+from croupier.core.envelope import NAME
 from croupier.errors import DataError
 from croupier.learn.data import Dataset, Rows
 

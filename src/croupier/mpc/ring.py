@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from croupier.core.coins import Coins
+from croupier.core.envelope import KIND
 from croupier.core.flow import Exchange, Letter, SubFlow, Wait
-from croupier.core.wire import KIND, Field, Schema
+from croupier.core.wire import Field, Schema
 from croupier.errors import RangeError, SpecError
 
 Residues = npt.NDArray[np.unsignedinteger]

@@ -17,8 +17,8 @@ from croupier.place.placement import (
     NOTHING,
     Keys,
     Mechanism,
-    Own,
     Placement,
+    ServerHoldings,
     Tolerance,
     quorum,
     up_body,
@@ -48,7 +48,7 @@ class Direct(Placement, use="direct"):
         """Reveals: the whole update to the server."""
         yield Exchange((Letter("server", "up", up_body(payload)),))
 
-    def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: Own = NOTHING) -> SubFlow:
+    def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: ServerHoldings = NOTHING) -> SubFlow:
         """Wait for those who come."""
         inbox = yield Exchange(wait=Wait("up", given.roster, quorum(mechanism, given)))
         return self.opened(mechanism, given.roster, given.layout, inbox)

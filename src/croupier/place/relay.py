@@ -19,9 +19,9 @@ from croupier.place.placement import (
     NOTHING,
     Keys,
     Mechanism,
-    Own,
     Placement,
     Reads,
+    ServerHoldings,
     Sight,
     Tolerance,
     let_out,
@@ -81,7 +81,7 @@ class Relay(Placement, use="relay"):
         """Reveals: the whole update to the relay."""
         yield Exchange((Letter("relay", "up", up_body(payload)),))
 
-    def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: Own = NOTHING) -> SubFlow:
+    def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: ServerHoldings = NOTHING) -> SubFlow:
         """Wait for the relay, and tell it the reference once the updates are with it."""
         if mechanism.release.shape == "scored":
             yield Exchange(wait=Wait("roster", ("relay",)))

@@ -31,7 +31,7 @@ _GAIN = 0.005
 
 
 @dataclass(frozen=True)
-class Claim:
+class ShuffleGuarantee:
     """What shuffling among honest clients gives one round, and by which theorem."""
 
     epsilon: float
@@ -49,7 +49,7 @@ class Claim:
         )
 
 
-def claim(honest: int, epsilon: float, delta: float, local_delta: float = 0.0) -> Claim | str:
+def claim(honest: int, epsilon: float, delta: float, local_delta: float = 0.0) -> ShuffleGuarantee | str:
     """What may be claimed for shuffled rows that are (epsilon, local_delta) on their own, or why nothing may."""
     _check(honest, epsilon, delta)
     no = "no amplification claimed: "
@@ -63,7 +63,7 @@ def claim(honest: int, epsilon: float, delta: float, local_delta: float = 0.0) -
     found = amplified(honest, epsilon, delta)
     if found > epsilon * (1 - _GAIN):
         return f"{no}{honest} honest clients are too few for a local epsilon of {rounded_up(epsilon)}"
-    return Claim(found, delta, honest, epsilon)
+    return ShuffleGuarantee(found, delta, honest, epsilon)
 
 
 @lru_cache(maxsize=1 << 10)

@@ -19,7 +19,7 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class Spent:
+class ParticipationCost:
     """What one participation cost a client, as facts for a ledger; no mechanism means nothing is claimed.
 
     `facts` are public parameters (mu, clip, ...); `noted` depends on private data and stays with the client.
@@ -55,7 +55,7 @@ class LocalPrivacy(Part):
     forms: ClassVar[tuple[Form, ...]] = ("weights", "delta")
 
     @abstractmethod
-    def __call__(self, update: Update, coins: Coins) -> tuple[Update, Spent]:
+    def __call__(self, update: Update, coins: Coins) -> tuple[Update, ParticipationCost]:
         """The update that may travel, and what it cost."""
 
     @abstractmethod
@@ -65,6 +65,11 @@ class LocalPrivacy(Part):
     def of(self, name: str) -> LocalPrivacy:
         """The mechanism of one client: the same for all, unless a part says otherwise."""
         return self
+
+    @property
+    def differs(self) -> bool:
+        """Whether some clients add more noise than others."""
+        return False
 
     def mentions(self) -> Mapping[str, str]:
         """Clients that the description speaks of by name, each with the key that does."""
@@ -123,9 +128,9 @@ class LocalPrivacy(Part):
 class NoNoise(LocalPrivacy, use="none"):
     """The update as it is."""
 
-    def __call__(self, update: Update, coins: Coins) -> tuple[Update, Spent]:
+    def __call__(self, update: Update, coins: Coins) -> tuple[Update, ParticipationCost]:
         """The same update, at no cost and with no claim."""
-        return update, Spent()
+        return update, ParticipationCost()
 
     def claims(self, participations: int = 1) -> str:
         """No noise, no claim."""

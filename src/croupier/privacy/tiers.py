@@ -16,7 +16,7 @@ from croupier.core.update import Form, Update
 from croupier.errors import PrivacyError, SpecError
 from croupier.privacy.gaussian import Gaussian
 from croupier.privacy.gdp import epsilon_of, participations_for, sigma_for
-from croupier.privacy.local import UNIT, GaussianNoise, Guarantee, LocalPrivacy, Spent, shown, times
+from croupier.privacy.local import UNIT, GaussianNoise, Guarantee, LocalPrivacy, ParticipationCost, shown, times
 
 Name = str
 
@@ -92,6 +92,11 @@ class Tiers(LocalPrivacy, use="tiers"):
         drawn = hashlib.sha256(b"croupier/1 tier" + name.encode()).digest()
         return self.tiers[int.from_bytes(drawn[:8], "big") % len(self.tiers)]
 
+    @property
+    def differs(self) -> bool:
+        """With more than one tier."""
+        return len(self.tiers) > 1
+
     def mentions(self) -> Mapping[str, str]:
         """Whose wishes and totals are given."""
         said = {"wishes": self.wishes, "totals": self.totals}
@@ -121,7 +126,7 @@ class Tiers(LocalPrivacy, use="tiers"):
         own = name in self.totals and self.totals[name] == self.limit(name)
         return f"protocol.privacy.totals.{name}" if own else "protocol.privacy.budgets"
 
-    def __call__(self, update: Update, coins: Coins) -> tuple[Update, Spent]:
+    def __call__(self, update: Update, coins: Coins) -> tuple[Update, ParticipationCost]:
         """Raises: PrivacyError, because noise is a client's own: ask `of`."""
         raise PrivacyError("privacy = 'tiers' noises as each client's tier says; ask of(name) for one client's noise")
 

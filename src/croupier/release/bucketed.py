@@ -17,7 +17,7 @@ from croupier.core.tier import Tier
 from croupier.core.update import Layout, Modulus
 from croupier.errors import IntegrityError, ProtocolError, SpecError
 from croupier.release.buckets import Bucket, Gap, Label, form, label
-from croupier.release.release import Release, Shape, whole
+from croupier.release.release import Release, ReleaseContext, Shape, whole
 from croupier.release.shuffle import Grain, shuffle_into
 from croupier.release.sums import Sum
 
@@ -91,6 +91,12 @@ class Tiered(Release):
         self, rows: Sequence[Tensor], layout: Layout, modulus: Modulus, coins: Node, tiers: Sequence[Tier]
     ) -> Mapping[str, Tensor]:
         """What leaves of one coordinate vector per client, each with its tier."""
+
+    def compute(
+        self, rows: Sequence[Tensor], layout: Layout, modulus: Modulus, coins: Node, context: ReleaseContext
+    ) -> Mapping[str, Tensor]:
+        """By the tiers of the clients present."""
+        return self.within(rows, layout, modulus, coins, context.tiers)
 
     @abstractmethod
     def facts(self, tiers: Sequence[Tier]) -> dict[str, Tensor]:
@@ -212,11 +218,16 @@ class BucketSums(Tiered, use="bucket-sums"):
     shape: ClassVar[Shape] = "bucketed"
     hides: ClassVar[frozenset[str]] = frozenset({"ids", "rows"})
     grouped: ClassVar[bool] = True
+    by_size: ClassVar[bool] = True
 
     @property
     def intact(self) -> bool:
         """A sum is nobody's update."""
         return False
+
+    def added_together(self, clients: int, tiers: Sequence[Tier]) -> tuple[tuple[int, ...], ...]:
+        """Those of each bucket."""
+        return tuple(bucket.members for bucket in self.buckets(tiers))
 
     def fields(self, dtype: str, modulus: Modulus, slots: int) -> tuple[wire.Field, ...]:
         """How many buckets there are, and of each its size, its label and its sum."""

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
 from croupier.core.coins import BLOCK, Node
 from croupier.core.part import Part
+from croupier.core.tier import Tier
 from croupier.core.update import Layout, Modulus
 from croupier.core.wire import Field
+from croupier.release.buckets import Label
+from croupier.release.scoring import ScoreRule
 
 # Rows, one sum, one sum a bucket, or a sum of rows that were scored against a reference.
 Shape = Literal["rows", "sums", "bucketed", "scored"]
+
+
+@dataclass(frozen=True)
+class ReleaseContext:
+    """What some releases use besides the rows: the clients' public tiers, and what the server shows late."""
+
+    tiers: tuple[Tier, ...] = ()
+    late: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
 
 
 class Release(Part):
@@ -33,6 +45,8 @@ class Release(Part):
     tiered: ClassVar[bool] = False
     # Whether it works on residues in unary, bit by bit.
     unary: ClassVar[bool] = False
+    # Whether a row that is a sum counts for as many clients as it is of.
+    by_size: ClassVar[bool] = False
 
     @property
     def signs_only(self) -> bool:
@@ -61,6 +75,28 @@ class Release(Part):
     @abstractmethod
     def __call__(self, rows: Sequence[Tensor], layout: Layout, modulus: Modulus, coins: Node) -> Mapping[str, Tensor]:
         """What leaves of one coordinate vector per client."""
+
+    def compute(
+        self, rows: Sequence[Tensor], layout: Layout, modulus: Modulus, coins: Node, context: ReleaseContext
+    ) -> Mapping[str, Tensor]:
+        """What leaves of one coordinate vector per client, for who knows more than the rows; most need no more."""
+        return self(rows, layout, modulus, coins)
+
+    def verify(self, body: Mapping[str, Tensor], tiers: Sequence[Tier]) -> None:
+        """Raises: IntegrityError when what left is not what public tiers give, where the release goes by them."""
+
+    def added_together(self, clients: int, tiers: Sequence[Tier]) -> tuple[tuple[int, ...], ...]:
+        """Which clients' updates are added up, by their places: everybody's, unless sums are of groups."""
+        return (tuple(range(clients)),)
+
+    def labels(self, tiers: Sequence[Tier]) -> tuple[Label, ...] | None:
+        """What is published of the noise of each row that leaves; None where a row has its own client's."""
+        return None
+
+    @property
+    def scoring(self) -> ScoreRule | None:
+        """The rule by which rows are scored against a reference; None where they are not."""
+        return None
 
     def over_rounds(self) -> str:
         """What several rounds tell together, where it does not follow from what is hidden."""

@@ -19,7 +19,7 @@ from croupier.core.attempt import WorkByName
 from croupier.core.coins import Coins
 from croupier.core.flow import Memory, Outcome, Seat
 from croupier.core.view import Kept, View
-from croupier.core.wire import HEADER_BYTES, Header
+from croupier.core.envelope import HEADER_BYTES, Header
 from croupier.engine.restart import with_events
 from croupier.errors import CroupierError, IntegrityError, StoreError, TooFew
 from croupier.service.guard import Past, check_notice

@@ -18,7 +18,8 @@ from croupier.core import canon
 from croupier.core.attempt import AttemptId, WorkByName
 from croupier.core.flow import Letter, Outcome, Received, Seat, Work
 from croupier.core.update import Layout, Update
-from croupier.core.wire import Envelope, Header, Schema
+from croupier.core.envelope import Envelope, Header
+from croupier.core.wire import Schema
 from croupier.engine.post import Post
 from croupier.errors import CroupierError, StoreError, TooLate, WireError
 from croupier.service.notice import Notice

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import grpc
 import grpc.aio
 
-from croupier.core.wire import CHUNK
+from croupier.core.envelope import CHUNK
 from croupier.service.member import Member
 
 SERVICE = "croupier.Post"

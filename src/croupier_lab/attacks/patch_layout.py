@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from croupier.audit.pixel_layout import by_example, laid_out
-from croupier.core.coins import Coins
-from croupier.encode.symmetry import Ints
+from croupier.core.coins import Coins, Ints
 from croupier.errors import RangeError
 from croupier_lab.attacks.smooth_layout import turned
 

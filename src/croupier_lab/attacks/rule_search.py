@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from croupier.audit.match import Comparison, Matched, apart, assigned, lines
-from croupier.core.coins import Coins
-from croupier.encode.symmetry import Ints, Rule, Symmetry
+from croupier.core.coins import Coins, Ints
+from croupier.encode.symmetry import Rule, Symmetry
 from croupier.errors import RangeError
 
 # `torch.manual_seed` takes 64 bits, of which the generator on the CPU uses these.

@@ -22,7 +22,7 @@ from croupier.audit.setting import Setting
 from croupier.core.attempt import Drive
 from croupier.core.coins import Coins
 from croupier.core.update import Update
-from croupier.engine.loop import begin, rounds
+from croupier.engine.loop import Continuation, begin, rounds
 from croupier.engine.state import Round, Threat
 from croupier.engine.task import Fits, Task
 from croupier.errors import CroupierError, SpecError
@@ -68,7 +68,7 @@ class RuleUnderAttack:
                 yield done
                 state = done.state
         task, threat = self.attacked(seeded, task)
-        yield from rounds(pipeline, task, plan, seeded.coins, drive, state=state, threat=threat)
+        yield from rounds(pipeline, task, plan, seeded.coins, drive, start=Continuation(state), threat=threat)
 
     def attacked(self, seeded: SeededTask, task: Task) -> tuple[Task, Threat]:
         """The task with malicious clients, where there is an attack."""

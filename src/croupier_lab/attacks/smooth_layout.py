@@ -15,8 +15,7 @@ from torch import Tensor
 
 from croupier.audit.match import assigned
 from croupier.audit.pixel_layout import ROUNDS, check_samples, nearness
-from croupier.core.coins import Coins
-from croupier.encode.symmetry import Ints
+from croupier.core.coins import Coins, Ints
 
 Floats = npt.NDArray[np.float64]
 # Pixels joined to each pixel in the graph whose paths are measured: half as many again as a pixel's neighbours.

@@ -10,7 +10,7 @@ import torch
 from tests.boards import RUN, all_of, call, handing, names, once, saying, silent, table
 from torch import Tensor
 
-from croupier.agree.agreement import AgreementAttempt, Call, removable, tries
+from croupier.agree.agreement import AgreementAttempt, AgreementCall, removable, tries
 from croupier.agree.board import SERVER
 from croupier.agree.commit_reveal import JOINT, TURNS, Member, agree
 from croupier.agree.standing import Standing
@@ -82,12 +82,12 @@ def test_fewer_than_four_are_refused() -> None:
     with pytest.raises(SpecError, match=r"3 clients are to agree.*fewer than 4 are refused.*Enrol more"):
         call(3)
     with pytest.raises(SpecError, match="once, in order"):
-        Call(RUN, 0, 0, ("d", "c", "b", "a"))
+        AgreementCall(RUN, 0, 0, ("d", "c", "b", "a"))
     for number, start, last in ((1, 0, 0), (0, 0, 1)):
         with pytest.raises(SpecError, match="for the one round whose number it has"):
-            Call(RUN, number, start, names(4), last=last)
+            AgreementCall(RUN, number, start, names(4), last=last)
     with pytest.raises(SpecError, match="may not be called 'server'"):
-        Call(RUN, 0, 0, ("a", "b", "c", "server"))
+        AgreementCall(RUN, 0, 0, ("a", "b", "c", "server"))
 
 
 @pytest.mark.parametrize("turn", ["commit", "echo", "reveal", "compare"])
@@ -141,9 +141,9 @@ def test_an_attempt_that_fails_after_a_signature_costs_the_number() -> None:
 
 
 def test_a_single_round_whose_number_is_spent_is_lost() -> None:
-    now = Call.single(RUN, 4, names(4))
+    now = AgreementCall.single(RUN, 4, names(4))
     assert now.again({}) == replace(now, attempt=1)
-    assert now.again({"c0": Standing(signed=4)}) == Call.single(RUN, 5, names(4))
+    assert now.again({"c0": Standing(signed=4)}) == AgreementCall.single(RUN, 5, names(4))
 
 
 def test_a_reveal_of_something_else_is_refused_by_name() -> None:
@@ -306,7 +306,7 @@ def test_a_round_of_its_own_is_the_same_with_fewer() -> None:
     """Agreement per round: the number and the start are the round's, the roster is its cohort."""
     at, standings = table(9), dict[str, Standing]()
     for number, cohort in enumerate((names(9)[:4], names(9)[3:8], names(9)[2:7])):
-        now = Call.single(RUN, number, cohort)
+        now = AgreementCall.single(RUN, number, cohort)
         agreed = agree(now, replace(at, standings=standings))
         standings |= agreed.standings
         rules = {standings[who].rule(RUN, number)[0] for who in cohort}

@@ -16,7 +16,7 @@ from croupier.agree.pbft import agreement as module
 from croupier.agree.pbft import replica
 from croupier.agree.pbft.agreement import pbft
 from croupier.agree.pbft.replica import Replica
-from croupier.agree.pbft.views import NONE, Claim, heads, justified, pack_claims, unpack_claims
+from croupier.agree.pbft.views import NONE, PreparedClaim, heads, justified, pack_claims, unpack_claims
 from croupier.agree.pbft.votes import Votes, quorum
 from croupier.core.epoch import Epoch
 from croupier.core.flow import Letter
@@ -180,8 +180,8 @@ def test_a_proposal_must_show_a_quorum_of_true_claims_and_votes() -> None:
     public = at.keys["c0"]["public"]
     digest, other = b"\x01" * 32, b"\x02" * 32
 
-    def claim(who: str, view: int, of: bytes) -> Claim:
-        bare = Claim(view, of)
+    def claim(who: str, view: int, of: bytes) -> PreparedClaim:
+        bare = PreparedClaim(view, of)
         return replace(bare, signature=signed(at.keys[who]["identity"], bare.message(terms, who, 1)))
 
     votes = Votes("prepare", 0, digest, {})
@@ -190,7 +190,7 @@ def test_a_proposal_must_show_a_quorum_of_true_claims_and_votes() -> None:
     new = {who: claim(who, 0, NONE) for who in names(4)}
     old = {**new, "c2": claim("c2", 1, digest)}
 
-    def verdict(claims: Mapping[str, Claim], proposed: bytes, shown: Votes) -> int | None:
+    def verdict(claims: Mapping[str, PreparedClaim], proposed: bytes, shown: Votes) -> int | None:
         note = {**pack_claims(names(4), claims), **shown.pack(names(4))}
         assert unpack_claims(names(4), note) == claims
         return justified(proposed, 1, note, terms, public, names(4), 3)

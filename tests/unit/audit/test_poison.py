@@ -26,7 +26,7 @@ from croupier.learn.fit import Sgd
 from croupier.learn.models import Mlp
 from croupier.learn.split import Iid
 from croupier.pipeline import Pipeline
-from croupier.privacy.local import LocalPrivacy, Spent
+from croupier.privacy.local import LocalPrivacy, ParticipationCost
 from croupier.systems import plain
 from croupier_lab.attacks.poisoning import Copy, Dpfl, Mimic, MinMax, MinSum, RandomSigns, SignFlip
 from croupier_lab.attacks.rule_poisoning import KrumAttack, TrimAttack
@@ -241,8 +241,8 @@ def test_the_move_is_as_large_as_allowed(part: type[MinMax] | type[MinSum], alon
 class Loud(LocalPrivacy, use="loud, for a test"):
     """Adds a thousand to everything."""
 
-    def __call__(self, update: Update, coins: Coins) -> tuple[Update, Spent]:
-        return Update(update.vector + 1000, update.layout, update.luggage, form=update.form), Spent("loud")
+    def __call__(self, update: Update, coins: Coins) -> tuple[Update, ParticipationCost]:
+        return Update(update.vector + 1000, update.layout, update.luggage, form=update.form), ParticipationCost("loud")
 
     def claims(self, participations: int = 1) -> str:
         return "none"

@@ -22,8 +22,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from croupier.core.coins import Coins, Label, Stream, Tape, outcomes
-from croupier.core.wire import Link
+from croupier.core.coins import Coins, Label, Stream
+from croupier.core.envelope import Link
+from croupier.core.tape import Tape, outcomes
 from croupier.errors import RangeError
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "coins.json").read_text("utf-8"))

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from croupier.core.coins import Coins
-from croupier.core.wire import CHUNK, Envelope, Field, Header, Link, Schema, attendance, bitmap, chosen
+from croupier.core.envelope import CHUNK, Envelope, Header, Link
+from croupier.core.wire import Field, Schema, attendance, bitmap, chosen
 from croupier.errors import CroupierError, IntegrityError, RangeError, WireError
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "wire.json").read_text("utf-8"))

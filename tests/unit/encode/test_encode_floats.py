@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from croupier.core.coins import Tape
+from croupier.core.tape import Tape
 from croupier.core.update import Layout, Slice, Update
 from croupier.encode.encoder import Payload, Released
 from croupier.encode.floats import Floats

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from croupier.core.coins import Coins, Tape, outcomes
+from croupier.core.coins import Coins
+from croupier.core.tape import Tape, outcomes
 from croupier.kernels import _residues_jit as jit
 from croupier.kernels import residues, threads
 from croupier.kernels.residues import Grid, Rounding

@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from croupier.core.coins import Coins, Tape
+from croupier.core.coins import Coins
 from croupier.core.normal import from_words, on_device
+from croupier.core.tape import Tape
 from croupier.core.update import Update
 from croupier.errors import RangeError, SpecError
 from croupier.learn.data import Rows

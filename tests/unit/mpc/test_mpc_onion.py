@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from croupier.core.coins import Coins, Node, Tape, outcomes
+from croupier.core.coins import Coins, Node
+from croupier.core.tape import Tape, outcomes
 from croupier.errors import IntegrityError, ProtocolError, WireError
 from croupier.mpc import onion, seal
 from croupier.mpc.group import Rows, Xor

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from croupier.aggregate.median import Median
-from croupier.core.coins import Coins, Tape, outcomes
+from croupier.core.coins import Coins
+from croupier.core.tape import Tape, outcomes
 from croupier.core.update import Layout, Slice
 from croupier.encode.encoder import Released
 from croupier.encode.fixed import FixedPoint

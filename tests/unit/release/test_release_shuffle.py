@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from croupier.core.coins import BLOCK, Coins, Node, Tape, outcomes
+from croupier.core.coins import BLOCK, Coins, Node
+from croupier.core.tape import Tape, outcomes
 from croupier.core.update import Layout, Slice
 from croupier.errors import SpecError
 from croupier.kernels import threads

@@ -19,9 +19,9 @@ from croupier.audit.knowledge import Knowledge
 from croupier.audit.recorded.shadows import ShadowRecords, Shadows, shadow_records
 from croupier.audit.recorded.tensors import TensorFiles
 from croupier.core.coins import Coins
+from croupier.core.envelope import NAME
 from croupier.core.part import Part
 from croupier.core.update import Layout
-from croupier.core.wire import NAME
 from croupier.errors import DataError, SpecError
 from croupier.learn.fit import Fit, Sgd
 from croupier.learn.loss import LossName

@@ -24,7 +24,7 @@ from croupier.engine.job.manifest import manifest_of
 from croupier.engine.job.result import Result, metrics_of, notes_of, peak_bytes
 from croupier.engine.journal import Journal
 from croupier.engine.local import Local
-from croupier.engine.loop import plain_model, rounds
+from croupier.engine.loop import Continuation, plain_model, rounds
 from croupier.engine.state import Round, State, view_digests
 from croupier.engine.store import NOTED, RunDir
 from croupier.errors import CroupierError, SpecError, StoreError
@@ -164,7 +164,7 @@ class Job:
         drive = Local(Coins.from_os() if machine.through_bytes else None, journal=journal)
         return rounds(
             self.spec.protocol, made.task, self.spec.federation, self.coins, drive,
-            state=state, keep=keep, spend=journal.release, restarts=journal.restarts,
+            start=Continuation(state, journal.release, journal.restarts), keep=keep,
         )  # fmt: skip
 
     @property

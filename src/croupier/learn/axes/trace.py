@@ -8,7 +8,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from croupier.encode.symmetry import Axis, Factor, Symmetry
+from croupier.encode.axes import Axis, Factor
+from croupier.encode.symmetry import Symmetry
 from croupier.errors import SpecError
 from croupier.learn.axes import attention, layers, pointwise, recurrent, shapes
 from croupier.learn.axes.terms import Atom, Term, blocks, fix, new

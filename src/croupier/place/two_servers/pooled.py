@@ -27,7 +27,7 @@ from croupier.mpc.occasion import Occasion
 from croupier.mpc.seal import Lock
 from croupier.mpc.tallies import Tally
 from croupier.place.two_servers.cut_and_choose import Cut
-from croupier.place.two_servers.messages import SECOND, SERVERS, share_from_letter
+from croupier.place.two_servers.messages import DEALER, SECOND, SERVERS, share_from_letter
 from croupier.place.two_servers.scoring import ScoreFlow, Scoring, beside
 from croupier.place.two_servers.shuffles import Mix
 from croupier.place.witness import Witness, Witnesses
@@ -108,7 +108,7 @@ class Pool:
     @property
     def _dealt(self) -> Coins:
         """What the dealer dealt from: of several sets, the one that was kept."""
-        party = self.parties["dealer"]
+        party = self.parties[DEALER]
         root = party.own.child("deal")
         return Coins(root.child("deck", int(party.received_one("kept")["kept"])).export()) if self.cut else root
 

@@ -27,7 +27,7 @@ from croupier.mpc.deal_shares import DealSpec
 from croupier.mpc.dealt_shares import DealtShare
 from croupier.mpc.ring import Z32
 from croupier.mpc.tallies import Tally, centred
-from croupier.release.scored import ScoredSum
+from croupier.release.scoring import ScoreRule
 
 Opener = Callable[[str, str, Held], SubFlow]
 SIGN, TRUST, LIFT = "sign", "t", "lift"
@@ -37,7 +37,7 @@ SIGN, TRUST, LIFT = "sign", "t", "lift"
 class Scoring:
     """How a release is computed for a deck's rows, and what the dealer adds to the deck for it."""
 
-    release: ScoredSum
+    release: ScoreRule
     deal: DealSpec
 
     @property

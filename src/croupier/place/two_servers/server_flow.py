@@ -31,10 +31,18 @@ from croupier.mpc.signatures import root_of, signed, verified
 from croupier.mpc.tallies import Tally
 from croupier.place.placement import Keys
 from croupier.place.two_servers.cut_and_choose import Cut
-from croupier.place.two_servers.messages import SERVERS, claim, outcome, row_digest, share_from_letter, upload_digest
+from croupier.place.two_servers.messages import (
+    DEALER,
+    SERVERS,
+    claim,
+    outcome,
+    row_digest,
+    share_from_letter,
+    upload_digest,
+)
 from croupier.place.two_servers.scoring import ScoreFlow, Scoring, beside
 from croupier.place.two_servers.shuffle_check import products_differ
-from croupier.release.scored import ScoredSum
+from croupier.release.scoring import ScoreRule
 
 
 @dataclass
@@ -43,7 +51,7 @@ class ServerFlow:
 
     given: Given
     deal: DealSpec
-    release: ScoredSum
+    release: ScoreRule
     keys: Keys = field(repr=False)
     coins: Coins
     least: int
@@ -103,7 +111,7 @@ class ServerFlow:
             return (yield from self.cut.material(self.me, kinds, self._met, self.coins))
         found = dict[str, Mapping[str, Tensor]]()
         for kind in kinds:
-            (letter,) = yield Exchange(wait=Wait(kind, ("dealer",)))
+            (letter,) = yield Exchange(wait=Wait(kind, (DEALER,)))
             found[kind] = letter.body
         return found
 

@@ -43,7 +43,7 @@ class Whole:
 
 
 @dataclass
-class Mixer(ServerFlow, Generic[T]):
+class ShuffleFlow(ServerFlow, Generic[T]):
     """One of the two servers in one attempt; what it brings to the shuffle is good for that attempt alone."""
 
     way: Way = "translate"
@@ -95,7 +95,7 @@ class Mixer(ServerFlow, Generic[T]):
         """Shares by XOR of the shuffled rows."""
 
 
-class Sharer(Mixer[Stock]):
+class Sharer(ShuffleFlow[Stock]):
     """Rows are shared by XOR; each server permutes them once."""
 
     def _stock(self, dealt: Mapping[str, Tensor]) -> SubFlow:
@@ -138,7 +138,7 @@ class Sharer(Mixer[Stock]):
         return np.stack(out)
 
 
-class Unboxer(Mixer[Lock]):
+class Unboxer(ShuffleFlow[Lock]):
     """Rows come in boxes for keys of this attempt."""
 
     def _stock(self, dealt: Mapping[str, Tensor]) -> SubFlow:

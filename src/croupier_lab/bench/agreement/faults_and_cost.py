@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from torch import Tensor
 
-from croupier.agree.agreement import AgreementAttempt, AgreementForm, AgreementTable, Call, settle, tries
+from croupier.agree.agreement import AgreementAttempt, AgreementCall, AgreementForm, AgreementTable, settle, tries
 from croupier.agree.board import SERVER, enrol
 from croupier.agree.commit_reveal import JOINT, TURNS
 from croupier.agree.pbft.agreement import pbft
@@ -123,7 +123,7 @@ def _rule(standing: Standing, number: int) -> bytes:
         return b""
 
 
-def deadline(name: Name, call: Call) -> int:
+def deadline(name: Name, call: AgreementCall) -> int:
     """The most turns that a client waits in."""
     return len(TURNS) if name == "joint" else 1 + 7 * (call.faulty + 2)
 
@@ -150,9 +150,9 @@ def _bytes(value: Any) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode()
 
 
-def call_of(name: Name, names: tuple[str, ...]) -> Call:
+def call_of(name: Name, names: tuple[str, ...]) -> AgreementCall:
     """An epoch's agreement for joint secrets, a round's for PBFT."""
-    return Call(RUN, 0, 0, names) if name == "joint" else Call.single(RUN, 0, names)
+    return AgreementCall(RUN, 0, 0, names) if name == "joint" else AgreementCall.single(RUN, 0, names)
 
 
 def form_of(name: Name) -> AgreementForm:

@@ -13,8 +13,9 @@ import torch
 from croupier.core.coins import Coins
 from croupier.core.epoch import strangers
 from croupier.core.update import Layout, Model, Slice, Update
+from croupier.encode.axes import fixed, free
 from croupier.encode.hidden import HiddenUnits
-from croupier.encode.symmetry import Symmetry, fixed, free
+from croupier.encode.symmetry import Symmetry
 from croupier.engine.federation import Federation
 from croupier.engine.local import Local
 from croupier.engine.loop import rounds

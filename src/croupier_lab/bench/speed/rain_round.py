@@ -25,9 +25,10 @@ from torch import Tensor
 
 from croupier.core import canon
 from croupier.core.coins import Coins
+from croupier.core.envelope import Envelope, Header
 from croupier.core.flow import Exchange, Flow, Given, Letter, Received, SubFlow
 from croupier.core.update import Layout, Slice
-from croupier.core.wire import Envelope, Header, Schema
+from croupier.core.wire import Schema
 from croupier.encode.encoder import Payload, Released
 from croupier.encode.signs import NONCE, Signs, commitment, handed
 from croupier.errors import ProtocolError

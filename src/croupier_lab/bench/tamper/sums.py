@@ -28,7 +28,7 @@ from croupier.errors import CroupierError
 from croupier.kernels.shares import P
 from croupier.pipeline import Pipeline
 from croupier.place.masks import Masks
-from croupier.place.placement import adding
+from croupier.place.placement import residue_bits
 from croupier.place.servers import SumServers
 from croupier.systems import sum_servers
 from croupier_lab.bench.size import BenchSize, Watch, ignore
@@ -185,11 +185,11 @@ def _verdict(
     pipeline: Pipeline, updates: Mapping[str, Update], now: Seated, result: AttemptResult, bent: BentSum
 ) -> Verdict:
     """Whether anybody honest took a wrong sum, and else whether the round loop would have gone on."""
-    encode = adding(pipeline)
+    encode, modulus = pipeline.encode, 1 << residue_bits(pipeline)
     own = {name: encode.encode(update, {}, Coins.from_seed(0)).vector.long() for name, update in updates.items()}
 
     def right(present: tuple[str, ...], sums: Tensor) -> bool:
-        return torch.equal(torch.stack([own[name] for name in present]).sum(0) % encode.modulus, sums.long())
+        return torch.equal(torch.stack([own[name] for name in present]).sum(0) % modulus, sums.long())
 
     roster = tuple(updates)
     content = [name for name in roster if name in result.outcomes and result.outcomes[name].error is None]
@@ -326,7 +326,7 @@ def _flip(name: str) -> Alter:
 
     def alter(trial: SumTrial, letter: Letter) -> Letter:
         values = body_of(letter)[name].clone()
-        limit = {"present": 2, "seed": 256, "tag": P, "vector": adding(trial.pipeline).modulus}[name]
+        limit = {"present": 2, "seed": 256, "tag": P, "vector": 1 << residue_bits(trial.pipeline)}[name]
         at = trial.pick(len(values))
         values[at] = (int(values[at]) + 1 + trial.pick(limit - 1)) % limit
         return filled(letter, **{name: values})
@@ -348,7 +348,7 @@ def _scaled(factor: int) -> Alter:
 
     def alter(trial: SumTrial, letter: Letter) -> Letter:
         vector = body_of(letter)["vector"]
-        fields = {"vector": (vector.long() * factor % adding(trial.pipeline).modulus).to(vector.dtype)}
+        fields = {"vector": (vector.long() * factor % (1 << residue_bits(trial.pipeline))).to(vector.dtype)}
         if "tag" in FIELDS[letter.kind]:
             fields["tag"] = torch.tensor([int(body_of(letter)["tag"][0]) * factor % P])
         return filled(letter, **fields)
@@ -427,7 +427,7 @@ def _counted(
     sum."""
 
     def bend(trial: SumTrial) -> BentSum:
-        place, encode = trial.pipeline.place, adding(trial.pipeline)
+        place, modulus = trial.pipeline.place, 1 << residue_bits(trial.pipeline)
         if not isinstance(place, SumServers):
             raise AssertionError("only sum servers add shares")
 
@@ -443,7 +443,7 @@ def _counted(
                 return filled(
                     letter,
                     present=present,
-                    vector=((vector.long() + times * sums.long()) % encode.modulus).to(vector.dtype),
+                    vector=((vector.long() + times * sums.long()) % modulus).to(vector.dtype),
                     tag=torch.tensor([(int(body_of(letter)["tag"][0]) + times * tag) % P]),
                 )
 

@@ -17,8 +17,8 @@ from croupier.audit.likeness import psnr, ssim
 from croupier.audit.match import after, match, shares
 from croupier.audit.pixel_layout import ROUNDS, by_example, chance_neighbours, kept_neighbours, laid_out
 from croupier.audit.read_record import holding
-from croupier.core.coins import Coins
-from croupier.encode.symmetry import Ints, Rule, Symmetry
+from croupier.core.coins import Coins, Ints
+from croupier.encode.symmetry import Rule, Symmetry
 from croupier.learn.axes import symmetry_of
 from croupier.learn.data import Dataset
 from croupier.learn.datasets import Mnist

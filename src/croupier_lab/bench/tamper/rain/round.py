@@ -29,8 +29,8 @@ from croupier.mpc.dealer import ShuffleShare
 from croupier.mpc.signatures import signed
 from croupier.pipeline import Pipeline
 from croupier.place.two_servers import messages
-from croupier.place.two_servers.messages import SERVERS
-from croupier.place.two_servers.pair import DEALER, Pair
+from croupier.place.two_servers.messages import DEALER, SERVERS
+from croupier.place.two_servers.pair import Pair
 from croupier.release.scored import ScoredSum
 from croupier_lab.bench.tamper.rain.cheating_server import Bend, CheatingServer
 from croupier_lab.bench.tamper.verdicts import body_of
