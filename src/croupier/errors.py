@@ -5,6 +5,7 @@ CroupierError            what was wrong, where, and what to do about it
 │   ├── OwnError         a function of the user's own that failed: its file, line and error
 │   └── Unsuited         an attack that needs another network or other records; the other attacks run
 ├── DataError            a dataset that is missing, unreadable or not what it should be
+├── RosterError          a card, a key file or a roster that cannot be trusted or used
 ├── StoreError           a run directory that cannot be written, resumed or trusted
 │   └── Replayed         a message that differs from one that left under the same secrets
 ├── WireError            bytes that are not the message they should be
@@ -43,6 +44,10 @@ class Unsuited(SpecError):  # noqa: N818 - reads as what happened
 
 class DataError(CroupierError):
     """A dataset that is missing, unreadable or not what it should be."""
+
+
+class RosterError(CroupierError):
+    """A card, a key file, a roster or what belongs to it that cannot be trusted or used."""
 
 
 class StoreError(CroupierError):

@@ -16,7 +16,7 @@ from croupier.core.flow import Given, corrupt, roster_digest
 from croupier.core.update import Model, meant_for
 from croupier.core.view import Kept
 from croupier.engine.failure import alarmed, short, why
-from croupier.engine.federation import Federation, check, check_names, least
+from croupier.engine.federation import Federation, check, check_names, cohort_of, least
 from croupier.engine.restart import Restart
 from croupier.engine.state import HONEST, Round, State, Threat, run_id
 from croupier.engine.task import Task
@@ -98,8 +98,8 @@ class _Loop:
     start: Continuation
 
     def round(self, state: State) -> Round:
-        cohort = self._cohort(state.round)
-        few = least(self.plan, len(cohort))
+        cohort = cohort_of(self.plan, self.task.enrolled, state.round, self.coins)
+        few = max(least(self.plan, len(cohort)), self.pipeline.release.least)
         ready = self._ready(state, cohort, few)
         state = replace(state, memories=ready.memories)
         if ready.lost:
@@ -177,13 +177,6 @@ class _Loop:
         if self.plan.carry and short(result, cohort):
             return self._finish(state, cohort, attempt, result, book)
         raise ProtocolError(why(state.round, result, book.overspent))
-
-    def _cohort(self, number: int) -> tuple[str, ...]:
-        everyone = self.plan.there(self.task.enrolled, number)
-        if self.plan.cohort is None or self.plan.cohort == len(everyone):
-            return everyone
-        sampler = self.coins.child("cohort", number).sampler()
-        return tuple(everyone[i] for i in sorted(sampler.choice(len(everyone), self.plan.cohort, replace=False)))
 
     def _attempt(
         self, state: State, cohort: tuple[str, ...], least: int, attempt: int, bench: WorkByName, book: ReleaseBook

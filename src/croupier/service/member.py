@@ -8,7 +8,7 @@ from functools import cached_property
 import grpc
 
 from croupier.core.flow import Given
-from croupier.engine.federation import Federation, least
+from croupier.engine.federation import Federation
 from croupier.pipeline import Pipeline
 from croupier.place.placement import Keys
 from croupier.place.secrets import Secrets
@@ -51,21 +51,21 @@ class Member:
             return {}
         identities = {name: roster.card(name).identity for name in place.holders(roster.clients)}
         boxes = {name: roster.card(name).box for name in roster.clients}
-        return place.keys(self.name, Secrets(self.keyring.identity, self.keyring.box, self.group, identities, boxes))
+        return place.keys(self.name, Secrets(self.keyring.identity, self.keyring.lock.private.private_bytes_raw(), self.group, identities, boxes))
 
     def given(self, notice: Notice, shard: str, participation: int) -> Given:
         """What its flow is told before an attempt: computed from the roster and the notice, never taken from others."""
         return Given(
-            self.name, notice.run, notice.round, notice.attempt, notice.cohort, least(self.plan, len(notice.cohort)),
+            self.name, notice.run, notice.round, notice.attempt, notice.cohort, self.roster.quorum,
             self.roster.layout, shard, participation, self.roster.inputs,
         )  # fmt: skip
 
     def server_credentials(self) -> grpc.ServerCredentials:
         """For listening: its own certificate, and the pinned ones of all others."""
-        pair = (self.keyring.tls_key_pem, self.roster.card(self.name).certificate_pem)
-        return grpc.ssl_server_credentials([pair], self.roster.certificates_pem, require_client_auth=True)
+        pair = (self.keyring.tls_key_pem, self.keyring.tls_cert_pem)
+        return grpc.ssl_server_credentials([pair], self.roster.certificates, require_client_auth=True)
 
     def channel_credentials(self, host: str) -> grpc.ChannelCredentials:
         """For dialling one host: its certificate and no other is trusted."""
-        own = self.roster.card(self.name).certificate_pem
-        return grpc.ssl_channel_credentials(self.roster.card(host).certificate_pem, self.keyring.tls_key_pem, own)
+        own = self.keyring.tls_cert_pem
+        return grpc.ssl_channel_credentials(self.roster.card(host).certificate.encode(), self.keyring.tls_key_pem, own)

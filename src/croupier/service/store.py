@@ -261,6 +261,11 @@ class Store:
         rows = self._rows("SELECT value FROM facts WHERE name=?", name)
         return rows[0][0] if rows else None
 
+    def facts(self, prefix: str) -> list[bytes]:
+        """What is remembered under names that begin so, in their order."""
+        sql = "SELECT value FROM facts WHERE substr(name, 1, ?)=? ORDER BY name"
+        return [row[0] for row in self._rows(sql, len(prefix), prefix)]
+
     def remember(self, facts: Mapping[str, bytes]) -> None:
         """Remember facts."""
         rows = list(facts.items())
