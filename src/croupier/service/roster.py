@@ -27,6 +27,8 @@ from croupier.service.words import words_of
 from croupier.spec import Machine, Spec, load
 
 RUN, DIGEST = 16, 32
+# As many as a message's header can number.
+MOST_ROUNDS = 1 << 32
 _REMEDY = "ask whoever made the roster for the file once more"
 _HEAD = """The roster of a federation: who takes part, in which protocol, by which timetable. Nothing in it is secret.
 Before you trust it, compare its words with the others: croupier accept FILE --key YOUR.key
@@ -86,10 +88,10 @@ class Roster:
                 f"version = {self.version}, previous of {len(self.previous)} bytes: versions are counted from 1, and "
                 f"all but the first name the {DIGEST} bytes of the version before; {_REMEDY}"
             )
-        if self.from_round < 1 or (first and self.from_round != 1):
+        if not (self.from_round == 1 if first else 1 < self.from_round <= MOST_ROUNDS):
             raise RosterError(
-                f"from_round = {self.from_round}: rounds are counted from 1, where the first version begins; name a "
-                "later round for a later version only"
+                f"from_round = {self.from_round!s:.60}: rounds are counted from 1, where the first version begins; "
+                f"name a later one, up to {MOST_ROUNDS}, for a later version only"
             )
         if self.spec.run != Machine():
             raise RosterError("description.run: how one machine runs it is no part of a roster; leave it out")
