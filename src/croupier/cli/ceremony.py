@@ -1,39 +1,26 @@
-"""`croupier keygen`, `enrol`, `accept`, `group` and `rotate`: how organisations come to know each other's keys.
+"""`croupier keygen`, `rotate` and `group`: a party's own keys, and the secret that all clients share.
 
 Each prints what it made, what of it is secret, who gets what, and what comes next; private keys and secrets go into
-files only. The values are in `service`.
+files only. The values are in `service`; `croupier enrol` and `croupier accept` come between.
 """
 
 from __future__ import annotations
 
-import datetime as dt
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
 from croupier.cli import options
+from croupier.cli.rosters import now, refuse_given, tell
 
 if TYPE_CHECKING:
     from croupier.service.home import Home
-    from croupier.service.roster import Roster, Timetable
+    from croupier.service.roster import Roster
 
-Words = tuple[str, str, str, str, str, str]
 Key = Annotated[Path, typer.Option("--key", metavar="NAME.key", help="Your key file.")]
 Days = Annotated[int, typer.Option(help="Days for which the certificate is good.")]
 DAYS = 398
-
-
-def _now() -> dt.datetime:
-    return dt.datetime.now(dt.UTC)
-
-
-def _tell(lines: list[str]) -> None:
-    from croupier.cli.fit import line
-
-    for one in lines:
-        print(line(one))
 
 
 def keygen(
@@ -61,9 +48,9 @@ def keygen(
     from croupier.service.home import save_keys
     from croupier.service.identity import make_keys
 
-    found, now = check_role(name, role), _now()
-    keys = make_keys(name, Coins.from_os(), now, days)
-    card = keys.card(address, now.date())
+    found, today = check_role(name, role), now()
+    keys = make_keys(name, Coins.from_os(), today, days)
+    card = keys.card(address, today.date())
     secret, public = save_keys(out or Path(name), keys, card, name)
     at = f" at {address}" if address else ""
     facts = {"name": name, "role": found, "address": address, "key": str(secret), "card": str(public),
@@ -74,7 +61,7 @@ def keygen(
         f"public: {public} (hand it to whoever makes the roster)",
         "next: one party makes the roster with croupier enrol, then everybody runs croupier accept",
     ]
-    options.give(facts, json, None, lambda: _tell(said))
+    options.give(facts, json, None, lambda: tell(said))
 
 
 def rotate(
@@ -95,10 +82,10 @@ def rotate(
     from croupier.service.home import Home, next_stem, save_keys
     from croupier.service.identity import renew_keys
 
-    home, now = Home.open(key), _now()
+    home, today = Home.open(key), now()
     where = Card.read(key.with_suffix(".card")).address if address is None else address
-    keys = renew_keys(home.keys, Coins.from_os(), now, days)
-    card = keys.card(where, now.date())
+    keys = renew_keys(home.keys, Coins.from_os(), today, days)
+    card = keys.card(where, today.date())
     secret, public = save_keys(home.folder, keys, card, next_stem(home.folder, keys.name))
     facts = {"name": keys.name, "address": where, "key": str(secret), "card": str(public),
              "identity": card.identity.hex(), "expires": f"{card.expires:%Y-%m-%d}"}  # fmt: skip
@@ -108,263 +95,7 @@ def rotate(
         f"public: {public} (hand it to whoever makes the next roster)",
         f"next: croupier enrol {public} --after OLD.roster --from-round N, then everybody runs croupier accept",
     ]
-    options.give(facts, json, None, lambda: _tell(said))
-
-
-def enrol(
-    cards: Annotated[
-        Optional[list[Path]],  # noqa: UP045
-        typer.Argument(metavar="CARD...", help="Every party's card; after another roster, only new or renewed ones."),
-    ] = None,
-    spec: Annotated[Optional[str], typer.Option(help="A preset or TOML file: what is run.")] = None,  # noqa: UP045
-    sets: options.Sets = None,
-    after: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(metavar="OLD.roster", help="Make the version after this roster; its description stays."),
-    ] = None,
-    without: Annotated[
-        Optional[list[str]],  # noqa: UP045
-        typer.Option(metavar="NAME", help="Leave this party of the old roster out; may be repeated."),
-    ] = None,
-    from_round: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option(help="The first round that the new version holds for; rounds are counted from 1."),
-    ] = None,
-    quorum: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option(help="Clients that a round needs; the description's share of the invited unless given."),
-    ] = None,
-    phase: Annotated[
-        Optional[float],  # noqa: UP045
-        typer.Option(help="Seconds of one step of a round: longer than training takes (300 unless given)."),
-    ] = None,
-    round_limit: Annotated[
-        Optional[float],  # noqa: UP045
-        typer.Option(help="Seconds after which a round has failed (3600 unless given)."),
-    ] = None,
-    hold: Annotated[
-        Optional[float],  # noqa: UP045
-        typer.Option(help="Seconds that a host keeps a caller waiting (15 unless given)."),
-    ] = None,
-    out: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(help="The roster's file; federation.roster, or federation.VERSION.roster, unless given."),
-    ] = None,
-    json: options.Json = False,
-) -> None:
-    """Make a roster from everybody's cards: who takes part, in which protocol, by which timetable.
-
-    Anybody may make it: everybody compares it with the others before it counts (`croupier accept`).
-
-    `croupier enrol *.card --spec rns-servers`
-
-    `croupier enrol new.card --after federation.roster --without hospital-b --from-round 12`
-    """
-    from croupier.service.card import Card
-    from croupier.service.fields import write_new
-    from croupier.service.roster import Roster, next_roster
-
-    given, now = [Card.read(path) for path in cards or ()], _now()
-    times = {"phase": phase, "round": round_limit, "hold": hold}
-    old = None
-    if after is None:
-        made = _first(given, spec, sets, quorum, {key: value for key, value in times.items() if value is not None})
-        _refuse_given({"--without": without, "--from-round": from_round}, "belongs to --after OLD.roster; give both")
-    else:
-        _refuse_given({"--spec": spec, "--set": sets}, "with --after the description of the old roster stays")
-        old = Roster.read(after)
-        made = next_roster(old, _round(old, from_round), given, without or (), quorum, _timed(old.timetable, times))
-    for card in made.cards:
-        card.check_time(now)
-    plain = "federation.roster" if made.version == 1 else f"federation.{made.version}.roster"
-    path = write_new(out or Path(plain), made.text(), "name another file with --out")
-    said = [
-        f"made {path}: {_about(made)}",
-        *_changes(old, made),
-        f"words: {' '.join(made.words)}",
-        f"hand {path} to every party; nothing in it is secret",
-        f"next: everybody runs croupier accept {path.name} --key NAME.key and compares the words by telephone",
-    ]
-    options.give({"file": str(path), **_facts(made)}, json, None, lambda: _tell(said))
-
-
-def _first(given: Any, spec: str | None, sets: Any, quorum: int | None, times: dict[str, float]) -> Roster:
-    from croupier.core.coins import Coins
-    from croupier.errors import RosterError
-    from croupier.service.roster import Timetable, make_roster
-    from croupier.spec import load
-
-    if spec is None:
-        raise RosterError(
-            "--spec is missing: a roster holds the description of what is run; name a preset or TOML file"
-        )
-    clients = sum(not card.is_host for card in given)
-    described = load(spec, sets or (), count=lambda _: max(1, clients))
-    return make_roster(given, described, Coins.from_os(), quorum, Timetable(**times))
-
-
-def _timed(old: Timetable, times: dict[str, float | None]) -> Timetable:
-    from dataclasses import replace
-
-    return replace(old, **{key: value for key, value in times.items() if value is not None})
-
-
-def _round(old: Roster, from_round: int | None) -> int:
-    from croupier.errors import RosterError
-
-    if from_round is None:
-        raise RosterError(
-            "--from-round is missing: from which round on does the new version hold? name one after "
-            f"{old.from_round}, late enough for everybody to accept it"
-        )
-    return from_round
-
-
-def _refuse_given(given: dict[str, Any], why: str) -> None:
-    from croupier.errors import RosterError
-
-    for name, value in given.items():
-        if value is not None:
-            raise RosterError(f"{name} = {value}: {why}")
-
-
-def _about(roster: Roster) -> str:
-    return (
-        f"version {roster.version} of run {roster.run.hex()}, from round {roster.from_round}, "
-        f"{len(roster.clients)} clients of which a round needs {roster.quorum}, hosts {', '.join(roster.hosts)}"
-    )
-
-
-def _changes(old: Roster | None, new: Roster) -> list[str]:
-    """Who joined, left or renewed its keys."""
-    if old is None:
-        return []
-    before, after = ({card.name: card for card in one.cards} for one in (old, new))
-    found = {
-        "joined": [name for name in after if name not in before],
-        "left": [name for name in before if name not in after],
-        "changed": [name for name in after if name in before and before[name] != after[name]],
-    }
-    return [f"{what}: {', '.join(names)}" for what, names in found.items() if names]
-
-
-def _facts(roster: Roster) -> dict[str, Any]:
-    return {
-        "version": roster.version, "run": roster.run.hex(), "from_round": roster.from_round, "quorum": roster.quorum,
-        "hosts": {name: roster.address(name) for name in roster.hosts}, "clients": list(roster.clients),
-        "protocol": roster.protocol.hex(), "digest": roster.digest.hex(), "words": list(roster.words),
-    }  # fmt: skip
-
-
-def accept(
-    roster: Annotated[Path, typer.Argument(metavar="FILE.roster", help="The roster.")],
-    accepted: Annotated[
-        Optional[list[Path]],  # noqa: UP045
-        typer.Argument(metavar="[NAME.accepted...]", help="Others' countersignatures: who has accepted, who has not?"),
-    ] = None,
-    key: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option("--key", metavar="NAME.key", help="Your key file: accept the roster yourself."),
-    ] = None,
-    yes: Annotated[
-        Optional[Words],  # noqa: UP045
-        typer.Option(metavar="SIX WORDS", help="The words that another party read to you; asked for unless given."),
-    ] = None,
-    out: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(help="File for your countersignature; NAME.accepted unless given."),
-    ] = None,
-    json: options.Json = False,
-) -> None:
-    """Show a roster, compare its words with another party, and pin it: you then take part under it and no other.
-
-    `croupier accept federation.roster --key hospital-a/hospital-a.key`
-
-    `croupier accept federation.roster *.accepted`: who has accepted it, and who has not yet?
-    """
-    from croupier.errors import RosterError
-    from croupier.service.roster import Roster
-
-    found = Roster.read(roster)
-    if key is None:
-        _refuse_given({"--yes": yes, "--out": out}, "belongs to --key; name your key file")
-        _collected(found, accepted or [], json)
-        return
-    if accepted:
-        raise RosterError(f"{accepted[0]}: look at others' countersignatures without --key")
-    _accept(found, roster, key, yes, out, json)
-
-
-def _accept(found: Roster, file: Path, key: Path, yes: Words | None, out: Path | None, json: bool) -> None:
-    from croupier.core.files import write_whole
-    from croupier.service.home import Home
-    from croupier.service.words import check_words
-
-    home, now = Home.open(key), _now()
-    home.check_next(found)
-    for card in found.cards:
-        card.check_time(now)
-    if not json:
-        _show(found, home)
-    told = tuple(yes) if yes is not None else _asked(json)
-    if told:
-        check_words(told, found.digest)
-    facts = {"file": str(file), "name": home.keys.name, "accepted": bool(told), **_facts(found)}
-    said = [f"nothing was accepted yet; once the words agree: croupier accept {file} --key {key} --yes THE SIX WORDS"]
-    if told:
-        made = home.pin(found, now.date())
-        path = out or Path(f"{home.keys.name}.accepted")
-        write_whole(path, made.text().encode(), "name another file with --out; the roster is pinned")
-        facts["countersignature"] = str(path)
-        said = [
-            f"accepted: {home.keys.name} takes part under this roster from round {found.from_round} on",
-            f"public: {path} (for the others: croupier accept {file} *.accepted shows who has accepted)",
-            "next: " + _next_step(found, home, file, key),
-        ]
-    options.give(facts, json, None, lambda: _tell(said))
-
-
-def _next_step(found: Roster, home: Home, file: Path, key: Path) -> str:
-    if home.keys.name in found.hosts:
-        return "start the host"
-    draw = f"croupier group --key {key} --roster {file}"
-    return f"one client draws the clients' secret ({draw}) and the others open its file; then start the client"
-
-
-def _show(found: Roster, home: Home) -> None:
-    from rich.table import Table
-
-    from croupier.cli.fit import line, show
-
-    print(line(f"{found.spec.name}: {_about(found)}"))
-    table = Table("party", "role", "address", "identity", "certificate until")
-    for card in found.cards:
-        me = " (you)" if card.name == home.keys.name else ""
-        table.add_row(
-            card.name + me, card.role, card.address, card.identity.hex()[:16], f"{card.expires:%Y-%m-%d}"
-        )  # fmt: skip
-    show(table)
-    _tell(_changes(next(iter(home.pinned(found.run)[-1:]), None), found))
-    print(f"words:  {' '.join(found.words)}")
-    print(f"digest: {found.digest.hex()}")
-    print(line("Call at least one other organisation, on a number that you knew before, and compare the six words."))
-
-
-def _asked(json: bool) -> tuple[str, ...]:
-    """The words that somebody types; none where nobody can be asked."""
-    if json or not sys.stdin.isatty():
-        return ()
-    return tuple(str(typer.prompt("The six words that the other party read to you")).split())
-
-
-def _collected(found: Roster, files: list[Path], json: bool) -> None:
-    from croupier.service.acceptance import Acceptance, missing
-
-    left = missing(found, [Acceptance.read(path) for path in files])
-    there = [card.name for card in found.cards if card.name not in left]
-    said = [f"accepted by: {', '.join(there) or 'nobody'}", f"not yet by: {', '.join(left) or 'nobody'}"]
-    facts = {**_facts(found), "accepted_by": there, "not_yet_by": list(left)}
-    options.give(facts, json, None, lambda: _tell([_about(found), f"words: {' '.join(found.words)}", *said]))
+    options.give(facts, json, None, lambda: tell(said))
 
 
 def group(
@@ -399,7 +130,7 @@ def group(
     if sealed is None:
         _draw(home, Roster.read(Path(str(roster))), out, json)
         return
-    _refuse_given({"--out": out}, "opening writes into your own folder only; leave it")
+    refuse_given({"--out": out}, "opening writes into your own folder only; leave it")
     _open(home, sealed, json)
 
 
@@ -427,7 +158,7 @@ def _draw(home: Home, found: Roster, out: Path | None, json: bool) -> None:
         f"sealed: {path} (hand this one file to every client; whoever else reads it learns nothing)",
         f"next: the other clients run croupier group --open {path.name} --key NAME.key",
     ]
-    options.give(facts, json, None, lambda: _tell(said))
+    options.give(facts, json, None, lambda: tell(said))
 
 
 def _open(home: Home, path: Path, json: bool) -> None:
@@ -443,4 +174,4 @@ def _open(home: Home, path: Path, json: bool) -> None:
         f"secret: {kept} (it stays in your folder)",
         "next: start the client",
     ]
-    options.give(facts, json, None, lambda: _tell(said))
+    options.give(facts, json, None, lambda: tell(said))

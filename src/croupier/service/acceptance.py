@@ -42,7 +42,7 @@ class Acceptance:
         """Raises: RosterError when it is of another roster, or not signed by the party's identity in this one."""
         if self.roster != roster.digest:
             raise RosterError(
-                f"acceptance of {self.name:.60}: it is of a roster with digest {self.roster.hex():.16}..., not "
+                f"acceptance of {self.name!r:.60}: it is of a roster with digest {self.roster.hex():.16}..., not "
                 f"{roster.digest.hex()[:16]}...; see that you both hold the same file"
             )
         signed = _to_sign(self.name, self.roster, self.day)

@@ -19,7 +19,8 @@ from croupier.service.acceptance import Acceptance
 from croupier.service.card import Card
 from croupier.service.fields import Fields, read_file, read_table, write_new, write_table
 from croupier.service.identity import Keyring, check_private
-from croupier.service.roster import RUN, Roster, verify_chain, verify_identities
+from croupier.service.roster import RUN, Roster
+from croupier.service.versions import verify_chain, verify_identities
 
 SECRET = 32
 _SPACE = "free space, or see who may write there"

@@ -32,9 +32,9 @@ def words_of(digest: bytes) -> tuple[str, ...]:
     return tuple(WORDS[number >> BITS * place & len(WORDS) - 1] for place in range(COUNT))
 
 
-def check_words(told: Sequence[str], digest: bytes) -> None:
-    """Raises: RosterError when words that somebody was told are not those of a digest."""
-    if tuple(word.strip().lower() for word in told) != words_of(digest):
+def check_words(told: Sequence[str], known: Sequence[str]) -> None:
+    """Raises: RosterError when words that somebody was told are not those of the roster here."""
+    if [word.strip().lower() for word in told] != list(known):
         raise RosterError(
             f"words = {' '.join(told)!r:.80}: they are not those of this roster; read them once more, and if they "
             "differ still, somebody was given another roster: do not accept it"
