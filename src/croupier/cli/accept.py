@@ -116,7 +116,7 @@ def _show(found: Roster, home: Home) -> None:
 
 def _asked(json: bool) -> tuple[str, ...]:
     """The words that somebody types; none where nobody can be asked."""
-    if json or not sys.stdin.isatty():
+    if json or not _at_a_terminal():
         return ()
     try:
         return tuple(str(typer.prompt("The six words that the other party read to you")).split())
@@ -124,6 +124,10 @@ def _asked(json: bool) -> tuple[str, ...]:
         # Ctrl-C or the end of the input: nothing is accepted, and that is said.
         print()
         return ()
+
+
+def _at_a_terminal() -> bool:
+    return sys.stdin.isatty()
 
 
 def _collected(found: Roster, files: list[Path], json: bool) -> None:
