@@ -90,6 +90,9 @@ def _accept(found: Roster, file: Path, key: Path, yes: Words | None, out: Path |
 def _next_step(found: Roster, home: Home, file: Path, key: Path) -> str:
     if home.keys.name in found.hosts:
         return "start the host"
+    # Sum servers' tags are what the clients' secret is for.
+    if not any(card.role == "sum-server" for card in found.cards):
+        return "start the client"
     draw = f"croupier group --key {key} --roster {file}"
     return f"one client draws the clients' secret ({draw}) and the others open its file; then start the client"
 

@@ -15,45 +15,57 @@ if TYPE_CHECKING:
     from croupier.service.roster import Roster, Timetable
 
 
+Cards = Annotated[
+    Optional[list[Path]],  # noqa: UP045
+    typer.Argument(metavar="CARD...", help="Every party's card; after another roster, only new or renewed ones."),
+]
+Described = Annotated[Optional[str], typer.Option(help="A preset or TOML file: what is run.")]  # noqa: UP045
+After = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(metavar="OLD.roster", help="Make the version after this roster; its description stays."),
+]
+Without = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option(metavar="NAME", help="Leave this party of the old roster out; may be repeated."),
+]
+FromRound = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option(help="The first round that the new version holds for; rounds are counted from 1."),
+]
+Quorum = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option(help="Clients that a round needs; the description's share of the invited unless given."),
+]
+Phase = Annotated[
+    Optional[float],  # noqa: UP045
+    typer.Option(help="Seconds of one step of a round: longer than training takes (300 unless given)."),
+]
+RoundLimit = Annotated[
+    Optional[float],  # noqa: UP045
+    typer.Option(help="Seconds after which a round has failed (3600 unless given)."),
+]
+Hold = Annotated[
+    Optional[float],  # noqa: UP045
+    typer.Option(help="Seconds that a host keeps a caller waiting (15 unless given)."),
+]
+Out = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(help="The roster's file; federation.roster, or federation.VERSION.roster, unless given."),
+]
+
+
 def command(
-    cards: Annotated[
-        Optional[list[Path]],  # noqa: UP045
-        typer.Argument(metavar="CARD...", help="Every party's card; after another roster, only new or renewed ones."),
-    ] = None,
-    spec: Annotated[Optional[str], typer.Option(help="A preset or TOML file: what is run.")] = None,  # noqa: UP045
+    cards: Cards = None,
+    spec: Described = None,
     sets: options.Sets = None,
-    after: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(metavar="OLD.roster", help="Make the version after this roster; its description stays."),
-    ] = None,
-    without: Annotated[
-        Optional[list[str]],  # noqa: UP045
-        typer.Option(metavar="NAME", help="Leave this party of the old roster out; may be repeated."),
-    ] = None,
-    from_round: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option(help="The first round that the new version holds for; rounds are counted from 1."),
-    ] = None,
-    quorum: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option(help="Clients that a round needs; the description's share of the invited unless given."),
-    ] = None,
-    phase: Annotated[
-        Optional[float],  # noqa: UP045
-        typer.Option(help="Seconds of one step of a round: longer than training takes (300 unless given)."),
-    ] = None,
-    round_limit: Annotated[
-        Optional[float],  # noqa: UP045
-        typer.Option(help="Seconds after which a round has failed (3600 unless given)."),
-    ] = None,
-    hold: Annotated[
-        Optional[float],  # noqa: UP045
-        typer.Option(help="Seconds that a host keeps a caller waiting (15 unless given)."),
-    ] = None,
-    out: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(help="The roster's file; federation.roster, or federation.VERSION.roster, unless given."),
-    ] = None,
+    after: After = None,
+    without: Without = None,
+    from_round: FromRound = None,
+    quorum: Quorum = None,
+    phase: Phase = None,
+    round_limit: RoundLimit = None,
+    hold: Hold = None,
+    out: Out = None,
     json: options.Json = False,
 ) -> None:
     """Make a roster from everybody's cards: who takes part, in which protocol, by which timetable.

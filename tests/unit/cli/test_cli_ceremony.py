@@ -241,6 +241,14 @@ def test_brackets_of_an_address_are_shown(keyed: Shell) -> None:
     assert "[::1]:7443" in out
 
 
+def test_without_sum_servers_no_secret_is_asked_for(keyed: Shell) -> None:
+    few = [card for card in cards() if not card.stem.startswith("sum")]
+    words = keyed.json("enrol", *few, "--spec", "digits")["words"]
+    code, out, _ = keyed("accept", "federation.roster", "--key", key("ann"), "--yes", *words)
+    assert code == 0
+    assert out.endswith("next: start the client\n")
+
+
 def test_a_secret_takes_an_accepted_roster(enrolled: Shell) -> None:
     draw = ("group", "--key", key("ann"), "--roster", "federation.roster")
     assert "ann has not accepted it" in enrolled.refused(*draw)
