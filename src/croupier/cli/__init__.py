@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 import click
 import typer
 
-from croupier.cli import audit, doctor, explain, lab, plan, report, run
+from croupier.cli import accept, audit, ceremony, doctor, enrol, explain, lab, plan, report, run
 from croupier.errors import CroupierError, OwnError, at_a_shell
 
 app = typer.Typer(
@@ -28,6 +28,11 @@ app.command("run")(run.command)
 app.command("audit")(audit.command)
 app.command("explain")(explain.command)
 app.command("doctor")(doctor.command)
+app.command("keygen")(ceremony.keygen)
+app.command("enrol")(enrol.command)
+app.command("accept")(accept.command)
+app.command("group")(ceremony.group)
+app.command("rotate")(ceremony.rotate)
 app.add_typer(plan.app, name="plan")
 app.add_typer(report.app, name="report")
 lab.attach(app)

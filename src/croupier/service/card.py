@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from croupier.core import canon
 from croupier.core.envelope import NAME
-from croupier.errors import RosterError
+from croupier.errors import RosterError, nearest
 from croupier.mpc.signatures import verified
 from croupier.service.fields import Fields, read_file, read_table, write_table
 
@@ -44,6 +44,19 @@ def role_of(name: str, address: str = "") -> Role:
         return "sum-server"
     other: Role = "host" if address else "client"
     return next((role for role in ROLES if role == name and role not in ("client", "sum-server", "host")), other)
+
+
+def check_role(name: str, role: str | None, address: str = "") -> Role:
+    """The role of a name, once it is known to be the one that was meant. Raises: RosterError."""
+    known = role_of(name, address)
+    if role is not None and role not in ROLES:
+        raise RosterError(f"role = {role!r:.60}: no party has that role; {nearest(role, ROLES)}")
+    if role not in (None, known):
+        called = {"sum-server": "sum1, sum2, ...", "client": "anything else than a host"}
+        raise RosterError(
+            f"role = {role!r}: {name!r:.60} is the name of a {known}; a {role} is called {called.get(str(role), role)}"
+        )
+    return known
 
 
 def check_name(name: str) -> None:
@@ -98,11 +111,7 @@ class Card:
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        if self.role != (known := role_of(self.name, self.address)):
-            raise RosterError(
-                f"card of {self.name}: role = {self.role!r:.60}, but the name is that of a {known}; "
-                "parties between clients and server are called as the protocol calls them (server, relay, sum1, ...)"
-            )
+        check_role(self.name, self.role, self.address)
         if self.is_host:
             check_address(self.address)
         elif self.address:

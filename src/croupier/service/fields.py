@@ -45,9 +45,10 @@ class Fields:
     def number(self, key: str) -> float:
         """A number."""
         value = self._take(key)
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise self._bad(key, value, "is no number")
-        return float(value)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            with suppress(OverflowError):
+                return float(value)
+        raise self._bad(key, value, "is no number of ours")
 
     def raw(self, key: str) -> bytes:
         """Bytes, which are written as small hexadecimal digits."""
@@ -95,8 +96,8 @@ def read_table(text: str, where: str, remedy: str) -> Mapping[str, Any]:
     """A file's text as a table. Raises: RosterError."""
     try:
         return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError):
-        # What the parser says could quote a secret.
+    except (ValueError, RecursionError):
+        # What the parser says could quote a secret. Of numbers with thousands of digits it says ValueError only.
         raise RosterError(f"{where}: is not valid TOML; {remedy}") from None
 
 

@@ -2,8 +2,8 @@
 
 Any party may make it from the others' cards; the server is no directory. Each organisation compares six words of its
 digest with the others before it pins it (`home`), so that whoever made it cannot show two of them different ones. A
-later version names the digest of the one before (`verify_chain`) and holds from a round on: so parties join, leave and
-renew their keys. `croupier enrol` makes rosters; hosts and clients read theirs when they start.
+later version names the digest of the one before and holds from a round on: so parties join, leave and renew their keys
+(`versions`). Hosts and clients read theirs when they start.
 """
 
 from __future__ import annotations
@@ -11,16 +11,15 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from croupier.core import canon
-from croupier.core.coins import Coins
 from croupier.core.update import Layout, Slice
-from croupier.engine.federation import check, check_names, least
+from croupier.engine.federation import check, check_names
 from croupier.errors import RosterError, SpecError
 from croupier.service.card import Card
 from croupier.service.fields import Fields, read_file, read_table, write_table
@@ -28,6 +27,8 @@ from croupier.service.words import words_of
 from croupier.spec import Machine, Spec, load
 
 RUN, DIGEST = 16, 32
+# As many as a message's header can number.
+MOST_ROUNDS = 1 << 32
 _REMEDY = "ask whoever made the roster for the file once more"
 _HEAD = """The roster of a federation: who takes part, in which protocol, by which timetable. Nothing in it is secret.
 Before you trust it, compare its words with the others: croupier accept FILE --key YOUR.key
@@ -90,10 +91,10 @@ class Roster:
                 f"version = {self.version}, previous of {len(self.previous)} bytes: versions are counted from 1, and "
                 f"all but the first name the {DIGEST} bytes of the version before; {_REMEDY}"
             )
-        if self.from_round < 1 or (first and self.from_round != 1):
+        if not (self.from_round == 1 if first else 1 < self.from_round <= MOST_ROUNDS):
             raise RosterError(
-                f"from_round = {self.from_round}: rounds are counted from 1, where the first version begins; name a "
-                "later round for a later version only"
+                f"from_round = {self.from_round!s:.60}: rounds are counted from 1, where the first version begins; "
+                f"name a later one, up to {MOST_ROUNDS}, for a later version only"
             )
         if self.spec.run != Machine():
             raise RosterError("description.run: how one machine runs it is no part of a roster; leave it out")
@@ -222,7 +223,7 @@ class Roster:
         named = {name: Card.parse(top.fields("cards").fields(name)) for name in sorted(cards)}
         for name, card in named.items():
             if name != card.name:
-                raise RosterError(f"{where}: cards.{name:.60} is the card of {card.name}; {_REMEDY}")
+                raise RosterError(f"{where}: cards.{name!r:.60} is the card of {card.name}; {_REMEDY}")
         try:
             spec = load(top.table("description"))
         except SpecError as error:
@@ -284,88 +285,3 @@ def _read_slice(text: str, where: str) -> Slice:
     if not name or role not in ("weight", "statistic", "counter") or _slice_text(found) != text:
         raise RosterError(f"{where}: layout = {text!r:.60}: write NAME SIDExSIDE ROLE; {_REMEDY}")
     return found
-
-
-def make_roster(
-    cards: Iterable[Card], spec: Spec, coins: Coins, quorum: int | None = None, timetable: Timetable | None = None,
-    layout: Layout = Layout(()), inputs: tuple[int, ...] = (),
-) -> Roster:  # fmt: skip
-    """The first version of a roster, for a new run. Without a quorum, the description's share of the invited."""
-    every = _sorted(cards)
-    clients = sum(not card.is_host for card in every)
-    described = spec.model_copy(update={"run": Machine()})
-    needed = _quorum(described, clients) if quorum is None else quorum
-    run = bytes(coins.child("run").secure().bytes(RUN))
-    return Roster(every, described, run, needed, timetable or Timetable(), layout=layout, inputs=inputs)
-
-
-def next_roster(
-    old: Roster,
-    from_round: int,
-    cards: Iterable[Card] = (),
-    without: Iterable[str] = (),
-    quorum: int | None = None,
-    timetable: Timetable | None = None,
-) -> Roster:
-    """The version after `old`: with new or renewed cards, without those who leave. Raises: RosterError."""
-    kept = {card.name: card for card in old.cards}
-    for name in without:
-        kept.pop(old.card(name).name)
-    every = _sorted({**kept, **_each(cards)}.values())
-    clients = sum(not card.is_host for card in every)
-    needed = _quorum(old.spec, clients) if quorum is None else quorum
-    times = timetable or old.timetable
-    new = Roster(
-        every, old.spec, old.run, needed, times, old.version + 1, old.digest, from_round, old.layout, old.inputs
-    )
-    verify_chain(old, new)
-    return new
-
-
-def _each(cards: Iterable[Card]) -> dict[str, Card]:
-    every = tuple(cards)
-    for name, count in Counter(card.name for card in every).items():
-        if count > 1:
-            raise RosterError(f"cards: {count} cards are of {name}; give its newest one")
-    return {card.name: card for card in every}
-
-
-def _sorted(cards: Iterable[Card]) -> tuple[Card, ...]:
-    return tuple(sorted(cards, key=lambda card: card.name))
-
-
-def _quorum(spec: Spec, clients: int) -> int:
-    return max(least(spec.federation, spec.federation.cohort or clients), spec.protocol.release.least)
-
-
-def verify_chain(old: Roster, new: Roster) -> None:
-    """Raises: RosterError when `new` is not the version after `old`.
-
-    It names the version before by its digest, belongs to the same run and the same description, holds from a later
-    round, and everybody who stays has the same identity.
-    """
-    if new.run != old.run:
-        raise RosterError(f"run = {new.run.hex()}: the roster before it is of run {old.run.hex()}; {_REMEDY}")
-    if new.version != old.version + 1 or new.previous != old.digest:
-        raise RosterError(
-            f"version = {new.version}, previous = {new.previous.hex()[:16]}...: it does not follow version "
-            f"{old.version}, whose digest is {old.digest.hex()[:16]}...; accept the versions between first"
-        )
-    if new.from_round <= old.from_round:
-        raise RosterError(
-            f"from_round = {new.from_round}: the version before holds from round {old.from_round}; choose a later one"
-        )
-    if new.spec.digest() != old.spec.digest():
-        raise RosterError("description: it is another one than in the version before; a new description is a new run")
-    verify_identities(old, new)
-
-
-def verify_identities(old: Roster, new: Roster) -> None:
-    """Raises: RosterError when somebody else has taken a name."""
-    known = {card.name: card.identity for card in old.cards}
-    for card in new.cards:
-        if known.get(card.name, card.identity) != card.identity:
-            raise RosterError(
-                f"card of {card.name}: its identity is not that of version {old.version}; whoever lost an identity "
-                "key joins under a new name, and for a new host a new run is started"
-            )

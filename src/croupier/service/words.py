@@ -9,9 +9,12 @@ Used by `roster` (`Roster.words`) and by `croupier accept`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
+
+from croupier.errors import RosterError
 
 COUNT = 6
 BITS = 11
@@ -27,3 +30,12 @@ def words_of(digest: bytes) -> tuple[str, ...]:
     stretched = Scrypt(salt=b"croupier/1 roster words", length=9, n=_COST, r=_BLOCK, p=1).derive(digest)
     number = int.from_bytes(stretched, "big")
     return tuple(WORDS[number >> BITS * place & len(WORDS) - 1] for place in range(COUNT))
+
+
+def check_words(told: Sequence[str], known: Sequence[str]) -> None:
+    """Raises: RosterError when words that somebody was told are not those of the roster here."""
+    if [word.strip().lower() for word in told] != list(known):
+        raise RosterError(
+            f"words = {' '.join(told)!r:.80}: they are not those of this roster; read them once more, and if they "
+            "differ still, somebody was given another roster: do not accept it"
+        )
