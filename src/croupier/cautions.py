@@ -12,8 +12,9 @@ from torch import Tensor
 
 from croupier.errors import either, setting
 from croupier.learn.assemble import Assembled
-from croupier.learn.data import Dataset, Records, Rows
-from croupier.spec import Sets, Source, Spec, is_empty
+from croupier.learn.data import Dataset, Records, TensorRecords
+from croupier.spec import Source, Spec, is_empty
+from croupier.toml_read import Sets
 
 # A loss so many times that of the untrained model is no bad round any more.
 FAR = 3.0
@@ -77,7 +78,7 @@ def _labels(dataset: Dataset) -> list[str]:
 
 
 def _targets(records: Records) -> Tensor:
-    if isinstance(records, Rows):
+    if isinstance(records, TensorRecords):
         return records.y.cpu()
     starts = range(0, len(records), BATCH)
     parts = [records.batch(torch.arange(at, min(at + BATCH, len(records))))[1].cpu() for at in starts]

@@ -15,14 +15,14 @@ from croupier.errors import SpecError
 from croupier.learn.assemble import Assembled
 from croupier.learn.budget import DELTA, budget
 from croupier.learn.data import folder_of
-from croupier.learn.fit import Private
 from croupier.learn.train import Learner
 from croupier.pipeline import Pipeline
 from croupier.privacy.ledger import ADJACENCY, Event, Ledger
 from croupier.privacy.local import rounded_up
 from croupier.privacy.plan import turns
-from croupier.spec import SUPPOSED, Sets, Source, Spec, counted, load, unread
+from croupier.spec import SUPPOSED, Source, Spec, counted, load, unread
 from croupier.statement import Statement
+from croupier.toml_read import Sets
 
 CLIENT = "each client"
 # So many numbers of records are tried for the worst epsilon.
@@ -221,8 +221,8 @@ def _locally(spec: Spec, made: Assembled, often: Mapping[str, Any]) -> list[Mapp
 
 def _by_record(spec: Spec, made: Assembled, often: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Of DP-SGD: the client whose records are worst off, most often the one that has the fewest."""
-    fit, learner = spec.task.fit, made.task.fit
-    if not isinstance(fit, Private) or not isinstance(learner, Learner) or not fit.claimed:
+    fit, learner = spec.task.fit.private, made.task.fit
+    if fit is None or not isinstance(learner, Learner) or not fit.claimed:
         return []
     sizes = {len(shard) for shard in learner.shards.values()}
     # Loss grows about with rate times the root of steps; the accountant decides among the first few.
@@ -262,6 +262,6 @@ def _measured(trial: TrialRun, cohort: int) -> tuple[str, ...]:
 
 
 def _own(spec: Spec) -> tuple[str, ...]:
-    keys = {"task.data.make": spec.task.data, "task.model.make": spec.task.model}
-    called = [f"{key} = {getattr(part, 'make', '')!r}" for key, part in keys.items() if part.use == "own"]
+    keys = {"task.data.make": spec.task.data.own_function, "task.model.make": spec.task.model.own_function}
+    called = [f"{key} = {function!r}" for key, function in keys.items() if function]
     return (f"your own code was called: {' and '.join(called)}",) if called else ()

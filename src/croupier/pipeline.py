@@ -188,7 +188,7 @@ class Pipeline(Part):
         brief = {name: values for name, values in letter.body.items() if name in public}
         self.aggregate.verify(handed_out, brief, given.layout)
         mine, books = self.privacy.of(given.me), Ledger.read(memory.get("ledger", ()))
-        told = b"" if mine.use == "none" else canon.digest(handed_out.vector)
+        told = b"" if mine.noiseless else canon.digest(handed_out.vector)
         event = mine.event(given.round, told.hex())
         event = event and replace(event, participation=given.participation)
         # Before it trains: what a client cannot afford to send it does not make.

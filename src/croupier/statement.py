@@ -128,7 +128,7 @@ def _noise(pipeline: Pipeline, training: str, rounds: int) -> str:
         said += f". The number of records, which travels too (weights = {pipeline.encode.weights!r}), is not covered"
     if none := pipeline.encode.claims_none():
         return f"{none}{', whatever noise training adds' if training else ''}"
-    if training and pipeline.privacy.use != "none":
+    if training and not pipeline.privacy.noiseless:
         return f"{training}. Besides, {said}"
     return training or said
 

@@ -1,6 +1,7 @@
 """A public class name means one thing: no two modules of the tree define it.
 
-Some names are still defined twice. They are listed, so that no new one joins them; who mends one takes it off the list.
+Two names of the audit are still defined twice. They are listed, so that no new one joins them; who mends one takes it
+off the list.
 """
 
 from __future__ import annotations
@@ -10,17 +11,15 @@ from pathlib import Path
 
 from tools.count import Module, modules_of, repeated_classes
 
-TWICE = {
-    "Adam", "Answers", "Call", "Claim", "Deal", "Field", "Given", "Grid",
-    "Held", "Journal", "Look", "Masks", "Mixer", "Named", "Once", "Own", "Patches", "Played",
-    "Rows", "Rule", "Side", "Spent", "Sum", "Told", "Trial", "Turn", "View",
-}  # fmt: skip
+TWICE = {"Look", "Sum"}
 MODULES = modules_of(Path(__file__).parents[2])
 
 
 def test_no_new_name_is_defined_twice() -> None:
     repeated = repeated_classes(MODULES)
     assert {name: where for name, where in repeated.items() if name not in TWICE} == {}
+    # A list that names what is mended already would let it come back.
+    assert repeated.keys() >= TWICE
 
 
 def test_a_second_definition_is_seen() -> None:

@@ -19,7 +19,7 @@ FLOORS = [
     {"pipeline"},
     {"engine", "statement"},
     {"systems", "learn", "accounts"},
-    {"toml_text"},
+    {"toml_text", "toml_read"},
     {"spec"},
     {"audit", "cautions"},
     {"engine.job"},

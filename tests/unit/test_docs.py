@@ -9,7 +9,8 @@ import pytest
 from tools.describe import MARK, PAGE, SCHEMA, described, schema, slots
 
 from croupier.core.part import Part
-from croupier.spec import Spec, _keys, presets
+from croupier.spec import Spec, _keys
+from croupier.toml_read import presets
 
 TEXT = PAGE.read_text("utf-8")
 PARTS = [(name, part) for (_, name), part in Part.named.items() if part.__module__.startswith("croupier.")]

@@ -18,8 +18,9 @@ from croupier.learn.root import Root
 from croupier.pipeline import Pipeline
 from croupier.place.direct import Direct
 from croupier.release.rows import Rows
-from croupier.spec import Spec, counted, load, presets
+from croupier.spec import Spec, counted, load
 from croupier.systems import intra, naive, plain, rain, sum_servers, tazza, total
+from croupier.toml_read import presets
 
 # By name: what a reader calls it, and what makes it for so many clients in a round.
 KNOWN: dict[str, tuple[str, Callable[[int], Pipeline]]] = {

@@ -27,8 +27,8 @@ from croupier.engine.loop import begin, rounds
 from croupier.engine.state import Round, State, Threat, run_id
 from croupier.engine.task import Fits, Task
 from croupier.errors import CroupierError, ProtocolError, SpecError
-from croupier.learn.assemble import Assembled, assemble
-from croupier.learn.data import Rows
+from croupier.learn.assemble import Assembled, Hardware, TaskOptions, assemble
+from croupier.learn.data import TensorRecords
 from croupier.learn.ends import check_logits
 from croupier.learn.train import Learner
 from croupier.pipeline import Pipeline
@@ -71,7 +71,7 @@ def _changed(fit: Fits, shards: frozenset[str], attack: Poison, classes: int, co
     held = dict(fit.shards)
     for shard in shards:
         records = held[shard]
-        if not isinstance(records, Rows):
+        if not isinstance(records, TensorRecords):
             raise SpecError(f"poison = {attack.use!r} changes labelled records, not windows of a series")
         # The digest stays: it is what the client says that it holds.
         held[shard] = attack.change(records, classes, coins.child("change", shard).fast())
@@ -159,11 +159,18 @@ class SeededTask:
         """The task. Raises: SpecError unless it classifies."""
         one = self.setting
         made = assemble(
-            one.data, one.split, one.model, one.fit, self.coins, root=one.root, folder=one.folder,
-            together=one.together, device=one.device, workers=one.workers, opaque=one.opaque,
-            loss=one.loss, augment=one.augment,
-        )  # fmt: skip
-        if made.dataset.goal != "classify" or not isinstance(made.dataset.test, Rows):
+            one.data,
+            one.split,
+            one.model,
+            one.fit,
+            self.coins,
+            options=TaskOptions(
+                augment=one.augment, root=one.root, together=one.together, opaque=one.opaque, loss=one.loss
+            ),
+            folder=one.folder,
+            machine=Hardware(device=one.device, workers=one.workers),
+        )
+        if made.dataset.goal != "classify" or not isinstance(made.dataset.test, TensorRecords):
             raise SpecError(f"task.data = {one.data.use!r}: this audit measures by classes; use data that have some")
         check_logits(made.module, made.dataset.train, one.model)
         return made
@@ -234,7 +241,7 @@ class SeededTask:
     def _success(self, attack: Scaling, models: Sequence[Model], served: Mapping[str, int]) -> float:
         """How often marked test records of other classes are taken for the target, mean over honest clients."""
         test, ask, rates = self.made.dataset.test, self.made.task.answers, dict[int, float]()
-        assert isinstance(test, Rows)
+        assert isinstance(test, TensorRecords)
         assert ask is not None
         others = (test.y != attack.target).nonzero()[:, 0]
         marked, truth = attack.trigger(test.x[others]), test.y[others]

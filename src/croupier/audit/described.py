@@ -29,11 +29,12 @@ from croupier.core.coins import Coins
 from croupier.engine.local import Local
 from croupier.engine.shelf import FolderShelf, deciding
 from croupier.errors import SpecError, nearest, option
-from croupier.learn.assemble import Assembled, assemble
+from croupier.learn.assemble import Assembled, Hardware, TaskOptions, assemble
 from croupier.learn.data import folder_of
 from croupier.learn.own import records
-from croupier.spec import Sets, Source, Spec, counted, load, presets
+from croupier.spec import Source, Spec, counted, load
 from croupier.statement import explain
+from croupier.toml_read import Sets, presets
 
 # In the order in which a reader wants them.
 ORDER = (
@@ -131,9 +132,15 @@ def quicker(spec: Spec, sets: Sets) -> Spec:
 def _assembled(setting: Setting, seed: int) -> Assembled:
     """The task; data that cannot be had are refused here, before anything is begun."""
     return assemble(
-        setting.data, setting.split, setting.model, setting.fit, Coins.from_seed(seed), augment=setting.augment,
-        root=setting.root, folder=setting.folder, device=setting.device, loss=setting.loss, opaque=setting.opaque,
-    )  # fmt: skip
+        setting.data,
+        setting.split,
+        setting.model,
+        setting.fit,
+        Coins.from_seed(seed),
+        options=TaskOptions(augment=setting.augment, root=setting.root, opaque=setting.opaque, loss=setting.loss),
+        folder=setting.folder,
+        machine=Hardware(device=setting.device),
+    )
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ from croupier.encode.encoder import Released
 from croupier.encode.residues import Residues
 from croupier.errors import SpecError
 from croupier.kernels import residues
-from croupier.learn.data import Dataset, Rows
+from croupier.learn.data import Dataset, TensorRecords
 from croupier.learn.models import Network
-from croupier.learn.own import carried, revived
+from croupier.learn.own_names import carried, revived
 from croupier.pipeline import Pipeline
 
 Sample = tuple[Tensor, Tensor]
@@ -79,7 +79,7 @@ class Knowledge:
     def build(self) -> nn.Module:
         """A fresh network, its weights drawn from torch's global generator."""
         inputs, targets = self.records
-        stand_in = Rows(torch.zeros_like(inputs[:1]), torch.zeros_like(targets[:1]))
+        stand_in = TensorRecords(torch.zeros_like(inputs[:1]), torch.zeros_like(targets[:1]))
         goal: Literal["classify", "forecast"] = "classify" if self.classes else "forecast"
         dataset = Dataset("audit", goal, self.classes, stand_in, stand_in, "", "")
         module = Network.parse(self.model).build(dataset)

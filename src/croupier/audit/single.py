@@ -19,8 +19,8 @@ from croupier.core.coins import Coins
 from croupier.core.update import Layout, Update
 from croupier.learn.assemble import Assembled
 from croupier.learn.data import Records
+from croupier.learn.dp_fit import Private
 from croupier.learn.ends import is_felt
-from croupier.learn.fit import Private
 from croupier.learn.loss import loss_of
 from croupier.learn.private import clipped
 from croupier.learn.train import Learner

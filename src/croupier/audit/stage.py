@@ -18,8 +18,8 @@ from croupier.core.coins import Coins
 from croupier.core.update import Update
 from croupier.engine.task import Fits
 from croupier.errors import CroupierError, SpecError
-from croupier.learn.assemble import Assembled, assemble
-from croupier.learn.data import Dataset, Rows
+from croupier.learn.assemble import Assembled, Hardware, TaskOptions, assemble
+from croupier.learn.data import Dataset, TensorRecords
 from croupier.learn.ends import check_logits
 from croupier.learn.flat import frozen_of
 from croupier.learn.split import Split
@@ -101,7 +101,7 @@ class Stage:
     @property
     def unaskable(self) -> str:
         """Why it cannot be asked whose a record is, or whether it was trained on; nothing where it can."""
-        if self.made.dataset.goal == "classify" or isinstance(self.made.dataset.train, Rows):
+        if self.made.dataset.goal == "classify" or isinstance(self.made.dataset.train, TensorRecords):
             return ""
         return (
             f"task.data = {self.setting.data.use!r}: its records are windows of one series that overlap, so that a "
@@ -116,10 +116,15 @@ class Stage:
     def _assembled(self) -> Assembled:
         one = self.setting
         return assemble(
-            one.data, self.held, one.model, one.fit, self.coins, folder=one.folder, together=one.together,
-            device=one.device, workers=one.workers, augment=one.augment, root=one.root,
-            loss=one.loss,
-        )  # fmt: skip
+            one.data,
+            self.held,
+            one.model,
+            one.fit,
+            self.coins,
+            options=TaskOptions(augment=one.augment, root=one.root, together=one.together, loss=one.loss),
+            folder=one.folder,
+            machine=Hardware(device=one.device, workers=one.workers),
+        )
 
     def quiet(self, present: tuple[str, ...]) -> Coins:
         """The coins of what attacks study before any view."""

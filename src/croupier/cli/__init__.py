@@ -106,9 +106,9 @@ def _own_line(error: Exception) -> str:
     if "croupier.learn.own" not in sys.modules:
         return ""
     from croupier.learn.beside import is_entered
-    from croupier.learn.own import told
+    from croupier.learn.own import error_in_own_code
 
-    return told(error, is_entered)
+    return error_in_own_code(error, is_entered)
 
 
 def _end(error: Exception, said: str, asked: list[str], own: bool = False) -> NoReturn:

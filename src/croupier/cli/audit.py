@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
@@ -29,52 +29,63 @@ Page = Annotated[
     ),
 ]
 Many = Optional[list[str]]  # noqa: UP045
+Spec = Annotated[str, typer.Argument(help="A preset or TOML file: its own protocol is audited.")]
+Question = Annotated[
+    Many, typer.Option("--question", "-q", help="Ask only this; may be repeated. Default: all that make sense.")
+]
+Adversary = Annotated[
+    Many,
+    typer.Option(
+        "--adversary",
+        "-a",
+        help="Who is curious: server, relay, sum1, second, dealer, client, network, or a coalition as "
+        "server+relay; may be repeated. "
+        "Default: every single party, and the coalition that the protocol forbids.",
+    ),
+]
+Against = Annotated[
+    Many,
+    typer.Option(
+        help="Compare with this protocol: none, shuffle-parameter, rns-servers, a preset or a TOML file; may be "
+        "repeated. 'nothing' compares with no defence alone. Default: the shuffles and the systems that fit."
+    ),
+]
+Seeds = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option(help="Independent runs; intervals are over runs. Default: 20, with --fast 8.", min=2, max=1000),
+]
+Fast = Annotated[bool, typer.Option("--fast", help="Fewer runs, 2 rounds: some minutes on digits.")]
+Shadow = Annotated[float, typer.Option(help="Share of each client's records in the shadow set.")]
+Noise = Annotated[
+    str, typer.Option(help="For data of pictures, how the shadow sets are off: clean, rotate, mirror, colour.")
+]
+Lpips = Annotated[
+    str,
+    typer.Option(
+        help="For pictures: measure LPIPS, too, by alex, vgg or squeeze: needs croupier\\[lpips] and the network's "
+        "weights from torchvision, which you must have."
+    ),
+]
+Updates = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(help="Audit updates that any engine recorded in this folder, and train nothing."),
+]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show every attack and every adversary.")]
 
 
 def command(
-    spec: Annotated[str, typer.Argument(help="A preset or TOML file: its own protocol is audited.")] = "digits-small",
+    spec: Spec = "digits-small",
     sets: options.Sets = None,
-    question: Annotated[
-        Many, typer.Option("--question", "-q", help="Ask only this; may be repeated. Default: all that make sense.")
-    ] = None,
-    adversary: Annotated[
-        Many,
-        typer.Option(
-            "--adversary",
-            "-a",
-            help="Who is curious: server, relay, sum1, second, dealer, client, network, or a coalition as "
-            "server+relay; may be repeated. "
-            "Default: every single party, and the coalition that the protocol forbids.",
-        ),
-    ] = None,
-    against: Annotated[
-        Many,
-        typer.Option(
-            help="Compare with this protocol: none, shuffle-parameter, rns-servers, a preset or a TOML file; may be "
-            "repeated. 'nothing' compares with no defence alone. Default: the shuffles and the systems that fit."
-        ),
-    ] = None,
-    seeds: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option(help="Independent runs; intervals are over runs. Default: 20, with --fast 8.", min=2, max=1000),
-    ] = None,
-    fast: Annotated[bool, typer.Option("--fast", help="Fewer runs, 2 rounds: some minutes on digits.")] = False,
-    shadow: Annotated[float, typer.Option(help="Share of each client's records in the shadow set.")] = 0.05,
-    noise: Annotated[
-        str, typer.Option(help="For data of pictures, how the shadow sets are off: clean, rotate, mirror, colour.")
-    ] = "clean",
-    lpips: Annotated[
-        str,
-        typer.Option(
-            help="For pictures: measure LPIPS, too, by alex, vgg or squeeze: needs croupier\\[lpips] and the network's "
-            "weights from torchvision, which you must have."
-        ),
-    ] = "",
-    updates: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(help="Audit updates that any engine recorded in this folder, and train nothing."),
-    ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every attack and every adversary.")] = False,
+    question: Question = None,
+    adversary: Adversary = None,
+    against: Against = None,
+    seeds: Seeds = None,
+    fast: Fast = False,
+    shadow: Shadow = 0.05,
+    noise: Noise = "clean",
+    lpips: Lpips = "",
+    updates: Updates = None,
+    verbose: Verbose = False,
     seed: options.Seed = None,
     data: options.Data = None,
     report: Page = None,
@@ -100,44 +111,61 @@ def command(
 
     `croupier audit --fast`: handwritten digits, twenty clients with few records each.
     """
-    from croupier.errors import SpecError
-    from croupier.spec import unread
-
     if print_config:
-        # What only prints a description loads nothing.
-        from croupier.audit.described import quicker
-
-        shown, supposed = unread(spec, sets or [])
-        options.show_config(quicker(shown, sets or []) if fast else shown, json, supposed)
+        _print_config(spec, sets or [], fast, json)
         return
     options.caution(spec, sets or ())
-    name = unread(spec, sets or [])[0].name if updates is None else updates.resolve().name
-    if report is not None and report.suffix in (".json", ".csv", ".md"):
-        raise SpecError(f"--report = {report}: the numbers would take the page's place; name it {report.stem}.html")
-    from croupier.audit.report.result import check_beside
-
-    page = report or _somewhere(name)
-    # Before the minutes of work, not after.
-    options.check_room(page, "--report")
-    check_beside(page)
+    page, name = _page(report, spec, sets or [], updates)
+    asked: dict[str, Any] = {"seed": seed or 0, "data": data}
+    if updates is None:
+        asked |= {
+            "sets": sets or (), "questions": question or (), "adversary": adversary or (), "against": against,
+            "seeds": seeds, "fast": fast, "shadow": shadow, "noise": noise, "lpips": lpips,
+        }  # fmt: skip
     # Until everything is delivered what is finished stays kept.
     with kept_parts() as kept:
         with progress(name) as told:
             kept.count = told.at
-            if updates is not None:
-                from croupier.audit.recorded.audited import recorded
-
-                known = recorded(updates, seed=seed or 0, data=data, watch=told.say)
-            else:
-                from croupier.audit.described import audit
-
-                known = audit(
-                    spec, sets=sets or (), questions=question or (), adversary=adversary or (), against=against,
-                    seeds=seeds, seed=seed or 0, fast=fast, shadow=shadow, noise=noise, lpips=lpips, data=data,
-                    watch=told.say, kept=kept,
-                )  # fmt: skip
+            known = _looked(spec, updates, asked, told.say, kept)
         deliver(known, page, verbose, json, out)
         kept.drop()
+
+
+def _print_config(spec: str, sets: list[str], fast: bool, json: bool) -> None:
+    """What only prints a description loads nothing."""
+    from croupier.audit.described import quicker
+    from croupier.spec import unread
+
+    shown, supposed = unread(spec, sets)
+    options.show_config(quicker(shown, sets) if fast else shown, json, supposed)
+
+
+def _page(report: Path | None, spec: str, sets: list[str], updates: Path | None) -> tuple[Path, str]:
+    """Where the page goes, and what is audited, by name. Raises: SpecError or StoreError before the minutes of work."""
+    from croupier.audit.report.result import check_beside
+    from croupier.errors import SpecError
+    from croupier.spec import unread
+
+    name = unread(spec, sets)[0].name if updates is None else updates.resolve().name
+    if report is not None and report.suffix in (".json", ".csv", ".md"):
+        raise SpecError(f"--report = {report}: the numbers would take the page's place; name it {report.stem}.html")
+    page = report or _somewhere(name)
+    options.check_room(page, "--report")
+    check_beside(page)
+    return page, name
+
+
+def _looked(
+    spec: str, updates: Path | None, asked: dict[str, Any], say: Callable[[str], None], kept: FolderShelf
+) -> Report:
+    """The report on a description, or on updates that were recorded elsewhere."""
+    if updates is not None:
+        from croupier.audit.recorded.audited import recorded
+
+        return recorded(updates, watch=say, **asked)
+    from croupier.audit.described import audit
+
+    return audit(spec, watch=say, kept=kept, **asked)
 
 
 @contextmanager

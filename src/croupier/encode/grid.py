@@ -88,7 +88,7 @@ class OnGrid(Encoder):
         """Integers, with what was clamped noted for the client."""
         factor, capped = self._factor(update)
         values = self._kept(update.vector, update.layout)
-        grid = residues.Grid(
+        grid = residues.Quantiser(
             self._scales(brief, update.layout).numpy(), self.unit, self.top, factor, self.rounding
         )  # fmt: skip
         numbers, clamped = residues.whole(values.numpy(), grid, self._draws(len(values), coins))

@@ -204,7 +204,7 @@ class HiddenUnits(Floats, use="hidden-units"):
                 f"aggregate = {rule.use!r} compares updates with the server's own training, which is in plain "
                 f"coordinates where {mine} is not; use aggregate = 'clusters'"
             )
-        if self.samples and mechanism.privacy.use != "none":
+        if self.samples and not mechanism.privacy.noiseless:
             yield (
                 f"{mine} with samples = true sends records that no noise covers, so that privacy = "
                 f"{mechanism.privacy.use!r} would claim what is not so; use samples = false, or privacy = 'none'"

@@ -87,7 +87,7 @@ class Residues(OnGrid, use="residues"):
         """Bits, made a cache full at a time."""
         if self.weights != "uniform" or self.excluded:
             return super().encode(update, brief, coins)
-        grid = residues.Grid(
+        grid = residues.Quantiser(
             self._scales(brief, update.layout).numpy(), self.unit, self.top, 1.0, self.rounding
         )  # fmt: skip
         draws = self._draws(len(update.vector), coins)

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from croupier.core.coins import Coins
 from croupier.errors import CroupierError, SpecError
 from croupier.learn.data import Records
-from croupier.learn.fit import Private
+from croupier.learn.dp_fit import Private
 from croupier.learn.flat import FlatNet, loss_of, train_mode
 from croupier.learn.models.layers import Dropout, draw_from
 from croupier.learn.private import LAYERS, ROOM, clipping, gradients, moved, same

@@ -16,7 +16,7 @@ from torch.nn import functional
 from croupier.core.coins import Coins, Stream
 from croupier.core.part import Part
 from croupier.errors import SpecError
-from croupier.learn.data import Data, Dataset, Records, Rows
+from croupier.learn.data import Data, Dataset, Records, TensorRecords
 from croupier.learn.datasets import Fashion
 
 # No picture may count for more (InstaHide's c1).
@@ -113,11 +113,11 @@ class InstaHide(Augment, use="instahide"):
             raise SpecError(f"task.augment.public = {self.public.use!r}: {shapes}; use public data of that shape")
         return public.train.batch(torch.arange(len(public.train)))[0]
 
-    def _encode(self, records: Records, public: Tensor, choices: Stream) -> Rows:
+    def _encode(self, records: Records, public: Tensor, choices: Stream) -> TensorRecords:
         x, y = records.batch(torch.arange(len(records)))
         # Piece by piece: the choices for all pixels at once would be larger than the pictures.
         pieces = [self._blend(x[at : at + PIECE], public, choices) for at in range(0, len(x), PIECE)]
-        return Rows(torch.cat(pieces), y)
+        return TensorRecords(torch.cat(pieces), y)
 
     def _blend(self, private: Tensor, public: Tensor, choices: Stream) -> Tensor:
         count = len(private)

@@ -42,7 +42,7 @@ class Records(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class TensorRecords:
     """Records that are held one by one. Raises: DataError when inputs and targets do not pair up."""
 
     x: Tensor
@@ -59,17 +59,17 @@ class Rows:
         """Inputs and targets of the records with these numbers."""
         return self.x[index], self.y[index]
 
-    def take(self, index: Tensor) -> Rows:
+    def take(self, index: Tensor) -> TensorRecords:
         """Only the records with these numbers, in this order."""
-        return Rows(self.x[index], self.y[index])
+        return TensorRecords(self.x[index], self.y[index])
 
     def digest(self) -> str:
         """SHA-256 of the contents."""
         return fingerprint("rows", self.x, self.y)
 
-    def to(self, device: str | torch.device) -> Rows:
+    def to(self, device: str | torch.device) -> TensorRecords:
         """The same records on a device."""
-        return Rows(self.x.to(device), self.y.to(device))
+        return TensorRecords(self.x.to(device), self.y.to(device))
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,6 +189,14 @@ class Data(Part):
     licence: ClassVar[str] = ""
     # What must lie under the data folder, so that a check-up can say what is missing before a run does.
     files: ClassVar[tuple[str, ...]] = ()
+
+    # The unit of targets and errors, where they have one.
+    unit: ClassVar[str] = ""
+
+    @property
+    def own_function(self) -> str:
+        """The function of the user's own that makes the data; nothing where none is called."""
+        return ""
 
     @property
     def many(self) -> int | None:

@@ -79,7 +79,7 @@ class Evaluate:
 
 
 @dataclass(frozen=True)
-class Answers:
+class ModelAnswers:
     """What a model makes of any inputs."""
 
     net: FlatNet

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from croupier.core.envelope import NAME
 from croupier.errors import DataError
-from croupier.learn.data import Dataset, Rows
+from croupier.learn.data import Dataset, TensorRecords
 
 PARTS = ("x_train", "y_train", "x_test", "y_test")
 OWNERS = ("owner_train", "owner_test")
@@ -36,7 +36,7 @@ class _Owned:
 
 
 @dataclass(frozen=True)
-class Given:
+class OwnRecords:
     """What the function `source` gave, for a goal that the description names or that the targets show.
 
     Raises: DataError that names the part, what is wrong with it, and the remedy.
@@ -157,15 +157,15 @@ class Given:
             raise self._bad(seen, remedy)
         return y.is_floating_point()
 
-    def _rows(self, key: str, x: Tensor, y: Tensor, regress: bool) -> Rows:
+    def _rows(self, key: str, x: Tensor, y: Tensor, regress: bool) -> TensorRecords:
         shaped = y.dim() in ((1, 2) if regress else (1,)) and x.dim() >= 2 and len(x) == len(y)
         if not shaped or not x.numel() or not y.numel():
             shapes = f"x_{key} has the shape {tuple(x.shape)} and y_{key} {tuple(y.shape)}"
             wanted = "at least one input, each a row of at least one number"
             raise self._bad(shapes, f"give {wanted}, and one {'target' if regress else 'label'} for each")
         if regress:
-            return Rows(self._inputs(f"x_{key}", x), self._quantities(f"y_{key}", y))
-        return Rows(self._inputs(f"x_{key}", x), self._labels(f"y_{key}", y))
+            return TensorRecords(self._inputs(f"x_{key}", x), self._quantities(f"y_{key}", y))
+        return TensorRecords(self._inputs(f"x_{key}", x), self._labels(f"y_{key}", y))
 
     def _inputs(self, name: str, x: Tensor) -> Tensor:
         """Whole numbers stay whole, as names of words or kinds; everything else becomes float32."""
@@ -197,7 +197,7 @@ class Given:
             raise self._bad(f"{name} has a label {int(labels.min())}", "count classes from 0")
         return labels
 
-    def _classes(self, train: Rows, test: Rows) -> int:
+    def _classes(self, train: TensorRecords, test: TensorRecords) -> int:
         classes = 1 + int(max(train.y.max(), test.y.max()))
         if classes > len(train) + len(test):
             raise self._bad(f"a label {classes - 1} for {len(train) + len(test)} records", "count classes from 0")

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from croupier.errors import OwnError, SpecError, nearest
 from croupier.learn.data import Dataset
-from croupier.learn.own import as_named, load_own, told
+from croupier.learn.own import error_in_own_code, load_own
+from croupier.learn.own_names import as_named
 
 # By goal, unless another one is named.
 USUAL = {"classify": "cross-entropy", "forecast": "mse"}
@@ -75,7 +76,7 @@ def _own(path: str, outputs: Tensor, targets: Tensor) -> Tensor:
     except SpecError:
         raise
     except Exception as error:
-        if own := told(error):
+        if own := error_in_own_code(error):
             raise OwnError(f"task.loss = {path!r}: {own}") from error
         raise SpecError(f"task.loss = {path!r}: the function failed with {error!r}; mend it") from error
     if not isinstance(each, Tensor) or each.dim() < 1 or len(each) != len(outputs):

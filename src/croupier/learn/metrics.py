@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from croupier.errors import SpecError, nearest
 from croupier.learn.data import Dataset
-from croupier.learn.own import as_named, call
+from croupier.learn.own import call
+from croupier.learn.own_names import as_named
 
 Numbers = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]

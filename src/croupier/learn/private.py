@@ -12,7 +12,7 @@ from torch.func import functional_call, grad, vmap
 from croupier.core.coins import Node
 from croupier.errors import SpecError
 from croupier.learn.data import Records
-from croupier.learn.fit import Private
+from croupier.learn.dp_fit import Private
 from croupier.learn.flat import FlatNet, loss_of
 from croupier.learn.models.mlp import Perceptron
 from croupier.learn.sampled import sampling

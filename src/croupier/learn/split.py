@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,8 @@ class Split(Part):
     """Who holds what."""
 
     verb = "split"
+    # Whether clients are the owners that the data name, and so somebody in particular.
+    by_owner: ClassVar[bool] = False
 
     @abstractmethod
     def __call__(self, dataset: Dataset, coins: Coins) -> Mapping[str, Tensor]:
@@ -114,6 +117,8 @@ class QSkew(Split, use="q-skew"):
 
 class Natural(Split, use="natural"):
     """One client for each owner that the dataset names, or for the first `clients` of them."""
+
+    by_owner: ClassVar[bool] = True
 
     clients: PositiveInt | None = Field(None, description="only the first so many owners")
 

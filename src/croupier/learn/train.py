@@ -19,7 +19,8 @@ from croupier.learn.apart import check_apart
 from croupier.learn.augment import AS_IS, Augment
 from croupier.learn.batch import train_together
 from croupier.learn.data import Records
-from croupier.learn.fit import Fit, Private
+from croupier.learn.dp_fit import Private
+from croupier.learn.fit import Fit
 from croupier.learn.flat import FlatNet, layout_of, loss_of, train_mode
 from croupier.learn.models.layers import draw_from
 from croupier.learn.private import check_private, train_privately

@@ -15,10 +15,10 @@ from croupier.mpc import puncture, transfer
 from croupier.mpc.group import Group, Rows
 from croupier.mpc.occasion import Occasion
 from croupier.mpc.talk import Talk
-from croupier.mpc.translate import Masks, Turn
+from croupier.mpc.translate import PermuterHalf, SenderHalf
 
 
-def give(group: Group, rows: int, occasion: Occasion, purpose: str, coins: Coins) -> Talk[Masks]:
+def give(group: Group, rows: int, occasion: Occasion, purpose: str, coins: Coins) -> Talk[SenderHalf]:
     """The sender's half. `purpose` tells the two correlations of one shuffle apart."""
     leaves, sums = puncture.grow(puncture.plant(rows, coins.child("trees")), rows)
     pairs = sums.reshape(-1, 2, puncture.NODE)
@@ -29,10 +29,10 @@ def give(group: Group, rows: int, occasion: Occasion, purpose: str, coins: Coins
         for j in range(rows):
             row = _row(group, leaves[i, j], label)
             a[j], b[i] = group.add(a[j], row), group.add(b[i], row)
-    return Masks(a, b)
+    return SenderHalf(a, b)
 
 
-def take(group: Group, order: Ints, occasion: Occasion, purpose: str, coins: Coins) -> Talk[Turn]:
+def take(group: Group, order: Ints, occasion: Occasion, purpose: str, coins: Coins) -> Talk[PermuterHalf]:
     """The permuter's half, for an order of its own choice."""
     rows = len(order)
     wanted = puncture.sides(order, rows).reshape(-1)
@@ -45,7 +45,7 @@ def take(group: Group, order: Ints, occasion: Occasion, purpose: str, coins: Coi
             if j != order[i]:
                 row = _row(group, leaves[i, j], label)
                 columns[j], lines[i] = group.add(columns[j], row), group.add(lines[i], row)
-    return Turn(order, group.subtract(columns[order], lines))
+    return PermuterHalf(order, group.subtract(columns[order], lines))
 
 
 def _row(group: Group, leaf: Rows, label: bytes) -> Rows:

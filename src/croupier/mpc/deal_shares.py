@@ -18,7 +18,7 @@ import numpy.typing as npt
 from croupier.core.coins import Coins
 from croupier.errors import ProtocolError
 from croupier.kernels.field import Words
-from croupier.mpc.field import BINARY, PRIME, Field
+from croupier.mpc.field import BINARY, PRIME, ShareField
 
 Check = Literal["none", "hash", "product"]
 # Numbers of a block of shares: as many as stay near the processor while they are added up.
@@ -44,7 +44,7 @@ class DealSpec:
         return self.check != "none"
 
     @property
-    def over(self) -> Field:
+    def over(self) -> ShareField:
         """The field of the check."""
         return PRIME if self.check == "product" else BINARY
 

@@ -25,7 +25,7 @@ from croupier.errors import ProtocolError
 from croupier.kernels import field as kernel
 from croupier.kernels.field import Bytes, Words
 from croupier.kernels.shares import P
-from croupier.mpc.authentic import Held
+from croupier.mpc.authentic import TaggedShares
 from croupier.mpc.deal_shares import DealSpec, Filed, Seeded, Shares, Stored, gathered
 from croupier.mpc.field import PRIME
 
@@ -47,7 +47,7 @@ class ShuffleShare:
     shares: Shares = field(repr=False)
     point: int = field(default=0, repr=False)
     tag_key: Words = field(default_factory=lambda: np.zeros((1, 2), np.uint64), repr=False)
-    extras: Held | None = field(default=None, repr=False)
+    extras: TaggedShares | None = field(default=None, repr=False)
     key: bytes = field(default=b"", repr=False)
     bound: bytes = b""
     _taken: bool = False
@@ -59,7 +59,7 @@ class ShuffleShare:
         self._taken = True
         return self
 
-    def dealt(self) -> Iterator[tuple[str, Held]]:
+    def dealt(self) -> Iterator[tuple[str, TaggedShares]]:
         """The elements of the check, by what they are for."""
         if self.extras is None:
             return
@@ -93,7 +93,7 @@ def share_of_seed(
         shares = Filed(deal, told["file"]) if "file" in told else Stored(deal, told["numbers"], told.get("tags"))
     extras = None
     if deal.authentic:
-        extras = _extras(deal, node) if me == 0 else Held(told["values"], told["value_tags"])
+        extras = _extras(deal, node) if me == 0 else TaggedShares(told["values"], told["value_tags"])
     return ShuffleShare(
         deal, identity, node.child("order").secure().permutation(deal.rows), _masks(deal, node), shares,
         *_keys(deal, node), extras, node.child("key").export(), bound,
@@ -157,9 +157,9 @@ def _told_extras(
     }  # fmt: skip
 
 
-def _extras(deal: DealSpec, node: Coins) -> Held:
+def _extras(deal: DealSpec, node: Coins) -> TaggedShares:
     values, tags = node.child("extras").secure(), node.child("extra tags").secure()
-    return Held(deal.over.draw(values, deal.extras), deal.over.draw(tags, deal.extras))
+    return TaggedShares(deal.over.draw(values, deal.extras), deal.over.draw(tags, deal.extras))
 
 
 def _keys(deal: DealSpec, node: Coins) -> tuple[int, Words]:

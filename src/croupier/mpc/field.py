@@ -16,7 +16,7 @@ from croupier.kernels.field import Words
 from croupier.kernels.shares import P
 
 
-class Field(ABC):
+class ShareField(ABC):
     """What shares are added and multiplied in."""
 
     words: ClassVar[int]
@@ -46,7 +46,7 @@ class Field(ABC):
         return True
 
 
-class Prime(Field):
+class Prime(ShareField):
     """Whole numbers modulo 2^61 - 1."""
 
     words = 1
@@ -82,7 +82,7 @@ class Prime(Field):
         return bool((elements < np.uint64(P)).all())
 
 
-class Binary(Field):
+class Binary(ShareField):
     """GF(2^128)."""
 
     words = 2

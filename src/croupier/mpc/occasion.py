@@ -39,7 +39,7 @@ class Occasion:
         return f"round {self.round}, attempt {self.attempt} of run {self.run.hex()[:8]}"
 
 
-class Once(Generic[T]):
+class SingleUse(Generic[T]):
     """Material for one occasion: it can be taken once, and is then gone, also when the attempt fails."""
 
     def __init__(self, value: T, occasion: Occasion) -> None:
@@ -56,4 +56,4 @@ class Once(Generic[T]):
         return value
 
     def __repr__(self) -> str:
-        return f"Once({'spent' if self._value is None else '...'}, {self._occasion})"
+        return f"SingleUse({'spent' if self._value is None else '...'}, {self._occasion})"

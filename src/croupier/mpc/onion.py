@@ -19,7 +19,7 @@ import numpy as np
 from croupier.core.coins import Coins, Node
 from croupier.errors import IntegrityError, ProtocolError, WireError
 from croupier.mpc.group import Rows, Xor
-from croupier.mpc.occasion import Occasion, Once
+from croupier.mpc.occasion import Occasion, SingleUse
 from croupier.mpc.seal import EXTRA, Lock, seal, unseal
 from croupier.mpc.talk import Talk
 from croupier.mpc.translate import draw_order
@@ -57,7 +57,9 @@ def sound(group: Xor, box: bytes, key: Lock, occasion: Occasion) -> bool:
     return True
 
 
-def enter(group: Xor, arrived: Mapping[str, bytes], lock: Once[Lock], occasion: Occasion, node: Node) -> Talk[Rows]:
+def enter(
+    group: Xor, arrived: Mapping[str, bytes], lock: SingleUse[Lock], occasion: Occasion, node: Node
+) -> Talk[Rows]:
     """Server 0: its share of the shuffled rows. Raises: ProtocolError that names a client whose row is no good.
 
     Reveals: to server 0 its own order, and seeds in the final one, which are uniform.
@@ -79,7 +81,7 @@ def enter(group: Xor, arrived: Mapping[str, bytes], lock: Once[Lock], occasion: 
     return _stretched(group, [_open(key, INNER, box, _INNER, occasion) for box in inners])
 
 
-def leave(group: Xor, rows: int, lock: Once[Lock], occasion: Occasion, node: Node) -> Talk[Rows]:
+def leave(group: Xor, rows: int, lock: SingleUse[Lock], occasion: Occasion, node: Node) -> Talk[Rows]:
     """Server 1: its share of the shuffled rows.
 
     Reveals: to server 1 its own order, and rests in server 0's, which are uniform.

@@ -16,7 +16,7 @@ from croupier.errors import IntegrityError, ProtocolError
 from croupier.kernels import field as kernel
 from croupier.kernels.field import Bytes, Ints, Words
 from croupier.kernels.shares import P
-from croupier.mpc.authentic import Held
+from croupier.mpc.authentic import TaggedShares
 from croupier.mpc.deal_shares import DealSpec, Shares
 from croupier.mpc.field import PRIME
 
@@ -33,7 +33,7 @@ class Tally:
     me: int
     point: int
 
-    def distances(self, hidden: Bytes, reference: Bytes) -> Held:
+    def distances(self, hidden: Bytes, reference: Bytes) -> TaggedShares:
         """Shares of how many bits of each row differ from the reference's."""
         apart = hidden ^ reference
         known = np.bitwise_count(apart).sum(1, dtype=np.uint64)
@@ -45,7 +45,7 @@ class Tally:
                 kernel.row_sums(marks, part, tags)
         return self._with(values, tags, known.astype(np.int64))
 
-    def sums(self, hidden: Bytes, weights: Ints) -> Held:
+    def sums(self, hidden: Bytes, weights: Ints) -> TaggedShares:
         """Shares of the weighted sum of the rows, their bits taken for -1 and 1."""
         if int(weights.sum()) >= MOST:
             raise ProtocolError(f"weights add up to {int(weights.sum())}; a sum holds less than {MOST}")
@@ -60,7 +60,7 @@ class Tally:
             known[span] = -signs
         return self._with(self._twice(values), self._twice(tags), known)
 
-    def fingerprints(self, hidden: Bytes, keys: Words, matrix: int) -> Held:
+    def fingerprints(self, hidden: Bytes, keys: Words, matrix: int) -> TaggedShares:
         """Shares of each row's inner product with keys, for a matrix of shares and the rows that it hides."""
         values, tags, known = (np.zeros(self.deal.rows, np.uint64) for _ in range(3))
         for start, stop, numbers, marks in self.shares.blocks(matrix):
@@ -81,16 +81,16 @@ class Tally:
         twice: npt.NDArray[Any] = np.add(numbers, numbers)
         return twice
 
-    def _with(self, values: npt.NDArray[Any], tags: npt.NDArray[Any], known: Ints) -> Held:
+    def _with(self, values: npt.NDArray[Any], tags: npt.NDArray[Any], known: Ints) -> TaggedShares:
         """With a public number added to each."""
         if not self.deal.authentic:
-            return Held(values + known.astype(np.uint32) if self.me == 0 else values, tags)
+            return TaggedShares(values + known.astype(np.uint32) if self.me == 0 else values, tags)
         return self._plus(values, tags, (known % P).astype(np.uint64))
 
-    def _plus(self, values: Words, tags: Words, known: Words) -> Held:
+    def _plus(self, values: Words, tags: Words, known: Words) -> TaggedShares:
         shifted = PRIME.add(values, known) if self.me == 0 else values
         marked = PRIME.add(tags, PRIME.mul(np.full_like(known, self.point), known))
-        return Held(shifted.reshape(-1, 1), marked.reshape(-1, 1))
+        return TaggedShares(shifted.reshape(-1, 1), marked.reshape(-1, 1))
 
 
 def centred(values: npt.NDArray[Any], bound: int) -> Ints:

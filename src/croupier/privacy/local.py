@@ -53,6 +53,8 @@ class LocalPrivacy(Part):
     verb: ClassVar[str] = "privacy"
     # Which forms of an update it can work on; a pipeline that sends another is refused when built.
     forms: ClassVar[tuple[Form, ...]] = ("weights", "delta")
+    # Whether it leaves updates as they are.
+    noiseless: ClassVar[bool] = False
 
     @abstractmethod
     def __call__(self, update: Update, coins: Coins) -> tuple[Update, ParticipationCost]:
@@ -127,6 +129,8 @@ class LocalPrivacy(Part):
 
 class NoNoise(LocalPrivacy, use="none"):
     """The update as it is."""
+
+    noiseless: ClassVar[bool] = True
 
     def __call__(self, update: Update, coins: Coins) -> tuple[Update, ParticipationCost]:
         """The same update, at no cost and with no claim."""

@@ -26,7 +26,7 @@ from croupier.engine.loop import Continuation, begin, rounds
 from croupier.engine.state import Round, Threat
 from croupier.engine.task import Fits, Task
 from croupier.errors import CroupierError, SpecError
-from croupier.learn.data import Rows
+from croupier.learn.data import TensorRecords
 from croupier.learn.fit import Fit
 from croupier.learn.train import Learner, one_of
 from croupier_lab.processes import each
@@ -101,7 +101,7 @@ class RuleUnderAttack:
             return task
         if task.answers is None or not isinstance(task.fit, Learner):
             raise SpecError("probes = 'samples': the network answers no inputs of numbers")
-        held = {shard: rows for shard, rows in task.fit.shards.items() if isinstance(rows, Rows)}
+        held = {shard: rows for shard, rows in task.fit.shards.items() if isinstance(rows, TensorRecords)}
         samples = Samples(task.fit, task.answers, held, seeded.coins.child("samples"))
         return replace(task, fit=samples, answers=samples.answer)
 
@@ -112,7 +112,7 @@ class Samples:
 
     fit: Fits
     ask: Callable[[Tensor, Tensor], Tensor]
-    held: dict[str, Rows]
+    held: dict[str, TensorRecords]
     coins: Coins
     shown: Tensor = field(default_factory=lambda: torch.zeros(0))
 

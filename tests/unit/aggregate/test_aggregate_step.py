@@ -22,7 +22,7 @@ from croupier.engine.local import Local
 from croupier.engine.loop import Continuation, rounds
 from croupier.engine.state import state_from
 from croupier.errors import ProtocolError, SpecError
-from croupier.learn.assemble import assemble
+from croupier.learn.assemble import Hardware, assemble
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Sgd
 from croupier.learn.models import Mlp
@@ -158,7 +158,9 @@ def test_settings_out_of_range_are_refused(table: dict[str, float]) -> None:
 
 @pytest.mark.parametrize("step", [FedAdam(lr=0.03), FedYogi(lr=0.03), FedAdagrad(lr=0.03)])
 def test_a_run_learns_and_resumes_from_its_checkpoint(step: Step) -> None:
-    made = assemble(Digits(), Iid(clients=6), Mlp(hidden=(16,)), Sgd(lr=0.1), Coins.from_seed(2), workers=1)
+    made = assemble(
+        Digits(), Iid(clients=6), Mlp(hidden=(16,)), Sgd(lr=0.1), Coins.from_seed(2), machine=Hardware(workers=1)
+    )
     pipeline = Pipeline(aggregate=Mean(step=step))
     coins, plan = Coins.from_seed(5), Federation(rounds=8)
     whole = list(rounds(pipeline, made.task, plan, coins, Local()))

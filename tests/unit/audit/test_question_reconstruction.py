@@ -25,7 +25,8 @@ from croupier.core.update import Layout
 from croupier.engine.federation import Federation
 from croupier.engine.local import Local
 from croupier.learn.datasets import Digits
-from croupier.learn.fit import DpSgd, Sgd
+from croupier.learn.dp_fit import DpSgd
+from croupier.learn.fit import Sgd
 from croupier.learn.models import Mlp
 from croupier.learn.split import Dirichlet
 from croupier.pipeline import Pipeline

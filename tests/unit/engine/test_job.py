@@ -24,7 +24,7 @@ from croupier.engine.job.result import Result
 from croupier.engine.job.run import resume, run
 from croupier.errors import CroupierError, DataError, ProtocolError, SpecError, StoreError
 from croupier.learn.assemble import assemble
-from croupier.learn.data import Rows
+from croupier.learn.data import TensorRecords
 from croupier.learn.datasets import Digits
 from croupier.spec import load
 from croupier.toml_text import to_toml
@@ -337,7 +337,7 @@ def test_other_data_are_not_resumed_with(copy: Path, monkeypatch: pytest.MonkeyP
 
     real = digits._read
 
-    def changed(path: Path) -> Rows:
+    def changed(path: Path) -> TensorRecords:
         rows = real(path)
         rows.x[0, 0] += 1
         return rows

@@ -13,8 +13,8 @@ import torch
 from croupier.core.coins import Coins
 from croupier.core.update import Model, Update
 from croupier.errors import DataError, SpecError
-from croupier.learn.assemble import assemble
-from croupier.learn.data import Dataset, Rows
+from croupier.learn.assemble import Hardware, assemble
+from croupier.learn.data import Dataset, TensorRecords
 from croupier.learn.datasets import Activity
 from croupier.learn.fit import Adam
 from croupier.learn.models import ActivityCnn
@@ -37,9 +37,9 @@ def write(folder: Path, **changed: Any) -> Path:
     return folder
 
 
-def rows(dataset: Dataset) -> tuple[Rows, Rows]:
-    assert isinstance(dataset.train, Rows)
-    assert isinstance(dataset.test, Rows)
+def rows(dataset: Dataset) -> tuple[TensorRecords, TensorRecords]:
+    assert isinstance(dataset.train, TensorRecords)
+    assert isinstance(dataset.test, TensorRecords)
     return dataset.train, dataset.test
 
 
@@ -110,7 +110,7 @@ def test_what_is_no_archive_is_named(tmp_path: Path) -> None:
 
 
 def windows(*shape: int) -> Dataset:
-    held = Rows(torch.randn(3, *shape), torch.tensor([0, 1, 2]))
+    held = TensorRecords(torch.randn(3, *shape), torch.tensor([0, 1, 2]))
     return Dataset("windows", "classify", 6, held, held, "none", "made up", labels=held.y)
 
 
@@ -155,7 +155,9 @@ def test_training_on_real_windows_improves() -> None:
     torch.set_num_threads(1)
     coins = Coins.from_seed(3)
     network, folder = ActivityCnn(standardise=True), Path(os.environ["CROUPIER_DATA"])
-    made = assemble(Activity(), Natural(clients=1), network, Adam(batch=32), coins, folder=folder, workers=1)
+    made = assemble(
+        Activity(), Natural(clients=1), network, Adam(batch=32), coins, folder=folder, machine=Hardware(workers=1)
+    )
     (done,) = made.task.fit([(made.task.first.vector, next(iter(made.task.shards.values())), coins.child("job"))])
     before = made.task.evaluate(made.task.first)["accuracy"]
     assert isinstance(done, Update)

@@ -12,7 +12,7 @@ import torch
 
 from croupier.core.coins import Coins
 from croupier.errors import DataError
-from croupier.learn.data import Dataset, Rows
+from croupier.learn.data import Dataset, TensorRecords
 from croupier.learn.datasets import Ecg
 from croupier.learn.models import Rnn
 from croupier.learn.split import Natural
@@ -37,9 +37,9 @@ def write(folder: Path, **changed: Any) -> Path:
     return folder
 
 
-def rows(dataset: Dataset) -> tuple[Rows, Rows]:
-    assert isinstance(dataset.train, Rows)
-    assert isinstance(dataset.test, Rows)
+def rows(dataset: Dataset) -> tuple[TensorRecords, TensorRecords]:
+    assert isinstance(dataset.train, TensorRecords)
+    assert isinstance(dataset.test, TensorRecords)
     return dataset.train, dataset.test
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from croupier.learn.data import Dataset, Rows
+from croupier.learn.data import Dataset, TensorRecords
 from croupier.learn.flat import layout_of
 from croupier.learn.models import DenseNet121, MobileNetV2, Network
 
-PICTURES = Rows(torch.rand(4, 3, 32, 32, generator=torch.Generator().manual_seed(0)), torch.arange(4))
+PICTURES = TensorRecords(torch.rand(4, 3, 32, 32, generator=torch.Generator().manual_seed(0)), torch.arange(4))
 DATA = Dataset("pictures", "classify", 4, PICTURES, PICTURES, "-", "-", labels=PICTURES.y)
 
 

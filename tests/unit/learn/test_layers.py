@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from croupier.core.coins import Coins
 from croupier.core.update import Update
 from croupier.errors import SpecError
-from croupier.learn.assemble import Assembled, assemble
-from croupier.learn.data import Dataset, Rows
+from croupier.learn.assemble import Assembled, Hardware, TaskOptions, assemble
+from croupier.learn.data import Dataset, TensorRecords
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Sgd
 from croupier.learn.models import ActivityCnn, CifarCnn, Dropout, Mlp, MnistCnn, Network, ResNet18, TextTransformer
@@ -21,7 +21,7 @@ COINS = Coins.from_seed(2)
 
 
 def images(*shape: int) -> Dataset:
-    rows = Rows(torch.rand(3, *shape), torch.tensor([0, 1, 2]))
+    rows = TensorRecords(torch.rand(3, *shape), torch.tensor([0, 1, 2]))
     return Dataset("pictures", "classify", 10, rows, rows, "none", "made up", labels=rows.y)
 
 
@@ -29,7 +29,9 @@ def made(dropout: float, workers: int = 1) -> Assembled:
     torch.set_num_threads(1)
     fit = Sgd(lr=0.1, epochs=1, batch=32, momentum=0)
     model = Mlp(hidden=(24, 16), dropout=dropout)
-    return assemble(Digits(), Iid(clients=5), model, fit, COINS, together=64, workers=workers)
+    return assemble(
+        Digits(), Iid(clients=5), model, fit, COINS, options=TaskOptions(together=64), machine=Hardware(workers=workers)
+    )
 
 
 def trained(task: Assembled) -> Tensor:
@@ -88,7 +90,7 @@ def test_dropout_is_the_same_with_any_number_of_workers_and_every_time() -> None
 
 def test_dropout_draws_from_each_clients_own_coins() -> None:
     # One record many times over: whatever the order of the batches, only dropout can tell two clients apart.
-    same = Rows(torch.rand(1, 6).repeat(20, 1), torch.ones(20, dtype=torch.int64))
+    same = TensorRecords(torch.rand(1, 6).repeat(20, 1), torch.ones(20, dtype=torch.int64))
     for rate, alike in ((0.0, True), (0.5, False)):
         module = Mlp(dropout=rate).build(images(6))
         learner = Learner(module, "classify", Sgd(lr=0.1, batch=5), {"same": same})

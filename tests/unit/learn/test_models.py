@@ -7,7 +7,7 @@ from torch import nn
 from croupier.core.coins import Coins
 from croupier.core.update import Update
 from croupier.errors import SpecError
-from croupier.learn.data import Dataset, Rows, Windows
+from croupier.learn.data import Dataset, TensorRecords, Windows
 from croupier.learn.ends import Head, find_head
 from croupier.learn.fit import Sgd
 from croupier.learn.flat import layout_of
@@ -34,7 +34,7 @@ from croupier.learn.train import Learner
 
 
 def images(*shape: int, classes: int = 10) -> Dataset:
-    rows = Rows(torch.rand(3, *shape), torch.tensor([0, 1, 2]))
+    rows = TensorRecords(torch.rand(3, *shape), torch.tensor([0, 1, 2]))
     return Dataset("pictures", "classify", classes, rows, rows, "none", "made up", labels=rows.y)
 
 
@@ -44,7 +44,7 @@ def series(width: int = 6) -> Dataset:
 
 
 def texts(length: int = 128, tokens: int = 8192) -> Dataset:
-    rows = Rows(torch.randint(1, tokens, (3, length)), torch.tensor([0, 1, 2]))
+    rows = TensorRecords(torch.randint(1, tokens, (3, length)), torch.tensor([0, 1, 2]))
     return Dataset("texts", "classify", 20, rows, rows, "none", "made up", labels=rows.y, tokens=tokens)
 
 
@@ -200,7 +200,7 @@ def test_stacked_mixers_learn_what_each_learns() -> None:
     dataset = images(3, 16, 16)
     module = Mixer(patch=8, width=8, across=4, within=16, layers=1).build(dataset)
     x, y = torch.rand(30, 3, 16, 16), torch.arange(30) % dataset.outputs
-    shards = {"a": Rows(x[:18], y[:18]), "b": Rows(x[18:], y[18:])}
+    shards = {"a": TensorRecords(x[:18], y[:18]), "b": TensorRecords(x[18:], y[18:])}
     start = layout_of(module).flatten(dict(module.named_parameters())).detach()
     jobs = [(start, name, Coins.from_seed(number)) for number, name in enumerate(shards)]
     fit = Sgd(lr=0.1, epochs=3, batch=8)

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from croupier.core.coins import Coins
 from croupier.core.update import Model
 from croupier.errors import DataError, SpecError
-from croupier.learn.assemble import assemble
+from croupier.learn.assemble import Hardware, TaskOptions, assemble
 from croupier.learn.augment import InstaHide
-from croupier.learn.data import Dataset, Rows
+from croupier.learn.data import Dataset, TensorRecords
 from croupier.learn.datasets import Newsgroups
 from croupier.learn.datasets.newsgroups import _messages, body, bucket, words
 from croupier.learn.fit import Adam
@@ -108,8 +108,8 @@ def few(folder: Path) -> Path:
 
 
 def inputs(dataset: Dataset) -> tuple[Tensor, Tensor]:
-    assert isinstance(dataset.train, Rows)
-    assert isinstance(dataset.test, Rows)
+    assert isinstance(dataset.train, TensorRecords)
+    assert isinstance(dataset.test, TensorRecords)
     return dataset.train.x, dataset.test.x
 
 
@@ -168,7 +168,7 @@ def test_settings_out_of_bounds_are_named(fields: dict[str, int]) -> None:
 
 def texts(count: int = 12, length: int = 6, classes: int = 3) -> Dataset:
     x = torch.randint(1, 30, (count, length), generator=torch.Generator().manual_seed(0))
-    rows = Rows(x, torch.arange(count) % classes)
+    rows = TensorRecords(x, torch.arange(count) % classes)
     return Dataset("texts", "classify", classes, rows, rows, "none", "made up", labels=rows.y, tokens=30)
 
 
@@ -229,7 +229,7 @@ def test_heads_divide_the_width() -> None:
 def test_words_are_no_quantities() -> None:
     with pytest.raises(SpecError, match=r"'mlp': needs inputs that are quantities.* model = \"text-transformer\""):
         Mlp().build(texts())
-    plain = Rows(torch.rand(3, 6), torch.tensor([0, 1, 2]))
+    plain = TensorRecords(torch.rand(3, 6), torch.tensor([0, 1, 2]))
     pictures = Dataset("pictures", "classify", 3, plain, plain, "none", "made up", labels=plain.y)
     with pytest.raises(SpecError, match=r"'text-transformer': needs texts .* use data = \"newsgroups\""):
         TextTransformer().build(pictures)
@@ -249,7 +249,14 @@ def test_clients_train_one_by_one_and_alike_with_any_workers(tmp_path: Path) -> 
         coins = Coins.from_seed(4)
         data, network = Newsgroups(length=5, vocabulary=40), TextTransformer(width=8, hidden=8, dropout=0.1)
         made = assemble(
-            data, Iid(clients=3), network, Adam(batch=4), coins, folder=tmp_path, workers=workers, together=together
+            data,
+            Iid(clients=3),
+            network,
+            Adam(batch=4),
+            coins,
+            options=TaskOptions(together=together),
+            folder=tmp_path,
+            machine=Hardware(workers=workers),
         )
         assert isinstance(made.task.fit, Learner)
         assert made.task.fit.group == 1
@@ -295,7 +302,15 @@ def test_training_on_real_messages_improves() -> None:
     torch.set_num_threads(1)
     coins, folder = Coins.from_seed(3), Path(os.environ["CROUPIER_DATA"])
     data = Newsgroups(length=32, vocabulary=2048)
-    made = assemble(data, Iid(clients=4), TextTransformer(), Adam(lr=0.005, epochs=3), coins, folder=folder, workers=1)
+    made = assemble(
+        data,
+        Iid(clients=4),
+        TextTransformer(),
+        Adam(lr=0.005, epochs=3),
+        coins,
+        folder=folder,
+        machine=Hardware(workers=1),
+    )
     (done,) = made.task.fit([(made.task.first.vector, next(iter(made.task.shards.values())), coins.child("job"))])
     before = made.task.evaluate(made.task.first)["accuracy"]
     after = made.task.evaluate(Model(done.vector))["accuracy"]  # type: ignore[union-attr]

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from croupier.errors import DataError, SpecError
-from croupier.learn.data import Rows
+from croupier.learn.data import TensorRecords
 from croupier.learn.datasets import Cifar10, Fashion, Mnist
 
 Bytes = npt.NDArray[np.uint8]
@@ -43,8 +43,8 @@ def archive(folder: Path, **changes: npt.NDArray[np.generic] | None) -> Path:
     return folder
 
 
-def rows(part: object) -> Rows:
-    assert isinstance(part, Rows)
+def rows(part: object) -> TensorRecords:
+    assert isinstance(part, TensorRecords)
     return part
 
 

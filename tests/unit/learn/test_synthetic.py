@@ -4,16 +4,16 @@ import pytest
 import torch
 
 from croupier.errors import SpecError
-from croupier.learn.data import Rows
+from croupier.learn.data import TensorRecords
 from croupier.learn.datasets import Synthetic
 from croupier.learn.models import Mlp
 
 
-def both(data: Synthetic) -> Rows:
+def both(data: Synthetic) -> TensorRecords:
     made = data.load(None)
-    assert isinstance(made.train, Rows)
-    assert isinstance(made.test, Rows)
-    return Rows(torch.cat([made.train.x, made.test.x]), torch.cat([made.train.y, made.test.y]))
+    assert isinstance(made.train, TensorRecords)
+    assert isinstance(made.test, TensorRecords)
+    return TensorRecords(torch.cat([made.train.x, made.test.x]), torch.cat([made.train.y, made.test.y]))
 
 
 def test_it_is_large_and_four_fifths_train() -> None:

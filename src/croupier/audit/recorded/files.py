@@ -26,7 +26,7 @@ from croupier.errors import DataError, SpecError
 from croupier.learn.fit import Fit, Sgd
 from croupier.learn.loss import LossName
 from croupier.learn.models import Network
-from croupier.learn.own import reading
+from croupier.learn.own_names import reading
 
 MANIFEST = "updates.toml"
 Seen = Literal["named", "shuffle-model", "shuffle-layer", "shuffle-parameter", "sum"]

@@ -15,7 +15,8 @@ from croupier.audit.knowledge import Sample
 from croupier.audit.recorded.tensors import one_line
 from croupier.core.part import Part
 from croupier.errors import DataError, SpecError
-from croupier.learn.own import Importable, call
+from croupier.learn.own import call
+from croupier.learn.own_names import Importable
 
 # What the function gives, by client.
 GIVES = "{'shadows': {client: (inputs, labels)}, 'asked': {...}, and if you like 'members': {...}, 'others': {...}}"

@@ -22,7 +22,7 @@ from croupier.core.norm import length
 from croupier.core.update import Update
 from croupier.engine.task import Task
 from croupier.errors import CroupierError, SpecError
-from croupier.learn.assemble import assemble
+from croupier.learn.assemble import Hardware, TaskOptions, assemble
 from croupier.learn.data import Data, Dataset
 from croupier.learn.datasets.households import Households
 from croupier.learn.split import Natural, Split
@@ -162,9 +162,15 @@ def _synthetic(stage: Stage) -> AuxiliaryClients:
 def assembled(one: Setting, split: SetAside | SyntheticClients, coins: Coins) -> tuple[Task, Dataset]:
     """The setting's task on another split of its data; nothing is trained twice."""
     made = assemble(
-        one.data, split, one.model, one.fit, coins, folder=one.folder, together=one.together, device=one.device,
-        workers=one.workers, augment=one.augment, root=one.root, loss=one.loss,
-    )  # fmt: skip
+        one.data,
+        split,
+        one.model,
+        one.fit,
+        coins,
+        options=TaskOptions(augment=one.augment, root=one.root, together=one.together, loss=one.loss),
+        folder=one.folder,
+        machine=Hardware(device=one.device, workers=one.workers),
+    )
     return replace(made.task, fit=Remembered(made.task.fit)), made.dataset
 
 

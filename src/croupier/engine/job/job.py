@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -28,10 +28,9 @@ from croupier.engine.loop import Continuation, plain_model, rounds
 from croupier.engine.state import Round, State, view_digests
 from croupier.engine.store import NOTED, RunDir
 from croupier.errors import CroupierError, SpecError, StoreError
-from croupier.learn.assemble import Assembled, assemble, model_bytes
+from croupier.learn.assemble import Assembled, Hardware, assemble, model_bytes
 from croupier.learn.budget import UNIT, so_far
 from croupier.learn.clients import clients_of
-from croupier.learn.fit import Private
 from croupier.privacy.ledger import ADJACENCY
 from croupier.spec import Spec
 from croupier.statement import explain
@@ -81,11 +80,15 @@ class Job:
         task, machine = self.spec.task, self.spec.run
         torch.set_num_threads(1)
         made = assemble(
-            task.data, task.split, task.model, task.fit, self.coins,
-            augment=task.augment, root=task.root, folder=self.folder, together=task.together, warm=warm,
-            opaque=task.opaque, loss=task.loss, metrics=task.metrics, device=machine.device, workers=machine.workers,
-            tick=lambda count: self.watch("trained", {"clients": count}),
-        )  # fmt: skip
+            task.data,
+            task.split,
+            task.model,
+            task.fit,
+            self.coins,
+            options=replace(task.options, warm=warm),
+            folder=self.folder,
+            machine=Hardware(machine.device, machine.workers, lambda count: self.watch("trained", {"clients": count})),
+        )
         check(self.spec.protocol, len(made.task.enrolled), self.spec.federation, made.task.offers)
         check_names(self.spec.protocol, made.task.enrolled, self.spec.federation)
         known = {*made.task.enrolled, *self.spec.protocol.parties(())}
@@ -181,10 +184,10 @@ class Job:
 
     def _of_records(self, made: Assembled, done: Round) -> dict[str, Any]:
         """What training itself has cost a record so far, at most, where it adds noise."""
-        fit, counts = self.spec.task.fit, done.state.participations
-        if not isinstance(fit, Private):
+        private, counts = self.spec.task.fit.private, done.state.participations
+        if private is None:
             return {}
-        found = so_far(fit, ((made.sizes[name], times) for name, times in counts.items()))
+        found = so_far(private, ((made.sizes[name], times) for name, times in counts.items()))
         return {} if found is None else {"record": found.plain()}
 
     def _keep(self, done: Round, line: Mapping[str, Any], spent: Mapping[str, Any]) -> None:

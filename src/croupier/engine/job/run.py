@@ -18,7 +18,8 @@ from croupier.engine.store import RunDir
 from croupier.errors import CroupierWarning, StoreError, either
 from croupier.learn.data import folder_of
 from croupier.learn.own import check_there
-from croupier.spec import Sets, Source, counted, load
+from croupier.spec import Source, counted, load
+from croupier.toml_read import Sets
 
 
 def run(

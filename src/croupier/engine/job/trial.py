@@ -25,7 +25,7 @@ from croupier.engine.local import Local
 from croupier.engine.loop import rounds
 from croupier.engine.task import Fits
 from croupier.errors import CroupierError
-from croupier.learn.assemble import Assembled, assemble
+from croupier.learn.assemble import Assembled, Hardware, assemble
 from croupier.learn.train import Learner
 from croupier.spec import Spec
 
@@ -72,10 +72,15 @@ def assembled(spec: Spec, coins: Coins, folder: Path | None) -> Assembled:
     task, machine = spec.task, spec.run
     torch.set_num_threads(1)
     made = assemble(
-        task.data, task.split, task.model, task.fit, coins, augment=task.augment, root=task.root, folder=folder,
-        together=task.together, warm=task.warm, opaque=task.opaque, loss=task.loss, metrics=task.metrics,
-        device=machine.device, workers=machine.workers,
-    )  # fmt: skip
+        task.data,
+        task.split,
+        task.model,
+        task.fit,
+        coins,
+        options=task.options,
+        folder=folder,
+        machine=Hardware(device=machine.device, workers=machine.workers),
+    )
     check(spec.protocol, len(made.task.enrolled), spec.federation, made.task.offers)
     check_names(spec.protocol, made.task.enrolled, spec.federation)
     return made

@@ -7,14 +7,14 @@ from typing import Any
 from torch import Tensor
 
 from croupier.learn.axes.terms import Term, cut, fix, joined, new, size_of, unify
-from croupier.learn.axes.tracer import Call, close, label, rule, same
+from croupier.learn.axes.tracer import TracedCall, close, label, rule, same
 
 CAUSAL = "every place sees only those before it"
 
 
 @rule("scaled_dot_product_attention")
 def attend(
-    call: Call,
+    call: TracedCall,
     out: Tensor,
     query: Tensor,
     key: Tensor,
@@ -37,7 +37,7 @@ def attend(
     call.use(query, key, value, out)
 
 
-def _masked(call: Call, mask: Tensor | None, causal: bool, asks: Term, seen: Term, lead: list[Term]) -> None:
+def _masked(call: TracedCall, mask: Tensor | None, causal: bool, asks: Term, seen: Term, lead: list[Term]) -> None:
     if causal:
         fix(asks, CAUSAL)
         fix(seen, CAUSAL)
@@ -50,7 +50,7 @@ def _masked(call: Call, mask: Tensor | None, causal: bool, asks: Term, seen: Ter
 
 @rule("multi_head_attention_forward")
 def heads(
-    call: Call,
+    call: TracedCall,
     out: tuple[Tensor, Tensor | None],
     query: Tensor,
     key: Tensor,

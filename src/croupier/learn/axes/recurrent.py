@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from croupier.learn.axes.terms import Term, fix, joined, new, size_of, unify
-from croupier.learn.axes.tracer import Call, close, label, rule
+from croupier.learn.axes.tracer import TracedCall, close, label, rule
 
 TIME = "time runs along it"
 GATES = "gates keep their order"
@@ -16,7 +16,7 @@ GATES = "gates keep their order"
 
 @rule("lstm", "gru", "rnn_tanh", "rnn_relu")
 def recurrent(
-    call: Call,
+    call: TracedCall,
     out: Sequence[Any],
     x: Tensor,
     start: Any,
@@ -54,7 +54,7 @@ def recurrent(
         _states(part, found)
 
 
-def _cell(call: Call, weights: list[Any], into: Term, gates: int, biased: bool) -> tuple[Term, Term]:
+def _cell(call: TracedCall, weights: list[Any], into: Term, gates: int, biased: bool) -> tuple[Term, Term]:
     """The axis of a cell's state as others see it, and as the cell itself does, which a projection sets apart."""
     (rows, columns), (again, back), *rest = weights
     cell = new(size_of(rows) // gates)

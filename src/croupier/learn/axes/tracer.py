@@ -50,7 +50,7 @@ class Tracer(TorchFunctionMode):
             # Some of torch's functions pass on that nobody said where the result should go.
             kwargs = {key: value for key, value in kwargs.items() if key != "out"}
         try:
-            rule(Call(self, name, kept), out, *args, **kwargs)
+            rule(TracedCall(self, name, kept), out, *args, **kwargs)
         except (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise self.unknown(f"{name} as it is called here") from error
         return out
@@ -113,7 +113,7 @@ class Tracer(TorchFunctionMode):
         return leave
 
 
-class Call:
+class TracedCall:
     """One operation as its rule sees it."""
 
     def __init__(self, tracer: Tracer, name: str, constants: dict[int, Labels]) -> None:

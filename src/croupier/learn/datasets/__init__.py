@@ -8,7 +8,18 @@ from croupier.learn.datasets.fashion import Fashion
 from croupier.learn.datasets.households import Households
 from croupier.learn.datasets.mnist import Mnist
 from croupier.learn.datasets.newsgroups import Newsgroups
-from croupier.learn.datasets.own import Own
+from croupier.learn.datasets.own import OwnData
 from croupier.learn.datasets.synthetic import Synthetic
 
-__all__ = ["Activity", "Cifar10", "Digits", "Ecg", "Fashion", "Households", "Mnist", "Newsgroups", "Own", "Synthetic"]
+__all__ = [
+    "Activity",
+    "Cifar10",
+    "Digits",
+    "Ecg",
+    "Fashion",
+    "Households",
+    "Mnist",
+    "Newsgroups",
+    "OwnData",
+    "Synthetic",
+]

@@ -11,7 +11,7 @@ import torch
 from pydantic import Field
 
 from croupier.errors import DataError
-from croupier.learn.data import Data, Dataset, Rows, locate
+from croupier.learn.data import Data, Dataset, TensorRecords, locate
 from croupier.learn.datasets.archive import Arrays, arrays_of
 
 SOURCE = "Smartphone-based recognition of human activities and postural transitions (Reyes-Ortiz et al. 2015), UCI"
@@ -64,10 +64,12 @@ class Activity(Data, use="activity"):
         )
 
 
-def _rows(found: Arrays, chosen: npt.NDArray[np.bool_]) -> Rows:
+def _rows(found: Arrays, chosen: npt.NDArray[np.bool_]) -> TensorRecords:
     # Channels first, as convolutions take them.
     x = (found["X"][chosen] * found["scale"]).astype(np.float32).transpose(0, 2, 1)
-    return Rows(torch.from_numpy(np.ascontiguousarray(x)), torch.from_numpy(found["y"][chosen].astype(np.int64)))
+    return TensorRecords(
+        torch.from_numpy(np.ascontiguousarray(x)), torch.from_numpy(found["y"][chosen].astype(np.int64))
+    )
 
 
 def _read(path: Path) -> Arrays:

@@ -11,7 +11,7 @@ import torch
 from pydantic import Field
 
 from croupier.errors import DataError
-from croupier.learn.data import Data, Dataset, Rows, locate
+from croupier.learn.data import Data, Dataset, TensorRecords, locate
 from croupier.learn.datasets.archive import Arrays, arrays_of
 
 SOURCE = "MIT-BIH Arrhythmia Database (Moody and Mark 2001), PhysioNet"
@@ -85,9 +85,9 @@ def _by_time(found: Arrays) -> tuple[Chosen, Chosen, Chosen]:
     return ~held, held, np.zeros_like(held)
 
 
-def _rows(found: Arrays, chosen: Chosen) -> Rows:
+def _rows(found: Arrays, chosen: Chosen) -> TensorRecords:
     x = (found["X"][chosen].astype(np.float32) - ZERO) / PER_MV
-    return Rows(
+    return TensorRecords(
         torch.from_numpy(x.reshape(-1, SAMPLES // STEP, STEP)), torch.from_numpy(found["y"][chosen].astype(np.int64))
     )
 

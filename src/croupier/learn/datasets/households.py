@@ -28,6 +28,7 @@ class Households(Data, use="households"):
 
     licence: ClassVar[str] = "not stated by the copy; see the London Datastore's terms"
     files: ClassVar[tuple[str, ...]] = ("lcl_households.npz",)
+    unit: ClassVar[str] = "kWh"
 
     width: PositiveInt = Field(48, description="how many values a window has")
     stride: PositiveInt = Field(1, description="how far apart windows start")

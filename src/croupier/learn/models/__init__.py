@@ -13,12 +13,13 @@ from croupier.learn.models.network import Network
 from croupier.learn.models.own import OwnNetwork
 from croupier.learn.models.resnet import ResidualNet, ResNet18
 from croupier.learn.models.rnn import Listener, Rnn
-from croupier.learn.models.series import Patches, SeriesTransformer
+from croupier.learn.models.series import PatchForecaster, SeriesTransformer
 from croupier.learn.models.transformer import Reader, TextTransformer
-from croupier.learn.models.vit import PatchReader, Vit
+from croupier.learn.models.vit import AttentionBlocks, PatchReader, Vit
 
 __all__ = [
     "ActivityCnn",
+    "AttentionBlocks",
     "CifarCnn",
     "ConvNet",
     "DenseNet",
@@ -35,9 +36,9 @@ __all__ = [
     "MobileNetV2",
     "Network",
     "OwnNetwork",
+    "PatchForecaster",
     "PatchMixer",
     "PatchReader",
-    "Patches",
     "Perceptron",
     "Reader",
     "ResNet18",

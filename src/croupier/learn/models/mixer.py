@@ -12,7 +12,7 @@ from croupier.learn.models.layers import Standardise
 from croupier.learn.models.network import Network
 
 
-class Patches(nn.Module):
+class PicturePatches(nn.Module):
     """A picture cut into square patches, each a row of its pixels of all colours.
 
     By moving numbers only: every patch, and every pixel within a patch, has a place of its own.
@@ -67,7 +67,7 @@ class PatchMixer(nn.Module):
         colours, height, wide = shape
         patches = (height // patch) * (wide // patch)
         self.first = first
-        self.patches = Patches(patch)
+        self.patches = PicturePatches(patch)
         self.embed = nn.Linear(colours * patch * patch, width)
         self.blocks = nn.ModuleList(Mixing(patches, width, across, within) for _ in range(layers))
         self.norm = nn.LayerNorm(width)

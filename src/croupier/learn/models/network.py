@@ -17,6 +17,11 @@ class Network(Part):
     verb = "model"
 
     @property
+    def own_function(self) -> str:
+        """The function of the user's own that makes the model; nothing where none is called."""
+        return ""
+
+    @property
     def batchable(self) -> bool:
         """Whether many clients' copies can be trained as one stacked model: no running state, no branch, no dropout."""
         return False

@@ -18,7 +18,7 @@ from croupier.core.flow import Body, Given, SubFlow
 from croupier.encode.encoder import Released
 from croupier.kernels import field as kernel
 from croupier.mpc import convert, dealer, onion, translate, turns
-from croupier.mpc.authentic import Held, as_words, bytes_of
+from croupier.mpc.authentic import TaggedShares, as_words, bytes_of
 from croupier.mpc.deal_shares import DealSpec
 from croupier.mpc.dealer import ShuffleShare
 from croupier.mpc.field import PRIME
@@ -128,10 +128,10 @@ class Pool:
     def _material(self, me: int) -> ShuffleShare:
         return share_from_letter(self.deal, self.given, me, self._letter(me, f"hand{me}"))
 
-    def _opener(self, party: Witness) -> Callable[[str, str, Held], SubFlow]:
+    def _opener(self, party: Witness) -> Callable[[str, str, TaggedShares], SubFlow]:
         """Numbers of which one server holds a share, and was told the other's."""
 
-        def opened(kind: str, step: str, held: Held) -> SubFlow:
+        def opened(kind: str, step: str, held: TaggedShares) -> SubFlow:
             theirs = party.received_one(kind)["value"]
             yield from ()
             if not self.deal.authentic:

@@ -22,14 +22,14 @@ from croupier.errors import IntegrityError
 from croupier.kernels import field as kernel
 from croupier.kernels.field import Bytes
 from croupier.mpc import boolean, dealt_shares, products, signs, trust
-from croupier.mpc.authentic import Held
+from croupier.mpc.authentic import TaggedShares
 from croupier.mpc.deal_shares import DealSpec
 from croupier.mpc.dealt_shares import DealtShare
 from croupier.mpc.ring import Z32
 from croupier.mpc.tallies import Tally, centred
 from croupier.release.scoring import ScoreRule
 
-Opener = Callable[[str, str, Held], SubFlow]
+Opener = Callable[[str, str, TaggedShares], SubFlow]
 SIGN, TRUST, LIFT = "sign", "t", "lift"
 
 
@@ -46,10 +46,10 @@ class Scoring:
         return self.release.scores == "secret"
 
     @property
-    def rule(self) -> trust.Rule:
+    def rule(self) -> trust.SecretRule:
         """The rule of secret scores."""
         printed = self.release.printed(self.deal.size)
-        return trust.Rule(self.deal.rows, self.deal.size, printed.num, printed.den, printed.floor)
+        return trust.SecretRule(self.deal.rows, self.deal.size, printed.num, printed.den, printed.floor)
 
     @property
     def gates(self) -> Mapping[str, int]:
@@ -121,7 +121,7 @@ class ScoreFlow:
             sums = centred((yield from self.opened("z", "v3", held)), verdict.total)
         return release.let_out(sums, verdict.total, distances)
 
-    def _signs(self, held: Held) -> SubFlow:
+    def _signs(self, held: TaggedShares) -> SubFlow:
         found = yield from signs.flow(self.tally.me, self.peer, SIGN, held.values, self.gates["gates"])
         return found.astype(np.int64)
 

@@ -17,10 +17,10 @@ from croupier.mpc.authentic import byte_tensor, bytes_of
 from croupier.mpc.convert import DaBits, Numbers
 from croupier.mpc.deal_shares import Block, DealSpec
 from croupier.mpc.group import Rows
-from croupier.mpc.occasion import Occasion, Once
+from croupier.mpc.occasion import Occasion, SingleUse
 from croupier.mpc.seal import Lock
 from croupier.mpc.tallies import Tally
-from croupier.mpc.translate import Masks, Stock, Turn
+from croupier.mpc.translate import PermuterHalf, SenderHalf, Stock
 from croupier.place.two_servers.scoring import ScoreFlow
 from croupier.place.two_servers.server_flow import ServerFlow
 from croupier.place.two_servers.shuffles import PASSES, Mix, Way
@@ -66,8 +66,8 @@ class ShuffleFlow(ServerFlow, Generic[T]):
         got: Bodies = yield from self._arrived(stock)
         present = yield from self._met(tuple(got))
         late = yield from self._shown(late, b"")
-        share = yield from self._mixed(Once(stock, self.occasion), {name: got[name] for name in present})
-        bits = Once(self._bits(dealt), self.occasion)
+        share = yield from self._mixed(SingleUse(stock, self.occasion), {name: got[name] for name in present})
+        bits = SingleUse(self._bits(dealt), self.occasion)
         talk = convert.convert(self.mix.group, share, bits, self.me == 0, self.occasion)
         numbers = yield from turns.flow(self.me, self.peer, "convert", talk, self.mix.turns("convert"))
         tally = Tally(self.deal, Whole(self.deal, numbers), self.me, 0)
@@ -91,7 +91,7 @@ class ShuffleFlow(ServerFlow, Generic[T]):
         """What it brings to the shuffle."""
 
     @abstractmethod
-    def _mixed(self, stock: Once[T], got: Bodies) -> SubFlow:
+    def _mixed(self, stock: SingleUse[T], got: Bodies) -> SubFlow:
         """Shares by XOR of the shuffled rows."""
 
 
@@ -107,21 +107,21 @@ class Sharer(ShuffleFlow[Stock]):
         if self.me == 0:
             turn = yield from self._take(PASSES[0])
             return Stock(turn, (yield from self._give(PASSES[1])))
-        masks: Masks = yield from self._give(PASSES[0])
+        masks: SenderHalf = yield from self._give(PASSES[0])
         return Stock((yield from self._take(PASSES[1])), masks)
 
     def _take(self, name: str) -> SubFlow:
         node = self.coins.child(name)
         order = translate.draw_order(self.deal.rows, node)
         talk = correlate.take(self.mix.group, order, self.occasion, name, node)
-        turn: Turn = yield from turns.flow(self.me, self.peer, name, talk, self.mix.turns(name))
+        turn: PermuterHalf = yield from turns.flow(self.me, self.peer, name, talk, self.mix.turns(name))
         return turn
 
     def _give(self, name: str) -> SubFlow:
         talk = correlate.give(self.mix.group, self.deal.rows, self.occasion, name, self.coins.child(name))
         return (yield from turns.flow(self.me, self.peer, name, talk, self.mix.turns(name)))
 
-    def _mixed(self, stock: Once[Stock], got: Bodies) -> SubFlow:
+    def _mixed(self, stock: SingleUse[Stock], got: Bodies) -> SubFlow:
         talk = translate.shuffle(self.mix.group, self._share(got), stock, self.me == 0, self.occasion)
         return (yield from turns.flow(self.me, self.peer, "mix", talk, self.mix.turns("mix")))
 
@@ -160,7 +160,7 @@ class Unboxer(ShuffleFlow[Lock]):
             if onion.sound(group, bytes_of(letter.body["box"]), stock, now)
         }
 
-    def _mixed(self, stock: Once[Lock], got: Bodies) -> SubFlow:
+    def _mixed(self, stock: SingleUse[Lock], got: Bodies) -> SubFlow:
         group, node = self.mix.group, self.coins.child("mix")
         if self.me == 0:
             boxes = {name: bytes_of(body["box"]) for name, body in got.items()}

@@ -25,7 +25,7 @@ from croupier.engine.local import Local
 from croupier.engine.loop import rounds
 from croupier.engine.state import Round
 from croupier.errors import CroupierError
-from croupier.learn.assemble import Assembled, assemble
+from croupier.learn.assemble import Assembled, Hardware, TaskOptions, assemble
 from croupier.spec import Spec, load
 from croupier_lab.bench.size import BenchSize, Watch, ignore
 
@@ -87,7 +87,13 @@ def measure(size: SimulationSize, seed: int, watch: Watch = ignore) -> dict[str,
 def _made(spec: Spec, coins: Coins, together: int, workers: int) -> Assembled:
     task = spec.task
     return assemble(
-        task.data, task.split, task.model, task.fit, coins, root=task.root, together=together, workers=workers
+        task.data,
+        task.split,
+        task.model,
+        task.fit,
+        coins,
+        options=TaskOptions(root=task.root, together=together),
+        machine=Hardware(workers=workers),
     )
 
 

@@ -23,11 +23,12 @@ from croupier.engine.state import Round
 from croupier.engine.task import Fits, Task
 from croupier.errors import CroupierError
 from croupier.kernels.residues import Rounding
-from croupier.learn.assemble import Assembled, assemble
+from croupier.learn.assemble import Assembled, Hardware, assemble
 from croupier.learn.budget import DELTA, noise_for
 from croupier.learn.data import Data
 from croupier.learn.datasets import Digits, Mnist
-from croupier.learn.fit import DpSgd, Sgd
+from croupier.learn.dp_fit import DpSgd
+from croupier.learn.fit import Sgd
 from croupier.learn.models import Mlp, MnistCnn, Network
 from croupier.learn.split import Dirichlet
 from croupier.learn.train import Learner
@@ -240,9 +241,14 @@ class _Stage:
         size, coins = SIZES[scale], Coins.from_seed(seed)
         split = Dirichlet(clients=size.clients, alpha=0.1, least=size.least)
         made = assemble(
-            size.data, split, size.model, Sgd(lr=size.lr, momentum=0.9, batch=64, epochs=size.epochs), coins,
-            folder=means.folder, device=means.device, workers=means.workers,
-        )  # fmt: skip
+            size.data,
+            split,
+            size.model,
+            Sgd(lr=size.lr, momentum=0.9, batch=64, epochs=size.epochs),
+            coins,
+            folder=means.folder,
+            machine=Hardware(device=means.device, workers=means.workers),
+        )
         return cls(size, means, coins, made)
 
     def private(self, epsilon: float) -> Fits:

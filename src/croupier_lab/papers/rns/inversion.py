@@ -23,7 +23,7 @@ from croupier.audit.report.pictures import png as png
 from croupier.audit.score import over_runs
 from croupier.core.canon import tensor_bytes
 from croupier.core.coins import Coins
-from croupier.learn.data import Dataset, Rows
+from croupier.learn.data import Dataset, TensorRecords
 from croupier.learn.datasets import Cifar10
 from croupier.learn.ends import last_layer
 from croupier.learn.models import CifarCnn, DlgLeNet, Network
@@ -192,7 +192,7 @@ class _Step:
 
     trial: InversionTrial
     module: nn.Module
-    records: Rows
+    records: TensorRecords
     public: Tensor
     coins: Coins
 
@@ -246,16 +246,16 @@ def _where(rows: Tensor, own: Tensor) -> int:
     return int((rows == own).all(1).nonzero()[0, 0])
 
 
-def _rows(records: Any) -> Rows:
-    return Rows(*records.batch(torch.arange(len(records))))
+def _rows(records: Any) -> TensorRecords:
+    return TensorRecords(*records.batch(torch.arange(len(records))))
 
 
-def _shrunk(rows: Rows, side: int, device: str) -> Rows:
+def _shrunk(rows: TensorRecords, side: int, device: str) -> TensorRecords:
     times = rows.x.shape[-1] // side
-    return Rows(functional.avg_pool2d(rows.x, times) if times > 1 else rows.x, rows.y).to(device)
+    return TensorRecords(functional.avg_pool2d(rows.x, times) if times > 1 else rows.x, rows.y).to(device)
 
 
-def _fresh(trial: InversionTrial, dataset: Dataset, public: Rows, device: str, coins: Coins) -> nn.Module:
+def _fresh(trial: InversionTrial, dataset: Dataset, public: TensorRecords, device: str, coins: Coins) -> nn.Module:
     with coins.child("weights").ambient():
         return trial.network.build(replace(dataset, train=public.to("cpu"))).to(device).eval()
 

@@ -19,7 +19,7 @@ from croupier.engine.federation import Federation
 from croupier.engine.local import Local
 from croupier.engine.loop import rounds
 from croupier.errors import CroupierError, ProtocolError, SpecError
-from croupier.learn.assemble import Assembled, assemble
+from croupier.learn.assemble import Assembled, Hardware, TaskOptions, assemble
 from croupier.learn.data import Data, Dataset
 from croupier.learn.fit import Fit
 from croupier.learn.models import Network
@@ -69,9 +69,15 @@ class TrainingTask:
         # A GPU takes as long for one small client as for a cohort of them.
         together = 1 if self.means.device == "cpu" else self.plan.cohort or self.clients
         return assemble(
-            data, split, self.model, self.fit, coins, folder=self.means.folder, device=self.means.device, workers=1,
-            together=together,
-        )  # fmt: skip
+            data,
+            split,
+            self.model,
+            self.fit,
+            coins,
+            options=TaskOptions(together=together),
+            folder=self.means.folder,
+            machine=Hardware(device=self.means.device, workers=1),
+        )
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import torch
 from torch.nn import functional
 
 from croupier.core.coins import Coins
-from croupier.learn.data import Data, Dataset, Records, Rows
+from croupier.learn.data import Data, Dataset, Records, TensorRecords
 from croupier.learn.datasets import Cifar10, Ecg, Mnist
 from croupier.learn.models import DlgLeNet, Mixer, Mlp, Network, Rnn, Vit
 from croupier_lab.attacks.feature_distance import NAME, Perceiver, perceiver
@@ -61,9 +61,9 @@ class InversionCase:
         return replace(dataset, train=train, test=test)
 
 
-def _shrunk(records: Records, side: int) -> Rows:
+def _shrunk(records: Records, side: int) -> TensorRecords:
     x, y = records.batch(torch.arange(len(records)))
-    return Rows(functional.adaptive_avg_pool2d(x, side), y)
+    return TensorRecords(functional.adaptive_avg_pool2d(x, side), y)
 
 
 def _pictures(steps: int) -> Inverting:

@@ -17,7 +17,7 @@ from croupier.audit.distort import CLEAN
 from croupier.encode.moduli import moduli
 from croupier.engine.federation import Federation, check
 from croupier.errors import SpecError
-from croupier.learn.data import Dataset, Rows
+from croupier.learn.data import Dataset, TensorRecords
 from croupier.learn.datasets import Synthetic
 from croupier.learn.models import Mlp
 from croupier_lab.papers.catalogue import FIGURES as REGISTRY
@@ -183,7 +183,7 @@ def test_every_network_can_be_built_and_attacked_at_its_end() -> None:
                 setting = defence.arm.applied(case.setting)
                 key = setting.data.use, setting.model
                 if key not in built:
-                    rows = Rows(torch.zeros(2, *SHAPES[setting.data.use]), torch.zeros(2, dtype=torch.int64))
+                    rows = TensorRecords(torch.zeros(2, *SHAPES[setting.data.use]), torch.zeros(2, dtype=torch.int64))
                     module = setting.model.build(Dataset("shape", "classify", 10, rows, rows, "", ""))
                     layers = [part for part in module.modules() if isinstance(part, torch.nn.Linear)]
                     assert layers[-1].out_features == 10

@@ -14,7 +14,7 @@ from torch import Tensor
 from croupier.core.flow import Exchange, SubFlow
 from croupier.errors import IntegrityError
 from croupier.kernels.field import Bytes
-from croupier.mpc.authentic import Held, Side
+from croupier.mpc.authentic import TaggedShares, TagHolder
 from croupier.mpc.dealer import ShuffleShare
 from croupier.mpc.tallies import Tally
 from croupier.place.two_servers.server_flow import ServerFlow
@@ -32,16 +32,16 @@ class Bend:
     got: Callable[[Bodies], Bodies] = lambda got: got
     rows: Callable[[ShuffleShare, Bytes], Bytes] = lambda material, rows: rows
     own: Callable[[ShuffleShare, Bytes, Bytes], Bytes] = lambda material, sent, own: own
-    share: Callable[[Side, str, Held], Held] = lambda side, kind, held: held
+    share: Callable[[TagHolder, str, TaggedShares], TaggedShares] = lambda side, kind, held: held
 
 
 @dataclass
-class Bending(Side):
+class Bending(TagHolder):
     """A side that alters shares before it opens them, and is never worried."""
 
     bend: Bend = field(default_factory=Bend)
 
-    def open(self, kind: str, held: Held) -> SubFlow:
+    def open(self, kind: str, held: TaggedShares) -> SubFlow:
         """With altered shares, which it takes for its own."""
         return (yield from super().open(kind, self.bend.share(self, kind, held)))
 
@@ -86,5 +86,5 @@ class CheatingServer(ServerFlow):
         except IntegrityError:
             return
 
-    def _side(self, material: ShuffleShare, shares: bool = False) -> Side:
+    def _side(self, material: ShuffleShare, shares: bool = False) -> TagHolder:
         return Bending(**vars(super()._side(material, shares)), bend=self.bend)

@@ -9,7 +9,7 @@ import numpy as np
 
 from croupier.core.flow import Letter
 from croupier.core.view import View
-from croupier.mpc.authentic import Held, Side
+from croupier.mpc.authentic import TaggedShares, TagHolder
 from croupier.mpc.dealer import ShuffleShare
 from croupier.mpc.field import PRIME
 from croupier.place.two_servers.messages import SERVERS
@@ -18,7 +18,7 @@ from croupier_lab.bench.tamper.rain.messages import Check, RainTamperCell, cance
 from croupier_lab.bench.tamper.rain.round import ROSTER, BentRound
 from croupier_lab.bench.tamper.rain.trial import RainTrial
 
-Share = Callable[[RainTrial, Side, Held], Held]
+Share = Callable[[RainTrial, TagHolder, TaggedShares], TaggedShares]
 _SHARES = ("mul0", "mul1", "mul2", "blind", "zero", "hd", "z")
 
 
@@ -53,11 +53,11 @@ def _shares(party: str, message: str) -> Iterator[RainTamperCell]:
 
 def _sharing(message: str, alter: Share) -> Callable[[RainTrial], BentRound]:
     def bend(trial: RainTrial) -> BentRound:
-        def share(side: Side, kind: str, held: Held) -> Held:
+        def share(side: TagHolder, kind: str, held: TaggedShares) -> TaggedShares:
             if kind != message:
                 return held
             trial.acted = True
-            return alter(trial, side, Held(held.values.copy(), held.tags.copy()))
+            return alter(trial, side, TaggedShares(held.values.copy(), held.tags.copy()))
 
         return BentRound(bend=Bend(share=share))
 
@@ -79,7 +79,7 @@ def _forcing(message: str) -> Callable[[RainTrial], BentRound]:
 def _shifted(small: bool, key: bool = False, guess: bool = False) -> Share:
     """One share by a little or by anything; its tag by the cheater's own part of the key, or by guessing all."""
 
-    def alter(trial: RainTrial, side: Side, held: Held) -> Held:
+    def alter(trial: RainTrial, side: TagHolder, held: TaggedShares) -> TaggedShares:
         shape, over = held.values.shape, side.over
         values, tags = (part.reshape(-1, over.words) for part in (held.values, held.tags))
         at = trial.pick(len(values))
@@ -93,35 +93,35 @@ def _shifted(small: bool, key: bool = False, guess: bool = False) -> Share:
         if key:
             factor = over.add(side.key, over.draw(trial.chance, 1)) if guess else side.key
             tags[at] = over.add(tags[at : at + 1], over.mul(factor, error))[0]
-        return Held(values.reshape(shape), tags.reshape(shape))
+        return TaggedShares(values.reshape(shape), tags.reshape(shape))
 
     return alter
 
 
-def _tag_only(trial: RainTrial, side: Side, held: Held) -> Held:
+def _tag_only(trial: RainTrial, side: TagHolder, held: TaggedShares) -> TaggedShares:
     tags = held.tags.reshape(-1, side.over.words)
     at = trial.pick(len(tags))
     tags[at] = side.over.add(tags[at : at + 1], side.over.draw(trial.chance, 1))[0]
-    return Held(held.values, tags.reshape(held.tags.shape))
+    return TaggedShares(held.values, tags.reshape(held.tags.shape))
 
 
-def _opposite(trial: RainTrial, side: Side, held: Held) -> Held:
+def _opposite(trial: RainTrial, side: TagHolder, held: TaggedShares) -> TaggedShares:
     """An error in one share and the opposite one in another."""
     values = held.values.reshape(-1, side.over.words)
     one, two = trial.two(len(values))
     error = np.array([[1, 0][: side.over.words]], np.uint64)
     values[one] = side.over.add(values[one : one + 1], error)[0]
     values[two] = side.over.sub(values[two : two + 1], error)[0]
-    return Held(values.reshape(held.values.shape), held.tags)
+    return TaggedShares(values.reshape(held.values.shape), held.tags)
 
 
-def _crossed(trial: RainTrial, side: Side, held: Held) -> Held:
+def _crossed(trial: RainTrial, side: TagHolder, held: TaggedShares) -> TaggedShares:
     """Two shares change places, with their tags: that of two elements whose other shares stay."""
     values, tags = (part.reshape(-1, side.over.words) for part in (held.values, held.tags))
     one, two = trial.two(len(values))
     for part in (values, tags):
         part[[one, two]] = part[[two, one]]
-    return Held(values.reshape(held.values.shape), tags.reshape(held.tags.shape))
+    return TaggedShares(values.reshape(held.values.shape), tags.reshape(held.tags.shape))
 
 
 # Hands of an earlier attempt.

@@ -19,7 +19,7 @@ from croupier.kernels.field import Bytes
 from croupier.kernels.shares import P
 from croupier.mpc.authentic import as_tensor, as_words, byte_tensor, bytes_of
 from croupier.mpc.field import BINARY, PRIME
-from croupier.mpc.field import Field as Elements
+from croupier.mpc.field import ShareField as Elements
 from croupier.place.two_servers.messages import SERVERS
 from croupier_lab.bench.tamper.rain.round import (
     ROSTER,
