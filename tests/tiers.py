@@ -33,6 +33,7 @@ SAMPLED: Mapping[str, int] = {
     "test_source": 3,
     "test_attacks_that_know_nothing_score_at_one_in_n": 1,
     "test_each_is_audited": 1,
+    "test_through_services_with_one_client_missing": 8,
 }
 
 # Seconds of training or of starting processes, to show at length what a lighter test beside it shows too.

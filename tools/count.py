@@ -107,8 +107,8 @@ def takes_options(function: Function) -> bool:
     """Whether its parameters are options that are named one by one, and so no list that must be remembered.
 
     These are a command's, where each is an option of the command line; those of the functions that users call from
-    Python (`PUBLIC`), all but the first by keyword; and those of a rule in `learn/axes`, which are the ones of the torch
-    function that it stands for.
+    Python (`PUBLIC`), all but the first by keyword; and those of a rule in `learn/axes`, which are the ones of the
+    torch function that it stands for.
     """
     marks = {ast.unparse(mark).split("(")[0] for mark in function.decorator_list}
     by_keyword = len(function.args.posonlyargs + function.args.args) == 1

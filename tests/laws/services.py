@@ -28,7 +28,7 @@ from croupier.service.identity import Keyring, make_keys
 from croupier.service.lead import Lead, Measures
 from croupier.service.member import SERVER, Member
 from croupier.service.notice import Notice
-from croupier.service.party import Options, PartyProcess
+from croupier.service.party import CoinSource, Options, PartyProcess
 from croupier.service.player import Hook, nothing
 from croupier.service.roster import Roster, Timetable
 from croupier.service.store import Store
@@ -87,7 +87,7 @@ class Deployment:
             layout=self.task.layout, inputs=self.task.inputs,
         )  # fmt: skip
 
-    def coins_of(self, name: str) -> Callable[[Notice], bytes]:
+    def coins_of(self, name: str) -> CoinSource:
         """A party's coins, as the simulation derives them."""
 
         def drawn(notice: Notice) -> bytes:
@@ -103,7 +103,6 @@ class Deployment:
             coins=self.coins_of(member.name),
             shard=self.task.shards.get(member.name, ""),
             keep="keep",
-            tell=(lambda event, **facts: print(member.name, event, facts, flush=True)) if __import__("os").environ.get("TELL") else (lambda event, **facts: None),
             hook=self.hooks.get(member.name, nothing),
             on_view=lambda notice, view: seen.__setitem__((notice.round, view.party), view),
         )
@@ -112,9 +111,8 @@ class Deployment:
             kind = Client if member.is_client else Host
             return kind(member, store, work, options)
         first = begin(self.task, self.pipeline).memories[SERVER]
-        made = Lead(member, store, work, replace(options, first_memory=first))
-        made.measures = Measures(self.task.evaluate, self.coins)
-        return made
+        measures = Measures(self.task.evaluate, self.coins)
+        return Lead(member, store, work, replace(options, first_memory=first), measures)
 
 
 async def run_party(party: PartyProcess) -> None:

@@ -66,8 +66,8 @@ class Post:
         body = self._encoded(letter)
         attempt_id = self.attempt_id
         header = Header(
-            attempt_id.header_spec, attempt_id.run, attempt_id.round, attempt_id.attempt, letter.kind, source, letter.target,
-            self._sequence[source], len(body),
+            attempt_id.header_spec, attempt_id.run, attempt_id.round, attempt_id.attempt, letter.kind, source,
+            letter.target, self._sequence[source], len(body),
         )  # fmt: skip
         self._sequence[source] += 1
         header.pack()  # a name that no header can carry is the sender's fault, and found here

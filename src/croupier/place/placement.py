@@ -95,6 +95,8 @@ class Placement(Part):
     spends: ClassVar[bool] = False
     # Whether clients sign what they were handed, so that a server cannot hand one of them something else.
     binds: ClassVar[bool] = False
+    # Middle parties that see nothing of updates: what they did in an attempt keeps nobody from starting it again.
+    bystanders: ClassVar[tuple[str, ...]] = ()
     # Middle parties without whose consent a round is worth nothing.
     witnesses: ClassVar[tuple[str, ...]] = ()
     tolerance: ClassVar[Tolerance]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+from croupier.core.attempt import WorkByName
 from croupier.errors import CroupierError
-from croupier.service.member import SERVER
+from croupier.service.member import SERVER, Member
 from croupier.service.notice import END, Notice
-from croupier.service.party import PartyProcess
+from croupier.service.party import Options, PartyProcess
 from croupier.service.player import Player
-from croupier.service.transport import LATER, OK
+from croupier.service.store import Store
+from croupier.service.transport import OK
 
 # The server may be ahead by a breath: so long a host may finish what it plays before it turns to a new attempt.
 GRACE = 2.0
@@ -19,9 +21,12 @@ GRACE = 2.0
 class Host(PartyProcess):
     """A relay, a sum server, the second server or the dealer."""
 
-    async def run(self) -> None:
-        """Play until the server says that the run is over. Ends early when cancelled, between two steps."""
+    def __init__(self, member: Member, store: Store, work: WorkByName, options: Options) -> None:
+        super().__init__(member, store, work, options)
         self._next: asyncio.Queue[Notice] = asyncio.Queue()
+
+    async def run(self) -> None:
+        """Play until the server says that the run is over."""
         if (player := self.resume()) is not None:
             await self._play(player)
         while (notice := await self._next.get()).what != END:
@@ -40,8 +45,6 @@ class Host(PartyProcess):
         """A notice of the server's: the attempt that it opens supersedes the one that is played."""
         if caller != SERVER:
             return self._refuse(caller, "only the server opens attempts")
-        if not hasattr(self, "_next"):
-            return LATER
         try:
             notice = Notice.read(request, self.member.roster.card(SERVER).identity)
             if self.store.state(notice.key) is not None or (self.now and self.now.key == notice.key):

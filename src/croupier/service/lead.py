@@ -10,14 +10,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from croupier.core import canon
+from croupier.core.attempt import WorkByName
 from croupier.core.coins import Coins
 from croupier.core.flow import Outcome
 from croupier.core.update import Model
 from croupier.engine.federation import cohort_of
 from croupier.errors import CroupierError, ProtocolError, TooFew
+from croupier.service.member import Member
 from croupier.service.notice import END, ROUND, Notice
-from croupier.service.party import PartyProcess
+from croupier.service.party import Options, PartyProcess
 from croupier.service.player import Player
+from croupier.service.store import Store
 from croupier.service.transport import OK
 
 # So long the server stays for clients that have not yet heard that all is over.
@@ -36,13 +39,20 @@ class Measures:
 class Lead(PartyProcess):
     """The party called server."""
 
-    measures: Measures
+    def __init__(
+        self, member: Member, store: Store, work: WorkByName, options: Options, measures: Measures
+    ) -> None:  # fmt: skip
+        super().__init__(member, store, work, options)
+        self.measures = measures
+        self._newest: tuple[int, bytes] = (-1, b"")
+        self._announced = asyncio.Event()
+        # Clients that ever asked for a notice, and those that have heard of the end.
+        self._asked: set[str] = set()
+        self._heard: set[str] = set()
+        self._over = False
 
     async def run(self) -> None:
         """All rounds. Raises: ProtocolError when one cannot go on."""
-        self._newest: tuple[int, bytes] = (-1, b"")
-        self._announced = asyncio.Event()
-        self._heard: set[str] = set()
         plan = self.member.plan
         try:
             player = self.resume()
@@ -169,10 +179,9 @@ class Lead(PartyProcess):
             after = int(canon.load(request)["after"])
         except (CroupierError, KeyError, TypeError, ValueError):
             return self._refuse(caller, "a request that cannot be read")
+        self._asked.add(caller)
         end = time.monotonic() + self.member.roster.timetable.hold
         while True:
-            if not hasattr(self, "_newest"):
-                return b""
             number, signed = self._newest
             if number > after:
                 return signed
@@ -186,8 +195,6 @@ class Lead(PartyProcess):
             except TimeoutError:
                 return b""
 
-    _over = False
-
     async def _farewell(self) -> None:
         """Say that all is over, and stay until everybody has heard or nobody can be waited for."""
         roster = self.member.roster
@@ -197,10 +204,11 @@ class Lead(PartyProcess):
         try:
             async with asyncio.timeout(FAREWELL):
                 await self._announce(notice)
-                while not set(roster.clients) <= self._heard:
+                # Who never asked for anything is not waited for.
+                while not self._asked <= self._heard:
                     await asyncio.sleep(0.01)
         except TimeoutError:
-            self.options.tell("left", unheard=len(set(roster.clients) - self._heard))
+            self.options.tell("left", unheard=len(self._asked - self._heard))
 
     def lines(self) -> list[dict[str, Any]]:
         """The metrics of every round so far."""

@@ -51,7 +51,12 @@ class Member:
             return {}
         identities = {name: roster.card(name).identity for name in place.holders(roster.clients)}
         boxes = {name: roster.card(name).box for name in roster.clients}
-        return place.keys(self.name, Secrets(self.keyring.identity, self.keyring.lock.private.private_bytes_raw(), self.group, identities, boxes))
+        return place.keys(
+            self.name,
+            Secrets(
+                self.keyring.identity, self.keyring.lock.private.private_bytes_raw(), self.group, identities, boxes
+            ),
+        )
 
     def given(self, notice: Notice, shard: str, participation: int) -> Given:
         """What its flow is told before an attempt: computed from the roster and the notice, never taken from others."""

@@ -17,14 +17,14 @@ from typing import Any, Protocol
 from croupier.core import canon
 from croupier.core.attempt import WorkByName
 from croupier.core.coins import Coins
+from croupier.core.envelope import HEADER_BYTES, Header
 from croupier.core.flow import Memory, Outcome, Seat
 from croupier.core.view import Kept, View
-from croupier.core.envelope import HEADER_BYTES, Header
 from croupier.engine.restart import with_events
 from croupier.errors import CroupierError, IntegrityError, StoreError, TooFew
 from croupier.service.guard import Past, check_notice
 from croupier.service.member import SERVER, Member
-from croupier.service.notice import ROUND, Notice
+from croupier.service.notice import Notice
 from croupier.service.player import Hook, Player, Surroundings, nothing
 from croupier.service.store import Opened, Store, StoredLetter
 from croupier.service.transport import CLOSED, ENDED, LATER, OK, REFUSED, Calls
@@ -70,7 +70,6 @@ class PartyProcess:
         self.reports: dict[bytes, dict[str, Mapping[str, Any]]] = {}
         self.turned = asyncio.Event()
         self._in_flight = 0
-        self._events: list[Mapping[str, Any]] = []
 
     @property
     def name(self) -> str:
@@ -113,10 +112,10 @@ class PartyProcess:
 
     async def begin(self, notice: Notice) -> Player:
         """Write a new attempt down, and seat the party."""
-        memory = self.memory()
+        memory, coins = self._begins_with(notice)
         opened = Opened(
             notice.key, notice.number, notice.what, notice.run, notice.round, notice.attempt,
-            canon.dump(notice.plain()), self._coins(notice), canon.dump(dict(memory)), time.time(),
+            canon.dump(notice.plain()), coins, canon.dump(dict(memory)), time.time(),
         )  # fmt: skip
         await asyncio.to_thread(self.store.open, opened)
         self.options.hook("open", notice.round)
@@ -129,24 +128,35 @@ class PartyProcess:
             return None
         return self._seated(Notice(**canon.load(opened.notice)), opened)
 
-    def _coins(self, notice: Notice) -> bytes:
-        """A client's coins belong to the round: a second attempt must carry the very same update."""
+    def _begins_with(self, notice: Notice) -> tuple[Memory, bytes]:
+        """Memory and coins of an attempt.
+
+        A client's belong to the round, as its participation does: a second attempt carries the very same update.
+        """
         if not self.member.is_client:
-            return self.options.coins(notice)
-        name = f"coins {notice.run.hex()} {notice.what} {notice.round}"
-        kept = self.store.fact("round coins")
-        if kept is not None and (held := canon.load(kept))["name"] == name:
-            return bytes(held["coins"])
-        drawn = self.options.coins(notice)
-        self.store.remember({"round coins": canon.dump({"name": name, "coins": drawn})})
-        return drawn
+            return self.memory(), self.options.coins(notice)
+        if (held := self._this_round(notice)) is None:
+            memory, drawn = self.memory(), self.options.coins(notice)
+            held = {
+                "name": _round_name(notice), "coins": drawn, "at": self.participation(), "memory": dict(memory),
+                "events": (),
+            }  # fmt: skip
+            self.store.remember({"this round": canon.dump(held)})
+        events = tuple(held["events"])
+        return (with_events(held["memory"], events) if events else held["memory"]), bytes(held["coins"])
+
+    def _this_round(self, notice: Notice) -> Mapping[str, Any] | None:
+        """What the client drew for a round, if it took part in an attempt of it before."""
+        kept = self.store.fact("this round")
+        held = None if kept is None else canon.load(kept)
+        return held if held is not None and held["name"] == _round_name(notice) else None
 
     def _seated(self, notice: Notice, opened: Opened) -> Player:
         member = self.member
         pipeline = member.pipeline
-        given = member.given(notice, self.options.shard, self.participation())
+        held = self._this_round(notice) if member.is_client else None
+        given = member.given(notice, self.options.shard, int(held["at"]) if held else 0)
         memory = {**canon.load(opened.memory), **({"keys": member.keys} if member.keys else {})}
-        self._events = []
         seat = Seat.take(
             pipeline.parties(notice.cohort)[self.name], given, memory, Coins(opened.coins), self.options.keep
         )
@@ -164,8 +174,8 @@ class PartyProcess:
         """End an attempt: memory, counts, ledger and erasure in one step; then say to other hosts how it ended."""
         error, key = outcome.error, player.key
         memory = outcome.memory if outcome.memory is not None else self.memory()
-        if self._events:
-            memory = with_events(memory, tuple(self._events))
+        if (held := self._this_round(player.notice)) and held["events"]:
+            memory = with_events(memory, tuple(held["events"]))
         more = {"memory": canon.dump(dict(memory)), "short": b"yes" if isinstance(error, TooFew) else b"no"}
         if self.member.is_client and (error is None or self.store.left(key)):
             more["participation"] = canon.dump(player.seat.view.given.participation + 1)
@@ -191,11 +201,12 @@ class PartyProcess:
     def _spend(self, jobs: Sequence[tuple[Any, ...]]) -> Sequence[None]:
         """Write down what a client is about to release of its budget; it counts however the round ends."""
         for _, event in jobs:
-            if dict(event) not in self._events:
-                self._events.append(dict(event))
+            held = dict(canon.load(self.store.fact("this round") or b"N"))
+            if dict(event) not in held["events"]:
+                held["events"] = (*held["events"], dict(event))
             # In the memory at once, not at the end: a crash must not make anybody forget it.
-            memory = with_events(self.memory(), tuple(self._events))
-            self.store.remember({"memory": canon.dump(dict(memory))})
+            memory = with_events(self.memory(), held["events"])
+            self.store.remember({"this round": canon.dump(held), "memory": canon.dump(dict(memory))})
         return [None for _ in jobs]
 
     # ---- the door
@@ -286,14 +297,14 @@ class PartyProcess:
         """Hand out a letter that lies ready for the caller; wait for it a while."""
         try:
             wanted = canon.load(request)
-            key, kind = bytes(wanted["key"]), str(wanted["kind"])
+            key, kind, hold = bytes(wanted["key"]), str(wanted["kind"]), float(wanted["hold"])
         except (CroupierError, KeyError, TypeError, ValueError):
             self._refuse(caller, "a request that cannot be read")
             return
         if caller is None:
             self._refuse(caller, "nothing lies ready for strangers")
             return
-        end = time.monotonic() + self.member.roster.timetable.hold
+        end = time.monotonic() + min(max(0.0, hold), self.member.roster.timetable.hold)
         while True:
             found = await asyncio.to_thread(self.store.waiting, key, caller, kind)
             if found is not None:
@@ -344,6 +355,5 @@ async def _read(pieces: AsyncIterator[bytes], length: int) -> bytes | None:
     return bytes(body) if len(body) == length else None
 
 
-def is_round(notice: Notice) -> bool:
-    """Whether an attempt is one of a round."""
-    return notice.what == ROUND
+def _round_name(notice: Notice) -> str:
+    return f"{notice.run.hex()} {notice.what} {notice.round}"

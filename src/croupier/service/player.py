@@ -16,9 +16,9 @@ from typing import Any
 
 from croupier.core import canon
 from croupier.core.attempt import AttemptId, WorkByName
+from croupier.core.envelope import Envelope, Header
 from croupier.core.flow import Letter, Outcome, Received, Seat, Work
 from croupier.core.update import Layout, Update
-from croupier.core.envelope import Envelope, Header
 from croupier.core.wire import Schema
 from croupier.engine.post import Post
 from croupier.errors import CroupierError, StoreError, TooLate, WireError
@@ -66,13 +66,18 @@ class Player:
     closed: dict[str, frozenset[str]] = field(default_factory=dict)
     # Parties that ended the attempt without success: nothing more will come from them.
     gone: set[str] = field(default_factory=set)
-    superseded: bool = False
+    turned: asyncio.Event = field(default_factory=asyncio.Event)
     bytes_in: int = 0
     bytes_out: int = 0
     _step: int = 0
 
     def __post_init__(self) -> None:
         self._post = Post(self.attempt_id, self.schemas, None)
+
+    @property
+    def superseded(self) -> bool:
+        """Whether the server went on to another attempt."""
+        return self.turned.is_set()
 
     @property
     def key(self) -> bytes:
@@ -121,7 +126,7 @@ class Player:
 
     def supersede(self) -> None:
         """The server went on to another attempt: do not wait any longer than for what lies ready."""
-        self.superseded = True
+        self.turned.set()
         self.changed.set()
 
     # ---- work
@@ -229,11 +234,10 @@ class Player:
 
     async def _take(self, source: str, kind: str) -> None:
         """Fetch a letter that a host holds for this party."""
-        request = canon.dump({"key": self.key, "kind": kind})
         pause = _PAUSE
         while True:
             last = self.superseded
-            pieces = await self.around.calls.take(source, request, self.around.times.hold * 2)
+            pieces = await self._fetch(source, kind)
             if pieces == [ENDED] or (last and not pieces):
                 self.lose(source)
                 return
@@ -264,6 +268,19 @@ class Player:
                 return
             self.deliver(letter, len(pieces[0]) + len(body))
             return
+
+    async def _fetch(self, source: str, kind: str) -> list[bytes]:
+        """Ask a host once; a call that is held open is not waited for any longer once the server went on."""
+        times = self.around.times
+        request = canon.dump({"key": self.key, "kind": kind, "hold": 0.0 if self.superseded else times.hold})
+        call = asyncio.create_task(self.around.calls.take(source, request, times.hold * 2))
+        turn = asyncio.create_task(self.turned.wait())
+        try:
+            await asyncio.wait({call} if self.superseded else {call, turn}, return_when=asyncio.FIRST_COMPLETED)
+            return call.result() if call.done() else []
+        finally:
+            call.cancel()
+            turn.cancel()
 
     # ---- starting again
 

@@ -37,6 +37,9 @@ What is changed here no longer has the digest that was accepted."""
 _OFFERS = frozenset({"answers", "forward", "root", "samples", "symmetry"})
 
 
+NOTHING_LAID_OUT = Layout(())
+
+
 @dataclass(frozen=True)
 class Timetable:
     """Durations in seconds, counted by each party from when it hears of a round.
@@ -79,7 +82,7 @@ class Roster:
     version: int = 1
     previous: bytes = b""
     from_round: int = 1
-    layout: Layout = Layout(())
+    layout: Layout = NOTHING_LAID_OUT
     inputs: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:

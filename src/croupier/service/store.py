@@ -94,7 +94,9 @@ class Store:
             made = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
             made.executescript(f"PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; {_TABLES}")
         except sqlite3.Error as error:
-            raise StoreError(f"{path}: cannot be used as a store ({error}); restore it, or enrol this party anew") from None
+            raise StoreError(
+                f"{path}: cannot be used as a store ({error}); restore it, or enrol this party anew"
+            ) from None
         return made
 
     def _sweep(self) -> None:
@@ -135,7 +137,8 @@ class Store:
     def last(self, what: str, run: bytes) -> tuple[int, int, str] | None:
         """The highest round and attempt of a run that this party took part in, and how it ended."""
         rows = self._rows(
-            "SELECT round, attempt, state FROM attempts WHERE what=? AND run=? ORDER BY round DESC, attempt DESC LIMIT 1",
+            "SELECT round, attempt, state FROM attempts WHERE what=? AND run=? "
+            "ORDER BY round DESC, attempt DESC LIMIT 1",
             what, run,
         )  # fmt: skip
         return rows[0] if rows else None
@@ -335,7 +338,7 @@ class Store:
         name = nonce.hex()
         try:
             handle = os.open(self.folder / "bodies" / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with open(handle, "wb") as file:
+            with os.fdopen(handle, "wb") as file:
                 file.write(box)
                 file.flush()
                 os.fsync(file.fileno())

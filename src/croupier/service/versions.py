@@ -14,7 +14,7 @@ from croupier.core.update import Layout
 from croupier.engine.federation import least
 from croupier.errors import RosterError
 from croupier.service.card import Card
-from croupier.service.roster import RUN, Roster, Timetable
+from croupier.service.roster import NOTHING_LAID_OUT, RUN, Roster, Timetable
 from croupier.spec import Machine, Spec
 
 
@@ -22,7 +22,7 @@ from croupier.spec import Machine, Spec
 class Shapes:
     """Which tensor lies where in an update, and the shape of a record: what hosts must know and cannot measure."""
 
-    layout: Layout = Layout(())
+    layout: Layout = NOTHING_LAID_OUT
     inputs: tuple[int, ...] = ()
 
 

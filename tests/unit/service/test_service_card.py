@@ -17,12 +17,13 @@ from cryptography.x509.oid import NameOID
 from tests.enrolled import CLIENTS, HOSTS, NOW, card_of, keys_of
 
 from croupier.core.coins import Coins
-from croupier.core.wire import Header
+from croupier.core.envelope import Header
 from croupier.errors import RosterError, StoreError
 from croupier.service.card import ROLES, Card, check_address, check_name, check_role, role_of
 from croupier.service.fields import LONGEST, Fields, read_table
 from croupier.service.identity import make_keys, renew_keys
-from croupier.spec import load, presets
+from croupier.spec import load
+from croupier.toml_read import presets
 
 
 def parsed(text: str) -> Card:

@@ -17,7 +17,8 @@ from croupier.service.card import Card
 from croupier.service.identity import make_keys, renew_keys
 from croupier.service.roster import Roster, Timetable
 from croupier.service.versions import make_roster, next_roster, verify_chain
-from croupier.spec import load, presets
+from croupier.spec import load
+from croupier.toml_read import presets
 
 EVERY = tuple(card_of(name) for name in sorted((*HOSTS, *CLIENTS)))
 

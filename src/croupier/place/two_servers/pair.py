@@ -72,6 +72,7 @@ class Pair(Placement, use="pair"):
     restarts: ClassVar[bool] = True
     spends: ClassVar[bool] = True
     witnesses: ClassVar[tuple[str, ...]] = (SECOND,)
+    bystanders: ClassVar[tuple[str, ...]] = (DEALER,)
 
     malicious: bool = Field(
         True,
