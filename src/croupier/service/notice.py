@@ -83,6 +83,6 @@ class Notice:
             and isinstance(self.run, bytes)
             and len(self.run) == 16
             and all(isinstance(name, str) for name in names)
-            and tuple(sorted(set(names))) == names  # type: ignore[type-var]
+            and tuple(sorted(set(names))) == names
             and isinstance(self.terms, Mapping)
         )
