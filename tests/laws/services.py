@@ -31,8 +31,8 @@ from croupier.service.notice import Notice
 from croupier.service.party import CoinSource, Options, PartyProcess
 from croupier.service.player import Hook, nothing
 from croupier.service.roster import Roster, Timetable
+from croupier.service.start import run_party
 from croupier.service.store import Store
-from croupier.service.transport import listen
 from croupier.spec import Spec
 
 QUICK = Timetable(phase=2.0, round=20.0, hold=2.0)
@@ -113,20 +113,6 @@ class Deployment:
         first = begin(self.task, self.pipeline).memories[SERVER]
         measures = Measures(self.task.evaluate, self.coins)
         return Lead(member, store, work, replace(options, first_memory=first), measures)
-
-
-async def run_party(party: PartyProcess) -> None:
-    """A party from its first call to its last."""
-    server = None
-    try:
-        if not party.member.is_client:
-            server, _ = await listen(party.member, party, party.member.roster.address(party.name))
-        await party.run()  # type: ignore[attr-defined]
-    finally:
-        await party.close()
-        if server is not None:
-            await server.stop(0.2)
-        party.store.close()
 
 
 @contextmanager

@@ -24,6 +24,7 @@ class Host(PartyProcess):
     def __init__(self, member: Member, store: Store, work: WorkByName, options: Options) -> None:
         super().__init__(member, store, work, options)
         self._next: asyncio.Queue[Notice] = asyncio.Queue()
+        self._queued = b""
 
     async def run(self) -> None:
         """Play until the server says that the run is over."""
@@ -47,13 +48,14 @@ class Host(PartyProcess):
             return self._refuse(caller, "only the server opens attempts")
         try:
             notice = Notice.read(request, self.member.roster.card(SERVER).identity)
-            if self.store.state(notice.key) is not None or (self.now and self.now.key == notice.key):
+            if self.store.state(notice.key) is not None or notice.key == self._queued:
                 return OK
             if notice.what != END:
                 await self._turn()
                 self.check(notice)
         except CroupierError as error:
             return self._refuse(caller, str(error))
+        self._queued = notice.key
         self._next.put_nowait(notice)
         return OK
 

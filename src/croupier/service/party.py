@@ -11,6 +11,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -70,6 +71,7 @@ class PartyProcess:
         self.reports: dict[bytes, dict[str, Mapping[str, Any]]] = {}
         self.turned = asyncio.Event()
         self._in_flight = 0
+        self._stirred = asyncio.Event()
 
     @property
     def name(self) -> str:
@@ -82,8 +84,17 @@ class PartyProcess:
         member = self.member
         return Surroundings(
             self.name, member.roster.clients, self.store, self.calls, member.roster.timetable, self.options.hook,
-            self.options.tell,
+            self.options.tell, self._stir,
         )  # fmt: skip
+
+    def _stir(self) -> None:
+        """Wake those who wait for a letter: some may lie ready, or none will come."""
+        self._stirred.set()
+        self._stirred = asyncio.Event()
+
+    async def run(self) -> None:
+        """Take part until the run is over; what that is differs by role."""
+        raise NotImplementedError
 
     # ---- what is remembered
 
@@ -182,6 +193,7 @@ class PartyProcess:
         if self.member.is_client and isinstance(error, IntegrityError):
             more["alarm"] = str(error).encode()
         await asyncio.to_thread(self.store.end, key, "failed" if error else "done", {**more, **(facts or {})})
+        self._stir()
         if player.seat.view.kept != "nothing":
             self.options.on_view(player.notice, player.seat.view)
         self.counts["bytes_in"] += player.bytes_in
@@ -260,7 +272,7 @@ class PartyProcess:
     async def _late(self, caller: str, key: bytes, header: Header, pieces: AsyncIterator[bytes]) -> bytes:
         """A letter for an attempt that is not played now: the same as before, too late, or too early."""
         state = await asyncio.to_thread(self.store.state, key)
-        if state is None:
+        if state not in ("done", "failed"):
             return LATER
         if header.length <= IN_FLIGHT and (body := await _read(pieces, header.length)) is not None:
             kept = StoredLetter(caller, header.kind, header.pack(), body)
@@ -284,7 +296,7 @@ class PartyProcess:
         while (left := end - time.monotonic()) > 0:
             if self.now is not None and self.now.key == key and self.now.seat.outcome is None:
                 return self.now
-            if await asyncio.to_thread(self.store.state, key) is not None:
+            if await asyncio.to_thread(self.store.state, key) in ("done", "failed"):
                 return None
             self.turned.clear()
             try:
@@ -306,6 +318,7 @@ class PartyProcess:
             return
         end = time.monotonic() + min(max(0.0, hold), self.member.roster.timetable.hold)
         while True:
+            stirred = self._stirred
             found = await asyncio.to_thread(self.store.waiting, key, caller, kind)
             if found is not None:
                 yield found[0]
@@ -317,9 +330,10 @@ class PartyProcess:
             if state in ("done", "failed"):
                 yield ENDED
                 return
-            if time.monotonic() >= end:
+            if (left := end - time.monotonic()) <= 0:
                 return
-            await asyncio.sleep(0.01)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stirred.wait(), left)
 
     async def ended(self, caller: str | None, request: bytes) -> bytes:
         """Another host ended an attempt."""

@@ -47,6 +47,8 @@ class Surroundings:
     times: Timetable
     hook: Hook = nothing
     tell: Callable[..., None] = lambda event, **facts: None
+    # Called when letters lie ready for those who fetch.
+    stir: Callable[[], None] = lambda: None
 
 
 @dataclass
@@ -159,6 +161,7 @@ class Player:
             rows = [(one.header.target, one.header.kind, one.header.pack(), one.body) for one in group]
             if rows:
                 await asyncio.to_thread(self.around.store.leave, self.key, rows, hold)
+        self.around.stir()
         self.around.hook(f"leave:{letters[0].kind}", self.notice.round)
         answers = await asyncio.gather(*(self._put(one) for one in pushed))
         self.around.hook(f"sent:{letters[0].kind}", self.notice.round)
