@@ -38,6 +38,7 @@ SAMPLED: Mapping[str, int] = {
     "test_a_fresh_process_answers_the_same_and_is_not_told_the_truth": 2,
     "test_the_example_as_other_servers_see_it": 1,
     "test_an_audit_that_was_stopped_ends_as_one_that_was_not": 1,
+    "test_through_services_with_one_client_missing": 8,
 }
 
 # Seconds of training or of starting processes, to show at length what a lighter test beside it shows too.

@@ -23,6 +23,7 @@ FLOORS = [
     {"spec"},
     {"audit", "cautions"},
     {"engine.job"},
+    {"service"},
     {"outlook"},
     {"cli"},
     {"__main__"},

@@ -15,7 +15,7 @@ from typing import Annotated, NoReturn
 import click
 import typer
 
-from croupier.cli import audit, doctor, explain, lab, plan, report, run
+from croupier.cli import accept, audit, ceremony, doctor, enrol, explain, lab, plan, report, run, up
 from croupier.errors import CroupierError, OwnError, at_a_shell
 
 app = typer.Typer(
@@ -33,6 +33,12 @@ app.command("run")(run.command)
 app.command("audit")(audit.command)
 app.command("explain")(explain.command)
 app.command("doctor")(doctor.command)
+app.command("keygen")(ceremony.keygen)
+app.command("enrol")(enrol.command)
+app.command("accept")(accept.command)
+app.command("group")(ceremony.group)
+app.command("rotate")(ceremony.rotate)
+app.command("up")(up.command)
 app.add_typer(plan.app, name="plan")
 app.add_typer(report.app, name="report")
 lab.attach(app)

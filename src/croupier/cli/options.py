@@ -30,6 +30,16 @@ PrintConfig = Annotated[bool, typer.Option("--print-config", help="Print the who
 Data = Annotated[Optional[Path], typer.Option(help="Data folder; CROUPIER_DATA does the same.")]  # noqa: UP045
 
 
+def need(module: str, extra: str) -> None:
+    """See that an extra is installed. Raises: SpecError that says how to install it."""
+    from importlib.util import find_spec
+
+    from croupier.errors import SpecError
+
+    if find_spec(module) is None:
+        raise SpecError(f"{module} is not installed: pip install 'croupier[{extra}]'")
+
+
 def show_config(spec: Part, as_json: bool, supposed: bool = False) -> None:
     """Print the whole description, as TOML or as the one JSON object; but for a number that was only supposed."""
     from croupier.toml_text import to_toml

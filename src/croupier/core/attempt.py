@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
+from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.envelope import Envelope
 from croupier.core.flow import Coalition, Given, Memory, Outcome, Party, Refusal
@@ -24,12 +26,23 @@ WorkByName = Mapping[str, Callable[[Sequence[tuple[Any, ...]]], Sequence[Any]]]
 
 @dataclass(frozen=True)
 class AttemptId:
-    """What every header of an attempt shares."""
+    """What every header of an attempt shares.
+
+    `binds` is a digest of what else the attempt rests on: the invited cohort and, in a deployment, the signed notice
+    that opened it. A header carries it together with the protocol's digest, so that a message made for another cohort
+    is a message of another attempt.
+    """
 
     spec: bytes
     run: bytes
     round: int
     attempt: int
+    binds: bytes = b""
+
+    @cached_property
+    def header_spec(self) -> bytes:
+        """The 32 bytes by which a header names the protocol and all that the attempt rests on."""
+        return canon.digest((self.spec, self.binds)) if self.binds else self.spec
 
 
 class MessageJournal(Protocol):

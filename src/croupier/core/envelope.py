@@ -22,6 +22,7 @@ CHUNK = 1 << 20
 NAME = 32
 KIND = 16
 _HEADER = struct.Struct(f"<H32s16sIH{KIND}s{NAME}s{NAME}sIQ")
+HEADER_BYTES = _HEADER.size
 _PIECE = struct.Struct("<II")
 _PIECES = 1 << 16
 

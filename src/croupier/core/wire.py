@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -92,6 +93,18 @@ class Schema:
             last = self.fields[-1].name if self.fields else "nothing"
             raise WireError(f"{len(view) - at} bytes are left over after {last}")
         return values
+
+    @cached_property
+    def most_bytes(self) -> int:
+        """The longest body that a message of this kind can have: known before a byte of it is read."""
+        sides: dict[str, int] = {}
+        total = 0
+        for field in self.fields:
+            # A side that names a field of zeros and ones is at most as long as that field.
+            count = math.prod(sides[side] if isinstance(side, str) else side for side in field.shape)
+            sides[field.name] = count
+            total += _length(field, count)
+        return total
 
 
 def _length(field: Field, count: int) -> int:

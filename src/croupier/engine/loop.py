@@ -21,7 +21,7 @@ from croupier.core.flow import Given, corrupt, roster_digest
 from croupier.core.update import Model, meant_for
 from croupier.core.view import Kept
 from croupier.engine.failure import alarmed, short, why
-from croupier.engine.federation import Federation, check, check_names, least
+from croupier.engine.federation import Federation, check, check_names, cohort_of, least
 from croupier.engine.restart import Restart
 from croupier.engine.state import HONEST, Round, State, Threat, run_id
 from croupier.engine.task import Task
@@ -106,8 +106,8 @@ class _Loop:
 
     def round(self, state: State) -> Round:
         """One round: who is invited, what they agree on first, attempts, and the state after it."""
-        cohort = self._cohort(state.round)
-        few = least(self.plan, len(cohort))
+        cohort = cohort_of(self.plan, self.task.enrolled, state.round, self.coins)
+        few = max(least(self.plan, len(cohort)), self.pipeline.release.least)
         ready = self._ready(state, cohort, few)
         state = replace(state, memories=ready.memories)
         if ready.lost:
@@ -187,14 +187,6 @@ class _Loop:
             return self._finish(state, cohort, attempt, result, book)
         raise ProtocolError(why(state.round, result, book.overspent))
 
-    def _cohort(self, number: int) -> tuple[str, ...]:
-        """Who is invited: everybody enrolled by then, or as many as the plan says, drawn by the run's coins."""
-        everyone = self.plan.there(self.task.enrolled, number)
-        if self.plan.cohort is None or self.plan.cohort == len(everyone):
-            return everyone
-        sampler = self.coins.child("cohort", number).sampler()
-        return tuple(everyone[i] for i in sorted(sampler.choice(len(everyone), self.plan.cohort, replace=False)))
-
     def _attempt(
         self, state: State, cohort: tuple[str, ...], least: int, attempt: int, bench: WorkByName, book: ReleaseBook
     ) -> Attempt:
@@ -220,7 +212,7 @@ class _Loop:
         if self.threat.coalition:
             keep |= dict.fromkeys(self.threat.coalition.members, "keep")
         return Attempt(
-            attempt_id=AttemptId(self.pipeline.digest(), run, state.round, attempt),
+            attempt_id=AttemptId(self.pipeline.digest(), run, state.round, attempt, roster_digest(cohort)),
             parties={**parties, **changed},
             givens=givens,
             memories={

@@ -71,8 +71,8 @@ class Post:
         body = self._encoded(letter)
         attempt_id = self.attempt_id
         header = Header(
-            attempt_id.spec, attempt_id.run, attempt_id.round, attempt_id.attempt, letter.kind, source, letter.target,
-            self._sequence[source], len(body),
+            attempt_id.header_spec, attempt_id.run, attempt_id.round, attempt_id.attempt, letter.kind, source,
+            letter.target, self._sequence[source], len(body),
         )  # fmt: skip
         self._sequence[source] += 1
         header.pack()  # a name that no header can carry is the sender's fault, and found here
@@ -100,7 +100,7 @@ class Post:
         head = parcel.envelope.header
         try:
             if (head.spec, head.run, head.round, head.attempt) != (
-                self.attempt_id.spec, self.attempt_id.run, self.attempt_id.round, self.attempt_id.attempt,
+                self.attempt_id.header_spec, self.attempt_id.run, self.attempt_id.round, self.attempt_id.attempt,
             ):  # fmt: skip
                 raise WireError("a message of another protocol, run, round or attempt")
             schema = self.schemas.get(head.kind)

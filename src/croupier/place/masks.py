@@ -40,6 +40,7 @@ from croupier.place.placement import (
     once,
     residue_bits,
 )
+from croupier.place.secrets import Need, Secrets
 from croupier.place.witness import Witnesses
 from croupier.release.release import Shape
 
@@ -58,13 +59,14 @@ class Masks(Placement, use="masks"):
         apart=(("server", "all clients but one"), ("server", "whoever keeps the directory of public keys")),
     )
 
-    def enrol(self, clients: tuple[str, ...], coins: Coins) -> Mapping[str, Keys]:
+    @property
+    def needs(self) -> frozenset[Need]:
         """A key pair for each client, and a directory of the public ones."""
-        private = {name: coins.child("pair", name).export() for name in clients}
-        public = {
-            n: X25519PrivateKey.from_private_bytes(key).public_key().public_bytes_raw() for n, key in private.items()
-        }
-        return {name: {"private": private[name], "directory": public} for name in clients}
+        return frozenset({"pair"})
+
+    def keys(self, me: str, own: Secrets) -> Keys:
+        """Its own private key, and the directory."""
+        return {"private": own.box, "directory": dict(own.boxes)}
 
     def misfits(self, mechanism: Mechanism) -> Iterator[str]:
         """Masks are residues of one power of two."""

@@ -25,6 +25,7 @@ from croupier.core.update import Layout
 from croupier.core.wire import Schema, attendance, bitmap, chosen
 from croupier.encode.encoder import Brief, Encoder, Payload, Released
 from croupier.errors import ProtocolError
+from croupier.place.secrets import Need, Secrets, simulated
 from croupier.place.witness import Witnesses
 from croupier.privacy.local import LocalPrivacy
 from croupier.release.release import Release, ReleaseContext, Shape
@@ -100,13 +101,29 @@ class Placement(Part):
     spends: ClassVar[bool] = False
     # Whether clients sign what they were handed, so that a server cannot hand one of them something else.
     binds: ClassVar[bool] = False
+    # Middle parties that see nothing of updates: what they did in an attempt keeps nobody from starting it again.
+    bystanders: ClassVar[tuple[str, ...]] = ()
     # Middle parties without whose consent a round is worth nothing.
     witnesses: ClassVar[tuple[str, ...]] = ()
     tolerance: ClassVar[Tolerance]
 
-    def enrol(self, clients: tuple[str, ...], coins: Coins) -> Mapping[str, Keys]:
-        """Key material that a party holds before the first round, by name; nobody sees another's."""
+    @property
+    def needs(self) -> frozenset[Need]:
+        """Which long-lived secrets its parties must hold before the first round."""
+        return frozenset()
+
+    def holders(self, clients: tuple[str, ...]) -> tuple[str, ...]:
+        """Who holds them."""
+        return clients
+
+    def keys(self, me: str, own: Secrets) -> Keys:
+        """The keys that one party's flow uses, from its own secrets and everybody's public keys."""
         return {}
+
+    def enrol(self, clients: tuple[str, ...], coins: Coins) -> Mapping[str, Keys]:
+        """A simulation's keys, by name; nobody sees another's."""
+        drawn = simulated(self.needs, self.holders(clients), coins)
+        return {name: self.keys(name, own) for name, own in drawn.items()}
 
     def missing_of(self, named: Mapping[str, frozenset[str]]) -> frozenset[str]:
         """The clients that a round may start again without, from whom each party of the placement found missing."""

@@ -45,6 +45,7 @@ from croupier.place.placement import (
     quorum,
     residue_bits,
 )
+from croupier.place.secrets import Need, Secrets
 from croupier.place.witness import Witnesses
 from croupier.release.release import Shape
 
@@ -84,10 +85,14 @@ class SumServers(Placement, use="sum-servers"):
         """What the servers are called."""
         return tuple(f"sum{number}" for number in range(1, self.servers + 1))
 
-    def enrol(self, clients: tuple[str, ...], coins: Coins) -> Mapping[str, Keys]:
+    @property
+    def needs(self) -> frozenset[Need]:
         """One secret that all clients share and no server knows; other clients, another secret."""
-        secret = coins.child("group").export()
-        return {name: {"group": secret} for name in clients}
+        return frozenset({"group"})
+
+    def keys(self, me: str, own: Secrets) -> Keys:
+        """The clients' secret."""
+        return {"group": own.group}
 
     def misfits(self, mechanism: Mechanism) -> Iterator[str]:
         """Shares are of residues of one power of two."""

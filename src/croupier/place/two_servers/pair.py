@@ -13,7 +13,6 @@ from functools import partial
 from typing import ClassVar, Literal, Self
 
 import torch
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import Field, model_validator
 
 from croupier.core.coins import Coins
@@ -39,6 +38,7 @@ from croupier.place.placement import (
     quorum,
     unkeyed,
 )
+from croupier.place.secrets import Need, Secrets
 from croupier.place.two_servers import messages, server_flow
 from croupier.place.two_servers.client_flow import ClientFlow, check_noise
 from croupier.place.two_servers.cut_and_choose import Cut
@@ -72,6 +72,7 @@ class Pair(Placement, use="pair"):
     restarts: ClassVar[bool] = True
     spends: ClassVar[bool] = True
     witnesses: ClassVar[tuple[str, ...]] = (SECOND,)
+    bystanders: ClassVar[tuple[str, ...]] = (DEALER,)
 
     malicious: bool = Field(
         True,
@@ -142,16 +143,18 @@ class Pair(Placement, use="pair"):
         """The shuffle, where it is not the dealer's."""
         return None if self.shuffle == "dealer" else Mix(self.shuffle, deal)
 
-    def enrol(self, clients: tuple[str, ...], coins: Coins) -> Mapping[str, Keys]:
-        """A signature key for everybody, and everybody's public one."""
-        if not self.malicious:
-            return {}
-        own = {name: coins.child("identity", name).export() for name in (*clients, *SERVERS)}
-        public = {
-            name: Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
-            for name, seed in own.items()
-        }
-        return {name: {"identity": seed, "public": public} for name, seed in own.items()}
+    @property
+    def needs(self) -> frozenset[Need]:
+        """A signature key for everybody who signs, where servers may cheat."""
+        return frozenset({"identity"} if self.malicious else ())
+
+    def holders(self, clients: tuple[str, ...]) -> tuple[str, ...]:
+        """The clients and both servers; the dealer signs nothing."""
+        return (*clients, *SERVERS)
+
+    def keys(self, me: str, own: Secrets) -> Keys:
+        """Its own signature key, and everybody's public one."""
+        return {"identity": own.identity, "public": dict(own.identities)} if self.malicious else {}
 
     def misfits(self, mechanism: Mechanism) -> Iterator[str]:
         """Without noise a guess can be checked; gates carry no tags."""
