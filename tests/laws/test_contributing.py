@@ -21,7 +21,8 @@ from croupier.cli import findings
 from croupier.core.part import Part
 from croupier.pipeline import Pipeline
 from croupier.place.relay import Relay
-from croupier.spec import about, load, presets
+from croupier.spec import load
+from croupier.toml_read import about, presets
 from croupier.toml_text import to_toml
 from tests.laws import pipelines, test_abort, test_carry, test_fresh, test_realise, test_replay, test_twin, test_vectors
 
