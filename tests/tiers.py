@@ -79,6 +79,26 @@ SLOW_LAWS = frozenset(
     }
 )
 
+# Tests that open a file and take seconds: `make check` takes the next one of the file in their place.
+SLOW_OPENINGS = frozenset(
+    {
+        "test_a_full_disk_shows_the_table_first_and_then_names_the_file_and_the_remedy",
+        "test_any_file_of_an_audit_may_fail_after_the_table",
+        "test_attacks_find_a_network_beside_its_description",
+        "test_audit_fast_gives_one_object_and_a_report",
+        "test_audit_for_people_prints_a_matrix_and_the_verdict",
+        "test_backdoors_and_flipped_labels_break_a_plain_mean",
+        "test_disaggregation",
+        "test_every_attack_is_shown_when_asked_for",
+        "test_linear_denoising_reaches_the_error_that_theory_gives",
+        "test_table_11_is_whole",
+        "test_table_12_is_whole",
+        "test_the_own_protocol_is_attacked_by_those_who_are_named",
+        "test_undefended_updates_describe_their_clients_and_link_rounds",
+        "test_what_residue_sums_tell",
+    }
+)
+
 
 @dataclass(frozen=True)
 class Case:
@@ -130,7 +150,7 @@ def _in_check(cases: Sequence[Case], opens_file: bool) -> Iterable[int]:
     name = cases[0].test
     if name in WHOLE_IN_CHECK:
         return range(len(cases))
-    slow = name in SLOW_LAWS | SPANNED | HEAVY or name in SAMPLED
+    slow = name in SLOW_LAWS | SLOW_OPENINGS | SPANNED | HEAVY or name in SAMPLED
     wanted = cases[0].is_law and name not in SLOW_LAWS | HEAVY
     return [0] if wanted or (opens_file and not slow and "/unit/" in cases[0].file) else []
 
