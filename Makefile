@@ -17,6 +17,9 @@ PATTERNS = $(subst $(empty) $(empty),$(comma),$(foreach room,$(ROOMS),src/croupi
 demo: $(VENV)/.core
 	$(BIN)/croupier audit --fast
 
+# One thread each: tests run two at a time (or beside mypy), and threads that wait for a core burn what others need.
+fast test test-long: export OMP_NUM_THREADS = 1
+
 check: style
 	$(MAKE) --no-print-directory --jobs 2 --output-sync types fast
 

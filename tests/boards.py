@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from croupier.agree.agreement import AgreementAttempt, AgreementForm, AgreementTable, Call, tries
+from croupier.agree.agreement import AgreementAttempt, AgreementCall, AgreementForm, AgreementTable, tries
 from croupier.agree.board import SERVER, enrol
 from croupier.core.attempt import Attempt
 from croupier.core.coins import Coins
@@ -26,14 +26,14 @@ def names(count: int) -> tuple[str, ...]:
     return tuple(f"c{number}" for number in range(count))
 
 
-def call(count: int = 4, **more: Any) -> Call:
+def call(count: int = 4, **more: Any) -> AgreementCall:
     """An agreement among so many, for an epoch."""
-    return Call(RUN, more.pop("number", 0), more.pop("start", 0), names(count), **more)
+    return AgreementCall(RUN, more.pop("number", 0), more.pop("start", 0), names(count), **more)
 
 
-def single(count: int = 4, number: int = 0) -> Call:
+def single(count: int = 4, number: int = 0) -> AgreementCall:
     """An agreement among so many, for a round."""
-    return Call.single(RUN, number, names(count))
+    return AgreementCall.single(RUN, number, names(count))
 
 
 def table(count: int = 4, *, seed: int = 1, **more: Any) -> AgreementTable:
@@ -43,7 +43,7 @@ def table(count: int = 4, *, seed: int = 1, **more: Any) -> AgreementTable:
     return AgreementTable(keys, coins, more.pop("drive", Local()), keep="keep", **more)
 
 
-def once(form: AgreementForm, of: Call, at: AgreementTable) -> AgreementAttempt:
+def once(form: AgreementForm, of: AgreementCall, at: AgreementTable) -> AgreementAttempt:
     """One attempt."""
     (tried,) = tries(form, of, at, 1)
     return tried
@@ -57,12 +57,12 @@ def bent(who: str, change: Change) -> Bend:
 def all_of(*bends: Bend) -> Bend:
     """Several that misbehave."""
 
-    def bend(attempt: Attempt) -> Attempt:
+    def tamper(attempt: Attempt) -> Attempt:
         for one in bends:
             attempt = one(attempt)
         return attempt
 
-    return bend
+    return tamper
 
 
 def silent(who: str, since: str) -> Bend:

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from croupier.core.coins import Coins
 from croupier.learn.models import (
+    AttentionBlocks,
     ConvNet,
     Forecaster,
     Listener,
@@ -132,8 +133,8 @@ CASES: dict[str, Callable[[], Case]] = {
     "activity": lambda: (TimeNet(6, 4, first=Standardise((1.0, 0, 0, 0, 0, 0), 0.5)), torch.randn(RECORDS, 6, 64)),
     "text": lambda: (Reader(30, 6, 4, 8, 2, 2, 5, 0.0), torch.randint(0, 30, (RECORDS, 6))),
     "mixer": lambda: (PatchMixer((3, 8, 8), 4, 4, 12, 5, 9, 2), _pictures(8)),
-    "vit": lambda: (PatchReader((3, 8, 8), 4, 4, 12, 3, 2, 10), _pictures(8)),
-    "vit-token": lambda: (PatchReader((3, 8, 8), 4, 4, 12, 3, 2, 10, token=True), _pictures(8)),
+    "vit": lambda: (PatchReader((3, 8, 8), 4, 4, AttentionBlocks(12, 3, 2, 10)), _pictures(8)),
+    "vit-token": lambda: (PatchReader((3, 8, 8), 4, 4, AttentionBlocks(12, 3, 2, 10), token=True), _pictures(8)),
     "rnn": lambda: _listener("rnn"),
     "gru": lambda: _listener("gru"),
     "lstm-classes": lambda: _listener("lstm"),

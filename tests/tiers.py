@@ -30,15 +30,23 @@ SPANNED = frozenset(
 
 # Long lists of like cases: `make test` takes so many of them, spread evenly over the list; `make test-long` all.
 SAMPLED: Mapping[str, int] = {
-    "test_source": 3,
+    "test_source": 2,
+    "test_permutation": 3,
     "test_attacks_that_know_nothing_score_at_one_in_n": 1,
     "test_each_is_audited": 1,
+    "test_every_timed_ledger_is_whole": 1,
+    "test_a_fresh_process_answers_the_same_and_is_not_told_the_truth": 2,
+    "test_the_example_as_other_servers_see_it": 1,
+    "test_an_audit_that_was_stopped_ends_as_one_that_was_not": 1,
+    "test_through_services_with_one_client_missing": 8,
 }
 
 # Seconds of training or of starting processes, to show at length what a lighter test beside it shows too.
 HEAVY = frozenset(
     {
         "test_the_experiment_finds_nothing_in_a_fixed_cohort",
+        "test_a_board_trains_once_and_alike_abreast",
+        "test_runs_abreast_give_the_same",
         "test_a_defences_result_does_not_depend_on_the_others",
         "test_an_outcome_compares_run_by_run",
         "test_another_task_is_trained_again",
@@ -64,9 +72,30 @@ WHOLE_IN_CHECK = frozenset(
 SLOW_LAWS = frozenset(
     {
         "test_a_process_that_dies_is_an_error_and_stays_one",
+        "test_a_question_is_added",
         "test_a_question_that_is_cut_off_ends_the_process_quietly",
         "test_processes_end_when_the_experiment_does",
         "test_which_process_answers_and_in_which_order_changes_nothing",
+    }
+)
+
+# Tests that open a file and take seconds: `make check` takes the next one of the file in their place.
+SLOW_OPENINGS = frozenset(
+    {
+        "test_a_full_disk_shows_the_table_first_and_then_names_the_file_and_the_remedy",
+        "test_any_file_of_an_audit_may_fail_after_the_table",
+        "test_attacks_find_a_network_beside_its_description",
+        "test_audit_fast_gives_one_object_and_a_report",
+        "test_audit_for_people_prints_a_matrix_and_the_verdict",
+        "test_backdoors_and_flipped_labels_break_a_plain_mean",
+        "test_disaggregation",
+        "test_every_attack_is_shown_when_asked_for",
+        "test_linear_denoising_reaches_the_error_that_theory_gives",
+        "test_table_11_is_whole",
+        "test_table_12_is_whole",
+        "test_the_own_protocol_is_attacked_by_those_who_are_named",
+        "test_undefended_updates_describe_their_clients_and_link_rounds",
+        "test_what_residue_sums_tell",
     }
 )
 
@@ -121,7 +150,7 @@ def _in_check(cases: Sequence[Case], opens_file: bool) -> Iterable[int]:
     name = cases[0].test
     if name in WHOLE_IN_CHECK:
         return range(len(cases))
-    slow = name in SLOW_LAWS | SPANNED | HEAVY or name in SAMPLED
+    slow = name in SLOW_LAWS | SLOW_OPENINGS | SPANNED | HEAVY or name in SAMPLED
     wanted = cases[0].is_law and name not in SLOW_LAWS | HEAVY
     return [0] if wanted or (opens_file and not slow and "/unit/" in cases[0].file) else []
 

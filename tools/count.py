@@ -1,7 +1,8 @@
 """How large the code is, and how much of it breaks the house's own limits: `python tools/count.py [TREE]`.
 
 Prints one table, the product and the laboratory apart. Any tree of this project can be given, also an old one whose
-laboratory still lay inside the product. `tests/laws/test_class_names.py` uses the list of classes.
+laboratory still lay inside the product. `tests/laws/test_class_names.py` and
+`tests/laws/test_limits.py` hold what it finds at nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 LONGEST_FUNCTION, MOST_PARAMETERS, LONGEST_FILE = 60, 8, 300
 LABORATORY_ROOMS = ("papers", "bench")  # where the laboratory lay when it was a part of the product
 AUDIT_ROOMS = ("audit", "report", "auditing", "recorded")
+PUBLIC = ("audit", "explain", "plan", "resume", "run")  # croupier.run(...) and so on
 AUDIT_COMMANDS = ("audit", "report")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -102,8 +104,23 @@ def too_long(function: Function) -> bool:
     return (function.end_lineno or 0) - function.lineno + 1 > LONGEST_FUNCTION
 
 
+def takes_options(function: Function) -> bool:
+    """Whether its parameters are options that are named one by one, and so no list that must be remembered.
+
+    These are a command's, where each is an option of the command line; those of the functions that users call from
+    Python (`PUBLIC`), all but the first by keyword; and those of a rule in `learn/axes`, which are the ones of the
+    torch function that it stands for.
+    """
+    marks = {ast.unparse(mark).split("(")[0] for mark in function.decorator_list}
+    if function.name == "command" or marks & {"app.command", "rule"}:
+        return True
+    return function.name in PUBLIC and len(function.args.posonlyargs + function.args.args) == 1
+
+
 def too_many_parameters(function: Function) -> bool:
-    """Whether a function takes more than the limit, `self` and `cls` not counted."""
+    """Whether a function takes more than the limit, `self` and `cls` not counted; options are none."""
+    if takes_options(function):
+        return False
     given = function.args
     named = [*given.posonlyargs, *given.args, *given.kwonlyargs, *filter(None, (given.vararg, given.kwarg))]
     return sum(parameter.arg not in ("self", "cls") for parameter in named) > MOST_PARAMETERS
@@ -118,7 +135,7 @@ def loose_dictionaries(function: Function) -> int:
 
 
 def part_rooms(modules: Iterable[Module]) -> dict[str, set[str]]:
-    """The rooms that define each class which derives from `Part`, by its name."""
+    """The rooms that define each part, by its name; the base of a slot, which derives from `Part` itself, is none."""
     defined = [(node, module.room) for module in modules for node in module.classes()]
     parts, before = {"Part"}, 0
     while len(parts) != before:
@@ -126,7 +143,7 @@ def part_rooms(modules: Iterable[Module]) -> dict[str, set[str]]:
         parts |= {node.name for node, _ in defined if parts & {ast.unparse(base).split("[")[0] for base in node.bases}}
     rooms: dict[str, set[str]] = defaultdict(set)
     for node, room in defined:
-        if node.name in parts - {"Part"}:
+        if node.name in parts - {"Part"} and "Part" not in map(ast.unparse, node.bases):
             rooms[node.name].add(room)
     return rooms
 
@@ -186,15 +203,21 @@ def main(arguments: list[str]) -> None:
         _list_offenders(modules)
 
 
+def over_limits(module: Module) -> Iterator[tuple[int, str]]:
+    """What a module has over a limit: the line, and what it is."""
+    if module.lines > LONGEST_FILE:
+        yield 1, f"{module.lines} lines"
+    for function in module.functions():
+        if too_long(function):
+            yield function.lineno, f"{function.name} is too long"
+        if too_many_parameters(function):
+            yield function.lineno, f"{function.name} has too many parameters"
+
+
 def _list_offenders(modules: list[Module]) -> None:
     for module in modules:
-        if module.lines > LONGEST_FILE:
-            print(f"{module.path}: {module.lines} lines")
-        for function in module.functions():
-            if too_long(function):
-                print(f"{module.path}:{function.lineno}: {function.name} is too long")
-            if too_many_parameters(function):
-                print(f"{module.path}:{function.lineno}: {function.name} has too many parameters")
+        for line, what in over_limits(module):
+            print(f"{module.path}:{line}: {what}")
     for name, where in repeated_classes(modules).items():
         print(f"class {name}: {', '.join(where)}")
 

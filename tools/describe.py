@@ -20,7 +20,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from croupier.core.part import Part
-from croupier.spec import Spec, presets
+from croupier.spec import Spec
+from croupier.toml_read import presets
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE, SCHEMA = DOCS / "description.md", DOCS / "croupier.schema.json"

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from croupier.pipeline import Pipeline as Pipeline
     from croupier.spec import Spec as Spec
     from croupier.spec import load as load
-    from croupier.spec import presets as presets
     from croupier.statement import Statement as Statement
     from croupier.systems import intra as intra
     from croupier.systems import intra_sum as intra_sum
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from croupier.systems import sum_servers as sum_servers
     from croupier.systems import tazza as tazza
     from croupier.systems import total as total
+    from croupier.toml_read import presets as presets
 
 # Loaded when first asked for: importing torch takes over a second, and `croupier --help` needs none of it.
 _HOMES = {
@@ -59,7 +59,7 @@ _HOMES = {
     "naive": "systems",
     "plain": "systems",
     "plan": "outlook",
-    "presets": "spec",
+    "presets": "toml_read",
     "rain": "systems",
     "resume": "engine.job.run",
     "rns": "systems",

@@ -1,4 +1,4 @@
-"""`python -m croupier`."""
+"""`python -m croupier` is `croupier`: for environments whose scripts are not on the path."""
 
 from croupier.cli import main
 

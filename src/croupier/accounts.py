@@ -1,4 +1,8 @@
-"""What every client has spent, as a run writes it down: by round, by tier, and at the end."""
+"""What every client has spent, as a run writes it down: by round, by tier, and at the end.
+
+The ledgers themselves are the clients' (`privacy.ledger`). A simulation may look at all of them: `engine.job.job`
+writes `ledger.jsonl` and the table at the end of a run from here. Numbers are rounded up.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Warnings: what a run is told that goes on all the same, each once and with a remedy."""
+"""Warnings: what a run is told that goes on all the same, each once and with a remedy.
+
+For what is legal and probably not meant: one client, one class, a loss that runs away. At a shell they are lines on
+standard error, in Python warnings (`CroupierWarning`). What cannot work at all is an error, and not decided here.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,9 @@ from torch import Tensor
 
 from croupier.errors import either, setting
 from croupier.learn.assemble import Assembled
-from croupier.learn.data import Dataset, Records, Rows
-from croupier.spec import Sets, Source, Spec, is_empty
+from croupier.learn.data import Dataset, Records, TensorRecords
+from croupier.spec import Source, Spec, is_empty
+from croupier.toml_read import Sets
 
 # A loss so many times that of the untrained model is no bad round any more.
 FAR = 3.0
@@ -77,7 +82,7 @@ def _labels(dataset: Dataset) -> list[str]:
 
 
 def _targets(records: Records) -> Tensor:
-    if isinstance(records, Rows):
+    if isinstance(records, TensorRecords):
         return records.y.cpu()
     starts = range(0, len(records), BATCH)
     parts = [records.batch(torch.arange(at, min(at + BATCH, len(records))))[1].cpu() for at in starts]
@@ -89,7 +94,7 @@ class Course:
     """How the loss goes on from that of the untrained model; says once that it went far above."""
 
     first: Mapping[str, float]
-    told: bool = field(default=False)
+    warned: bool = field(default=False)
 
     @classmethod
     def of(cls, made: Assembled) -> Course:
@@ -99,12 +104,12 @@ class Course:
     def after(self, line: Mapping[str, Any]) -> list[str]:
         """What there is to say of a round's metrics."""
         name = next((name for name in LOSSES if name in self.first and name in line), None)
-        if name is None or self.told:
+        if name is None or self.warned:
             return []
         before, now = self.first[name], float(line[name])
         if math.isfinite(now) and not now > FAR * before:
             return []
-        self.told = True
+        self.warned = True
         return [
             f"round {line['round']}: the {name} is {now:.3g}, and was {before:.3g} before training: it diverges; lower "
             "task.fit.lr, or the noise that protocol.privacy adds"

@@ -5,6 +5,7 @@ CroupierError            what was wrong, where, and what to do about it
 │   ├── OwnError         a function of the user's own that failed: its file, line and error
 │   └── Unsuited         an attack that needs another network or other records; the other attacks run
 ├── DataError            a dataset that is missing, unreadable or not what it should be
+├── RosterError          a card, a key file or a roster that cannot be trusted or used
 ├── StoreError           a run directory that cannot be written, resumed or trusted
 │   └── Replayed         a message that differs from one that left under the same secrets
 ├── WireError            bytes that are not the message they should be
@@ -13,7 +14,11 @@ CroupierError            what was wrong, where, and what to do about it
 ├── PrivacyError         a step that would break a stated privacy condition
 │   └── Overspent        a release that would exceed its client's total budget
 └── ProtocolError        a party that did not do its part
-    └── TooFew           fewer parties than the quorum; carries who is missing
+    ├── TooFew           fewer parties than the quorum; carries who is missing
+    └── TooLate          a message that came after its receiver had gone on without it
+
+Each message is one line: what was wrong, where, and what to do about it. Whatever else is raised is a fault in
+Croupier.
 """
 
 from __future__ import annotations
@@ -42,6 +47,10 @@ class Unsuited(SpecError):  # noqa: N818 - reads as what happened
 
 class DataError(CroupierError):
     """A dataset that is missing, unreadable or not what it should be."""
+
+
+class RosterError(CroupierError):
+    """A card, a key file, a roster or what belongs to it that cannot be trusted or used."""
 
 
 class StoreError(CroupierError):
@@ -92,6 +101,10 @@ class TooFew(ProtocolError):  # noqa: N818 - reads as what happened
         super().__init__(message)
         self.missing = frozenset(missing)
         self.remedy = remedy
+
+
+class TooLate(ProtocolError):  # noqa: N818 - reads as what happened
+    """A message that came after its receiver had gone on without it: nobody's foul play."""
 
 
 # So many known names are listed.

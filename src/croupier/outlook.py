@@ -1,4 +1,9 @@
-"""What can be said of a run before it: who will learn what (explain), and what it will cost (plan)."""
+"""What can be said of a run before it: who will learn what (explain), and what it will cost (plan).
+
+`explain` builds the pipeline and asks it; no data are loaded and no function of the user's is called. `plan` trains
+some clients, plays two rounds of the real protocol and multiplies: bytes are exact where the protocol fixes them, and
+seconds and memory are of this machine. Behind `croupier explain`, `croupier plan`, and the functions of the same names.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +15,19 @@ from typing import Any, Literal
 from croupier import statement
 from croupier.core.coins import Coins
 from croupier.engine.federation import check, least
-from croupier.engine.job.trial import Played, Trial, assembled, tried
+from croupier.engine.job.trial import TrialRound, TrialRun, assembled, tried
 from croupier.errors import SpecError
 from croupier.learn.assemble import Assembled
 from croupier.learn.budget import DELTA, budget
 from croupier.learn.data import folder_of
-from croupier.learn.fit import Private
 from croupier.learn.train import Learner
 from croupier.pipeline import Pipeline
 from croupier.privacy.ledger import ADJACENCY, Event, Ledger
 from croupier.privacy.local import rounded_up
 from croupier.privacy.plan import turns
-from croupier.spec import SUPPOSED, Sets, Source, Spec, counted, load, unread
+from croupier.spec import SUPPOSED, Source, Spec, counted, load, unread
 from croupier.statement import Statement
+from croupier.toml_read import Sets
 
 CLIENT = "each client"
 # So many numbers of records are tried for the worst epsilon.
@@ -139,7 +144,7 @@ def plan(source: Source, *, sets: Sets = (), seed: int | None = None, data: str 
     return _forecast(spec, made, tried(spec, made, coins))
 
 
-def _forecast(spec: Spec, made: Assembled, trial: Trial) -> Forecast:
+def _forecast(spec: Spec, made: Assembled, trial: TrialRun) -> Forecast:
     rounds, enrolled = spec.federation.rounds, made.task.enrolled
     cohort, later = spec.federation.cohort or len(enrolled), trial.later or trial.first
     played = ((trial.first, 1), (later, rounds - 1))
@@ -163,7 +168,7 @@ def _forecast(spec: Spec, made: Assembled, trial: Trial) -> Forecast:
     )  # fmt: skip
 
 
-def _each(played: Sequence[tuple[Played, int]], way: Literal["sent", "got"], cohort: int) -> float:
+def _each(played: Sequence[tuple[TrialRound, int]], way: Literal["sent", "got"], cohort: int) -> float:
     """Bytes of one invited client in one round, over rounds played so often."""
     found = sum(times * _of(getattr(one.traffic, way), set(one.cohort)) for one, times in played)
     return found / (cohort * sum(times for _, times in played))
@@ -221,8 +226,8 @@ def _locally(spec: Spec, made: Assembled, often: Mapping[str, Any]) -> list[Mapp
 
 def _by_record(spec: Spec, made: Assembled, often: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Of DP-SGD: the client whose records are worst off, most often the one that has the fewest."""
-    fit, learner = spec.task.fit, made.task.fit
-    if not isinstance(fit, Private) or not isinstance(learner, Learner) or not fit.claimed:
+    fit, learner = spec.task.fit.private, made.task.fit
+    if fit is None or not isinstance(learner, Learner) or not fit.claimed:
         return []
     sizes = {len(shard) for shard in learner.shards.values()}
     # Loss grows about with rate times the root of steps; the accountant decides among the first few.
@@ -248,7 +253,7 @@ def _privacy(spec: Spec) -> str:
     ).differential_privacy
 
 
-def _measured(trial: Trial, cohort: int) -> tuple[str, ...]:
+def _measured(trial: TrialRun, cohort: int) -> tuple[str, ...]:
     seen = trial.trained
     how = (
         f"a round's {seen.clients} clients were trained once"
@@ -262,6 +267,6 @@ def _measured(trial: Trial, cohort: int) -> tuple[str, ...]:
 
 
 def _own(spec: Spec) -> tuple[str, ...]:
-    keys = {"task.data.make": spec.task.data, "task.model.make": spec.task.model}
-    called = [f"{key} = {getattr(part, 'make', '')!r}" for key, part in keys.items() if part.use == "own"]
+    keys = {"task.data.make": spec.task.data.own_function, "task.model.make": spec.task.model.own_function}
+    called = [f"{key} = {function!r}" for key, function in keys.items() if function]
     return (f"your own code was called: {' and '.join(called)}",) if called else ()

@@ -1,4 +1,9 @@
-"""A pipeline: five values that fit, and the two flows (client and server) they make together."""
+"""A pipeline: five values that fit, and the two flows (client and server) they make together.
+
+A combination that cannot work, or would hide nothing, is refused when it is built, with the part to change. The flows
+are short: all that differs between protocols is in the parts. `engine.loop` drives them, `statement` asks them what
+they reveal, and `tests/laws/pipelines.py` lists those that the laws are tested on.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +33,7 @@ from croupier.encode.signs import handed
 from croupier.errors import SpecError
 from croupier.place.direct import Direct
 from croupier.place.labels import ANYBODY, labelled, unlabelled
-from croupier.place.placement import Own, Placement, unkeyed
+from croupier.place.placement import Placement, ServerHoldings, unkeyed
 from croupier.place.relay import Relay
 from croupier.privacy.ledger import Ledger
 from croupier.privacy.local import LocalPrivacy, NoNoise
@@ -61,75 +66,116 @@ class Pipeline(Part):
         return self
 
     def _misfits(self) -> Iterator[str]:
+        """Every reason why the five parts do not fit together, each with a remedy; the first one is told.
+
+        Parts say what they are and need (`unary`, `hides`, `needs`, ...); only here these are held against each other.
+        """
+        yield from self._bits_and_signs()
+        yield from self._placing()
+        yield from self._weighing()
+        yield from self._aggregating()
+
+    def _say(self, verb: str) -> str:
+        """A part as a description writes it."""
+        return f"{verb} = {getattr(self, verb).use!r}"
+
+    def _bits_and_signs(self) -> Iterator[str]:
+        """Coordinates that only some releases and rules can take."""
         encode, release, rule, place = self.encode, self.release, self.aggregate, self.place
-        named = {verb: f"{verb} = {getattr(self, verb).use!r}" for verb in ("encode", "release", "aggregate", "place")}
         if release.unary != encode.unary:
             fitting = "encode = 'residues'" if release.unary else "release = 'mod', 'counts' or 'bits'"
-            yield f"{named['release']} and {named['encode']} do not fit: only one works on bits; use {fitting}"
+            yield (
+                f"{self._say('release')} and {self._say('encode')} do not fit: only one works on bits; use {fitting}"
+            )
         if release.unary and not place.unary:
             yield (
-                f"{named['place']} cannot compute {named['release']}, which works on bits; use place = 'relay', or "
-                "encode = 'fixed' and release = 'sum'"
+                f"{self._say('place')} cannot compute {self._say('release')}, which works on bits; use place = "
+                "'relay', or encode = 'fixed' and release = 'sum'"
             )
-        if encode.use == "signs" and (release.shape == "sums" or release.grouped or _apart(release)):
-            yield f"{named['encode']} gives bits of whole rows, which {named['release']} cannot take; use 'scored'"
-        if release.shape == "scored" and (encode.use != "signs" or not rule.scores):
-            yield f"{named['release']} takes encode = 'signs' and aggregate = 'sign-trust' only"
+        if encode.signs_only and (release.shape == "sums" or release.grouped or not release.intact):
+            yield (
+                f"{self._say('encode')} gives bits of whole rows, which {self._say('release')} cannot take; use "
+                "'scored'"
+            )
+        if release.shape == "scored" and not (encode.signs_only and rule.scores):
+            yield f"{self._say('release')} takes encode = 'signs' and aggregate = 'sign-trust' only"
         if rule.scores and release.shape != "scored":
-            yield f"{named['aggregate']} takes scored sums only; use release = 'scored'"
+            yield f"{self._say('aggregate')} takes scored sums only; use release = 'scored'"
         if release.signs_only and rule.divides:
             yield (
-                f"{named['release']} with opens = 'signs' does not tell how large the sum is, and {named['aggregate']} "
-                "with output = 'mean' divides it; use output = 'sign', or opens = 'sums'"
+                f"{self._say('release')} with opens = 'signs' does not tell how large the sum is, and "
+                f"{self._say('aggregate')} with output = 'mean' divides it; use output = 'sign', or opens = 'sums'"
             )
+
+    def _placing(self) -> Iterator[str]:
+        """Who can compute the release, and what it hides."""
+        encode, release, rule, place = self.encode, self.release, self.aggregate, self.place
         if release.shape not in place.realises:
-            yield f"{named['place']} cannot compute {named['release']} ({release.shape}); use place = 'relay'"
+            yield f"{self._say('place')} cannot compute {self._say('release')} ({release.shape}); use place = 'relay'"
         if release.hides and place.keeps_ids:
-            yield f"{named['place']} shows the server what {named['release']} should hide; use place = 'relay'"
+            yield (
+                f"{self._say('place')} shows the server what {self._say('release')} should hide; use place = 'relay'"
+            )
         if "ids" in rule.asks and "ids" in release.hides:
-            yield f"{named['aggregate']} needs to know whose row is whose, and {named['release']} hides it"
+            yield f"{self._say('aggregate')} needs to know whose row is whose, and {self._say('release')} hides it"
         if (release.shape == "sums" or release.grouped) and encode.modulus is None:
-            yield f"{named['release']} adds integers only, and {named['encode']} gives floats; use encode = 'fixed'"
+            yield (
+                f"{self._say('release')} adds integers only, and {self._say('encode')} gives floats; use encode = "
+                "'fixed'"
+            )
+
+    def _weighing(self) -> Iterator[str]:
+        """What clients count for, and what else encoder, placement and noise ask of the others."""
+        encode, release = self.encode, self.release
         if release.hides and encode.weights == "open":
             yield (
-                f"protocol.encode.weights = 'open' would travel beside what {named['release']} hides; "
+                f"protocol.encode.weights = 'open' would travel beside what {self._say('release')} hides; "
                 "use weights = 'slot' or 'uniform'"
             )
         yield from encode.misfits(self)
         if encode.scaled and release.coarse:
             yield (
-                f"encode.weights = 'slot' multiplies a row by its client's weight; in {named['release']} with grain "
-                "'model' or 'layer' that weight would mark whose pieces belong together; use weights = 'uniform'"
+                f"encode.weights = 'slot' multiplies a row by its client's weight; in {self._say('release')} with "
+                "grain 'model' or 'layer' that weight would mark whose pieces belong together; use weights = 'uniform'"
             )
-        yield from (f"{named['place']} {wrong}" for wrong in place.misfits(self))
+        yield from (f"{self._say('place')} {wrong}" for wrong in self.place.misfits(self))
         if release.grouped and encode.weights != "uniform":
-            yield f"{named['release']} counts every client alike; use encode.weights = 'uniform'"
+            yield f"{self._say('release')} counts every client alike; use encode.weights = 'uniform'"
         if encode.form not in self.privacy.forms:
             yield (
-                f"privacy = {self.privacy.use!r} works on what a client changed, not on encode.form = {encode.form!r}; "
+                f"{self._say('privacy')} works on what a client changed, not on encode.form = {encode.form!r}; "
                 f"use encode.form = {self.privacy.forms[0]!r}"
             )
+
+    def _aggregating(self) -> Iterator[str]:
+        """What the rule needs of what arrives."""
+        encode, release, rule = self.encode, self.release, self.aggregate
         if encode.form not in rule.forms:
             fitting = f"use encode.form = {min(rule.forms)!r}"
-            yield f"{named['aggregate']} does not take updates as {encode.form!r}; {fitting}"
+            yield f"{self._say('aggregate')} does not take updates as {encode.form!r}; {fitting}"
         if "rows" in rule.asks and release.shape in ("sums", "bucketed"):
-            yield f"{named['aggregate']} needs every client's values, and {named['release']} lets out a sum only"
+            yield (
+                f"{self._say('aggregate')} needs every client's values, and {self._say('release')} lets out a sum only"
+            )
         if "labels" in rule.asks and (why := unlabelled(self)):
-            yield f"{named['aggregate']} weighs rows by their published noise, and {why}"
+            yield f"{self._say('aggregate')} weighs rows by their published noise, and {why}"
         if release.tiered and self.privacy.tier(ANYBODY) is None:
             yield (
-                f"{named['release']} puts clients of like noise together, and privacy = {self.privacy.use!r} publishes "
+                f"{self._say('release')} puts clients of like noise together, and {self._say('privacy')} publishes "
                 "no tiers; use privacy = 'tiers'"
             )
         if "intact" in rule.asks and not release.intact:
             yield (
-                f"{named['aggregate']} compares whole updates, and {named['release']} mixes the pieces of several; "
-                "use grain = 'model'"
+                f"{self._say('aggregate')} compares whole updates, and {self._say('release')} mixes the pieces of "
+                "several; use grain = 'model'"
             )
         if encode.weights == "open" and not rule.linear:
-            yield f"{named['aggregate']} counts every client alike; use encode.weights = 'uniform'"
+            yield f"{self._say('aggregate')} counts every client alike; use encode.weights = 'uniform'"
         if encode.scaled and not rule.linear:
-            yield f"{named['aggregate']} is no mean, and encode.weights = 'slot' sends rows multiplied by their weight"
+            yield (
+                f"{self._say('aggregate')} is no mean, and encode.weights = 'slot' sends rows multiplied by their "
+                "weight"
+            )
 
     def parties(self, roster: Iterable[str]) -> dict[str, Party]:
         """Everybody who takes part in a round."""
@@ -142,7 +188,7 @@ class Pipeline(Part):
         return {"model": down, **self.place.schemas(self, given)}
 
     def client(self, given: Given, memory: Memory, coins: Coins) -> Flow:
-        """Wait for a model, train, privatise, encode, submit. Reveals: what `place.submit` says."""
+        """Wait for a model, train, privatise, encode, submit. Reveals: what the placement's `submit` says."""
         (letter,) = yield Exchange(wait=Wait("model", ("server",)))
         handed_out, keys = Model(letter.body["model"]), memory.get("keys", {})
         start: torch.Tensor = yield from self.encode.receive(given, memory, handed_out.vector, letter.body)
@@ -150,7 +196,7 @@ class Pipeline(Part):
         brief = {name: values for name, values in letter.body.items() if name in public}
         self.aggregate.verify(handed_out, brief, given.layout)
         mine, books = self.privacy.of(given.me), Ledger.read(memory.get("ledger", ()))
-        told = b"" if mine.use == "none" else canon.digest(handed_out.vector)
+        told = b"" if mine.noiseless else canon.digest(handed_out.vector)
         event = mine.event(given.round, told.hex())
         event = event and replace(event, participation=given.participation)
         # Before it trains: what a client cannot afford to send it does not make.
@@ -195,7 +241,7 @@ class Pipeline(Part):
         yield Exchange(tuple(self._model(who, meant_for(who, models), told) for who in given.roster))
         if self.place.binds:
             brief = {**brief, "handed": handed(meant_for(given.roster[0], models).vector, brief["commitment"])}
-        own = Own(memory.get("keys", {}), brief)
+        own = ServerHoldings(memory.get("keys", {}), brief)
         released = yield from self.place.collect(self, given, coins.child("collect"), own)
         gathered = labelled(self, released, self.encode.decode(released, brief))
         done: tuple[tuple[Model, ...], Memory] = yield Work(
@@ -206,8 +252,3 @@ class Pipeline(Part):
 
     def _model(self, who: str, model: Model, told: Mapping[str, torch.Tensor]) -> Letter:
         return Letter(who, "model", {"model": model.vector, **self.encode.beside_model(model), **told})
-
-
-def _apart(release: Release) -> bool:
-    """Whether a row leaves in pieces that no longer belong together."""
-    return not release.intact

@@ -1,11 +1,15 @@
-"""The description of a run: TOML on the outside, frozen parts inside."""
+"""The description of a run: TOML on the outside, frozen parts inside.
+
+A description has four tables: `task`, `federation`, `protocol` and `run`. `load` reads a preset, a file or a table,
+applies changes by key, and fills in what follows from the rest (for how many clients a sum must have room). Keys that
+nobody knows are errors that name the nearest one. Commands, runs, audits and plans all begin here.
+"""
 
 from __future__ import annotations
 
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +18,9 @@ from pydantic import Field, field_validator
 from croupier.core.part import Part
 from croupier.encode.encoder import Encoder
 from croupier.engine.federation import Federation
-from croupier.errors import SpecError, nearest, option
+from croupier.errors import SpecError, nearest
+from croupier.learn import dp_fit as dp_fit  # its parts are known by name once it is imported
+from croupier.learn.assemble import TaskOptions
 from croupier.learn.augment import Augment, NoAugment
 from croupier.learn.data import Data, folder_of
 from croupier.learn.datasets import Digits
@@ -22,10 +28,11 @@ from croupier.learn.fit import Fit, Sgd
 from croupier.learn.loss import LossName
 from croupier.learn.metrics import MetricName
 from croupier.learn.models import Mlp, Network
-from croupier.learn.own import reading
+from croupier.learn.own_names import reading
 from croupier.learn.root import NONE, Root
 from croupier.learn.split import Dirichlet, Split
 from croupier.pipeline import Pipeline
+from croupier.toml_read import Sets, pairs, preset_text, presets, read_table
 
 
 class Learning(Part):
@@ -58,6 +65,13 @@ class Learning(Part):
     opaque: tuple[str, ...] = Field(
         (), description="modules that `hidden-units` does not look into: what enters and leaves them keeps its order"
     )
+
+    @property
+    def options(self) -> TaskOptions:
+        """All but data, split, model and fit, as `learn.assemble` takes them."""
+        return TaskOptions(
+            self.augment, self.root, self.together, self.warm, self.opaque, self.loss, self.metrics
+        )  # fmt: skip
 
 
 class Machine(Part):
@@ -105,18 +119,11 @@ class Spec(Part):
         return name
 
 
-# What describes a run, how keys of it are changed, and what counts clients where only the data know.
+# What describes a run, and what counts clients where only the data know.
 Source = str | Path | Mapping[str, Any] | Spec
-Sets = Sequence[str] | Mapping[str, Any]
 Count = Callable[[Learning], int]
 # Room for so many clients in a sum, where only the data know how many there are and nobody may look.
 SUPPOSED = 100
-
-
-def presets() -> list[str]:
-    """Names of the descriptions that come with the package."""
-    folder = resources.files("croupier") / "presets"
-    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
 
 
 def load(
@@ -139,10 +146,8 @@ def load(
 
     Raises: SpecError that names the key, the value and the nearest known name.
     """
-    table = (
-        source.plain() if isinstance(source, Spec) else dict(source) if isinstance(source, Mapping) else _read(source)
-    )
-    for key, value in _pairs(sets):
+    table = _table_of(source)
+    for key, value in pairs(sets):
         _apply(table, key, value)
     file = isinstance(source, str | Path) and source not in presets()
     for key in table.keys() - Spec.model_fields.keys():
@@ -191,17 +196,14 @@ def is_empty(source: Source) -> bool:
     """Whether a description says nothing at all, so that all of it is defaults."""
     if isinstance(source, Spec):
         return False
-    table = source if isinstance(source, Mapping) else _read(source)
+    table = source if isinstance(source, Mapping) else read_table(source)
     return not set(table) - {"name"}
 
 
-def about(preset: str) -> str:
-    """A preset in one line: how its file begins."""
-    return _preset(preset).splitlines()[0].removeprefix("#").strip()
-
-
-def _preset(name: str) -> str:
-    return (resources.files("croupier") / "presets" / f"{name}.toml").read_text("utf-8")
+def _table_of(source: Source) -> dict[str, Any]:
+    if isinstance(source, Spec):
+        return source.plain()
+    return dict(source) if isinstance(source, Mapping) else read_table(source)
 
 
 def _from_preset(protocol: Any) -> Any:
@@ -212,7 +214,7 @@ def _from_preset(protocol: Any) -> Any:
     name, rest = table["use"], {key: value for key, value in table.items() if key != "use"}
     if name not in presets():
         raise SpecError(f"protocol = {name!r}: no preset has that name; {nearest(str(name), presets())}")
-    parts: dict[str, Any] = dict(tomllib.loads(_preset(name)).get("protocol", {}))
+    parts: dict[str, Any] = dict(tomllib.loads(preset_text(name)).get("protocol", {}))
     return {**parts, **{key: _changed(parts.get(key), value) for key, value in rest.items()}}
 
 
@@ -250,42 +252,6 @@ def _invited(table: Mapping[str, Any], count: Count | None) -> int:
     return known or (count(task) if count else 0)
 
 
-def _read(source: str | Path) -> dict[str, Any]:
-    path = Path(source)
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem)[:64] or "run"
-    if isinstance(source, str) and source in presets():
-        text = _preset(source)
-    elif path.is_file():
-        text = _text(path)
-    else:
-        raise SpecError(f"{str(source)!r} is neither a file nor a preset; {nearest(str(source), presets())}")
-    try:
-        return {"name": name, **tomllib.loads(text)}
-    except tomllib.TOMLDecodeError as error:
-        raise SpecError(f"{source}: not valid TOML: {error}") from None
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path}: cannot be read as UTF-8 text ({error})") from None
-
-
-def _pairs(sets: Sets) -> list[tuple[str, Any]]:
-    """Keys and values to set."""
-    if isinstance(sets, Mapping):
-        return [(str(key), value) for key, value in sets.items()]
-    return [_pair(each) for each in ([sets] if isinstance(sets, str) else sets)]
-
-
-def _pair(text: str) -> tuple[str, Any]:
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise SpecError(f"{option('set')} {text!r}: write key=value, for example federation.rounds=10")
-    return key, _value(value.strip())
-
-
 def _apply(table: dict[str, Any], key: str, value: Any) -> None:
     *steps, last = key.strip().split(".")
     if (steps or [last])[0] not in Spec.model_fields and (
@@ -307,10 +273,3 @@ def _keys(part: Part, path: str = "") -> list[str]:
     for name, value in part:
         found += _keys(value, f"{path}{name}.") if isinstance(value, Part) else [f"{path}{name}"]
     return found
-
-
-def _value(text: str) -> Any:
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text

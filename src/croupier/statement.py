@@ -1,4 +1,9 @@
-"""The statement of a pipeline: who learns what, who must not collude, and what is not claimed."""
+"""The statement of a pipeline: who learns what, who must not collude, and what is not claimed.
+
+It is computed: every part says in words what it reveals, what it rests on and what it does not claim, and this file
+puts the sentences in order. A guarantee is a number with its theorem or a reason why there is none. `croupier explain`
+prints it; audits print it beside what they measured.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +16,6 @@ from croupier.pipeline import Pipeline
 from croupier.privacy import central
 from croupier.privacy.amplify import claim
 from croupier.privacy.local import rounded_up, times
-
-ORDER = ("privacy", "encode", "release", "place", "aggregate")
-
 
 CLIENT = "each client"
 NETWORK = "who talks to whom, when, and message sizes, which tell who took part and no more"
@@ -128,12 +130,13 @@ def _noise(pipeline: Pipeline, training: str, rounds: int) -> str:
         said += f". The number of records, which travels too (weights = {pipeline.encode.weights!r}), is not covered"
     if none := pipeline.encode.claims_none():
         return f"{none}{', whatever noise training adds' if training else ''}"
-    if training and pipeline.privacy.use != "none":
+    if training and not pipeline.privacy.noiseless:
         return f"{training}. Besides, {said}"
     return training or said
 
 
 def _amplification(pipeline: Pipeline, rounds: int, present: int | None) -> str:
+    """What a shuffle or a sum adds to local noise, by which theorem; or the reason why nothing is claimed."""
     local = pipeline.privacy.guarantee()
     if local is None:
         return "no amplification claimed: there is no local guarantee to amplify"
@@ -186,6 +189,7 @@ def _central(pipeline: Pipeline, smallest: int, colluders: int, rounds: int) -> 
 
 
 def _over_rounds(pipeline: Pipeline, cohorts: bool | None) -> str:
+    """What several rounds tell that one does not."""
     if "ids" not in pipeline.release.hides:
         return "everything, every round"
     if own := pipeline.release.over_rounds():
@@ -203,6 +207,7 @@ def _over_rounds(pipeline: Pipeline, cohorts: bool | None) -> str:
 
 
 def _anonymity(pipeline: Pipeline) -> str:
+    """Among how many a client is hidden."""
     if own := pipeline.release.anonymity():
         return own
     if "ids" not in pipeline.release.hides:

@@ -1,4 +1,8 @@
-"""Whole systems as values: each is one choice of the same five parts."""
+"""Whole systems as values: each is one choice of the same five parts.
+
+What presets say in TOML, for Python: `croupier.rain()` is the protocol of the preset `rain`. They are pipelines like
+any other, to be changed, explained, run and compared. The audit compares with these by default.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Descriptions as TOML text, which reads back to the same values; used by `spec`, run directories and the commands."""
+"""Descriptions as TOML text, which reads back to the same values; used by `spec`, run directories and the commands.
+
+Python reads TOML and does not write it. `--print-config` and run directories need a form that a person can change and
+that reads back to the very same description; unset values are shown as comments.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from croupier.core.part import Part
-from croupier.learn.own import Named
+from croupier.learn.own_names import FunctionName
 
 
 def to_toml(spec: Part | Mapping[str, Any]) -> str:
@@ -31,7 +35,7 @@ def _table(table: Mapping[str, Any], path: tuple[str, ...], lines: list[str]) ->
 
 def _remark(value: Any) -> str:
     """Who reads the description later must know that it does not hold all that was run."""
-    given = isinstance(value, Named) and value.function is not None
+    given = isinstance(value, FunctionName) and value.function is not None
     return "  # a function that Python gave: resume with croupier.resume(..., own=[function])" if given else ""
 
 

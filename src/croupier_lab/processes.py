@@ -27,7 +27,7 @@ def _enter() -> None:
 
 
 @contextmanager
-def hands(
+def process_pool(
     count: int, enter: Callable[..., None] = _enter, given: tuple[Any, ...] = ()
 ) -> Iterator[ProcessPoolExecutor]:
     """So many processes, each of which enters first. Whatever goes wrong ends them: nobody waits for them any more.
@@ -65,7 +65,7 @@ def each(work: Callable[[Job], Done], jobs: Mapping[str, Job], count: int, heard
         for name, job in jobs.items():
             heard(name, work(job))
         return
-    with hands(min(count, len(jobs))) as pool:
+    with process_pool(min(count, len(jobs))) as pool:
         waiting = {ask(pool, work, job): name for name, job in jobs.items()}
         for ended in as_completed(waiting):
             heard(waiting[ended], ended.result())

@@ -11,7 +11,7 @@ import pytest
 from croupier.engine.federation import Federation
 from croupier.engine.job.run import run
 from croupier.engine.local import Local
-from croupier.engine.loop import begin, rounds
+from croupier.engine.loop import Continuation, begin, rounds
 from croupier.engine.state import Threat
 from croupier.errors import SpecError
 from tests.claims.tools import SMALL, Bench, bench, bend, lines
@@ -60,9 +60,9 @@ def test_participations_bind_a_clients_draws(table: Bench) -> None:
     """A client that took part before trains in another order of batches than one that did not."""
     start = begin(table.made.task)
     plan, drive = Federation(rounds=1), Local()
-    (fresh,) = rounds(table.spec.protocol, table.made.task, plan, table.coins, drive, state=start)
+    (fresh,) = rounds(table.spec.protocol, table.made.task, plan, table.coins, drive, start=Continuation(start))
     used = replace(start, participations={"c1": 1})
-    (other,) = rounds(table.spec.protocol, table.made.task, plan, table.coins, drive, state=used)
+    (other,) = rounds(table.spec.protocol, table.made.task, plan, table.coins, drive, start=Continuation(used))
     assert lines([fresh])[0]["model"] != lines([other])[0]["model"]
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from croupier.errors import SpecError
 from croupier.learn import own
+from croupier.learn.own_names import FunctionName
 from tests.shell import Shell
 
 HEAD = 'name = "x"\n[task]\ndata = {{ use = "own", make = "{make}" }}\nmodel = {{ use = "own", make = "{make}" }}\n'
@@ -112,7 +113,7 @@ def test_a_package_that_is_installed_is_no_folder_of_ones_own(shell: Shell, monk
 
     monkeypatch.chdir(Path(np.__file__).parent.parent)
     with pytest.raises(SpecError, match="installed"):
-        own.load_own("key", own.Named("numpy.lib.format:open_memmap"))
+        own.load_own("key", FunctionName("numpy.lib.format:open_memmap"))
 
 
 def test_a_name_that_another_module_took_is_refused(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

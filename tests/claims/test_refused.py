@@ -17,7 +17,7 @@ from croupier.core.view import View
 from croupier.engine.state import Threat
 from croupier.engine.task import Task
 from croupier.errors import CroupierError, ProtocolError, RangeError
-from croupier.learn.data import Rows
+from croupier.learn.data import TensorRecords
 from croupier.learn.train import Learner
 from tests.claims.tools import Bench, bench, bend, lines
 
@@ -212,7 +212,7 @@ def _poisoned(preset: str, value: float) -> tuple[Bench, Task]:
     learner = table.made.task.fit
     assert isinstance(learner, Learner)
     records = learner.shards[table.made.task.shards[BAD]]
-    assert isinstance(records, Rows)
+    assert isinstance(records, TensorRecords)
     records.x[0, 5] = value
     return table, table.made.task
 

@@ -18,8 +18,8 @@ from croupier.core.update import Update
 from croupier.engine.federation import Federation
 from croupier.engine.local import Local
 from croupier.engine.loop import rounds
-from croupier.learn.assemble import Assembled, assemble
-from croupier.learn.data import Data, Dataset, Rows
+from croupier.learn.assemble import Assembled, Hardware, TaskOptions, assemble
+from croupier.learn.data import Data, Dataset, TensorRecords
 from croupier.learn.datasets import Digits, Households
 from croupier.learn.fit import Adam, Fit, Sgd
 from croupier.learn.models import Lstm, Mlp, ResNet18
@@ -40,7 +40,15 @@ COINS = Coins.from_seed(4)
 def _made(fit: Fit, together: int) -> Assembled:
     torch.set_num_threads(1)
     split = Dirichlet(clients=12, alpha=0.2)
-    return assemble(Digits(), split, Mlp(hidden=(32,)), fit, COINS, together=together, workers=1)
+    return assemble(
+        Digits(),
+        split,
+        Mlp(hidden=(32,)),
+        fit,
+        COINS,
+        options=TaskOptions(together=together),
+        machine=Hardware(workers=1),
+    )
 
 
 def _updates(made: Assembled) -> dict[str, Tensor]:
@@ -52,10 +60,10 @@ def _updates(made: Assembled) -> dict[str, Tensor]:
     }
 
 
-def _records(made: Assembled, who: str) -> Rows:
+def _records(made: Assembled, who: str) -> TensorRecords:
     assert isinstance(made.task.fit, Learner)
     records = made.task.fit.shards[made.task.shards[who]]
-    assert isinstance(records, Rows)
+    assert isinstance(records, TensorRecords)
     return records
 
 
@@ -120,14 +128,22 @@ class Pictures(Data):
     def load(self, folder: Path | None) -> Dataset:
         generator = torch.Generator().manual_seed(0)
         x, y = torch.rand(12, 3, 8, 8, generator=generator), torch.arange(12) % 3
-        rows = Rows(x, y)
+        rows = TensorRecords(x, y)
         return Dataset("pictures", "classify", 3, rows, rows.take(torch.arange(4)), "none", "made here", labels=y)
 
 
 def test_a_resnets_statistics_travel_and_its_counters_stay() -> None:
     torch.set_num_threads(1)
     fit = Sgd(lr=0.01, epochs=1, batch=6)
-    made = assemble(Pictures(), Iid(clients=2), ResNet18(), fit, COINS, together=64, workers=1)
+    made = assemble(
+        Pictures(),
+        Iid(clients=2),
+        ResNet18(),
+        fit,
+        COINS,
+        options=TaskOptions(together=64),
+        machine=Hardware(workers=1),
+    )
     pipeline = plain()
     (done,) = rounds(pipeline, made.task, Federation(rounds=1), COINS, Local(), keep={"server": "keep"})
     inbox = next(value for value in done.views["server"].inputs if isinstance(value, tuple) and value)
@@ -150,7 +166,7 @@ def test_a_resnets_statistics_travel_and_its_counters_stay() -> None:
 def test_a_client_starts_from_the_servers_statistics_and_fresh_counters() -> None:
     """A worker's module is used for one client after another: nothing of the last one may be left in it."""
     torch.set_num_threads(1)
-    made = assemble(Pictures(), Iid(clients=2), ResNet18(), Sgd(lr=0.01, batch=6), COINS, workers=1)
+    made = assemble(Pictures(), Iid(clients=2), ResNet18(), Sgd(lr=0.01, batch=6), COINS, machine=Hardware(workers=1))
     first, second = ((made.task.first.vector, shard, COINS.child(shard)) for shard in made.task.shards.values())
     together, alone = made.task.fit([first, second]), made.task.fit([second])
     assert isinstance(together[1], Update)
@@ -163,7 +179,15 @@ def test_an_error_in_kwh_does_not_depend_on_the_scale(tmp_path: Path) -> None:
     np.savez(tmp_path / "lcl_households.npz", wh=readings, household=np.array(["a", "b"]))
     found = []
     for scale in (1.0, 1000.0):
-        made = assemble(Households(scale=scale), Natural(), Lstm(hidden=4), Adam(), COINS, folder=tmp_path, workers=1)
+        made = assemble(
+            Households(scale=scale),
+            Natural(),
+            Lstm(hidden=4),
+            Adam(),
+            COINS,
+            folder=tmp_path,
+            machine=Hardware(workers=1),
+        )
         nothing = replace(made.task.first, vector=torch.zeros_like(made.task.first.vector))
         found.append(made.task.evaluate(nothing)["rmse"])
     assert found[0] == pytest.approx(found[1], rel=1e-4)

@@ -19,7 +19,7 @@ from croupier.engine.local import Local
 from croupier.engine.loop import rounds
 from croupier.engine.state import HONEST, Round, Threat
 from croupier.engine.task import Task
-from croupier.learn.assemble import Assembled, assemble
+from croupier.learn.assemble import Assembled, Hardware, TaskOptions, assemble
 from croupier.spec import Spec, load
 
 SMALL = ("federation.rounds=2", "task.fit.epochs=1", "run.workers=1")
@@ -53,7 +53,13 @@ def bench(source: str, sets: Sequence[str] = (), seed: int = 3) -> Bench:
     spec, coins = load(source, [*SMALL, *sets]), Coins.from_seed(seed)
     task = spec.task
     made = assemble(
-        task.data, task.split, task.model, task.fit, coins, together=task.together, warm=task.warm, workers=1
+        task.data,
+        task.split,
+        task.model,
+        task.fit,
+        coins,
+        options=TaskOptions(together=task.together, warm=task.warm),
+        machine=Hardware(workers=1),
     )
     return Bench(spec, coins, made)
 

@@ -7,7 +7,7 @@ from typing import Any
 from croupier.aggregate.mean import Mean, Scaled
 from croupier.aggregate.median import Median
 from croupier.aggregate.signs import SignTrust
-from croupier.aggregate.step import Yogi
+from croupier.aggregate.step import FedYogi
 from croupier.encode.encoder import Encoder
 from croupier.encode.fixed import FixedPoint
 from croupier.encode.floats import Floats
@@ -63,7 +63,7 @@ PIPELINES: dict[str, Pipeline] = {
     "parameter shuffle": naive("parameter"),
     "parameter shuffle, weighted": Pipeline(encode=Floats(weights="slot", cap=50), release=Shuffle(), place=Relay()),
     "parameter shuffle, median": Pipeline(release=Shuffle(), aggregate=Median(), place=Relay()),
-    "parameter shuffle, adaptive step": Pipeline(release=Shuffle(), aggregate=Mean(step=Yogi()), place=Relay()),
+    "parameter shuffle, adaptive step": Pipeline(release=Shuffle(), aggregate=Mean(step=FedYogi()), place=Relay()),
     "shuffled integers": Pipeline(encode=FixedPoint(clients=8), release=Shuffle(grain="layer"), place=Relay()),
     "shuffled models, Gaussian noise": Pipeline(
         privacy=Gaussian(clip=1, sigma=0.1), encode=Floats(form="delta"), release=Shuffle(grain="model"), place=Relay()

@@ -13,12 +13,12 @@ import torch
 
 from croupier.core.attempt import AttemptId
 from croupier.core.coins import Coins, Label, Stream
+from croupier.core.envelope import Envelope
 from croupier.core.update import Update
-from croupier.core.wire import Envelope
 from croupier.engine.federation import Federation
 from croupier.engine.journal import Journal
 from croupier.engine.local import Local
-from croupier.engine.loop import rounds
+from croupier.engine.loop import Continuation, rounds
 from croupier.engine.state import Round, State
 from croupier.engine.task import Fits
 from croupier.errors import Replayed
@@ -134,7 +134,7 @@ class Run:
                 toy = replace(task(layout=layout_for(self.pipeline)), fit=fits)
                 for one in rounds(
                     self.pipeline, toy, Federation(rounds=self.count), Coins.from_seed(SEED), Local(journal=tap),
-                    state=state, spend=tap.release, restarts=journal.restarts,
+                    start=Continuation(state, tap.release, journal.restarts),
                 ):  # fmt: skip
                     # Everything left, and no checkpoint is there yet.
                     tap.step(lambda: None)

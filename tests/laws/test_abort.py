@@ -10,7 +10,7 @@ from functools import cache
 
 import pytest
 
-from croupier.core.wire import Envelope, Header, Link
+from croupier.core.envelope import Envelope, Header, Link
 from croupier.engine.post import Packet
 from croupier.errors import CroupierError
 from tests.laws.pipelines import PIPELINES

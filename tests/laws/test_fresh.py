@@ -16,7 +16,7 @@ from croupier.core.view import View
 from croupier.engine.state import Threat, run_id
 from croupier.pipeline import Pipeline
 from croupier.place.relay import Relay
-from croupier.privacy.local import LocalPrivacy, Spent
+from croupier.privacy.local import LocalPrivacy, ParticipationCost
 from croupier.release.shuffle import Shuffle
 from tests.laws.pipelines import PIPELINES
 from tests.laws.toy import CLIENTS, absent, play
@@ -102,10 +102,10 @@ def test_a_second_attempt_draws_fresh_coins_and_sends_the_same_update(release: s
 class Dither(LocalPrivacy, use="dither"):
     """A little noise, to see which node it comes from."""
 
-    def __call__(self, update: Update, coins: Coins) -> tuple[Update, Spent]:
+    def __call__(self, update: Update, coins: Coins) -> tuple[Update, ParticipationCost]:
         """Add it."""
         noise = torch.from_numpy(coins.secure().normal(len(update.vector))).float()
-        return replace(update, vector=update.vector + 1e-3 * noise), Spent("dither")
+        return replace(update, vector=update.vector + 1e-3 * noise), ParticipationCost("dither")
 
     def claims(self, participations: int = 1) -> str:
         """None."""

@@ -23,7 +23,7 @@ from croupier.encode.signs import commitment, handed
 from croupier.mpc import convert, dealt_shares, onion, translate
 from croupier.mpc.authentic import bytes_of
 from croupier.pipeline import Pipeline
-from croupier.place.placement import Own
+from croupier.place.placement import ServerHoldings
 from croupier.place.two_servers.messages import SERVERS
 from croupier.place.two_servers.pair import Pair
 from croupier.place.two_servers.shuffles import Way
@@ -65,7 +65,7 @@ def seats(pipeline: Pipeline, rows: tuple[str, ...], seed: int) -> dict[str, Sea
         return {}
 
     def server(given: Given, memory: Memory, coins: Coins) -> Flow:
-        released = yield from pipeline.place.collect(pipeline, given, coins, Own({}, late))
+        released = yield from pipeline.place.collect(pipeline, given, coins, ServerHoldings({}, late))
         return {"released": released}
 
     parties = {**dict.fromkeys(names, client), **pipeline.place.middle(pipeline), "server": server}

@@ -15,8 +15,9 @@ import torch
 from scipy.stats import chi2_contingency
 from torch import Tensor
 
-from croupier.core.coins import Coins, Tape, outcomes
+from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Given, Letter
+from croupier.core.tape import Tape, outcomes
 from croupier.core.update import Layout, Slice
 from croupier.encode.encoder import Payload
 from croupier.encode.fixed import FixedPoint

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from croupier.core.attempt import AttemptId
-from croupier.core.wire import Envelope
+from croupier.core.envelope import Envelope
 from croupier.engine.journal import Journal
 from croupier.engine.restart import Restart
 from croupier.errors import Replayed

@@ -90,7 +90,7 @@ def test_sum_servers_no_mixture_of_two_sums_passes_the_tags(kind: type[Journal],
     sums = [(body["vector"].long() + half) % (2 * half) - half for body in (was, now)]
     assert not torch.equal(*sums)
     residues = ((2 * sums[0] - sums[1]) % (2 * half)).to(was["vector"].dtype)
-    forged, tag = _numbers(encode, residues), 2 * int(was["tag"][0]) - int(now["tag"][0])
+    forged, tag = _numbers(encode, encode.bits, residues), 2 * int(was["tag"][0]) - int(now["tag"][0])
     keys = place.enrol(CLIENTS, Coins.from_seed(SEED).child("enrol", roster_digest(CLIENTS)))["c0"]
     passes = []
     for attempt in (0, 1):

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from croupier.core.coins import Coins, Node, Tape, outcomes
+from croupier.core.coins import Coins, Node
+from croupier.core.tape import Tape, outcomes
 from croupier.core.update import Layout, Modulus, Slice, Update
 from croupier.encode.encoder import Released
 from croupier.encode.grid import OnGrid

@@ -8,7 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.tiers import HEAVY, SAMPLED, SLOW_LAWS, SPANNED, WHOLE_IN_CHECK, Case, Tier, evenly, selected, spanning
+from tests.tiers import (
+    HEAVY,
+    SAMPLED,
+    SLOW_LAWS,
+    SLOW_OPENINGS,
+    SPANNED,
+    WHOLE_IN_CHECK,
+    Case,
+    Tier,
+    evenly,
+    selected,
+    spanning,
+)
 
 FOLDER = Path(__file__).parents[1]
 FILES = sorted(FOLDER.rglob("test_*.py"))
@@ -24,7 +36,7 @@ def names_in(file: Path) -> list[str]:
 KNOWN = {file: names_in(file) for file in FILES}
 
 
-@pytest.mark.parametrize("name", sorted(SPANNED | SAMPLED.keys() | HEAVY | SLOW_LAWS | WHOLE_IN_CHECK))
+@pytest.mark.parametrize("name", sorted(SPANNED | SAMPLED.keys() | HEAVY | SLOW_LAWS | SLOW_OPENINGS | WHOLE_IN_CHECK))
 def test_a_test_that_is_named_exists_once(name: str) -> None:
     where = [file.name for file in FILES if name in KNOWN[file]]
     assert len(where) == 1, where

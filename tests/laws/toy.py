@@ -11,7 +11,8 @@ from croupier.core.coins import Coins
 from croupier.core.flow import Change, Letter
 from croupier.core.update import Layout, Model, Slice, Update
 from croupier.core.view import View
-from croupier.encode.symmetry import Symmetry, fixed, free
+from croupier.encode.axes import fixed, free
+from croupier.encode.symmetry import Symmetry
 from croupier.engine.federation import Federation
 from croupier.engine.local import Local
 from croupier.engine.loop import rounds

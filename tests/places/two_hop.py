@@ -21,8 +21,8 @@ from croupier.place.placement import (
     NOTHING,
     Keys,
     Mechanism,
-    Own,
     Placement,
+    ServerHoldings,
     Tolerance,
     let_out,
     quorum,
@@ -86,7 +86,7 @@ class TwoHop(Placement, use="two-hop"):
         coins.child("mask").secure()
         yield Exchange((Letter("first", "up", up_body(payload)),))
 
-    def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: Own = NOTHING) -> SubFlow:
+    def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: ServerHoldings = NOTHING) -> SubFlow:
         """From the second hop."""
         inbox = yield Exchange(wait=Wait("released", ("second",)))
         return self.opened(mechanism, given.roster, given.layout, inbox)

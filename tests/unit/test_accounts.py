@@ -22,7 +22,7 @@ from croupier.engine.loop import rounds
 from croupier.engine.state import Round, Threat
 from croupier.engine.work import ReleaseBook
 from croupier.errors import Overspent, ProtocolError
-from croupier.learn.fit import DpSgd
+from croupier.learn.dp_fit import DpSgd
 from croupier.pipeline import Pipeline
 from croupier.place.relay import Relay
 from croupier.place.two_servers.pair import Pair

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 from pathlib import Path
 
 import pytest
 from tools.describe import MARK, PAGE, SCHEMA, described, schema, slots
 
 from croupier.core.part import Part
-from croupier.spec import Spec, _keys, presets
+from croupier.spec import Spec, _keys
+from croupier.toml_read import presets
 
 TEXT = PAGE.read_text("utf-8")
 PARTS = [(name, part) for (_, name), part in Part.named.items() if part.__module__.startswith("croupier.")]
 REPOSITORY = Path(__file__).parents[2]
-PAGES = [*sorted(REPOSITORY.glob("docs/*.md")), REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md"]
+PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/*.md"), *REPOSITORY.glob("examples/*.md")])
+# The changelog also names what is gone.
+PRESENT = [page for page in PAGES if page.name != "CHANGELOG.md"]
+SOURCES = REPOSITORY / "src"
+# Folders of the two packages: what pages name below them must exist.
+ROOMS = {path.name for path in SOURCES.glob("croupier*/*") if path.is_dir() and path.name != "__pycache__"}
+PACKAGES = {"croupier", "croupier_lab"}
+# CONTRIBUTING adds these files itself, and a test runs them from that page.
+ADDED = re.compile(r"\*\*One file\*\*, `src/(\S+)`")
 # Of these also tables and code fit; elsewhere a row of numbers, or what a program printed, can be longer.
 NARROW = ("description.md", "glossary.md", "reading.md")
 
@@ -67,10 +78,73 @@ def test_the_glossary_is_short() -> None:
     assert len(words) <= 40
 
 
-@pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
+@pytest.mark.parametrize("page", PAGES, ids=[page.relative_to(REPOSITORY).as_posix() for page in PAGES])
 def test_lines_fit(page: Path) -> None:
     code = False
     for number, line in enumerate(page.read_text("utf-8").splitlines(), 1):
         code ^= line.lstrip().startswith("```")
         loose = (code or line.startswith("|")) and page.name not in NARROW
         assert loose or len(line) <= 100, f"{page.name}:{number}"
+
+
+def named_modules(text: str) -> set[str]:
+    """Modules and folders that a page names in backticks: `engine/loop`, `audit/report/`, `croupier.audit.poison`."""
+    quoted = re.findall(r"`([\w./-]+)(?:\(\))?`", text)
+    paths = (word.removeprefix("src/").rstrip("/") for word in quoted if "/" in word)
+    known = {path for path in paths if path.split("/")[0] in ROOMS | PACKAGES}
+    # A dotted name may end in a function: its module is what is asked for.
+    dotted = (word.split(".") for word in quoted if re.match(r"croupier(_lab)?\.\w+\.", word))
+    return known | {"/".join(words) for words in dotted}
+
+
+def exists(name: str) -> bool:
+    """Whether a module, a folder or another file of that name lies below src/, or a module that can define it."""
+    for package in ("", "croupier", "croupier_lab"):
+        path = SOURCES / package / name
+        if path.exists() or path.with_suffix(".py").is_file() or path.parent.with_suffix(".py").is_file():
+            return True
+    return False
+
+
+@pytest.mark.parametrize("page", PRESENT, ids=[page.relative_to(REPOSITORY).as_posix() for page in PRESENT])
+def test_what_a_page_names_exists(page: Path) -> None:
+    text = page.read_text("utf-8")
+    added = set(ADDED.findall(text))
+    assert sorted(name for name in named_modules(text) - added if not exists(name)) == []
+
+
+def test_a_module_that_is_gone_is_seen() -> None:
+    text = "`audit/habits` and `engine/loop`, `audit/questions/`, `croupier.audit.craft.made`, `croupier.audit.poison`"
+    assert {name for name in named_modules(text) if not exists(name)} == {"audit/habits", "croupier/audit/craft/made"}
+
+
+def said_in(source: str) -> str:
+    """All docstrings of a module."""
+    kinds = ast.Module | ast.ClassDef | ast.FunctionDef
+    return "\n".join(ast.get_docstring(node) or "" for node in ast.walk(ast.parse(source)) if isinstance(node, kinds))
+
+
+def named_in_code(text: str) -> set[str]:
+    """Modules that docstrings name, with a dot or a slash: `engine.loop`, `audit/poison`, `mpc.trust.plain_rule`."""
+    words = (re.split(r"[./]", word) for word in re.findall(r"`([a-z_]+(?:[./]\w+)+)/?`", text))
+    return {"/".join(names) for names in words if names[0] in ROOMS or (names[0] in PACKAGES and len(names) > 2)}
+
+
+def test_what_a_docstring_names_exists() -> None:
+    gone = {}
+    for path in SOURCES.rglob("*.py"):
+        near = path.parent
+        for name in named_in_code(said_in(path.read_text("utf-8"))):
+            # A name may end in a class, and in something of it; and may begin in the room that the file lies in.
+            parts = name.split("/")
+            tries = ["/".join(parts[:size]) for size in range(len(parts), max(1, len(parts) - 2), -1)]
+            if not any(exists(one) or (near / one).with_suffix(".py").is_file() for one in tries):
+                gone[path.relative_to(SOURCES).as_posix()] = name
+    assert gone == {}
+
+
+def test_a_docstring_that_names_what_is_gone_is_seen() -> None:
+    text = '"""Used by `audit.habits`, `engine.loop.rounds` and `croupier.audit.craft`."""'
+    assert {name for name in named_in_code(said_in(text)) if not exists(name)} == {
+        "audit/habits", "croupier/audit/craft",
+    }  # fmt: skip

@@ -120,16 +120,19 @@ def _params(command: click.Command) -> list[click.Parameter]:
 
 
 COMMANDS = [
-    "audit", "bench accuse", "bench agree", "bench attack", "bench coverage", "bench disaggregate", "bench gates",
-    "bench intra", "bench opened", "bench rain", "bench reveal", "bench rns", "bench shuffles", "bench simulate",
-    "bench sum", "bench tamper", "bench tazza", "doctor", "explain", "plan dp", "plan run", "report compare",
-    "reproduce", "run",
+    "accept", "audit", "bench accuse", "bench agree", "bench attack", "bench coverage", "bench disaggregate",
+    "bench gates", "bench intra", "bench opened", "bench rain", "bench reveal", "bench rns", "bench shuffles",
+    "bench simulate", "bench sum", "bench tamper", "bench tazza", "doctor", "enrol", "explain", "group", "keygen",
+    "plan dp", "plan run", "report compare", "reproduce", "rotate", "run",
 ]  # fmt: skip
 COMMON = {"--print-config", "--seed", "--out", "--json"}
 # A reproduction is many descriptions at once, so there is not one to print; a plan comes before any, and draws nothing.
 LACKS = {
     "reproduce": {"--print-config"}, "plan dp": {"--print-config", "--seed"},
     "report compare": {"--print-config", "--seed"},
+    # Keys and rosters are secret or belong to everybody: no seed may repeat them.
+    **{name: {"--print-config", "--seed"} for name in ("accept", "enrol", "group", "keygen")},
+    "rotate": {"--print-config", "--seed", "--out"},
 }  # fmt: skip
 
 

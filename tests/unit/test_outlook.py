@@ -74,7 +74,7 @@ def test_epsilon_is_what_the_run_spends(tmp_path: Path) -> None:
 def test_epsilon_of_records_is_the_worst_clients() -> None:
     pytest.importorskip("dp_accounting")
     from croupier.learn.budget import budget
-    from croupier.learn.fit import DpSgd
+    from croupier.learn.dp_fit import DpSgd
 
     fit = DpSgd(noise=2.0, batch=32)
     (found,) = plan("digits", sets={**SMALL, "task.fit": fit}, seed=1).epsilon

@@ -1,3 +1,5 @@
+"""Five parts together: which combinations are refused when built, and what a round of the others gives."""
+
 from __future__ import annotations
 
 import json

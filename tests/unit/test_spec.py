@@ -14,8 +14,9 @@ from croupier.learn.fit import Adam, Sgd
 from croupier.learn.models import Mlp
 from croupier.learn.split import Dirichlet, Iid
 from croupier.release.shuffle import Shuffle
-from croupier.spec import Learning, Spec, about, is_empty, load, presets
+from croupier.spec import Learning, Spec, is_empty, load
 from croupier.systems import naive, rns, sum_servers
+from croupier.toml_read import about, presets
 from croupier.toml_text import to_toml
 
 PRESETS = [

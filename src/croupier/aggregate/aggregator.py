@@ -1,4 +1,9 @@
-"""Aggregators: how the server turns what was released into its next model."""
+"""Aggregators: how the server turns what was released into its next model.
+
+A rule says what it needs (rows, intact rows, names, differences, the server's own records), and a pipeline that cannot
+give it is refused when built. `Desk` is all that the server may use besides the release: the rule reaches nothing else,
+so that whatever it uses is in the server's view.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What a row counts for by the noise on it, or by the budget it was noised for, as both are published."""
+"""What a row counts for by the noise on it, or by the budget it was noised for, as both are published.
+
+`Mean.by` and `Projected` ask it. Noisier rows should count less; how noisy a row is, is public where clients are in
+tiers.
+"""
 
 from __future__ import annotations
 

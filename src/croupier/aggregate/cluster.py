@@ -1,4 +1,8 @@
-"""FLAME: only the majority's cluster is averaged, its updates clipped, and the result noised."""
+"""FLAME: only the majority's cluster is averaged, its updates clipped, and the result noised.
+
+Directions are clustered by cosine; more than half of the clients must be honest. It looks at whole rows, so that it
+works behind no shuffle of parts.
+"""
 
 from __future__ import annotations
 

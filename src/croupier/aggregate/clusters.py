@@ -1,4 +1,9 @@
-"""Tazza's integrity check: uploads are compared by what they answer to probes, grouped, and averaged group by group."""
+"""Tazza's integrity check: uploads are compared by what they answer to probes, grouped, and averaged group by group.
+
+The server cannot read permuted weights, but it can run a network: models in one frame that answer noise alike are
+alike. Random probes look the same under every permutation, and so tell nothing about it. Each cluster gets its own
+model in the next round; labels persist, so that a client that is away keeps its own.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""A fixed share of the mean difference: what a server takes of updates that noise drowns."""
+"""A fixed share of the mean difference: what a server takes of updates that noise drowns.
+
+Where noise drowns the difference, going all the way makes the model a random walk. A part for `Mean.step`, beside the
+adaptive steps in `step`.
+"""
 
 from __future__ import annotations
 

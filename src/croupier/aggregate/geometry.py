@@ -1,4 +1,8 @@
-"""Rules that keep what lies close together: Krum, Multi-Krum, and the trimmed mean of every coordinate."""
+"""Rules that keep what lies close together: Krum, Multi-Krum, and the trimmed mean of every coordinate.
+
+All assume that at most f rows lie, and say so when there are too few others for that. Equal scores are decided by the
+server's own draw and not by a client's place.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""FLARE: models vote for those whose features of the server's records are distributed like their own."""
+"""FLARE: models vote for those whose features of the server's records are distributed like their own.
+
+It needs records of the server's own (`task.root`) to run models on, and whole models to run.
+"""
 
 from __future__ import annotations
 

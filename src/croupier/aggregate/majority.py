@@ -1,4 +1,7 @@
-"""SignSGD with majority vote: every weight takes one step where most clients want it to go."""
+"""SignSGD with majority vote: every weight takes one step where most clients want it to go.
+
+One bit a coordinate counts, so that a single client can move no weight by more than one vote.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The coordinate-wise median: every parameter by itself takes the middle of what the clients sent."""
+"""The coordinate-wise median: every parameter by itself takes the middle of what the clients sent.
+
+It looks at each parameter alone, so that it works even behind a shuffle of single parameters, and liars below half of
+the clients cannot move it past honest values.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Projected averaging: the noisier updates count only along what the least noisy ones agree on."""
+"""Projected averaging: the noisier updates count only along what the least noisy ones agree on.
+
+Clients with large budgets add little noise; the directions in which they move are trusted, and what noisier clients add
+outside of these is taken for noise. Budgets come from public labels (`budget`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Rules that compare updates with the server's own, trained on its root records: FLTrust and FLOD."""
+"""Rules that compare updates with the server's own, trained on its root records: FLTrust and FLOD.
+
+What the server learns from its few clean records (`task.root`) is the direction that clients are measured by. RAIN's
+scored sum is FLOD's idea with the comparison hidden.
+"""
 
 from __future__ import annotations
 

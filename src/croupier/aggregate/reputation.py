@@ -1,4 +1,8 @@
-"""Rules with a memory of what each client sent: FoolsGold and CONTRA; and ShieldFL, which remembers the last step."""
+"""Rules with a memory of what each client sent: FoolsGold and CONTRA; and ShieldFL, which remembers the last step.
+
+They need names, because a history is somebody's; behind any shuffle they are refused. What is remembered is part of the
+server's state, and is resumed with it.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +76,7 @@ def _top(alike: Tensor, k: int) -> Tensor:
     return others.sort(dim=1, descending=True).values[:, : min(k, len(alike) - 1)].mean(1)
 
 
-class Named(Angular):
+class RemembersClients(Angular):
     """A rule that remembers something of each client.
 
     With `slots` a client is the place of its row: what is remembered behind a shuffle is then a history of places, in
@@ -102,7 +106,7 @@ class Named(Angular):
         return gathered.ids
 
 
-class Adding(Named):
+class Adding(RemembersClients):
     """A rule that adds up what each client sent; with `last` only the last layer's weights, which it compares then."""
 
     last: bool = Field(True, description="compare the last layer only")

@@ -1,4 +1,8 @@
-"""Romoa: every coordinate of every update has a weight of its own, from three likenesses to the median update."""
+"""Romoa: every coordinate of every update has a weight of its own, from three likenesses to the median update.
+
+The one rule here that weighs every coordinate, so that it has a file of its own; it remembers the factors of the last
+round.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from croupier.aggregate.aggregator import Desk
-from croupier.aggregate.reputation import Named
+from croupier.aggregate.reputation import RemembersClients
 from croupier.aggregate.robust import Move
 from croupier.aggregate.rows import middle, share, squared_distances
 from croupier.core.flow import Memory
@@ -132,7 +136,7 @@ def _steep(score: Tensor) -> Tensor:
     return found
 
 
-class Romoa(Named, use="romoa"):
+class Romoa(RemembersClients, use="romoa"):
     """The sum of clipped updates, every coordinate by a factor from three likenesses to the median update.
 
     Likenesses are of single coordinates, looking ahead from the last step, and of tensors, by cosine and correlation,

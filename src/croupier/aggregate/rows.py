@@ -2,6 +2,9 @@
 
 Rows are differences, one per client, of any float type on any device. Nothing is centred first: one far row would
 then take the digits of all the others.
+
+Everything that rules compute of high-dimensional rows is a few inner products. Taken block by block they need no copy
+of the rows in float64, on the CPU or on a GPU.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""The step of RAIN: along the weighted votes of the rows that lie near a trusted reference direction."""
+"""The step of RAIN: along the weighted votes of the rows that lie near a trusted reference direction.
+
+The server side of RAIN: it makes the reference from its root records, commits to it before clients train, shows it once
+rows are fixed (`late`), and moves the model by what the scored release lets out. The weights of the rows are not its to
+choose: the rule is in the release.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Rules that look for what stands out in few directions: DnC by singular vectors, SignGuard by counts of signs."""
+"""Rules that look for what stands out in few directions: DnC by singular vectors, SignGuard by counts of signs.
+
+Both look at some coordinates only, drawn by the server after the rows are fixed, so that an attacker cannot aim at
+them.
+"""
 
 from __future__ import annotations
 

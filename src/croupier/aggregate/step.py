@@ -71,7 +71,7 @@ class Adaptive(Step):
         return held["first"], held["second"]
 
 
-class Adam(Adaptive, use="adam"):
+class FedAdam(Adaptive, use="adam"):
     """FedAdam: the second moment is a decaying mean of squares."""
 
     beta2: float = Field(0.99, ge=0, lt=1, description="what the squares of earlier rounds count for")
@@ -81,7 +81,7 @@ class Adam(Adaptive, use="adam"):
         return before * self.beta2 + square * (1 - self.beta2)
 
 
-class Yogi(Adaptive, use="yogi"):
+class FedYogi(Adaptive, use="yogi"):
     """FedYogi: the second moment goes towards the squares by a share of them, so that it never falls at once."""
 
     beta2: float = Field(0.99, ge=0, lt=1, description="what the squares of earlier rounds count for")
@@ -91,7 +91,7 @@ class Yogi(Adaptive, use="yogi"):
         return before - square * (1 - self.beta2) * (before - square).sign()
 
 
-class Adagrad(Adaptive, use="adagrad"):
+class FedAdagrad(Adaptive, use="adagrad"):
     """FedAdagrad: the second moment is the sum of squares; no decaying mean unless `beta1` is raised."""
 
     beta1: float = Field(0.0, ge=0, lt=1, description="what the mean of earlier rounds counts for")

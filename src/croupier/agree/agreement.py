@@ -1,6 +1,9 @@
 """Calling an agreement: who is to agree, attempts that draw afresh, and what each client is left with.
 
 Attempts of a number go on while nobody signed an outcome; after that the number is spent, because somebody may hold it.
+
+`commit_reveal`, `pbft` and `welcome` are forms of it. What makes a retry safe is what clients keep of failed attempts
+(`standing`), and that every ending, an abort too, hands its memory on.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ LEAST = 4
 
 
 @dataclass(frozen=True)
-class Call:
+class AgreementCall:
     """An agreement that is called: in which run, under what number, for which rounds, among whom.
 
     Either for an epoch, which lasts until the next; or for a single round, whose number it then has, so that a round
@@ -45,7 +48,7 @@ class Call:
     least: int = LEAST
 
     @classmethod
-    def single(cls, run: bytes, number: int, roster: tuple[str, ...]) -> Call:
+    def single(cls, run: bytes, number: int, roster: tuple[str, ...]) -> AgreementCall:
         """An agreement of a round's participants, for that round."""
         return cls(run, number, number, roster, last=number)
 
@@ -80,7 +83,7 @@ class Call:
         """What a party is told; the number takes the place of a round's."""
         return Given(name, self.run, self.number, self.attempt, self.roster, len(self.roster), Layout(()))
 
-    def again(self, standings: Mapping[str, Standing]) -> Call:
+    def again(self, standings: Mapping[str, Standing]) -> AgreementCall:
         """The next attempt: under the same number while no client of the roster signed an outcome for it.
 
         A single round whose number is spent is lost: the next round is agreed on.
@@ -98,23 +101,23 @@ class AgreementForm:
     """A way to agree: a client's flow, the relay's, and the messages between them."""
 
     name: str
-    client: Callable[[Call], Party]
-    relay: Callable[[Call], Party]
-    schemas: Callable[[Call], Mapping[str, Schema]]
+    client: Callable[[AgreementCall], Party]
+    relay: Callable[[AgreementCall], Party]
+    schemas: Callable[[AgreementCall], Mapping[str, Schema]]
 
 
 @dataclass(frozen=True)
 class AgreementTable:
-    """What an agreement is held with: pinned keys, coins, a driver, what clients kept; and `bend`, who misbehaves."""
+    """What an agreement is held with: pinned keys, coins, a driver, what clients kept; and `tamper`, who misbehaves."""
 
     keys: Mapping[str, Mapping[str, Any]] = field(repr=False)
     coins: Coins
     drive: Drive
     standings: Mapping[str, Standing] = field(default_factory=dict)
-    bend: Callable[[Attempt], Attempt] = lambda attempt: attempt
+    tamper: Callable[[Attempt], Attempt] = lambda attempt: attempt
     keep: Kept = "nothing"
 
-    def attempt(self, form: AgreementForm, call: Call) -> Attempt:
+    def attempt(self, form: AgreementForm, call: AgreementCall) -> Attempt:
         """One attempt. What anybody draws in it is drawn in no other."""
         client, kinds = form.client(call), form.schemas(call)
         parties: dict[str, Party] = {**dict.fromkeys(call.roster, client), SERVER: form.relay(call)}
@@ -130,7 +133,7 @@ class AgreementTable:
             keep=dict.fromkeys(parties, self.keep),
         )  # fmt: skip
 
-    def _coins(self, name: str, form: AgreementForm, call: Call) -> Coins:
+    def _coins(self, name: str, form: AgreementForm, call: AgreementCall) -> Coins:
         node = self.coins.child("party", name).child("run", call.run, "agree", call.number, "attempt", call.attempt)
         node = node.child(form.name, "start", call.start, "roster", roster_digest(call.roster))
         node.export()  # derived now, so that a party's coins hold no way up to the others'
@@ -184,14 +187,14 @@ def removable(
 class AgreementAttempt:
     """How one attempt ended for each client: with a standing that holds the epoch, or with a named abort."""
 
-    call: Call
+    call: AgreementCall
     result: AttemptResult
     standings: Mapping[str, Standing]
     aborts: Mapping[str, str]
     complaints: Mapping[str, Mapping[str, bytes]] = field(repr=False)
 
     @classmethod
-    def of(cls, call: Call, result: AttemptResult) -> AgreementAttempt:
+    def of(cls, call: AgreementCall, result: AttemptResult) -> AgreementAttempt:
         """Read the clients' memories; one that broke off for a reason of its own counts as an abort too."""
         done = {name: result.outcomes[name] for name in call.roster if name in result.outcomes}
         memories = {name: outcome.memory for name, outcome in done.items() if outcome.memory is not None}
@@ -222,18 +225,18 @@ class Agreed:
     traffic: tuple[Traffic, ...]
 
 
-def tries(form: AgreementForm, call: Call, table: AgreementTable, attempts: int) -> Iterator[AgreementAttempt]:
+def tries(form: AgreementForm, call: AgreementCall, table: AgreementTable, attempts: int) -> Iterator[AgreementAttempt]:
     """Attempt after attempt, each with what clients kept of those before."""
     standings = dict(table.standings)
     for left in reversed(range(attempts)):
         now = replace(table, standings=standings)
-        tried = AgreementAttempt.of(call, table.drive(table.bend(now.attempt(form, call))))
+        tried = AgreementAttempt.of(call, table.drive(table.tamper(now.attempt(form, call))))
         yield tried
         standings |= tried.standings
         call = call.again(standings) if left else call
 
 
-def settle(form: AgreementForm, call: Call, table: AgreementTable, *, attempts: int = 3) -> Agreed:
+def settle(form: AgreementForm, call: AgreementCall, table: AgreementTable, *, attempts: int = 3) -> Agreed:
     """What everybody of the roster agrees on. Raises: ProtocolError when no attempt ended in an agreement of all."""
     traffic: list[Traffic] = []
     for tried in tries(form, call, table, attempts):

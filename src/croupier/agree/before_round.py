@@ -1,4 +1,9 @@
-"""What clients say to each other before a round, and what everybody remembers of it."""
+"""What clients say to each other before a round, and what everybody remembers of it.
+
+The values that the round loop and those who agree exchange, so that neither has to know the other: `engine.loop` makes
+a setting and a round that is about to begin, and gets back what the round begins with. An encoder that needs no
+agreement prepares nothing.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +50,7 @@ class AgreementRules:
 class AgreementSetting:
     """What a run offers those who agree before its rounds.
 
-    `fresh` draws weights for the network; `bend` is who misbehaves, and `keep` how much is held of the views.
+    `fresh` draws weights for the network; `tamper` is who misbehaves, and `keep` how much is held of the views.
     """
 
     enrolled: tuple[str, ...]
@@ -54,7 +59,7 @@ class AgreementSetting:
     drive: Drive
     permutation: UnitPermuter
     fresh: Callable[[Coins], Tensor] | None = field(default=None, repr=False)
-    bend: Callable[[Attempt], Attempt] = lambda attempt: attempt
+    tamper: Callable[[Attempt], Attempt] = lambda attempt: attempt
     keep: Kept = "nothing"
 
 
@@ -79,14 +84,14 @@ class UpcomingRound:
 class PreparedRound:
     """What a round begins with, what it took, and what the server saw of it.
 
-    `strangers` are the clients that came and cannot open the model meant for them. `lost` says why the round cannot be
-    held; with `unknown`, because nobody who came knows the rule that the last model lies under.
+    `without_rule` are the clients that came and cannot open the model meant for them. `lost` says why the round cannot
+    be held; with `unknown`, because nobody who came knows the rule that the last model lies under.
     """
 
     memories: Mapping[str, Memory] = field(repr=False)
     traffic: tuple[Traffic, ...] = ()
     views: tuple[View, ...] = ()
-    strangers: tuple[str, ...] = ()
+    without_rule: tuple[str, ...] = ()
     lost: str = ""
     unknown: bool = False
 
@@ -136,6 +141,6 @@ class Preparation:
         self, at: AgreementTable, roster: tuple[str, ...], meeting: UpcomingRound | None = None
     ) -> AgreementTable:
         """A table, with what clients kept; who is absent from a round is so from what precedes it."""
-        absent, bend = meeting.absent if meeting else frozenset[str](), at.bend
+        absent, tamper = meeting.absent if meeting else frozenset[str](), at.tamper
         standings = {who: self.standing(who) for who in roster}
-        return replace(at, standings=standings, bend=lambda attempt: replace(bend(attempt), absent=absent))
+        return replace(at, standings=standings, tamper=lambda attempt: replace(tamper(attempt), absent=absent))

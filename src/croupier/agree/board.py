@@ -3,6 +3,8 @@
 In a turn everybody hands one note to the relay, and the relay hands everybody the notes of all. What counts in a note
 is signed, and what only one reader may know is sealed to that reader: the relay can keep notes back, and what it
 alters, swaps, repeats or tells differently to different readers, the readers' checks must find.
+
+Every form of agreement in this room is written in such turns.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from croupier.agree.agreement import Agreed, AgreementForm, AgreementTable, Call, ended, settle
+from croupier.agree.agreement import Agreed, AgreementCall, AgreementForm, AgreementTable, ended, settle
 from croupier.agree.board import SIGNATURE, Note, Notes, Turn, hand_in, pass_on
 from croupier.agree.standing import Standing
 from croupier.core import canon
@@ -36,8 +36,11 @@ TURNS = (COMMIT, ECHO, REVEAL, COMPARE)
 
 
 @dataclass
-class Member:
-    """One participant of one attempt. What it draws, and the key that reveals are sealed to, live no longer."""
+class CommittingClient:
+    """One participant of one attempt: it commits, echoes, reveals and compares.
+
+    What it draws, and the key that reveals are sealed to, live no longer.
+    """
 
     given: Given
     terms: Terms
@@ -132,12 +135,12 @@ class Member:
         raise IntegrityError(f"{self.given.me}: {why}")
 
 
-def member(call: Call) -> Party:
+def member(call: AgreementCall) -> Party:
     """A client's flow."""
 
     def flow(given: Given, memory: Memory, coins: Coins) -> Flow:
         terms = Terms.of(given, call.start, call.last)
-        after: Memory = yield from ended(Member(given, terms, memory["keys"], coins, Standing.of(memory)))
+        after: Memory = yield from ended(CommittingClient(given, terms, memory["keys"], coins, Standing.of(memory)))
         return after
 
     return flow
@@ -151,7 +154,7 @@ def relay(given: Given, memory: Memory, coins: Coins) -> Flow:
     return memory
 
 
-def schemas(call: Call) -> dict[str, Schema]:
+def schemas(call: AgreementCall) -> dict[str, Schema]:
     """Every message of an agreement."""
     return {kind: schema for turn in TURNS for kind, schema in turn.schemas(call.roster).items()}
 
@@ -159,6 +162,6 @@ def schemas(call: Call) -> dict[str, Schema]:
 JOINT = AgreementForm("joint", member, lambda _: relay, schemas)
 
 
-def agree(call: Call, table: AgreementTable, *, attempts: int = 3) -> Agreed:
+def agree(call: AgreementCall, table: AgreementTable, *, attempts: int = 3) -> Agreed:
     """A secret that everybody of the roster holds. Raises: ProtocolError when no attempt ended in one."""
     return settle(JOINT, call, table, attempts=attempts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from croupier.agree.agreement import LEAST, AgreementTable, Call, removable, tries, why
+from croupier.agree.agreement import LEAST, AgreementCall, AgreementTable, removable, tries, why
 from croupier.agree.before_round import AgreementRules, Preparation, UpcomingRound
 from croupier.agree.commit_reveal import JOINT
 from croupier.agree.pbft.agreement import pbft
@@ -71,7 +71,7 @@ class EachRound:
         form, roster = (JOINT, able) if joint else (pbft(previous=previous), meeting.cohort)
         said = f"{len(able)} clients can agree on the rule, and {most} are needed"
         for attempt in range(meeting.attempts if len(able) >= most else 0):
-            call = replace(Call.single(self.run, meeting.number, roster), attempt=attempt)
+            call = replace(AgreementCall.single(self.run, meeting.number, roster), attempt=attempt)
             table = talk.table(self.table, roster, meeting)
             (tried,) = tries(form, call, table, 1)
             talk.note_attempt(tried)

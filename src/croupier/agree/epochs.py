@@ -2,6 +2,9 @@
 
 Once for an epoch, among all enrolled; or every round, among those invited, who must then learn the rule of the last
 model from somebody who took part in making it.
+
+The round loop calls `Epochs` through the encoder's hooks; what clients hold afterwards is in their own memories, so
+that a resumed run agrees on nothing anew.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
-from croupier.agree.agreement import AgreementTable, Call, tries, why
+from croupier.agree.agreement import AgreementCall, AgreementTable, tries, why
 from croupier.agree.before_round import (
     AgreementRules,
     AgreementSetting,
@@ -52,7 +55,7 @@ class Epochs:
         """Pin everybody's key."""
         node = setting.coins.child("epoch")
         keys = enrol(setting.enrolled, node.child("identities"))
-        table = AgreementTable(keys, node.child("agree"), setting.drive, bend=setting.bend, keep=setting.keep)
+        table = AgreementTable(keys, node.child("agree"), setting.drive, tamper=setting.tamper, keep=setting.keep)
         return cls(rules, setting.run, table, setting.permutation, setting.fresh)
 
     def ready(self, meeting: UpcomingRound, memories: Mapping[str, Memory]) -> PreparedRound:
@@ -71,7 +74,7 @@ class Epochs:
         held = {who: epoch for who in meeting.enrolled if (epoch := talk.standing(who).epoch) is not None}
         new = tuple(who for who in meeting.enrolled if who not in held)
         if not held:
-            self._settle(Call(self.run, 0, meeting.number, meeting.enrolled), talk)
+            self._settle(AgreementCall(self.run, 0, meeting.number, meeting.enrolled), talk)
         elif new and self.rules.newcomers == "welcome":
             self._welcome(meeting, talk, next(iter(held.values())), new)
         elif new:
@@ -88,7 +91,7 @@ class Epochs:
     def _renew(self, meeting: UpcomingRound, talk: Preparation, holders: tuple[str, ...]) -> None:
         """A new epoch among everybody, and the models in its coordinates. Raises: ProtocolError."""
         last = max(talk.standing(who).signed for who in holders)
-        call = Call(self.run, last + 1, meeting.number, meeting.enrolled)
+        call = AgreementCall(self.run, last + 1, meeting.number, meeting.enrolled)
         for epoch in {talk.standing(who).epoch for who in holders}:
             if epoch is not None:
                 epoch.follows(meeting.enrolled, call.faulty)
@@ -106,11 +109,13 @@ class Epochs:
         standings = {who: talk.standing(who) for who in transfer.movers}
         table = self.table
         coins = table.coins.child("move", model.frame)
-        done, result = move(transfer, standings, coins, table.drive, self.permutation, bend=table.bend, keep=table.keep)
+        done, result = move(
+            transfer, standings, coins, table.drive, self.permutation, tamper=table.tamper, keep=table.keep
+        )
         talk.note_result(result)
         return done
 
-    def _settle(self, call: Call, talk: Preparation) -> None:
+    def _settle(self, call: AgreementCall, talk: Preparation) -> None:
         """An epoch's agreement, which needs everybody. Raises: ProtocolError."""
         table = talk.table(self.table, call.roster)
         for tried in tries(JOINT, call, table, TRIES):
@@ -130,7 +135,7 @@ class Epochs:
                 came = f"{len(meeting.here)} clients that came"
                 rule = f"the rule of round {frame.round + 1} (digest {frame.digest.hex()[:8]})"
                 lost = f"none of the {came} knows {rule}, which the model lies under"
-                return talk.ready(strangers=meeting.here, unknown=True, lost=lost)
+                return talk.ready(without_rule=meeting.here, unknown=True, lost=lost)
         lost = each.settle(meeting, talk, able)
         holders = tuple(who for who in able if _holds(talk.standing(who), meeting.number))
         if not lost:
@@ -138,10 +143,10 @@ class Epochs:
         live = [Frame.unpack(model.frame) for model in talk.models if model.frame]
         for who in able:
             talk.keep(who, talk.standing(who).forgets(live))
-        strangers = tuple(who for who in meeting.here if who not in able)
+        without_rule = tuple(who for who in meeting.here if who not in able)
         # Enough came, and too few of them know the rules that their models lie under.
         unknown = bool(lost) and len(able) < needed(meeting) <= len(meeting.here)
-        return talk.ready(strangers=strangers, lost=lost, unknown=unknown)
+        return talk.ready(without_rule=without_rule, lost=lost, unknown=unknown)
 
     def _first(self, meeting: UpcomingRound, talk: Preparation, holders: tuple[str, ...]) -> None:
         """The first model, drawn by the clients from their secret, as the server is handed it."""

@@ -84,7 +84,7 @@ def movers_of(holders: tuple[str, ...], number: int, frame: Frame) -> tuple[str,
 
 def move(
     transfer: Transfer, standings: Mapping[str, Standing], coins: Coins, drive: Drive,
-    permute: Callable[..., Any], *, bend: Callable[[Attempt], Attempt] = lambda attempt: attempt,
+    permute: Callable[..., Any], *, tamper: Callable[[Attempt], Attempt] = lambda attempt: attempt,
     keep: Kept = "nothing",
 ) -> tuple[Model, AttemptResult]:  # fmt: skip
     """The model in its new coordinates. Raises: ProtocolError."""
@@ -92,7 +92,7 @@ def move(
     spec = canon.digest(("croupier/1", "move", transfer.model.frame, transfer.movers))
     many = len(transfer.movers)
     result = drive(
-        bend(
+        tamper(
             Attempt(
                 AttemptId(spec, run, number, 0),
                 {**dict.fromkeys(transfer.movers, transfer.client), SERVER: transfer.server},

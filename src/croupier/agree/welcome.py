@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from croupier.agree.agreement import AgreementForm, Call, ended
+from croupier.agree.agreement import AgreementCall, AgreementForm, ended
 from croupier.agree.board import SIGNATURE, Note, Notes, Turn, hand_in, pass_on
 from croupier.agree.standing import Standing
 from croupier.core.coins import Coins
@@ -113,7 +113,7 @@ def welcome(epoch: Epoch, newcomers: tuple[str, ...], faulty: int | None = None)
     if not 0 <= most < len(epoch.roster):
         raise SpecError(f"faulty = {most}: of {len(epoch.roster)} holders 0 to {len(epoch.roster) - 1} may be")
 
-    def client(call: Call) -> Party:
+    def client(call: AgreementCall) -> Party:
         def flow(given: Given, memory: Memory, coins: Coins) -> Flow:
             terms = Terms.of(given, call.start, call.last)
             side = _Side(given, terms, memory["keys"], coins, Standing.of(memory), epoch, most)
@@ -127,13 +127,13 @@ def welcome(epoch: Epoch, newcomers: tuple[str, ...], faulty: int | None = None)
         yield from pass_on(GIVE, given, epoch.roster, newcomers)
         return memory
 
-    def schemas(call: Call) -> Mapping[str, Schema]:
+    def schemas(call: AgreementCall) -> Mapping[str, Schema]:
         return {kind: schema for turn in (ASK, GIVE) for kind, schema in turn.schemas(call.roster).items()}
 
     return AgreementForm("welcome", client, lambda _: relay, schemas)
 
 
-def invitation(run: bytes, epoch: Epoch, newcomers: tuple[str, ...]) -> Call:
+def invitation(run: bytes, epoch: Epoch, newcomers: tuple[str, ...]) -> AgreementCall:
     """The call that holders and newcomers answer; nothing is voted on, so that two are enough."""
     roster = tuple(sorted((*epoch.roster, *newcomers)))
-    return Call(run, epoch.number, epoch.start, roster, last=epoch.last, least=2)
+    return AgreementCall(run, epoch.number, epoch.start, roster, last=epoch.last, least=2)

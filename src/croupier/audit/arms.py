@@ -18,8 +18,9 @@ from croupier.learn.root import Root
 from croupier.pipeline import Pipeline
 from croupier.place.direct import Direct
 from croupier.release.rows import Rows
-from croupier.spec import Spec, counted, load, presets
+from croupier.spec import Spec, counted, load
 from croupier.systems import intra, naive, plain, rain, sum_servers, tazza, total
+from croupier.toml_read import presets
 
 # By name: what a reader calls it, and what makes it for so many clients in a round.
 KNOWN: dict[str, tuple[str, Callable[[int], Pipeline]]] = {
@@ -51,7 +52,7 @@ def arms_of(
 ) -> tuple[list[Arm], dict[str, str]]:
     """The description's own protocol first, then no defence, then others; and why some do not fit the task."""
     own, clients = spec.protocol, len(made.task.enrolled)
-    names = ["none", *([NOISE] if own.privacy.use != "none" else []), *(one for one in against if one != "nothing")]
+    names = ["none", *([NOISE] if not own.privacy.noiseless else []), *(one for one in against if one != "nothing")]
     arms, left = list[Arm](), dict[str, str]()
     check(own, clients, setting.plan, made.task.offers)
     for name in dict.fromkeys(names):

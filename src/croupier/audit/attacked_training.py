@@ -27,7 +27,7 @@ from croupier.engine.state import Round, State, Threat, run_id
 from croupier.engine.task import Fits, Task
 from croupier.errors import CroupierError, ProtocolError, SpecError
 from croupier.learn.assemble import Assembled
-from croupier.learn.data import Rows, Windows
+from croupier.learn.data import TensorRecords, Windows
 from croupier.learn.ends import check_logits
 from croupier.learn.remembered import Remembered
 from croupier.learn.train import Learner
@@ -69,7 +69,7 @@ def _changed(fit: Fits, shards: frozenset[str], attack: Poison, classes: int, co
     for shard in shards:
         if isinstance(held[shard], Windows):
             raise SpecError(f"poison = {attack.use!r} changes labelled records, not windows of a series")
-        records = Rows(*held[shard].batch(torch.arange(len(held[shard]))))
+        records = TensorRecords(*held[shard].batch(torch.arange(len(held[shard]))))
         # The digest stays: it is what the client says that it holds.
         held[shard] = attack.change(records, classes, coins.child("change", shard).fast())
     return replace(fit, shards=held)

@@ -31,8 +31,9 @@ from croupier.learn.assemble import Assembled
 from croupier.learn.data import folder_of
 from croupier.learn.distort import CLEAN, Distortion
 from croupier.learn.own import records
-from croupier.spec import Sets, Source, Spec, counted, load, presets
+from croupier.spec import Source, Spec, counted, load
 from croupier.statement import explain
+from croupier.toml_read import Sets, presets
 
 # In the order in which a reader wants them.
 ORDER = (

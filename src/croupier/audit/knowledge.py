@@ -14,9 +14,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from croupier.learn.data import Dataset, Rows
+from croupier.learn.data import Dataset, TensorRecords
 from croupier.learn.models import Network
-from croupier.learn.own import carried, revived
+from croupier.learn.own_names import carried, revived
 
 Sample = tuple[Tensor, Tensor]
 
@@ -70,7 +70,7 @@ class Knowledge:
     def build(self) -> nn.Module:
         """A fresh network, its weights drawn from torch's global generator."""
         inputs, targets = self.records
-        stand_in = Rows(torch.zeros_like(inputs[:1]), torch.zeros_like(targets[:1]))
+        stand_in = TensorRecords(torch.zeros_like(inputs[:1]), torch.zeros_like(targets[:1]))
         goal: Literal["classify", "forecast"] = "classify" if self.classes else "forecast"
         dataset = Dataset("audit", goal, self.classes, stand_in, stand_in, "", "")
         module = Network.parse(self.model).build(dataset)

@@ -21,7 +21,7 @@ from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.update import Update
 from croupier.errors import RangeError, SpecError
-from croupier.learn.data import Rows
+from croupier.learn.data import TensorRecords
 from croupier.learn.fit import Fit
 from croupier.learn.gradients import gradient_of
 from croupier.learn.loss import loss_of
@@ -150,9 +150,9 @@ def _trained(context: AttackContext, coins: Coins) -> list[Tensor]:
     return whole
 
 
-def _half(pool: Sample, coins: Coins) -> Rows:
+def _half(pool: Sample, coins: Coins) -> TensorRecords:
     order = torch.from_numpy(coins.sampler().permutation(len(pool[1])))[: max(1, len(pool[1]) // 2)]
-    return Rows(pool[0][order], pool[1][order])
+    return TensorRecords(pool[0][order], pool[1][order])
 
 
 def area(members: Tensor, others: Tensor) -> float:

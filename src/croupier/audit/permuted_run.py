@@ -29,7 +29,7 @@ from croupier.core.flow import Change, Letter, Memory
 from croupier.core.update import Model
 from croupier.core.view import View, facts, replay
 from croupier.encode.symmetry import Rule, Symmetry
-from croupier.engine.loop import rounds
+from croupier.engine.loop import Continuation, rounds
 from croupier.engine.state import Round, State, Threat, run_id
 from croupier.errors import ProtocolError, SpecError, Unsuited
 from croupier.learn.remembered import Remembered
@@ -98,7 +98,7 @@ class PermutedRun:
         plan = self.ground.setting.plan.model_copy(update={"rounds": count + (state.round if state else 0)})
         done = list(
             rounds(
-                self.pipeline, task, plan, self.ground.coins, self.drive, state=state,
+                self.pipeline, task, plan, self.ground.coins, self.drive, start=Continuation(state),
                 threat=given.get("threat", Threat()), keep={"server": "keep"},
             )
         )  # fmt: skip

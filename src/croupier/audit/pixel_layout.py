@@ -12,8 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from croupier.core.coins import Coins
-from croupier.encode.symmetry import Ints
+from croupier.core.coins import Coins, Ints
 from croupier.errors import RangeError
 from croupier.learn.axes.matching import assigned
 

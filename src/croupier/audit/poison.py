@@ -21,7 +21,7 @@ from torch import Generator, Tensor
 from croupier.audit.setting import Setting
 from croupier.core.part import Part
 from croupier.errors import ProtocolError, RangeError, SpecError
-from croupier.learn.data import Rows
+from croupier.learn.data import TensorRecords
 
 Knows = Literal["own", "all"]
 NONE, FLIP, NOISE, TRIGGER, REPLACE = "no attack", "label flip", "noise injection", "backdoor", "model replacement"
@@ -70,7 +70,7 @@ class Poison(Part):
         """Whether it is an attack on data."""
         return type(self).change is not Poison.change
 
-    def change(self, records: Rows, classes: int, generator: Generator) -> Rows:
+    def change(self, records: TensorRecords, classes: int, generator: Generator) -> TensorRecords:
         """A malicious client's records as it trains on them; only attacks on data change any."""
         return records
 
@@ -96,9 +96,9 @@ class LabelFlip(Poison, use="label-flip"):
     From: FLTrust's and RAIN's untargeted form; others shift labels by one, or turn one class into another.
     """
 
-    def change(self, records: Rows, classes: int, generator: Generator) -> Rows:
+    def change(self, records: TensorRecords, classes: int, generator: Generator) -> TensorRecords:
         """The same inputs with mirrored labels."""
-        return Rows(records.x, classes - 1 - records.y)
+        return TensorRecords(records.x, classes - 1 - records.y)
 
     def craft(self, inputs: PoisonInputs, generator: Generator) -> Tensor:
         """What training gave."""
@@ -137,7 +137,7 @@ class Scaling(Poison, use="scaling"):
             marked[..., :: self.side] = ink
         return marked
 
-    def change(self, records: Rows, classes: int, generator: Generator) -> Rows:
+    def change(self, records: TensorRecords, classes: int, generator: Generator) -> TensorRecords:
         """A random share of the records, triggered. Raises: SpecError when there is no such class."""
         if self.target >= classes:
             raise SpecError(f"poison.target = {self.target}: there are {classes} classes; name one from 0 on")
@@ -145,7 +145,7 @@ class Scaling(Poison, use="scaling"):
         chosen = order[: math.ceil(self.share * len(records))].to(records.y.device)
         x, y = records.x.clone(), records.y.clone()
         x[chosen], y[chosen] = self.trigger(records.x[chosen]), self.target
-        return Rows(x, y)
+        return TensorRecords(x, y)
 
     def craft(self, inputs: PoisonInputs, generator: Generator) -> Tensor:
         """What training gave, many times over."""

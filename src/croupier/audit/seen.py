@@ -235,12 +235,12 @@ def _whole(got: Gathered, pipeline: Pipeline, start: Tensor | None) -> Gathered:
     first, weights = _known(start).double(), got.weights
     if weights is None:
         raise SpecError("differences without weights cannot be added to a model")
-    if got.rows is None and got.sums is not None and pipeline.encode.signs:
+    if got.rows is None and got.sums is not None and pipeline.encode.signs_only:
         return _model(_voted(got, pipeline, _known(start)), got.present)
     if got.rows is None:
         sums = got.sums.double() + weights.sum() * first if got.sums is not None else None
         return replace(got, sums=sums, form="weights")
-    lr = getattr(pipeline.aggregate, "lr", 1.0) if pipeline.encode.signs else 1.0
+    lr = getattr(pipeline.aggregate, "lr", 1.0) if pipeline.encode.signs_only else 1.0
     # Where a row's weight is not known to be its own, all count alike.
     each = weights if got.ids is not None else weights.mean().expand(len(weights))
     by = each.unsqueeze(1) if got.scaled else 1.0

@@ -1,4 +1,8 @@
-"""What an audit learns from, what the adversary gets beside its views, and how much is tried."""
+"""What an audit learns from, what the adversary gets beside its views, and how much is tried.
+
+Made from a description (`setting_of`), and changed by options of the command line and by arms that defend in training.
+All arms of a seed share one setting but for that, so that they can be compared.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from croupier.audit.knowledge import Knowledge, Sample
 from croupier.core.coins import Coins
 from croupier.engine.federation import Federation
 from croupier.errors import SpecError
-from croupier.learn.assemble import Assembled, assemble
+from croupier.learn.assemble import Assembled, Hardware, TaskOptions, assemble
 from croupier.learn.augment import AS_IS, Augment
 from croupier.learn.data import Data, Dataset
 from croupier.learn.distort import CLEAN, Distortion
@@ -87,10 +91,17 @@ class Setting:
     def assembled(self, coins: Coins, split: Cut | None = None) -> Assembled:
         """The task, on its own split or another one of the data. Raises: SpecError, DataError."""
         return assemble(
-            self.data, split or self.split, self.model, self.fit, coins, augment=self.augment, root=self.root,
-            folder=self.folder, together=self.together, device=self.device, workers=self.workers, loss=self.loss,
-            opaque=self.opaque,
-        )  # fmt: skip
+            self.data,
+            split or self.split,
+            self.model,
+            self.fit,
+            coins,
+            options=TaskOptions(
+                augment=self.augment, root=self.root, together=self.together, opaque=self.opaque, loss=self.loss
+            ),
+            folder=self.folder,
+            machine=Hardware(device=self.device, workers=self.workers),
+        )
 
     def knowledge(
         self, made: Assembled, records: Sample, suspects: Sample, clients: tuple[str, ...] = (),

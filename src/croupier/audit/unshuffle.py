@@ -19,7 +19,7 @@ from croupier.audit.knowledge import Sample, fits
 from croupier.core.coins import Coins
 from croupier.core.update import Update
 from croupier.errors import SpecError, Unsuited
-from croupier.learn.data import Rows
+from croupier.learn.data import TensorRecords
 from croupier.learn.fit import Fit
 from croupier.learn.train import Learner
 
@@ -230,7 +230,7 @@ def replaced(
 def tuned(context: AttackContext, coins: Coins) -> Rebuilt:
     """The joint model trained on with each client's shadow set: what is left to try when only a sum came out."""
     known, device = context.knowledge, str(context.net.weights.device)
-    shards = {str(number): Rows(*shadow).to(device) for number, shadow in enumerate(known.shadows)}
+    shards = {str(number): TensorRecords(*shadow).to(device) for number, shadow in enumerate(known.shadows)}
     try:
         learner = Learner(known.module, known.trained, Fit.parse(known.fit), shards, device)
     except SpecError as error:

@@ -1,4 +1,9 @@
-"""The command line. Commands load what they need when they run, so that help is quick."""
+"""The command line. Commands load what they need when they run, so that help is quick.
+
+Each command is a file beside this one; `main` is the entry point of `croupier` and `python -m croupier`. What is wrong
+with the input, or with the user's own code, ends as one line with a remedy and status 2; anything else is a fault of
+ours, and shows its traceback. The laboratory adds two commands through `lab`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ from typing import Annotated, NoReturn
 import click
 import typer
 
-from croupier.cli import audit, doctor, explain, lab, plan, report, run
+from croupier.cli import accept, audit, ceremony, doctor, enrol, explain, lab, plan, report, run, up
 from croupier.errors import CroupierError, OwnError, at_a_shell
 
 app = typer.Typer(
@@ -28,6 +33,12 @@ app.command("run")(run.command)
 app.command("audit")(audit.command)
 app.command("explain")(explain.command)
 app.command("doctor")(doctor.command)
+app.command("keygen")(ceremony.keygen)
+app.command("enrol")(enrol.command)
+app.command("accept")(accept.command)
+app.command("group")(ceremony.group)
+app.command("rotate")(ceremony.rotate)
+app.command("up")(up.command)
 app.add_typer(plan.app, name="plan")
 app.add_typer(report.app, name="report")
 lab.attach(app)
@@ -101,9 +112,9 @@ def _own_line(error: Exception) -> str:
     if "croupier.learn.own" not in sys.modules:
         return ""
     from croupier.learn.beside import is_entered
-    from croupier.learn.own import told
+    from croupier.learn.own import error_in_own_code
 
-    return told(error, is_entered)
+    return error_in_own_code(error, is_entered)
 
 
 def _end(error: Exception, said: str, asked: list[str], own: bool = False) -> NoReturn:

@@ -1,4 +1,9 @@
-"""`croupier audit`: attacks on what the parties of a protocol really see, against what they could have guessed."""
+"""`croupier audit`: attacks on what the parties of a protocol really see, against what they could have guessed.
+
+Only words and files: `croupier.audit.described` does the work, `findings` shows the matrix, `audit.report` draws the
+page. Where an audit is stopped its finished parts stay in a folder, and the same command goes on from them. `--updates`
+audits what another engine recorded (`audit.recorded`).
+"""
 
 from __future__ import annotations
 
@@ -113,24 +118,23 @@ def command(
 
     `croupier audit --fast`: handwritten digits, twenty clients with few records each.
     """
-    from croupier.spec import unread
-
     if print_config:
         _print_config(spec, sets or [], fast, json)
         return
     options.caution(spec, sets or ())
-    name = unread(spec, sets or [])[0].name if updates is None else updates.resolve().name
     # Before the minutes of work, not after.
-    page = _checked_page(report, name)
-    asked = {
-        "questions": question or (), "adversary": adversary or (), "against": against, "sets": sets or (),
-        "seeds": seeds, "fast": fast, "shadow": shadow, "noise": noise, "lpips": lpips,
-    }  # fmt: skip
+    page, name = _page(report, spec, sets or [], updates)
+    asked: dict[str, Any] = {"seed": seed or 0, "data": data}
+    if updates is None:
+        asked |= {
+            "sets": sets or (), "questions": question or (), "adversary": adversary or (), "against": against,
+            "seeds": seeds, "fast": fast, "shadow": shadow, "noise": noise, "lpips": lpips,
+        }  # fmt: skip
     # Until everything is delivered what is finished stays kept.
     with kept_parts() as kept:
         with progress(name) as told:
             kept.count = told.at
-            known = _audited(spec if updates is None else updates, asked, seed or 0, data, told.say, kept)
+            known = _audited(spec, updates, asked, told.say, kept)
         deliver(known, page, verbose, json, out)
         kept.drop()
 
@@ -144,30 +148,30 @@ def _print_config(spec: str, sets: list[str], fast: bool, json: bool) -> None:
     options.show_config(quicker(shown, sets) if fast else shown, json, supposed)
 
 
-def _checked_page(report: Path | None, name: str) -> Path:
-    """Where the report goes. Raises: SpecError, StoreError where that cannot be."""
+def _page(report: Path | None, spec: str, sets: list[str], updates: Path | None) -> tuple[Path, str]:
+    """Where the page goes, and what is audited, by name. Raises: SpecError, StoreError where that cannot be."""
     from croupier.audit.report.result import check_beside
     from croupier.errors import SpecError
+    from croupier.spec import unread
 
+    name = unread(spec, sets)[0].name if updates is None else updates.resolve().name
     if report is not None and report.suffix in (".json", ".csv", ".md"):
         raise SpecError(f"--report = {report}: the numbers would take the page's place; name it {report.stem}.html")
     page = report or _somewhere(name)
     options.check_room(page, "--report")
     check_beside(page)
-    return page
+    return page, name
 
 
-def _audited(
-    what: str | Path, asked: dict[str, Any], seed: int, data: Path | None, watch: Watch, kept: FolderShelf
-) -> Report:
-    """A description, or the folder of recorded updates, audited."""
-    if isinstance(what, Path):
+def _audited(spec: str, updates: Path | None, asked: dict[str, Any], watch: Watch, kept: FolderShelf) -> Report:
+    """The report on a description, or on updates that were recorded elsewhere."""
+    if updates is not None:
         from croupier.audit.recorded.audited import recorded
 
-        return recorded(what, seed=seed, data=data, watch=watch)
+        return recorded(updates, watch=watch, **asked)
     from croupier.audit.described import audit
 
-    return audit(what, **asked, seed=seed, data=data, watch=watch, kept=kept)
+    return audit(spec, watch=watch, kept=kept, **asked)
 
 
 @contextmanager

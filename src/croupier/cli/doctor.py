@@ -1,4 +1,8 @@
-"""`croupier doctor`: what is here, what is missing, and what would run."""
+"""`croupier doctor`: what is here, what is missing, and what would run.
+
+It is the first command to try where something does not work. Loading a dataset is the check of it, by the very code
+that a run uses, so that `doctor` and a run never disagree. The user's own functions are looked up and not called.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +73,8 @@ def command(
 
 def _checked(spec: Spec, folder: Path | None) -> dict[str, Any]:
     """Loading is the check: it raises the error that the run would. Nobody's own functions are imported or called."""
-    from croupier.learn.own import look, named_in
+    from croupier.learn.own import look
+    from croupier.learn.own_names import named_in
 
     own = {key: look(key, named) for key, named in named_in(spec).items()}
     loaded = {} if "task.data.make" in own else {"digest": spec.task.data.load(folder).digest}
@@ -102,7 +107,8 @@ def _datasets(folder: Path | None) -> dict[str, dict[str, Any]]:
 
 
 def _presets(folder: Path | None) -> dict[str, dict[str, Any]]:
-    from croupier.spec import about, load, presets
+    from croupier.spec import load
+    from croupier.toml_read import about, presets
 
     return {name: {"present": load(name).task.data.present(folder), "about": about(name)} for name in presets()}
 

@@ -1,4 +1,9 @@
-"""`croupier explain`: who learns what, who must not collude, and what is not claimed."""
+"""`croupier explain`: who learns what, who must not collude, and what is not claimed.
+
+It prints a `Statement` (`croupier.statement`), which is computed from the pipeline's parts; no sentence is written
+here. `--table` has the moduli of residues beside a paper's printed bits, which come from the laboratory where that is
+installed.
+"""
 
 from __future__ import annotations
 
@@ -70,6 +75,7 @@ def _show_table(cells: list[dict[str, Any]], claims: list[dict[str, Any]]) -> No
 
 
 def _show_cells(cells: list[dict[str, Any]]) -> None:
+    """Our moduli and bits, for each number of clients and digits."""
     from rich.table import Table
 
     from croupier.cli.fit import show, wrapped
@@ -92,6 +98,7 @@ def _show_cells(cells: list[dict[str, Any]]) -> None:
 
 
 def _show_claims(claims: list[dict[str, Any]]) -> None:
+    """A paper's printed bits beside the least that keep sums apart, and which of them lose sums."""
     from rich.table import Table
 
     from croupier.cli.fit import show, wrapped

@@ -1,4 +1,8 @@
-"""What a window is wide enough for: sentences broken at their spaces, tables in parts that fit."""
+"""What a window is wide enough for: sentences broken at their spaces, tables in parts that fit.
+
+Every table and sentence of every command goes through here. On a terminal tables are cut into parts that repeat the
+first columns; in a pipe nothing is broken, so that other programs can read it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Options that every command shares, worded once."""
+"""Options that every command shares, worded once.
+
+A command's file says what it does; what all commands have in common (`--set`, `--seed`, `--json`, `--out`, `--data`,
+`--print-config`) is declared here, with one wording. So is the order in which a result is shown and then written:
+whatever becomes of the file, the result has been seen.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +28,16 @@ Seed = Annotated[Optional[int], typer.Option(help="Reproduce everything from thi
 Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on standard output.")]
 PrintConfig = Annotated[bool, typer.Option("--print-config", help="Print the whole description as TOML, and stop.")]
 Data = Annotated[Optional[Path], typer.Option(help="Data folder; CROUPIER_DATA does the same.")]  # noqa: UP045
+
+
+def need(module: str, extra: str) -> None:
+    """See that an extra is installed. Raises: SpecError that says how to install it."""
+    from importlib.util import find_spec
+
+    from croupier.errors import SpecError
+
+    if find_spec(module) is None:
+        raise SpecError(f"{module} is not installed: pip install 'croupier[{extra}]'")
 
 
 def show_config(spec: Part, as_json: bool, supposed: bool = False) -> None:

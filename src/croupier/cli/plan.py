@@ -1,4 +1,9 @@
-"""`croupier plan`: what a run will cost; `croupier plan dp`: noise, epsilon or participations, one from the others."""
+"""`croupier plan`: what a run will cost; `croupier plan dp`: noise, epsilon or participations, one from the others.
+
+Two commands in one: `plan DESCRIPTION` asks `croupier.outlook` for bytes, seconds, memory and epsilon; `plan dp` asks
+`croupier.privacy.plan` for the missing one of three numbers. Both print ranges and reasons where a number is not known
+before the run.
+"""
 
 from __future__ import annotations
 
@@ -192,13 +197,13 @@ def _turns(plan: Plan, clients: int | None, cohort: int | None, total: int | Non
 
 
 def _shuffle(plan: Plan, honest: int | None) -> dict[str, Any]:
-    from croupier.privacy.amplify import Claim
+    from croupier.privacy.amplify import ShuffleGuarantee
     from croupier.privacy.plan import CLOSED, shuffled
 
     if honest is None:
         return {}
     found = shuffled(plan, honest)
-    said = found.claimed.says() if isinstance(found.claimed, Claim) else found.claimed
+    said = found.claimed.says() if isinstance(found.claimed, ShuffleGuarantee) else found.claimed
     return {
         "amplification": {
             "honest": honest, "claim": said, "pure_epsilon": found.pure, "closed_form": found.closed,

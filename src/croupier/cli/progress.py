@@ -1,4 +1,9 @@
-"""How far work is, and how long it still takes: one bar on a terminal, a line now and then anywhere else."""
+"""How far work is, and how long it still takes: one bar on a terminal, a line now and then anywhere else.
+
+Runs, audits and benches say how far they are to a `Told`; who that is depends on where standard error goes. Lines off a
+terminal are few and without control characters, because they end in log files. The time left is reckoned from this
+sitting only, so that a resumed audit does not promise too much.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +53,7 @@ class Pace:
         return max(0.0, each * (self.of - self.done) - (self.clock() - self._last))
 
 
-class Told(ABC):
+class ProgressListener(ABC):
     """Whoever is told how far work is."""
 
     def __init__(self, name: str, clock: Clock) -> None:
@@ -71,7 +76,7 @@ class Told(ABC):
         """Show it."""
 
 
-class Lines(Told):
+class Lines(ProgressListener):
     """A line now and then, without any control character."""
 
     def __init__(self, name: str, clock: Clock) -> None:
@@ -92,7 +97,7 @@ class Lines(Told):
         print(f"{self.name}: {', '.join([*counted, *said, f'{span(now)} passed', *left])}", file=sys.stderr, flush=True)
 
 
-class Bar(Told):
+class Bar(ProgressListener):
     """A bar that goes away when it ends."""
 
     def __init__(self, name: str, clock: Clock, bar: Progress) -> None:
@@ -115,7 +120,7 @@ def span(seconds: float) -> str:
 
 
 @contextmanager
-def progress(name: str, clock: Clock = time.monotonic) -> Iterator[Told]:
+def progress(name: str, clock: Clock = time.monotonic) -> Iterator[ProgressListener]:
     """Who is to be told how far work of this name is, for as long as it goes on."""
     if not sys.stderr.isatty():
         yield Lines(name, clock)

@@ -1,4 +1,8 @@
-"""`croupier report`: what audits wrote, read again."""
+"""`croupier report`: what audits wrote, read again.
+
+`compare` reads two JSON files that `croupier audit` wrote, and asks `audit.report.compare` what changed and whether the
+two can be compared at all.
+"""
 
 from __future__ import annotations
 

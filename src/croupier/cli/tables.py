@@ -1,4 +1,8 @@
-"""Tables for people."""
+"""Tables for people.
+
+`run` shows one run by rounds or several side by side, with what each client has spent and what was refused, clamped or
+masked on the way: nothing is dropped in silence. Guarantees are rounded up.
+"""
 
 from __future__ import annotations
 
@@ -86,8 +90,9 @@ def _scores(results: list[Result]) -> list[str]:
 
 def _head(key: str, results: list[Result]) -> str:
     """A metric's name for people, with its unit where it has one."""
-    london = key in ("rmse", "mae") and all(result.spec.task.data.use == "households" for result in results)
-    return SCORES.get(key, (key, OWN))[0] + (" (kWh)" if london else "")
+    units = {result.spec.task.data.unit for result in results} if key in ("rmse", "mae") else set[str]()
+    unit = units.pop() if len(units) == 1 else ""
+    return SCORES.get(key, (key, OWN))[0] + (f" ({unit})" if unit else "")
 
 
 def _score(key: str, line: Mapping[str, Any]) -> str:
@@ -101,7 +106,7 @@ LISTED = 20
 def _clients(result: Result) -> None:
     """How good the last model is for each client, on its own test part; or why nobody can say."""
     found = result.summary.get("clients")
-    if found is None or result.spec.task.split.use != "natural":
+    if found is None or not result.spec.task.split.by_owner:
         return
     if "why" in found:
         print(f"{result.spec.name}: {found['why']}")

@@ -1,16 +1,24 @@
-"""One attempt of one round as values: what a driver is handed, and what it hands back."""
+"""One attempt of one round as values: what a driver is handed, and what it hands back.
+
+The round loop (`engine.loop`) fills an `Attempt` in and reads an `AttemptResult`; whatever drives parties in between
+(`engine.local` in one process, the laws' driver in many) sees nothing else of a run. `Journal` is the one thing that
+outlives an attempt: it is asked before every message leaves.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
+from croupier.core import canon
 from croupier.core.coins import Coins
+from croupier.core.envelope import Envelope
 from croupier.core.flow import Coalition, Given, Memory, Outcome, Party, Refusal
 from croupier.core.view import Kept, View
-from croupier.core.wire import Envelope, Schema
+from croupier.core.wire import Schema
 
 # Work by name: a list of argument tuples in, a result or an error for each out.
 WorkByName = Mapping[str, Callable[[Sequence[tuple[Any, ...]]], Sequence[Any]]]
@@ -18,15 +26,26 @@ WorkByName = Mapping[str, Callable[[Sequence[tuple[Any, ...]]], Sequence[Any]]]
 
 @dataclass(frozen=True)
 class AttemptId:
-    """What every header of an attempt shares."""
+    """What every header of an attempt shares.
+
+    `binds` is a digest of what else the attempt rests on: the invited cohort and, in a deployment, the signed notice
+    that opened it. A header carries it together with the protocol's digest, so that a message made for another cohort
+    is a message of another attempt.
+    """
 
     spec: bytes
     run: bytes
     round: int
     attempt: int
+    binds: bytes = b""
+
+    @cached_property
+    def header_spec(self) -> bytes:
+        """The 32 bytes by which a header names the protocol and all that the attempt rests on."""
+        return canon.digest((self.spec, self.binds)) if self.binds else self.spec
 
 
-class Journal(Protocol):
+class MessageJournal(Protocol):
     """What is on disk before anything leaves, so that no one-time secret ever covers two messages.
 
     A driver shows it every message first. It keeps digests; a message that differs from one that left under the same

@@ -2,6 +2,10 @@
 
 A value is None, bool, int, float, str, bytes, a torch tensor, a tuple, or a mapping with str keys. Frozen dataclasses
 can be digested, not loaded.
+
+State files, digests of protocols and of data, and everything that is sent to an attack's process are made of these
+bytes. A value has one encoding only, so that equal digests mean equal values; what a reader gets can hold no code.
+Messages between parties use `core.wire` instead, whose lengths are fixed.
 """
 
 from __future__ import annotations
@@ -56,6 +60,7 @@ def digest(value: Value) -> bytes:
 
 
 def _write(value: Value, put: Callable[[bytes | memoryview], Any]) -> None:
+    """Hand a value's canonical bytes to `put`, piece by piece: a digest needs no copy of a large tensor."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = sorted(field.name for field in dataclasses.fields(value))
         put(b"D" + _sized(type(value).__name__.encode()))
@@ -86,10 +91,12 @@ def _write(value: Value, put: Callable[[bytes | memoryview], Any]) -> None:
 
 
 def _sized(body: bytes) -> bytes:
+    """Bytes after their number, so that what follows cannot be taken for a part of them."""
     return struct.pack("<Q", len(body)) + body
 
 
 def _utf8(text: str) -> bytes:
+    """Text as bytes. Raises: WireError for half of a surrogate pair, which has none."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -97,6 +104,7 @@ def _utf8(text: str) -> bytes:
 
 
 def _scalar(value: Value) -> bytes:
+    """A single value after a letter for its kind; whole numbers are as short as can be: each has one form."""
     match value:
         case None:
             return b"N"
@@ -126,10 +134,13 @@ def load(data: bytes) -> Value:
 
 
 class _Reader:
+    """Reads a value from bytes that may come from anywhere: no size is believed before its bytes are there."""
+
     def __init__(self, data: memoryview) -> None:
         self.data, self.at = data, 0
 
     def take(self, count: int) -> memoryview:
+        """The next bytes. Raises: WireError where they end early."""
         if count > len(self.data) - self.at:
             raise WireError(f"the bytes end early: {count} wanted at {self.at}, {len(self.data) - self.at} left")
         piece = self.data[self.at : self.at + count]
@@ -137,15 +148,18 @@ class _Reader:
         return piece
 
     def size(self) -> int:
+        """A number of bytes, items or pairs to come."""
         return int(struct.unpack("<Q", self.take(8))[0])
 
     def text(self) -> str:
+        """Text after its size. Raises: WireError."""
         try:
             return bytes(self.take(self.size())).decode()
         except UnicodeDecodeError as error:
             raise WireError(f"text is not UTF-8: {error.reason}") from None
 
     def value(self, depth: int) -> Value:
+        """The value that begins here; `depth` keeps hostile bytes from nesting for ever. Raises: WireError."""
         if depth > _DEPTH:
             raise WireError(f"values are nested deeper than {_DEPTH}")
         kind = bytes(self.take(1))
@@ -166,6 +180,7 @@ class _Reader:
         return readers[kind]()
 
     def tensor(self) -> Tensor:
+        """A tensor: its type, its sides, its numbers. Raises: WireError on sides that the bytes could not fill."""
         dtype = bytes(self.take(3)).decode("ascii", "replace")
         if dtype not in _BACK:
             raise WireError(f"{dtype!r} is not a dtype of ours")

@@ -2,6 +2,9 @@
 
 An epoch is what one agreement gave a roster: a number, the first round it holds for, and the digest of its secret. Two
 vectors under different rules must never be added; their frames say whether they may.
+
+Used by whatever moves or adds vectors under a rule: `agree/` makes epochs, `encode.hidden` frames, rules refuse to mix
+them.
 """
 
 from __future__ import annotations
@@ -128,7 +131,7 @@ class Epoch:
         return roster_digest(self.roster)
 
 
-def strangers(enrolled: int, cohort: int) -> float:
+def disjoint_cohort_chance(enrolled: int, cohort: int) -> float:
     """How often a cohort, drawn anew each round, holds nobody of the one before: then nobody knows its rule.
 
     Raises: RangeError.

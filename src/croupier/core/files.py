@@ -1,4 +1,9 @@
-"""Files that are whole or absent: synced under another name, then put in place by one rename."""
+"""Files that are whole or absent: synced under another name, then put in place by one rename.
+
+A program may be killed at any moment, and a folder may come from a stranger. So a file is written under another name,
+synced and renamed, and nothing is ever opened through a symbolic link. Run directories (`engine.store`), kept parts of
+audits (`engine.shelf`), reports and results of commands are all written by this.
+"""
 
 from __future__ import annotations
 

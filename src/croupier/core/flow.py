@@ -228,7 +228,7 @@ class Seat:
 def corrupt(party: Party, change: Change) -> Party:
     """The same party, with what it sends rewritten by `change(letters, view)`."""
 
-    def bent(given: Given, memory: Memory, coins: Coins) -> Flow:
+    def corrupted(given: Given, memory: Memory, coins: Coins) -> Flow:
         flow = party(given, memory, coins)
         view = View(given.me, given, dict(memory), coins, "keep")
         answer: Any = None
@@ -242,7 +242,7 @@ def corrupt(party: Party, change: Change) -> Party:
             answer = yield ask
             view.record(answer)
 
-    return bent
+    return corrupted
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,8 @@
-"""The Euclidean length of a vector by one fixed routine, the same bits on every machine."""
+"""The Euclidean length of a vector by one fixed routine, the same bits on every machine.
+
+Clipping decides by it how much of an update leaves, and sensitivity rests on it. torch's own norm sums in an order that
+depends on the processor; a length that differs in its last bit would change the bits of everything after it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Parts: the named, frozen, checked values that a run is described with, and their registry."""
+"""Parts: the named, frozen, checked values that a run is described with, and their registry.
+
+A part is chosen by a name in TOML (`release = "shuffle"`), by a table (`{ use = "shuffle", grain = "layer" }`) or in
+Python by its class, and is the same frozen value in all three. A class that says `use=` in its definition is known by
+that name from then on: no list of parts is kept anywhere. Mistakes are told by the path of the key, the value, and the
+nearest name that is known. `spec`, and every slot of a description, is made of these.
+"""
 
 from __future__ import annotations
 
@@ -143,7 +149,7 @@ def _first_line(error: ValidationError, where: str) -> str:
         return f"{at}: unknown key"
     if first["type"] == "missing":
         return f"{at}: this key is required; set it in the description or with {setting(at, 'VALUE')}"
-    return f"{at} = {first['input']!r}: {_said(first)}" if first["loc"] else f"{at}: {_said(first)}"
+    return f"{at} = {first['input']!r}: {_worded(first)}" if first["loc"] else f"{at}: {_worded(first)}"
 
 
 def _in_python(error: ValidationError, part: type[Part]) -> str:
@@ -155,11 +161,11 @@ def _in_python(error: ValidationError, part: type[Part]) -> str:
     elif first["type"] == "missing":
         return f"{part.__name__}({at}=...): this argument is required"
     else:
-        said = _said(first)
+        said = _worded(first)
     return f"{part.__name__}({at}={first['input']!r}): {said}" if at else f"{part.__name__}: {said}"
 
 
-def _said(first: ErrorDetails) -> str:
+def _worded(first: ErrorDetails) -> str:
     said = first["msg"].removeprefix("Value error, ")
     if first["type"] in ("tuple_type", "list_type"):
         return "a list is wanted, in brackets"

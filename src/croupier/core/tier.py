@@ -1,4 +1,8 @@
-"""A privacy tier: what a client that noises its updates declares of them, in public."""
+"""A privacy tier: what a client that noises its updates declares of them, in public.
+
+It lies here because mechanisms (`privacy.tiers`), releases (`release.buckets`) and placements all speak of it, and
+rooms on one floor do not import each other.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""The traveller: one flat vector with the layout that says what each coordinate is."""
+"""The traveller: one flat vector with the layout that says what each coordinate is.
+
+Everything between training and the next model works on such vectors, whatever the network: mechanisms need its length,
+encoders its coordinates, shuffles its layers. Weights come first, then statistics, so that a distance over weights is
+over a prefix; counters stay with the client. What is not finite is refused here, where it can still be said whose it
+is.
+"""
 
 from __future__ import annotations
 

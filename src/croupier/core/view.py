@@ -1,4 +1,9 @@
-"""What a party saw in one round, and the proof that it is all of it: replaying a view gives what the party sent."""
+"""What a party saw in one round, and the proof that it is all of it: replaying a view gives what the party sent.
+
+A privacy claim is about views: what the server saw, and nothing else. Because a view replays to exactly what its party
+sent, nothing that influenced the party can be missing from it; the law *replay* tests this for every pipeline. Audits
+hand kept views to attacks as plain values (`facts`).
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,9 @@
 An encoder may need more of a run than that: something that clients agree on before a round, a part of the client's flow
 when it gets a model or sends an update, words in the statement. It says so by its hooks, which do nothing by default;
 the round loop, the pipeline and the statement call them and know no encoder by name.
+
+A pipeline asks its encoder which form it sends (weights or differences), how rows are weighed, and modulo what sums are
+taken, and refuses releases and rules that do not fit.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from croupier.core.coins import Coins, Node
 from croupier.core.flow import Given, Memory, SubFlow
 from croupier.core.part import Part
 from croupier.core.update import NO_LUGGAGE, Form, Gathered, Layout, Model, Modulus, Update
-from croupier.errors import SpecError
+from croupier.errors import ProtocolError, SpecError
 
 if TYPE_CHECKING:
     from croupier.encode.residues import Counted
@@ -82,8 +85,10 @@ class Encoder(Part):
     verb: ClassVar[str] = "encode"
     # Whether clients must agree on a secret before the first round.
     agrees: ClassVar[bool] = False
-    # Whether of each coordinate only its sign travels.
-    signs: ClassVar[bool] = False
+    # Whether coordinates are bare signs, one bit each, which belong together as whole rows and have no size.
+    signs_only: ClassVar[bool] = False
+    # Whether coordinates are the update's own numbers, each in its place.
+    verbatim: ClassVar[bool] = False
 
     form: Form = Field(
         "weights", description="send trained `weights`, or their difference to the model that was handed out (`delta`)"
@@ -113,6 +118,15 @@ class Encoder(Part):
     def modulus(self) -> Modulus:
         """What sums are taken modulo; None where coordinates are not residues."""
         return None
+
+    @property
+    def residue_bits(self) -> int | None:
+        """Bits of the power of two that coordinates are residues of, so that shares of them add up; None without."""
+        return None
+
+    def signed(self, residues: Tensor) -> Tensor:
+        """The integers that such residues stand for. Raises: ProtocolError where coordinates are none."""
+        raise ProtocolError(f"encode = {self.use!r} gives no residues of a power of two")
 
     @property
     def unary(self) -> bool:

@@ -1,4 +1,9 @@
-"""Fixed point: integers as residues of one power of two, so that sums are exact and tell nothing about order."""
+"""Fixed point: integers as residues of one power of two, so that sums are exact and tell nothing about order.
+
+What `sum-servers`, `masks` and the release `sum` need: shares are uniform in a power of two, and its width is all that
+travels. How values become integers is `grid`'s; here is only the modulus, which is the least that no sum of that many
+clients can leave.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +40,11 @@ class FixedPoint(OnGrid, use="fixed"):
         return (self.modulus - 1).bit_length()
 
     @property
+    def residue_bits(self) -> int:
+        """All of them."""
+        return self.bits
+
+    @property
     def gap(self) -> tuple[int, int]:
         """No honest client sends a residue between the largest value, or weight, and the smallest negative one."""
         return max(self.top, self.unit * self.scaled), self.modulus - self.top
@@ -55,13 +65,17 @@ class FixedPoint(OnGrid, use="fixed"):
         return torch.from_numpy(shares.wrapped(numbers.numpy(), self.bits))
 
     def summed(self, released: Released) -> Tensor:
-        """Centred again, but for weights, which are never negative."""
+        """Centred again."""
         got = released.rows if released.rows is not None else released.sums
         if got is None:
             raise IntegrityError("nothing was released")
-        numbers = torch.from_numpy(shares.signed(got.numpy(), self.bits))
+        return self.signed(got)
+
+    def signed(self, residues: Tensor) -> Tensor:
+        """Centred; but for weights, which are never negative."""
+        numbers = torch.from_numpy(shares.signed(residues.numpy(), self.bits))
         if self.scaled:
-            numbers[..., -1] = got[..., -1]
+            numbers[..., -1] = residues[..., -1]
         return numbers
 
     def says(self) -> tuple[str, ...]:

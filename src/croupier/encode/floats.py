@@ -1,6 +1,12 @@
-"""Plain 32-bit floats: nothing is lost, nothing is hidden."""
+"""Plain 32-bit floats: nothing is lost, nothing is hidden.
+
+The default, and the form in which an undefended server sees updates. Sums of floats depend on their order in the last
+bits, so that releases which add rows refuse it.
+"""
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 import torch
 
@@ -12,6 +18,8 @@ from croupier.errors import ProtocolError
 
 class Floats(Encoder, use="floats"):
     """The update's own float32 coordinates."""
+
+    verbatim: ClassVar[bool] = True
 
     @property
     def dtype(self) -> str:

@@ -1,4 +1,9 @@
-"""Integers out of floats: a public scale, so many digits or steps, a rounding rule, and a clamp that is counted."""
+"""Integers out of floats: a public scale, so many digits or steps, a rounding rule, and a clamp that is counted.
+
+Shared by `fixed` and `residues`, which differ only in how the integers travel. A scale is public and the same for all
+clients, or sums would mean nothing; values beyond it are clamped, counted, and told to the client and to the
+experimenter, never to the server. Rounding is to even, or down after a draw.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +93,7 @@ class OnGrid(Encoder):
         """Integers, with what was clamped noted for the client."""
         factor, capped = self._factor(update)
         values = self._kept(update.vector, update.layout)
-        grid = residues.Grid(
+        grid = residues.Quantiser(
             self._scales(brief, update.layout).numpy(), self.unit, self.top, factor, self.rounding
         )  # fmt: skip
         numbers, clamped = residues.whole(values.numpy(), grid, self._draws(len(values), coins))

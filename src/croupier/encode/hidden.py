@@ -1,4 +1,10 @@
-"""Tazza's encoding: weights in coordinates that only the clients know, permuted along the network's own symmetries."""
+"""Tazza's encoding: weights in coordinates that only the clients know, permuted along the network's own symmetries.
+
+The client's part of a round changes with it: before training the model is put back into plain order, and the trained
+weights are permuted before they leave. Both are work that the driver does, because only whoever trains has the network.
+Rules come from what clients agreed on (`agree/`); the server sees frames, which say whether two uploads lie in one
+order and nothing about it.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +49,7 @@ class HiddenUnits(Floats, use="hidden-units"):
     """
 
     agrees: ClassVar[bool] = True
+    verbatim: ClassVar[bool] = False
 
     kept: bool = Field(
         False,
@@ -209,7 +216,7 @@ class HiddenUnits(Floats, use="hidden-units"):
                 f"aggregate = {rule.use!r} compares updates with the server's own training, which is in plain "
                 f"coordinates where {mine} is not; use aggregate = 'clusters'"
             )
-        if self.samples and mechanism.privacy.use != "none":
+        if self.samples and not mechanism.privacy.noiseless:
             yield (
                 f"{mine} with samples = true sends records that no noise covers, so that privacy = "
                 f"{mechanism.privacy.use!r} would claim what is not so; use samples = false, or privacy = 'none'"

@@ -6,7 +6,7 @@ Words only, kept apart from the encoder (`encode.hidden`), which picks among the
 from __future__ import annotations
 
 from croupier.agree.before_round import AgreementRules
-from croupier.core.epoch import strangers
+from croupier.core.epoch import disjoint_cohort_chance
 
 # Shares below this are told as being so.
 RARE = 0.001
@@ -60,7 +60,7 @@ def _each_round(rules: AgreementRules) -> str:
 
 def lost_rounds(rules: AgreementRules, enrolled: int, invited: int, by_name: bool) -> tuple[str, ...]:
     """How often nobody who is invited knows the last rule."""
-    share = strangers(enrolled, invited)
+    share = disjoint_cohort_chance(enrolled, invited)
     often = f"{share:.1%}" if share >= RARE else f"fewer than {RARE:.1%}"
     then = "is lost" if rules.fetch == "cohort" else "must ask clients that were not invited"
     more = (

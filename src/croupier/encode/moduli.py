@@ -2,6 +2,9 @@
 
 From: Landau's function. Splitting a modulus into coprime factors only lowers the cost, so powers of distinct primes are
 best, and the largest product for each cost follows by dynamic programming over primes.
+
+`croupier.moduli` and `explain --table` show them; `encode.residues` takes the cheapest unless a description names its
+own.
 """
 
 from __future__ import annotations

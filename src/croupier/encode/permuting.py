@@ -1,4 +1,9 @@
-"""Vectors and records under rules, for whoever has the network: what a rule moves where is worked out once."""
+"""Vectors and records under rules, for whoever has the network: what a rule moves where is worked out once.
+
+The work named `permute` in a client's flow ends here (`engine.work`), and so does the audit's training under attack. A
+rule is used for the model, for inputs and for samples of one round, so that its moves are kept for as long as the round
+lasts.
+"""
 
 from __future__ import annotations
 

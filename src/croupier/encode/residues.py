@@ -2,6 +2,8 @@
 
 From: Algorithm 1 of the source-inference paper, with the corrections that make it lossless: moduli whose product is at
 least 2 n v + 1, canonical residues (also of negative numbers), m - 1 bits for modulus m, rounding to the nearest.
+
+The relay may then release the bits shuffled, their counts, or the residues of the sum alone (`release.bits`).
 """
 
 from __future__ import annotations
@@ -102,7 +104,7 @@ class Residues(OnGrid, use="residues"):
         """Bits, made a cache full at a time."""
         if self.weights != "uniform" or self.excluded:
             return super().encode(update, brief, coins)
-        grid = residues.Grid(
+        grid = residues.Quantiser(
             self._scales(brief, update.layout).numpy(), self.unit, self.top, 1.0, self.rounding
         )  # fmt: skip
         draws = self._draws(len(update.vector), coins)

@@ -1,4 +1,8 @@
-"""A vector and its inputs under a rule: what moves where, worked out once."""
+"""A vector and its inputs under a rule: what moves where, worked out once.
+
+`symmetry` says which axes belong together; this file turns that and one rule into moves of memory (`kernels.moves`), so
+that permuting a model costs about two copies of it. The plain form indexes every number by itself.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class BlockSide:
     """How far the places of a group lie from its first, or of digits that stay where there is no group."""
 
     group: str
@@ -38,12 +42,12 @@ class Side:
 
 
 @dataclass(frozen=True, eq=False)
-class Grid:
+class TensorBlock:
     """One block of a tensor, whatever the rule: sides that are rows, sides that are columns, and runs that stay."""
 
     at: int
-    rows: tuple[Side, ...]
-    columns: tuple[Side, ...]
+    rows: tuple[BlockSide, ...]
+    columns: tuple[BlockSide, ...]
     run: int
 
     def way(self, rule: Permutations, known: Known) -> Way:
@@ -66,7 +70,7 @@ class Grid:
         return is_packed(self._columns, self.run)
 
 
-def grid(at: int, sides: Sequence[Side]) -> Grid:
+def grid(at: int, sides: Sequence[BlockSide]) -> TensorBlock:
     """Of a block that begins at `at`, the widest stride first."""
     rest, run = list(sides), 1
     while rest and not rest[-1].group and is_packed(rest[-1].offsets, run):
@@ -76,10 +80,10 @@ def grid(at: int, sides: Sequence[Side]) -> Grid:
     while rest and wide * len(rest[-1].offsets) <= WIDE:
         wide *= len(rest[-1].offsets)
         columns.insert(0, rest.pop())
-    return Grid(at, tuple(rest), tuple(columns), run)
+    return TensorBlock(at, tuple(rest), tuple(columns), run)
 
 
-def _added(sides: tuple[Side, ...], rule: Permutations, known: Known) -> Ints:
+def _added(sides: tuple[BlockSide, ...], rule: Permutations, known: Known) -> Ints:
     key = tuple(id(side) for side in sides)
     if key not in known:
         known[key] = _outer([side.under(rule) for side in sides])
@@ -102,9 +106,9 @@ class Shuffled:
 
     size: int
     weights: int
-    grids: tuple[Grid, ...] = field(repr=False)
+    grids: tuple[TensorBlock, ...] = field(repr=False)
     shape: tuple[int, ...]
-    inputs: tuple[Grid, ...] = field(repr=False)
+    inputs: tuple[TensorBlock, ...] = field(repr=False)
     rule: Permutations = field(repr=False)
 
     def apply(self, vector: Tensor, out: Tensor | None = None) -> Tensor:
@@ -189,7 +193,7 @@ def inverse(permutation: Ints) -> Ints:
     return found
 
 
-def _ways(grids: tuple[Grid, ...], rule: Permutations) -> tuple[Way, ...]:
+def _ways(grids: tuple[TensorBlock, ...], rule: Permutations) -> tuple[Way, ...]:
     known: Known = {}
     return tuple(part.way(rule, known) for part in grids)
 

@@ -1,4 +1,9 @@
-"""Signs: one bit a coordinate, which way it should move."""
+"""Signs: one bit a coordinate, which way it should move.
+
+RAIN's encoding. The model, and a commitment to the server's reference, are bound into what a client signs, so that a
+server cannot hand different clients different models unseen. `mpc` and `place.two_servers` work on the packed bits;
+`aggregate.signs` makes a step of them.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +62,7 @@ class Signs(Encoder, use="signs"):
     residues cannot take them.
     """
 
-    signs: ClassVar[bool] = True
+    signs_only: ClassVar[bool] = True
 
     form: Form = Field("delta", description="always `delta`: whether a coordinate grows or shrinks")
     zeros: Literal["coin", "up"] = Field(

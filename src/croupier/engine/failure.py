@@ -1,4 +1,9 @@
-"""How a round went wrong: proof of foul play, want of clients, and the root of it in words."""
+"""How a round went wrong: proof of foul play, want of clients, and the root of it in words.
+
+When one party stops, others stop because of it, and the last error to be seen says least. Here the first cause is
+found: the failure furthest from the server, and who was turned away at a door and why. It also decides whether a round
+merely lacked clients, which may be passed over, or somebody has proof of foul play, which never is.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""How rounds are planned: how many, who is invited and how few are enough; and what cannot run together."""
+"""How rounds are planned: how many, who is invited and how few are enough; and what cannot run together.
+
+The table `federation` of a description. `check` is where all parts meet before anything is trained: that a rule has
+enough rows, a release enough clients to hide among, a quorum can be met, and clients that are named exist.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
+from croupier.core.coins import Coins
 from croupier.core.part import Part
 from croupier.errors import SpecError, nearest
 from croupier.pipeline import Pipeline
@@ -107,3 +112,12 @@ def check_names(pipeline: Pipeline, enrolled: Sequence[str], plan: Federation) -
 def least(plan: Federation, invited: int) -> int:
     """With how few of the invited clients a round ends well."""
     return max(1, math.ceil(plan.quorum * invited))
+
+
+def cohort_of(plan: Federation, enrolled: tuple[str, ...], number: int, coins: Coins) -> tuple[str, ...]:
+    """Who is invited to a round, of which the first is 0: everybody enrolled by then, or so many drawn from them."""
+    everyone = plan.there(enrolled, number)
+    if plan.cohort is None or plan.cohort == len(everyone):
+        return everyone
+    sampler = coins.child("cohort", number).sampler()
+    return tuple(everyone[at] for at in sorted(sampler.choice(len(everyone), plan.cohort, replace=False)))

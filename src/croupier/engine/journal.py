@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from croupier.core.attempt import AttemptId
-from croupier.core.wire import Envelope
+from croupier.core.envelope import Envelope
 from croupier.engine.restart import Restart, in_force
 from croupier.errors import Replayed, StoreError
 
@@ -150,6 +150,7 @@ class Journal:
         return made
 
     def _take(self, name: str, line: Mapping[str, Any]) -> None:
+        """Remember what a line of the journal says. Raises: StoreError when it says nothing that a journal would."""
         try:
             if name == RELEASES:
                 event = dict(line)
@@ -209,6 +210,7 @@ class Journal:
             os.close(folder)
 
     def _append(self, name: str, line: Mapping[str, Any]) -> None:
+        """One line more, on disk when this returns. Raises: StoreError; then the file is as it was."""
         chain = _link(self._chains[name], line)
         data = (json.dumps({**line, "chain": chain}, sort_keys=True, allow_nan=False) + "\n").encode()
         file = self._files[name]
@@ -227,11 +229,13 @@ class Journal:
 
 
 def _link(before: str, line: Mapping[str, Any]) -> str:
+    """The digest that chains a line to all lines before it: none can be taken out or changed unseen."""
     text = json.dumps(line, sort_keys=True, allow_nan=False)
     return hashlib.sha256(f"{before}\n{text}".encode()).hexdigest()[:32]
 
 
 def _refusal(path: Path, anew: bool, number: int, attempt: int, source: str, target: str, kind: str) -> str:
+    """Why a message may not leave, and what the user can do: go on as before, or begin anew."""
     remedy = (
         "or add --anew: the round is played again under fresh secrets, and what left before stays counted"
         if anew

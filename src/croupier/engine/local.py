@@ -1,11 +1,17 @@
-"""The in-process runtime: every party at one table, by reference or through sealed bytes."""
+"""The in-process runtime: every party at one table, by reference or through sealed bytes.
+
+The driver of every simulation. Parties are moved until none can; then waits that a quorum satisfies end first, and
+after those the ones whose sources are gone. Work of one name is run together, which is how clients train stacked. By
+reference a message is encoded and counted but its arrays are handed over; through bytes it is sealed, sent, opened and
+parsed, with the same results.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from croupier.core.attempt import Attempt, AttemptResult, Journal
+from croupier.core.attempt import Attempt, AttemptResult, MessageJournal
 from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Letter, Refusal, Seat, Work
 from croupier.core.view import View
@@ -22,7 +28,7 @@ class Local:
 
     links: Coins | None = None
     network: Network | None = None
-    journal: Journal | None = None
+    journal: MessageJournal | None = None
 
     def __call__(self, attempt: Attempt) -> AttemptResult:
         """Run everybody to the end."""
@@ -30,6 +36,8 @@ class Local:
 
 
 class _Table:
+    """One attempt on its way: the seats, the post between them, and what a coalition holds back."""
+
     def __init__(self, attempt: Attempt, local: Local) -> None:
         self.attempt, self.local = attempt, local
         attempt_id = attempt.attempt_id
@@ -50,6 +58,7 @@ class _Table:
         self.held: dict[str, tuple[Letter, ...]] = {}
 
     def run(self) -> AttemptResult:
+        """Move whatever can be moved, the least drastic step first, until every party has ended."""
         while any(seat.outcome is None for seat in self.seats.values()):
             if not (self._work() or self._mail() or self._advance(False)):
                 _ = self._rush() or self._advance(True) or self._give_up()
@@ -97,6 +106,7 @@ class _Table:
         return parcels
 
     def _carry(self, parcels: list[Parcel]) -> None:
+        """Bring parcels to their receivers: first into the journal, where there is one; sealed, where bytes travel."""
         if self.local.journal is not None and parcels:
             self.local.journal.leave(self.attempt.attempt_id, [parcel.envelope for parcel in parcels])
         carried: Iterable[Parcel] = parcels
@@ -110,6 +120,7 @@ class _Table:
             self._deliver(parcel)
 
     def _deliver(self, parcel: Parcel) -> None:
+        """Through the receiver's door into its mailbox; what is refused is remembered with the reason."""
         seat = self.seats.get(parcel.envelope.header.target)
         letter = self.post.admit(parcel) if seat else None
         if seat is None or letter is None:
@@ -148,6 +159,7 @@ class _Table:
         return True
 
     def _over(self, name: str) -> bool:
+        """Whether a party will send nothing more: it ended, or never came."""
         seat = self.seats.get(name)
         return seat is None or seat.outcome is not None
 

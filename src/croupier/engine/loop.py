@@ -1,4 +1,9 @@
-"""The round loop: who is invited, what they start from, what happens when some are missing, what is kept."""
+"""The round loop: who is invited, what they start from, what happens when some are missing, what is kept.
+
+It knows no protocol: the pipeline makes the parties, a driver moves them, and the encoder's and placement's hooks say
+what else a round needs. A second attempt takes the very updates of the first; a state after a round is all that the
+next one depends on. Runs, audits, plans and the laboratory all train by it.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +21,28 @@ from croupier.core.flow import Given, corrupt, roster_digest
 from croupier.core.update import Model, meant_for
 from croupier.core.view import Kept
 from croupier.engine.failure import alarmed, short, why
-from croupier.engine.federation import Federation, check, check_names, least
+from croupier.engine.federation import Federation, check, check_names, cohort_of, least
 from croupier.engine.restart import Restart
 from croupier.engine.state import HONEST, Round, State, Threat, run_id
 from croupier.engine.task import Task
 from croupier.engine.work import ReleaseBook, RoundWork, Spend, nowhere, permuting_of
 from croupier.errors import Overspent, ProtocolError, SpecError, TooFew
 from croupier.pipeline import Pipeline
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """Where a run goes on: its state, where it is not at the start, and what its journal has to do with it.
+
+    `spend` hears of every release before it leaves. `restarts` say which rounds are played anew, and what left before.
+    """
+
+    state: State | None = None
+    spend: Spend = nowhere
+    restarts: Sequence[Restart] = ()
+
+
+AT_THE_START = Continuation()
 
 
 def rounds(
@@ -32,25 +52,20 @@ def rounds(
     coins: Coins,
     drive: Drive,
     *,
-    state: State | None = None,
+    start: Continuation = AT_THE_START,
     threat: Threat = HONEST,
     keep: Mapping[str, Kept] | None = None,
-    spend: Spend = nowhere,
-    restarts: Sequence[Restart] = (),
 ) -> Iterator[Round]:
-    """Train round after round, from the start or from a state. Raises: ProtocolError when a round lacks its quorum.
-
-    `spend` hears of every release before it leaves. `restarts` say which rounds are played anew, and what left before.
-    """
+    """Train round after round, from the start or from a state. Raises: ProtocolError when a round lacks its quorum."""
     check(pipeline, len(task.enrolled), plan, task.offers)
     if taken := set(task.enrolled) & set(pipeline.parties(())):
         raise SpecError(f"a client may not be called {' or '.join(sorted(taken))}: a party of the protocol is")
     check_names(pipeline, task.enrolled, plan)
     keys = pipeline.place.enrol(task.enrolled, coins.child("enrol", roster_digest(task.enrolled)))
-    loop = _Loop(pipeline, task, plan, coins, drive, threat, keep or {}, keys, spend, restarts)
-    now = state or begin(task, pipeline)
+    loop = _Loop(pipeline, task, plan, coins, drive, threat, keep or {}, keys, start)
+    now = start.state or begin(task, pipeline)
     while now.round < plan.rounds:
-        for restart in restarts:
+        for restart in start.restarts:
             if restart.round == now.round:
                 counts = restart.counted(now.participations)
                 now = State(now.round, restart.remembered(now.memories), counts)
@@ -77,6 +92,8 @@ def plain_model(task: Task, coins: Coins, state: State, who: str | None = None) 
 
 @dataclass(frozen=True)
 class _Loop:
+    """What stays the same from round to round: protocol, task and plan, and who drives, watches or cheats."""
+
     pipeline: Pipeline
     task: Task
     plan: Federation
@@ -85,12 +102,12 @@ class _Loop:
     threat: Threat
     keep: Mapping[str, Kept]
     keys: Mapping[str, Mapping[str, Any]] = field(repr=False)
-    spend: Spend = nowhere
-    restarts: Sequence[Restart] = ()
+    start: Continuation
 
     def round(self, state: State) -> Round:
-        cohort = self._cohort(state.round)
-        few = least(self.plan, len(cohort))
+        """One round: who is invited, what they agree on first, attempts, and the state after it."""
+        cohort = cohort_of(self.plan, self.task.enrolled, state.round, self.coins)
+        few = max(least(self.plan, len(cohort)), self.pipeline.release.least)
         ready = self._ready(state, cohort, few)
         state = replace(state, memories=ready.memories)
         if ready.lost:
@@ -98,7 +115,7 @@ class _Loop:
         done = self._play(state, cohort, few)
         for earlier in ready.traffic:
             done.traffic.add(earlier)
-        return replace(done, strangers=self._counted(ready.strangers), before=ready.views)
+        return replace(done, without_rule=self._counted(ready.without_rule), before=ready.views)
 
     @cached_property
     def _epochs(self) -> Epochs | None:
@@ -107,7 +124,7 @@ class _Loop:
             return None
         return self.pipeline.encode.before_rounds(
             AgreementSetting(
-                task.enrolled, run_id(self.coins), self.coins, self.drive, permuting, task.fresh, self.threat.bend,
+                task.enrolled, run_id(self.coins), self.coins, self.drive, permuting, task.fresh, self.threat.tamper,
                 self.keep.get("server", self.keep.get("*", "nothing")),
             )
         )  # fmt: skip
@@ -121,9 +138,9 @@ class _Loop:
             UpcomingRound(state.round, enrolled, cohort, absent, few, self.plan.attempts), state.memories
         )
 
-    def _counted(self, strangers: tuple[str, ...]) -> tuple[str, ...] | None:
+    def _counted(self, without_rule: tuple[str, ...]) -> tuple[str, ...] | None:
         """Strangers, where there can be some."""
-        return strangers if self.pipeline.encode.every_round else None
+        return without_rule if self.pipeline.encode.every_round else None
 
     def _lost(self, state: State, cohort: tuple[str, ...], ready: PreparedRound) -> Round:
         """A round that is not held: the model stays. Raises: ProtocolError unless nobody knew its rule, or it may."""
@@ -136,7 +153,7 @@ class _Loop:
         after = replace(state, round=state.round + 1)
         return Round(
             state.round, 0, cohort, (), (), self._measured(after), traffic, {}, {}, after,
-            strangers=self._counted(ready.strangers), lost=ready.lost, before=ready.views,
+            without_rule=self._counted(ready.without_rule), lost=ready.lost, before=ready.views,
         )  # fmt: skip
 
     def _measured(self, state: State) -> Mapping[str, float]:
@@ -149,10 +166,11 @@ class _Loop:
         return metrics
 
     def _play(self, state: State, cohort: tuple[str, ...], few: int) -> Round:
-        book = ReleaseBook(self.spend)
+        """Attempt after attempt, until one ends well or nobody is left to try with. Raises: ProtocolError."""
+        book = ReleaseBook(self.start.spend)
         bench = {**RoundWork(self.pipeline, self.task).by_name(), "spend": book.spend}
         # Secrets of an attempt whose messages may have left are never used for others.
-        first = max((restart.attempts.get(state.round, 0) for restart in self.restarts), default=0)
+        first = max((restart.attempts.get(state.round, 0) for restart in self.start.restarts), default=0)
         for attempt in range(first, first + self.plan.attempts):
             result = self.drive(self._attempt(state, cohort, few, attempt, bench, book))
             book.senders |= {name for name in cohort if result.traffic.sent[name]}
@@ -169,16 +187,14 @@ class _Loop:
             return self._finish(state, cohort, attempt, result, book)
         raise ProtocolError(why(state.round, result, book.overspent))
 
-    def _cohort(self, number: int) -> tuple[str, ...]:
-        everyone = self.plan.there(self.task.enrolled, number)
-        if self.plan.cohort is None or self.plan.cohort == len(everyone):
-            return everyone
-        sampler = self.coins.child("cohort", number).sampler()
-        return tuple(everyone[i] for i in sorted(sampler.choice(len(everyone), self.plan.cohort, replace=False)))
-
     def _attempt(
         self, state: State, cohort: tuple[str, ...], least: int, attempt: int, bench: WorkByName, book: ReleaseBook
     ) -> Attempt:
+        """Everything that a driver needs for one attempt: parties, what each is told, remembers and draws from.
+
+        Threats come in here: parties that follow another flow, or whose letters are rewritten, take the place of honest
+        ones.
+        """
         run = run_id(self.coins)
         parties = self.pipeline.parties(cohort)
         parties |= {name: party for name, party in self.threat.parties.items() if name in parties}
@@ -196,7 +212,7 @@ class _Loop:
         if self.threat.coalition:
             keep |= dict.fromkeys(self.threat.coalition.members, "keep")
         return Attempt(
-            attempt_id=AttemptId(self.pipeline.digest(), run, state.round, attempt),
+            attempt_id=AttemptId(self.pipeline.digest(), run, state.round, attempt, roster_digest(cohort)),
             parties={**parties, **changed},
             givens=givens,
             memories={
@@ -215,6 +231,7 @@ class _Loop:
         )
 
     def _party_coins(self, name: str, run: bytes, number: int, attempt: int, client: bool) -> Coins:
+        """A party's own coins of a round."""
         # A client's update belongs to its participation and outlives an attempt; a middle party's coins never do.
         node = self.coins.child("party", name).child("run", run, "round", number)
         own = node if client else node.child("attempt", attempt)
@@ -233,6 +250,7 @@ class _Loop:
     def _finish(
         self, state: State, cohort: tuple[str, ...], attempt: int, result: AttemptResult, book: ReleaseBook
     ) -> Round:
+        """The round as it ended: what counts as sent and spent, the next state, and what the model is worth now."""
         memories = {name: outcome.memory for name, outcome in result.outcomes.items() if outcome.memory is not None}
         # Without a server's memory nothing was released: the model stays, and what was sent is counted all the same.
         present = tuple(memories["server"]["present"]) if "server" in memories else ()

@@ -1,4 +1,9 @@
-"""The post of one attempt: letters become envelopes, are counted, and are checked at the receiver's door."""
+"""The post of one attempt: letters become envelopes, are counted, and are checked at the receiver's door.
+
+The door is here and not in each party, so that NaNs, wrong lengths, ranges and stale rounds are refused in one place,
+for every placement. What is refused is counted and named, and its sender is then missing. The bytes in `metrics.jsonl`
+are counted here.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +15,9 @@ from torch import Tensor
 
 from croupier.core.attempt import AttemptId, Traffic
 from croupier.core.coins import Coins
+from croupier.core.envelope import Envelope, Header, Link
 from croupier.core.flow import Letter, Received, Refusal
-from croupier.core.wire import Envelope, Header, Link, Schema
+from croupier.core.wire import Schema
 from croupier.errors import CroupierError, WireError
 
 
@@ -65,8 +71,8 @@ class Post:
         body = self._encoded(letter)
         attempt_id = self.attempt_id
         header = Header(
-            attempt_id.spec, attempt_id.run, attempt_id.round, attempt_id.attempt, letter.kind, source, letter.target,
-            self._sequence[source], len(body),
+            attempt_id.header_spec, attempt_id.run, attempt_id.round, attempt_id.attempt, letter.kind, source,
+            letter.target, self._sequence[source], len(body),
         )  # fmt: skip
         self._sequence[source] += 1
         header.pack()  # a name that no header can carry is the sender's fault, and found here
@@ -94,7 +100,7 @@ class Post:
         head = parcel.envelope.header
         try:
             if (head.spec, head.run, head.round, head.attempt) != (
-                self.attempt_id.spec, self.attempt_id.run, self.attempt_id.round, self.attempt_id.attempt,
+                self.attempt_id.header_spec, self.attempt_id.run, self.attempt_id.round, self.attempt_id.attempt,
             ):  # fmt: skip
                 raise WireError("a message of another protocol, run, round or attempt")
             schema = self.schemas.get(head.kind)

@@ -1,4 +1,8 @@
-"""A round that is played anew: under a new attempt and fresh participations, with what left before still counted."""
+"""A round that is played anew: under a new attempt and fresh participations, with what left before still counted.
+
+`croupier run --resume DIR --anew` asks for it. One-time secrets that covered a message are spent, and so is the privacy
+of a release that left: attempts and participations are raised, and old releases stay in their ledgers.
+"""
 
 from __future__ import annotations
 

@@ -222,10 +222,6 @@ def _about(folder: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _changed(other: Path, folder: Path) -> str:
-    return _differs(_about(other), _about(folder))
-
-
 def _differs(was: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """The first key that differs, with those above it."""
     key = next((key for key in sorted({*was, *now}) if was.get(key) != now.get(key)), "nothing")

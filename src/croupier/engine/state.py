@@ -47,14 +47,14 @@ class State:
 class Threat:
     """Who misbehaves: absent in a round, sending something else, rushing together, or following another flow.
 
-    `bend` is what goes wrong while clients agree on a rule before a round.
+    `tamper` is what goes wrong while clients agree on a rule before a round.
     """
 
     absent: Callable[[int], frozenset[str]] = lambda _: frozenset()
     corrupted: Mapping[str, Change] = field(default_factory=dict)
     coalition: Coalition | None = None
     parties: Mapping[str, Party] = field(default_factory=dict)
-    bend: Callable[[Attempt], Attempt] = lambda attempt: attempt
+    tamper: Callable[[Attempt], Attempt] = lambda attempt: attempt
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Round:
     """What one round did. `noted` is each client's own note: truth for an experiment, in nobody else's view.
 
     `overspent` names the clients that took no part because their budget is spent, and says why. Where clients agree on
-    a rule every round, `strangers` came and could not open the model meant for them, and `lost` says why a round was
+    a rule every round, `without_rule` came and could not open the model meant for them, and `lost` says why a round was
     not held; None elsewhere. `before` is what the server saw of agreements before the round.
     """
 
@@ -77,7 +77,7 @@ class Round:
     noted: Mapping[str, Mapping[str, int]]
     state: State
     overspent: Mapping[str, str] = field(default_factory=dict)
-    strangers: tuple[str, ...] | None = None
+    without_rule: tuple[str, ...] | None = None
     lost: str = ""
     before: tuple[View, ...] = ()
 

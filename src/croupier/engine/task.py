@@ -1,4 +1,8 @@
-"""What is learned: the one thing that the round loop is told of data and training (`learn.assemble` makes it)."""
+"""What is learned: the one thing that the round loop is told of data and training (`learn.assemble` makes it).
+
+The loop trains by calling `fit`, and measures by calling `evaluate`; data, networks and devices stay behind these two.
+Tests give it toy functions, audits wrap `fit` to remember or to poison.
+"""
 
 from __future__ import annotations
 

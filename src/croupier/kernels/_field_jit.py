@@ -1,4 +1,8 @@
-"""The compiled loops of `field`; in their own file so that their compiled form can be cached on disk."""
+"""The compiled loops of `field`; in their own file so that their compiled form can be cached on disk.
+
+Products of 61-bit numbers do not fit a machine word. Sums are therefore kept in two words and reduced once at the end,
+which is what makes these loops longer than their plain references in `field`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Compiled loops that carry rows of numbers from one place of a vector to another. Imported when first needed."""
+"""Compiled loops that carry rows of numbers from one place of a vector to another. Imported when first needed.
+
+They wait for memory and not for arithmetic. So they ask the cache for lines ahead of time, read several places at once,
+and write long runs as such. `moves` says what is carried, and has the plain form.
+"""
 
 from __future__ import annotations
 

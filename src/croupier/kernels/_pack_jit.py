@@ -1,4 +1,8 @@
-"""The compiled loops of `pack`; in their own file so that their compiled form can be cached on disk."""
+"""The compiled loops of `pack`; in their own file so that their compiled form can be cached on disk.
+
+A value may straddle two words, so that every write touches up to two of them; the forms for a single width keep the
+word in a register instead.
+"""
 
 from __future__ import annotations
 

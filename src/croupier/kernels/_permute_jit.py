@@ -1,4 +1,8 @@
-"""The compiled loop of `permute`; in its own file so that its compiled form can be cached on disk."""
+"""The compiled loop of `permute`; in its own file so that its compiled form can be cached on disk.
+
+Columns are taken a few at a time, so that the rows' pieces stay in the cache while they are swapped. A column whose
+word was refused is marked, and `permute` draws for it again.
+"""
 
 from __future__ import annotations
 

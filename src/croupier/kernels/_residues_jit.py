@@ -1,4 +1,8 @@
-"""The compiled loops of `residues`; in their own file so that their compiled form can be cached on disk."""
+"""The compiled loops of `residues`; in their own file so that their compiled form can be cached on disk.
+
+Codes are looked up in a table where one fits into the cache, and made residue by residue where none does. Rounding,
+clamping and coding run over a cache full of values at a time, so that no array of integers is ever written out.
+"""
 
 from __future__ import annotations
 
@@ -140,92 +144,127 @@ def _tossed(share: int, a: Any, b: Any, c: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def scatter(
-    counts: Any, widths: Any, draws: Any, coins: Any, least: int, low: Any, shift: Any, block: Any, acc: Any,
-    fill: Any, out: Any
-) -> int:  # fmt: skip
+def _toss(block: Any, size: int, ones: int, coins: Any, tossed: int) -> int:
+    """Fill a block with bits that are each 1 about as often as they should be; how many are."""
+    many = 0
+    last = (size - 1) >> 6
+    share = (8 * ones + size // 2) // size
+    for w in range(last + 1):
+        word = _tossed(share, coins[tossed], coins[tossed + 1], coins[tossed + 2])
+        tossed += 3
+        if w == last:
+            word &= ~np.uint64(0) >> np.uint64(63 - ((size - 1) & 63))
+        block[w] = word
+        many += _ones(word)  # type: ignore[call-arg]
+    block[last + 1] = np.uint64(0)
+    return many
+
+
+@njit(cache=True, nogil=True)
+def _mend(block: Any, size: int, surplus: int, draws: Any, used: int, bits: int) -> int:
+    """Turn over as many random ones (or zeros) as a block has too many; the draws used by now, or -1 if too few."""
+    low, shift = (_ONE << np.uint64(bits)) - _ONE, np.uint64(bits)
+    wrong = _ONE if surplus > 0 else np.uint64(0)
+    left = abs(surplus)
+    span = np.uint64(size)
+    while left > 0:
+        if used >= len(draws):
+            return -1
+        product = np.uint64(draws[used]) * span
+        used += 1
+        rest = product & low
+        if rest < span and rest < (low + _ONE) % span:
+            continue
+        at = product >> shift
+        # Without a branch: whether a bit is of the right kind cannot be foreseen.
+        hit = (((block[at >> np.uint64(6)] >> (at & np.uint64(63))) ^ wrong) & _ONE) ^ _ONE
+        block[at >> np.uint64(6)] ^= hit << (at & np.uint64(63))
+        left -= int(hit)
+    return used
+
+
+@njit(cache=True, nogil=True)
+def _place(block: Any, size: int, rare: int, draws: Any, used: int, bits: int) -> int:
+    """Set so many bits of an empty block, uniformly; the draws used by now, or -1 if too few.
+
+    From: Floyd's sampling of a subset.
+    """
+    low, shift = (_ONE << np.uint64(bits)) - _ONE, np.uint64(bits)
+    for w in range((size + 63) // 64 + 1):
+        block[w] = np.uint64(0)
+    for last in range(size - rare, size):
+        span = np.uint64(last + 1)
+        while True:
+            if used >= len(draws):
+                return -1
+            product = np.uint64(draws[used]) * span
+            used += 1
+            # Lemire's test; the division is needed for few draws only.
+            rest = product & low
+            if rest >= span or rest >= (low + _ONE) % span:
+                break
+        at = product >> shift
+        if (block[at >> np.uint64(6)] >> (at & np.uint64(63))) & _ONE:
+            at = np.uint64(last)
+        block[at >> np.uint64(6)] |= _ONE << (at & np.uint64(63))
+    return used
+
+
+@njit(cache=True, nogil=True)
+def _hand_out(block: Any, width: int, flip: Any, ends: Any, words: Any, out: Any) -> None:
+    """Append each row's bits of a block, turned over where `flip` says so; `ends` holds each row's last bits.
+
+    A row of `ends` is the bits that do not fill a word yet, and how many they are.
+    """
+    mask = (_ONE << np.uint64(width)) - _ONE
+    for who in range(out.shape[0]):
+        start = np.uint64(who * width)
+        word, off = start >> np.uint64(6), start & np.uint64(63)
+        piece = block[word] >> off
+        if off > 0:
+            piece |= block[word + _ONE] << (_WORD - off)
+        piece = (piece ^ flip) & mask
+        ends[who, 0] |= piece << ends[who, 1]
+        ends[who, 1] += np.uint64(width)
+        if ends[who, 1] >= _WORD:
+            out[who, words[who]] = ends[who, 0]
+            words[who] += 1
+            ends[who, 1] -= _WORD
+            ends[who, 0] = piece >> (np.uint64(width) - ends[who, 1]) if ends[who, 1] > 0 else np.uint64(0)
+
+
+@njit(cache=True, nogil=True)
+def scatter(counts: Any, widths: Any, draws: Any, coins: Any, least: int, bits: int, out: Any) -> int:
     """Scatter each block's ones uniformly over all rows and places; the number of draws used, or -1 if too few.
 
-    `fill` and `acc` are each row's end. A block of `least` bits or more, with many ones and zeros, is tossed from
+    Draws are words of so many `bits`. A block of `least` bits or more, with many ones and zeros, is tossed from
     `coins`, each bit alike, and then bits of the kind that is too many are turned over, one random one after another.
+    Of any other block the smaller of ones and zeros is placed.
     """
     used, tossed = 0, 0
     people = out.shape[0]
-    words = np.zeros(people, np.int64)
+    words, ends = np.zeros(people, np.int64), np.zeros((people, 2), np.uint64)
+    block = np.zeros(people * widths.max() // 64 + 2, np.uint64)
     for row in range(counts.shape[0]):
         for j in range(counts.shape[1]):
-            width = widths[j]
-            size = width * people
+            size = widths[j] * people
             ones = counts[row, j]
             rare = min(ones, size - ones)
             flip = np.uint64(0)
             if size >= least and 4 * rare >= size:
-                many = 0
-                last = (size - 1) >> 6
-                share = (8 * ones + size // 2) // size
-                for w in range(last + 1):
-                    word = _tossed(share, coins[tossed], coins[tossed + 1], coins[tossed + 2])
-                    tossed += 3
-                    if w == last:
-                        word &= ~np.uint64(0) >> np.uint64(63 - ((size - 1) & 63))
-                    block[w] = word
-                    many += _ones(word)  # type: ignore[call-arg]
-                block[last + 1] = np.uint64(0)
-                wrong = np.uint64(1) if many > ones else np.uint64(0)
-                left = abs(many - ones)
-                span = np.uint64(size)
-                while left > 0:
-                    if used >= len(draws):
-                        return -1
-                    product = np.uint64(draws[used]) * span
-                    used += 1
-                    rest = product & low
-                    if rest < span and rest < (low + _ONE) % span:
-                        continue
-                    at = product >> shift
-                    # Without a branch: whether a bit is of the right kind cannot be foreseen.
-                    hit = (((block[at >> np.uint64(6)] >> (at & np.uint64(63))) ^ wrong) & _ONE) ^ _ONE
-                    block[at >> np.uint64(6)] ^= hit << (at & np.uint64(63))
-                    left -= np.int64(hit)
+                many = _toss(block, size, ones, coins, tossed)
+                tossed += 3 * (((size - 1) >> 6) + 1)
+                used = _mend(block, size, many - ones, draws, used, bits)
             else:
-                # From: Floyd's sampling of a subset; the smaller of ones and zeros is placed.
-                for w in range((size + 63) // 64 + 1):
-                    block[w] = np.uint64(0)
-                for last in range(size - rare, size):
-                    span = np.uint64(last + 1)
-                    while True:
-                        if used >= len(draws):
-                            return -1
-                        product = np.uint64(draws[used]) * span
-                        used += 1
-                        # Lemire's test; the division is needed for few draws only.
-                        rest = product & low
-                        if rest >= span or rest >= (low + _ONE) % span:
-                            break
-                    at = product >> shift
-                    if (block[at >> np.uint64(6)] >> (at & np.uint64(63))) & _ONE:
-                        at = np.uint64(last)
-                    block[at >> np.uint64(6)] |= _ONE << (at & np.uint64(63))
+                used = _place(block, size, rare, draws, used, bits)
                 if rare != ones:
                     flip = ~np.uint64(0)
-            mask = (_ONE << np.uint64(width)) - _ONE
-            for who in range(people):
-                start = np.uint64(who * width)
-                word, off = start >> np.uint64(6), start & np.uint64(63)
-                piece = block[word] >> off
-                if off > 0:
-                    piece |= block[word + _ONE] << (_WORD - off)
-                piece = (piece ^ flip) & mask
-                acc[who] |= piece << fill[who]
-                fill[who] += np.uint64(width)
-                if fill[who] >= _WORD:
-                    out[who, words[who]] = acc[who]
-                    words[who] += 1
-                    fill[who] -= _WORD
-                    acc[who] = piece >> (np.uint64(width) - fill[who]) if fill[who] > 0 else np.uint64(0)
+            if used < 0:
+                return -1
+            _hand_out(block, widths[j], flip, ends, words, out)
     for who in range(people):
-        if fill[who] > 0:
-            out[who, words[who]] = acc[who]
+        if ends[who, 1] > 0:
+            out[who, words[who]] = ends[who, 0]
     return used
 
 

@@ -1,4 +1,8 @@
-"""The compiled loops of `shares`; in their own file so that their compiled form can be cached on disk."""
+"""The compiled loops of `shares`; in their own file so that their compiled form can be cached on disk.
+
+A key has 61 bits and a number up to 62: products are made of halves and summed in two words, and the sum is reduced
+modulo 2^61 - 1 once. The plain form in `shares` does the same in Python's whole numbers.
+"""
 
 from __future__ import annotations
 

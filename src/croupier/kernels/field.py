@@ -2,6 +2,9 @@
 
 Signs are bits, eight to a byte, lowest first; a set bit counts its number as negative. Elements of the prime field of
 2^61 - 1 are 64-bit words, those of GF(2^128) pairs of them, low word first.
+
+Two servers that hold shares of hidden rows compute distances, weighted sums and hashes by these (`mpc.tallies`,
+`mpc.field`): a public bit decides the sign with which a share counts, and all the rest is addition.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Numbers of few bits, one after another without gaps, lowest bit first: a compiled loop and its plain reference."""
+"""Numbers of few bits, one after another without gaps, lowest bit first: a compiled loop and its plain reference.
+
+The wire counts bits: a number modulo 2^21 travels in 21 of them (`core.wire`). Residues are packed by their own widths
+in turn (`kernels.residues`).
+"""
 
 from __future__ import annotations
 

@@ -11,6 +11,8 @@ for which w P lies in [J 2^64 + t, (J + 1) 2^64), and such a stretch, whose leng
 floor(2^64 / P) multiples of P wherever it begins.
 
 From: Brackett-Rozinsky and Lemire, Batched Ranged Random Integer Generation (2024).
+
+`core.coins` calls it for every shuffle of single parameters.
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
 The layout is fixed: numbers one after another without gaps; a number is its residues in the order of the moduli; a
 residue r of modulus m is m - 1 bits, r ones first. Bits fill bytes from the lowest. A block is the m - 1 bits that
 every client sends for one number and one modulus.
+
+`encode.residues` encodes and decodes by it, `release.bits` counts and scatters, and the audit's question `carries`
+reads what the counts tell.
 """
 
 from __future__ import annotations
@@ -52,7 +55,7 @@ def size(count: int, moduli: Moduli) -> int:
 
 
 @dataclass(frozen=True)
-class Grid:
+class Quantiser:
     """How values become integers: value / scale * factor * unit, rounded, and clamped to the top.
 
     `scales` is one number or one for each value. From: fixed point with the clamp counted.
@@ -64,19 +67,19 @@ class Grid:
     factor: float = 1.0
     rounding: Rounding = "even"
 
-    def part(self, start: int, stop: int) -> Grid:
+    def part(self, start: int, stop: int) -> Quantiser:
         """The same for some of the values."""
         return self if len(self.scales) == 1 else replace(self, scales=self.scales[start:stop])
 
 
-def whole(values: npt.NDArray[Any], grid: Grid, draws: Words) -> tuple[Ints, int]:
+def whole(values: npt.NDArray[Any], grid: Quantiser, draws: Words) -> tuple[Ints, int]:
     """The integers, and how many had to be clamped. `draws` are 32-bit words for rounding at random."""
     out, clamped = np.empty(len(values), np.int64), list[int]()
     over(len(values), 1, lambda a, b: clamped.append(_whole(values[a:b], grid.part(a, b), draws[a:b], out[a:b])))
     return out, sum(clamped)
 
 
-def _whole(values: npt.NDArray[Any], grid: Grid, draws: Words, out: Ints) -> int:
+def _whole(values: npt.NDArray[Any], grid: Quantiser, draws: Words, out: Ints) -> int:
     if len(values) < _FEW:
         out[:], clamped = whole_plain(values, grid, draws)
         return clamped
@@ -89,7 +92,7 @@ def _whole(values: npt.NDArray[Any], grid: Grid, draws: Words, out: Ints) -> int
     return int(jit.down(values, grid.scales, *numbers, words, out))
 
 
-def whole_plain(values: npt.NDArray[Any], grid: Grid, draws: Words) -> tuple[Ints, int]:
+def whole_plain(values: npt.NDArray[Any], grid: Quantiser, draws: Words) -> tuple[Ints, int]:
     """The same by NumPy."""
     share = values.astype(np.float64) / grid.scales
     scaled = np.clip(share, -1, 1) * grid.factor * float(grid.unit)
@@ -99,7 +102,7 @@ def whole_plain(values: npt.NDArray[Any], grid: Grid, draws: Words) -> tuple[Int
     return np.clip(rounded, -grid.top, grid.top).astype(np.int64), clamped
 
 
-def encode(values: npt.NDArray[Any], grid: Grid, draws: Words, moduli: Moduli) -> tuple[Bytes, int]:
+def encode(values: npt.NDArray[Any], grid: Quantiser, draws: Words, moduli: Moduli) -> tuple[Bytes, int]:
     """The bits of the values, and how many had to be clamped: a cache full at a time, so that no array of integers
     as long as the values is ever made."""
     if len(values) < _FEW:
@@ -215,8 +218,7 @@ def scatter(
     many = np.array(widths(moduli), np.int64)
     largest, wide = people * int(many.max()), int(many.sum())
     bits = 16 if largest <= _HALF else 32
-    low, shift = np.uint64((1 << bits) - 1), np.uint64(bits)
-    block, out = np.zeros(largest // 64 + 2, np.uint64), np.zeros((people, (len(ones) * wide + 63) // 64), np.uint64)
+    out = np.zeros((people, (len(ones) * wide + 63) // 64), np.uint64)
     # A strip at a time, so that draws are used while a processor still holds them.
     for a in range(0, len(ones), _STRIP):
         some = ones[a : a + _STRIP]
@@ -229,8 +231,7 @@ def scatter(
             # depend on where the ones lie, so that this favours nothing.
             coins = draw(tosses, 64)
             words = draw(int(more * need + 16 * math.sqrt(need)) + 64, bits)
-            acc, fill = np.zeros(people, np.uint64), np.zeros(people, np.uint64)
-            done = jit.scatter(some, many, words, coins, least, low, shift, block, acc, fill, part)
+            done = jit.scatter(some, many, words, coins, least, bits, part)
             more *= 2
     return out.view(np.uint8)[:, : size(len(ones), moduli)]
 

@@ -1,4 +1,8 @@
-"""Additive shares in few bits, and inner products in the field of 2^61 - 1: compiled loops with plain references."""
+"""Additive shares in few bits, and inner products in the field of 2^61 - 1: compiled loops with plain references.
+
+Sum servers add shares by these, and clients make and check tags (`place.servers`, `mpc.tags`). Totals are kept in the
+smallest type that wraps around where the modulus does, so that no step of a sum needs a reduction.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,6 @@ import numpy.typing as npt
 from croupier.kernels.threads import over
 
 P = (1 << 61) - 1
-Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]
 _FEW = 1 << 10
 # Numbers of so few bits share a key two by two.

@@ -1,4 +1,8 @@
-"""Many cores for loops that release the interpreter: ranges of coordinates, each in its own thread."""
+"""Many cores for loops that release the interpreter: ranges of coordinates, each in its own thread.
+
+How many threads there are, and which takes which range, changes no result: each range is written by one thread alone.
+The pool is made once; small work stays in the calling thread.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from croupier.core.coins import Coins
 from croupier.errors import CroupierError, SpecError
 from croupier.learn.data import Records
-from croupier.learn.fit import Private
+from croupier.learn.dp_fit import Private
 from croupier.learn.flat import FlatNet, loss_of, train_mode
 from croupier.learn.models.layers import Dropout, draw_from
 from croupier.learn.private import LAYERS, ROOM, clipping, gradients, moved, same
@@ -74,7 +74,7 @@ class _Trial:
     fit: Private
     inputs: Tensor
     targets: Tensor
-    strangers: Tensor
+    others: Tensor
     near: float
 
     @classmethod
@@ -88,7 +88,7 @@ class _Trial:
         train_mode(net.module.to(kind))
         size = max(*SIZES, min(fit.batch, LARGEST))
         inputs, targets = records.batch(torch.arange(size, device=device) % len(records))
-        cast = [x.to(kind) if x.is_floating_point() else x for x in (inputs, targets, _strangers(inputs))]
+        cast = [x.to(kind) if x.is_floating_point() else x for x in (inputs, targets, _other_records(inputs))]
         return cls(net, goal, fit, cast[0], cast[1], cast[2], EXACT if wide else COARSE)
 
     def runs(self, how: Callable[[Tensor], Tensor]) -> bool:
@@ -100,18 +100,18 @@ class _Trial:
         return True
 
     @property
-    def said(self) -> str:
+    def named_fit(self) -> str:
         return f"task.fit = {self.fit.use!r}"
 
     def check_state(self) -> None:
         """Raises: SpecError when training changes what no noise is added to."""
         module = self.net.module
         before = {name: value.detach().clone() for name, value in _named(module)}
-        for batch in (self.inputs, self._beside(self.inputs[:1], self.strangers[1:])):
+        for batch in (self.inputs, self._beside(self.inputs[:1], self.others[1:])):
             self._loss(batch).backward()  # type: ignore[no-untyped-call]
             for name, value in _named(module):
                 if not same(before[name], value):
-                    raise SpecError(f"{self.said}: {moved(name, name in dict(module.named_parameters()))}")
+                    raise SpecError(f"{self.named_fit}: {moved(name, name in dict(module.named_parameters()))}")
         for parameter in module.parameters():
             parameter.grad = None
 
@@ -119,7 +119,7 @@ class _Trial:
         """Raises: SpecError when what the network says of a record depends on the others."""
         one = self.inputs[:1]
         for size in sorted({*SIZES, len(self.inputs)}):
-            mine, theirs = (self._beside(one, rest[1:size]) for rest in (self.inputs, self.strangers))
+            mine, theirs = (self._beside(one, rest[1:size]) for rest in (self.inputs, self.others))
             if not self._near(self._outputs(mine)[0], self._outputs(theirs)[0]):
                 raise SpecError(self._mixes(self._culprit(mine, theirs)))
             if quiet and not self._random and not self._near(self._outputs(one)[0], self._outputs(mine)[0]):
@@ -137,14 +137,14 @@ class _Trial:
             other = "opacus" if self.fit.engine == "vmap" else "vmap"
             why = (str(error).splitlines() or [type(error).__name__])[0]
             raise SpecError(
-                f"{self.said}: task.fit.engine = {self.fit.engine!r} gives no gradient of single records for this "
+                f"{self.named_fit}: task.fit.engine = {self.fit.engine!r} gives no gradient of single records for this "
                 f"model ({why}); try task.fit.engine = {other!r}"
             ) from error
 
     def _compare_neighbours(self) -> None:
         one, most = self.inputs[:1], max(2, ROOM // max(1, self.net.size))
         for size in sorted({min(size, most) for size in (*SIZES, len(self.inputs))}):
-            mine, theirs = (self._beside(one, rest[1:size]) for rest in (self.inputs, self.strangers))
+            mine, theirs = (self._beside(one, rest[1:size]) for rest in (self.inputs, self.others))
             if not self._alike(*(self._clipped(self._rows(batch)[0]) for batch in (mine, theirs))):
                 raise SpecError(self._mixes(f"the model's gradient ({size} records in a batch)"))
 
@@ -153,11 +153,11 @@ class _Trial:
         if self._random:
             if self.fit.engine == "opacus":
                 raise SpecError(
-                    f"{self.said}: the model draws random numbers by other means than dropout, so that a record's "
+                    f"{self.named_fit}: the model draws random numbers by other means than dropout, so that a record's "
                     "gradient alone and in a batch cannot be compared; use nn.Dropout, or task.fit.engine = 'vmap'"
                 )
             return
-        batch, targets = self._beside(self.inputs[:2], self.strangers[2 : SIZES[-1]]), self.targets[: SIZES[-1]]
+        batch, targets = self._beside(self.inputs[:2], self.others[2 : SIZES[-1]]), self.targets[: SIZES[-1]]
         with clipping(self.net, self.goal, self.fit) as sums:
             whole = sums(batch, targets)
             alone = [sums(batch[at : at + 1], targets[at : at + 1]) for at in range(len(batch))]
@@ -167,7 +167,7 @@ class _Trial:
 
     def _mixes(self, who: str) -> str:
         return (
-            f"{self.said}: {who} depends on the other records of its batch, or on how many they are: one record "
+            f"{self.named_fit}: {who} depends on the other records of its batch, or on how many they are: one record "
             f"could move the sum by more than clip = {self.fit.clip:g}, which the noise is for; {LAYERS}"
         )
 
@@ -251,7 +251,7 @@ def _weights(module: nn.Module, start: int) -> Tensor:
     return torch.cat(found)
 
 
-def _strangers(inputs: Tensor) -> Tensor:
+def _other_records(inputs: Tensor) -> Tensor:
     """Made-up records of the same shape: normal ones, and every other one far out; words are drawn among those seen."""
     draw = Coins.from_seed(0).child("strangers").fast()
     if not inputs.is_floating_point():

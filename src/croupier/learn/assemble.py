@@ -1,4 +1,10 @@
-"""From parts to a task: load, split, build and seed, all drawn on the CPU so that a GPU run shares them."""
+"""From parts to a task: load, split, build and seed, all drawn on the CPU so that a GPU run shares them.
+
+`assemble` is the one way from a description to something that can be trained: runs, trials, plans and audits all call
+it. It checks what only the parts together can show (does the network fit the data, is there memory for it, does the
+loss fit the goal), and names the part at fault. Every draw comes from the run's coins: the split, the first weights,
+the server's root records.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +29,7 @@ from croupier.errors import DataError, SpecError
 from croupier.learn.augment import AS_IS, Augment
 from croupier.learn.axes import symmetry_of
 from croupier.learn.data import Data, Dataset, Records
-from croupier.learn.evaluate import Answers, Evaluate
+from croupier.learn.evaluate import Evaluate, ModelAnswers
 from croupier.learn.fit import Fit
 from croupier.learn.flat import FlatNet, layout_of
 from croupier.learn.loss import check_loss
@@ -58,6 +64,35 @@ class Assembled:
         return net.module
 
 
+@dataclass(frozen=True)
+class TaskOptions:
+    """What a task may have besides data, split, network and fit; the keys of `task` in a description.
+
+    `together` small clients train stacked; `warm` is a file of weights to start from; `opaque` names modules whose
+    insides nobody looks at; `loss` and `metrics` are the usual ones of the data unless named.
+    """
+
+    augment: Augment = AS_IS
+    root: Root = NONE
+    together: int = 1
+    warm: str | None = None
+    opaque: tuple[str, ...] = ()
+    loss: str | None = None
+    metrics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What trains: a device, so many threads (every core unless said), and who hears how many clients are done."""
+
+    device: str = "cpu"
+    workers: int | None = None
+    tick: Callable[[int], None] | None = None
+
+
+PLAIN, HERE = TaskOptions(), Hardware()
+
+
 def assemble(
     data: Data,
     split: Callable[[Dataset, Coins], Mapping[str, Tensor]],
@@ -65,72 +100,66 @@ def assemble(
     fit: Fit,
     coins: Coins,
     *,
-    augment: Augment = AS_IS,
-    root: Root = NONE,
+    options: TaskOptions = PLAIN,
     folder: Path | None = None,
-    together: int = 1,
-    warm: str | None = None,
-    opaque: tuple[str, ...] = (),
-    loss: str | None = None,
-    metrics: tuple[str, ...] = (),
-    device: str = "cpu",
-    workers: int | None = None,
-    tick: Callable[[int], None] | None = None,
+    machine: Hardware = HERE,
 ) -> Assembled:
     """Build the task. What the server keeps as its root is in nobody's data. Raises: DataError, SpecError."""
+    device, augment, loss = machine.device, options.augment, options.loss
     _check_device(device)
     with _room(f"task.data = {data.use!r}"):
         dataset = augment.prepare(data.load(folder), folder, coins.child("augment"))
-    dataset, kept = root.draw(dataset, coins.child("root"))
+    dataset, kept = options.root.draw(dataset, coins.child("root"))
     index = split(dataset, coins.child("split"))
     with coins.child("first model").ambient(), _room(f"task.model = {network.use!r}"):
         module = network.build(dataset)
-    if warm is not None:
-        _warm(module, Path(warm))
+    if options.warm is not None:
+        _warm(module, Path(options.warm))
     if loss is not None:
         check_loss(loss, module, dataset)
-    asked = metrics_of(metrics, dataset)
+    asked = metrics_of(options.metrics, dataset)
     records = {who: dataset.train.take(rows) for who, rows in index.items()}
     # The client's name is part of its digest: two clients with the same records are still two clients.
     digests = {who: f"{who}:{shard.digest()}" for who, shard in records.items()}
-    hands = workers or os.cpu_count() or 1
-    learner = Learner(
-        module,
-        loss or dataset.goal,
-        fit,
-        {digests[who]: shard.to(device) for who, shard in records.items()},
-        device,
-        hands,
-        together if network.batchable and not augment.fresh else 1,
-        tick,
-        augment,
-    )
-    evaluate = Evaluate(
-        FlatNet(module, device), dataset.goal, dataset.test.to(device), dataset.unit, metrics=asked, loss=loss
-    )
-    layout = layout_of(module)
-    first = Model(layout.flatten(module.state_dict()))
+    shards = {digests[who]: shard.to(device) for who, shard in records.items()}
+    hands = machine.workers or os.cpu_count() or 1
+    together = options.together if network.batchable and not augment.fresh else 1
+    learner = Learner(module, loss or dataset.goal, fit, shards, device, hands, together, machine.tick, augment)
+    test = dataset.test.to(device)
+    evaluate = Evaluate(FlatNet(module, device), dataset.goal, test, dataset.unit, metrics=asked, loss=loss)
+    first = Model(layout_of(module).flatten(module.state_dict()))
     if asked:
         # What cannot be measured, or fails in a function of one's own, is found before anything has begun.
         evaluate(first)
     # Found when first asked for: watching a network run takes a moment that few runs need.
-    symmetry = cache(lambda: symmetry_of(module, dataset.train.batch(torch.arange(2))[0], opaque))
-
-    def fresh(drawn: Coins) -> Tensor:
-        if warm is not None:
-            return first.vector
-        with drawn.ambient():
-            return layout.flatten(network.build(dataset).state_dict())
-
-    task = Task(digests, layout, first, learner, evaluate, symmetry=symmetry, fresh=fresh)
+    symmetry = cache(lambda: symmetry_of(module, dataset.train.batch(torch.arange(2))[0], options.opaque))
+    drawn = _Drawn(network, dataset, None if options.warm is None else first.vector)
+    task = Task(digests, layout_of(module), first, learner, evaluate, symmetry=symmetry, fresh=drawn)
     if not dataset.worded:
-        task = replace(task, answers=Answers(FlatNet(module, device)), inputs=dataset.shape, sample=learner.sample)
+        answers = ModelAnswers(FlatNet(module, device))
+        task = replace(task, answers=answers, inputs=dataset.shape, sample=learner.sample)
     if kept is not None:
         own = Rooted.of(module, loss or dataset.goal, fit, kept.to(device), device, augment)
         task = replace(task, root=own.fit, features=own.features)
     sizes = {who: len(shard) for who, shard in records.items()}
     tests = {who: part.to(device) for who, part in dataset.tests(index).items()}
     return Assembled(task, dataset, module, hands, evaluate, sizes, tests, kept)
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """First models that clients draw for themselves; the given one where there is one."""
+
+    network: Network
+    dataset: Dataset
+    given: Tensor | None
+
+    def __call__(self, coins: Coins) -> Tensor:
+        if self.given is not None:
+            return self.given
+        with coins.ambient():
+            module = self.network.build(self.dataset)
+        return layout_of(module).flatten(module.state_dict())
 
 
 def model_bytes(module: nn.Module, about: Mapping[str, str]) -> bytes:

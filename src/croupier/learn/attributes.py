@@ -1,4 +1,9 @@
-"""Coarse attributes of clients, computed from their records: what an audit asks whether updates tell them."""
+"""Coarse attributes of clients, computed from their records: what attacks are to infer, and by which classes.
+
+What counts as a trait depends on the data: when and how much a household uses electricity, or which class most of a
+client's records have. Borders between classes come from the auxiliary clients alone, because the adversary has only
+these to set them by.
+"""
 
 from __future__ import annotations
 

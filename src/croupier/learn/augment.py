@@ -1,4 +1,9 @@
-"""What is done to pictures before they are learned from: once for all, or anew for every batch."""
+"""What is done to pictures before they are learned from: once for all, or anew for every batch.
+
+A description names one under `task.augment`; `learn.train` asks it for every batch, and `learn.assemble` once before
+training where pictures are changed for good (InstaHide). Draws come from the client's own coins, so that a repeated
+attempt trains on the very same pictures.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +21,7 @@ from torch.nn import functional
 from croupier.core.coins import Coins, Stream
 from croupier.core.part import Part
 from croupier.errors import SpecError
-from croupier.learn.data import Data, Dataset, Records, Rows
+from croupier.learn.data import Data, Dataset, Records, TensorRecords
 from croupier.learn.datasets import Fashion
 
 # No picture may count for more (InstaHide's c1).
@@ -113,11 +118,11 @@ class InstaHide(Augment, use="instahide"):
             raise SpecError(f"task.augment.public = {self.public.use!r}: {shapes}; use public data of that shape")
         return public.train.batch(torch.arange(len(public.train)))[0]
 
-    def _encode(self, records: Records, public: Tensor, choices: Stream) -> Rows:
+    def _encode(self, records: Records, public: Tensor, choices: Stream) -> TensorRecords:
         x, y = records.batch(torch.arange(len(records)))
         # Piece by piece: the choices for all pixels at once would be larger than the pictures.
         pieces = [self._blend(x[at : at + PIECE], public, choices) for at in range(0, len(x), PIECE)]
-        return Rows(torch.cat(pieces), y)
+        return TensorRecords(torch.cat(pieces), y)
 
     def _blend(self, private: Tensor, public: Tensor, choices: Stream) -> Tensor:
         count = len(private)

@@ -3,6 +3,8 @@
 Unit: a record. Adjacency: one record of one client is added or removed. Accounted per client over all steps that it
 takes in all rounds, against everybody who sees its updates: models that it is handed are made of what it and others
 sent, and others hold no records of it. That clients are many or shuffled is not made use of.
+
+`engine.job` prints it after every round, and `outlook` before a run.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from croupier.errors import RangeError, SpecError
-from croupier.learn.fit import Private
+from croupier.learn.dp_fit import Private
 from croupier.privacy import renyi
 from croupier.privacy.ledger import ADJACENCY as ADJACENCIES
 from croupier.privacy.losses import library as _library
@@ -64,7 +66,7 @@ def budget(fit: Private, records: int, rounds: int, delta: float = DELTA) -> Bud
 
 
 @dataclass(frozen=True)
-class Spent:
+class RecordCost:
     """The most that a client's steps so far cost one of its records, and who reckoned it."""
 
     epsilon: float
@@ -80,7 +82,7 @@ class Spent:
 PLD, RDP = "PLD (dp-accounting)", "RDP (built in)"
 
 
-def so_far(fit: Private, clients: Iterable[tuple[int, int]], delta: float = DELTA) -> Spent | None:
+def so_far(fit: Private, clients: Iterable[tuple[int, int]], delta: float = DELTA) -> RecordCost | None:
     """Over clients, each with its records and participations so far; None where nothing is claimed or was sent."""
     counts = {(fit.rate(records), times * fit.steps(records)): times for records, times in clients if times}
     if not fit.claimed or not counts:
@@ -94,7 +96,7 @@ def so_far(fit: Private, clients: Iterable[tuple[int, int]], delta: float = DELT
         cost, accountant = reckoned(fit.noise, rate, steps, delta)
         found.append((cost, counts[rate, steps], accountant))
     cost, times, accountant = max(found)
-    return Spent(cost, delta, times, accountant)
+    return RecordCost(cost, delta, times, accountant)
 
 
 def reckoned(noise: float, rate: float, steps: int, delta: float = DELTA) -> tuple[float, str]:

@@ -1,4 +1,10 @@
-"""Data: records that can be batched, the dataset made of them, and the part that loads it."""
+"""Data: records that can be batched, the dataset made of them, and the part that loads it.
+
+`Records` is all that training asks for: how many there are, and a batch by numbers. `Rows` holds them one by one;
+`Windows` cuts them from a long series when asked, so that a year of half hours is kept once and not once a window.
+`Data` is the part that a description names, one class for each file in `datasets/`; `locate` finds its files, and
+`fingerprint` binds a run to the very records it used.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +48,7 @@ class Records(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class TensorRecords:
     """Records that are held one by one. Raises: DataError when inputs and targets do not pair up."""
 
     x: Tensor
@@ -59,17 +65,17 @@ class Rows:
         """Inputs and targets of the records with these numbers."""
         return self.x[index], self.y[index]
 
-    def take(self, index: Tensor) -> Rows:
+    def take(self, index: Tensor) -> TensorRecords:
         """Only the records with these numbers, in this order."""
-        return Rows(self.x[index], self.y[index])
+        return TensorRecords(self.x[index], self.y[index])
 
     def digest(self) -> str:
         """SHA-256 of the contents."""
         return fingerprint("rows", self.x, self.y)
 
-    def to(self, device: str | torch.device) -> Rows:
+    def to(self, device: str | torch.device) -> TensorRecords:
         """The same records on a device."""
-        return Rows(self.x.to(device), self.y.to(device))
+        return TensorRecords(self.x.to(device), self.y.to(device))
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,6 +199,14 @@ class Data(Part):
     selects_owners: ClassVar[bool] = False
     # Whether records are known to be pictures with colours.
     coloured: ClassVar[bool] = False
+
+    # The unit of targets and errors, where they have one.
+    unit: ClassVar[str] = ""
+
+    @property
+    def own_function(self) -> str:
+        """The function of the user's own that makes the data; nothing where none is called."""
+        return ""
 
     @property
     def many(self) -> int | None:

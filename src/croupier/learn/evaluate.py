@@ -1,4 +1,9 @@
-"""How good a model is on records nobody trained on."""
+"""How good a model is on records nobody trained on.
+
+The round loop calls `Evaluate` after every round through its `Task`; nothing that is measured here reaches a client or
+the server's rule. Records are taken in their order and in batches of one size, so that the same model always measures
+the same.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +84,7 @@ class Evaluate:
 
 
 @dataclass(frozen=True)
-class Answers:
+class ModelAnswers:
     """What a model makes of any inputs."""
 
     net: FlatNet

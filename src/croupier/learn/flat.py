@@ -1,4 +1,9 @@
-"""A network whose parameters and gradients are views of two flat vectors: flattened once, never copied after."""
+"""A network whose parameters and gradients are views of two flat vectors: flattened once, never copied after.
+
+Everything beyond training works on one flat float32 vector: privacy, encoding, releases and rules. `layout_of` fixes
+which slice of it is which tensor, and `FlatNet` lets a torch module compute on that very memory, so that handing an
+update over costs nothing. Attacks use it to try weights that they have found.
+"""
 
 from __future__ import annotations
 

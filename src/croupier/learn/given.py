@@ -1,4 +1,9 @@
-"""What a user's own function gives, checked and made a dataset: arrays, arrays with owners, or a table of clients."""
+"""What a user's own function gives, checked and made a dataset: arrays, arrays with owners, or a table of clients.
+
+A user's function may return four arrays, arrays with owners, or a table of clients, of NumPy, torch or plain lists.
+Here all of these become one `Dataset`, or one line that says which part does not fit and what to return instead.
+Whether targets are classes or quantities is read off their type where the description does not say.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from croupier.core.wire import NAME
+from croupier.core.envelope import NAME
 from croupier.errors import DataError
-from croupier.learn.data import Dataset, Rows
+from croupier.learn.data import Dataset, TensorRecords
 
 PARTS = ("x_train", "y_train", "x_test", "y_test")
 OWNERS = ("owner_train", "owner_test")
@@ -36,7 +41,7 @@ class _Owned:
 
 
 @dataclass(frozen=True)
-class Given:
+class OwnRecords:
     """What the function `source` gave, for a goal that the description names or that the targets show.
 
     Raises: DataError that names the part, what is wrong with it, and the remedy.
@@ -81,9 +86,9 @@ class Given:
                 lengths = f"{key} has {len(names)} owners for {len(targets)} records"
                 raise self._bad(lengths, "give one owner for each record")
         owners = tuple(sorted(set(named[0])))
-        if strangers := sorted(set(named[-1]) - set(owners)):
+        if unknown := sorted(set(named[-1]) - set(owners)):
             remedy = "give it some, or leave its test records out"
-            raise self._bad(f"{strangers[0]!r} owns test records and no training record", remedy)
+            raise self._bad(f"{unknown[0]!r} owns test records and no training record", remedy)
         at = {name: place for place, name in enumerate(owners)}
         train, *test = [torch.tensor([at[name] for name in names]) for names in named]
         return _Owned((x, y, x_test, y_test), train, test[0] if test else None, owners)
@@ -157,15 +162,15 @@ class Given:
             raise self._bad(seen, remedy)
         return y.is_floating_point()
 
-    def _rows(self, key: str, x: Tensor, y: Tensor, regress: bool) -> Rows:
+    def _rows(self, key: str, x: Tensor, y: Tensor, regress: bool) -> TensorRecords:
         shaped = y.dim() in ((1, 2) if regress else (1,)) and x.dim() >= 2 and len(x) == len(y)
         if not shaped or not x.numel() or not y.numel():
             shapes = f"x_{key} has the shape {tuple(x.shape)} and y_{key} {tuple(y.shape)}"
             wanted = "at least one input, each a row of at least one number"
             raise self._bad(shapes, f"give {wanted}, and one {'target' if regress else 'label'} for each")
         if regress:
-            return Rows(self._inputs(f"x_{key}", x), self._quantities(f"y_{key}", y))
-        return Rows(self._inputs(f"x_{key}", x), self._labels(f"y_{key}", y))
+            return TensorRecords(self._inputs(f"x_{key}", x), self._quantities(f"y_{key}", y))
+        return TensorRecords(self._inputs(f"x_{key}", x), self._labels(f"y_{key}", y))
 
     def _inputs(self, name: str, x: Tensor) -> Tensor:
         """Whole numbers stay whole, as names of words or kinds; everything else becomes float32."""
@@ -197,7 +202,7 @@ class Given:
             raise self._bad(f"{name} has a label {int(labels.min())}", "count classes from 0")
         return labels
 
-    def _classes(self, train: Rows, test: Rows) -> int:
+    def _classes(self, train: TensorRecords, test: TensorRecords) -> int:
         classes = 1 + int(max(train.y.max(), test.y.max()))
         if classes > len(train) + len(test):
             raise self._bad(f"a label {classes - 1} for {len(train) + len(test)} records", "count classes from 0")

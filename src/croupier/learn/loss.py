@@ -1,4 +1,9 @@
-"""What training makes small: cross-entropy, errors of quantities, or a function of the user's own."""
+"""What training makes small: cross-entropy, errors of quantities, or a function of the user's own.
+
+The name in `task.loss` decides, else the dataset's goal. A loss gives one number a record and not a mean, because
+padded batches (`learn.batch`), single records' gradients (`learn.private`) and membership attacks all weigh records
+themselves.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,8 @@ from torch import Tensor, nn
 
 from croupier.errors import OwnError, SpecError, nearest
 from croupier.learn.data import Dataset
-from croupier.learn.own import as_named, load_own, told
+from croupier.learn.own import error_in_own_code, load_own
+from croupier.learn.own_names import as_named
 
 # By goal, unless another one is named.
 USUAL = {"classify": "cross-entropy", "forecast": "mse"}
@@ -75,7 +81,7 @@ def _own(path: str, outputs: Tensor, targets: Tensor) -> Tensor:
     except SpecError:
         raise
     except Exception as error:
-        if own := told(error):
+        if own := error_in_own_code(error):
             raise OwnError(f"task.loss = {path!r}: {own}") from error
         raise SpecError(f"task.loss = {path!r}: the function failed with {error!r}; mend it") from error
     if not isinstance(each, Tensor) or each.dim() < 1 or len(each) != len(outputs):

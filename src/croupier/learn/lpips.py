@@ -1,7 +1,7 @@
 """LPIPS, where the user has it: the package `lpips` with its networks' weights, which are not part of Croupier.
 
 `learn.likeness` measures pictures by it, too, where an audit's `--lpips` names a network. Nothing else is ever called
-LPIPS: papers measure by a distance that needs no weights from elsewhere.
+LPIPS: the distance that needs no weights from elsewhere is the laboratory's (`croupier_lab.attacks.feature_distance`).
 """
 
 from __future__ import annotations

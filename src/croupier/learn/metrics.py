@@ -1,4 +1,9 @@
-"""Metrics by name, or a function of the user's own: how good outputs are, for the targets of records not trained on."""
+"""Metrics by name, or a function of the user's own: how good outputs are, for the targets of records not trained on.
+
+`task.metrics` names them; `learn.evaluate` and `learn.clients` compute them. A metric that has no value for these
+records (the AUC of one class) is `Undefined` with the reason, and is shown as such: a made-up zero would look like a
+result.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +13,13 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import PlainValidator
 from torch import Tensor, nn
 
 from croupier.errors import SpecError, nearest
 from croupier.learn.data import Dataset
-from croupier.learn.own import as_named, call
-
-Numbers = npt.NDArray[np.float64]
-Whole = npt.NDArray[np.int64]
+from croupier.learn.own import call
+from croupier.learn.own_names import as_named
 
 
 class Undefined(Exception):  # noqa: N818 - reads as what it is

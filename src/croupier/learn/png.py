@@ -1,4 +1,7 @@
-"""Small pictures as files that a page can hold: those of audits' reports and of papers' figures."""
+"""Small pictures as files that a page can hold: those of audits' reports and of papers' figures.
+
+Reconstructed pictures travel inside the report's JSON and page, so that both are one file.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Training on clipped gradients of single records: what DP-SGD takes, and no optimiser sees otherwise."""
+"""Training on clipped gradients of single records: what DP-SGD takes, and no optimiser sees otherwise.
+
+`learn.train` calls `train_privately` where the description's `task.fit` is private. The sum of clipped gradients can be
+had in three ways (`clipping` chooses): by products for perceptrons, by torch's vmap, or by Opacus (`learn.sampled`).
+Whether the guarantee holds for a network at all is `learn.apart`'s to find out, and what it amounts to
+`learn.budget`'s.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +18,8 @@ from torch.func import functional_call, grad, vmap
 from croupier.core.coins import Node
 from croupier.errors import SpecError
 from croupier.learn.data import Records
-from croupier.learn.fit import Fit, Private
+from croupier.learn.dp_fit import Private
+from croupier.learn.fit import Fit
 from croupier.learn.flat import FlatNet, loss_of
 from croupier.learn.models.mlp import Perceptron
 from croupier.learn.sampled import sampling

@@ -1,4 +1,10 @@
-"""Root data: the few clean records that a server collects itself, and what it does with them."""
+"""Root data: the few clean records that a server collects itself, and what it does with them.
+
+Some robust rules compare clients with a small clean set of the server's own (FLTrust, RAIN). `task.root` says how many
+training records it keeps; nobody else trains on them, whichever rule is chosen, so that rules can be compared. A rule
+reaches them only through its `Desk`: `root` trains on them as a client would, `forward` gives a model's features of
+them.
+"""
 
 from __future__ import annotations
 
@@ -59,6 +65,7 @@ class Root(Part):
         return left, dataset.train.take(own)
 
     def _numbers(self, dataset: Dataset, sampler: np.random.Generator) -> Tensor:
+        """Which records the server keeps, drawn class by class where there are classes. Raises: SpecError."""
         if dataset.labels is None:
             if self.bias is not None:
                 remedy = "leave task.root.bias out"

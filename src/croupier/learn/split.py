@@ -1,9 +1,15 @@
-"""Splits: which client holds which training records."""
+"""Splits: which client holds which training records.
+
+A simulation must decide who holds what. `natural` takes the owners that a dataset names, and is the honest choice where
+there are any; the others deal one pool out, evenly or skewed by labels as papers do. Every draw comes from the run's
+coins, and no record is dropped or dealt twice.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +30,8 @@ class Split(Part):
     """Who holds what."""
 
     verb = "split"
+    # Whether clients are the owners that the data name, and so somebody in particular.
+    by_owner: ClassVar[bool] = False
 
     @abstractmethod
     def __call__(self, dataset: Dataset, coins: Coins) -> Mapping[str, Tensor]:
@@ -114,6 +122,8 @@ class QSkew(Split, use="q-skew"):
 
 class Natural(Split, use="natural"):
     """One client for each owner that the dataset names, or for the first `clients` of them."""
+
+    by_owner: ClassVar[bool] = True
 
     clients: PositiveInt | None = Field(None, description="only the first so many owners")
 

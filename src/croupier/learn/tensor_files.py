@@ -1,6 +1,7 @@
 """Files of one network's numbers, as any engine saves them: each is read once and checked, and nothing in it is run.
 
-Audits of recorded updates (`audit.recorded`) read a folder of them.
+Safetensors, NumPy archives and torch's files are read, each without running anything that they hold; names and shapes
+must be the network's. Audits of recorded updates (`audit.recorded`) read a folder of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""Training many simulated clients: one after the other, in worker threads, or stacked into one batched model."""
+"""Training many simulated clients: one after the other, in worker threads, or stacked into one batched model.
+
+`Learner` is what the round loop's work named `fit` comes down to: the start, the shard and the client's coins go in,
+one update for each client comes out. The order of jobs and the number of workers change nothing; which clients are
+stacked (`learn.batch`) is fixed by the description. A client whose weights are no numbers any more gives an error that
+says so, and not an update.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +25,8 @@ from croupier.learn.apart import check_apart
 from croupier.learn.augment import AS_IS, Augment
 from croupier.learn.batch import train_together
 from croupier.learn.data import Records
-from croupier.learn.fit import Fit, Private
+from croupier.learn.dp_fit import Private
+from croupier.learn.fit import Fit
 from croupier.learn.flat import FlatNet, layout_of, loss_of, train_mode
 from croupier.learn.models.layers import draw_from
 from croupier.learn.private import check_private, train_privately
@@ -113,6 +120,7 @@ class Learner:
         return ThreadPoolExecutor(self.workers)
 
     def _train(self, jobs: list[Job]) -> list[Tensor]:
+        """Some clients' training by one worker, with a network of the worker's own: stacked, or one after the other."""
         torch.set_num_threads(1)
         net = self._idle.get()
         try:
@@ -126,6 +134,7 @@ class Learner:
                 self.tick(len(jobs))
 
     def _alone(self, net: FlatNet, start: Tensor, shard: str, coins: Coins) -> Tensor:
+        """One client's training. Batches, dropout and augmentation draw from nodes of their own."""
         records = self.shards[shard]
         net.load(start)
         train_mode(net.module)
@@ -144,6 +153,7 @@ class Learner:
         return net.vector()
 
     def _update(self, job: Job, vector: Tensor) -> Update | CroupierError:
+        """A trained vector as an update that says on how many records; or the error that it is no number any more."""
         count = torch.tensor([float(len(self.shards[job[1]]))], dtype=torch.float64)
         try:
             return Update(vector, self.layout, {"weight": count})

@@ -3,6 +3,9 @@
 From: the SPDZ protocol's MACs. What is opened is taken down; before anything is done with it, both parties toss a joint
 coin and compare one random combination of all that was opened with the same combination of its tags. An altered value
 passes with probability 2 over the size of the field.
+
+RAIN's two servers use it where one of them may be malicious (`place.two_servers`): nothing is opened to a client or
+acted on before the check has passed. The same coin toss (`toss`) serves the cut-and-choose of what is dealt.
 """
 
 from __future__ import annotations
@@ -21,56 +24,56 @@ from croupier.core.wire import Field as Array
 from croupier.core.wire import Schema
 from croupier.errors import IntegrityError
 from croupier.kernels.field import Words
-from croupier.mpc.field import Field
+from croupier.mpc.field import ShareField
 
 
 @dataclass(frozen=True)
-class Held:
+class TaggedShares:
     """One party's shares of some elements, and of their tags."""
 
     values: Words = field(repr=False)
     tags: Words = field(repr=False)
 
-    def at(self, index: slice) -> Held:
+    def at(self, index: slice) -> TaggedShares:
         """Some of them."""
-        return Held(self.values[index], self.tags[index])
+        return TaggedShares(self.values[index], self.tags[index])
 
-    def shaped(self, *sides: int) -> Held:
+    def shaped(self, *sides: int) -> TaggedShares:
         """In another order of sides; the words of an element stay together."""
-        return Held(self.values.reshape(*sides, -1), self.tags.reshape(*sides, -1))
+        return TaggedShares(self.values.reshape(*sides, -1), self.tags.reshape(*sides, -1))
 
 
 @dataclass
-class Side:
+class TagHolder:
     """One of the two parties in one attempt: its name for the other, its share of the key, and what was opened."""
 
     me: int
     peer: str
-    over: Field
+    over: ShareField
     key: Words = field(repr=False)
     given: Given
     coins: Coins
     opened: list[tuple[Words, Words]] = field(default_factory=list, repr=False)
     checks: bool = True
 
-    def add(self, one: Held, two: Held) -> Held:
+    def add(self, one: TaggedShares, two: TaggedShares) -> TaggedShares:
         """Sums."""
-        return Held(self.over.add(one.values, two.values), self.over.add(one.tags, two.tags))
+        return TaggedShares(self.over.add(one.values, two.values), self.over.add(one.tags, two.tags))
 
-    def sub(self, one: Held, two: Held) -> Held:
+    def sub(self, one: TaggedShares, two: TaggedShares) -> TaggedShares:
         """Differences."""
-        return Held(self.over.sub(one.values, two.values), self.over.sub(one.tags, two.tags))
+        return TaggedShares(self.over.sub(one.values, two.values), self.over.sub(one.tags, two.tags))
 
-    def plus(self, held: Held, known: Words) -> Held:
+    def plus(self, held: TaggedShares, known: Words) -> TaggedShares:
         """With a public element added."""
         values = self.over.add(held.values, known) if self.me == 0 else held.values
-        return Held(values, self.over.add(held.tags, self.over.mul(self.key, known)))
+        return TaggedShares(values, self.over.add(held.tags, self.over.mul(self.key, known)))
 
-    def scaled(self, held: Held, known: Words) -> Held:
+    def scaled(self, held: TaggedShares, known: Words) -> TaggedShares:
         """Times a public element."""
-        return Held(self.over.mul(held.values, known), self.over.mul(held.tags, known))
+        return TaggedShares(self.over.mul(held.values, known), self.over.mul(held.tags, known))
 
-    def open(self, kind: str, held: Held) -> SubFlow:
+    def open(self, kind: str, held: TaggedShares) -> SubFlow:
         """The values themselves, from both parties' shares; they may be used only after a check.
 
         Raises: IntegrityError when the other party sends what is no element.
@@ -84,13 +87,15 @@ class Side:
         self.opened.append((found.reshape(-1, self.over.words), held.tags.reshape(-1, self.over.words)))
         return found
 
-    def multiply(self, kind: str, one: Held, two: Held, triple: tuple[Held, Held, Held]) -> SubFlow:
+    def multiply(
+        self, kind: str, one: TaggedShares, two: TaggedShares, triple: tuple[TaggedShares, TaggedShares, TaggedShares]
+    ) -> SubFlow:
         """Products, with one triple (x, y, xy) for each."""
         x, y, z = triple
         count = len(one.values)
         hidden = self.sub(
-            Held(np.concatenate([one.values, two.values]), np.concatenate([one.tags, two.tags])),
-            Held(np.concatenate([x.values, y.values]), np.concatenate([x.tags, y.tags])),
+            TaggedShares(np.concatenate([one.values, two.values]), np.concatenate([one.tags, two.tags])),
+            TaggedShares(np.concatenate([x.values, y.values]), np.concatenate([x.tags, y.tags])),
         )
         seen = yield from self.open(kind, hidden)
         left, right = seen[:count], seen[count:]
@@ -145,12 +150,12 @@ def toss_schemas(step: str, size: int = 32) -> Mapping[str, Schema]:
     }
 
 
-def check_schemas(step: str, over: Field) -> Mapping[str, Schema]:
+def check_schemas(step: str, over: ShareField) -> Mapping[str, Schema]:
     """The messages of a check."""
     return {**toss_schemas(step), **toss_schemas(f"{step}-s", 8 * over.words)}
 
 
-def value_schema(count: int, over: Field) -> Schema:
+def value_schema(count: int, over: ShareField) -> Schema:
     """So many shares of elements."""
     return Schema((Array("value", "<i8", (count, over.words)),))
 

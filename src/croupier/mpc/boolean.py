@@ -2,6 +2,9 @@
 
 From: Beaver's triples over GF(2). A plane is one bit of each of `count` things; a gate takes many planes at once. An
 operand that takes part in several products is masked and opened once for all of them.
+
+The lowest layer of the gates: `compare` builds comparisons on it, and `place.two_servers.scoring` opens planes by it.
+Bits are packed so that one machine word does 64 gates, and so that a letter has no more bits than the protocol counts.
 """
 
 from __future__ import annotations
@@ -12,11 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from croupier.core.coins import Coins
 from croupier.core.flow import SubFlow
 from croupier.core.wire import Field, Schema
-from croupier.mpc.dealt_shares import WORD, Dealer, DealtShare, ShareReader, Words
-from croupier.mpc.ring import kind, swap
+from croupier.mpc.dealt_shares import WORD, Dealer, ShareReader, Words
+from croupier.mpc.ring import swap
 
 Bits = npt.NDArray[np.uint8]
 # Which left plane meets which right plane.
@@ -88,28 +90,3 @@ def pairwise(
     i, j = ([*side] for side in zip(*pairs, strict=True))
     out = c ^ (d[i] & b[j]) ^ (e[j] & a[i])
     return out if me else out ^ (d[i] & e[j])
-
-
-def deal_ands(words: int, coins: Coins) -> tuple[DealtShare, DealtShare]:
-    """Triples for one plane of so many words on each side."""
-    dealer = Dealer(coins)
-    deal_pairs(dealer, 1, 1, ((0, 0),), words)
-    return dealer.halves()
-
-
-def ands(me: int, peer: str, prefix: str, shares: Words, material: DealtShare) -> SubFlow:
-    """Shares of x AND y, bit by bit, where `shares` holds those of x and of y, one a row. Reveals: nothing."""
-    words = shares.shape[1]
-    reader, met = material.open(me, fitted(words)), ((0, 0),)
-    out = yield from pairwise(me, peer, kind(prefix, "and"), shares[:1], shares[1:], met, 64 * words, reader)
-    return out[0]
-
-
-def schemas(prefix: str, words: int) -> dict[str, Schema]:
-    """The letters of `ands` on so many words."""
-    return {kind(prefix, "and"): opening(2, 64 * words)}
-
-
-def fitted(words: int) -> int:
-    """Bytes of the explicit part of what is dealt for `ands`."""
-    return words * WORD.itemsize

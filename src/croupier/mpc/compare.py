@@ -5,6 +5,9 @@ is that of c plus that of r plus the borrow from the places below, [c < r] there
 (`less`), or both agree (`same`), and a stretch joins a lower one as (less + same less', same same'). What two places
 give together depends on r only by products of two of its bits, which are dealt; so a tree over pairs is left: 4 rounds
 for 32 bits, 5 for 64, and one before to open c. z is 0 where all places agree, which the same tree tells.
+
+`ranks` sorts with it, `signs` opens nothing but its answer, and `trust` computes thresholds by it. The number of rounds
+matters more than the work: two servers wait for each other once a level of the tree.
 """
 
 from __future__ import annotations

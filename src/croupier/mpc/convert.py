@@ -2,6 +2,9 @@
 
 From: daBits. A dealer shares random bits r both ways. The servers open e = x xor r, which is uniform, and
 x = e + (1 - 2e) r is linear in r: no product, one message of so many bits each way.
+
+A shuffle moves bits, and sums need numbers: this is the step between the two, where the shuffle is one without the
+dealer's hidden rows (`place.two_servers.shuffle_flows`).
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import numpy.typing as npt
 from croupier.core.coins import Coins, Node
 from croupier.errors import RangeError
 from croupier.mpc.group import Rows, Xor
-from croupier.mpc.occasion import Occasion, Once
+from croupier.mpc.occasion import Occasion, SingleUse
 from croupier.mpc.talk import Talk
 
 Numbers = npt.NDArray[np.uint32]
@@ -35,7 +38,7 @@ class DaBits:
 
 
 @dataclass(frozen=True)
-class Deal:
+class ConversionDeal:
     """What the dealer sends: a seed to server 0; a seed and its numbers, four bytes each, to server 1."""
 
     seed0: bytes
@@ -43,10 +46,10 @@ class Deal:
     numbers: bytes
 
     def __repr__(self) -> str:
-        return "Deal(...)"
+        return "ConversionDeal(...)"
 
 
-def deal(group: Xor, rows: int, coins: Coins) -> Deal:
+def deal(group: Xor, rows: int, coins: Coins) -> ConversionDeal:
     """Random bits, shared both ways, from a dealer who must side with neither server."""
     one, two = coins.child("server", 0), coins.child("server", 1)
     random = group.add(_bits(group, rows, one), _bits(group, rows, two))
@@ -54,7 +57,7 @@ def deal(group: Xor, rows: int, coins: Coins) -> Deal:
     np.negative(numbers, out=numbers)
     for part, bits in _parts(group, random):
         numbers.reshape(-1)[part] += bits
-    return Deal(one.export(), two.export(), numbers.astype("<u4", copy=False).tobytes())
+    return ConversionDeal(one.export(), two.export(), numbers.astype("<u4", copy=False).tobytes())
 
 
 def open_seed(group: Xor, rows: int, seed: bytes) -> DaBits:
@@ -70,7 +73,7 @@ def open_numbers(group: Xor, rows: int, seed: bytes, numbers: bytes) -> DaBits:
     return DaBits(_bits(group, rows, Coins(seed)), np.frombuffer(numbers, "<u4").reshape(rows, group.width))
 
 
-def convert(group: Xor, share: Rows, material: Once[DaBits], first: bool, occasion: Occasion) -> Talk[Numbers]:
+def convert(group: Xor, share: Rows, material: SingleUse[DaBits], first: bool, occasion: Occasion) -> Talk[Numbers]:
     """One server's share of the bits as numbers; `first` is the server that adds what is public.
 
     Reveals: uniform bits.

@@ -4,6 +4,9 @@ From: Chase, Ghosh and Poburinnaya 2020, with one tree of K leaves for each of t
 a row v_i[j]. The sender knows all of them and takes a_j = Σ_i v_i[j] and b_i = Σ_j v_i[j]. The permuter learns all of
 tree i but leaf π(i), which is what it lacks on both sides of Δ_i = a_{π(i)} - b_i. Work and memory traffic grow with K²
 rows, transfers with K log K; for K far above 100 orders would be composed of smaller ones, which is not done here.
+
+The point is that no dealer has to be trusted: `translate` runs on what comes out here as on what is dealt. `puncture`
+grows the trees and `transfer` hands them over with one leaf missing.
 """
 
 from __future__ import annotations
@@ -15,10 +18,10 @@ from croupier.mpc import puncture, transfer
 from croupier.mpc.group import Group, Rows
 from croupier.mpc.occasion import Occasion
 from croupier.mpc.talk import Talk
-from croupier.mpc.translate import Masks, Turn
+from croupier.mpc.translate import PermuterHalf, SenderHalf
 
 
-def give(group: Group, rows: int, occasion: Occasion, purpose: str, coins: Coins) -> Talk[Masks]:
+def give(group: Group, rows: int, occasion: Occasion, purpose: str, coins: Coins) -> Talk[SenderHalf]:
     """The sender's half. `purpose` tells the two correlations of one shuffle apart."""
     leaves, sums = puncture.grow(puncture.plant(rows, coins.child("trees")), rows)
     pairs = sums.reshape(-1, 2, puncture.NODE)
@@ -29,10 +32,10 @@ def give(group: Group, rows: int, occasion: Occasion, purpose: str, coins: Coins
         for j in range(rows):
             row = _row(group, leaves[i, j], label)
             a[j], b[i] = group.add(a[j], row), group.add(b[i], row)
-    return Masks(a, b)
+    return SenderHalf(a, b)
 
 
-def take(group: Group, order: Ints, occasion: Occasion, purpose: str, coins: Coins) -> Talk[Turn]:
+def take(group: Group, order: Ints, occasion: Occasion, purpose: str, coins: Coins) -> Talk[PermuterHalf]:
     """The permuter's half, for an order of its own choice."""
     rows = len(order)
     wanted = puncture.sides(order, rows).reshape(-1)
@@ -45,7 +48,7 @@ def take(group: Group, order: Ints, occasion: Occasion, purpose: str, coins: Coi
             if j != order[i]:
                 row = _row(group, leaves[i, j], label)
                 columns[j], lines[i] = group.add(columns[j], row), group.add(lines[i], row)
-    return Turn(order, group.subtract(columns[order], lines))
+    return PermuterHalf(order, group.subtract(columns[order], lines))
 
 
 def _row(group: Group, leaf: Rows, label: bytes) -> Rows:

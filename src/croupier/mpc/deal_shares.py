@@ -1,6 +1,10 @@
 """How much is dealt for a shuffle, and shares of matrices of numbers: from a seed, in memory, or in a file.
 
 `mpc.dealer` deals them, `mpc.tallies` adds them up block by block.
+
+For a hundred clients and a hundred thousand parameters this is what takes the room: hundreds of megabytes, which one of
+the two servers can draw from a seed and the other must be sent. So shares come block by block, from wherever they lie,
+and nobody holds a whole matrix of them.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ import numpy.typing as npt
 from croupier.core.coins import Coins
 from croupier.errors import ProtocolError
 from croupier.kernels.field import Words
-from croupier.mpc.field import BINARY, PRIME, Field
+from croupier.mpc.field import BINARY, PRIME, ShareField
 
 Check = Literal["none", "hash", "product"]
 # Numbers of a block of shares: as many as stay near the processor while they are added up.
@@ -44,7 +48,7 @@ class DealSpec:
         return self.check != "none"
 
     @property
-    def over(self) -> Field:
+    def over(self) -> ShareField:
         """The field of the check."""
         return PRIME if self.check == "product" else BINARY
 

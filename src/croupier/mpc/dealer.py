@@ -6,6 +6,9 @@ dealer knows s and shares it between the servers as numbers, so that sums over t
 opening them. `DealSpec` says how much is dealt; `ShuffleShare` is one server's part, most of it as a seed.
 
 From: RAIN's two-server shuffle in a sound form; one use each, whatever becomes of the round.
+
+`place.two_servers.pair` runs the dealer as a party that sees no update. The laboratory's tampering tests deal wrong
+material on purpose.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from croupier.errors import ProtocolError
 from croupier.kernels import field as kernel
 from croupier.kernels.field import Bytes, Words
 from croupier.kernels.shares import P
-from croupier.mpc.authentic import Held
+from croupier.mpc.authentic import TaggedShares
 from croupier.mpc.deal_shares import DealSpec, Filed, Seeded, Shares, Stored, gathered
 from croupier.mpc.field import PRIME
 
@@ -47,7 +50,7 @@ class ShuffleShare:
     shares: Shares = field(repr=False)
     point: int = field(default=0, repr=False)
     tag_key: Words = field(default_factory=lambda: np.zeros((1, 2), np.uint64), repr=False)
-    extras: Held | None = field(default=None, repr=False)
+    extras: TaggedShares | None = field(default=None, repr=False)
     key: bytes = field(default=b"", repr=False)
     bound: bytes = b""
     _taken: bool = False
@@ -59,7 +62,7 @@ class ShuffleShare:
         self._taken = True
         return self
 
-    def dealt(self) -> Iterator[tuple[str, Held]]:
+    def dealt(self) -> Iterator[tuple[str, TaggedShares]]:
         """The elements of the check, by what they are for."""
         if self.extras is None:
             return
@@ -93,7 +96,7 @@ def share_of_seed(
         shares = Filed(deal, told["file"]) if "file" in told else Stored(deal, told["numbers"], told.get("tags"))
     extras = None
     if deal.authentic:
-        extras = _extras(deal, node) if me == 0 else Held(told["values"], told["value_tags"])
+        extras = _extras(deal, node) if me == 0 else TaggedShares(told["values"], told["value_tags"])
     return ShuffleShare(
         deal, identity, node.child("order").secure().permutation(deal.rows), _masks(deal, node), shares,
         *_keys(deal, node), extras, node.child("key").export(), bound,
@@ -112,14 +115,14 @@ def rest(deal: DealSpec, coins: Coins, file: Path | None = None) -> dict[str, An
     masks = np.stack([mask_of(seed, deal) for seed in seeds(deal, coins)])
     hiding = masks[one[two]] ^ _masks(deal, first)[two] ^ _masks(deal, second)
     point = sum(_keys(deal, node)[0] for node in (first, second)) % P
-    long = _told(deal, first, (hiding, masks)[: deal.matrices], point)
+    long = _long_material(deal, first, (hiding, masks)[: deal.matrices], point)
     told = gathered(deal, long) if file is None else _written(long, file)
     if deal.authentic:
-        told |= _told_extras(deal, coins.child("triples"), (first, second), masks, hiding)
+        told |= _tagged_extras(deal, coins.child("triples"), (first, second), masks, hiding)
     return told
 
 
-def _told(
+def _long_material(
     deal: DealSpec, first: Coins, matrices: tuple[Bytes, ...], point: int
 ) -> Iterator[tuple[npt.NDArray[Any], Words | None]]:
     """The second server's shares, block by block."""
@@ -138,7 +141,7 @@ def _written(long: Iterator[tuple[npt.NDArray[Any], Words | None]], path: Path) 
     return {"file": path}
 
 
-def _told_extras(
+def _tagged_extras(
     deal: DealSpec, node: Coins, sides: tuple[Coins, Coins], masks: Bytes, hiding: Bytes
 ) -> dict[str, Any]:
     # The triples come from a node of the dealer's own: whoever could draw them would read what they hide.
@@ -157,9 +160,9 @@ def _told_extras(
     }  # fmt: skip
 
 
-def _extras(deal: DealSpec, node: Coins) -> Held:
+def _extras(deal: DealSpec, node: Coins) -> TaggedShares:
     values, tags = node.child("extras").secure(), node.child("extra tags").secure()
-    return Held(deal.over.draw(values, deal.extras), deal.over.draw(tags, deal.extras))
+    return TaggedShares(deal.over.draw(values, deal.extras), deal.over.draw(tags, deal.extras))
 
 
 def _keys(deal: DealSpec, node: Coins) -> tuple[int, Words]:

@@ -2,6 +2,10 @@
 
 From: correlated randomness with compressed shares. One side's half is a seed; the other's is a seed for what is free
 and an explicit part for what has to fit. The dealer sees no message of the parties; with one of them it reads all.
+
+Every gate of this room has a `deal` (the dealer's side) and a `flow` (the parties'), which must draw in the same order:
+`ShareReader` and `Dealer` keep that order in one place, so that a gate which reads too much or too little fails at once
+and not by a wrong result.
 """
 
 from __future__ import annotations

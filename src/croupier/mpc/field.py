@@ -1,6 +1,10 @@
 """Two fields as values: whole numbers modulo 2^61 - 1, and GF(2^128).
 
 Elements lie in arrays of 64-bit words, one or two to an element, always as the last side.
+
+The prime field carries sums and tags, because numbers add up in it as they are; GF(2^128) carries hashes of rows of
+bits, because there a difference is an XOR. Code that works in either takes a `Field` and does not ask which. The loops
+themselves are in `kernels.field`.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from croupier.kernels.field import Words
 from croupier.kernels.shares import P
 
 
-class Field(ABC):
+class ShareField(ABC):
     """What shares are added and multiplied in."""
 
     words: ClassVar[int]
@@ -46,7 +50,7 @@ class Field(ABC):
         return True
 
 
-class Prime(Field):
+class Prime(ShareField):
     """Whole numbers modulo 2^61 - 1."""
 
     words = 1
@@ -82,7 +86,7 @@ class Prime(Field):
         return bool((elements < np.uint64(P)).all())
 
 
-class Binary(Field):
+class Binary(ShareField):
     """GF(2^128)."""
 
     words = 2

@@ -1,4 +1,8 @@
-"""Rows of elements of a small group: packed bits under XOR, or residues under addition."""
+"""Rows of elements of a small group: packed bits under XOR, or residues under addition.
+
+A shuffle only adds, subtracts and draws, so that one text of it (`translate`, `onion`, `correlate`) serves bits and
+residues alike. A `Group` also says how rows travel, and refuses bytes that are no rows of it.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 From: commit, agree, reveal. A commitment names the occasion and the party, so that a copy of another's cannot be
 opened; draws are joined by HKDF and never by XOR. Who may withhold its draw may ask for another secret by doing so,
 once for each restart, and cannot choose any.
+
+`agree/` runs this among all clients of a roster, through a relay that sees commitments and sealed boxes only.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 From: a correlation used twice hands each server the other's permutation, because the difference of two messages under
 one mask is the permuted difference of what was masked.
+
+`Once` is how the rest of the room keeps that rule: what was taken is gone, whatever became of the attempt, and a second
+try needs fresh material. Across restarts of a program `engine.journal` keeps the same rule on disk.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ class Occasion:
         return f"round {self.round}, attempt {self.attempt} of run {self.run.hex()[:8]}"
 
 
-class Once(Generic[T]):
+class SingleUse(Generic[T]):
     """Material for one occasion: it can be taken once, and is then gone, also when the attempt fails."""
 
     def __init__(self, value: T, occasion: Occasion) -> None:
@@ -56,4 +59,4 @@ class Once(Generic[T]):
         return value
 
     def __repr__(self) -> str:
-        return f"Once({'spent' if self._value is None else '...'}, {self._occasion})"
+        return f"SingleUse({'spent' if self._value is None else '...'}, {self._occasion})"

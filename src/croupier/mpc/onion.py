@@ -8,6 +8,8 @@ the seeds' boxes back. Server 0 first sees those after server 1 permuted, and se
 For servers that follow the protocol. A server 0 that replaces all rows but one finds that one again, and nothing here
 would show it. Any bit string is a valid row. A row that is not what it should be below the first layer ends the
 attempt and names nobody: whose it is, nobody knows any more.
+
+One of the shuffles that `place.two_servers` offers (`shuffle = "onion"`).
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import numpy as np
 from croupier.core.coins import Coins, Node
 from croupier.errors import IntegrityError, ProtocolError, WireError
 from croupier.mpc.group import Rows, Xor
-from croupier.mpc.occasion import Occasion, Once
+from croupier.mpc.occasion import Occasion, SingleUse
 from croupier.mpc.seal import EXTRA, Lock, seal, unseal
 from croupier.mpc.talk import Talk
 from croupier.mpc.translate import draw_order
@@ -57,7 +59,9 @@ def sound(group: Xor, box: bytes, key: Lock, occasion: Occasion) -> bool:
     return True
 
 
-def enter(group: Xor, arrived: Mapping[str, bytes], lock: Once[Lock], occasion: Occasion, node: Node) -> Talk[Rows]:
+def enter(
+    group: Xor, arrived: Mapping[str, bytes], lock: SingleUse[Lock], occasion: Occasion, node: Node
+) -> Talk[Rows]:
     """Server 0: its share of the shuffled rows. Raises: ProtocolError that names a client whose row is no good.
 
     Reveals: to server 0 its own order, and seeds in the final one, which are uniform.
@@ -79,7 +83,7 @@ def enter(group: Xor, arrived: Mapping[str, bytes], lock: Once[Lock], occasion: 
     return _stretched(group, [_open(key, INNER, box, _INNER, occasion) for box in inners])
 
 
-def leave(group: Xor, rows: int, lock: Once[Lock], occasion: Occasion, node: Node) -> Talk[Rows]:
+def leave(group: Xor, rows: int, lock: SingleUse[Lock], occasion: Occasion, node: Node) -> Talk[Rows]:
     """Server 1: its share of the shuffled rows.
 
     Reveals: to server 1 its own order, and rests in server 0's, which are uniform.

@@ -2,50 +2,24 @@
 
 From: Beaver's triples, and daBits (a random bit shared by XOR and by addition). Each gate is one round. A bit times a
 number opens the masked bit and the masked number side by side, so that no turn is spent on the bit as a number.
+
+`place.two_servers.scoring` multiplies rows by secret weights with it; `compare` and `trust` choose between numbers by
+secret bits.
 """
 
 from __future__ import annotations
-
-import numpy as np
-import numpy.typing as npt
 
 from croupier.core.coins import Coins
 from croupier.core.flow import SubFlow
 from croupier.core.wire import Schema
 from croupier.mpc import boolean
 from croupier.mpc.dealt_shares import Dealer, DealtShare, ShareReader, Words
-from croupier.mpc.ring import Z32, Residues, Ring, kind, opened, schema, swap
+from croupier.mpc.ring import Z32, Residues, Ring, kind, swap
 
 
 def fitted(count: int, ring: Ring = Z32) -> int:
-    """Bytes of the explicit part of what is dealt for `multiply`, and for `numbers`."""
+    """Bytes of the explicit part of what is dealt for `numbers`."""
     return count * ring.dtype.itemsize
-
-
-def deal_multiply(count: int, coins: Coins, ring: Ring = Z32) -> tuple[DealtShare, DealtShare]:
-    """Triples for so many products."""
-    dealer = Dealer(coins)
-    dealer.fit_residues(ring, dealer.residues(ring, (count,)) * dealer.residues(ring, (count,)))
-    return dealer.halves()
-
-
-def multiply(
-    me: int, peer: str, prefix: str, shares: npt.NDArray[np.integer], material: DealtShare, ring: Ring = Z32
-) -> SubFlow:
-    """Shares of x times y, where `shares` holds those of x and of y, one a row. Reveals: nothing."""
-    mine = ring.residues(shares)
-    count = mine.shape[1:]
-    reader = material.open(me, fitted(mine.shape[1], ring))
-    a, b = reader.residues(ring, count), reader.residues(ring, count)
-    c = reader.fitted_residues(ring, count)
-    d, e = yield from opened(peer, kind(prefix, "mul"), ring, mine - np.stack([a, b]))
-    out = c + d * b + e * a
-    return out if me else out + d * e
-
-
-def multiply_schemas(prefix: str, count: int, ring: Ring = Z32) -> dict[str, Schema]:
-    """The letters of `multiply`."""
-    return {kind(prefix, "mul"): schema(ring, 2, count)}
 
 
 def deal_numbers(count: int, coins: Coins, ring: Ring = Z32) -> tuple[DealtShare, DealtShare]:

@@ -5,6 +5,8 @@ and AES_k1(s) xor s, with two fixed public keys, which is as good as AES is an i
 level, the sum of all nodes on the side that its path does not take, can compute every leaf but its own.
 
 Many trees grow side by side: a level of all of them is one call of the cipher.
+
+Used by `correlate`, with one tree for each row that is shuffled.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 From: Batcher's merge exchange. Each comparator is one comparison and one product; comparators of a layer run together,
 and those that do not bear on the middle are left out.
+
+`trust` needs medians of distances, twice. Which places are compared is public and does not depend on the numbers, so
+that nobody learns an order from the messages.
 """
 
 from __future__ import annotations
@@ -12,9 +15,8 @@ from functools import lru_cache
 import numpy as np
 
 from croupier.core.flow import SubFlow
-from croupier.core.wire import Schema
 from croupier.mpc import compare
-from croupier.mpc.dealt_shares import Dealer, ShareReader
+from croupier.mpc.dealt_shares import ShareReader
 from croupier.mpc.ring import Residues, Ring
 
 Layer = tuple[tuple[int, int], ...]
@@ -50,7 +52,7 @@ def layers(count: int) -> tuple[Layer, ...]:
     return tuple(reversed(kept))
 
 
-def twice(values: Residues) -> Residues:
+def doubled_median(values: Residues) -> Residues:
     """Twice the median of values whose middle is in place: a whole number also for an even count."""
     places = middle(len(values))
     return values[[places[0]]] + values[[places[-1]]]
@@ -63,23 +65,9 @@ def median(me: int, peer: str, prefix: str, values: Residues, ring: Ring, reader
         low, high = np.array(layer).T
         less = yield from compare.negative(me, peer, f"{prefix}{number}", values[high] - values[low], ring, reader)
         values[low], values[high] = values[low] + less, values[high] - less
-    return twice(values)
+    return doubled_median(values)
 
 
 def gates(prefix: str, count: int) -> Iterable[tuple[str, int]]:
     """The prefix and the size of every comparison of `median`."""
     return ((f"{prefix}{number}", len(layer)) for number, layer in enumerate(layers(count)))
-
-
-def deal_into(dealer: Dealer, count: int, ring: Ring) -> None:
-    """What `median` draws."""
-    for _, size in gates("", count):
-        compare.deal_negative(dealer, size, ring)
-
-
-def schemas(prefix: str, count: int, ring: Ring) -> dict[str, Schema]:
-    """The letters of `median`."""
-    out = dict[str, Schema]()
-    for name, size in gates(prefix, count):
-        out |= compare.negative_schemas(name, size, ring)
-    return out

@@ -1,4 +1,9 @@
-"""Residues of 2^32 or 2^64, split between two parties by addition, and what the parties say to open them."""
+"""Residues of 2^32 or 2^64, split between two parties by addition, and what the parties say to open them.
+
+The gates work here and not in a field because comparisons need the bits of a number, and in a power of two the bits of
+a sum are the sum of the bits with carries. `kind` and `swap` are the two habits of every gate: how a letter of a step
+is named, and that both parties speak at once.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +16,9 @@ import torch
 from torch import Tensor
 
 from croupier.core.coins import Coins
+from croupier.core.envelope import KIND
 from croupier.core.flow import Exchange, Letter, SubFlow, Wait
-from croupier.core.wire import KIND, Field, Schema
+from croupier.core.wire import Field, Schema
 from croupier.errors import RangeError, SpecError
 
 Residues = npt.NDArray[np.unsignedinteger]

@@ -1,6 +1,9 @@
 """A vector split among servers: uniform shares from seeds, and one long share that makes them add up.
 
 From: additive sharing with compressed shares. Any set of shares but all of them is uniform, whatever the vector is.
+
+This is what a client of the sum servers does with its update (`place.servers`), and what a client with pairwise masks
+does (`place.masks`): all servers but one get 32 bytes and stretch them themselves.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Who took part, fixed by signatures before anything that depends on it is opened."""
+"""Who took part, fixed by signatures before anything that depends on it is opened.
+
+Two servers, or the clients of an agreement, must mean the same round before they act on it: a server that told clients
+of two different rosters would be caught by two signatures under one root. Used by `place.two_servers` and by `agree`.
+Keys are Ed25519.
+"""
 
 from __future__ import annotations
 

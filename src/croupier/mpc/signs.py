@@ -2,6 +2,9 @@
 
 Reveals: with ties = "zero" exactly sign(z) in -1, 0, +1 of each number; with ties = "previous" exactly one bit of each:
 the sign, where a number that is 0 has the public previous sign, so that 0 is not told apart.
+
+`place.two_servers.scoring` ends with this where a description says `opens = "signs"`; RAIN's step needs no more than
+the signs of a sum.
 """
 
 from __future__ import annotations

@@ -4,6 +4,9 @@ From: an affine one-time MAC. With a secret vector k and a pad for each client, 
 <k, x> + pad modulo 2^61 - 1. The sum of the tags fits the sum of the numbers, the sum of these very clients' pads, and
 nothing else: to make another sum fit, its difference times k must be guessed, which succeeds with probability 2 / p at
 most. Without pads every multiple of a true sum would fit, 0 among them.
+
+`place.servers` uses it: sum servers that alter, drop or add a client's numbers are caught by every client on its own,
+from what is published.
 """
 
 from __future__ import annotations

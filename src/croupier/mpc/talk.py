@@ -2,6 +2,9 @@
 
 A party yields what it sends in a turn and is handed what the other sent in that same turn; a turn in which it has
 nothing to say is an empty message.
+
+Two-party code is written as such a talk where the rest of the protocol does not matter, so that it can be tested by
+`converse` alone. `turns` turns a talk into letters of the house's own flows.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ def converse(one: Talk[S], two: Talk[T]) -> Talked[S, T]:
     while True:
         said[0].append(left)
         said[1].append(right)
-        first, second = _told(one, right), _told(two, left)
+        first, second = _answered(one, right), _answered(two, left)
         if isinstance(first, _End) and isinstance(second, _End):
             return Talked(first.value, second.value, tuple(said[0]), tuple(said[1]))
         if isinstance(first, _End) or isinstance(second, _End):
@@ -52,7 +55,7 @@ class _End(Generic[T]):
     value: T
 
 
-def _told(party: Talk[T], message: bytes) -> bytes | _End[T]:
+def _answered(party: Talk[T], message: bytes) -> bytes | _End[T]:
     try:
         return party.send(message)
     except StopIteration as stop:

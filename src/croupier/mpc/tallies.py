@@ -2,6 +2,9 @@
 
 Both hold the same hidden rows q in the clear, and shares of the bits s that hide them. A row's own bits are
 q + s - 2qs: linear in s, so that each server works on its own.
+
+This is the heavy part of a RAIN round, and it needs no message at all: both servers walk over their shares once, block
+by block, and open only the short results (`place.two_servers.scoring`).
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from croupier.errors import IntegrityError, ProtocolError
 from croupier.kernels import field as kernel
 from croupier.kernels.field import Bytes, Ints, Words
 from croupier.kernels.shares import P
-from croupier.mpc.authentic import Held
+from croupier.mpc.authentic import TaggedShares
 from croupier.mpc.deal_shares import DealSpec, Shares
 from croupier.mpc.field import PRIME
 
@@ -33,7 +36,7 @@ class Tally:
     me: int
     point: int
 
-    def distances(self, hidden: Bytes, reference: Bytes) -> Held:
+    def distances(self, hidden: Bytes, reference: Bytes) -> TaggedShares:
         """Shares of how many bits of each row differ from the reference's."""
         apart = hidden ^ reference
         known = np.bitwise_count(apart).sum(1, dtype=np.uint64)
@@ -45,7 +48,7 @@ class Tally:
                 kernel.row_sums(marks, part, tags)
         return self._with(values, tags, known.astype(np.int64))
 
-    def sums(self, hidden: Bytes, weights: Ints) -> Held:
+    def sums(self, hidden: Bytes, weights: Ints) -> TaggedShares:
         """Shares of the weighted sum of the rows, their bits taken for -1 and 1."""
         if int(weights.sum()) >= MOST:
             raise ProtocolError(f"weights add up to {int(weights.sum())}; a sum holds less than {MOST}")
@@ -58,9 +61,9 @@ class Tally:
             if marks is not None:
                 tags[span], _ = kernel.column_sums(marks, part, weights)
             known[span] = -signs
-        return self._with(self._twice(values), self._twice(tags), known)
+        return self._with(self._doubled(values), self._doubled(tags), known)
 
-    def fingerprints(self, hidden: Bytes, keys: Words, matrix: int) -> Held:
+    def fingerprints(self, hidden: Bytes, keys: Words, matrix: int) -> TaggedShares:
         """Shares of each row's inner product with keys, for a matrix of shares and the rows that it hides."""
         values, tags, known = (np.zeros(self.deal.rows, np.uint64) for _ in range(3))
         for start, stop, numbers, marks in self.shares.blocks(matrix):
@@ -75,22 +78,22 @@ class Tally:
     def _none(self, count: int) -> npt.NDArray[Any]:
         return np.zeros(count, self.deal.dtype)
 
-    def _twice(self, numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def _doubled(self, numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if self.deal.authentic:
             return PRIME.add(numbers, numbers)
         twice: npt.NDArray[Any] = np.add(numbers, numbers)
         return twice
 
-    def _with(self, values: npt.NDArray[Any], tags: npt.NDArray[Any], known: Ints) -> Held:
+    def _with(self, values: npt.NDArray[Any], tags: npt.NDArray[Any], known: Ints) -> TaggedShares:
         """With a public number added to each."""
         if not self.deal.authentic:
-            return Held(values + known.astype(np.uint32) if self.me == 0 else values, tags)
+            return TaggedShares(values + known.astype(np.uint32) if self.me == 0 else values, tags)
         return self._plus(values, tags, (known % P).astype(np.uint64))
 
-    def _plus(self, values: Words, tags: Words, known: Words) -> Held:
+    def _plus(self, values: Words, tags: Words, known: Words) -> TaggedShares:
         shifted = PRIME.add(values, known) if self.me == 0 else values
         marked = PRIME.add(tags, PRIME.mul(np.full_like(known, self.point), known))
-        return Held(shifted.reshape(-1, 1), marked.reshape(-1, 1))
+        return TaggedShares(shifted.reshape(-1, 1), marked.reshape(-1, 1))
 
 
 def centred(values: npt.NDArray[Any], bound: int) -> Ints:

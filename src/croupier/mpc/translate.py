@@ -3,7 +3,7 @@
 From: Chase, Ghosh and Poburinnaya 2020 (share translation). π(A) is the matrix whose row i is row π(i) of A. The sender
 holds masks (a, b), the permuter an order π and Δ = π(a) - b. The sender says X - a and keeps b; the permuter computes
 π(X - a) + Δ = π(X) - b. Each server is the permuter once, so row i of the result is X_{π0(π1(i))} and each server knows
-one factor of the order. For servers that follow the protocol: one that does not can link rows (see `literal`).
+one factor of the order. For servers that follow the protocol: one that does not can link rows.
 """
 
 from __future__ import annotations
@@ -13,34 +13,34 @@ from dataclasses import dataclass
 from croupier.core.coins import Coins, Ints, Node
 from croupier.errors import ProtocolError, RangeError, WireError
 from croupier.mpc.group import Group, Rows
-from croupier.mpc.occasion import Occasion, Once
+from croupier.mpc.occasion import Occasion, SingleUse
 from croupier.mpc.talk import Talk
 
 
 @dataclass(frozen=True)
-class Masks:
+class SenderHalf:
     """The sender's half of a correlation."""
 
     a: Rows
     b: Rows
 
     def __repr__(self) -> str:
-        return "Masks(...)"
+        return "SenderHalf(...)"
 
 
 @dataclass(frozen=True)
-class Turn:
+class PermuterHalf:
     """The permuter's half: its order, and what turns masked rows in that order into shares."""
 
     order: Ints
     delta: Rows
 
     def __repr__(self) -> str:
-        return "Turn(...)"
+        return "PermuterHalf(...)"
 
 
 @dataclass(frozen=True)
-class Deal:
+class TranslationDeal:
     """One correlation as the dealer sends it: a seed to the sender; a seed and the packed Δ to the permuter."""
 
     masks: bytes
@@ -48,12 +48,12 @@ class Deal:
     delta: bytes
 
     def __repr__(self) -> str:
-        return "Deal(...)"
+        return "TranslationDeal(...)"
 
 
-def draw_masks(group: Group, rows: int, node: Node) -> Masks:
+def draw_masks(group: Group, rows: int, node: Node) -> SenderHalf:
     """Uniform masks."""
-    return Masks(
+    return SenderHalf(
         group.draw(rows, node.child("a").secure()),
         group.draw(rows, node.child("b").secure()),
     )
@@ -64,31 +64,31 @@ def draw_order(rows: int, node: Node) -> Ints:
     return node.child("order").secure().permutation(rows)
 
 
-def fit(group: Group, masks: Masks, order: Ints) -> Turn:
+def fit(group: Group, masks: SenderHalf, order: Ints) -> PermuterHalf:
     """The half of a correlation that fits these masks and this order: Δ = π(a) - b."""
-    return Turn(order, group.subtract(masks.a[order], masks.b))
+    return PermuterHalf(order, group.subtract(masks.a[order], masks.b))
 
 
-def deal(group: Group, rows: int, coins: Coins) -> Deal:
+def deal(group: Group, rows: int, coins: Coins) -> TranslationDeal:
     """A correlation from a dealer, who must side with neither server and sees no message of theirs."""
     if rows < 2:
         raise RangeError(f"rows = {rows}: an order of fewer than two rows hides nothing")
     masks, order = coins.child("masks"), coins.child("turn")
     turn = fit(group, draw_masks(group, rows, masks), draw_order(rows, order))
-    return Deal(masks.export(), order.export(), group.pack(turn.delta))
+    return TranslationDeal(masks.export(), order.export(), group.pack(turn.delta))
 
 
-def open_masks(group: Group, rows: int, seed: bytes) -> Masks:
+def open_masks(group: Group, rows: int, seed: bytes) -> SenderHalf:
     """What the dealer's seed stands for, at the sender."""
     return draw_masks(group, rows, Coins(seed))
 
 
-def open_turn(group: Group, rows: int, seed: bytes, delta: bytes) -> Turn:
+def open_turn(group: Group, rows: int, seed: bytes, delta: bytes) -> PermuterHalf:
     """What the dealer's message stands for, at the permuter."""
-    return Turn(draw_order(rows, Coins(seed)), group.unpack(delta, rows))
+    return PermuterHalf(draw_order(rows, Coins(seed)), group.unpack(delta, rows))
 
 
-def send(group: Group, share: Rows, masks: Masks) -> Talk[Rows]:
+def send(group: Group, share: Rows, masks: SenderHalf) -> Talk[Rows]:
     """The sender's pass: says its masked rows, and keeps shares of them in an order that it does not know."""
     if share.shape != masks.a.shape:
         raise RangeError(f"rows of shape {share.shape} do not fit masks of shape {masks.a.shape}")
@@ -97,7 +97,7 @@ def send(group: Group, share: Rows, masks: Masks) -> Talk[Rows]:
     return masks.b
 
 
-def permute(group: Group, turn: Turn) -> Talk[Rows]:
+def permute(group: Group, turn: PermuterHalf) -> Talk[Rows]:
     """The permuter's pass: shares of the sender's rows in its own order."""
     masked = group.unpack((yield b""), len(turn.order))
     return group.add(masked[turn.order], turn.delta)
@@ -107,11 +107,11 @@ def permute(group: Group, turn: Turn) -> Talk[Rows]:
 class Stock:
     """What one server brings to a shuffle: its half of the pass in which it permutes, and of the other one."""
 
-    turn: Turn
-    masks: Masks
+    turn: PermuterHalf
+    masks: SenderHalf
 
 
-def shuffle(group: Group, share: Rows, stock: Once[Stock], first: bool, occasion: Occasion) -> Talk[Rows]:
+def shuffle(group: Group, share: Rows, stock: SingleUse[Stock], first: bool, occasion: Occasion) -> Talk[Rows]:
     """One server's side of a shuffle of shared rows; `first` is the server that permutes first.
 
     Reveals: to each server its own factor of the order, and uniform rows.

@@ -6,13 +6,15 @@ and 1. All of it in whole numbers, without any rounding: medians are kept twice,
 weights carry the factor 4 den, which no sign depends on.
 
 Reveals: to both parties the signs of z, and nothing else. Semi-honest: a party that lies changes the outcome unseen.
+
+Used where a description says `scores = "secret"` (`place.two_servers.scoring`). `plain_rule` is the same in the clear:
+tests hold both against each other, bit for bit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
@@ -26,11 +28,9 @@ from croupier.mpc.dealt_shares import Dealer, DealtShare, ShareReader
 from croupier.mpc.ring import Residues, Ring, kind
 from croupier.mpc.signs import Signs, Ties
 
-_CONSISTENT = Fraction("1.4826")
-
 
 @dataclass(frozen=True)
-class Rule:
+class SecretRule:
     """Sizes and constants, all public: c = num / den, and a least MAD, in quarters of a vote (0: none)."""
 
     clients: int
@@ -66,17 +66,6 @@ class Rule:
         return Ring(32 if self.largest < 1 << 31 else 64)
 
 
-def fraction(spread: float | str, den: int = 256) -> tuple[int, int]:
-    """1.4826 times `spread` as num / den, to the nearest num (a tie to the even one): off by 1 / (2 den) at most."""
-    try:
-        exact = Fraction(str(spread))
-    except ValueError:
-        exact = Fraction(-1)
-    if den < 1 or exact < 0:
-        raise SpecError(f"spread = {spread}, den = {den}: give a number of at least 0, and a den of at least 1")
-    return round(_CONSISTENT * exact * den), den
-
-
 def distances(me: int, votes: npt.NDArray[np.integer], reference: npt.NDArray[np.integer], ring: Ring) -> Residues:
     """Shares of each row's Hamming distance to a public reference of zeros and ones, from shares of the rows."""
     side = ring.residues(reference)
@@ -85,7 +74,7 @@ def distances(me: int, votes: npt.NDArray[np.integer], reference: npt.NDArray[np
 
 
 def weights(
-    me: int, peer: str, prefix: str, shares: npt.NDArray[np.integer], rule: Rule, reader: ShareReader
+    me: int, peer: str, prefix: str, shares: npt.NDArray[np.integer], rule: SecretRule, reader: ShareReader
 ) -> SubFlow:
     """Shares of 4 den w_i from shares of distances, 0 to `params` each. Reveals: nothing."""
     ring = rule.ring
@@ -105,7 +94,7 @@ def weights(
 
 
 def secret_rule(
-    me: int, peer: str, prefix: str, shares: npt.NDArray[np.integer], material: DealtShare, rule: Rule,
+    me: int, peer: str, prefix: str, shares: npt.NDArray[np.integer], material: DealtShare, rule: SecretRule,
     reference: npt.NDArray[np.integer], previous: Signs | None = None,
 ) -> SubFlow:  # fmt: skip
     """The signs of z, from shares of the votes (clients by params). Reveals: the signs (see `signs`).
@@ -122,7 +111,7 @@ def secret_rule(
 
 
 def _check(
-    rule: Rule, shares: npt.NDArray[np.integer], reference: npt.NDArray[np.integer], previous: Signs | None
+    rule: SecretRule, shares: npt.NDArray[np.integer], reference: npt.NDArray[np.integer], previous: Signs | None
 ) -> None:
     if shares.shape != (size := (rule.clients, rule.params)) or reference.shape != size[1:]:
         raise SpecError(f"votes of shape {shares.shape} and a reference of {reference.shape}: the rule is for {size}")
@@ -133,7 +122,7 @@ def _check(
         raise SpecError(f"ties = {rule.ties!r}: previous signs belong to ties = 'previous', and {given} given")
 
 
-def _gates(prefix: str, rule: Rule) -> Iterable[tuple[str, int]]:
+def _gates(prefix: str, rule: SecretRule) -> Iterable[tuple[str, int]]:
     """The prefix and the size of every comparison of `weights`, in order."""
     yield from ranks.gates(f"{prefix}.s", rule.clients)
     yield f"{prefix}.v", rule.clients
@@ -143,13 +132,13 @@ def _gates(prefix: str, rule: Rule) -> Iterable[tuple[str, int]]:
     yield f"{prefix}.w", rule.clients
 
 
-def deal_weights(dealer: Dealer, rule: Rule) -> None:
+def deal_weights(dealer: Dealer, rule: SecretRule) -> None:
     """What `weights` draws."""
     for _, count in _gates("", rule):
         compare.deal_negative(dealer, count, rule.ring)
 
 
-def deal(rule: Rule, coins: Coins) -> tuple[DealtShare, DealtShare]:
+def deal(rule: SecretRule, coins: Coins) -> tuple[DealtShare, DealtShare]:
     """Both halves for one `secret_rule`."""
     dealer = Dealer(coins)
     deal_weights(dealer, rule)
@@ -158,7 +147,7 @@ def deal(rule: Rule, coins: Coins) -> tuple[DealtShare, DealtShare]:
     return dealer.halves()
 
 
-def schemas(prefix: str, rule: Rule) -> dict[str, Schema]:
+def schemas(prefix: str, rule: SecretRule) -> dict[str, Schema]:
     """The letters of `secret_rule`."""
     out = dict[str, Schema]()
     for name, count in _gates(prefix, rule):
@@ -167,27 +156,27 @@ def schemas(prefix: str, rule: Rule) -> dict[str, Schema]:
     return out | signs.schemas(f"{prefix}.o", rule.params, rule.ring, rule.ties)
 
 
-def fitted(rule: Rule) -> int:
+def fitted(rule: SecretRule) -> int:
     """Bytes of the explicit part of what is dealt."""
     gates = sum(compare.negative_fitted(count, rule.ring) for _, count in _gates("", rule))
     return gates + rule.params * rule.ring.dtype.itemsize + signs.fitted(rule.params, rule.ring, rule.ties)
 
 
-def plain_weights(distances: npt.NDArray[np.int64], rule: Rule) -> list[int]:
+def plain_weights(distances: npt.NDArray[np.int64], rule: SecretRule) -> list[int]:
     """4 den w_i in the clear, in whole numbers."""
     h = [int(number) for number in distances]
-    middle = _twice(h)
-    spread = max(_twice([abs(2 * number - middle) for number in h]), rule.floor)
+    middle = _doubled_median(h)
+    spread = max(_doubled_median([abs(2 * number - middle) for number in h]), rule.floor)
     return [max(0, 2 * rule.den * middle + rule.num * spread - 4 * rule.den * number) for number in h]
 
 
-def _twice(numbers: list[int]) -> int:
+def _doubled_median(numbers: list[int]) -> int:
     ordered = sorted(numbers)
     return ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]
 
 
 def plain_rule(
-    votes: npt.NDArray[np.int64], reference: npt.NDArray[np.int64], rule: Rule, previous: Signs | None = None
+    votes: npt.NDArray[np.int64], reference: npt.NDArray[np.int64], rule: SecretRule, previous: Signs | None = None
 ) -> Signs:
     """The signs of z in the clear, by the same rule."""
     trust = plain_weights((votes != reference).sum(1), rule)

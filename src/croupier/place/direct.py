@@ -1,4 +1,8 @@
-"""Clients send straight to the server: nothing is hidden."""
+"""Clients send straight to the server: nothing is hidden.
+
+Only the release `rows` may be placed so: a shuffle that is computed by the server it should hide the order from hides
+nothing, and is refused. Plain federated averaging, and the baseline of audits.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +21,8 @@ from croupier.place.placement import (
     NOTHING,
     Keys,
     Mechanism,
-    Own,
     Placement,
+    ServerHoldings,
     Tolerance,
     quorum,
     up_body,
@@ -48,7 +52,7 @@ class Direct(Placement, use="direct"):
         """Reveals: the whole update to the server."""
         yield Exchange((Letter("server", "up", up_body(payload)),))
 
-    def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: Own = NOTHING) -> SubFlow:
+    def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: ServerHoldings = NOTHING) -> SubFlow:
         """Wait for those who come."""
         inbox = yield Exchange(wait=Wait("up", given.roster, quorum(mechanism, given)))
         return self.opened(mechanism, given.roster, given.layout, inbox)

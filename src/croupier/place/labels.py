@@ -1,4 +1,10 @@
-"""What everybody can know of the noise in what was released, and of who is put together with whom."""
+"""What everybody can know of the noise in what was released, and of who is put together with whom.
+
+Where clients are in tiers, whoever knows who is present knows every bucket and every row's noise. The server works them
+out itself and compares with what a relay wrote beside the rows, so that a relay cannot lie about them; rules weigh by
+them (`aggregate.budget`). Where rows are hidden in a way that parts them from their noise, this says so and what to do
+about it.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +16,8 @@ from croupier.core.flow import Given
 from croupier.core.tier import Tier
 from croupier.core.update import Gathered
 from croupier.encode.encoder import Released
-from croupier.encode.signs import Signs
 from croupier.errors import TooFew
-from croupier.place.placement import Mechanism, tiers_of
-from croupier.privacy.tiers import Tiers
-from croupier.release.bucketed import BucketSums, Tiered
+from croupier.place.placement import Mechanism, release_tiers
 from croupier.release.buckets import Label
 
 ANYBODY = "anybody"
@@ -22,22 +25,20 @@ ANYBODY = "anybody"
 
 def together(mechanism: Mechanism, present: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
     """Whose updates are added up: everybody's, or those of each bucket."""
-    release = mechanism.release
-    if not isinstance(release, BucketSums):
-        return (present,)
-    found = release.buckets(tiers_of(mechanism, present))
-    return tuple(tuple(present[i] for i in bucket.members) for bucket in found)
+    found = mechanism.release.added_together(len(present), release_tiers(mechanism, present))
+    return tuple(tuple(present[i] for i in members) for members in found)
 
 
 def labels(mechanism: Mechanism, released: Released) -> tuple[Label, ...] | None:
     """The published noise of each row; None where there is none, or where whose it is is hidden and matters."""
-    release, privacy = mechanism.release, mechanism.privacy
     if released.rows is None or unlabelled(mechanism):
         return None
-    if isinstance(release, Tiered):
-        return release.labels(tiers_of(mechanism, released.present))
+    own = mechanism.release.labels(release_tiers(mechanism, released.present))
+    if own is not None:
+        return own
     names = released.ids or (ANYBODY,) * len(released.rows)
-    return tuple(_own(tier) for name in names if (tier := privacy.tier(name)) is not None)
+    tiers = (mechanism.privacy.tier(name) for name in names)
+    return tuple(_own(tier) for tier in tiers if tier is not None)
 
 
 def labelled(mechanism: Mechanism, released: Released, gathered: Gathered) -> Gathered:
@@ -54,12 +55,11 @@ def unlabelled(mechanism: Mechanism) -> str:
     release, privacy = mechanism.release, mechanism.privacy
     if privacy.tier(ANYBODY) is None:
         return f"privacy = {privacy.use!r} publishes no noise; use privacy = 'tiers' or 'gaussian'"
-    if isinstance(mechanism.encode, Signs):
-        return "encode = 'signs' leaves no values to weigh; use encode = 'floats' or 'fixed'"
+    if mechanism.encode.signs_only:
+        return f"encode = {mechanism.encode.use!r} leaves no values to weigh; use encode = 'floats' or 'fixed'"
     if release.shape not in ("rows", "bucketed"):
         return f"release = {release.use!r} lets out one sum of all noise; use release = 'bucket-sums' or 'buckets'"
-    several = isinstance(privacy, Tiers) and len(privacy.tiers) > 1
-    if several and "ids" in release.hides and not release.tiered:
+    if privacy.differs and "ids" in release.hides and not release.tiered:
         return (
             f"release = {release.use!r} hides whose row is whose, and noise differs by client; use release = "
             "'buckets', or one tier"

@@ -3,6 +3,9 @@
 From: pairwise masking without recovery. Each pair of clients has a common secret; one adds the mask that it stands for,
 the other takes it away. What the server gets is uniform but for its sum. If one invited client does not deliver,
 nothing can be read and the round is lost.
+
+The preset `rns-masks`. Cheap and without any other party; what is published is not checked by clients, unlike in
+`servers`.
 """
 
 from __future__ import annotations
@@ -22,7 +25,6 @@ from croupier.core.flow import Exchange, Given, Inbox, Letter, SubFlow, Wait
 from croupier.core.update import Layout
 from croupier.core.wire import Schema
 from croupier.encode.encoder import Brief, Payload, Released
-from croupier.encode.fixed import FixedPoint
 from croupier.errors import ProtocolError, TooFew
 from croupier.kernels import shares
 from croupier.mpc.shares import hidden, reduced
@@ -31,13 +33,14 @@ from croupier.place.placement import (
     NOTHING,
     Keys,
     Mechanism,
-    Own,
     Placement,
     Reads,
+    ServerHoldings,
     Tolerance,
-    adding,
     once,
+    residue_bits,
 )
+from croupier.place.secrets import Need, Secrets
 from croupier.place.witness import Witnesses
 from croupier.release.release import Shape
 
@@ -56,34 +59,36 @@ class Masks(Placement, use="masks"):
         apart=(("server", "all clients but one"), ("server", "whoever keeps the directory of public keys")),
     )
 
-    def enrol(self, clients: tuple[str, ...], coins: Coins) -> Mapping[str, Keys]:
+    @property
+    def needs(self) -> frozenset[Need]:
         """A key pair for each client, and a directory of the public ones."""
-        private = {name: coins.child("pair", name).export() for name in clients}
-        public = {
-            n: X25519PrivateKey.from_private_bytes(key).public_key().public_bytes_raw() for n, key in private.items()
-        }
-        return {name: {"private": private[name], "directory": public} for name in clients}
+        return frozenset({"pair"})
+
+    def keys(self, me: str, own: Secrets) -> Keys:
+        """Its own private key, and the directory."""
+        return {"private": own.box, "directory": dict(own.boxes)}
 
     def misfits(self, mechanism: Mechanism) -> Iterator[str]:
         """Masks are residues of one power of two."""
-        if not isinstance(mechanism.encode, FixedPoint):
+        if mechanism.encode.residue_bits is None:
             yield f"masks residues of a power of two, not encode = {mechanism.encode.use!r}; use encode = 'fixed'"
 
     def schemas(self, mechanism: Mechanism, given: Given) -> Mapping[str, Schema]:
         """One kind of message."""
-        encode = adding(mechanism)
-        field = wire.Field("vector", encode.dtype, (encode.slots(given.layout),), widths=(encode.bits,))
+        encode = mechanism.encode
+        widths = (residue_bits(mechanism),)
+        field = wire.Field("vector", encode.dtype, (encode.slots(given.layout),), widths=widths)
         return {"up": Schema((field,))}
 
     def submit(
         self, mechanism: Mechanism, given: Given, payload: Payload, keys: Keys, coins: Coins, brief: Brief = NO_BRIEF
     ) -> SubFlow:
         """Reveals: numbers that are uniform but for the sum of everybody's."""
-        encode = adding(mechanism)
+        bits = residue_bits(mechanism)
         masks = ((_mask(keys, given, other).secure(), other < given.me) for other in given.roster if other != given.me)
-        yield Exchange((Letter("server", "up", {"vector": hidden(payload.vector, masks, encode.bits)}),))
+        yield Exchange((Letter("server", "up", {"vector": hidden(payload.vector, masks, bits)}),))
 
-    def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: Own = NOTHING) -> SubFlow:
+    def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: ServerHoldings = NOTHING) -> SubFlow:
         """Wait for everybody: while a mask is missing, nothing can be read.
 
         Raises: ProtocolError when somebody does not deliver.
@@ -99,11 +104,11 @@ class Masks(Placement, use="masks"):
 
     def opened(self, mechanism: Mechanism, roster: tuple[str, ...], layout: Layout, inbox: Inbox) -> Released:
         """The sum."""
-        encode = adding(mechanism)
-        total = shares.total(len(inbox[0].body["vector"]), encode.bits)
+        bits = residue_bits(mechanism)
+        total = shares.total(len(inbox[0].body["vector"]), bits)
         for letter in inbox:
             shares.add(letter.body["vector"].numpy(), total)
-        return Released(tuple(letter.source for letter in inbox), sums=reduced(total, encode.bits), layout=layout)
+        return Released(tuple(letter.source for letter in inbox), sums=reduced(total, bits), layout=layout)
 
     def learns(self, mechanism: Mechanism) -> Mapping[str, str]:
         """The sum."""
@@ -122,7 +127,7 @@ class Masks(Placement, use="masks"):
 
         Masks need not be known: they go away in the sum.
         """
-        given, bits = parties["server"].given, adding(mechanism).bits
+        given, bits = parties["server"].given, residue_bits(mechanism)
         known = {name: one.payload for name, one in parties.items() if one.payload is not None}
         left = [name for name in given.roster if name not in known]
         if len(left) > 1:

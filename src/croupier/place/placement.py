@@ -1,4 +1,10 @@
-"""Placements: which parties compute a release, and what each of them sees while doing it."""
+"""Placements: which parties compute a release, and what each of them sees while doing it.
+
+A pipeline calls the three sub-flows and knows no placement by name. Besides playing, a placement states: who stands in
+the middle, which parties must not put their views together (`breaks`), what each of them sees (`sight`), and what it
+withstands; `statement` prints that, and an audit attacks exactly those parties. The helpers below are the messages that
+placements have in common.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +24,11 @@ from croupier.core.tier import Tier
 from croupier.core.update import Layout
 from croupier.core.wire import Schema, attendance, bitmap, chosen
 from croupier.encode.encoder import Brief, Encoder, Payload, Released
-from croupier.encode.fixed import FixedPoint
 from croupier.errors import ProtocolError
+from croupier.place.secrets import Need, Secrets, simulated
 from croupier.place.witness import Witnesses
 from croupier.privacy.local import LocalPrivacy
-from croupier.release.bucketed import BucketSums, Tiered
-from croupier.release.release import Release, Shape
-from croupier.release.scored import ScoredSum
+from croupier.release.release import Release, ReleaseContext, Shape
 
 Keys = Mapping[str, Any]
 NO_BRIEF: Brief = MappingProxyType({})
@@ -47,14 +51,14 @@ class Mechanism(Protocol):
 
 
 @dataclass(frozen=True)
-class Own:
+class ServerHoldings:
     """What the server itself holds in a round: keys of long standing, and the brief with its late part."""
 
     keys: Keys = field(default_factory=dict, repr=False)
     brief: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
 
 
-NOTHING = Own()
+NOTHING = ServerHoldings()
 
 
 @dataclass(frozen=True)
@@ -97,13 +101,29 @@ class Placement(Part):
     spends: ClassVar[bool] = False
     # Whether clients sign what they were handed, so that a server cannot hand one of them something else.
     binds: ClassVar[bool] = False
+    # Middle parties that see nothing of updates: what they did in an attempt keeps nobody from starting it again.
+    bystanders: ClassVar[tuple[str, ...]] = ()
     # Middle parties without whose consent a round is worth nothing.
     witnesses: ClassVar[tuple[str, ...]] = ()
     tolerance: ClassVar[Tolerance]
 
-    def enrol(self, clients: tuple[str, ...], coins: Coins) -> Mapping[str, Keys]:
-        """Key material that a party holds before the first round, by name; nobody sees another's."""
+    @property
+    def needs(self) -> frozenset[Need]:
+        """Which long-lived secrets its parties must hold before the first round."""
+        return frozenset()
+
+    def holders(self, clients: tuple[str, ...]) -> tuple[str, ...]:
+        """Who holds them."""
+        return clients
+
+    def keys(self, me: str, own: Secrets) -> Keys:
+        """The keys that one party's flow uses, from its own secrets and everybody's public keys."""
         return {}
+
+    def enrol(self, clients: tuple[str, ...], coins: Coins) -> Mapping[str, Keys]:
+        """A simulation's keys, by name; nobody sees another's."""
+        drawn = simulated(self.needs, self.holders(clients), coins)
+        return {name: self.keys(name, own) for name, own in drawn.items()}
 
     def missing_of(self, named: Mapping[str, frozenset[str]]) -> frozenset[str]:
         """The clients that a round may start again without, from whom each party of the placement found missing."""
@@ -128,7 +148,7 @@ class Placement(Part):
         """What a client does with its payload, until it is content with what became of it."""
 
     @abstractmethod
-    def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: Own = NOTHING) -> SubFlow:
+    def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: ServerHoldings = NOTHING) -> SubFlow:
         """What the server does to get the `Released`."""
 
     @abstractmethod
@@ -193,17 +213,11 @@ def let_out(
 ) -> dict[str, Tensor]:
     """Compute the release in the clear from the clients' payloads: the message that leaves."""
     rows = [letter.body["vector"] for letter in inbox]
-    present = bitmap(given.roster, tuple(letter.source for letter in inbox))
-    release = mechanism.release
-    if isinstance(release, ScoredSum):
-        arrays = release.against(rows, late["reference"], coins)
-    elif isinstance(release, Tiered):
-        tiers = tiers_of(mechanism, tuple(letter.source for letter in inbox))
-        arrays = release.within(rows, given.layout, mechanism.encode.modulus, coins, tiers)
-    else:
-        arrays = release(rows, given.layout, mechanism.encode.modulus, coins)
+    names = tuple(letter.source for letter in inbox)
+    context = ReleaseContext(release_tiers(mechanism, names), late)
+    arrays = mechanism.release.compute(rows, given.layout, mechanism.encode.modulus, coins, context)
     beside = {f.name: torch.stack([m.body[f.name] for m in inbox]) for f in mechanism.encode.luggage()}
-    return {"present": present, **arrays, **beside}
+    return {"present": bitmap(given.roster, names), **arrays, **beside}
 
 
 def tiers_of(mechanism: Mechanism, names: tuple[str, ...]) -> tuple[Tier, ...]:
@@ -214,11 +228,16 @@ def tiers_of(mechanism: Mechanism, names: tuple[str, ...]) -> tuple[Tier, ...]:
     return found
 
 
-def adding(mechanism: Mechanism) -> FixedPoint:
-    """The encoder of a placement that adds residues of a power of two. Raises: ProtocolError when it is another."""
-    if not isinstance(mechanism.encode, FixedPoint):
+def release_tiers(mechanism: Mechanism, names: tuple[str, ...]) -> tuple[Tier, ...]:
+    """The public tiers of clients where the release goes by them; none where it does not."""
+    return tiers_of(mechanism, names) if mechanism.release.tiered else ()
+
+
+def residue_bits(mechanism: Mechanism) -> int:
+    """Bits of the power of two whose residues a placement adds. Raises: ProtocolError when the encoder gives others."""
+    if mechanism.encode.residue_bits is None:
         raise ProtocolError(f"this placement adds residues of a power of two, not encode = {mechanism.encode.use!r}")
-    return mechanism.encode
+    return mechanism.encode.residue_bits
 
 
 def once(seed: bytes, given: Given) -> Coins:
@@ -232,10 +251,9 @@ def read_released(
 ) -> Released:
     """What the server got. Raises: IntegrityError when buckets are not those that public rules give."""
     present, release = chosen(roster, body["present"]), mechanism.release
-    if isinstance(release, Tiered):
-        release.verify(body, tiers_of(mechanism, present))
+    release.verify(body, release_tiers(mechanism, present))
     beside = {f.name: body[f.name] for f in mechanism.encode.luggage()}
     beside |= {name: body[name] for name in ("total", "distances") if name in body}
     own = present if ids else None
-    by_size = isinstance(release, BucketSums)
-    return Released(present, body.get("rows"), body.get("sums"), beside, own, layout, body.get("sizes"), by_size)
+    sizes, by_size = body.get("sizes"), release.by_size
+    return Released(present, body.get("rows"), body.get("sums"), beside, own, layout, sizes, by_size)

@@ -1,4 +1,8 @@
-"""One relay that everybody trusts stands between the clients and the server."""
+"""One relay that everybody trusts stands between the clients and the server.
+
+The shortest placement, and the oracle of all others: the release is computed in the clear by its own function. Whoever
+runs the relay sees every update with its sender, and `explain` says so. Start reading placements here.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +23,9 @@ from croupier.place.placement import (
     NOTHING,
     Keys,
     Mechanism,
-    Own,
     Placement,
     Reads,
+    ServerHoldings,
     Sight,
     Tolerance,
     let_out,
@@ -81,7 +85,7 @@ class Relay(Placement, use="relay"):
         """Reveals: the whole update to the relay."""
         yield Exchange((Letter("relay", "up", up_body(payload)),))
 
-    def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: Own = NOTHING) -> SubFlow:
+    def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: ServerHoldings = NOTHING) -> SubFlow:
         """Wait for the relay, and tell it the reference once the updates are with it."""
         if mechanism.release.shape == "scored":
             yield Exchange(wait=Wait("roster", ("relay",)))

@@ -4,6 +4,8 @@ From: additive sharing with compressed shares, and an affine tag that clients al
 one server a long share and each other a seed; which server gets the long one goes round with the client's place. The
 servers agree on who reached all of them, each sends one sum, and the sums add up to the clients' sum. That is
 published, and every client checks that it carries the tags of exactly the clients named, itself among them.
+
+The presets `rns-servers` and `intra-london-sum`. `mpc.shares` splits, `mpc.tags` authenticates.
 """
 
 from __future__ import annotations
@@ -22,8 +24,7 @@ from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Flow, Given, Inbox, Letter, Memory, Party, SubFlow, Wait
 from croupier.core.update import Layout
 from croupier.core.wire import Schema, attendance, bitmap, chosen
-from croupier.encode.encoder import Brief, Payload, Released
-from croupier.encode.fixed import FixedPoint
+from croupier.encode.encoder import Brief, Encoder, Payload, Released
 from croupier.errors import IntegrityError, ProtocolError, TooFew
 from croupier.kernels import shares
 from croupier.kernels.shares import P
@@ -35,15 +36,16 @@ from croupier.place.placement import (
     NOTHING,
     Keys,
     Mechanism,
-    Own,
     Placement,
     Reads,
+    ServerHoldings,
     Sight,
     Tolerance,
-    adding,
     once,
     quorum,
+    residue_bits,
 )
+from croupier.place.secrets import Need, Secrets
 from croupier.place.witness import Witnesses
 from croupier.release.release import Shape
 
@@ -83,17 +85,22 @@ class SumServers(Placement, use="sum-servers"):
         """What the servers are called."""
         return tuple(f"sum{number}" for number in range(1, self.servers + 1))
 
-    def enrol(self, clients: tuple[str, ...], coins: Coins) -> Mapping[str, Keys]:
+    @property
+    def needs(self) -> frozenset[Need]:
         """One secret that all clients share and no server knows; other clients, another secret."""
-        secret = coins.child("group").export()
-        return {name: {"group": secret} for name in clients}
+        return frozenset({"group"})
+
+    def keys(self, me: str, own: Secrets) -> Keys:
+        """The clients' secret."""
+        return {"group": own.group}
 
     def misfits(self, mechanism: Mechanism) -> Iterator[str]:
         """Shares are of residues of one power of two."""
-        if not isinstance(mechanism.encode, FixedPoint):
+        bits = mechanism.encode.residue_bits
+        if bits is None:
             yield f"adds residues of a power of two, not encode = {mechanism.encode.use!r}; use encode = 'fixed'"
-        elif mechanism.encode.bits > MOST_BITS:
-            yield f"takes sums of {MOST_BITS} bits at most, not {mechanism.encode.bits}; use fewer digits"
+        elif bits > MOST_BITS:
+            yield f"takes sums of {MOST_BITS} bits at most, not {bits}; use fewer digits"
 
     def middle(self, mechanism: Mechanism) -> Mapping[str, Party]:
         """The sum servers."""
@@ -129,8 +136,8 @@ class SumServers(Placement, use="sum-servers"):
 
     def schemas(self, mechanism: Mechanism, given: Given) -> Mapping[str, Schema]:
         """A long share, a seed, who is here, a server's sum, and what is published."""
-        encode = adding(mechanism)
-        vector = wire.Field("vector", encode.dtype, (encode.slots(given.layout),), widths=(encode.bits,))
+        encode, widths = mechanism.encode, (residue_bits(mechanism),)
+        vector = wire.Field("vector", encode.dtype, (encode.slots(given.layout),), widths=widths)
         tag = wire.Field("tag", "<i8", (1,), P - 1)
         present = attendance(given.roster)
         sums = Schema((present, vector, tag))
@@ -154,13 +161,13 @@ class SumServers(Placement, use="sum-servers"):
 
         Raises: IntegrityError when the published sum is not that of the clients it names, or leaves this one out.
         """
-        encode = adding(mechanism)
-        tagger = self._tagger(given, keys, encode.bits)
+        encode, bits = mechanism.encode, residue_bits(mechanism)
+        tagger = self._tagger(given, keys, bits)
         key = tagger.key(len(payload.vector))
-        tag = tagger.tag(key, _numbers(encode, payload.vector), given.me)
+        tag = tagger.tag(key, _numbers(encode, bits, payload.vector), given.me)
         holder = given.roster.index(given.me) % self.servers
         seeds = {name: coins.child("seed", name).export() for at, name in enumerate(self.names) if at != holder}
-        share, left = rest(payload.vector, tag, tuple(seeds.values()), encode.bits)
+        share, left = rest(payload.vector, tag, tuple(seeds.values()), bits)
         letters = [Letter(self.names[holder], "share", {"vector": share, "tag": torch.tensor([left])})]
         for name, seed in seeds.items():
             letters.append(Letter(name, "seed", {"seed": torch.frombuffer(bytearray(seed), dtype=torch.uint8)}))
@@ -175,12 +182,12 @@ class SumServers(Placement, use="sum-servers"):
         if len(groups) != len(sums):
             raise IntegrityError(f"{len(sums)} sums are published, and the clients named give {len(groups)} buckets")
         for group, total, tag in zip(groups, sums, body["tag"].tolist(), strict=True):
-            if not tagger.fits(key, _numbers(encode, total), tag, group):
+            if not tagger.fits(key, _numbers(encode, bits, total), tag, group):
                 raise IntegrityError(
                     "the published sum is not the sum of the clients that it names: its tag does not fit"
                 )
 
-    def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: Own = NOTHING) -> SubFlow:
+    def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: ServerHoldings = NOTHING) -> SubFlow:
         """Add the servers' sums and publish them."""
         inbox = yield Exchange(wait=Wait("sum", self.names))
         released = self.opened(mechanism, given.roster, given.layout, inbox)
@@ -192,18 +199,18 @@ class SumServers(Placement, use="sum-servers"):
 
     def opened(self, mechanism: Mechanism, roster: tuple[str, ...], layout: Layout, inbox: Inbox) -> Released:
         """The servers' sums, added. Raises: ProtocolError when they are not of the same clients."""
-        encode = adding(mechanism)
+        bits = residue_bits(mechanism)
         present = inbox[0].body["present"]
         if other := [letter.source for letter in inbox if not torch.equal(letter.body["present"], present)]:
             raise ProtocolError(f"{inbox[0].source} and {other[0]} added different clients; the round is lost")
         names = chosen(roster, present)
-        slots, groups = encode.slots(layout), together(mechanism, names)
+        slots, groups = mechanism.encode.slots(layout), together(mechanism, names)
         if other := [letter.source for letter in inbox if letter.body["vector"].numel() != len(groups) * slots]:
             raise ProtocolError(f"{other[0]} did not add as the buckets of the clients present say; the round is lost")
-        total = shares.total(len(groups) * slots, encode.bits)
+        total = shares.total(len(groups) * slots, bits)
         for letter in inbox:
             shares.add(letter.body["vector"].reshape(-1).numpy(), total)
-        sums = reduced(total, encode.bits)
+        sums = reduced(total, bits)
         if not mechanism.release.grouped:
             return Released(names, sums=sums, layout=layout)
         sizes = torch.tensor([len(group) for group in groups], dtype=torch.int32)
@@ -245,18 +252,17 @@ class SumServers(Placement, use="sum-servers"):
         return Released(names, rows, ids=names, layout=given.layout)
 
     def _added(self, mechanism: Mechanism, given: Given, inbox: Inbox) -> tuple[Tensor, int]:
-        encode = adding(mechanism)
-        count = encode.slots(given.layout)
-        total, tag = shares.total(count, encode.bits), 0
+        bits = residue_bits(mechanism)
+        total, tag = shares.total(mechanism.encode.slots(given.layout), bits), 0
         for letter in inbox:
             if letter.kind == "share":
                 shares.add(letter.body["vector"].numpy(), total)
                 part = int(letter.body["tag"][0])
             else:
                 numbers, part = stretched(letter.body["seed"].numpy().tobytes())
-                numbers.blind(total, encode.bits)
+                numbers.blind(total, bits)
             tag = (tag + part) % P
-        return reduced(total, encode.bits), tag
+        return reduced(total, bits), tag
 
     def _body(
         self, mechanism: Mechanism, given: Given, present: Tensor, sums: Tensor | None, tags: Sequence[int]
@@ -275,8 +281,8 @@ class SumServers(Placement, use="sum-servers"):
         return Tagger(once(keys["group"], given).child("tags"), bits, self._padded)
 
 
-def _numbers(encode: FixedPoint, residues: Tensor) -> Any:
+def _numbers(encode: Encoder, bits: int, residues: Tensor) -> Any:
     """What the tag is of: residues, which it takes for the signed integers that they stand for, or these themselves."""
-    if shares.centred(encode.bits) and not encode.scaled:
+    if shares.centred(bits) and not encode.scaled:
         return np.ascontiguousarray(residues.numpy())
-    return np.ascontiguousarray(encode.summed(Released((), sums=residues)).numpy())
+    return np.ascontiguousarray(encode.signed(residues).numpy())

@@ -1,4 +1,8 @@
-"""A party that tells others what it knows: an adversary is one such party, or several."""
+"""A party that tells others what it knows: an adversary is one such party, or several.
+
+An audit's adversary is made of these. A witness is read off a view: no key and no other party's coins are in it.
+`Placement.pooled` gets the witnesses of a coalition and says what they can read together, and whether with names.
+"""
 
 from __future__ import annotations
 

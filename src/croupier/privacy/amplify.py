@@ -4,6 +4,9 @@ Reports of the other honest clients look like copies of the one in question with
 the shuffled reports sees C + 1 bits, of which A are one way: C ~ Bin(n - 1, e^-eps0), A ~ Bin(C, 1/2) + Bernoulli(q)
 with q = e^eps0 / (1 + e^eps0).
 From: Feldman, McMillan and Talwar 2021. Their bound of 2023 has an erratum and is not used.
+
+`statement` prints the claim in `croupier explain`, and `plan` beforehand. Where an assumption of the theorem fails
+(rows with names, noise that is no pure mechanism, too few clients) the answer is the reason.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ _GAIN = 0.005
 
 
 @dataclass(frozen=True)
-class Claim:
+class ShuffleGuarantee:
     """What shuffling among honest clients gives one round, and by which theorem."""
 
     epsilon: float
@@ -49,7 +52,7 @@ class Claim:
         )
 
 
-def claim(honest: int, epsilon: float, delta: float, local_delta: float = 0.0) -> Claim | str:
+def claim(honest: int, epsilon: float, delta: float, local_delta: float = 0.0) -> ShuffleGuarantee | str:
     """What may be claimed for shuffled rows that are (epsilon, local_delta) on their own, or why nothing may."""
     _check(honest, epsilon, delta)
     no = "no amplification claimed: "
@@ -63,7 +66,7 @@ def claim(honest: int, epsilon: float, delta: float, local_delta: float = 0.0) -
     found = amplified(honest, epsilon, delta)
     if found > epsilon * (1 - _GAIN):
         return f"{no}{honest} honest clients are too few for a local epsilon of {rounded_up(epsilon)}"
-    return Claim(found, delta, honest, epsilon)
+    return ShuffleGuarantee(found, delta, honest, epsilon)
 
 
 @lru_cache(maxsize=1 << 10)

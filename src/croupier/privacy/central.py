@@ -5,6 +5,9 @@ values to a grid before they are added, so that the Gaussian theorem does not ho
 values differs from the rounding of a noisier Gaussian sum, which is made of the Gaussian mechanism and costs nothing,
 by what `aliasing` bounds; members clamp, with a chance that `clamping` bounds. Both enter delta (1 + e^epsilon) times.
 The proof is in docs/theory.md.
+
+`statement` uses it for bucket sums and sums of everybody, and `systems` to choose a grid for them that the proof
+covers.
 """
 
 from __future__ import annotations

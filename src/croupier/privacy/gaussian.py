@@ -1,4 +1,10 @@
-"""Gaussian noise on a clipped difference: local privacy of a whole client, accounted as it is."""
+"""Gaussian noise on a clipped difference: local privacy of a whole client, accounted as it is.
+
+The mechanism works on the difference to the model that was handed out, never on weights: only a difference has a length
+that can be bounded. Clipping and noise are in double precision, from secure coins, block by block. How often a client's
+updates were clipped depends on its data, and is told to the client alone. `tiers` is the same with a deviation for each
+client; `gdp` has the accounting.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +24,16 @@ from croupier.core.update import Form, Update
 from croupier.errors import PrivacyError, SpecError
 from croupier.privacy.gdp import epsilon_of, mu_of
 from croupier.privacy.ledger import Event
-from croupier.privacy.local import UNIT, GaussianNoise, Guarantee, LocalPrivacy, Spent, rounded_up, shown, times
+from croupier.privacy.local import (
+    UNIT,
+    GaussianNoise,
+    Guarantee,
+    LocalPrivacy,
+    ParticipationCost,
+    rounded_up,
+    shown,
+    times,
+)
 
 NOT_USED = (
     "The paper's claim (RAIN), (eps, 0) where sigma > max(2|g|/3, 4 Delta/eps), is for one coordinate and, as stated "
@@ -56,7 +71,7 @@ class Gaussian(LocalPrivacy, use="gaussian"):
             raise SpecError(f"protocol.privacy.budget = {self.budget:g}: {costs}; raise it, or sigma")
         return self
 
-    def __call__(self, update: Update, coins: Coins) -> tuple[Update, Spent]:
+    def __call__(self, update: Update, coins: Coins) -> tuple[Update, ParticipationCost]:
         """The noised difference. Raises: PrivacyError for whole weights."""
         if update.form != "delta":
             raise PrivacyError("privacy = 'gaussian' clips differences, not weights; use encode.form = 'delta'")
@@ -70,7 +85,7 @@ class Gaussian(LocalPrivacy, use="gaussian"):
                 part += self.sigma * coins.child("block", number).secure().normal(len(part))
         facts = {"clip": self.clip, "sigma": self.sigma} | ({"mu": self.mu} if self.sigma > 0 else {})
         sent = replace(update, vector=torch.from_numpy(values.astype(np.float32)))
-        return sent, Spent(self.use, facts, {"clipped_updates": int(size > self.clip)})
+        return sent, ParticipationCost(self.use, facts, {"clipped_updates": int(size > self.clip)})
 
     def tier(self, name: str) -> Tier | None:
         """The same for everybody."""

@@ -2,6 +2,8 @@
 
 A mechanism is mu-GDP when telling its two neighbours apart is no easier than telling N(0, 1) from N(mu, 1).
 From: Balle and Wang 2018 (the exact curve of the Gaussian mechanism), Dong, Roth and Su 2022 (composition).
+
+The one accounting of Gaussian noise in this house: mechanisms, ledgers, plans and the laboratory's tables all ask here.
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
 Gaussian releases compose exactly (mu-GDP), pure ones add up, and one of each kind costs the sum of both. The unit is
 part of every event: what protects a whole client and what protects one of its records are never added up.
 From: Dong, Roth and Su 2022 (composition, also of releases that depend on what came before).
+
+A ledger lies in a client's memory and only grows: an event is written down before the message leaves
+(`engine.journal`), and a client whose total would be exceeded refuses before it trains.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Local privacy: what a client does to its update before anything leaves it."""
+"""Local privacy: what a client does to its update before anything leaves it.
+
+The part `LocalPrivacy` is the first of a pipeline's five: it changes the update, says what that cost (`Spent`), which
+guarantee it gives, and in which words. `NoNoise` is the default and claims nothing. The small helpers at the end are
+how all sentences here show numbers: rounded up, and with a remark where an epsilon is too large to mean much.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +27,7 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class Spent:
+class ParticipationCost:
     """What one participation cost a client, as facts for a ledger; no mechanism means nothing is claimed.
 
     `facts` are public parameters (mu, clip, ...); `noted` depends on private data and stays with the client.
@@ -56,9 +61,11 @@ class LocalPrivacy(Part):
     verb: ClassVar[str] = "privacy"
     # Which forms of an update it can work on; a pipeline that sends another is refused when built.
     forms: ClassVar[tuple[Form, ...]] = ("weights", "delta")
+    # Whether it leaves updates as they are.
+    noiseless: ClassVar[bool] = False
 
     @abstractmethod
-    def __call__(self, update: Update, coins: Coins) -> tuple[Update, Spent]:
+    def __call__(self, update: Update, coins: Coins) -> tuple[Update, ParticipationCost]:
         """The update that may travel, and what it cost."""
 
     @abstractmethod
@@ -68,6 +75,11 @@ class LocalPrivacy(Part):
     def of(self, name: str) -> LocalPrivacy:
         """The mechanism of one client: the same for all, unless a part says otherwise."""
         return self
+
+    @property
+    def differs(self) -> bool:
+        """Whether some clients add more noise than others."""
+        return False
 
     def mentions(self) -> Mapping[str, str]:
         """Clients that the description speaks of by name, each with the key that does."""
@@ -130,9 +142,11 @@ class LocalPrivacy(Part):
 class NoNoise(LocalPrivacy, use="none"):
     """The update as it is."""
 
-    def __call__(self, update: Update, coins: Coins) -> tuple[Update, Spent]:
+    noiseless: ClassVar[bool] = True
+
+    def __call__(self, update: Update, coins: Coins) -> tuple[Update, ParticipationCost]:
         """The same update, at no cost and with no claim."""
-        return update, Spent()
+        return update, ParticipationCost()
 
     def claims(self, participations: int = 1) -> str:
         """No noise, no claim."""

@@ -1,4 +1,9 @@
-"""Distributions of privacy losses (PLD), composed by Google's dp-accounting; without it an error, never a number."""
+"""Distributions of privacy losses (PLD), composed by Google's dp-accounting; without it an error, never a number.
+
+Tighter than the closed forms where releases of different kinds are put together. It needs the extra `dp`; a missing
+package is an error with the command to install it, because a looser number under the same name would mislead. `ledger`
+and `learn.budget` ask it.
+"""
 
 from __future__ import annotations
 

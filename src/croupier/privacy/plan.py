@@ -1,4 +1,9 @@
-"""Planning local privacy before a run: noise, epsilon or participations, any one from the other two."""
+"""Planning local privacy before a run: noise, epsilon or participations, any one from the other two.
+
+`croupier plan dp` prints it. A plan is also a promise: its noise is rounded up to the digits that are printed, so that
+a description with those digits is accepted to its last round. How often a client takes part is a chance where cohorts
+are drawn; the plan says what to reckon with.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,7 @@ from decimal import ROUND_CEILING, Context
 from scipy.stats import binom
 
 from croupier.errors import RangeError, option
-from croupier.privacy.amplify import HOPELESS, Claim, amplified, claim, closed_form
+from croupier.privacy.amplify import HOPELESS, ShuffleGuarantee, amplified, claim, closed_form
 from croupier.privacy.gdp import epsilon_of, mu_of, participations_for, sigma_for
 from croupier.privacy.local import rounded_up
 
@@ -126,7 +131,7 @@ def turns(clients: int, cohort: int, total: int) -> Turns:
 class Amplified:
     """What a shuffle of so many honest clients adds: for this mechanism, and for a pure one of the same epsilon."""
 
-    claimed: Claim | str
+    claimed: ShuffleGuarantee | str
     pure: float | None
     closed: float | str | None
 

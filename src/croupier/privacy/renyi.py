@@ -3,6 +3,9 @@
 An upper bound, looser than one by privacy losses (`losses`). From: Mironov, Talwar and Zhang 2019 (Rényi Differential
 Privacy of the Sampled Gaussian Mechanism, section 3.3, whole orders); Canonne, Kamath and Steinke 2020, Proposition 12,
 from Rényi divergences to (epsilon, delta).
+
+So that a run with DP-SGD can print what was spent on every machine; where dp-accounting is installed, `learn.budget`
+takes that.
 """
 
 from __future__ import annotations

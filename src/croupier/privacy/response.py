@@ -1,4 +1,9 @@
-"""Randomised response: the true signs of a few coordinates, flipped at random, among uniform ones."""
+"""Randomised response: the true signs of a few coordinates, flipped at random, among uniform ones.
+
+A pure mechanism (delta is 0), so that shuffling amplifies it by a theorem (`amplify`), which does not hold for Gaussian
+noise. It fits the encoder `signs`. Which coordinates are true is not told to anybody, and flips are drawn as integers,
+so that their chance is exact and never below what epsilon asks.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,7 @@ from croupier.core.coins import Choices, Coins, Ints
 from croupier.core.update import Form, Update
 from croupier.errors import PrivacyError, RangeError
 from croupier.privacy.ledger import Event
-from croupier.privacy.local import UNIT, Guarantee, LocalPrivacy, Spent, rounded_up, times
+from croupier.privacy.local import UNIT, Guarantee, LocalPrivacy, ParticipationCost, rounded_up, times
 
 # Flips are drawn as integers below this, so that their chance is known exactly.
 _DRAWS = 1 << 62
@@ -44,7 +49,7 @@ class Response(LocalPrivacy, use="response"):
         """A draw below this flips a sign: the chance 1 / (1 + e^each), rounded up and so to the safe side."""
         return min(_DRAWS // 2, math.ceil(_DRAWS / (1 + math.exp(min(self.each, 50.0)))) + (1 << 12))
 
-    def __call__(self, update: Update, coins: Coins) -> tuple[Update, Spent]:
+    def __call__(self, update: Update, coins: Coins) -> tuple[Update, ParticipationCost]:
         """The signs. Raises: PrivacyError for whole weights; RangeError when there are fewer coordinates."""
         size = len(update.vector)
         if update.form != "delta":
@@ -58,7 +63,7 @@ class Response(LocalPrivacy, use="response"):
         # A coordinate of exactly 0 has no sign: it keeps the coin's.
         signs[chosen] = np.where(true == 0, signs[chosen], np.where(flips, -true, true))
         facts = {"epsilon": self.epsilon, "coordinates": float(self.coordinates)}
-        return replace(update, vector=torch.from_numpy(signs.astype(np.float32))), Spent(self.use, facts)
+        return replace(update, vector=torch.from_numpy(signs.astype(np.float32))), ParticipationCost(self.use, facts)
 
     def guarantee(self) -> Guarantee:
         """Pure epsilon."""

@@ -1,4 +1,9 @@
-"""Heterogeneous local privacy: every client has its own budget, from a public list of tiers."""
+"""Heterogeneous local privacy: every client has its own budget, from a public list of tiers.
+
+IntraShuffler's part of this room. Tiers are public, wishes are rounded down to them, and each client adds as much noise
+as its own tier takes; `release.buckets` then puts clients of like tiers together, and `place.labels` tells the server
+each row's noise. Budgets over all participations hold a client back before it trains.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +21,7 @@ from croupier.core.update import Form, Update
 from croupier.errors import PrivacyError, SpecError
 from croupier.privacy.gaussian import Gaussian
 from croupier.privacy.gdp import epsilon_of, participations_for, sigma_for
-from croupier.privacy.local import UNIT, GaussianNoise, Guarantee, LocalPrivacy, Spent, shown, times
+from croupier.privacy.local import UNIT, GaussianNoise, Guarantee, LocalPrivacy, ParticipationCost, shown, times
 
 Name = str
 
@@ -92,6 +97,11 @@ class Tiers(LocalPrivacy, use="tiers"):
         drawn = hashlib.sha256(b"croupier/1 tier" + name.encode()).digest()
         return self.tiers[int.from_bytes(drawn[:8], "big") % len(self.tiers)]
 
+    @property
+    def differs(self) -> bool:
+        """With more than one tier."""
+        return len(self.tiers) > 1
+
     def mentions(self) -> Mapping[str, str]:
         """Whose wishes and totals are given."""
         said = {"wishes": self.wishes, "totals": self.totals}
@@ -125,7 +135,7 @@ class Tiers(LocalPrivacy, use="tiers"):
         own = name in self.totals and self.totals[name] == self.limit(name)
         return f"protocol.privacy.totals.{name}" if own else "protocol.privacy.budgets"
 
-    def __call__(self, update: Update, coins: Coins) -> tuple[Update, Spent]:
+    def __call__(self, update: Update, coins: Coins) -> tuple[Update, ParticipationCost]:
         """Raises: PrivacyError, because noise is a client's own: ask `of`."""
         raise PrivacyError("privacy = 'tiers' noises as each client's tier says; ask of(name) for one client's noise")
 
@@ -143,12 +153,12 @@ class Tiers(LocalPrivacy, use="tiers"):
             f"unit: {UNIT}. Differences are clipped to C = {self.clip:g}; sensitivity 2C, noise by the analytic "
             f"Gaussian mechanism (the classical formula is not used), mu sqrt(T) after T participations; (eps, delta) "
             f"of a client against everybody who sees what it sends, by Gaussian DP. "
-            f"{'; '.join(self._said(tier, participations) for tier in self.tiers)}. Tiers are public. That only some "
-            "clients are invited to a round amplifies nothing here. A client keeps its own guarantee whatever "
+            f"{'; '.join(self._tier_claim(tier, participations) for tier in self.tiers)}. Tiers are public. That only "
+            "some clients are invited to a round amplifies nothing here. A client keeps its own guarantee whatever "
             "others' rows its own is mixed with. Noise counts as real numbers, without their rounding"
         )
 
-    def _said(self, tier: float, participations: int) -> str:
+    def _tier_claim(self, tier: float, participations: int) -> str:
         one, most = self._mechanism(tier), self.budget(tier)
         said = f"tier {tier:g}: sigma = {one.sigma:.4g}, mu = {one.mu:.4g}, {shown(tier, self.delta)} for {times(1)}"
         if most is not None:

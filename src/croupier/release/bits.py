@@ -1,4 +1,9 @@
-"""Releases of residues in unary: the bits of each block shuffled, their number, or their number modulo the modulus."""
+"""Releases of residues in unary: the bits of each block shuffled, their number, or their number modulo the modulus.
+
+Three answers to one question, from the paper's own to the least: `bits` lets out every bit, shuffled inside its block;
+`counts` the same information in fewer bytes; `mod` the residues of the sum and nothing more. What the first two tell
+beyond the sum is measured by the audit's question `carries`.
+"""
 
 from __future__ import annotations
 

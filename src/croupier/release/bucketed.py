@@ -1,4 +1,9 @@
-"""Releases by buckets of like budgets: values shuffled inside each bucket, or nothing but each bucket's sum."""
+"""Releases by buckets of like budgets: values shuffled inside each bucket, or nothing but each bucket's sum.
+
+IntraShuffler's release. Buckets follow from public tiers and from who is present, and so tell nothing new; inside a
+bucket values are permuted as in `shuffle`, or added. What stands beside a bucket's rows (its published noise and least
+budget) is what the server may weigh them by.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +22,7 @@ from croupier.core.tier import Tier
 from croupier.core.update import Layout, Modulus
 from croupier.errors import IntegrityError, ProtocolError, SpecError
 from croupier.release.buckets import Bucket, Gap, Label, form, label
-from croupier.release.release import Release, Shape, whole
+from croupier.release.release import Release, ReleaseContext, Shape, whole
 from croupier.release.shuffle import Grain, shuffle_into
 from croupier.release.sums import Sum
 
@@ -92,6 +97,12 @@ class Tiered(Release):
     ) -> Mapping[str, Tensor]:
         """What leaves of one coordinate vector per client, each with its tier."""
 
+    def compute(
+        self, rows: Sequence[Tensor], layout: Layout, modulus: Modulus, coins: Node, context: ReleaseContext
+    ) -> Mapping[str, Tensor]:
+        """By the tiers of the clients present."""
+        return self.within(rows, layout, modulus, coins, context.tiers)
+
     @abstractmethod
     def facts(self, tiers: Sequence[Tier]) -> dict[str, Tensor]:
         """What leaves beside the rows, and anybody who knows the tiers can compute."""
@@ -116,7 +127,7 @@ class Tiered(Release):
             f"effective size of {self.effective} or more (members minus colluders)"
         )
 
-    def _told(self) -> str:
+    def _published(self) -> str:
         return (
             "which public tiers each bucket holds, its size, the mean noise of its members (rounded up) and its least "
             "epsilon, which is nobody's guarantee"
@@ -192,8 +203,8 @@ class Buckets(Tiered, use="buckets"):
             "they are spread, and which of them are noise alone",
         }[self.grain]
         return (
-            f"of every bucket {left}; {self._told()}. In a bucket of several tiers a large value is one of a noisy "
-            "tier's. No amplification is claimed"
+            f"of every bucket {left}; {self._published()}. In a bucket of several tiers a large value is one of a "
+            "noisy tier's. No amplification is claimed"
         )
 
     def anonymity(self) -> str:
@@ -217,11 +228,16 @@ class BucketSums(Tiered, use="bucket-sums"):
     shape: ClassVar[Shape] = "bucketed"
     hides: ClassVar[frozenset[str]] = frozenset({"ids", "rows"})
     grouped: ClassVar[bool] = True
+    by_size: ClassVar[bool] = True
 
     @property
     def intact(self) -> bool:
         """A sum is nobody's update."""
         return False
+
+    def added_together(self, clients: int, tiers: Sequence[Tier]) -> tuple[tuple[int, ...], ...]:
+        """Those of each bucket."""
+        return tuple(bucket.members for bucket in self.buckets(tiers))
 
     def fields(self, dtype: str, modulus: Modulus, slots: int) -> tuple[wire.Field, ...]:
         """How many buckets there are, and of each its size, its label and its sum."""
@@ -260,7 +276,7 @@ class BucketSums(Tiered, use="bucket-sums"):
         """Sums."""
         return (
             "of every bucket the sum of its members' noised and rounded updates, exact, coordinate by coordinate, and "
-            f"no single value; {self._told()}"
+            f"no single value; {self._published()}"
         )
 
     def over_rounds(self) -> str:

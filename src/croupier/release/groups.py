@@ -1,4 +1,9 @@
-"""Sums over small groups: rows for rules that need several values a coordinate, each hidden among a few clients."""
+"""Sums over small groups: rows for rules that need several values a coordinate, each hidden among a few clients.
+
+Medians and other robust rules need several values a coordinate, and a sum is one. Between the two lie sums of small
+groups, each large enough that one update is hidden among honest others; pairs, as a paper has them, must be asked for
+(`literal`), because a member can subtract itself.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,9 @@
 From: RAIN, Algorithm 2 as printed, with the threshold that it takes for granted: tau = median + c MAD, weights
 max(0, tau - distance). Medians are kept twice and weights carry the factor 4 `den`, so that nothing is ever rounded
 but c itself, to `num` / `den`.
+
+`release.scored` follows it where scores are to stay secret, because then both servers compute on whole numbers
+(`mpc.trust`). It is the clear form that the secret one is tested against.
 """
 
 from __future__ import annotations
@@ -38,12 +41,12 @@ class Printed:
 
     def weights(self, distances: Ints) -> Ints:
         """4 `den` times the weight of each row."""
-        middle = _twice(distances)
-        spread = max(_twice(np.abs(2 * distances - middle)), self.floor)
+        middle = _doubled_median(distances)
+        spread = max(_doubled_median(np.abs(2 * distances - middle)), self.floor)
         return np.maximum(0, 2 * self.den * middle + self.num * spread - 4 * self.den * distances)
 
 
-def _twice(numbers: Ints) -> int:
+def _doubled_median(numbers: Ints) -> int:
     """Twice the median."""
     ordered = np.sort(numbers)
     return int(ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2])

@@ -1,13 +1,17 @@
-"""Releases: the ideal function of a batch, exactly what the server is to learn."""
+"""Releases: the ideal function of a batch, exactly what the server is to learn.
+
+A release is called block by block, 2^16 coordinates at a time, so that memory stays small and draws are the same
+however many there are. It also says in one sentence what it reveals, which `explain` prints, and from how many clients
+on it hides anything (`least`).
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-import numpy as np
-import numpy.typing as npt
 from torch import Tensor
 
 from croupier.core.coins import BLOCK, Node
@@ -16,10 +20,19 @@ from croupier.core.tier import Tier
 from croupier.core.update import Layout, Modulus
 from croupier.core.wire import Field
 from croupier.errors import ProtocolError
-from croupier.release.buckets import Bucket
+from croupier.release.buckets import Bucket, Label
+from croupier.release.scoring import ScoreRule
 
 # Rows, one sum, one sum a bucket, or a sum of rows that were scored against a reference.
 Shape = Literal["rows", "sums", "bucketed", "scored"]
+
+
+@dataclass(frozen=True)
+class ReleaseContext:
+    """What some releases use besides the rows: the clients' public tiers, and what the server shows late."""
+
+    tiers: tuple[Tier, ...] = ()
+    late: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
 
 
 class Release(Part):
@@ -40,6 +53,8 @@ class Release(Part):
     unary: ClassVar[bool] = False
     # Whether it shows how many ones there are, as an integer and not as a residue.
     counts_ones: ClassVar[bool] = False
+    # Whether a row that is a sum counts for as many clients as it is of.
+    by_size: ClassVar[bool] = False
 
     @property
     def signs_only(self) -> bool:
@@ -50,10 +65,6 @@ class Release(Part):
     def weighs(self) -> bool:
         """Whether rows that are added up count for more or less, by weights that follow from what leaves."""
         return False
-
-    def row_weights(self, distances: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
-        """What rows at these distances from a reference, of so many coordinates, count for: one each."""
-        return np.ones(len(distances), np.int64)
 
     @property
     def pieces(self) -> Literal["model", "layer", "parameter"] | None:
@@ -86,6 +97,28 @@ class Release(Part):
     @abstractmethod
     def __call__(self, rows: Sequence[Tensor], layout: Layout, modulus: Modulus, coins: Node) -> Mapping[str, Tensor]:
         """What leaves of one coordinate vector per client."""
+
+    def compute(
+        self, rows: Sequence[Tensor], layout: Layout, modulus: Modulus, coins: Node, context: ReleaseContext
+    ) -> Mapping[str, Tensor]:
+        """What leaves of one coordinate vector per client, for who knows more than the rows; most need no more."""
+        return self(rows, layout, modulus, coins)
+
+    def verify(self, body: Mapping[str, Tensor], tiers: Sequence[Tier]) -> None:
+        """Raises: IntegrityError when what left is not what public tiers give, where the release goes by them."""
+
+    def added_together(self, clients: int, tiers: Sequence[Tier]) -> tuple[tuple[int, ...], ...]:
+        """Which clients' updates are added up, by their places: everybody's, unless sums are of groups."""
+        return (tuple(range(clients)),)
+
+    def labels(self, tiers: Sequence[Tier]) -> tuple[Label, ...] | None:
+        """What is published of the noise of each row that leaves; None where a row has its own client's."""
+        return None
+
+    @property
+    def scoring(self) -> ScoreRule | None:
+        """The rule by which rows are scored against a reference; None where they are not."""
+        return None
 
     def over_rounds(self) -> str:
         """What several rounds tell together, where it does not follow from what is hidden."""

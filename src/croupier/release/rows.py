@@ -1,4 +1,8 @@
-"""The release that hides nothing."""
+"""The release that hides nothing.
+
+Plain federated averaging: the server gets each client's row with its name. The baseline of every audit, on which
+attacks must show that they work.
+"""
 
 from __future__ import annotations
 

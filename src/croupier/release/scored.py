@@ -2,13 +2,15 @@
 
 The rule that turns distances into weights is part of the release, because whoever computes the sum must follow it. It
 is a function of the distances as a set: the order of the rows does not matter, and does not show.
+
+`place.two_servers` computes it on shares; behind a relay it is computed in the clear, which is the oracle that the law
+*realise* compares with.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
 import numpy as np
@@ -22,32 +24,14 @@ from croupier.core.coins import Node
 from croupier.core.update import Layout, Modulus
 from croupier.errors import ProtocolError, SpecError
 from croupier.release.printed import Printed
-from croupier.release.release import Release, Shape
+from croupier.release.release import Release, ReleaseContext, Shape
+from croupier.release.scoring import Ints, Verdict
 
 # Scales a median of absolute deviations to the standard deviation of a normal.
 NORMAL = 1.4826
 # Real weights are kept in units of this share of a coordinate.
 _UNIT = 16
 _CROWD = 50
-Ints = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """A weight for each row, and why: the threshold, and the lower one where there is one.
-
-    `withheld`: so few rows were accepted that their sum would show single ones; all weights are then 0.
-    """
-
-    weights: Ints
-    threshold: float
-    lower: float | None = None
-    withheld: bool = False
-
-    @property
-    def total(self) -> int:
-        """What the weights add up to."""
-        return int(self.weights.sum())
 
 
 class ScoredSum(Release, use="scored"):
@@ -117,10 +101,6 @@ class ScoredSum(Release, use="scored"):
         """Where weights are not equal, and what they weigh is opened."""
         return self.weights != "equal" and not self.signs_only
 
-    def row_weights(self, distances: Ints, size: int) -> Ints:
-        """By the rule."""
-        return self.judge(distances, size).weights
-
     @model_validator(mode="after")
     def _two_sided(self) -> Self:
         if self.side == "two" and self.weights == "relu":
@@ -166,6 +146,17 @@ class ScoredSum(Release, use="scored"):
     def __call__(self, rows: Sequence[Tensor], layout: Layout, modulus: Modulus, coins: Node) -> Mapping[str, Tensor]:
         """Raises: ProtocolError, because rows cannot be scored without a reference."""
         raise ProtocolError("release = 'scored' measures distances to a reference: use `against`")
+
+    def compute(
+        self, rows: Sequence[Tensor], layout: Layout, modulus: Modulus, coins: Node, context: ReleaseContext
+    ) -> Mapping[str, Tensor]:
+        """Against the reference that the server showed."""
+        return self.against(rows, context.late["reference"], coins)
+
+    @property
+    def scoring(self) -> Self:
+        """Its own rule."""
+        return self
 
     def against(self, rows: Sequence[Tensor], reference: Tensor, coins: Node) -> Mapping[str, Tensor]:
         """What leaves of rows of bits, one a coordinate, and a reference of the same kind."""

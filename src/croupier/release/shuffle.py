@@ -1,4 +1,9 @@
-"""Naive shuffles: rows leave cut into models, layers or single parameters, each piece permuted among the clients."""
+"""Naive shuffles: rows leave cut into models, layers or single parameters, each piece permuted among the clients.
+
+The finer the pieces, the less of a client stays together: whole models, layers, or single parameters. Each piece is
+permuted by its own uniform permutation from the relay's coins. What un-shuffling attacks still find is the audit's
+question `source`.
+"""
 
 from __future__ import annotations
 

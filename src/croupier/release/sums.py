@@ -1,4 +1,8 @@
-"""The release that lets out nothing but a sum."""
+"""The release that lets out nothing but a sum.
+
+All that a mean needs. Rows must be residues of one modulus, so that the sum is exact and the order of addition does not
+show; a sum of fewer than two clients is refused.
+"""
 
 from __future__ import annotations
 

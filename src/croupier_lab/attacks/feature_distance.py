@@ -1,7 +1,7 @@
 """A perceptual distance of pictures: how far apart their features are in a CIFAR-10 classifier that is trained here.
 
 It is no LPIPS, whose weights come from elsewhere: numbers of the one say nothing about numbers of the other.
-Used by Tazza's Table 2 and Figure 6 (`papers.tazza_targets`, `papers.tazza_augmented`).
+Used by Tazza's Table 2 and Figure 6 (`papers.tazza.inversion_targets`, `papers.tazza.augmentation`).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 From: Zhu et al. 2019 (`dlg`), Zhao et al. 2020 (`single_label`), Geiping et al. 2020 (`inverting`, whose search is
 `croupier.audit.invert.search_records`). The linking of shuffled layers is ours. An attack is given the public network
 with the weights handed out, a gradient, and what it assumes; it never sees the truth, and chooses between restarts by
-its own loss. Used by RNS's Figure 8 and Tazza's Table 2 (`papers.rns_inversion`, `papers.tazza_targets`).
+its own loss. Used by RNS's Figure 8 and Tazza's Table 2 (`papers.rns.inversion`, `papers.tazza.inversion_targets`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 """How many columns of an opened weighted sum have one solution, where they are too many to walk, and rows by levels.
 
 `croupier.release.opened_sums` says exactly what such a sum tells; these are the bench's tables and samples of it.
+
+Weights that differ make a sum a puzzle with few solutions, and weights of few levels do not; the bench shows where the
+one becomes the other.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Patches of a picture put back: by what their edges show, by what patches of public pictures look like, or both.
 
 One picture is a jigsaw puzzle. Pictures under one rule are many puzzles with one solution: the misfit of two edges is
-added up over all of them. Used by Tazza's Figure 18 (`papers.tazza_jigsaw`).
+added up over all of them. Used by Tazza's Figure 18 (`papers.tazza.patch_search`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from croupier.audit.pixel_layout import by_example, laid_out
-from croupier.core.coins import Coins
-from croupier.encode.symmetry import Ints
+from croupier.core.coins import Coins, Ints
 from croupier.errors import RangeError
 from croupier_lab.attacks.smooth_layout import turned
 

@@ -2,7 +2,7 @@
 
 The server knows the model it handed out. An upload of one step is that model less a gradient, in another order; a
 gradient can be read off only where the two are in one order. Used by Tazza's Table 2 and Figure 17
-(`papers.tazza_targets`, `papers.tazza_adaptive`).
+(`papers.tazza.inversion_targets`, `papers.tazza.parameter_search`).
 """
 
 from __future__ import annotations

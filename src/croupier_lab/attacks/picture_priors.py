@@ -1,6 +1,6 @@
 """What guesses without any view come to as pictures: a likeness without a prior says nothing.
 
-Only scorers use this (`papers.rns_inversion`, `papers.tazza_feasible`), under the rules of the attack: as many
+Only scorers use this (`papers.rns.inversion`, `papers.tazza.picture_distance`), under the rules of the attack: as many
 pictures, matched with the true ones alike.
 """
 

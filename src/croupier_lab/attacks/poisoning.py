@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Generator, Tensor
 
 from croupier.audit.poison import Knows, LabelFlip, Poison, PoisonInputs, standard_normal
-from croupier.learn.data import Rows
+from croupier.learn.data import TensorRecords
 
 
 class Informed(Poison):
@@ -34,7 +34,7 @@ class Dpfl(Poison, use="attack-dpfl"):
     signs are sent the length has no effect: what remains is label flipping without noise.
     """
 
-    def change(self, records: Rows, classes: int, generator: Generator) -> Rows:
+    def change(self, records: TensorRecords, classes: int, generator: Generator) -> TensorRecords:
         """Mirrored labels."""
         return LabelFlip().change(records, classes, generator)
 

@@ -1,7 +1,7 @@
 """Other ways to the rule behind a permuted model than weight matching (`croupier.learn.axes.matching`).
 
 The paper's own search over parameters, sorted values without any anchor, and trying every seed of its printed listing,
-which is here too. Used by Tazza's Figure 17 (`papers.tazza_adaptive`).
+which is here too. Used by Tazza's Figure 17 (`papers.tazza.parameter_search`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from croupier.core.coins import Coins
-from croupier.encode.symmetry import Ints, Rule, Symmetry
+from croupier.core.coins import Coins, Ints
+from croupier.encode.symmetry import Rule, Symmetry
 from croupier.errors import RangeError
 from croupier.learn.axes.matching import Comparison, Matched, apart, assigned, lines
 

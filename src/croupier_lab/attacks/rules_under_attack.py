@@ -22,11 +22,11 @@ from croupier.audit.setting import Setting
 from croupier.core.attempt import Drive
 from croupier.core.coins import Coins
 from croupier.core.update import Update
-from croupier.engine.loop import begin, rounds
+from croupier.engine.loop import Continuation, begin, rounds
 from croupier.engine.state import Round, Threat
 from croupier.engine.task import Fits, Task
 from croupier.errors import CroupierError, SpecError
-from croupier.learn.data import Rows
+from croupier.learn.data import TensorRecords
 from croupier.learn.fit import Fit
 from croupier.learn.train import Learner, one_of
 from croupier_lab.processes import each
@@ -68,7 +68,7 @@ class RuleUnderAttack:
                 yield done
                 state = done.state
         task, threat = self.attacked(seeded, task)
-        yield from rounds(pipeline, task, plan, seeded.coins, drive, state=state, threat=threat)
+        yield from rounds(pipeline, task, plan, seeded.coins, drive, start=Continuation(state), threat=threat)
 
     def attacked(self, seeded: SeededTask, task: Task) -> tuple[Task, Threat]:
         """The task with malicious clients, where there is an attack."""
@@ -101,7 +101,7 @@ class RuleUnderAttack:
             return task
         if task.answers is None or not isinstance(task.fit, Learner):
             raise SpecError("probes = 'samples': the network answers no inputs of numbers")
-        held = {shard: rows for shard, rows in task.fit.shards.items() if isinstance(rows, Rows)}
+        held = {shard: rows for shard, rows in task.fit.shards.items() if isinstance(rows, TensorRecords)}
         samples = Samples(task.fit, task.answers, held, seeded.coins.child("samples"))
         return replace(task, fit=samples, answers=samples.answer)
 
@@ -112,7 +112,7 @@ class Samples:
 
     fit: Fits
     ask: Callable[[Tensor, Tensor], Tensor]
-    held: dict[str, Rows]
+    held: dict[str, TensorRecords]
     coins: Coins
     shown: Tensor = field(default_factory=lambda: torch.zeros(0))
 
@@ -131,9 +131,9 @@ class Samples:
 
 def run(
     setting: Setting, arms: Sequence[RuleUnderAttack], seeds: Sequence[int], drive: Drive, watch: Watch,
-    abreast: int = 1,
+    processes: int = 1,
 ) -> list[list[TrainingOutcome]]:  # fmt: skip
-    """Every arm from every seed, arm by arm; `abreast` trainings at once, each in a process of its own."""
+    """Every arm from every seed, arm by arm; `processes` trainings at once, each in a process of its own."""
     jobs = {f"seed {seed}, arm {at}": (setting, arm, seed, drive) for seed in seeds for at, arm in enumerate(arms)}
     done: dict[str, TrainingOutcome] = {}
 
@@ -142,7 +142,7 @@ def run(
         done[name] = outcome
         watch(f"seed {seed}, {arm.title}: {arm.rule}, honest clients receive {outcome.received:.1%}")
 
-    each(_train, jobs, abreast, keep)
+    each(_train, jobs, processes, keep)
     found = [done[name] for name in jobs]
     return [found[at :: len(arms)] for at in range(len(arms))]
 

@@ -1,6 +1,8 @@
 """Inverting Gradients on many uploads at once, for a device on which one search alone leaves most of it idle.
 
-Used by Tazza's Table 2 (`papers.tazza_targets`).
+Used by Tazza's Table 2 (`papers.tazza.inversion_targets`).
+
+The searches do not touch each other: the gradient of the sum of their objectives by one record is that record's own.
 """
 
 from __future__ import annotations

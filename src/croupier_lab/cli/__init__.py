@@ -1,4 +1,8 @@
-"""The commands `croupier reproduce` and `croupier bench`."""
+"""The commands `croupier reproduce` and `croupier bench`.
+
+`croupier.cli.lab` calls `attach` where this package and what it needs are installed; the product's command line knows
+no more of it.
+"""
 
 import typer
 

@@ -1,15 +1,22 @@
-"""`croupier reproduce`: what papers print, run again, with their numbers beside ours."""
+"""`croupier reproduce`: what papers print, run again, with their numbers beside ours.
+
+Without a name it lists what can be run. A result is shown, and kept with its scale, seeds, date and every substitution,
+because a number of a smaller scale is easily taken for the paper's.
+"""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from croupier.cli import options
 from croupier.cli.progress import progress
+
+if TYPE_CHECKING:
+    from croupier_lab.papers.shared.figure import Figure, Scale
 
 
 def command(
@@ -22,7 +29,12 @@ def command(
     seed: options.Seed = None,
     data: options.Data = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, or cuda with a number.")] = "cpu",
-    abreast: Annotated[int, typer.Option(help="How many runs at once, each in its own process.", min=1)] = 1,
+    processes: Annotated[
+        int,
+        typer.Option(
+            "--processes", "--abreast", help="How many runs at once, each in its own process (once --abreast).", min=1
+        ),
+    ] = 1,
     rounds: Annotated[Optional[int], typer.Option(help="So many rounds, not the scale's.", min=1)] = None,  # noqa: UP045
     plot: Annotated[Optional[Path], typer.Option(help="Also draw it into this SVG file.")] = None,  # noqa: UP045
     out: options.OutFile = None,
@@ -37,31 +49,19 @@ def command(
 
     import torch
 
-    from croupier.errors import DataError, SpecError, nearest
+    from croupier.errors import DataError
     from croupier.learn.data import OTHER, folder_of
     from croupier.spec import Machine
-    from croupier_lab.papers.catalogue import FIGURES
-    from croupier_lab.papers.shared.figure import SCALES, Means
+    from croupier_lab.papers.shared.figure import Means
     from croupier_lab.papers.shared.reproduce import reproduce
 
     if name is None:
         _list(json)
         return
-    if name not in FIGURES:
-        raise SpecError(f"{name!r} is no figure or table that is known; {nearest(name, FIGURES)}")
-    size = next((known for known in SCALES if known == scale), None)
-    if size is None:
-        raise SpecError(f"--scale = {scale!r}: no such scale; {nearest(scale, SCALES)}")
-    figure = FIGURES[name]
-    if plot is not None and figure.draw is None:
-        able = ", ".join(known for known, one in FIGURES.items() if one.draw)
-        raise SpecError(f"--plot = {str(plot)!r}: {name} has no picture; leave it out, or choose among {able}")
-    if plot is not None:
-        # Before the hours of work, not after.
-        options.check_room(plot, "--plot")
+    figure, size = _chosen(name, scale, plot)
     start = time.perf_counter()
     checked = Machine.parse({"device": device}, "run").device
-    means = Means(folder_of(data), checked, os.cpu_count() or 1, abreast, only, rounds)
+    means = Means(folder_of(data), checked, os.cpu_count() or 1, processes, only, rounds)
     try:
         with progress(name) as told:
             found = reproduce(figure, size, means, seeds=seeds, seed=seed or 0, watch=told.say)
@@ -75,6 +75,26 @@ def command(
         options.write(plot, figure.draw(found["rows"]), "--plot")
     if not json:
         print(f"result: {path}")
+
+
+def _chosen(name: str, scale: str, plot: Path | None) -> tuple[Figure, Scale]:
+    """The figure and its scale. Raises: SpecError or StoreError, before the hours of work and not after."""
+    from croupier.errors import SpecError, nearest
+    from croupier_lab.papers.catalogue import FIGURES
+    from croupier_lab.papers.shared.figure import SCALES
+
+    if name not in FIGURES:
+        raise SpecError(f"{name!r} is no figure or table that is known; {nearest(name, FIGURES)}")
+    size = next((known for known in SCALES if known == scale), None)
+    if size is None:
+        raise SpecError(f"--scale = {scale!r}: no such scale; {nearest(scale, SCALES)}")
+    figure = FIGURES[name]
+    if plot is not None and figure.draw is None:
+        able = ", ".join(known for known, one in FIGURES.items() if one.draw)
+        raise SpecError(f"--plot = {str(plot)!r}: {name} has no picture; leave it out, or choose among {able}")
+    if plot is not None:
+        options.check_room(plot, "--plot")
+    return figure, size
 
 
 def _somewhere(name: str, scale: str) -> Path:

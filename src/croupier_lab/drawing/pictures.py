@@ -1,4 +1,7 @@
-"""Pictures of pictures: strips of small images under a histogram; and who was in which cluster, round by round."""
+"""Pictures of pictures: strips of small images under a histogram; and who was in which cluster, round by round.
+
+For figures whose point is to be seen: what was reconstructed beside what was true, and which clients were put together.
+"""
 
 from __future__ import annotations
 

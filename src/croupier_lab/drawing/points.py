@@ -1,4 +1,7 @@
-"""Points of two measures, panel by panel: marks by series and kind, and spots coloured by class."""
+"""Points of two measures, panel by panel: marks by series and kind, and spots coloured by class.
+
+For trade-offs (privacy against accuracy) and for rows of updates in two directions.
+"""
 
 from __future__ import annotations
 

@@ -59,19 +59,19 @@ def run(
     seeds: Sequence[int],
     drive: Drive,
     watch: Watch = lambda _: None,
-    abreast: int = 1,
+    processes: int = 1,
     kept: Shelf | None = None,
 ) -> list[SourceOutcome]:
     """Train every defence from every seed, and mount its attacks on its server's view of every round.
 
-    `abreast` seeds run at once, each in its own process; a script that asks for more than one must guard its main part.
-    Seeds that are finished go to `kept`, and what is there is not done again.
+    `processes` seeds run at once, each in its own process; a script that asks for more than one must guard its main
+    part. Seeds that are finished go to `kept`, and what is there is not done again.
     """
     shelf: Shelf = {} if kept is None else kept
     left = {f"seed-{seed}": seed for seed in seeds if f"seed-{seed}" not in shelf}
-    if abreast > 1:
+    if processes > 1:
         work = partial(_apart, replace(setting, workers=1), defences, drive)
-        each(work, left, abreast, lambda name, runs: put(shelf, name, runs))
+        each(work, left, processes, lambda name, runs: put(shelf, name, runs))
     elif left:
         with Panel(setting.workers, setting.device) as panel:
             for name, seed in left.items():

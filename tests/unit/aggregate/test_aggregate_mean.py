@@ -1,3 +1,5 @@
+"""The mean: weighted as it says, in double precision, whatever the order of the rows."""
+
 from __future__ import annotations
 
 import math

@@ -12,17 +12,17 @@ from torch import Tensor
 
 from croupier.aggregate.aggregator import Desk
 from croupier.aggregate.mean import Mean, Scaled
-from croupier.aggregate.step import Adagrad, Adam, Average, Step, Yogi
+from croupier.aggregate.step import Average, FedAdagrad, FedAdam, FedYogi, Step
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.flow import Memory
 from croupier.core.update import Form, Gathered, Layout, Model, Slice
 from croupier.engine.federation import Federation
 from croupier.engine.local import Local
-from croupier.engine.loop import rounds
+from croupier.engine.loop import Continuation, rounds
 from croupier.engine.state import state_from
 from croupier.errors import ProtocolError, SpecError
-from croupier.learn.assemble import assemble
+from croupier.learn.assemble import Hardware, assemble
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Sgd
 from croupier.learn.models import Mlp
@@ -56,12 +56,12 @@ def adagrad(v: float, d: float, beta2: float) -> float:
 
 
 CASES: list[tuple[Step, Number, float, float, float, float]] = [
-    (Adam(), adam, 0.01, 0.9, 0.99, 1e-3),
-    (Adam(lr=0.3, beta1=0.5, beta2=0.25, tau=0.1), adam, 0.3, 0.5, 0.25, 0.1),
-    (Yogi(), yogi, 0.01, 0.9, 0.99, 1e-3),
-    (Yogi(lr=1.0, beta1=0.0, beta2=0.5, tau=1.0), yogi, 1.0, 0.0, 0.5, 1.0),
-    (Adagrad(), adagrad, 0.01, 0.0, 0.0, 1e-3),
-    (Adagrad(lr=0.1, beta1=0.9), adagrad, 0.1, 0.9, 0.0, 1e-3),
+    (FedAdam(), adam, 0.01, 0.9, 0.99, 1e-3),
+    (FedAdam(lr=0.3, beta1=0.5, beta2=0.25, tau=0.1), adam, 0.3, 0.5, 0.25, 0.1),
+    (FedYogi(), yogi, 0.01, 0.9, 0.99, 1e-3),
+    (FedYogi(lr=1.0, beta1=0.0, beta2=0.5, tau=1.0), yogi, 1.0, 0.0, 0.5, 1.0),
+    (FedAdagrad(), adagrad, 0.01, 0.0, 0.0, 1e-3),
+    (FedAdagrad(lr=0.1, beta1=0.9), adagrad, 0.1, 0.9, 0.0, 1e-3),
 ]
 
 
@@ -106,11 +106,11 @@ def test_the_average_is_what_it_was() -> None:
 
 def test_a_scaled_mean_steps_too_and_takes_sums() -> None:
     rows, start = torch.randn(3, SIZE), torch.randn(SIZE)
-    (one,), held = Mean(step=Adam())(gathered(rows), desk(start), {})
-    (other,), same = Scaled(step=Adam())(gathered(rows), desk(start), {})
+    (one,), held = Mean(step=FedAdam())(gathered(rows), desk(start), {})
+    (other,), same = Scaled(step=FedAdam())(gathered(rows), desk(start), {})
     total = (rows.double() * torch.tensor([[1.0], [2.0], [3.0]])).sum(0)
     summed = Gathered(("a", "b", "c"), sums=total, weights=torch.tensor(6.0), form="delta")
-    (third,), _ = Scaled(step=Adam())(summed, desk(start), {})
+    (third,), _ = Scaled(step=FedAdam())(summed, desk(start), {})
     assert torch.equal(one.vector, other.vector)
     assert canon.digest(held) == canon.digest(same)
     assert torch.allclose(third.vector, one.vector, atol=1e-6)
@@ -119,7 +119,7 @@ def test_a_scaled_mean_steps_too_and_takes_sums() -> None:
 def test_statistics_are_averaged_whatever_the_step() -> None:
     layout = Layout((Slice("w", (2,)), Slice("var", (3,), "statistic")))
     rows, start = torch.rand(3, SIZE), torch.rand(SIZE)
-    (stepped,), held = Mean(step=Yogi())(gathered(rows, "weights"), desk(start, layout), {})
+    (stepped,), held = Mean(step=FedYogi())(gathered(rows, "weights"), desk(start, layout), {})
     (mean,), _ = Mean()(gathered(rows, "weights"), desk(start, layout), {})
     assert torch.allclose(stepped.vector[2:], mean.vector[2:], atol=1e-7)
     assert not torch.allclose(stepped.vector[:2], mean.vector[:2], atol=1e-3)
@@ -130,10 +130,10 @@ def test_the_order_of_the_rows_does_not_show() -> None:
     rows = torch.randn(7, SIZE) * 10.0 ** torch.randint(-6, 6, (7, SIZE))
     mixed = rows.gather(0, torch.rand(7, SIZE).argsort(0))
     alike = torch.ones(7).double()
-    (one,), held = Mean(step=Adam())(
+    (one,), held = Mean(step=FedAdam())(
         Gathered(("a",) * 7, rows, weights=alike, form="delta"), desk(torch.zeros(SIZE)), {}
     )
-    (other,), same = Mean(step=Adam())(
+    (other,), same = Mean(step=FedAdam())(
         Gathered(("a",) * 7, mixed, weights=alike, form="delta"), desk(torch.zeros(SIZE)), {}
     )
     assert torch.equal(one.vector, other.vector)
@@ -141,7 +141,7 @@ def test_the_order_of_the_rows_does_not_show() -> None:
 
 
 def test_moments_of_another_frame_are_refused() -> None:
-    rule = Mean(step=Adam())
+    rule = Mean(step=FedAdam())
     _, held = rule(gathered(torch.ones(2, SIZE), frame=b"epoch 1"), desk(torch.zeros(SIZE)), {})
     rule(gathered(torch.ones(2, SIZE), frame=b"epoch 1"), desk(torch.zeros(SIZE)), held)
     with pytest.raises(ProtocolError, match=r"step = 'adam' remembers moments .*; use step = 'average'"):
@@ -156,13 +156,15 @@ def test_settings_out_of_range_are_refused(table: dict[str, float]) -> None:
         Mean.parse({"use": "mean", "step": "adm"}, "aggregate")
 
 
-@pytest.mark.parametrize("step", [Adam(lr=0.03), Yogi(lr=0.03), Adagrad(lr=0.03)])
+@pytest.mark.parametrize("step", [FedAdam(lr=0.03), FedYogi(lr=0.03), FedAdagrad(lr=0.03)])
 def test_a_run_learns_and_resumes_from_its_checkpoint(step: Step) -> None:
-    made = assemble(Digits(), Iid(clients=6), Mlp(hidden=(16,)), Sgd(lr=0.1), Coins.from_seed(2), workers=1)
+    made = assemble(
+        Digits(), Iid(clients=6), Mlp(hidden=(16,)), Sgd(lr=0.1), Coins.from_seed(2), machine=Hardware(workers=1)
+    )
     pipeline = Pipeline(aggregate=Mean(step=step))
     coins, plan = Coins.from_seed(5), Federation(rounds=8)
     whole = list(rounds(pipeline, made.task, plan, coins, Local()))
     assert whole[-1].metrics["accuracy"] > 0.6 > whole[0].metrics["accuracy"]
     kept = state_from(canon.load(canon.dump(whole[3].state.plain())))
-    resumed = list(rounds(pipeline, made.task, plan, coins, Local(), state=kept))
+    resumed = list(rounds(pipeline, made.task, plan, coins, Local(), start=Continuation(kept)))
     assert torch.equal(resumed[-1].state.model.vector, whole[-1].state.model.vector)

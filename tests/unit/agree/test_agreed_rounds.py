@@ -17,7 +17,7 @@ from croupier.agree.standing import Standing
 from croupier.agree.welcome import invitation
 from croupier.core.attempt import Attempt
 from croupier.core.coins import Coins
-from croupier.core.epoch import Epoch, Frame, strangers
+from croupier.core.epoch import Epoch, Frame, disjoint_cohort_chance
 from croupier.core.flow import Letter
 from croupier.core.view import View
 from croupier.encode.hidden import HiddenUnits
@@ -81,7 +81,7 @@ def test_rounds_that_nobody_can_open_are_lost_and_counted() -> None:
     for one in done:
         unknown = one.number > 0 and not holders & set(one.cohort)
         assert bool(one.lost) == unknown
-        assert set(one.strangers or ()) == (set(one.cohort) if unknown else set())
+        assert set(one.without_rule or ()) == (set(one.cohort) if unknown else set())
         assert one.present == (() if unknown else one.cohort)
         if unknown:
             assert f"knows the rule of round {held + 1} " in one.lost
@@ -97,7 +97,7 @@ def test_a_third_of_cohorts_are_strangers_to_the_last_one() -> None:
     names, coins = tuple(range(100)), Coins.from_seed(5)
     drawn = [set(coins.child("cohort", at).sampler().choice(names, 10, replace=False).tolist()) for at in range(4000)]
     apart = sum(not one & other for one, other in pairwise(drawn)) / 3999
-    assert apart == pytest.approx(strangers(100, 10), abs=3 * (0.33 * 0.67 / 3999) ** 0.5)
+    assert apart == pytest.approx(disjoint_cohort_chance(100, 10), abs=3 * (0.33 * 0.67 / 3999) ** 0.5)
 
 
 def test_few_may_hand_on_a_rule_and_too_few_who_know_it_lose_the_round() -> None:
@@ -120,7 +120,7 @@ def test_with_anyone_to_ask_none_is_lost() -> None:
     # The bench's own numbers.
     found = bench.played(20, 4, 6, Coins.from_seed(1))
     assert 0 <= found["low"] <= found["measured"] <= found["high"] <= 1
-    assert found["share"] == strangers(20, 4)
+    assert found["share"] == disjoint_cohort_chance(20, 4)
 
 
 def test_those_who_hold_the_last_rule_may_be_gone() -> None:
@@ -130,7 +130,7 @@ def test_those_who_hold_the_last_rule_may_be_gone() -> None:
         2, clients=12, cohort=6, fetch="anyone", threat=Threat(absent=lambda number: gone if number else gone - gone)
     )
     assert done[1].lost
-    assert set(done[1].strangers or ()) == set(done[1].cohort) - gone
+    assert set(done[1].without_rule or ()) == set(done[1].cohort) - gone
 
 
 def test_a_false_holder_opens_nothing() -> None:
@@ -143,13 +143,13 @@ def test_a_false_holder_opens_nothing() -> None:
         assert not isinstance(one.body, bytes)
         return (replace(one, body={**one.body, "box": one.body["box"] ^ 1}),)
 
-    def bend(attempt: Attempt) -> Attempt:
+    def tamper(attempt: Attempt) -> Attempt:
         return all_of(*(bent(who, garbled) for who in attempt.parties if who != "server"))(attempt)
 
-    done = bare(2, clients=12, cohort=6, carry=True, threat=Threat(bend=bend))
+    done = bare(2, clients=12, cohort=6, carry=True, threat=Threat(tamper=tamper))
     knew = set(done[0].cohort) & set(done[1].cohort)
     assert knew
-    assert set(done[1].strangers or ()) == set(done[1].cohort) - knew
+    assert set(done[1].without_rule or ()) == set(done[1].cohort) - knew
 
 
 def heads_of(number: int, cohort: tuple[str, ...], last: bytes) -> tuple[str, ...]:
@@ -162,11 +162,11 @@ def kinds(done: Round) -> set[str]:
 
 
 def test_a_silent_head_is_replaced_in_a_run() -> None:
-    def bend(attempt: Attempt) -> Attempt:
+    def tamper(attempt: Attempt) -> Attempt:
         roster = next(iter(attempt.givens.values())).roster
         return silent(heads_of(0, roster, b"")[0], "propose.0")(attempt)
 
-    (done,) = bare(1, clients=7, cohort=7, by="pbft", threat=Threat(bend=bend))
+    (done,) = bare(1, clients=7, cohort=7, by="pbft", threat=Threat(tamper=tamper))
     calm = bare(1, clients=7, cohort=7, by="pbft")[0]
     assert "propose.1" in kinds(done)
     assert "propose.1" not in kinds(calm)
@@ -187,30 +187,30 @@ def test_a_head_that_tells_two_seeds_ends_in_one_rule_or_a_named_abort() -> None
         box[: len(box) // 2] ^= 1
         return (replace(one, body={**one.body, "box": box}),)
 
-    def bend(attempt: Attempt) -> Attempt:
+    def tamper(attempt: Attempt) -> Attempt:
         roster = next(iter(attempt.givens.values())).roster
         return bent(heads_of(0, roster, b"")[0], halved)(attempt)
 
-    (done,) = bare(1, clients=7, cohort=7, by="pbft", threat=Threat(bend=bend))
+    (done,) = bare(1, clients=7, cohort=7, by="pbft", threat=Threat(tamper=tamper))
     assert "propose.1" in kinds(done)
     assert len(secrets([done])) == 1
 
 
 def test_more_than_a_third_silent_is_a_named_abort() -> None:
     def bend_from(first: int) -> Callable[[Attempt], Attempt]:
-        def bend(attempt: Attempt) -> Attempt:
+        def tamper(attempt: Attempt) -> Attempt:
             given = next(iter(attempt.givens.values()))
             if given.round < first:
                 return attempt
             order = heads_of(given.round, given.roster, b"")
             return all_of(*(silent(who, "key") for who in order[:3]))(attempt)
 
-        return bend
+        return tamper
 
     with pytest.raises(ProtocolError, match="round 1 cannot go on: no agreement among 7 clients"):
-        bare(1, clients=7, cohort=7, by="pbft", threat=Threat(bend=bend_from(0)))
+        bare(1, clients=7, cohort=7, by="pbft", threat=Threat(tamper=bend_from(0)))
     # Carried, the round is lost with the reason, and the next is held by those who know the rule of the last.
-    done = bare(2, clients=7, cohort=7, by="pbft", carry=True, threat=Threat(bend=bend_from(1)))
+    done = bare(2, clients=7, cohort=7, by="pbft", carry=True, threat=Threat(tamper=bend_from(1)))
     assert "no agreement among" in done[1].lost
     assert done[1].state.model.frame == done[0].state.model.frame
 
@@ -219,14 +219,14 @@ def test_no_relay_makes_the_faulty_a_third_by_keeping_the_others_away() -> None:
     """It hands out nothing, so that everybody blames every head: PBFT is tried again among all, or not at all."""
     rosters: list[tuple[str, ...]] = []
 
-    def bend(attempt: Attempt) -> Attempt:
+    def tamper(attempt: Attempt) -> Attempt:
         if "propose.0" not in attempt.schemas:
             return attempt
         rosters.append(attempt.givens["server"].roster)
         return bent("server", lambda letters, view: letters if letters[0].kind == "key all" else ())(attempt)
 
     with pytest.raises(ProtocolError, match="no agreement among 10 clients"):
-        bare(1, clients=10, cohort=10, by="pbft", threat=Threat(bend=bend))
+        bare(1, clients=10, cohort=10, by="pbft", threat=Threat(tamper=tamper))
     assert rosters
     assert {len(roster) for roster in rosters} == {10}
     away = frozenset({"c001", "c004", "c005"})
@@ -250,7 +250,7 @@ def test_a_model_of_the_servers_own_in_plain_coordinates_is_not_trained_on(agree
 
 
 def test_a_client_that_says_nothing_is_left_out_of_a_joint_agreement() -> None:
-    (done,) = bare(1, clients=6, cohort=6, threat=Threat(bend=lambda attempt: _without(attempt, "c002")))
+    (done,) = bare(1, clients=6, cohort=6, threat=Threat(tamper=lambda attempt: _without(attempt, "c002")))
     assert set(done.present) == set(done.cohort) - {"c002"}
     assert Standing.of(done.state.memories["c000"]).epoch.roster == done.present  # type: ignore[union-attr]
 

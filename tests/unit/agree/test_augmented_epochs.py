@@ -15,15 +15,15 @@ from croupier.encode.hidden import HiddenUnits
 from croupier.engine.federation import Federation
 from croupier.engine.local import Local
 from croupier.engine.loop import plain_model, rounds
-from croupier.learn.assemble import assemble
+from croupier.learn.assemble import Hardware, TaskOptions, assemble
 from croupier.learn.augment import Augment, Crop
-from croupier.learn.data import Data, Dataset, Rows
+from croupier.learn.data import Data, Dataset, TensorRecords
 from croupier.learn.fit import Sgd
 from croupier.learn.models import Mlp
 from croupier.learn.split import Iid
 from croupier.pipeline import Pipeline
 from croupier.place.direct import Direct
-from croupier.release.rows import Rows as AsRows
+from croupier.release.rows import Rows
 
 COINS = Coins.from_seed(3)
 CROP = Crop(side=5, flip=True)
@@ -38,7 +38,7 @@ class Squares(Data):
 
     def load(self, folder: Path | None) -> Dataset:
         x = torch.rand(60, 1, 8, 8, generator=torch.Generator().manual_seed(1))
-        rows = Rows(x, torch.arange(60) % 3)
+        rows = TensorRecords(x, torch.arange(60) % 3)
         train, test = rows.take(torch.arange(50)), rows.take(torch.arange(50, 60))
         return Dataset("squares", "classify", 3, train, test, "none", "made here", labels=train.y)
 
@@ -65,9 +65,17 @@ class TooLate(Augment):
 
 def learnt(augment: Augment, encode: Floats) -> Tensor:
     """The model of two rounds, as a client reads it."""
-    pipeline = Pipeline(encode=encode, release=AsRows(), aggregate=Mean(), place=Direct())
+    pipeline = Pipeline(encode=encode, release=Rows(), aggregate=Mean(), place=Direct())
     fit = Sgd(lr=0.1, epochs=1, batch=8)
-    made = assemble(Squares(), Iid(clients=4), Mlp(hidden=(8,)), fit, COINS, augment=augment, workers=1)
+    made = assemble(
+        Squares(),
+        Iid(clients=4),
+        Mlp(hidden=(8,)),
+        fit,
+        COINS,
+        options=TaskOptions(augment=augment),
+        machine=Hardware(workers=1),
+    )
     last = list(rounds(pipeline, made.task, Federation(rounds=2), COINS, Local()))[-1].state
     if isinstance(encode, HiddenUnits):
         assert last.model.frame

@@ -10,9 +10,9 @@ import torch
 from tests.boards import RUN, all_of, call, handing, names, once, saying, silent, table
 from torch import Tensor
 
-from croupier.agree.agreement import AgreementAttempt, Call, removable, tries
+from croupier.agree.agreement import AgreementAttempt, AgreementCall, removable, tries
 from croupier.agree.board import SERVER
-from croupier.agree.commit_reveal import JOINT, TURNS, Member, agree
+from croupier.agree.commit_reveal import JOINT, TURNS, CommittingClient, agree
 from croupier.agree.standing import Standing
 from croupier.core.attempt import Attempt
 from croupier.core.coins import Coins
@@ -82,17 +82,17 @@ def test_fewer_than_four_are_refused() -> None:
     with pytest.raises(SpecError, match=r"3 clients are to agree.*fewer than 4 are refused.*Enrol more"):
         call(3)
     with pytest.raises(SpecError, match="once, in order"):
-        Call(RUN, 0, 0, ("d", "c", "b", "a"))
+        AgreementCall(RUN, 0, 0, ("d", "c", "b", "a"))
     for number, start, last in ((1, 0, 0), (0, 0, 1)):
         with pytest.raises(SpecError, match="for the one round whose number it has"):
-            Call(RUN, number, start, names(4), last=last)
+            AgreementCall(RUN, number, start, names(4), last=last)
     with pytest.raises(SpecError, match="may not be called 'server'"):
-        Call(RUN, 0, 0, ("a", "b", "c", "server"))
+        AgreementCall(RUN, 0, 0, ("a", "b", "c", "server"))
 
 
 @pytest.mark.parametrize("turn", ["commit", "echo", "reveal", "compare"])
 def test_silence_stops_everybody_and_can_be_complained_about(turn: str) -> None:
-    at = table(bend=silent("c2", turn))
+    at = table(tamper=silent("c2", turn))
     tried = once(JOINT, call(), at)
     honest = {who: why for who, why in tried.aborts.items() if who != "c2"}
     assert all(f"no '{turn}' from c2" in why for why in honest.values())
@@ -115,7 +115,7 @@ def test_a_restart_draws_afresh_and_ends_well_once_everybody_behaves() -> None:
         result.append(attempt)
         return silent("c2", "reveal")(attempt) if len(result) == 1 else attempt
 
-    agreed = agree(call(), table(bend=first))
+    agreed = agree(call(), table(tamper=first))
     assert [s.attempt_id.attempt for s in result] == [0, 1]
     assert agreed.epoch.number == 0
     draws = {s.coins[who].child("draw").export() for s in result for who in names(4)}
@@ -125,12 +125,12 @@ def test_a_restart_draws_afresh_and_ends_well_once_everybody_behaves() -> None:
 def test_an_attempt_that_fails_after_a_signature_costs_the_number() -> None:
     seen: list[Attempt] = []
 
-    def bend(attempt: Attempt) -> Attempt:
+    def tamper(attempt: Attempt) -> Attempt:
         seen.append(attempt)
         drop = handing("compare", lambda bundle: None if bundle.target != "c0" else bundle)
         return drop(attempt) if len(seen) == 1 else attempt
 
-    one, two = tries(JOINT, call(), table(bend=bend), 2)
+    one, two = tries(JOINT, call(), table(tamper=tamper), 2)
     # c0 alone has the rule of number 0; nobody signs another for it, and nobody uses it once 1 is signed.
     assert set(one.held) == {"c0"}
     assert (two.call.number, two.call.attempt) == (1, 0)
@@ -141,9 +141,9 @@ def test_an_attempt_that_fails_after_a_signature_costs_the_number() -> None:
 
 
 def test_a_single_round_whose_number_is_spent_is_lost() -> None:
-    now = Call.single(RUN, 4, names(4))
+    now = AgreementCall.single(RUN, 4, names(4))
     assert now.again({}) == replace(now, attempt=1)
-    assert now.again({"c0": Standing(signed=4)}) == Call.single(RUN, 5, names(4))
+    assert now.again({"c0": Standing(signed=4)}) == AgreementCall.single(RUN, 5, names(4))
 
 
 def test_a_reveal_of_something_else_is_refused_by_name() -> None:
@@ -164,7 +164,7 @@ def test_a_reveal_of_something_else_is_refused_by_name() -> None:
         rows = {"box": boxes, "signature": signs}
         return {name: torch.stack([byte_tensor(row) for row in values]) for name, values in rows.items()}
 
-    tried = once(JOINT, call(), table(bend=saying("c1", "reveal", other)))
+    tried = once(JOINT, call(), table(tamper=saying("c1", "reveal", other)))
     refused(tried, "c1 revealed something else than it is committed to")
     assert all(tried.complaints[who].keys() == {"c1"} for who in ("c0", "c2", "c3"))
 
@@ -175,7 +175,7 @@ def test_a_reveal_to_some_only_gives_nobody_the_rule() -> None:
         boxes[2:] = 0
         return {**body, "box": boxes}
 
-    tried = once(JOINT, call(), table(bend=saying("c1", "reveal", partly)))
+    tried = once(JOINT, call(), table(tamper=saying("c1", "reveal", partly)))
     refused(tried, "reveal of c1 does not carry its signature")
     refused(tried, "no 'compare' from c2, c3")
 
@@ -184,7 +184,7 @@ def test_a_copied_commitment_is_refused() -> None:
     def copy(bundle: Bundle) -> Bundle:
         return replace(bundle, rows={**bundle.rows, "c1": bundle.rows["c0"]})
 
-    refused(once(JOINT, call(), table(bend=handing("commit", copy))), "commitment of c1 does not carry its signature")
+    refused(once(JOINT, call(), table(tamper=handing("commit", copy))), "commitment of c1 does not carry its signature")
 
     def same(body: Body, view: View) -> Body:
         stolen = seen["commit"]
@@ -202,7 +202,7 @@ def test_a_copied_commitment_is_refused() -> None:
 
     # c0 sits down first, so c1 has heard it before it speaks.
     both = all_of(saying("c0", "commit", listen), saying("c1", "commit", same))
-    refused(once(JOINT, call(), table(bend=both)), "two participants sent the same commitment")
+    refused(once(JOINT, call(), table(tamper=both)), "two participants sent the same commitment")
 
 
 @pytest.mark.parametrize("turn", [turn.name for turn in TURNS])
@@ -223,7 +223,7 @@ def test_a_relay_that_tells_one_reader_something_else_stops_everybody(turn: str,
                 rows["c1"] = {name: values ^ 1 for name, values in rows["c1"].items()}
         return replace(bundle, rows=rows)
 
-    tried = once(JOINT, call(), table(bend=handing(turn, spoil)))
+    tried = once(JOINT, call(), table(tamper=handing(turn, spoil)))
     assert "c3" in tried.aborts
     assert len({standing.secret for standing in tried.held.values()}) <= 1
     # Only in the last turn can others have ended before it.
@@ -244,8 +244,8 @@ def test_notes_of_another_attempt_number_or_run_are_refused(turn: str) -> None:
         def repeat(bundle: Bundle, old: dict[str, Bundle] = old) -> Bundle:
             return replace(bundle, rows={**bundle.rows, "c1": old[bundle.target].rows["c1"]})
 
-        once(JOINT, earlier, table(bend=handing(turn, keep)))
-        tried = once(JOINT, call(), table(bend=handing(turn, repeat)))
+        once(JOINT, earlier, table(tamper=handing(turn, keep)))
+        tried = once(JOINT, call(), table(tamper=handing(turn, repeat)))
         refused(tried, "of c1 does not carry its signature for round 0, attempt 0")
 
 
@@ -257,7 +257,7 @@ def test_a_digest_that_only_one_signs_stops_everybody() -> None:
             sign = signed(table().keys["c1"]["identity"], message)
             return {"digest": byte_tensor(bytes(32)), "signature": byte_tensor(sign)}
 
-        tried = once(JOINT, call(), table(bend=saying("c1", turn, lie)))
+        tried = once(JOINT, call(), table(tamper=saying("c1", turn, lie)))
         assert {who for who, why in tried.aborts.items() if f"c1 signed another {purpose}" in why} >= {"c0", "c2", "c3"}
 
 
@@ -269,10 +269,10 @@ def test_a_coalition_that_speaks_last_cannot_choose_and_may_only_withhold() -> N
         seen.append(len(kinds))
         return {who: () if kinds == {"reveal"} else letters for who, letters in held.items()}
 
-    def bend(attempt: Attempt) -> Attempt:
+    def tamper(attempt: Attempt) -> Attempt:
         return replace(attempt, coalition=Coalition(frozenset({"c0", "c1"}), watch))
 
-    tried = once(JOINT, call(5), table(5, bend=bend))
+    tried = once(JOINT, call(5), table(5, tamper=tamper))
     assert seen
     assert set(tried.aborts) >= {"c2", "c3", "c4"}
     assert "no 'reveal' from c0, c1" in tried.aborts["c2"]
@@ -306,7 +306,7 @@ def test_a_round_of_its_own_is_the_same_with_fewer() -> None:
     """Agreement per round: the number and the start are the round's, the roster is its cohort."""
     at, standings = table(9), dict[str, Standing]()
     for number, cohort in enumerate((names(9)[:4], names(9)[3:8], names(9)[2:7])):
-        now = Call.single(RUN, number, cohort)
+        now = AgreementCall.single(RUN, number, cohort)
         agreed = agree(now, replace(at, standings=standings))
         standings |= agreed.standings
         rules = {standings[who].rule(RUN, number)[0] for who in cohort}
@@ -318,7 +318,7 @@ def test_a_round_of_its_own_is_the_same_with_fewer() -> None:
 
 def test_a_member_shows_nothing_of_its_keys() -> None:
     at = table()
-    me = Member(call().given("c0"), call().terms, at.keys["c0"], Coins.from_seed(1), Standing())
+    me = CommittingClient(call().given("c0"), call().terms, at.keys["c0"], Coins.from_seed(1), Standing())
     assert at.keys["c0"]["identity"].hex() not in repr(me)
     assert "identity" not in repr(me)
     assert DRAW == 64

@@ -24,7 +24,7 @@ from croupier.engine.local import Local
 from croupier.engine.loop import plain_model, rounds
 from croupier.engine.state import Round, Threat, run_id
 from croupier.errors import CroupierError, ProtocolError, SpecError
-from croupier.learn.assemble import Assembled, assemble
+from croupier.learn.assemble import Assembled, Hardware, assemble
 from croupier.mpc.joint import rule_seed
 from croupier.spec import Spec, load
 
@@ -34,7 +34,7 @@ FRAME = Frame(0, 2, bytes(range(32)))
 
 def made(spec: Spec, coins: Coins) -> Assembled:
     task = spec.task
-    return assemble(task.data, task.split, task.model, task.fit, coins, workers=1)
+    return assemble(task.data, task.split, task.model, task.fit, coins, machine=Hardware(workers=1))
 
 
 def played(*sets: str, threat: Threat | None = None, **more: Any) -> tuple[list[Round], Assembled, Spec, Coins]:

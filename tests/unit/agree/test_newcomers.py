@@ -115,12 +115,12 @@ def other(letters: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:
 def lying(count: int) -> Threat:
     """So many of those who move the model move another."""
 
-    def bend(attempt: Attempt) -> Attempt:
+    def tamper(attempt: Attempt) -> Attempt:
         if "move" not in attempt.schemas:
             return attempt
         return all_of(*(bent(who, other) for who in sorted(attempt.parties)[:count]))(attempt)
 
-    return Threat(bend=bend)
+    return Threat(tamper=tamper)
 
 
 def test_a_third_of_the_movers_change_nothing_and_more_are_found() -> None:
@@ -131,7 +131,7 @@ def test_a_third_of_the_movers_change_nothing_and_more_are_found() -> None:
     with pytest.raises(
         ProtocolError, match=r"cannot be moved to the new epoch: of 5 clients .* 2 sent the same, and 3"
     ):
-        bare(threat=Threat(bend=lambda attempt: lying(2).bend(_silenced(attempt))))
+        bare(threat=Threat(tamper=lambda attempt: lying(2).tamper(_silenced(attempt))))
 
 
 def _silenced(attempt: Attempt) -> Attempt:

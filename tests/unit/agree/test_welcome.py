@@ -47,9 +47,9 @@ def _garbled(body: Body, view: View) -> Body:
 def test_too_few_holders_are_not_believed(agreed: Agreed) -> None:
     new = ("c4",)
     one = [silent("c0", "give"), silent("c1", "give"), saying("c2", "give", _garbled)]
-    tried = once(welcome(agreed.epoch, new), invitation(RUN, agreed.epoch, new), at(agreed, bend=all_of(*one[:2])))
+    tried = once(welcome(agreed.epoch, new), invitation(RUN, agreed.epoch, new), at(agreed, tamper=all_of(*one[:2])))
     assert "c4" in tried.held
-    tried = once(welcome(agreed.epoch, new), invitation(RUN, agreed.epoch, new), at(agreed, bend=all_of(*one)))
+    tried = once(welcome(agreed.epoch, new), invitation(RUN, agreed.epoch, new), at(agreed, tamper=all_of(*one)))
     assert "2 holders of epoch 1 must tell one and the same secret; 1 do" in tried.aborts["c4"]
 
 
@@ -73,7 +73,7 @@ def test_a_relay_cannot_put_its_own_key_in_a_newcomers_place(agreed: Agreed) -> 
         rows = {who: {**row, "key": row["key"] ^ 1} for who, row in bundle.rows.items()}
         return replace(bundle, rows=rows)
 
-    tried = once(welcome(agreed.epoch, new), invitation(RUN, agreed.epoch, new), at(agreed, bend=handing("ask", own)))
+    tried = once(welcome(agreed.epoch, new), invitation(RUN, agreed.epoch, new), at(agreed, tamper=handing("ask", own)))
     boxes = [m.body["box"] for inbox in tried.result.views[SERVER].inputs for m in inbox if m.kind == "give"]
     assert len(boxes) == 4
     assert not any(bool(box.any()) for box in boxes)

@@ -9,8 +9,9 @@ from croupier.audit.question import SERVER, adversaries, parse
 from croupier.audit.seen import shows
 from croupier.errors import SpecError
 from croupier.pipeline import Pipeline
-from croupier.spec import load, presets
+from croupier.spec import load
 from croupier.systems import naive, plain, rain, rns, sum_servers
+from croupier.toml_read import presets
 
 ALL = {**PIPELINES, **HIDDEN, **{name: load(name).protocol for name in presets()}}
 MASKS = load("rns-masks").protocol

@@ -22,7 +22,7 @@ from croupier.encode.hidden import HiddenUnits
 from croupier.engine.federation import Federation
 from croupier.engine.local import Local
 from croupier.errors import SpecError
-from croupier.learn.data import Rows
+from croupier.learn.data import TensorRecords
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Adam
 from croupier.learn.models import Mlp
@@ -128,7 +128,7 @@ def test_who_leaves_a_cluster_loses_its_label_only_where_groups_part() -> None:
 
 
 def test_samples_stand_in_for_the_probes_and_are_the_clients_own() -> None:
-    rows = {f"s{at}": Rows(torch.full((3, 4), float(at)), torch.zeros(3, dtype=torch.long)) for at in range(3)}
+    rows = {f"s{at}": TensorRecords(torch.full((3, 4), float(at)), torch.zeros(3, dtype=torch.long)) for at in range(3)}
     samples = Samples(lambda jobs: [], lambda vector, inputs: inputs, rows, Coins.from_seed(0))
     samples([(None, name, Coins.from_seed(at)) for at, name in enumerate(rows)])
     asked = samples.answer(torch.zeros(1), torch.ones(9, 4))

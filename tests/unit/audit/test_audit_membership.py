@@ -16,7 +16,7 @@ from croupier.audit.membership import ATTACKS, area
 from croupier.core.coins import Coins
 from croupier.core.update import Gathered
 from croupier.errors import SpecError
-from croupier.learn.data import Rows
+from croupier.learn.data import TensorRecords
 from croupier.learn.fit import Sgd
 from croupier.learn.flat import FlatNet
 from croupier.learn.models import Mlp
@@ -43,7 +43,7 @@ def known() -> Knowledge:
 def by_heart(known: Knowledge, members: Tensor) -> Tensor:
     """A model overfitted to these suspects."""
     x, y = known.suspects
-    learner = Learner(known.module, "classify", Sgd(lr=0.2, epochs=300), {"all": Rows(x[members], y[members])})
+    learner = Learner(known.module, "classify", Sgd(lr=0.2, epochs=300), {"all": TensorRecords(x[members], y[members])})
     with COINS.child("start").ambient():
         start = FlatNet(known.module).layout.flatten(known.build().state_dict())
     (got,) = learner([(start, "all", COINS.child("fit"))])
@@ -147,7 +147,7 @@ def test_the_adversarys_own_models_never_see_a_suspect(known: Knowledge) -> None
 def one_step(known: Knowledge, members: Tensor) -> tuple[Tensor, Tensor]:
     """A model, and the same after a single step on these suspects: far too little to know any by heart."""
     x, y = known.suspects
-    learner = Learner(known.module, "classify", Sgd(lr=0.1, batch=MANY), {"all": Rows(x[members], y[members])})
+    learner = Learner(known.module, "classify", Sgd(lr=0.1, batch=MANY), {"all": TensorRecords(x[members], y[members])})
     with COINS.child("start").ambient():
         start = FlatNet(known.module).layout.flatten(known.build().state_dict())
     (got,) = learner([(start, "all", COINS.child("fit"))])

@@ -19,14 +19,14 @@ from croupier.engine.federation import Federation
 from croupier.engine.local import Local
 from croupier.engine.loop import rounds
 from croupier.errors import ProtocolError, RangeError, SpecError
-from croupier.learn.assemble import Assembled, assemble
-from croupier.learn.data import Rows
+from croupier.learn.assemble import Assembled, Hardware, assemble
+from croupier.learn.data import TensorRecords
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Sgd
 from croupier.learn.models import Mlp
 from croupier.learn.split import Iid
 from croupier.pipeline import Pipeline
-from croupier.privacy.local import LocalPrivacy, Spent
+from croupier.privacy.local import LocalPrivacy, ParticipationCost
 from croupier.systems import plain
 from croupier_lab.attacks.poisoning import Copy, Dpfl, Mimic, MinMax, MinSum, RandomSigns, SignFlip
 from croupier_lab.attacks.rule_poisoning import KrumAttack, TrimAttack
@@ -84,7 +84,7 @@ def test_inputs_that_do_not_fit_are_refused() -> None:
 
 
 def test_labels_are_mirrored_and_the_update_is_sent_as_it_is() -> None:
-    records = Rows(torch.zeros(4, 1), tensor([0, 1, 8, 9]))
+    records = TensorRecords(torch.zeros(4, 1), tensor([0, 1, 8, 9]))
     assert LabelFlip().change(records, 10, draw()).y.tolist() == [9, 8, 1, 0]
     assert records.y.tolist() == [0, 1, 8, 9]
     assert torch.equal(LabelFlip()(inputs(), draw()), OWN)
@@ -92,7 +92,7 @@ def test_labels_are_mirrored_and_the_update_is_sent_as_it_is() -> None:
 
 def test_a_backdoor_marks_a_share_of_the_records_and_is_scaled() -> None:
     attack = Scaling(share=0.5, target=7, side=2)
-    records = Rows(torch.zeros(6, 1, 4, 4), torch.arange(6))
+    records = TensorRecords(torch.zeros(6, 1, 4, 4), torch.arange(6))
     changed = attack.change(records, 10, draw())
     marked = changed.x.flatten(1).sum(1)
     assert sorted(marked.tolist()) == [0, 0, 0, 4, 4, 4]
@@ -199,7 +199,7 @@ def test_attack_dpfl_has_the_length_of_a_noised_update() -> None:
     loud = Dpfl()(PoisonInputs(wide, clip=1.0, sigma=0.5), draw())
     assert float(loud.norm()) == pytest.approx(math.sqrt(1 + 0.25 * 10_000), rel=0.02)
     assert bool((loud == loud[0, 0]).all())
-    assert Dpfl().change(Rows(torch.zeros(1, 1), tensor([2])), 10, draw()).y.tolist() == [7]
+    assert Dpfl().change(TensorRecords(torch.zeros(1, 1), tensor([2])), 10, draw()).y.tolist() == [7]
 
 
 def test_mimic_copies_the_one_that_stands_out() -> None:
@@ -241,8 +241,8 @@ def test_the_move_is_as_large_as_allowed(part: type[MinMax] | type[MinSum], alon
 class Loud(LocalPrivacy, use="loud, for a test"):
     """Adds a thousand to everything."""
 
-    def __call__(self, update: Update, coins: Coins) -> tuple[Update, Spent]:
-        return Update(update.vector + 1000, update.layout, update.luggage, form=update.form), Spent("loud")
+    def __call__(self, update: Update, coins: Coins) -> tuple[Update, ParticipationCost]:
+        return Update(update.vector + 1000, update.layout, update.luggage, form=update.form), ParticipationCost("loud")
 
     def claims(self, participations: int = 1) -> str:
         return "none"
@@ -250,7 +250,9 @@ class Loud(LocalPrivacy, use="loud, for a test"):
 
 def made() -> Assembled:
     coins = Coins.from_seed(1)
-    return assemble(Digits(), Iid(clients=5), Mlp(hidden=(16,)), Sgd(lr=0.3, epochs=2), coins, workers=1)
+    return assemble(
+        Digits(), Iid(clients=5), Mlp(hidden=(16,)), Sgd(lr=0.3, epochs=2), coins, machine=Hardware(workers=1)
+    )
 
 
 def accuracy(attack: Poison | None, members: tuple[str, ...] = ("c3", "c4"), count: int = 3) -> float:

@@ -28,7 +28,7 @@ from croupier.encode.fixed import FixedPoint
 from croupier.encode.grid import OnGrid
 from croupier.encode.residues import Residues
 from croupier.errors import SpecError
-from croupier.learn.assemble import assemble
+from croupier.learn.assemble import TaskOptions, assemble
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Sgd
 from croupier.learn.models import Mlp
@@ -43,8 +43,9 @@ from croupier.place.two_servers.pooled import Pool
 from croupier.privacy.gaussian import Gaussian
 from croupier.release.bits import Counts
 from croupier.release.sums import Sum
-from croupier.spec import load, presets
+from croupier.spec import load
 from croupier.systems import rns, sum_servers
+from croupier.toml_read import presets
 
 MORE = {
     "masks, noise, rounded at random": Pipeline(
@@ -80,9 +81,13 @@ def learnt(preset: str) -> Staged:
     """A preset's protocol on digits, for a few clients and a small network."""
     coins = Coins.from_seed(3)
     made = assemble(
-        Digits(), Dirichlet(clients=CLIENTS, alpha=1.0, least=20), Mlp(hidden=(8,)), Sgd(lr=0.1, epochs=1), coins,
-        root=Root(records=50),
-    )  # fmt: skip
+        Digits(),
+        Dirichlet(clients=CLIENTS, alpha=1.0, least=20),
+        Mlp(hidden=(8,)),
+        Sgd(lr=0.1, epochs=1),
+        coins,
+        options=TaskOptions(root=Root(records=50)),
+    )
     pipeline = load(preset).protocol
     if isinstance(pipeline.place, Pair):
         # A network this small carries fewer bits of noise than the preset asks for.

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from croupier.cli import main
-from croupier.spec import about, load, presets
+from croupier.spec import load
+from croupier.toml_read import about, presets
 
 LEARNED = {
     "digits": "every client's whole update, and whose it is",

@@ -13,7 +13,8 @@ import pytest
 from tests.shell import Shell
 
 from croupier.engine.state import Round
-from croupier.spec import load, presets
+from croupier.spec import load
+from croupier.toml_read import presets
 from croupier.toml_text import to_toml
 
 SMALL = ("-s", "federation.rounds=2", "-s", "task.fit.epochs=1", "-s", "run.workers=1")

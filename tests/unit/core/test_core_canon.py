@@ -1,3 +1,5 @@
+"""Canonical bytes: one value has one form, two values have two, and nothing else is loaded."""
+
 from __future__ import annotations
 
 import contextlib

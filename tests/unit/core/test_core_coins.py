@@ -1,3 +1,5 @@
+"""The tree of seeds: known answers, distinct nodes for distinct labels, unbiased choices, and no secret that prints."""
+
 from __future__ import annotations
 
 import copy
@@ -22,8 +24,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from croupier.core.coins import Coins, Label, Stream, Tape, outcomes
-from croupier.core.wire import Link
+from croupier.core.coins import Coins, Label, Stream
+from croupier.core.envelope import Link
+from croupier.core.tape import Tape, outcomes
 from croupier.errors import RangeError
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "coins.json").read_text("utf-8"))

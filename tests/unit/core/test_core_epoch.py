@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from croupier.core.coins import Coins
-from croupier.core.epoch import Epoch, Frame, strangers
+from croupier.core.epoch import Epoch, Frame, disjoint_cohort_chance
 from croupier.errors import ProtocolError, RangeError, WireError
 
 ROSTER = ("a", "b", "c", "d", "e", "f", "g")
@@ -51,7 +51,7 @@ def test_a_roster_changes_in_steps_that_no_two_groups_can_take_apart() -> None:
 
 
 def test_a_third_of_the_rounds_hold_nobody_who_knows_the_last_rule() -> None:
-    share = strangers(100, 10)
+    share = disjoint_cohort_chance(100, 10)
     assert share == pytest.approx(0.3305, abs=5e-5)
     # The same by drawing cohorts as the round loop does.
     drawn = [set(Coins.from_seed(4).child("cohort", t).sampler().choice(100, 10, replace=False)) for t in range(2001)]
@@ -60,8 +60,8 @@ def test_a_third_of_the_rounds_hold_nobody_who_knows_the_last_rule() -> None:
 
 
 def test_everybody_knows_when_everybody_comes() -> None:
-    assert strangers(10, 10) == strangers(10, 6) == 0
-    assert strangers(10, 5) == pytest.approx(1 / 252)
+    assert disjoint_cohort_chance(10, 10) == disjoint_cohort_chance(10, 6) == 0
+    assert disjoint_cohort_chance(10, 5) == pytest.approx(1 / 252)
     for cohort in (0, 11):
         with pytest.raises(RangeError, match="invite 1 to 10"):
-            strangers(10, cohort)
+            disjoint_cohort_chance(10, cohort)

@@ -1,3 +1,5 @@
+"""Parties as generators: seats, mailboxes, quorums, corrupted parties, and replay from a view."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

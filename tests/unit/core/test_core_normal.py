@@ -1,3 +1,5 @@
+"""Normal numbers: the same bits on every machine, checked against an independent routine."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""Parts by name: how tables become parts and back, and what is said of an unknown name or key."""
+
 from __future__ import annotations
 
 import hashlib

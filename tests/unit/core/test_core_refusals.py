@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from croupier.core import canon, wire
-from croupier.core.coins import Coins, Tape
+from croupier.core import canon, envelope
+from croupier.core.coins import Coins
+from croupier.core.envelope import Envelope, Header, Link
 from croupier.core.flow import Exchange, Flow, Given, Memory, Received, Seat, Wait
 from croupier.core.normal import from_words
+from croupier.core.tape import Tape
 from croupier.core.update import Layout, Model, Slice, Update
-from croupier.core.wire import Envelope, Header, Link
 from croupier.encode.encoder import Released
 from croupier.encode.fixed import FixedPoint
 from croupier.errors import IntegrityError, ProtocolError, RangeError, WireError, nearest
@@ -48,7 +49,7 @@ def test_every_changed_bit_of_a_sealed_chunk_is_refused() -> None:
 def test_a_chunk_past_its_count_is_refused_though_it_is_sealed(index: int, count: int) -> None:
     end = link()
     clear = HEAD.pack() + struct.pack("<II", index, count)
-    sealed = end._aead.encrypt(wire._nonce(HEAD, index), b"abc", clear)
+    sealed = end._aead.encrypt(envelope._nonce(HEAD, index), b"abc", clear)
     with pytest.raises(WireError, match="no message has such a chunk"):
         end.open(clear + sealed)
 
@@ -57,7 +58,7 @@ def test_chunks_that_disagree_on_their_number_are_refused() -> None:
     end = link()
     for index, count in ((0, 3), (1, 2)):
         clear = HEAD.pack() + struct.pack("<II", index, count)
-        sealed = clear + end._aead.encrypt(wire._nonce(HEAD, index), b"abc", clear)
+        sealed = clear + end._aead.encrypt(envelope._nonce(HEAD, index), b"abc", clear)
         if index == 0:
             assert end.open(sealed) is None
         else:

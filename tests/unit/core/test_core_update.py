@@ -1,3 +1,5 @@
+"""Layouts and flat vectors: which slice is which tensor, and which numbers may not travel."""
+
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError

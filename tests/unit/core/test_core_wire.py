@@ -1,3 +1,5 @@
+"""The wire format: bodies and headers come back, and whatever is too long, too short or out of range is refused."""
+
 from __future__ import annotations
 
 import json
@@ -13,7 +15,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from croupier.core.coins import Coins
-from croupier.core.wire import CHUNK, Envelope, Field, Header, Link, Schema, attendance, bitmap, chosen
+from croupier.core.envelope import CHUNK, Envelope, Header, Link
+from croupier.core.wire import Field, Schema, attendance, bitmap, chosen
 from croupier.errors import CroupierError, IntegrityError, RangeError, WireError
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "wire.json").read_text("utf-8"))

@@ -1,3 +1,5 @@
+"""Updates in fixed point: sums come back exactly, nothing wraps, and what is clamped is counted."""
+
 from __future__ import annotations
 
 import json
@@ -13,7 +15,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from croupier.core.coins import Tape
+from croupier.core.tape import Tape
 from croupier.core.update import Gathered, Layout, Slice, Update
 from croupier.core.wire import Field, Schema
 from croupier.encode.encoder import Payload, Released

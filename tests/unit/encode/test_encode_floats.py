@@ -1,3 +1,5 @@
+"""Updates as plain floats: bit for bit, with the weight beside them or inside the row."""
+
 from __future__ import annotations
 
 import pytest
@@ -5,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from croupier.core.coins import Tape
+from croupier.core.tape import Tape
 from croupier.core.update import Layout, Slice, Update
 from croupier.encode.encoder import Payload, Released
 from croupier.encode.floats import Floats

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from croupier.aggregate.aggregator import Desk
 from croupier.aggregate.mean import Scaled
-from croupier.core.coins import Coins, Tape
+from croupier.core.coins import Coins
+from croupier.core.tape import Tape
 from croupier.core.update import Gathered, Layout, Model, Slice, Update
 from croupier.core.wire import Schema
 from croupier.encode.encoder import Payload, Released

@@ -10,7 +10,8 @@ import torch
 
 from croupier.core.coins import Coins
 from croupier.core.update import Layout, Slice
-from croupier.encode.symmetry import Axis, Factor, Rule, Symmetry, fixed, free
+from croupier.encode.axes import Axis, Factor, fixed, free
+from croupier.encode.symmetry import Rule, Symmetry
 from croupier.errors import RangeError, SpecError
 
 SEED = bytes(range(32))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from croupier.core.attempt import AttemptId
-from croupier.core.wire import Envelope, Header
+from croupier.core.envelope import Envelope, Header
 from croupier.engine.journal import Journal
 from croupier.engine.restart import Restart, in_force
 from croupier.errors import Replayed, StoreError

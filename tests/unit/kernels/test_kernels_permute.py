@@ -1,3 +1,5 @@
+"""Each column permuted on its own: compiled and plain forms agree, and every order is as likely."""
+
 from __future__ import annotations
 
 from collections import Counter

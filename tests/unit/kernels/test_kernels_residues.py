@@ -15,10 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from croupier.core.coins import Coins, Tape, outcomes
+from croupier.core.coins import Coins
+from croupier.core.tape import Tape, outcomes
 from croupier.kernels import _residues_jit as jit
 from croupier.kernels import residues, threads
-from croupier.kernels.residues import Grid, Rounding
+from croupier.kernels.residues import Quantiser, Rounding
 
 # 12, 57, 64, 75 and 147 bits a number: within a word, a whole one, and across one and two ends of a word.
 SETS = [
@@ -91,7 +92,7 @@ def test_encoding_at_once_is_rounding_and_then_spreading(count: int, rounding: R
     moduli, values = SETS[1], values_of(count)
     scales = np.full(count if each else 1, 0.5)
     scales[::2] = 2.0
-    grid = Grid(scales, 10**5, 10**5 - 1, 0.75, rounding)
+    grid = Quantiser(scales, 10**5, 10**5 - 1, 0.75, rounding)
     draws = words_of(count) if rounding == "stochastic" else np.zeros(0, np.uint32)
     want, clamped = residues.whole_plain(values, grid, draws)
     got = residues.whole(values, grid, draws)
@@ -104,7 +105,7 @@ def test_encoding_at_once_is_rounding_and_then_spreading(count: int, rounding: R
 
 def test_the_number_of_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     count, moduli = (1 << 17) + 777, SETS[3]
-    grid, values = Grid(np.ones(1), 10**5, 10**5 - 1), values_of(count)
+    grid, values = Quantiser(np.ones(1), 10**5, 10**5 - 1), values_of(count)
 
     def made() -> tuple[bytes, int, bytes]:
         bits, clamped = residues.encode(values, grid, np.zeros(0, np.uint32), moduli)
@@ -181,10 +182,9 @@ def test_every_choice_of_the_compiled_loop_leads_to_each_arrangement_alike(size:
 def tossed(size: int, ones: int, coins: Sequence[int], choices: Sequence[int]) -> tuple[int, ...] | None:
     """A block of two clients that is tossed like this and mended by these choices; None where they do not suffice."""
     words = np.array([-(-((choice + 1) << 16) // size) - 1 for choice in choices], np.uint16)
-    block, acc, fill = (np.zeros(2, np.uint64) for _ in range(3))
-    low, shift, out = np.uint64((1 << 16) - 1), np.uint64(16), np.zeros((2, 1), np.uint64)
+    out = np.zeros((2, 1), np.uint64)
     counts, widths, toss = np.array([[ones]]), np.array([size // 2]), np.array(coins, np.uint64)
-    done = jit.scatter(counts, widths, words, toss, 0, low, shift, block, acc, fill, out)
+    done = jit.scatter(counts, widths, words, toss, 0, 16, out)
     return None if done < 0 else arrangement(out.view(np.uint8), size // 2)
 
 

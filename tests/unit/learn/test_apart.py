@@ -12,8 +12,8 @@ from croupier.core.coins import Coins
 from croupier.core.update import Update
 from croupier.errors import SpecError
 from croupier.learn.apart import check_apart
-from croupier.learn.data import Rows
-from croupier.learn.fit import DpAdam, DpSgd
+from croupier.learn.data import TensorRecords
+from croupier.learn.dp_fit import DpAdam, DpSgd
 from croupier.learn.flat import FlatNet
 from croupier.learn.models import ConvNet, Forecaster, Perceptron
 from croupier.learn.models.layers import Dropout
@@ -24,9 +24,9 @@ COINS = Coins.from_seed(6)
 ENGINES = ("vmap", "opacus")
 
 
-def rows(count: int = 40, shape: tuple[int, ...] = (6,)) -> Rows:
+def rows(count: int = 40, shape: tuple[int, ...] = (6,)) -> TensorRecords:
     draw = COINS.child("rows").fast()
-    return Rows(torch.randn(count, *shape, generator=draw), torch.randint(3, (count,), generator=draw))
+    return TensorRecords(torch.randn(count, *shape, generator=draw), torch.randint(3, (count,), generator=draw))
 
 
 class Layer(nn.Module):
@@ -79,7 +79,7 @@ def around(layer: nn.Module) -> nn.Module:
         return nn.Sequential(nn.Linear(6, 5), nn.Sequential(layer, nn.ReLU()), nn.Linear(5, 3))
 
 
-def check(module: nn.Module, engine: str, records: Rows | None = None, batch: int = 8) -> None:
+def check(module: nn.Module, engine: str, records: TensorRecords | None = None, batch: int = 8) -> None:
     fit = DpSgd.parse({"use": "dp-sgd", "engine": engine, "batch": batch})
     check_apart(module, "classify", fit, records or rows())
 
@@ -216,7 +216,7 @@ def test_pictures_sequences_and_single_records_are_accepted(engine: str) -> None
     check(Perceptron((6, 5, 3)), engine, rows(1))
     fit = DpSgd.parse({"use": "dp-sgd", "engine": engine})
     series = rows(9, (5, 1))
-    check_apart(Forecaster(4, 1), "forecast", fit, Rows(series.x, series.x.mean(1)))
+    check_apart(Forecaster(4, 1), "forecast", fit, TensorRecords(series.x, series.x.mean(1)))
 
 
 def test_numbers_of_32_bits_are_tried_as_they_are() -> None:
@@ -239,7 +239,7 @@ def test_words_and_constants_are_accepted() -> None:
             return out
 
     draw = COINS.child("words").fast()
-    words = Rows(torch.randint(9, (20, 5), generator=draw), torch.randint(3, (20,), generator=draw))
+    words = TensorRecords(torch.randint(9, (20, 5), generator=draw), torch.randint(3, (20,), generator=draw))
     for engine in ENGINES:
         check(Words(), engine, words)
 

@@ -15,9 +15,9 @@ from croupier.core.coins import Coins
 from croupier.core.update import Update
 from croupier.engine.job.run import run
 from croupier.errors import SpecError
-from croupier.learn.assemble import Assembled, assemble
+from croupier.learn.assemble import Assembled, Hardware, TaskOptions, assemble
 from croupier.learn.augment import Augment, Crop, InstaHide, NoAugment, weights
-from croupier.learn.data import Data, Dataset, Rows, Windows
+from croupier.learn.data import Data, Dataset, TensorRecords, Windows
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Sgd
 from croupier.learn.models import Mlp
@@ -40,7 +40,7 @@ class Squares(Data):
     def load(self, folder: Path | None) -> Dataset:
         drawn = torch.rand(60, *self.shape, generator=torch.Generator().manual_seed(1)) + 0.01
         x = drawn if self.value is None else torch.full_like(drawn, self.value)
-        rows = Rows(x, torch.arange(60) % 3)
+        rows = TensorRecords(x, torch.arange(60) % 3)
         train, test = rows.take(torch.arange(50)), rows.take(torch.arange(50, 60))
         return Dataset("squares", "classify", 3, train, test, "none", "made here", labels=train.y)
 
@@ -49,7 +49,13 @@ def made(augment: Augment, workers: int = 1, together: int = 64) -> Assembled:
     torch.set_num_threads(1)
     fit = Sgd(lr=0.1, epochs=2, batch=5, momentum=0)
     return assemble(
-        Squares(), Iid(clients=4), Mlp(hidden=(8,)), fit, COINS, augment=augment, together=together, workers=workers
+        Squares(),
+        Iid(clients=4),
+        Mlp(hidden=(8,)),
+        fit,
+        COINS,
+        options=TaskOptions(augment=augment, together=together),
+        machine=Hardware(workers=workers),
     )
 
 
@@ -112,7 +118,7 @@ def test_crops_come_from_each_clients_own_coins() -> None:
     # One picture many times over: whatever the order of the batches, only crops can tell two clients apart.
     data = Squares().load(None)
     x, _ = data.train.batch(torch.tensor([0]))
-    same = Rows(x.repeat(20, 1, 1, 1), torch.ones(20, dtype=torch.int64))
+    same = TensorRecords(x.repeat(20, 1, 1, 1), torch.ones(20, dtype=torch.int64))
     module = Mlp().build(data)
     start = nn.utils.parameters_to_vector(module.parameters()).detach()
     for augment, alike in ((NoAugment(), True), (Crop(side=4), False)):
@@ -147,8 +153,8 @@ def test_what_cannot_be_cut_is_named(shape: tuple[int, ...], side: int, said: st
         Crop(side=side).prepare(Squares(shape=shape).load(None), None, COINS)
 
 
-def rows(part: object) -> Rows:
-    assert isinstance(part, Rows)
+def rows(part: object) -> TensorRecords:
+    assert isinstance(part, TensorRecords)
     return part
 
 

@@ -13,8 +13,8 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from croupier.errors import RangeError, SpecError
-from croupier.learn.budget import DELTA, PLD, RDP, Spent, budget, epsilon, noise_for, reckoned, so_far
-from croupier.learn.fit import DpAdam, DpSgd, Private
+from croupier.learn.budget import DELTA, PLD, RDP, RecordCost, budget, epsilon, noise_for, reckoned, so_far
+from croupier.learn.dp_fit import DpAdam, DpSgd, Private
 from croupier.privacy import renyi
 
 extra = pytest.mark.skipif(
@@ -139,7 +139,7 @@ def test_without_the_extra_there_is_an_error_and_no_number() -> None:
     program = (
         "import sys\nsys.modules['dp_accounting'] = None\n"
         "from croupier.learn.budget import budget, epsilon, noise_for\n"
-        "from croupier.learn.fit import DpSgd\n"
+        "from croupier.learn.dp_fit import DpSgd\n"
         "for ask in (lambda: epsilon(1.0, 0.1, 10), lambda: noise_for(1.0, 0.1, 10), lambda: budget(DpSgd(), 9, 1)):\n"
         "    try: print(ask())\n"
         "    except Exception as error: print(type(error).__name__, error)\n"
@@ -182,7 +182,7 @@ CLIENTS = [(40, 3), (100, 3), (1000, 3), (65, 2), (64, 3), (129, 3), (7, 1), (50
 @pytest.mark.parametrize("fit", [DpSgd(noise=1.1, batch=32), DpAdam(noise=0.7, batch=64, epochs=2)])
 def test_the_most_that_a_client_has_spent_so_far(fit: Private) -> None:
     found = so_far(fit, CLIENTS)
-    assert isinstance(found, Spent)
+    assert isinstance(found, RecordCost)
     every = [reckoned(fit.noise, fit.rate(n), times * fit.steps(n))[0] for n, times in CLIENTS if times]
     assert found.epsilon == max(every)
     assert found.delta == DELTA

@@ -1,3 +1,5 @@
+"""Records in memory: rows, windows of a series, digests of them, and where files are looked for."""
+
 from __future__ import annotations
 
 import hashlib
@@ -10,12 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from croupier.errors import DataError
-from croupier.learn.data import Data, Dataset, Rows, Windows, fingerprint, folder_of, locate
-from croupier.learn.datasets import Activity, Cifar10, Digits, Fashion, Households, Mnist, Newsgroups, Own, Synthetic
+from croupier.learn.data import Data, Dataset, TensorRecords, Windows, fingerprint, folder_of, locate
+from croupier.learn.datasets import (
+    Activity,
+    Cifar10,
+    Digits,
+    Fashion,
+    Households,
+    Mnist,
+    Newsgroups,
+    OwnData,
+    Synthetic,
+)
 
 
-def rows(count: int = 6) -> Rows:
-    return Rows(torch.arange(2.0 * count).reshape(count, 2), torch.arange(count) % 3)
+def rows(count: int = 6) -> TensorRecords:
+    return TensorRecords(torch.arange(2.0 * count).reshape(count, 2), torch.arange(count) % 3)
 
 
 def windows() -> Windows:
@@ -34,7 +46,7 @@ def test_rows_batch_and_take_pick_the_same_records() -> None:
 
 def test_rows_that_do_not_pair_up_are_refused() -> None:
     with pytest.raises(DataError, match="3 inputs but 2 targets"):
-        Rows(torch.zeros(3, 1), torch.zeros(2))
+        TensorRecords(torch.zeros(3, 1), torch.zeros(2))
 
 
 @given(st.data())
@@ -132,5 +144,5 @@ def test_every_dataset_says_what_it_needs(tmp_path: Path) -> None:
     assert Households.present(tmp_path)
     assert len(Mnist.files) == 4
     assert all(
-        part.licence for part in (Activity, Cifar10, Digits, Fashion, Households, Mnist, Newsgroups, Own, Synthetic)
+        part.licence for part in (Activity, Cifar10, Digits, Fashion, Households, Mnist, Newsgroups, OwnData, Synthetic)
     )

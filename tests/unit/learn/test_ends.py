@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from croupier.core.coins import Coins
 from croupier.core.part import Part
 from croupier.errors import SpecError, Unsuited
-from croupier.learn.data import Rows
+from croupier.learn.data import TensorRecords
 from croupier.learn.ends import (
     Entrance,
     Head,
@@ -152,7 +152,7 @@ def test_probabilities_and_a_single_class_are_refused() -> None:
     class Named(Part):
         make: str = "mine:make"
 
-    rows = Rows(torch.rand(9, 6), torch.arange(9) % 3)
+    rows = TensorRecords(torch.rand(9, 6), torch.arange(9) % 3)
     for make in (zoo.bare, zoo.log_chances):
         check_logits(built(make)[0], rows, Named())
     with pytest.raises(SpecError, match=r"'mine:make': it gives probabilities.*; return logits"):

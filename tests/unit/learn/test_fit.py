@@ -10,9 +10,9 @@ from torch.nn import functional
 from croupier.core.coins import Coins
 from croupier.core.update import Update
 from croupier.errors import SpecError
-from croupier.learn.assemble import Assembled, assemble
+from croupier.learn.assemble import Assembled, Hardware, TaskOptions, assemble
 from croupier.learn.batch import train_together
-from croupier.learn.data import Rows
+from croupier.learn.data import TensorRecords
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Adam, Sgd
 from croupier.learn.flat import FlatNet
@@ -27,7 +27,15 @@ HUGE = 10**18
 def made(fit: Sgd | Adam, together: int = 1) -> Assembled:
     torch.set_num_threads(1)
     split = Dirichlet(clients=8, alpha=0.3)
-    return assemble(Digits(), split, Mlp(hidden=(16,)), fit, COINS, together=together, workers=1)
+    return assemble(
+        Digits(),
+        split,
+        Mlp(hidden=(16,)),
+        fit,
+        COINS,
+        options=TaskOptions(together=together),
+        machine=Hardware(workers=1),
+    )
 
 
 def moves(task: Assembled) -> Tensor:
@@ -97,7 +105,7 @@ def test_a_batch_larger_than_any_client_is_one_step_on_all_its_records() -> None
     assert isinstance(alone.task.fit, Learner)
     for shard, move in zip(alone.task.shards.values(), found, strict=True):
         rows = alone.task.fit.shards[shard]
-        assert isinstance(rows, Rows)
+        assert isinstance(rows, TensorRecords)
         loss = functional.cross_entropy(alone.module(rows.x), rows.y)
         grads = torch.autograd.grad(loss, list(alone.module.parameters()))
         wanted = -0.5 * torch.cat([grad.flatten() for grad in grads])
@@ -118,7 +126,7 @@ def test_a_lone_last_record_joins_the_batch_before(count: int) -> None:
 
 
 def test_a_network_that_normalises_over_batches_never_gets_one_record() -> None:
-    rows = Rows(torch.rand(5, 3, 8, 8), torch.tensor([0, 1, 0, 1, 0]))
+    rows = TensorRecords(torch.rand(5, 3, 8, 8), torch.tensor([0, 1, 0, 1, 0]))
     net = ResidualNet(2)
     start = FlatNet(net).vector()
     (done,) = Learner(net, "classify", Sgd(batch=4), {"a": rows})([(start, "a", COINS)])

@@ -10,8 +10,8 @@ import torch
 
 from croupier.core.coins import Coins
 from croupier.errors import DataError
-from croupier.learn.data import Dataset, Rows
-from croupier.learn.given import Given
+from croupier.learn.data import Dataset, TensorRecords
+from croupier.learn.given import OwnRecords
 from croupier.learn.split import Iid, Natural
 
 X, Y = np.arange(18.0).reshape(6, 3) / 18, np.array([0, 1, 0, 1, 0, 1])
@@ -21,7 +21,7 @@ COINS = Coins.from_seed(0)
 
 
 def made(*parts: Any, goal: Any = None) -> Dataset:
-    return Given("mine:data", "yours", goal).dataset(parts[0] if len(parts) == 1 else parts)
+    return OwnRecords("mine:data", "yours", goal).dataset(parts[0] if len(parts) == 1 else parts)
 
 
 def test_a_fifth_array_names_the_owners_and_they_become_the_clients() -> None:
@@ -64,7 +64,7 @@ def test_floats_are_quantities_and_whole_inputs_stay_whole() -> None:
     data = made(np.arange(12).reshape(6, 2), np.linspace(0, 1, 6), [[3, 99]], [0.5])
     assert (data.goal, data.classes, data.outputs, data.labels) == ("forecast", 0, 1, None)
     assert (data.worded, data.tokens) == (True, 100)
-    assert isinstance(data.train, Rows)
+    assert isinstance(data.train, TensorRecords)
     assert (data.train.x.dtype, data.train.y.shape) == (torch.int64, (6, 1))
     assert made(X, np.random.default_rng(0).normal(size=(6, 2)), X2, np.zeros((2, 2))).outputs == 2
     assert made(X, Y, X2, Y2, goal="regress").goal == "forecast"

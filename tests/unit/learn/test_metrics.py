@@ -12,7 +12,7 @@ from sklearn.metrics import f1_score, roc_auc_score
 from croupier.engine.job.result import Result
 from croupier.engine.job.run import run
 from croupier.errors import DataError, SpecError
-from croupier.learn.data import Dataset, Rows
+from croupier.learn.data import Dataset, TensorRecords
 from croupier.learn.metrics import Metric, Undefined, metrics_of
 
 HEAD = """
@@ -120,7 +120,7 @@ def test_clients_without_test_records_of_their_own_are_told_so() -> None:
 
 
 def test_what_cannot_be_measured_is_named() -> None:
-    rows = Rows(torch.rand(4, 2), torch.arange(4) % 2)
+    rows = TensorRecords(torch.rand(4, 2), torch.arange(4) % 2)
     classes = Dataset("few", "classify", 2, rows, rows, "", "")
     with pytest.raises(SpecError, match=r"task\.metrics = 'rmse': 'few' has classes to learn; use accuracy, auc"):
         metrics_of(("rmse",), classes)

@@ -10,8 +10,8 @@ import torch
 
 from croupier.engine.job.run import run
 from croupier.errors import DataError, OwnError, SpecError
-from croupier.learn.data import Dataset, Rows
-from croupier.learn.datasets import Own
+from croupier.learn.data import Dataset, TensorRecords
+from croupier.learn.datasets import OwnData
 from croupier.learn.models import OwnNetwork
 from croupier.learn.own import call
 
@@ -37,15 +37,15 @@ def module(text: str) -> str:
     return name
 
 
-def gives(parts: str) -> Own:
-    return Own(make=f"{module(f'def make(folder): return {parts}')}:make")
+def gives(parts: str) -> OwnData:
+    return OwnData(make=f"{module(f'def make(folder): return {parts}')}:make")
 
 
 def test_own_arrays_and_tensors_become_a_dataset() -> None:
     path = f"{module(GOOD)}:make"
-    data = Own(make=path).load(None)
+    data = OwnData(make=path).load(None)
     assert (data.name, data.goal, data.classes, data.shape, data.source) == ("own", "classify", 4, (3,), path)
-    assert isinstance(data.train, Rows)
+    assert isinstance(data.train, TensorRecords)
     assert (len(data.train), len(data.test)) == (15, 5)
     assert (data.train.x.dtype, data.train.y.dtype) == (torch.float32, torch.int64)
     assert torch.equal(data.train.x, (torch.arange(45.0, dtype=torch.float64).reshape(15, 3) / 60).float())
@@ -54,7 +54,7 @@ def test_own_arrays_and_tensors_become_a_dataset() -> None:
 
 def test_the_function_is_told_the_data_folder(tmp_path: Path) -> None:
     told = "def make(folder): return np.full((2, 1), float(len(str(folder)))), [0, 1], np.zeros((1, 1)), [1]"
-    data = Own(make=f"{module(told)}:make")
+    data = OwnData(make=f"{module(told)}:make")
     for folder in (None, tmp_path):
         x, _ = data.load(folder).train.batch(torch.tensor([0]))
         assert x.item() == len(str(folder))
@@ -109,8 +109,8 @@ def test_what_is_no_dataset_is_named(parts: str, said: str) -> None:
 )
 def test_a_path_that_cannot_be_one_is_refused_when_it_is_read(path: str, said: str) -> None:
     with pytest.raises(SpecError) as caught:
-        Own(make=path)
-    assert f"Own(make={path!r}): {said}" in str(caught.value)
+        OwnData(make=path)
+    assert f"OwnData(make={path!r}): {said}" in str(caught.value)
     with pytest.raises(SpecError, match=r"OwnNetwork\(make="):
         OwnNetwork(make=path)
 
@@ -119,22 +119,22 @@ def test_what_cannot_be_imported_or_called_is_named() -> None:
     with pytest.raises(
         SpecError, match=r"make = 'nowhere:make': there is no nowhere\.py in the current directory, .*; put it"
     ):
-        Own(make="nowhere:make").load(None)
+        OwnData(make="nowhere:make").load(None)
     broken = module("1 / 0")
     with pytest.raises(OwnError, match=rf"^task.data.make = '{broken}:make': {broken}.py line 4, in <module>: ZeroDiv"):
-        Own(make=f"{broken}:make").load(None)
+        OwnData(make=f"{broken}:make").load(None)
     name = module("def make(folder): pass\nvalue = 3")
     with pytest.raises(SpecError, match=rf"{name}.py has no function 'mak'; did you mean 'make'\?"):
-        Own(make=f"{name}:mak").load(None)
+        OwnData(make=f"{name}:mak").load(None)
     with pytest.raises(SpecError, match=f"{name}.py has no function 'value'"):
-        Own(make=f"{name}:value").load(None)
+        OwnData(make=f"{name}:value").load(None)
     failing = module("def make(folder): raise ValueError('no such year')")
     with pytest.raises(OwnError, match=rf"'{failing}:make': {failing}.py line 4, in make: ValueError: no such year$"):
-        Own(make=f"{failing}:make").load(None)
+        OwnData(make=f"{failing}:make").load(None)
 
 
 def small() -> Dataset:
-    rows = Rows(torch.rand(6, 3), torch.arange(6) % 4)
+    rows = TensorRecords(torch.rand(6, 3), torch.arange(6) % 4)
     return Dataset("small", "classify", 4, rows, rows, "none", "made up", labels=rows.y)
 
 

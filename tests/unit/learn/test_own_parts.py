@@ -13,8 +13,9 @@ from croupier.core.coins import Coins
 from croupier.core.update import Update
 from croupier.engine.job.run import run
 from croupier.errors import SpecError
-from croupier.learn.data import Dataset, Rows
-from croupier.learn.fit import DpSgd, Sgd
+from croupier.learn.data import Dataset, TensorRecords
+from croupier.learn.dp_fit import DpSgd
+from croupier.learn.fit import Sgd
 from croupier.learn.flat import FlatNet, layout_of
 from croupier.learn.models import Dropout, OwnNetwork
 from croupier.learn.models.layers import ChannelDropout, draw_from, take_over
@@ -36,7 +37,7 @@ def built(name: str, body: str, data: Dataset | None = None) -> nn.Module:
 
 
 def small(count: int = 12) -> Dataset:
-    rows = Rows(torch.rand(count, 3, generator=torch.Generator().manual_seed(1)), torch.arange(count) % 2)
+    rows = TensorRecords(torch.rand(count, 3, generator=torch.Generator().manual_seed(1)), torch.arange(count) % 2)
     return Dataset("small", "classify", 2, rows, rows, "none", "made up", labels=rows.y)
 
 
@@ -215,14 +216,14 @@ def test_whole_inputs_reach_an_embedding_whose_frozen_words_stay_and_are_exporte
 
 
 def test_whole_inputs_where_quantities_are_wanted_say_what_to_do() -> None:
-    rows = Rows(torch.arange(12).reshape(4, 3), torch.arange(4) % 2)
+    rows = TensorRecords(torch.arange(12).reshape(4, 3), torch.arange(4) % 2)
     whole = Dataset("whole", "classify", 2, rows, rows, "", "", labels=rows.y, tokens=12)
     with pytest.raises(SpecError, match=r"inputs are whole numbers below 12 \(int64\).*give floats"):
         built("wants_floats", "def make(shape, classes): return nn.Linear(3, 2)", whole)
 
 
 def test_statistics_of_records_that_are_all_zeros_are_no_constants() -> None:
-    rows = Rows(torch.zeros(4, 3), torch.arange(4) % 2)
+    rows = TensorRecords(torch.zeros(4, 3), torch.arange(4) % 2)
     zeros = Dataset("zeros", "classify", 2, rows, rows, "", "", labels=rows.y)
     body = "def make(shape, classes): return nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, classes))"
     carried = [part.name for part in layout_of(built("zeros", body, zeros)).carried]

@@ -19,9 +19,10 @@ from torch import nn
 from croupier.core import canon
 from croupier.engine.job.run import resume, run
 from croupier.errors import OwnError, SpecError
-from croupier.learn.datasets import Own
+from croupier.learn.datasets import OwnData
 from croupier.learn.models import Network, OwnNetwork
-from croupier.learn.own import Named, carried, load_own, revived
+from croupier.learn.own import load_own
+from croupier.learn.own_names import FunctionName, carried, revived
 from croupier.spec import load
 from croupier.toml_text import to_toml
 
@@ -121,7 +122,7 @@ def test_a_spec_keeps_its_functions_when_it_is_changed_and_copied() -> None:
     spec = load(described())
     for other in (load(spec, ["federation.rounds=5"]), load(spec.plain()), copy.deepcopy(spec), spec.model_copy()):
         made = other.task.data
-        assert isinstance(made, Own)
+        assert isinstance(made, OwnData)
         assert load_own("key", made.make) is data
     assert load(described(lambda _: 1)) != load(described(lambda _: 2))
     assert f'make = "{__name__}:data"' in to_toml(spec)
@@ -132,13 +133,13 @@ def sent(part: Any) -> Any:
 
 
 def test_it_travels_to_the_processes_of_an_audit_or_says_why_not() -> None:
-    assert load_own("key", sent(Own(make=data)).make) is data
-    assert load_own("key", sent(Own(make=functools.partial(data))).make).func is data  # type: ignore[attr-defined]
+    assert load_own("key", sent(OwnData(make=data)).make) is data
+    assert load_own("key", sent(OwnData(make=functools.partial(data))).make).func is data  # type: ignore[attr-defined]
     assert sent(load(described(), ["federation.rounds=3"])).task.model.make.function is net
     for hidden in (lambda folder: 1, functools.partial(lambda folder: 1)):
         with pytest.raises(SpecError, match="define it at the top of a module"):
-            sent(Own(make=hidden))
-    named = Named("mine:data", Path("/somewhere"))
+            sent(OwnData(make=hidden))
+    named = FunctionName("mine:data", Path("/somewhere"))
     assert (sent(named), sent(named).folder) == (named, Path("/somewhere"))
 
 
@@ -157,7 +158,7 @@ def test_modules_beside_a_description_go_before_those_of_the_current_directory(t
     found = []
     for source in ("a/it.toml", "b/it.toml", "it.toml", "a/it.toml"):
         part = load(source).task.data
-        assert isinstance(part, Own)
+        assert isinstance(part, OwnData)
         found.append(load_own("key", part.make)(None))
     assert found == [1, 2, 3, 1]
 
@@ -252,7 +253,7 @@ def test_what_it_prints_leaves_one_json_object(tmp_path: Path) -> None:
 def test_a_function_that_takes_something_else_is_told_what_to_take(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(text)
     with pytest.raises(SpecError) as caught:
-        Own(make="mine:data").load(None)
+        OwnData(make="mine:data").load(None)
     assert said in str(caught.value)
     assert not isinstance(caught.value, OwnError)
 

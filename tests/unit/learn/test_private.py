@@ -15,10 +15,11 @@ from croupier.core.coins import Coins
 from croupier.core.update import Update
 from croupier.errors import SpecError
 from croupier.learn import private
-from croupier.learn.assemble import assemble
-from croupier.learn.data import Rows
+from croupier.learn.assemble import Hardware, TaskOptions, assemble
+from croupier.learn.data import TensorRecords
 from croupier.learn.datasets import Digits
-from croupier.learn.fit import BOUND, DpSgd, Sgd, truncated
+from croupier.learn.dp_fit import BOUND, DpSgd, truncated
+from croupier.learn.fit import Sgd
 from croupier.learn.flat import FlatNet, loss_of
 from croupier.learn.models import ConvNet, Forecaster, Mlp, Perceptron, ResidualNet
 from croupier.learn.split import Iid
@@ -28,9 +29,9 @@ COINS = Coins.from_seed(5)
 HUGE = 1e9
 
 
-def rows(count: int = 40, shape: tuple[int, ...] = (6,)) -> Rows:
+def rows(count: int = 40, shape: tuple[int, ...] = (6,)) -> TensorRecords:
     draw = COINS.child("rows").fast()
-    return Rows(torch.randn(count, *shape, generator=draw), torch.randint(3, (count,), generator=draw))
+    return TensorRecords(torch.randn(count, *shape, generator=draw), torch.randint(3, (count,), generator=draw))
 
 
 def net(*widths: int, dropout: float = 0.0) -> Perceptron:
@@ -38,7 +39,9 @@ def net(*widths: int, dropout: float = 0.0) -> Perceptron:
         return Perceptron(widths or (6, 5, 3), dropout)
 
 
-def trained(fit: Sgd, records: Rows, module: nn.Module | None = None, coins: Coins = COINS, group: int = 1) -> Tensor:
+def trained(
+    fit: Sgd, records: TensorRecords, module: nn.Module | None = None, coins: Coins = COINS, group: int = 1
+) -> Tensor:
     module = module or net()
     (done,) = Learner(module, "classify", fit, {"a": records}, group=group)([(FlatNet(module).vector(), "a", coins)])
     assert isinstance(done, Update)
@@ -196,7 +199,15 @@ def test_it_is_never_stacked() -> None:
     fit = DpSgd(lr=0.1, epochs=1, batch=16)
     assert torch.equal(trained(fit, rows(), group=8), trained(fit, rows()))
     made = {
-        together: assemble(Digits(), Iid(clients=3), Mlp(hidden=(8,)), fit, COINS, together=together, workers=1).task
+        together: assemble(
+            Digits(),
+            Iid(clients=3),
+            Mlp(hidden=(8,)),
+            fit,
+            COINS,
+            options=TaskOptions(together=together),
+            machine=Hardware(workers=1),
+        ).task
         for together in (1, 64)
     }
     updates = {
@@ -237,7 +248,7 @@ def test_truncated_noise_is_the_normal_given_that_the_weight_stays() -> None:
 
 
 def test_models_that_mix_records_are_refused() -> None:
-    images = Rows(torch.rand(5, 3, 8, 8), torch.tensor([0, 1, 0, 1, 0]))
+    images = TensorRecords(torch.rand(5, 3, 8, 8), torch.tensor([0, 1, 0, 1, 0]))
     with pytest.raises(SpecError, match=r"'dp-sgd': the model's \S+ \(BatchNorm2d\) normalises over batches.*'mlp'"):
         Learner(ResidualNet(2), "classify", DpSgd(), {"a": images})
     kept = nn.Sequential(nn.InstanceNorm2d(3, track_running_stats=True), nn.Flatten(), nn.Linear(192, 2))

@@ -21,8 +21,8 @@ from croupier.engine.job.run import run
 from croupier.engine.local import Local
 from croupier.engine.loop import rounds
 from croupier.errors import SpecError
-from croupier.learn.assemble import Assembled, assemble
-from croupier.learn.data import Dataset, Rows
+from croupier.learn.assemble import Assembled, Hardware, TaskOptions, assemble
+from croupier.learn.data import Dataset, TensorRecords
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Adam, Sgd
 from croupier.learn.models import Mlp, ResNet18
@@ -48,12 +48,21 @@ class Watching(Mean, use="watching"):
 
 def made(root: Root, **more: Any) -> Assembled:
     fit = more.pop("fit", Sgd(lr=0.1, batch=20))
-    return assemble(Digits(), Iid(clients=5), Mlp(hidden=(16,)), fit, COINS, root=root, workers=1, **more)
+    return assemble(
+        Digits(),
+        Iid(clients=5),
+        Mlp(hidden=(16,)),
+        fit,
+        COINS,
+        options=TaskOptions(root=root),
+        machine=Hardware(workers=1),
+        **more,
+    )
 
 
 def toy(labels: Sequence[int]) -> Dataset:
     y = torch.tensor(labels)
-    rows = Rows(torch.arange(len(y)).float().reshape(-1, 1), y)
+    rows = TensorRecords(torch.arange(len(y)).float().reshape(-1, 1), y)
     owner = torch.zeros(len(y), dtype=torch.int64)
     return Dataset("toy", "classify", 3, rows, rows, "none", "made up", labels=y, owner=owner, owners=("ann",))
 
@@ -64,7 +73,10 @@ def inputs(records: Any) -> list[float]:
 
 
 def test_without_records_everything_is_as_before() -> None:
-    plain, same = made(Root()), assemble(Digits(), Iid(clients=5), Mlp(hidden=(16,)), Sgd(batch=20), COINS, workers=1)
+    plain, same = (
+        made(Root()),
+        assemble(Digits(), Iid(clients=5), Mlp(hidden=(16,)), Sgd(batch=20), COINS, machine=Hardware(workers=1)),
+    )
     assert plain.task.shards == same.task.shards
     assert (plain.task.root, plain.task.features, plain.root) == (None, None, None)
     assert not plain.task.offers & {"root", "forward"}
@@ -96,7 +108,7 @@ def test_a_bias_is_the_share_of_the_first_class(bias: float, counts: list[int]) 
 
 
 def test_data_without_classes_are_drawn_from_too() -> None:
-    rows = Rows(torch.arange(30).float().reshape(-1, 1), torch.zeros(30, 1))
+    rows = TensorRecords(torch.arange(30).float().reshape(-1, 1), torch.zeros(30, 1))
     data = Dataset("series", "forecast", 0, rows, rows, "none", "made up")
     left, kept = Root(records=7).draw(data, COINS)
     assert kept is not None
@@ -185,10 +197,26 @@ def test_a_description_says_how_many(tmp_path: Any) -> None:
 
 def test_one_record_is_too_few_to_normalise_by() -> None:
     with pytest.raises(SpecError, match=r"task\.root\.records = 1: task\.model normalises over batches"):
-        assemble(Pictures(), Iid(clients=2), ResNet18(), Sgd(), COINS, root=Root(records=1), workers=1)
+        assemble(
+            Pictures(),
+            Iid(clients=2),
+            ResNet18(),
+            Sgd(),
+            COINS,
+            options=TaskOptions(root=Root(records=1)),
+            machine=Hardware(workers=1),
+        )
 
 
 def test_the_split_works_on_what_is_left() -> None:
-    ours = assemble(Digits(), QSkew(clients=10, least=2), Mlp(), Sgd(), COINS, root=Root(records=100), workers=1)
+    ours = assemble(
+        Digits(),
+        QSkew(clients=10, least=2),
+        Mlp(),
+        Sgd(),
+        COINS,
+        options=TaskOptions(root=Root(records=100)),
+        machine=Hardware(workers=1),
+    )
     held: Any = ours.task.fit
     assert sum(len(shard) for shard in held.shards.values()) == len(ours.dataset.train)

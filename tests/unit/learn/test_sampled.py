@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from croupier.core.coins import Coins
 from croupier.core.update import Update
 from croupier.errors import SpecError
-from croupier.learn.data import Rows
-from croupier.learn.fit import DpSgd
+from croupier.learn.data import TensorRecords
+from croupier.learn.dp_fit import DpSgd
 from croupier.learn.flat import FlatNet, loss_of
 from croupier.learn.models import ConvNet, Forecaster, Perceptron
 from croupier.learn.private import each
@@ -108,7 +108,7 @@ def test_both_engines_train_alike() -> None:
     """Sampling, clipping and noise come from the same secure coins."""
     pytest.importorskip("opacus", reason="the extra `opacus` is not installed")
     draw = COINS.child("rows").fast()
-    rows = Rows(torch.randn(40, 6, generator=draw), torch.randint(3, (40,), generator=draw))
+    rows = TensorRecords(torch.randn(40, 6, generator=draw), torch.randint(3, (40,), generator=draw))
     with COINS.child("net").ambient():
         module = Perceptron((6, 5, 3), 0.0)
     ends = []

@@ -6,12 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from croupier.core.coins import Coins, Tape
+from croupier.core.coins import Coins
 from croupier.core.normal import from_words, on_device
+from croupier.core.tape import Tape
 from croupier.core.update import Update
 from croupier.errors import RangeError, SpecError
-from croupier.learn.data import Rows
-from croupier.learn.fit import BOUND, Adam, DpAdam, Fit, prune
+from croupier.learn.data import TensorRecords
+from croupier.learn.dp_fit import BOUND, DpAdam
+from croupier.learn.fit import Adam, Fit, prune
 from croupier.learn.flat import layout_of
 from croupier.learn.models import Perceptron
 from croupier.learn.private import each
@@ -20,9 +22,9 @@ from croupier.learn.train import Learner
 COINS = Coins.from_seed(11)
 
 
-def rows(count: int) -> Rows:
+def rows(count: int) -> TensorRecords:
     draw = COINS.child("rows", count).fast()
-    return Rows(3 * torch.randn(count, 6, generator=draw), torch.randint(3, (count,), generator=draw))
+    return TensorRecords(3 * torch.randn(count, 6, generator=draw), torch.randint(3, (count,), generator=draw))
 
 
 def net() -> Perceptron:
@@ -35,7 +37,7 @@ def beginning() -> Tensor:
     return layout_of(net()).flatten(net().state_dict())
 
 
-def moved(fit: Fit, shards: dict[str, Rows], group: int = 1) -> list[Tensor]:
+def moved(fit: Fit, shards: dict[str, TensorRecords], group: int = 1) -> list[Tensor]:
     """What training moves, client by client."""
     module = net()
     start = beginning()
@@ -82,7 +84,7 @@ def test_clients_trained_together_are_pruned_each_for_itself() -> None:
     assert float((whole - moved(fit, shards)[0]).abs().max()) > 1e-3
 
 
-def by_hand(fit: DpAdam, records: Rows, clip: float, noise: float) -> Tensor:
+def by_hand(fit: DpAdam, records: TensorRecords, clip: float, noise: float) -> Tensor:
     """One step: each record's gradient clipped, the sum noised and divided, and Adam's formula for a first step."""
     module, here = net(), COINS.child("a")
     index = next(fit.samples(len(records), here.child("sample").secure()))

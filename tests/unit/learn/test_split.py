@@ -1,3 +1,5 @@
+"""How records are dealt to clients: each once, from the coins alone, and as skewed as was asked for."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -11,7 +13,7 @@ from torch import Tensor
 
 from croupier.core.coins import Coins
 from croupier.errors import DataError, SpecError
-from croupier.learn.data import Dataset, Rows
+from croupier.learn.data import Dataset, TensorRecords
 from croupier.learn.split import Dirichlet, Iid, Natural, QSkew, Split, apportion, even_out
 
 COINS = Coins.from_seed(7)
@@ -19,12 +21,12 @@ COINS = Coins.from_seed(7)
 
 def toy(labels: list[int], classes: int = 4) -> Dataset:
     y = torch.tensor(labels)
-    rows = Rows(torch.zeros(len(labels), 1), y)
+    rows = TensorRecords(torch.zeros(len(labels), 1), y)
     return Dataset("toy", "classify", classes, rows, rows, "none", "made up", labels=y)
 
 
 def owned(owner: list[int], owners: tuple[str, ...]) -> Dataset:
-    rows = Rows(torch.zeros(len(owner), 1), torch.zeros(len(owner), 1))
+    rows = TensorRecords(torch.zeros(len(owner), 1), torch.zeros(len(owner), 1))
     return Dataset("owned", "forecast", 0, rows, rows, "none", "made up", owner=torch.tensor(owner), owners=owners)
 
 

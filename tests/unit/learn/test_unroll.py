@@ -10,8 +10,8 @@ from torch import nn
 
 from croupier.core.coins import Coins
 from croupier.core.update import Update
-from croupier.learn.data import Rows
-from croupier.learn.fit import DpAdam
+from croupier.learn.data import TensorRecords
+from croupier.learn.dp_fit import DpAdam
 from croupier.learn.flat import layout_of
 from croupier.learn.models.rnn import Cell, Listener
 from croupier.learn.private import each
@@ -59,6 +59,6 @@ def test_others_stay_as_they_are() -> None:
 def test_a_recurrent_network_trains_on_noised_gradients() -> None:
     module, fit = listener("rnn"), DpAdam(epochs=2, batch=3)
     start = layout_of(module).flatten(module.state_dict())
-    (done,) = Learner(module, "classify", fit, {"a": Rows(DRAWN, LABELS)})([(start, "a", COINS.child("fit"))])
+    (done,) = Learner(module, "classify", fit, {"a": TensorRecords(DRAWN, LABELS)})([(start, "a", COINS.child("fit"))])
     assert isinstance(done, Update)
     assert bool((done.vector != start).all())

@@ -15,8 +15,8 @@ from croupier.core.update import Layout, Slice
 from croupier.errors import IntegrityError
 from croupier.kernels.shares import P
 from croupier.mpc import authentic
-from croupier.mpc.authentic import Held, Side, exchanged, toss
-from croupier.mpc.field import BINARY, PRIME, Field
+from croupier.mpc.authentic import TaggedShares, TagHolder, exchanged, toss
+from croupier.mpc.field import BINARY, PRIME, ShareField
 
 FIELDS = {"prime": PRIME, "binary": BINARY}
 NAMES = ("server", "second")
@@ -64,29 +64,29 @@ def talk(side: Callable[[int], SubFlow], bend: Bend = as_it_is) -> list[Any]:
 class Dealt:
     """Both parties' shares of some values, with tags."""
 
-    def __init__(self, over: Field, seed: int = 1) -> None:
+    def __init__(self, over: ShareField, seed: int = 1) -> None:
         self.over, self.coins = over, Coins.from_seed(seed)
         self.keys = [over.draw(self.coins.child("key", me).secure(), 1) for me in (0, 1)]
         self.key = over.add(*self.keys)
         self.count = 0
 
-    def share(self, values: Any) -> tuple[Held, Held]:
+    def share(self, values: Any) -> tuple[TaggedShares, TaggedShares]:
         """Shares of values and of their tags."""
         self.count += 1
         stream = self.coins.child("share", self.count).secure()
-        one = Held(self.over.draw(stream, len(values)), self.over.draw(stream, len(values)))
+        one = TaggedShares(self.over.draw(stream, len(values)), self.over.draw(stream, len(values)))
         tags = self.over.mul(self.key, values)
-        return one, Held(self.over.sub(values, one.values), self.over.sub(tags, one.tags))
+        return one, TaggedShares(self.over.sub(values, one.values), self.over.sub(tags, one.tags))
 
     def drawn(self, count: int) -> Any:
         """Uniform values."""
         self.count += 1
         return self.over.draw(self.coins.child("drawn", self.count).secure(), count)
 
-    def side(self, me: int, checks: bool = True) -> Side:
+    def side(self, me: int, checks: bool = True) -> TagHolder:
         """A party."""
         coins = Coins.from_seed(50 + me)
-        return Side(me, NAMES[1 - me], self.over, self.keys[me], GIVEN, coins, checks=checks)
+        return TagHolder(me, NAMES[1 - me], self.over, self.keys[me], GIVEN, coins, checks=checks)
 
 
 @pytest.fixture(params=FIELDS)
@@ -145,7 +145,7 @@ def test_a_share_that_is_changed_is_caught_by_both(dealt: Dealt, me: int, kind: 
 def test_wrong_tags_and_a_wrong_key_are_caught(dealt: Dealt, wrong: str) -> None:
     values = dealt.drawn(2)
     one, two = dealt.share(values)
-    bad = Held(two.values, dealt.over.add(two.tags, np.ones_like(two.tags)))
+    bad = TaggedShares(two.values, dealt.over.add(two.tags, np.ones_like(two.tags)))
 
     def flow(me: int) -> SubFlow:
         side = dealt.side(me)
@@ -243,5 +243,5 @@ def test_a_commitment_made_for_another_attempt_is_refused() -> None:
 
 def test_shares_and_keys_are_not_printed(dealt: Dealt) -> None:
     one, _ = dealt.share(dealt.drawn(1))
-    assert repr(one) == "Held()"
+    assert repr(one) == "TaggedShares()"
     assert str(int(dealt.keys[0].reshape(-1)[0])) not in repr(dealt.side(0))

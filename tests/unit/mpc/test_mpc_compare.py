@@ -115,33 +115,6 @@ def test_two_runs_mask_one_number_differently() -> None:
     assert not np.array_equal(first, second)
 
 
-@given(st.integers(1, 9), st.integers(0, 99))
-@settings(max_examples=20, deadline=None)
-def test_ands(words: int, seed: int) -> None:
-    coins = Coins.from_seed(seed)
-    x, y, x0, y0 = coins.child("in").secure().words(4 * words).reshape(4, words)
-    shares, dealt = (np.stack([x0, y0]), np.stack([x ^ x0, y ^ y0])), boolean.deal_ands(words, coins)
-    played = play(lambda me, peer: boolean.ands(me, peer, "a", shares[me], dealt[me]), boolean.schemas("a", words))
-    assert np.array_equal(played.got[0] ^ played.got[1], x & y)
-    assert played.rounds == 1
-
-
-@given(
-    st.lists(st.tuples(*2 * [st.integers(-(1 << 63), (1 << 63) - 1)]), min_size=1, max_size=20), st.sampled_from(RINGS)
-)
-@settings(max_examples=30, deadline=None)
-def test_products(pairs: list[tuple[int, int]], ring: Ring) -> None:
-    numbers, coins = np.array(pairs).T, Coins.from_seed(3)
-    shares, dealt = ring.split(numbers, coins), products.deal_multiply(len(pairs), coins.child("deal"), ring)
-    played = play(
-        lambda me, peer: products.multiply(me, peer, "p", shares[me], dealt[me], ring),
-        products.multiply_schemas("p", len(pairs), ring),
-    )
-    total = ring.signed(played.got[0] + played.got[1])
-    half = 1 << (ring.bits - 1)
-    assert total.tolist() == [(x * y + half) % (2 * half) - half for x, y in pairs]
-
-
 @pytest.mark.parametrize("ring", RINGS)
 def test_bits_become_numbers(ring: Ring) -> None:
     coins = Coins.from_seed(5)
@@ -191,8 +164,6 @@ def test_previous_signs_are_signs(wrong: np.ndarray) -> None:
 
 
 GATES: list[tuple[Callable[[], tuple[DealtShare, DealtShare]], int]] = [
-    (lambda: boolean.deal_ands(3, SOME), boolean.fitted(3)),
-    (lambda: products.deal_multiply(9, SOME, Z64), products.fitted(9, Z64)),
     (lambda: products.deal_numbers(9, SOME), products.fitted(9)),
     (lambda: compare.deal(70, SOME), compare.fitted(70)),
     (lambda: compare.deal(70, SOME, Z64, True), compare.fitted(70, Z64, True)),
@@ -250,6 +221,5 @@ def test_gates_use_no_other_generator(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("rand", "randn", "randint", "randperm", "manual_seed", "Generator"):
         monkeypatch.setattr(torch, name, refuse)
     compared(np.arange(-5, 5), Z32, True)
-    test_ands.hypothesis.inner_test(2, 1)  # type: ignore[attr-defined]
     test_bits_become_numbers(Z64)
     test_signs(Z32, "previous")

@@ -10,7 +10,7 @@ from croupier.core.coins import Coins
 from croupier.errors import ProtocolError, RangeError, WireError
 from croupier.mpc.convert import DaBits, Numbers, convert, deal, open_numbers, open_seed
 from croupier.mpc.group import Rows, Xor
-from croupier.mpc.occasion import Occasion, Once
+from croupier.mpc.occasion import Occasion, SingleUse
 from croupier.mpc.talk import Talked, converse
 
 NOW = Occasion(b"r" * 16, 3, 0, b"d" * 32)
@@ -23,7 +23,7 @@ def material(group: Xor, rows: int, coins: Coins) -> tuple[DaBits, DaBits]:
 
 def converted(group: Xor, clear: Rows, coins: Coins) -> Talked[Numbers, Numbers]:
     mask = group.draw(len(clear), coins.child("share").secure())
-    one, two = (Once(half, NOW) for half in material(group, len(clear), coins.child("deal")))
+    one, two = (SingleUse(half, NOW) for half in material(group, len(clear), coins.child("deal")))
     return converse(convert(group, clear ^ mask, one, True, NOW), convert(group, mask, two, False, NOW))
 
 
@@ -60,14 +60,14 @@ def test_what_is_opened_and_what_each_holds_is_uniform_whatever_the_bits_are() -
 def test_what_does_not_fit_is_refused() -> None:
     group, coins = Xor(12), Coins.from_seed(1)
     one, _ = material(group, 2, coins)
-    spent = Once(one, NOW)
+    spent = SingleUse(one, NOW)
     with pytest.raises(RangeError, match="do not fit daBits"):
         next(convert(group, np.zeros((3, 2), np.uint8), spent, True, NOW))
     with pytest.raises(ProtocolError, match="spent"):
         next(convert(group, np.zeros((2, 2), np.uint8), spent, True, NOW))
     with pytest.raises(RangeError, match="7 bytes of numbers"):
         open_numbers(group, 2, bytes(32), bytes(7))
-    party = convert(group, np.zeros((2, 2), np.uint8), Once(one, NOW), True, NOW)
+    party = convert(group, np.zeros((2, 2), np.uint8), SingleUse(one, NOW), True, NOW)
     next(party)
     with pytest.raises(WireError, match="2 rows of 2"):
         party.send(b"")

@@ -12,9 +12,9 @@ from croupier.core.coins import Coins
 from croupier.errors import RangeError, SpecError, WireError
 from croupier.mpc import correlate, puncture, transfer
 from croupier.mpc.group import Group, Modular, Rows, Xor
-from croupier.mpc.occasion import Occasion, Once
+from croupier.mpc.occasion import Occasion, SingleUse
 from croupier.mpc.talk import Talked, converse
-from croupier.mpc.translate import Masks, Stock, Turn, draw_order, fit, shuffle
+from croupier.mpc.translate import PermuterHalf, SenderHalf, Stock, draw_order, fit, shuffle
 
 NOW = Occasion(b"r" * 16, 3, 0, b"d" * 32)
 
@@ -121,7 +121,7 @@ def test_without_the_library_the_error_says_what_to_install(monkeypatch: pytest.
     transfer._group.cache_clear()
 
 
-def made(group: Group, rows: int, purpose: str, coins: Coins) -> Talked[Masks, Turn]:
+def made(group: Group, rows: int, purpose: str, coins: Coins) -> Talked[SenderHalf, PermuterHalf]:
     order = draw_order(rows, coins.child("order"))
     return converse(
         correlate.give(group, rows, NOW, purpose, coins.child("give")),
@@ -139,7 +139,7 @@ def test_the_halves_fit_and_shuffle(group: Group, rows: int) -> None:
         np.testing.assert_array_equal(done.two.delta, fit(group, done.one, done.two.order).delta)
     clear = group.draw(rows, coins.child("clear").secure())
     x1 = group.draw(rows, coins.child("share").secure())
-    stock0, stock1 = Once(Stock(one.two, two.one), NOW), Once(Stock(two.two, one.one), NOW)
+    stock0, stock1 = SingleUse(Stock(one.two, two.one), NOW), SingleUse(Stock(two.two, one.one), NOW)
     out = converse(shuffle(group, group.subtract(clear, x1), stock0, True, NOW), shuffle(group, x1, stock1, False, NOW))
     np.testing.assert_array_equal(group.add(out.one, out.two), clear[one.two.order[two.two.order]])
 

@@ -16,7 +16,7 @@ from croupier.mpc.dealt_shares import Dealer, DealtShare
 from croupier.mpc.ring import Z32
 
 NAMES = ("server0", "server1")
-RULE = trust.Rule(4, 12)
+RULE = trust.SecretRule(4, 12)
 ROOT = Coins.from_seed(4)
 VOTES = ROOT.child("votes").secure().below(2, 48).reshape(4, 12)
 REFERENCE = ROOT.child("reference").secure().below(2, 12)

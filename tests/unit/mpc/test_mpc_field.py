@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from croupier.core.coins import Coins
 from croupier.kernels.shares import P
-from croupier.mpc.field import BINARY, PRIME, Field
+from croupier.mpc.field import BINARY, PRIME, ShareField
 
 FIELDS = {"prime": PRIME, "binary": BINARY}
 
 
-def elements(over: Field, seed: int, count: int = 5) -> Any:
+def elements(over: ShareField, seed: int, count: int = 5) -> Any:
     """Uniform ones, and the edges."""
     found = over.draw(Coins.from_seed(seed).secure(), count)
     found[0] = 0

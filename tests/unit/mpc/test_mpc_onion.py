@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from croupier.core.coins import Coins, Node, Tape, outcomes
+from croupier.core.coins import Coins, Node
+from croupier.core.tape import Tape, outcomes
 from croupier.errors import IntegrityError, ProtocolError, WireError
 from croupier.mpc import onion, seal
 from croupier.mpc.group import Rows, Xor
-from croupier.mpc.occasion import Occasion, Once
+from croupier.mpc.occasion import Occasion, SingleUse
 from croupier.mpc.talk import Talk, Talked, converse
 
 NOW = Occasion(b"r" * 16, 3, 0, b"d" * 32)
@@ -35,7 +36,7 @@ def wrapped(group: Xor, clear: Rows, coins: Coins, now: Occasion = NOW) -> dict[
 
 
 def talk(group: Xor, arrived: dict[str, bytes], coins: Coins, nodes: tuple[Node, Node]) -> Talked[Rows, Rows]:
-    one, two = (Once(lock, NOW) for lock in locks(coins))
+    one, two = (SingleUse(lock, NOW) for lock in locks(coins))
     first = onion.enter(group, arrived, one, NOW, nodes[0])
     return converse(first, onion.leave(group, len(arrived), two, NOW, nodes[1]))
 
@@ -135,7 +136,7 @@ def test_layers_below_are_checked_too() -> None:
 def test_a_key_serves_one_attempt() -> None:
     group, coins = Xor(8), Coins.from_seed(4)
     arrived = wrapped(group, group.draw(3, coins.child("clear").secure()), coins)
-    lock = Once(locks(coins)[0], NOW)
+    lock = SingleUse(locks(coins)[0], NOW)
     next(onion.enter(group, arrived, lock, NOW, coins.child("server")))
     with pytest.raises(ProtocolError, match="spent"):
         next(onion.enter(group, arrived, lock, NOW, coins.child("server")))
@@ -145,7 +146,7 @@ def test_a_key_serves_one_attempt() -> None:
 def test_servers_that_speak_out_of_turn_or_too_little_are_refused(when: int) -> None:
     group, coins = Xor(8), Coins.from_seed(5)
     arrived = wrapped(group, group.draw(3, coins.child("clear").secure()), coins)
-    one, two = (Once(lock, NOW) for lock in locks(coins))
+    one, two = (SingleUse(lock, NOW) for lock in locks(coins))
     make: list[Callable[[], Talk[Rows]]] = [
         lambda: onion.enter(group, arrived, one, NOW, coins.child("server")),
         lambda: onion.leave(group, 3, two, NOW, coins.child("server")),

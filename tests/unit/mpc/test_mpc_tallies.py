@@ -14,7 +14,7 @@ from croupier.errors import IntegrityError, ProtocolError
 from croupier.kernels.field import packed
 from croupier.kernels.shares import P
 from croupier.mpc import deal_shares
-from croupier.mpc.authentic import Held
+from croupier.mpc.authentic import TaggedShares
 from croupier.mpc.deal_shares import Check, DealSpec
 from croupier.mpc.dealer import mask_of, rest, row_hashes, seeds, share_of_seed
 from croupier.mpc.field import PRIME
@@ -41,7 +41,7 @@ class Game:
         self.tallies = [Tally(self.deal, material.shares, me, material.point) for me, material in enumerate(hands)]
         self.point = (one.point + two.point) % P
 
-    def opened(self, one: Held, two: Held) -> Any:
+    def opened(self, one: TaggedShares, two: TaggedShares) -> Any:
         """The numbers, their tags checked."""
         if not self.deal.authentic:
             return one.values + two.values

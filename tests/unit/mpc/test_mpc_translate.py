@@ -10,16 +10,17 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from croupier.core.coins import Coins, Ints, Node, outcomes
+from croupier.core.coins import Coins, Ints, Node
+from croupier.core.tape import outcomes
 from croupier.errors import ProtocolError, RangeError, WireError
 from croupier.kernels.shares import P
 from croupier.mpc.group import Group, Modular, Rows, Xor
-from croupier.mpc.occasion import Occasion, Once
+from croupier.mpc.occasion import Occasion, SingleUse
 from croupier.mpc.talk import Talk, Talked, converse
 from croupier.mpc.translate import (
-    Masks,
+    PermuterHalf,
+    SenderHalf,
     Stock,
-    Turn,
     deal,
     draw_masks,
     fit,
@@ -34,13 +35,13 @@ NOW = Occasion(b"r" * 16, 3, 0, b"d" * 32)
 GROUPS = [Xor(1), Xor(8), Xor(77), Modular(5), Modular(3, 2), Modular(2, 1 << 63)]
 
 
-def dealt(group: Group, rows: int, coins: Coins) -> tuple[Once[Stock], Once[Stock], Ints, Ints]:
+def dealt(group: Group, rows: int, coins: Coins) -> tuple[SingleUse[Stock], SingleUse[Stock], Ints, Ints]:
     """Both servers' stocks from a dealer, through its bytes, and the two orders."""
     one, two = deal(group, rows, coins.child(1)), deal(group, rows, coins.child(2))
     turn0, turn1 = open_turn(group, rows, one.order, one.delta), open_turn(group, rows, two.order, two.delta)
     stock0 = Stock(turn0, open_masks(group, rows, two.masks))
     stock1 = Stock(turn1, open_masks(group, rows, one.masks))
-    return Once(stock0, NOW), Once(stock1, NOW), turn0.order, turn1.order
+    return SingleUse(stock0, NOW), SingleUse(stock1, NOW), turn0.order, turn1.order
 
 
 def shared(group: Group, rows: Rows, node: Node) -> tuple[Rows, Rows]:
@@ -79,12 +80,12 @@ def scripted(group: Group, x: Rows, order0: tuple[int, ...], order1: tuple[int, 
     masks1, masks0 = draw_masks(group, len(x), tape), draw_masks(group, len(x), tape)
     turn0, turn1 = fit(group, masks1, np.array(order0)), fit(group, masks0, np.array(order1))
     done: Talked[Rows, Rows] = converse(
-        shuffle(group, x0, Once(Stock(turn0, masks0), NOW), True, NOW),
-        shuffle(group, x1, Once(Stock(turn1, masks1), NOW), False, NOW),
+        shuffle(group, x0, SingleUse(Stock(turn0, masks0), NOW), True, NOW),
+        shuffle(group, x1, SingleUse(Stock(turn1, masks1), NOW), False, NOW),
     )
     np.testing.assert_array_equal(group.add(done.one, done.two), x[np.array(order0)[list(order1)]])
 
-    def view(share: Rows, turn: Turn, masks: Masks, got: tuple[bytes, ...]) -> bytes:
+    def view(share: Rows, turn: PermuterHalf, masks: SenderHalf, got: tuple[bytes, ...]) -> bytes:
         return b"".join(group.pack(part) for part in (share, turn.delta, masks.a, masks.b)) + b"".join(got)
 
     return view(x1, turn1, masks1, done.from_one) if server else view(x0, turn0, masks0, done.from_two)

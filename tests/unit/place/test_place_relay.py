@@ -1,3 +1,5 @@
+"""A relay, and a server without one: what is sent, what is let out, and what each party learns of it."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

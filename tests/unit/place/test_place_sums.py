@@ -12,9 +12,9 @@ import torch
 from tests.laws.toy import CLIENTS, absent, play, through_bytes
 
 from croupier.core.coins import Coins
+from croupier.core.envelope import Header
 from croupier.core.flow import Change, Exchange, Letter, Received
 from croupier.core.view import View
-from croupier.core.wire import Header
 from croupier.encode.fixed import FixedPoint
 from croupier.engine.local import Local
 from croupier.engine.post import Packet

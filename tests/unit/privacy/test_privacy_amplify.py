@@ -9,7 +9,7 @@ from math import comb, exp, log
 import pytest
 
 from croupier.errors import RangeError
-from croupier.privacy.amplify import Claim, amplified, claim, closed_form, shuffled_delta
+from croupier.privacy.amplify import ShuffleGuarantee, amplified, claim, closed_form, shuffled_delta
 
 
 def by_definition(honest: int, local: float, epsilon: float) -> tuple[float, float]:
@@ -88,7 +88,7 @@ def test_more_clients_and_less_local_epsilon_give_less() -> None:
 
 def test_a_claim_or_a_reason() -> None:
     found = claim(1000, 1.0, 1e-5)
-    assert isinstance(found, Claim)
+    assert isinstance(found, ShuffleGuarantee)
     assert found.epsilon == amplified(1000, 1.0, 1e-5)
     assert "Feldman" in found.says()
     assert "honest and tell nobody which row is theirs" in found.says()

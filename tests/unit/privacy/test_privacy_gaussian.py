@@ -1,3 +1,5 @@
+"""Gaussian noise at the client: clipping, calibration, and an epsilon that is never rounded down."""
+
 from __future__ import annotations
 
 import math

@@ -10,7 +10,7 @@ import pytest
 from croupier.core import canon
 from croupier.errors import PrivacyError, RangeError, SpecError
 from croupier.learn.budget import epsilon as sampled_epsilon
-from croupier.learn.fit import DpSgd
+from croupier.learn.dp_fit import DpSgd
 from croupier.privacy import losses
 from croupier.privacy.gaussian import Gaussian
 from croupier.privacy.gdp import epsilon_of, mu_for

@@ -1,3 +1,5 @@
+"""Randomised response: the chance of each answer, its epsilon, and what a shuffle adds to it."""
+
 from __future__ import annotations
 
 import math

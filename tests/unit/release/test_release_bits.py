@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from croupier.core.coins import BLOCK, Coins, Tape
+from croupier.core.coins import BLOCK, Coins
+from croupier.core.tape import Tape
 from croupier.core.update import Layout, Slice
 from croupier.core.wire import Schema, attendance, bitmap
 from croupier.errors import ProtocolError, RangeError, WireError

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from croupier.core.coins import Coins, Tape, outcomes
+from croupier.core.coins import Coins
+from croupier.core.tape import Tape, outcomes
 from croupier.core.tier import Tier
 from croupier.core.update import Layout, Slice
 from croupier.errors import IntegrityError, ProtocolError, RangeError, SpecError

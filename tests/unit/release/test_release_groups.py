@@ -1,3 +1,5 @@
+"""Groups of clients dealt by lot: every deal is as likely, nobody is left out, and pairs must be asked for."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -7,7 +9,8 @@ import pytest
 import torch
 
 from croupier.aggregate.median import Median
-from croupier.core.coins import Coins, Tape, outcomes
+from croupier.core.coins import Coins
+from croupier.core.tape import Tape, outcomes
 from croupier.core.update import Layout, Slice
 from croupier.encode.encoder import Released
 from croupier.encode.fixed import FixedPoint

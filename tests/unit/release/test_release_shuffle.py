@@ -1,3 +1,5 @@
+"""Shuffles by model, layer and parameter: values stay, orders follow the coins, and every order is as likely."""
+
 from __future__ import annotations
 
 import math
@@ -10,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from croupier.core.coins import BLOCK, Coins, Node, Tape, outcomes
+from croupier.core.coins import BLOCK, Coins, Node
+from croupier.core.tape import Tape, outcomes
 from croupier.core.update import Layout, Slice
 from croupier.errors import SpecError
 from croupier.kernels import threads

@@ -1,3 +1,5 @@
+"""The sum of all rows: exact modulo its modulus in any order, across blocks, and without any coin."""
+
 from __future__ import annotations
 
 import pytest
@@ -5,7 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from croupier.core.coins import BLOCK, Tape
+from croupier.core.coins import BLOCK
+from croupier.core.tape import Tape
 from croupier.core.update import Layout, Slice
 from croupier.errors import ProtocolError
 from croupier.release.sums import Sum

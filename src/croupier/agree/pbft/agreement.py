@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from croupier.agree.agreement import AgreementForm, Call, ended
+from croupier.agree.agreement import AgreementCall, AgreementForm, ended
 from croupier.agree.board import pass_on
 from croupier.agree.pbft.replica import DECIDED, KEY, NOT_YET, Replica, Rules, helped
-from croupier.agree.pbft.views import NONE, View, heads
+from croupier.agree.pbft.views import NONE, ViewTurns, heads
 from croupier.agree.standing import Standing
 from croupier.core.coins import Coins
 from croupier.core.flow import Flow, Given, Memory, Party, SubFlow
@@ -28,7 +28,7 @@ from croupier.mpc.joint import Terms
 def pbft(faulty: int | None = None, views: int | None = None, previous: bytes = NONE) -> AgreementForm:
     """PBFT as a form of agreement; by default with as many faulty participants as there may be, and a view to spare."""
 
-    def rules(call: Call) -> Rules:
+    def rules(call: AgreementCall) -> Rules:
         if call.last is None:
             raise SpecError(
                 "PBFT agrees on the rule of one round: an outcome that not everybody signed could go on without "
@@ -42,7 +42,7 @@ def pbft(faulty: int | None = None, views: int | None = None, previous: bytes = 
             )
         return Rules(most, most + 2 if views is None else views, previous)
 
-    def client(call: Call) -> Party:
+    def client(call: AgreementCall) -> Party:
         known = rules(call)
 
         def flow(given: Given, memory: Memory, coins: Coins) -> Flow:
@@ -52,7 +52,7 @@ def pbft(faulty: int | None = None, views: int | None = None, previous: bytes = 
 
         return flow
 
-    def relay(call: Call) -> Party:
+    def relay(call: AgreementCall) -> Party:
         known = rules(call)
 
         def flow(given: Given, memory: Memory, coins: Coins) -> Flow:
@@ -61,8 +61,8 @@ def pbft(faulty: int | None = None, views: int | None = None, previous: bytes = 
 
         return flow
 
-    def schemas(call: Call) -> Mapping[str, Schema]:
-        turns = [KEY, *(t for number in range(rules(call).views) for t in View(number, len(call.roster)).turns)]
+    def schemas(call: AgreementCall) -> Mapping[str, Schema]:
+        turns = [KEY, *(t for number in range(rules(call).views) for t in ViewTurns(number, len(call.roster)).turns)]
         return {kind: schema for turn in turns for kind, schema in turn.schemas(call.roster).items()}
 
     return AgreementForm("pbft", client, relay, schemas)
@@ -74,7 +74,7 @@ def _relayed(given: Given, rules: Rules) -> SubFlow:
     yield from pass_on(KEY, given, everyone, everyone)
     order = heads(everyone, given.round, rules.previous)
     for number in range(rules.views):
-        view, head = View(number, len(everyone)), order[number % len(order)]
+        view, head = ViewTurns(number, len(everyone)), order[number % len(order)]
         if number and not (yield from pass_on(view.change, given, everyone, (head,))):
             return
         yield from pass_on(view.propose, given, (head,), everyone, always=True)

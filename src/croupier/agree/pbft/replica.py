@@ -1,4 +1,9 @@
-"""A participant of PBFT: what it says in each turn of each view, and what it believes of what others say."""
+"""A participant of PBFT: what it says in each turn of each view, and what it believes of what others say.
+
+All state of a participant in one attempt is here. It trusts no note by itself: a proposal counts with its head's
+signature and, after a change of view, with the proof that it may be made; a decision counts with a quorum's votes.
+Written as a generator over turns, so that the laboratory can replace any participant by a faulty one.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from croupier.agree.board import SIGNATURE, Notes, Turn, hand_in
-from croupier.agree.pbft.views import BOX, NONE, Claim, View, heads, justified, pack_claims
+from croupier.agree.pbft.views import BOX, NONE, PreparedClaim, ViewTurns, heads, justified, pack_claims
 from croupier.agree.pbft.votes import Votes, quorum, tallied
 from croupier.agree.standing import Standing
 from croupier.core.coins import Coins
@@ -58,7 +63,7 @@ class Replica:
         order = heads(self.given.roster, self.given.round, self.rules.previous)
         for number in range(self.rules.views):
             head = order[number % len(order)]
-            digest = yield from self._view(View(number, len(order)), head)
+            digest = yield from self._view(ViewTurns(number, len(order)), head)
             if digest is not None:
                 epoch = Epoch(self.given.round, self.terms.start, self.given.roster, digest, self.terms.last)
                 return epoch, self.seeds[digest]
@@ -73,7 +78,7 @@ class Replica:
             if verified(self.keys["public"][who], self.terms.label("key", who, note["key"]), note["signature"]):
                 self.publics[who] = note["key"]
 
-    def _view(self, view: View, head: str) -> SubFlow:
+    def _view(self, view: ViewTurns, head: str) -> SubFlow:
         """The digest that was decided in this view, once its seed is held; None when there is to be another view."""
         lead = head == self.given.me
         told: Notes = (yield from self._changed(view, lead)) if view.number else {}
@@ -86,9 +91,9 @@ class Replica:
         committed = yield from self._voted("commit", view, prepared.digest if prepared else None)
         return (yield from self._closed(view, committed))
 
-    def _changed(self, view: View, lead: bool) -> SubFlow:
+    def _changed(self, view: ViewTurns, lead: bool) -> SubFlow:
         """Tell the new head what is prepared; the head is told what everybody has."""
-        claim = Claim.of(self.prepared)
+        claim = PreparedClaim.of(self.prepared)
         sign = signed(self.keys["identity"], claim.message(self.terms, self.given.me, view.number))
         votes = (self.prepared or claim.votes).pack(self.given.roster)
         note = {**claim.pack(), "signature": sign, **votes}
@@ -97,7 +102,7 @@ class Replica:
         yield Exchange((view.change.letter(note),))
         return {}
 
-    def _proposal(self, view: View, told: Notes) -> dict[str, bytes | list[bytes]] | None:
+    def _proposal(self, view: ViewTurns, told: Notes) -> dict[str, bytes | list[bytes]] | None:
         """What the head proposes: the latest digest that anybody prepared, or a seed of its own. None if it may not."""
         claims = {who: claim for who in told if (claim := self._believed(view, who, told[who])) is not None}
         if view.number and len(claims) < self.least:
@@ -118,14 +123,14 @@ class Replica:
             "box": self._boxes(digest, self.given.roster, view, "seed"),
         }
 
-    def _believed(self, view: View, who: str, note: Mapping[str, bytes]) -> Claim | None:
-        claim, public = Claim.unpack(note), self.keys["public"]
+    def _believed(self, view: ViewTurns, who: str, note: Mapping[str, bytes]) -> PreparedClaim | None:
+        claim, public = PreparedClaim.unpack(note), self.keys["public"]
         if not claim.true(self.terms, who, view.number, public):
             return None
         votes = claim.votes.unpack(self.given.roster, note)
         return claim if not claim.view or votes.sound(self.terms, public, self.least) else None
 
-    def _proposed(self, view: View, head: str, own: Mapping[str, bytes | list[bytes]] | None) -> SubFlow:
+    def _proposed(self, view: ViewTurns, head: str, own: Mapping[str, bytes | list[bytes]] | None) -> SubFlow:
         """The head's digest, where it is one to prepare."""
         notes: Notes = yield from hand_in(view.propose, self.given, own, need=False)
         if (note := notes.get(head)) is None:
@@ -144,7 +149,7 @@ class Replica:
         # A digest that a quorum prepared is held by honest ones; of a new one everybody must hold the seed itself.
         return digest if carried or digest in self.seeds else None
 
-    def _voted(self, purpose: str, view: View, digest: bytes | None) -> SubFlow:
+    def _voted(self, purpose: str, view: ViewTurns, digest: bytes | None) -> SubFlow:
         """A vote, if there is something to vote for; and the digest that a quorum voted for, if there is one."""
         turn, note = (view.prepare if purpose == "prepare" else view.commit), None
         if digest is not None:
@@ -154,7 +159,7 @@ class Replica:
         heard = {**notes, **({self.given.me: note} if note else {})}
         return tallied(purpose, view.number, heard, self.terms, self.keys["public"], self.least)
 
-    def _closed(self, view: View, committed: Votes | None) -> SubFlow:
+    def _closed(self, view: ViewTurns, committed: Votes | None) -> SubFlow:
         """Help those who did not get there, or be helped."""
         holds = committed is not None and committed.digest in self.seeds
         mine = NOT_YET if committed is None else DECIDED if holds else LACKING
@@ -173,7 +178,7 @@ class Replica:
             return committed.digest
         return self._settled(view, committed, (yield from hand_in(view.proof, self.given, proof, need=False)))
 
-    def _settled(self, view: View, committed: Votes | None, proofs: Notes) -> bytes | None:
+    def _settled(self, view: ViewTurns, committed: Votes | None, proofs: Notes) -> bytes | None:
         """Go by what others prove. Raises: ProtocolError when it is decided and nobody gave the seed."""
         for who, note in proofs.items():
             votes = Votes("commit", view.number, note["digest"], {}).unpack(self.given.roster, note)
@@ -184,7 +189,7 @@ class Replica:
             raise ProtocolError(f"{self.given.me}: a digest is decided, and nobody gave the seed that it stands for")
         return committed.digest if committed else None
 
-    def _boxes(self, digest: bytes, readers: tuple[str, ...], view: View, purpose: str) -> list[bytes]:
+    def _boxes(self, digest: bytes, readers: tuple[str, ...], view: ViewTurns, purpose: str) -> list[bytes]:
         """The seed for each reader whose key is known; nothing for the rest, nor where the seed is not held."""
         seed, me = self.seeds.get(digest), self.given.me
         boxes = []
@@ -198,7 +203,7 @@ class Replica:
             boxes.append(box)
         return boxes
 
-    def _take(self, digest: bytes, purpose: str, source: str, view: View, box: bytes) -> None:
+    def _take(self, digest: bytes, purpose: str, source: str, view: ViewTurns, box: bytes) -> None:
         """Keep the seed in a box, if it is the one that the digest stands for."""
         ends = (source, self.given.me)
         try:

@@ -1,4 +1,8 @@
-"""The letters of one view of PBFT, and what a head must show for its proposal after a change of view."""
+"""The letters of one view of PBFT, and what a head must show for its proposal after a change of view.
+
+A head that fails is replaced by the next one, which must carry on whatever may have been decided already. `justified`
+is that rule, and the one place where agreement would be lost if it were wrong; tests walk through its cases.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ def heads(roster: tuple[str, ...], number: int, previous: bytes) -> tuple[str, .
 
 
 @dataclass(frozen=True)
-class View:
+class ViewTurns:
     """The turns of a view."""
 
     number: int
@@ -76,7 +80,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Claim:
+class PreparedClaim:
     """A participant's word for a new view: the last one it prepared a digest in, from 1, or 0; and the digest."""
 
     view: int
@@ -84,7 +88,7 @@ class Claim:
     signature: bytes = b""
 
     @classmethod
-    def of(cls, prepared: Votes | None) -> Claim:
+    def of(cls, prepared: Votes | None) -> PreparedClaim:
         """What one who prepared this, or nothing, claims."""
         return cls(prepared.view + 1, prepared.digest) if prepared else cls(0, NONE)
 
@@ -106,12 +110,12 @@ class Claim:
         return {"view": self.view.to_bytes(_VIEW, "little"), "digest": self.digest, "signature": self.signature}
 
     @classmethod
-    def unpack(cls, note: Note) -> Claim:
+    def unpack(cls, note: Note) -> PreparedClaim:
         """The claim in a note."""
         return cls(int.from_bytes(note["view"], "little"), note["digest"], note["signature"])
 
 
-def pack_claims(roster: tuple[str, ...], claims: Mapping[str, Claim]) -> dict[str, bytes]:
+def pack_claims(roster: tuple[str, ...], claims: Mapping[str, PreparedClaim]) -> dict[str, bytes]:
     """Claims as fields of a head's note."""
     rows = [claims[who].pack() if who in claims else None for who in roster]
     sizes = {"view": _VIEW, "digest": 32, "signature": SIGNATURE}
@@ -121,7 +125,7 @@ def pack_claims(roster: tuple[str, ...], claims: Mapping[str, Claim]) -> dict[st
     return {"claimed": bytes(who in claims for who in roster), "views": view, "digests": digest, "claims": signature}
 
 
-def unpack_claims(roster: tuple[str, ...], note: Note) -> dict[str, Claim]:
+def unpack_claims(roster: tuple[str, ...], note: Note) -> dict[str, PreparedClaim]:
     """The claims in a head's note."""
     found = {}
     for at, who in enumerate(roster):
@@ -131,7 +135,7 @@ def unpack_claims(roster: tuple[str, ...], note: Note) -> dict[str, Claim]:
                 "digest": note["digests"][at * 32 : (at + 1) * 32],
                 "signature": note["claims"][at * SIGNATURE : (at + 1) * SIGNATURE],
             }
-            found[who] = Claim.unpack(parts)
+            found[who] = PreparedClaim.unpack(parts)
     return found
 
 
@@ -148,5 +152,5 @@ def justified(
     top = max(claim.view for claim in claims.values())
     if not top:
         return 0
-    votes = Claim(top, digest).votes.unpack(roster, note)
+    votes = PreparedClaim(top, digest).votes.unpack(roster, note)
     return top if votes.sound(terms, public, least) else None

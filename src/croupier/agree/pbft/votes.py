@@ -1,4 +1,8 @@
-"""Votes: signatures of several participants under one statement, which together prove what a quorum said."""
+"""Votes: signatures of several participants under one statement, which together prove what a quorum said.
+
+A vote is bound to its attempt, view and phase, so that it cannot be used elsewhere. Votes are handed on as proof: to
+those who missed a turn, and in a change of view.
+"""
 
 from __future__ import annotations
 

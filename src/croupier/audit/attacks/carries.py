@@ -117,11 +117,11 @@ def pairs_fit(first: Ints, total: int, ones: Ints, moduli: Moduli) -> npt.NDArra
 
 def _opened(layout: Layout, asked: Mapping[str, Any]) -> dict[str, Any]:
     """What weights, which follow from open distances, tell of the row that they tell most of."""
-    release = Pipeline.parse(asked["protocol"]).release
+    rule = Pipeline.parse(asked["protocol"]).release.scoring
     distances = next(_distances(asked["views"]["server"][0]), None)
-    if distances is None or release.shape != "scored":
+    if distances is None or rule is None:
         raise Unsuited("its view holds no distances, from which weights would follow")
-    weights = release.row_weights(distances, layout.size)
+    weights = rule.judge(distances, layout.size).weights
     near = weights > 0
     if not near.any():
         raise Unsuited("no row counted, so that there is no sum")

@@ -1,7 +1,8 @@
 """Can hidden coordinates be put back in order? Asked of a server's views where clients permute what they send.
 
-A `Variant` plays the protocol: uploads, rules and views come from the real loop and the real agreement. Attacks run in
-a process of their own (`audit.attacks.permutation`); their answers are scored in `audit.permutation_score`.
+Asked of protocols whose clients hide coordinates (Tazza). A `Variant` plays the protocol: uploads, rules and views come
+from the real loop and the real agreement. Attacks run in a process of their own (`audit.attacks.permutation`);
+`audit.permutation_score` scores their answers, `audit.permutation_report` and `audit.permutation_words` show them.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def _seeded(bench: Bench, arm: Arm) -> SeededTask:
     """The task for all arms alike: the server's records are kept back whether a rule looks at them or not."""
     setting = bench.chosen(arm)
     rules = [one.pipeline.aggregate for one in bench.arms]
-    if not setting.root.records and any(rule.use == "clusters" or "root" in rule.asks for rule in rules):
+    if not setting.root.records and any({"answers", "root"} & rule.asks for rule in rules):
         setting = replace(setting, root=Root(records=100))
     return bench.once(("attacked", setting), lambda: SeededTask(setting, bench.seed))
 
@@ -87,7 +87,7 @@ class _ArmUnderAttack:
         # What words stand for cannot be marked.
         self.mark = backdoor(setting) if made.task.answers is not None else None
         self.cohort = setting.plan.cohort or len(made.task.enrolled)
-        self.clustered = arm.own and arm.pipeline.aggregate.use == "clusters"
+        self.clustered = arm.own and "answers" in arm.pipeline.aggregate.asks
 
     def trial(self) -> QuestionRun:
         """Scores of the protocol itself; rules on clear updates stand beside clusters of one's own."""
@@ -118,7 +118,7 @@ class _ArmUnderAttack:
 
     def _other_rules(self) -> dict[tuple[str, str], TrainingOutcome]:
         """The description's clusters and other rules, on clear updates."""
-        if not self.clustered or self.arm.pipeline.privacy.use != "none":
+        if not self.clustered or not self.arm.pipeline.privacy.noiseless:
             return {}
         rules = {"Clusters": self.arm.pipeline.aggregate} | baselines(self.cohort)
         return {

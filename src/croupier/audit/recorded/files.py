@@ -18,14 +18,14 @@ from torch import Tensor
 from croupier.audit.knowledge import Knowledge
 from croupier.audit.recorded.shadows import ShadowRecords, Shadows, shadow_records
 from croupier.core.coins import Coins
+from croupier.core.envelope import NAME
 from croupier.core.part import Part
 from croupier.core.update import Layout
-from croupier.core.wire import NAME
 from croupier.errors import DataError, SpecError
 from croupier.learn.fit import Fit, Sgd
 from croupier.learn.loss import LossName
 from croupier.learn.models import Network
-from croupier.learn.own import reading
+from croupier.learn.own_names import reading
 from croupier.learn.tensor_files import TensorFiles
 
 MANIFEST = "updates.toml"

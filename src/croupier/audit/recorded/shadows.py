@@ -1,4 +1,8 @@
-"""What the shadow function of a folder gives, checked: what the adversary knows, and the truth that it is not given."""
+"""What the shadow function of a folder gives, checked: what the adversary knows, and the truth that it is not given.
+
+The one function that an audit of recorded updates calls, found by the same rule as any other of the user's own
+(`learn.own`).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,8 @@ from torch import Tensor
 from croupier.audit.knowledge import Sample
 from croupier.core.part import Part
 from croupier.errors import DataError, SpecError
-from croupier.learn.own import Importable, call
+from croupier.learn.own import call
+from croupier.learn.own_names import Importable
 from croupier.learn.tensor_files import one_line
 
 # What the function gives, by client.

@@ -1,4 +1,7 @@
-"""The report for a spreadsheet and for a text: every number, line by line, and the findings in Markdown."""
+"""The report for a spreadsheet and for a text: every number, line by line, and the findings in Markdown.
+
+The numbers are all there, attack by attack; the page shows the same ones in fewer words.
+"""
 
 from __future__ import annotations
 

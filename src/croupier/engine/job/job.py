@@ -1,13 +1,16 @@
 """One described run in one directory: its rounds are played, written down, and wrapped up in a summary and a model.
 
 `engine.job.run` starts a job, and `engine.job.resume` goes on with one.
+
+It joins what other rooms do: assembles the task, opens the journal, plays rounds, writes a line for each, keeps the
+state, and measures the last model for each client. The order of writes is what makes a kill at any moment safe.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -24,14 +27,13 @@ from croupier.engine.job.manifest import manifest_of
 from croupier.engine.job.result import Result, metrics_of, notes_of, peak_bytes
 from croupier.engine.journal import Journal
 from croupier.engine.local import Local
-from croupier.engine.loop import plain_model, rounds
+from croupier.engine.loop import Continuation, plain_model, rounds
 from croupier.engine.state import Round, State, view_digests
 from croupier.engine.store import NOTED, RunDir
 from croupier.errors import CroupierError, SpecError, StoreError
-from croupier.learn.assemble import Assembled, assemble, model_bytes
+from croupier.learn.assemble import Assembled, Hardware, assemble, model_bytes
 from croupier.learn.budget import UNIT, so_far
 from croupier.learn.clients import clients_of
-from croupier.learn.fit import Private
 from croupier.privacy.ledger import ADJACENCY
 from croupier.spec import Spec
 from croupier.statement import explain
@@ -81,16 +83,20 @@ class Job:
         task, machine = self.spec.task, self.spec.run
         torch.set_num_threads(1)
         made = assemble(
-            task.data, task.split, task.model, task.fit, self.coins,
-            augment=task.augment, root=task.root, folder=self.folder, together=task.together, warm=warm,
-            opaque=task.opaque, loss=task.loss, metrics=task.metrics, device=machine.device, workers=machine.workers,
-            tick=lambda count: self.watch("trained", {"clients": count}),
-        )  # fmt: skip
+            task.data,
+            task.split,
+            task.model,
+            task.fit,
+            self.coins,
+            options=replace(task.options, warm=warm),
+            folder=self.folder,
+            machine=Hardware(machine.device, machine.workers, lambda count: self.watch("trained", {"clients": count})),
+        )
         check(self.spec.protocol, len(made.task.enrolled), self.spec.federation, made.task.offers)
         check_names(self.spec.protocol, made.task.enrolled, self.spec.federation)
         known = {*made.task.enrolled, *self.spec.protocol.parties(())}
-        if strangers := [name for name in machine.views if name not in known]:
-            raise SpecError(f"run.views = {strangers!r}: no such party; there are {', '.join(sorted(known)[-12:])}")
+        if unknown := [name for name in machine.views if name not in known]:
+            raise SpecError(f"run.views = {unknown!r}: no such party; there are {', '.join(sorted(known)[-12:])}")
         return made
 
     def finish(
@@ -164,7 +170,7 @@ class Job:
         drive = Local(Coins.from_os() if machine.through_bytes else None, journal=journal)
         return rounds(
             self.spec.protocol, made.task, self.spec.federation, self.coins, drive,
-            state=state, keep=keep, spend=journal.release, restarts=journal.restarts,
+            start=Continuation(state, journal.release, journal.restarts), keep=keep,
         )  # fmt: skip
 
     @property
@@ -181,10 +187,10 @@ class Job:
 
     def _of_records(self, made: Assembled, done: Round) -> dict[str, Any]:
         """What training itself has cost a record so far, at most, where it adds noise."""
-        fit, counts = self.spec.task.fit, done.state.participations
-        if not isinstance(fit, Private):
+        private, counts = self.spec.task.fit.private, done.state.participations
+        if private is None:
             return {}
-        found = so_far(fit, ((made.sizes[name], times) for name, times in counts.items()))
+        found = so_far(private, ((made.sizes[name], times) for name, times in counts.items()))
         return {} if found is None else {"record": found.plain()}
 
     def _keep(self, done: Round, line: Mapping[str, Any], spent: Mapping[str, Any]) -> None:
@@ -209,6 +215,7 @@ class Job:
     def _wrap_up(
         self, made: Assembled, state: State, metrics: list[dict[str, Any]], timing: list[dict[str, Any]]
     ) -> Result:
+        """A run's last files, its model and its summary, and the result as a value; without them it is not whole."""
         model = plain_model(made.task, self.coins, state)
         module = made.export(model.vector)
         cohort = self.spec.federation.cohort or len(made.task.enrolled)

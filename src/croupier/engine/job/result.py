@@ -79,6 +79,6 @@ def metrics_of(done: Round) -> dict[str, Any]:
         "bytes": {name: [traffic.sent[name], traffic.got[name]] for name in sorted({*traffic.sent, *traffic.got})},
         "messages": traffic.messages,
         **_clusters(done.state),
-        **({} if done.strangers is None else {"strangers": len(done.strangers), "lost": done.lost}),
+        **({} if done.without_rule is None else {"strangers": len(done.without_rule), "lost": done.lost}),
         "model": canon.digest(done.state.model.vector).hex(),
     }

@@ -1,4 +1,8 @@
-"""A description is run to its end, or a run gone on with: what `croupier run` and `croupier.run` call."""
+"""A description is run to its end, or a run gone on with: what `croupier run` and `croupier.run` call.
+
+Small on purpose: it chooses the folder, the coins and who watches, and hands over to `job` or to `resume`. A run that
+fails before its first result leaves no directory behind.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,8 @@ from croupier.engine.store import RunDir
 from croupier.errors import CroupierWarning, StoreError, either
 from croupier.learn.data import folder_of
 from croupier.learn.own import check_there
-from croupier.spec import Sets, Source, counted, load
+from croupier.spec import Source, counted, load
+from croupier.toml_read import Sets
 
 
 def run(

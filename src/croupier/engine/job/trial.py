@@ -25,7 +25,7 @@ from croupier.engine.local import Local
 from croupier.engine.loop import rounds
 from croupier.engine.task import Fits
 from croupier.errors import CroupierError
-from croupier.learn.assemble import Assembled, assemble
+from croupier.learn.assemble import Assembled, Hardware, assemble
 from croupier.learn.train import Learner
 from croupier.spec import Spec
 
@@ -38,7 +38,7 @@ APART = 0.05
 
 
 @dataclass(frozen=True)
-class Played:
+class TrialRound:
     """One round with stand-ins: its messages, by party, and the seconds of everything but training and testing."""
 
     traffic: Traffic
@@ -57,11 +57,11 @@ class Trained:
 
 
 @dataclass(frozen=True)
-class Trial:
+class TrialRun:
     """What was seen: the first round, a later one (None where there is only one), training, testing, and memory."""
 
-    first: Played
-    later: Played | None
+    first: TrialRound
+    later: TrialRound | None
     trained: Trained
     testing: float
     peak_bytes: int
@@ -72,16 +72,21 @@ def assembled(spec: Spec, coins: Coins, folder: Path | None) -> Assembled:
     task, machine = spec.task, spec.run
     torch.set_num_threads(1)
     made = assemble(
-        task.data, task.split, task.model, task.fit, coins, augment=task.augment, root=task.root, folder=folder,
-        together=task.together, warm=task.warm, opaque=task.opaque, loss=task.loss, metrics=task.metrics,
-        device=machine.device, workers=machine.workers,
-    )  # fmt: skip
+        task.data,
+        task.split,
+        task.model,
+        task.fit,
+        coins,
+        options=task.options,
+        folder=folder,
+        machine=Hardware(device=machine.device, workers=machine.workers),
+    )
     check(spec.protocol, len(made.task.enrolled), spec.federation, made.task.offers)
     check_names(spec.protocol, made.task.enrolled, spec.federation)
     return made
 
 
-def tried(spec: Spec, made: Assembled, coins: Coins) -> Trial:
+def tried(spec: Spec, made: Assembled, coins: Coins) -> TrialRun:
     """Train a little, play two rounds, test twice. Raises: CroupierError where the run's first rounds would fail."""
     cohort = spec.federation.cohort or len(made.task.enrolled)
     trained = _train(made, cohort, coins.child("trial"))
@@ -89,7 +94,7 @@ def tried(spec: Spec, made: Assembled, coins: Coins) -> Trial:
     testing = min(_timed(lambda: made.task.evaluate(made.task.first))[0] for _ in range(2))
     first, *rest = _play(spec, made, trained.changes, coins)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return Trial(first, rest[0] if rest else None, trained, testing, peak)
+    return TrialRun(first, rest[0] if rest else None, trained, testing, peak)
 
 
 def _timed(work: Callable[[], Any]) -> tuple[float, Any]:
@@ -135,14 +140,14 @@ def _measured(
     return Trained(seconds * scale, len(shards), whole, tuple(update.vector - start for update in done))
 
 
-def _play(spec: Spec, made: Assembled, changes: Sequence[Tensor], coins: Coins) -> list[Played]:
+def _play(spec: Spec, made: Assembled, changes: Sequence[Tensor], coins: Coins) -> list[TrialRound]:
     """The first two rounds, or the only one, with stand-ins for trained updates and nothing tested."""
     task = replace(made.task, fit=_stand_ins(made, changes, coins.child("stand-ins")), evaluate=lambda model: {})
-    played: list[Played] = []
+    played: list[TrialRound] = []
     going = rounds(spec.protocol, task, spec.federation, coins, Local())
     for _ in range(min(2, spec.federation.rounds)):
         seconds, done = _timed(lambda: next(going))
-        played.append(Played(done.traffic, done.cohort, seconds))
+        played.append(TrialRound(done.traffic, done.cohort, seconds))
     return played
 
 

@@ -1,4 +1,9 @@
-"""Rules for attention, where whole heads change places and each head has an inner axis of its own."""
+"""Rules for attention, where whole heads change places and each head has an inner axis of its own.
+
+One file of rules among several (`layers`, `pointwise`, `recurrent`, `shapes`), which `tracer` looks up by an
+operation's name. Attention needs its own because a head is a block of an axis: blocks may change places as wholes, and
+inside a block queries and keys must agree on an order while values follow another.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +12,14 @@ from typing import Any
 from torch import Tensor
 
 from croupier.learn.axes.terms import Term, cut, fix, joined, new, size_of, unify
-from croupier.learn.axes.tracer import Call, close, label, rule, same
+from croupier.learn.axes.tracer import TracedCall, close, label, rule, same
 
 CAUSAL = "every place sees only those before it"
 
 
 @rule("scaled_dot_product_attention")
 def attend(
-    call: Call,
+    call: TracedCall,
     out: Tensor,
     query: Tensor,
     key: Tensor,
@@ -37,7 +42,7 @@ def attend(
     call.use(query, key, value, out)
 
 
-def _masked(call: Call, mask: Tensor | None, causal: bool, asks: Term, seen: Term, lead: list[Term]) -> None:
+def _masked(call: TracedCall, mask: Tensor | None, causal: bool, asks: Term, seen: Term, lead: list[Term]) -> None:
     if causal:
         fix(asks, CAUSAL)
         fix(seen, CAUSAL)
@@ -50,7 +55,7 @@ def _masked(call: Call, mask: Tensor | None, causal: bool, asks: Term, seen: Ter
 
 @rule("multi_head_attention_forward")
 def heads(
-    call: Call,
+    call: TracedCall,
     out: tuple[Tensor, Tensor | None],
     query: Tensor,
     key: Tensor,

@@ -1,4 +1,9 @@
-"""Rules for layers that hold weights, and for pooling."""
+"""Rules for layers that hold weights, and for pooling.
+
+Each rule is told which operation ran, with which operands, and makes axes equal that meet in it: a linear layer's
+columns with its input's features, a normalisation's weights with the channels. What it cannot let move it fixes, with
+the reason, which a user later reads as the part of the network that stays unpermuted.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ from torch import Tensor
 
 from croupier.learn.axes.shapes import regroup
 from croupier.learn.axes.terms import fix, new, unify
-from croupier.learn.axes.tracer import Call, label, numbers, rule
+from croupier.learn.axes.tracer import TracedCall, label, numbers, rule
 
 SLIDES = "a window slides along it"
 KERNEL = "these are places in a window"
@@ -18,7 +23,7 @@ NUMBERS = "its rows are looked up by number"
 
 
 @rule("linear")
-def linear(call: Call, out: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> None:
+def linear(call: TracedCall, out: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> None:
     """Columns meet the input's last axis; rows are the output's."""
     rows, columns = call.axes(weight)
     axes = call.axes(x)
@@ -31,7 +36,7 @@ def linear(call: Call, out: Tensor, x: Tensor, weight: Tensor, bias: Tensor | No
 
 @rule("conv1d", "conv2d", "conv3d")
 def conv(
-    call: Call,
+    call: TracedCall,
     out: Tensor,
     input: Tensor,
     weight: Tensor,
@@ -78,7 +83,7 @@ def _padded(padding: Any, number: int, wide: int) -> bool:
 
 
 @rule("batch_norm", "instance_norm")
-def batch_norm(call: Call, out: Tensor, x: Tensor, *args: Any, **named: Any) -> None:
+def batch_norm(call: TracedCall, out: Tensor, x: Tensor, *args: Any, **named: Any) -> None:
     """Statistics and weights of each channel."""
     for part in numbers(args, named):
         unify(call.axes(x)[1], call.axes(part)[0])
@@ -87,7 +92,7 @@ def batch_norm(call: Call, out: Tensor, x: Tensor, *args: Any, **named: Any) -> 
 
 
 @rule("layer_norm", "rms_norm")
-def layer_norm(call: Call, out: Tensor, x: Tensor, shape: Sequence[int], *args: Any, **named: Any) -> None:
+def layer_norm(call: TracedCall, out: Tensor, x: Tensor, shape: Sequence[int], *args: Any, **named: Any) -> None:
     """Statistics over the last axes, whatever their order; weights by place."""
     axes = call.axes(x)
     for part in numbers(args, named):
@@ -98,7 +103,7 @@ def layer_norm(call: Call, out: Tensor, x: Tensor, shape: Sequence[int], *args: 
 
 
 @rule("group_norm")
-def group_norm(call: Call, out: Tensor, x: Tensor, groups: int, *args: Any, **named: Any) -> None:
+def group_norm(call: TracedCall, out: Tensor, x: Tensor, groups: int, *args: Any, **named: Any) -> None:
     """Whole groups change places, and channels within them alike."""
     channels = call.axes(x)[1]
     team, within = new(groups), new(x.shape[1] // groups)
@@ -111,7 +116,7 @@ def group_norm(call: Call, out: Tensor, x: Tensor, groups: int, *args: Any, **na
 
 
 @rule("embedding")
-def embedding(call: Call, out: Tensor, x: Tensor, weight: Tensor, *_: Any, **__: Any) -> None:
+def embedding(call: TracedCall, out: Tensor, x: Tensor, weight: Tensor, *_: Any, **__: Any) -> None:
     """Rows by number, so that they stay, unless all are read in their order; columns are the output's last axis."""
     rows, columns = call.axes(weight)
     if not hasattr(x, "_axes") and torch.equal(x.reshape(-1), torch.arange(len(weight))):
@@ -127,7 +132,7 @@ def embedding(call: Call, out: Tensor, x: Tensor, weight: Tensor, *_: Any, **__:
     "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d", "lp_pool1d",
     "lp_pool2d",
 )  # fmt: skip
-def pool(call: Call, out: Tensor, x: Tensor, *_: Any, **__: Any) -> None:
+def pool(call: TracedCall, out: Tensor, x: Tensor, *_: Any, **__: Any) -> None:
     """Over windows, which fix the places; over everything, which does not."""
     if not isinstance(out, Tensor):
         raise call.refuse("with indices")

@@ -16,8 +16,9 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from croupier.core.coins import Coins
-from croupier.encode.symmetry import Ints, Rule, Sheet, Symmetry
+from croupier.core.coins import Coins, Ints
+from croupier.encode.blocks import Sheet
+from croupier.encode.symmetry import Rule, Symmetry
 from croupier.errors import RangeError
 
 Floats = npt.NDArray[np.float64]

@@ -1,4 +1,9 @@
-"""Rules for what is done number by number, along an axis, or between axes of matrices."""
+"""Rules for what is done number by number, along an axis, or between axes of matrices.
+
+The plainest rules, and the ones most often met. An operation on single numbers asks nothing of the axes; one that adds
+two tensors makes the axes that meet the same; one that sums over an axis does not mind its order. `tracer` looks them
+up by name.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from croupier.learn.axes.terms import Term, cut, new, unify
-from croupier.learn.axes.tracer import Call, Labels, close, label, numbers, rule, same
+from croupier.learn.axes.tracer import Labels, TracedCall, close, label, numbers, rule, same
 
 ALONE = (
     "relu relu_ relu6 gelu sigmoid sigmoid_ tanh tanh_ silu elu elu_ leaky_relu leaky_relu_ hardtanh hardtanh_ "
@@ -26,20 +31,20 @@ TOGETHER = (
 
 
 @rule(*ALONE.split())
-def alone(call: Call, out: Tensor, x: Tensor, *_: Any, **__: Any) -> None:
+def alone(call: TracedCall, out: Tensor, x: Tensor, *_: Any, **__: Any) -> None:
     """Every number by itself: nothing is asked of the axes."""
     label(out, call.axes(x))
 
 
 @rule("softmax", "log_softmax", "softmin", "normalize")
-def along(call: Call, out: Tensor, x: Tensor, *_: Any, **__: Any) -> None:
+def along(call: TracedCall, out: Tensor, x: Tensor, *_: Any, **__: Any) -> None:
     """All along an axis whatever their order, but along that one and no other."""
     label(out, call.axes(x))
     call.use(x)
 
 
 @rule(*TOGETHER.split())
-def together(call: Call, out: Tensor, *operands: Any, **named: Any) -> None:
+def together(call: TracedCall, out: Tensor, *operands: Any, **named: Any) -> None:
     """Number by number after broadcasting: axes that meet are the same."""
     held = numbers(operands, named)
     label(out, broadcast([call.axes(part) for part in held], out.dim()))
@@ -62,7 +67,7 @@ def _wide(term: Term) -> bool:
 
 
 @rule("matmul", "__matmul__", "__rmatmul__", "bmm", "mm", "mv", "dot")
-def matmul(call: Call, out: Tensor, one: Tensor, two: Tensor) -> None:
+def matmul(call: TracedCall, out: Tensor, one: Tensor, two: Tensor) -> None:
     """The last axis of one and the last but one of the other are summed over, so they are the same."""
     if call.name == "__rmatmul__":
         one, two = two, one
@@ -79,7 +84,7 @@ def matmul(call: Call, out: Tensor, one: Tensor, two: Tensor) -> None:
 
 
 @rule("einsum")
-def einsum(call: Call, out: Tensor, spec: str, *operands: Any) -> None:
+def einsum(call: TracedCall, out: Tensor, spec: str, *operands: Any) -> None:
     """Axes of one letter are the same."""
     held = numbers(operands)
     given, arrow, wanted = spec.replace(" ", "").partition("->")
@@ -94,7 +99,7 @@ def einsum(call: Call, out: Tensor, spec: str, *operands: Any) -> None:
 
 
 @rule("sum", "mean", "amax", "amin", "logsumexp", "var", "std", "norm", "nanmean", "any", "all", "prod")
-def reduce(call: Call, out: Tensor, x: Tensor, *args: Any, **named: Any) -> None:
+def reduce(call: TracedCall, out: Tensor, x: Tensor, *args: Any, **named: Any) -> None:
     """Over all places of some axes, whatever their order."""
     at = 1 if call.name == "norm" else 0
     # Between the axes and whether they are kept, these two take whether to divide by one less.
@@ -114,7 +119,7 @@ def _without(axes: Labels, dim: Any, kept: bool) -> Labels:
 
 
 @rule("max", "min")
-def extreme(call: Call, out: Any, x: Tensor, dim: Any = None, keepdim: bool = False) -> None:
+def extreme(call: TracedCall, out: Any, x: Tensor, dim: Any = None, keepdim: bool = False) -> None:
     """As `reduce`; where the extreme was found is nothing that can be followed."""
     if isinstance(dim, Tensor):
         together(call, out, x, dim)
@@ -127,7 +132,7 @@ def extreme(call: Call, out: Any, x: Tensor, dim: Any = None, keepdim: bool = Fa
 
 
 @rule("prelu")
-def prelu(call: Call, out: Tensor, x: Tensor, weight: Tensor) -> None:
+def prelu(call: TracedCall, out: Tensor, x: Tensor, weight: Tensor) -> None:
     """One slope for all, or one a channel."""
     if weight.numel() > 1:
         unify(call.axes(x)[1], call.axes(weight)[0])
@@ -136,7 +141,7 @@ def prelu(call: Call, out: Tensor, x: Tensor, weight: Tensor) -> None:
 
 
 @rule("glu")
-def glu(call: Call, out: Tensor, x: Tensor, dim: int = -1) -> None:
+def glu(call: TracedCall, out: Tensor, x: Tensor, dim: int = -1) -> None:
     """The first half of an axis times gates from the second: place by place, so the halves are the same."""
     axes = list(call.axes(x))
     half = x.shape[dim] // 2

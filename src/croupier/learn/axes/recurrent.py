@@ -1,4 +1,9 @@
-"""The rule for recurrent layers, whose rows come in gates and whose columns meet their own states."""
+"""The rule for recurrent layers, whose rows come in gates and whose columns meet their own states.
+
+Torch runs a whole recurrent layer as one operation, so that nothing inside can be watched: its equations are written
+down here as a rule instead. The hidden state is one axis; input, forget and output gates are blocks of rows that all
+follow it, and so do the columns that the state meets one step later.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from croupier.learn.axes.terms import Term, fix, joined, new, size_of, unify
-from croupier.learn.axes.tracer import Call, close, label, rule
+from croupier.learn.axes.tracer import TracedCall, close, label, rule
 
 TIME = "time runs along it"
 GATES = "gates keep their order"
@@ -16,7 +21,7 @@ GATES = "gates keep their order"
 
 @rule("lstm", "gru", "rnn_tanh", "rnn_relu")
 def recurrent(
-    call: Call,
+    call: TracedCall,
     out: Sequence[Any],
     x: Tensor,
     start: Any,
@@ -54,7 +59,7 @@ def recurrent(
         _states(part, found)
 
 
-def _cell(call: Call, weights: list[Any], into: Term, gates: int, biased: bool) -> tuple[Term, Term]:
+def _cell(call: TracedCall, weights: list[Any], into: Term, gates: int, biased: bool) -> tuple[Term, Term]:
     """The axis of a cell's state as others see it, and as the cell itself does, which a projection sets apart."""
     (rows, columns), (again, back), *rest = weights
     cell = new(size_of(rows) // gates)

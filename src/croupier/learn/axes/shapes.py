@@ -1,4 +1,9 @@
-"""Rules for what only moves numbers: reshaping, transposing, cutting and putting together."""
+"""Rules for what only moves numbers: reshaping, transposing, cutting and putting together.
+
+Reshaping is where permutations are lost or found: flattening pictures makes one axis of three, and splitting heads
+makes two of one. An axis is therefore a product of factors (`terms`), and these rules deal the factors to the axes of
+the new shape. Where a factor would straddle two axes everything in it is fixed, which is always right.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +14,11 @@ from torch import Tensor
 
 from croupier.learn.axes.pointwise import broadcast
 from croupier.learn.axes.terms import MISFIT, Atom, Term, cut, fix, joined, leaves, new, size_of, split
-from croupier.learn.axes.tracer import Call, label, rule, same
+from croupier.learn.axes.tracer import TracedCall, label, rule, same
 
 
 @rule("flatten", "unflatten", "reshape", "view", "reshape_as", "view_as", "ravel", "_unsafe_view")
-def reshape(call: Call, out: Tensor, x: Tensor, *_: Any, **__: Any) -> None:
+def reshape(call: TracedCall, out: Tensor, x: Tensor, *_: Any, **__: Any) -> None:
     """The numbers in the same order: the factors of all axes are dealt to the new ones."""
     label(out, regroup(call.axes(x), tuple(out.shape)))
 
@@ -39,7 +44,7 @@ def regroup(axes: Sequence[Term], shape: Sequence[int]) -> list[Term]:
 
 
 @rule("permute")
-def permute(call: Call, out: Tensor, x: Tensor, *dims: Any, **named: Any) -> None:
+def permute(call: TracedCall, out: Tensor, x: Tensor, *dims: Any, **named: Any) -> None:
     """Axes in another order."""
     order = named.get("dims", dims[0] if dims and not isinstance(dims[0], int) else dims)
     axes = call.axes(x)
@@ -47,7 +52,7 @@ def permute(call: Call, out: Tensor, x: Tensor, *dims: Any, **named: Any) -> Non
 
 
 @rule("transpose", "swapaxes", "swapdims", "t", "T", "mT", "adjoint")
-def transpose(call: Call, out: Tensor, x: Tensor, one: int = -2, two: int = -1) -> None:
+def transpose(call: TracedCall, out: Tensor, x: Tensor, one: int = -2, two: int = -1) -> None:
     """Two axes change places."""
     axes = list(call.axes(x))
     if len(axes) > 1:
@@ -56,7 +61,7 @@ def transpose(call: Call, out: Tensor, x: Tensor, one: int = -2, two: int = -1) 
 
 
 @rule("movedim", "moveaxis")
-def movedim(call: Call, out: Tensor, x: Tensor, source: int, target: int) -> None:
+def movedim(call: TracedCall, out: Tensor, x: Tensor, source: int, target: int) -> None:
     """One axis to another place."""
     if not isinstance(source, int):
         raise call.refuse("of several axes at once")
@@ -67,7 +72,7 @@ def movedim(call: Call, out: Tensor, x: Tensor, source: int, target: int) -> Non
 
 
 @rule("unsqueeze")
-def unsqueeze(call: Call, out: Tensor, x: Tensor, dim: int) -> None:
+def unsqueeze(call: TracedCall, out: Tensor, x: Tensor, dim: int) -> None:
     """One more axis, of size 1."""
     axes = list(call.axes(x))
     axes.insert(dim % out.dim(), new(1))
@@ -75,7 +80,7 @@ def unsqueeze(call: Call, out: Tensor, x: Tensor, dim: int) -> None:
 
 
 @rule("squeeze")
-def squeeze(call: Call, out: Tensor, x: Tensor, dim: Any = None) -> None:
+def squeeze(call: TracedCall, out: Tensor, x: Tensor, dim: Any = None) -> None:
     """Without axes of size 1."""
     axes = call.axes(x)
     dims = range(len(axes)) if dim is None else [dim] if isinstance(dim, int) else dim
@@ -84,7 +89,7 @@ def squeeze(call: Call, out: Tensor, x: Tensor, dim: Any = None) -> None:
 
 
 @rule("expand", "expand_as", "broadcast_to")
-def expand(call: Call, out: Tensor, x: Tensor, *_: Any, **__: Any) -> None:
+def expand(call: TracedCall, out: Tensor, x: Tensor, *_: Any, **__: Any) -> None:
     """Repeated along new axes, whose order does not matter."""
     wild = tuple(new(size) for size in out.shape)
     axes = call.axes(x)
@@ -93,7 +98,7 @@ def expand(call: Call, out: Tensor, x: Tensor, *_: Any, **__: Any) -> None:
 
 
 @rule("repeat", "tile")
-def repeat(call: Call, out: Tensor, x: Tensor, *_: Any, **__: Any) -> None:
+def repeat(call: TracedCall, out: Tensor, x: Tensor, *_: Any, **__: Any) -> None:
     """As `expand`, where only axes of size 1 are repeated."""
     kept = (*[1] * (out.dim() - x.dim()), *x.shape)
     if any(before not in (1, after) for before, after in zip(kept, out.shape, strict=True)):
@@ -102,7 +107,7 @@ def repeat(call: Call, out: Tensor, x: Tensor, *_: Any, **__: Any) -> None:
 
 
 @rule("cat", "concat", "concatenate", "hstack")
-def cat(call: Call, out: Tensor, tensors: Sequence[Tensor], dim: int = 0, **named: int) -> None:
+def cat(call: TracedCall, out: Tensor, tensors: Sequence[Tensor], dim: int = 0, **named: int) -> None:
     """One after the other along an axis; all other axes are the same."""
     dim = named.get("axis", 1 if call.name == "hstack" else dim) % out.dim()
     held = [call.axes(part) for part in tensors if part.numel()]
@@ -115,7 +120,7 @@ def cat(call: Call, out: Tensor, tensors: Sequence[Tensor], dim: int = 0, **name
 
 
 @rule("stack")
-def stack(call: Call, out: Tensor, tensors: Sequence[Tensor], dim: int = 0) -> None:
+def stack(call: TracedCall, out: Tensor, tensors: Sequence[Tensor], dim: int = 0) -> None:
     """Side by side along a new axis, which keeps its order."""
     axes = list(broadcast([call.axes(part) for part in tensors], out.dim() - 1))
     axes.insert(dim % out.dim(), new(len(tensors), "tensors are put side by side along it"))
@@ -123,7 +128,7 @@ def stack(call: Call, out: Tensor, tensors: Sequence[Tensor], dim: int = 0) -> N
 
 
 @rule("chunk", "split", "split_with_sizes", "tensor_split", "unsafe_chunk", "unsafe_split")
-def pieces(call: Call, out: Sequence[Tensor], x: Tensor, _: Any, dim: int = 0, **named: int) -> None:
+def pieces(call: TracedCall, out: Sequence[Tensor], x: Tensor, _: Any, dim: int = 0, **named: int) -> None:
     """An axis cut into pieces."""
     dim = named.get("dim", dim)
     axes = list(call.axes(x))
@@ -133,7 +138,7 @@ def pieces(call: Call, out: Sequence[Tensor], x: Tensor, _: Any, dim: int = 0, *
 
 
 @rule("unbind", "__iter__")
-def unbind(call: Call, out: Any, x: Tensor, dim: int = 0) -> None:
+def unbind(call: TracedCall, out: Any, x: Tensor, dim: int = 0) -> None:
     """Every place of an axis by itself."""
     if call.name == "__iter__":
         raise call.refuse("over a tensor; use unbind")
@@ -142,7 +147,7 @@ def unbind(call: Call, out: Any, x: Tensor, dim: int = 0) -> None:
 
 
 @rule("select")
-def select(call: Call, out: Tensor, x: Tensor, dim: int, index: int) -> None:
+def select(call: TracedCall, out: Tensor, x: Tensor, dim: int, index: int) -> None:
     """One place of an axis, which stays where it is."""
     axes = list(call.axes(x))
     _piece(axes.pop(dim), index % x.shape[dim], 1)
@@ -150,7 +155,7 @@ def select(call: Call, out: Tensor, x: Tensor, dim: int, index: int) -> None:
 
 
 @rule("narrow")
-def narrow(call: Call, out: Tensor, x: Tensor, dim: int, start: int, length: int) -> None:
+def narrow(call: TracedCall, out: Tensor, x: Tensor, dim: int, start: int, length: int) -> None:
     """A stretch of an axis."""
     axes = list(call.axes(x))
     axes[dim] = _piece(axes[dim], start % x.shape[dim], length)
@@ -165,7 +170,7 @@ def _piece(term: Term, start: int, length: int) -> Term:
 
 
 @rule("__getitem__")
-def getitem(call: Call, out: Tensor, x: Tensor, index: Any) -> None:
+def getitem(call: TracedCall, out: Tensor, x: Tensor, index: Any) -> None:
     """Single places, stretches and new axes; anything else is refused."""
     states = getattr(x, "_states", None)
     keys = list(index) if isinstance(index, tuple) else [index]
@@ -204,7 +209,7 @@ def _stretch(term: Term, key: slice) -> Term:
 
 
 @rule("flip", "roll", "pad", "interpolate", "upsample", "cumsum")
-def ordered(call: Call, out: Tensor, x: Tensor, *args: Any, **named: Any) -> None:
+def ordered(call: TracedCall, out: Tensor, x: Tensor, *args: Any, **named: Any) -> None:
     """What depends on the order along axes: all that it may touch stay as they are, whether their sizes change or not.
 
     Padding by one place here and by one less than none there shifts an axis, and its size does not tell.

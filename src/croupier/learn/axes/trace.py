@@ -1,4 +1,9 @@
-"""Watch a network run, read the axes of its tensors off, and try out what was found."""
+"""Watch a network run, read the axes of its tensors off, and try out what was found.
+
+`asked.symmetry_of` calls `traced`. It runs the network once under the `Tracer`, settles what blocks ask for, names the
+groups of free axes in a fixed order (so that every client finds the same ones), and hands the result to `trial`, which
+must confirm it by running the network under random rules.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from croupier.encode.symmetry import Axis, Factor, Symmetry
+from croupier.encode.axes import Axis, Factor
+from croupier.encode.symmetry import Symmetry
 from croupier.errors import SpecError
 from croupier.learn.axes import attention, layers, pointwise, recurrent, shapes
 from croupier.learn.axes.terms import Atom, Term, blocks, fix, new

@@ -1,4 +1,9 @@
-"""Watch a network run once, and note for every operation what it makes of the axes of its operands."""
+"""Watch a network run once, and note for every operation what it makes of the axes of its operands.
+
+A torch function mode sees every call, runs it unchanged, and asks the rule of that name what the result's axes are. An
+operation without a rule is an error that names it and the module it ran in: a guess could permute a network into
+another one. Rules register themselves with `@rule`, in the files beside this one.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +55,7 @@ class Tracer(TorchFunctionMode):
             # Some of torch's functions pass on that nobody said where the result should go.
             kwargs = {key: value for key, value in kwargs.items() if key != "out"}
         try:
-            rule(Call(self, name, kept), out, *args, **kwargs)
+            rule(TracedCall(self, name, kept), out, *args, **kwargs)
         except (AssertionError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise self.unknown(f"{name} as it is called here") from error
         return out
@@ -113,7 +118,7 @@ class Tracer(TorchFunctionMode):
         return leave
 
 
-class Call:
+class TracedCall:
     """One operation as its rule sees it."""
 
     def __init__(self, tracer: Tracer, name: str, constants: dict[int, Labels]) -> None:

@@ -1,4 +1,9 @@
-"""Try out what was found: the network under a rule computes what it did, in use and in training."""
+"""Try out what was found: the network under a rule computes what it did, in use and in training.
+
+Rules are written by hand, and a wrong one would silently train a different network. So nothing that was found is used
+before it was tried: weights are drawn at random, the network and its permuted twin run on the same inputs and draws,
+and outputs and kept statistics must agree, in use and in training. Tests measure by the same `difference`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +26,7 @@ CLOSE = {True: 1e-8, False: 1e-3}
 DRAWS = 8
 
 
-class Trial:
+class SymmetryTrial:
     """A network and itself under a rule, without dropout, each run on the same inputs and the same random draws.
 
     The module becomes the trial's own: it is changed.
@@ -97,7 +102,7 @@ def difference(
 
     In `training` also of the statistics that it keeps. Dropout is off.
     """
-    trial = Trial(copy.deepcopy(module), symmetry, inputs, seed, double)
+    trial = SymmetryTrial(copy.deepcopy(module), symmetry, inputs, seed, double)
     return trial.in_training() if training else trial.in_use()
 
 
@@ -117,13 +122,13 @@ def try_out(module: nn.Module, symmetry: Symmetry, inputs: Tensor) -> None:
                 buffer.mul_(torch.rand_like(buffer) + 0.5)
     seed = coins.child("rule").export()
     try:
-        _judge(module, Trial(module, symmetry, inputs, seed), CLOSE[True])
+        _judge(module, SymmetryTrial(module, symmetry, inputs, seed), CLOSE[True])
     except RuntimeError:
         # A network whose compiled code makes float32 numbers of its own runs in nothing else.
-        _judge(module, Trial(module, symmetry, inputs, seed, double=False), CLOSE[False])
+        _judge(module, SymmetryTrial(module, symmetry, inputs, seed, double=False), CLOSE[False])
 
 
-def _judge(module: nn.Module, trial: Trial, close: float) -> None:
+def _judge(module: nn.Module, trial: SymmetryTrial, close: float) -> None:
     unseen = (
         f"{type(module).__name__} does something to its numbers that could not be watched; declare a Symmetry, or name "
         "the module that does it in `opaque`"

@@ -1,4 +1,9 @@
-"""The datasets that can be chosen by name."""
+"""The datasets that can be chosen by name.
+
+Each file is one dataset, or one form that several share (`idx`, `archive`). All are read from the data folder without
+running anything that lies in it, checked against the sizes they must have, and come with their licence for `croupier
+doctor`. docs/data.md says where the files are to lie.
+"""
 
 from croupier.learn.datasets.activity import Activity
 from croupier.learn.datasets.cifar10 import Cifar10
@@ -8,7 +13,18 @@ from croupier.learn.datasets.fashion import Fashion
 from croupier.learn.datasets.households import Households
 from croupier.learn.datasets.mnist import Mnist
 from croupier.learn.datasets.newsgroups import Newsgroups
-from croupier.learn.datasets.own import Own
+from croupier.learn.datasets.own import OwnData
 from croupier.learn.datasets.synthetic import Synthetic
 
-__all__ = ["Activity", "Cifar10", "Digits", "Ecg", "Fashion", "Households", "Mnist", "Newsgroups", "Own", "Synthetic"]
+__all__ = [
+    "Activity",
+    "Cifar10",
+    "Digits",
+    "Ecg",
+    "Fashion",
+    "Households",
+    "Mnist",
+    "Newsgroups",
+    "OwnData",
+    "Synthetic",
+]

@@ -1,4 +1,8 @@
-"""Human activity from a phone worn at the waist: acceleration and rotation, and what its wearer was doing."""
+"""Human activity from a phone worn at the waist: acceleration and rotation, and what its wearer was doing.
+
+Records have owners, the thirty people, so that the split `natural` makes each person a client: clients then differ as
+people do and not by a draw. Used by the preset `activity`, and by the paper's other kinds of data.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ import torch
 from pydantic import Field
 
 from croupier.errors import DataError
-from croupier.learn.data import Data, Dataset, Rows, locate
+from croupier.learn.data import Data, Dataset, TensorRecords, locate
 from croupier.learn.datasets.archive import Arrays, arrays_of
 
 SOURCE = "Smartphone-based recognition of human activities and postural transitions (Reyes-Ortiz et al. 2015), UCI"
@@ -64,10 +68,12 @@ class Activity(Data, use="activity"):
         )
 
 
-def _rows(found: Arrays, chosen: npt.NDArray[np.bool_]) -> Rows:
+def _rows(found: Arrays, chosen: npt.NDArray[np.bool_]) -> TensorRecords:
     # Channels first, as convolutions take them.
     x = (found["X"][chosen] * found["scale"]).astype(np.float32).transpose(0, 2, 1)
-    return Rows(torch.from_numpy(np.ascontiguousarray(x)), torch.from_numpy(found["y"][chosen].astype(np.int64)))
+    return TensorRecords(
+        torch.from_numpy(np.ascontiguousarray(x)), torch.from_numpy(found["y"][chosen].astype(np.int64))
+    )
 
 
 def _read(path: Path) -> Arrays:

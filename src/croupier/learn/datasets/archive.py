@@ -1,4 +1,8 @@
-"""Archives of plain arrays, read without ever running what is in them."""
+"""Archives of plain arrays, read without ever running what is in them.
+
+NumPy's own archives may hold pickles, which run code when they are read. These are opened with pickles forbidden, and
+only arrays of the expected names are taken.
+"""
 
 from __future__ import annotations
 

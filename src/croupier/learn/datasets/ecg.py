@@ -1,4 +1,8 @@
-"""Heartbeats: five seconds of an electrocardiogram, and the arrhythmia that it shows."""
+"""Heartbeats: five seconds of an electrocardiogram, and the arrhythmia that it shows.
+
+Each person owns its windows, and can be a client. With `apart` nobody is both trained and tested on, because a network
+may recognise a person where it should recognise a beat; without it the end of every recording is tested on.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ import torch
 from pydantic import Field
 
 from croupier.errors import DataError
-from croupier.learn.data import Data, Dataset, Rows, locate
+from croupier.learn.data import Data, Dataset, TensorRecords, locate
 from croupier.learn.datasets.archive import Arrays, arrays_of
 
 SOURCE = "MIT-BIH Arrhythmia Database (Moody and Mark 2001), PhysioNet"
@@ -85,9 +89,9 @@ def _by_time(found: Arrays) -> tuple[Chosen, Chosen, Chosen]:
     return ~held, held, np.zeros_like(held)
 
 
-def _rows(found: Arrays, chosen: Chosen) -> Rows:
+def _rows(found: Arrays, chosen: Chosen) -> TensorRecords:
     x = (found["X"][chosen].astype(np.float32) - ZERO) / PER_MV
-    return Rows(
+    return TensorRecords(
         torch.from_numpy(x.reshape(-1, SAMPLES // STEP, STEP)), torch.from_numpy(found["y"][chosen].astype(np.int64))
     )
 

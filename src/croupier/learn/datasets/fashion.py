@@ -1,4 +1,7 @@
-"""Fashion-MNIST from its four original files."""
+"""Fashion-MNIST from its four original files.
+
+The same form as MNIST (`idx` reads both), other pictures. A harder task at the same size.
+"""
 
 from __future__ import annotations
 

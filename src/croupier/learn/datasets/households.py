@@ -1,4 +1,9 @@
-"""Low Carbon London: half-hourly use of electricity of single households, to forecast the next half hour."""
+"""Low Carbon London: half-hourly use of electricity of single households, to forecast the next half hour.
+
+The one dataset here that forecasts a quantity in place of a class. A household is a client by nature, and its habits
+show in its load; that makes it the data of IntraShuffler's attacks (`audit.traits`). Windows never cross from one
+household to another, and tests lie later in time than training.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +34,7 @@ class Households(Data, use="households"):
     licence: ClassVar[str] = "not stated by the copy; see the London Datastore's terms"
     files: ClassVar[tuple[str, ...]] = ("lcl_households.npz",)
     selects_owners: ClassVar[bool] = True
+    unit: ClassVar[str] = "kWh"
 
     width: PositiveInt = Field(48, description="how many values a window has")
     stride: PositiveInt = Field(1, description="how far apart windows start")

@@ -1,4 +1,8 @@
-"""Pictures of 28 x 28 pixels in four gzipped idx files: the form that MNIST gave to its kin."""
+"""Pictures of 28 x 28 pixels in four gzipped idx files: the form that MNIST gave to its kin.
+
+`mnist` and `fashion` are this with other names and licences. A damaged or foreign file is refused with what is wrong
+about it, before any of it is taken for a picture.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ import torch
 from pydantic import Field, PositiveInt
 
 from croupier.errors import DataError, SpecError
-from croupier.learn.data import Data, Dataset, Rows, locate
+from croupier.learn.data import Data, Dataset, TensorRecords, locate
 
 Bytes = npt.NDArray[np.uint8]
 NAMES = (
@@ -66,13 +70,13 @@ def _unpack(path: Path) -> bytes:
         raise DataError(f"{path} is corrupt: {error}; fetch it again") from error
 
 
-def _rows(images: Path, labels: Path, key: str, limit: int | None) -> Rows:
+def _rows(images: Path, labels: Path, key: str, limit: int | None) -> TensorRecords:
     pixels, marks = read_idx(images, 3), read_idx(labels, 1)
     _check(images, pixels, labels, marks)
     check_room(key, limit, len(marks), images.name)
     # Divided in place: the whole of MNIST as floats is too large to hold twice without need.
     x = torch.from_numpy(pixels[:limit, None].astype(np.float32)).div_(255)
-    return Rows(x, torch.from_numpy(marks[:limit].astype(np.int64)))
+    return TensorRecords(x, torch.from_numpy(marks[:limit].astype(np.int64)))
 
 
 def _check(images: Path, pixels: Bytes, labels: Path, marks: Bytes) -> None:

@@ -1,4 +1,7 @@
-"""MNIST from its four original files."""
+"""MNIST from its four original files.
+
+The data of most figures that the four papers print; presets `mnist` and `tazza-mnist`.
+"""
 
 from __future__ import annotations
 

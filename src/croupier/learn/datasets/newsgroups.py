@@ -1,4 +1,9 @@
-"""20 Newsgroups: which of twenty groups a message was posted to, from the words of its body."""
+"""20 Newsgroups: which of twenty groups a message was posted to, from the words of its body.
+
+Headers, quotes and signatures name people and groups outright, so they are taken out first: what is left must be told
+from what was written. Words are hashed to numbers, and not numbered as they come, so that clients need not agree on a
+dictionary.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +22,7 @@ import torch
 from pydantic import Field, PositiveInt
 
 from croupier.errors import DataError
-from croupier.learn.data import Data, Dataset, Rows, locate
+from croupier.learn.data import Data, Dataset, TensorRecords, locate
 
 SOURCE = "20 Newsgroups (Lang 1995), the split by date"
 CLASSES = 20
@@ -84,11 +89,11 @@ class Newsgroups(Data, use="newsgroups"):
         found = islice(words(body(text) if self.strip else text), self.length + 1)
         return [bucket(word, self.vocabulary) for word in found]
 
-    def _rows(self, held: list[tuple[list[int], int]]) -> Rows:
+    def _rows(self, held: list[tuple[list[int], int]]) -> TensorRecords:
         x = np.full((len(held), self.length), PADDING, np.int64)
         for row, (numbers, _) in zip(x, held, strict=True):
             row[: len(numbers)] = numbers
-        return Rows(torch.from_numpy(x), torch.tensor([label for _, label in held]))
+        return TensorRecords(torch.from_numpy(x), torch.tensor([label for _, label in held]))
 
 
 def body(text: str) -> str:

@@ -1,4 +1,8 @@
-"""The user's own records, from a function that the description names."""
+"""The user's own records, from a function that the description names.
+
+The function is found and called by `learn.own`, never by Python's search path, and what it gives is checked and made a
+dataset by `learn.given`. `doctor`, `explain` and `--print-config` do not call it.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,12 @@ from typing import ClassVar
 from pydantic import Field
 
 from croupier.learn.data import Data, Dataset
-from croupier.learn.given import Given, Goal
-from croupier.learn.own import Importable, call
+from croupier.learn.given import Goal, OwnRecords
+from croupier.learn.own import call
+from croupier.learn.own_names import Importable
 
 
-class Own(Data, use="own"):
+class OwnData(Data, use="own"):
     """What `make` gives when called with the data folder (or None): a function of a module beside the description or in
     the current directory, named as module:function, or in Python the function itself.
 
@@ -27,7 +32,12 @@ class Own(Data, use="own"):
     make: Importable = Field(description="your function, as `module:function`")
     goal: Goal | None = Field(None, description="`classify` or `regress`; by the targets unless set")
 
+    @property
+    def own_function(self) -> str:
+        """`make`."""
+        return self.make
+
     def load(self, folder: Path | None) -> Dataset:
         """Call the function and check what it gives. Raises: SpecError, or DataError when that is no dataset."""
         given = call("task.data.make", self.make, folder, takes="folder")
-        return Given(self.make, self.licence, self.goal).dataset(given)
+        return OwnRecords(self.make, self.licence, self.goal).dataset(given)

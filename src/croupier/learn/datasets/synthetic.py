@@ -1,4 +1,8 @@
-"""Records drawn from a linear model: data of any size that need no folder."""
+"""Records drawn from a linear model: data of any size that need no folder.
+
+One of the tasks of the source-inference experiments of Hu et al. The true classes come from a linear model, so that a
+small network can learn them well; nothing is read from disk.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ import torch
 from pydantic import Field
 
 from croupier.core.coins import Coins
-from croupier.learn.data import Data, Dataset, Rows
+from croupier.learn.data import Data, Dataset, TensorRecords
 
 SIDE, CLASSES = 60, 10
 
@@ -42,6 +46,6 @@ def _inputs(coins: Coins, count: int) -> torch.Tensor:
     return torch.from_numpy((coins.secure().normal(count * SIDE).reshape(count, SIDE) * spread).astype(np.float32))
 
 
-def _label(x: torch.Tensor, coins: Coins) -> Rows:
+def _label(x: torch.Tensor, coins: Coins) -> TensorRecords:
     drawn = torch.from_numpy(coins.secure().normal((SIDE + 1) * CLASSES).reshape(SIDE + 1, CLASSES))
-    return Rows(x, torch.addmm(drawn[-1], x.double(), drawn[:-1]).argmax(1))
+    return TensorRecords(x, torch.addmm(drawn[-1], x.double(), drawn[:-1]).argmax(1))

@@ -1,4 +1,9 @@
-"""The models that can be chosen by name, and the plain modules that they build."""
+"""The models that can be chosen by name, and the plain modules that they build.
+
+Each file is one architecture: a torch module, which is what a trained model is saved as, and a part of the slot
+`Network`, which a description names under `task.model` and which checks that the data fit before it builds the module.
+`own` takes the user's instead.
+"""
 
 from croupier.learn.models.activity import ActivityCnn, TimeNet
 from croupier.learn.models.cnn import CifarCnn, ConvNet, MnistCnn
@@ -13,12 +18,13 @@ from croupier.learn.models.network import Network
 from croupier.learn.models.own import OwnNetwork
 from croupier.learn.models.resnet import ResidualNet, ResNet18
 from croupier.learn.models.rnn import Listener, Rnn
-from croupier.learn.models.series import Patches, SeriesTransformer
+from croupier.learn.models.series import PatchForecaster, SeriesTransformer
 from croupier.learn.models.transformer import Reader, TextTransformer
-from croupier.learn.models.vit import PatchReader, Vit
+from croupier.learn.models.vit import AttentionBlocks, PatchReader, Vit
 
 __all__ = [
     "ActivityCnn",
+    "AttentionBlocks",
     "CifarCnn",
     "ConvNet",
     "DenseNet",
@@ -35,9 +41,9 @@ __all__ = [
     "MobileNetV2",
     "Network",
     "OwnNetwork",
+    "PatchForecaster",
     "PatchMixer",
     "PatchReader",
-    "Patches",
     "Perceptron",
     "Reader",
     "ResNet18",

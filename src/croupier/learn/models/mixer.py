@@ -1,4 +1,8 @@
-"""MLP-Mixer (Tolstikhin et al. 2021), small: patches of a picture, mixed by linear layers only."""
+"""MLP-Mixer (Tolstikhin et al. 2021), small: patches of a picture, mixed by linear layers only.
+
+No convolution and no attention: a network whose symmetries differ from both, which is why Tazza's experiments have it
+and why the search in `learn.axes` is tested on it. `Patches`, which cuts the picture, is also the first layer of `vit`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from croupier.learn.models.layers import Standardise
 from croupier.learn.models.network import Network
 
 
-class Patches(nn.Module):
+class PicturePatches(nn.Module):
     """A picture cut into square patches, each a row of its pixels of all colours.
 
     By moving numbers only: every patch, and every pixel within a patch, has a place of its own.
@@ -67,7 +71,7 @@ class PatchMixer(nn.Module):
         colours, height, wide = shape
         patches = (height // patch) * (wide // patch)
         self.first = first
-        self.patches = Patches(patch)
+        self.patches = PicturePatches(patch)
         self.embed = nn.Linear(colours * patch * patch, width)
         self.blocks = nn.ModuleList(Mixing(patches, width, across, within) for _ in range(layers))
         self.norm = nn.LayerNorm(width)

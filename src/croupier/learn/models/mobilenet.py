@@ -1,4 +1,8 @@
-"""MobileNetV2 (Sandler et al. 2018) for small pictures, with torchvision's names for the weights."""
+"""MobileNetV2 (Sandler et al. 2018) for small pictures, with torchvision's names for the weights.
+
+One of the larger networks that costs are measured on. Convolutions that work in each channel alone make permutations of
+channels cheap to follow and expensive to check. `norm` may take the place of batch statistics (`grouped`).
+"""
 
 from __future__ import annotations
 

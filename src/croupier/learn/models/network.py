@@ -1,4 +1,9 @@
-"""The slot for models."""
+"""The slot for models.
+
+Every file beside this one derives its part from `Network`: a description's `task.model` is one of them by name. A part
+is small and frozen; `build` gives the torch module, and checks that the dataset has the shape that the architecture
+needs. Its weights come from torch's global generator, which `learn.assemble` sets from the run's coins meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +20,11 @@ class Network(Part):
     """What is trained."""
 
     verb = "model"
+
+    @property
+    def own_function(self) -> str:
+        """The function of the user's own that makes the model; nothing where none is called."""
+        return ""
 
     @property
     def batchable(self) -> bool:

@@ -1,4 +1,9 @@
-"""The user's own model, from a function that the description names."""
+"""The user's own model, from a function that the description names.
+
+The function is called once with the data's shape, and the module is then tried on real records, in training mode,
+before any run starts. Its dropout is taken over, its frozen parts stay at home, and buffers that training does not
+change are treated as frozen, so that they are neither sent nor averaged.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +18,8 @@ from croupier.learn.data import Dataset
 from croupier.learn.flat import train_mode
 from croupier.learn.models.layers import draw_from, take_over
 from croupier.learn.models.network import Network
-from croupier.learn.own import Importable, call, told
+from croupier.learn.own import call, error_in_own_code
+from croupier.learn.own_names import Importable
 
 
 class OwnNetwork(Network, use="own"):
@@ -22,6 +28,11 @@ class OwnNetwork(Network, use="own"):
     """
 
     make: Importable = Field(description="your function, as `module:function`")
+
+    @property
+    def own_function(self) -> str:
+        """`make`."""
+        return self.make
 
     def build(self, dataset: Dataset) -> nn.Module:
         """A fresh model. Raises: SpecError when it cannot be had, or cannot be trained as it is."""
@@ -77,7 +88,7 @@ class OwnNetwork(Network, use="own"):
         at = f"task.model.make = {self.make!r}: on inputs of shape {dataset.shape}"
         whole = f"inputs are whole numbers below {dataset.tokens} (int64), as embeddings want them"
         hint = f"; {whole}; give floats where they are quantities" if dataset.worded else ""
-        if own := told(error):
+        if own := error_in_own_code(error):
             return OwnError(f"{at}: {own}{hint}")
         return SpecError(f"{at} it failed with {error!r}{hint or '; mend it'}")
 

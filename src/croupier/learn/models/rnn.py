@@ -1,4 +1,8 @@
-"""A recurrent network that classifies sequences."""
+"""A recurrent network that classifies sequences.
+
+Plain, GRU or LSTM cells over the steps of a record, for the dataset `ecg`. Records' own gradients, which DP-SGD needs,
+are taken with the layer written out (`learn.unroll`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""A small transformer that forecasts the next value of a series."""
+"""A small transformer that forecasts the next value of a series.
+
+The attention counterpart of `lstm`, for the same windows: patches of a series are its words, and the blocks are those
+of `transformer`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from croupier.learn.models.network import Network
 from croupier.learn.models.transformer import START, Block
 
 
-class Patches(nn.Module):
+class PatchForecaster(nn.Module):
     """Patches of a window as vectors with their places, blocks of attention, and the next value from the last patch."""
 
     def __init__(self, length: int, patch: int, width: int, heads: int, layers: int, hidden: int) -> None:
@@ -66,7 +70,7 @@ class SeriesTransformer(Network, use="series-transformer"):
             raise SpecError(f"task.model.heads = {self.heads}: does not divide task.model.width = {self.width}")
         return self
 
-    def build(self, dataset: Dataset) -> Patches:
+    def build(self, dataset: Dataset) -> PatchForecaster:
         """A fresh model. Raises: SpecError unless the dataset forecasts from one value a step, in whole patches."""
         if dataset.goal != "forecast" or dataset.shape[1:] != (1,):
             remedy = 'use data = "households" or model = "mlp"'
@@ -76,4 +80,4 @@ class SeriesTransformer(Network, use="series-transformer"):
             raise SpecError(
                 f"task.model.patch = {self.patch}: does not divide the windows' width, {length}; use 1 or one that does"
             )
-        return Patches(length, self.patch, self.width, self.heads, self.layers, self.hidden)
+        return PatchForecaster(length, self.patch, self.width, self.heads, self.layers, self.hidden)

@@ -1,4 +1,7 @@
-"""How convolutions start."""
+"""How convolutions start.
+
+Shared by the deep convolutional networks, which would not train from torch's own start.
+"""
 
 from __future__ import annotations
 

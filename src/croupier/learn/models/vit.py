@@ -1,7 +1,12 @@
-"""A small Vision Transformer (Dosovitskiy et al. 2021): patches of a picture as words of a text."""
+"""A small Vision Transformer (Dosovitskiy et al. 2021): patches of a picture as words of a text.
+
+Patches come from `mixer`, blocks from `transformer`; what is new here is how places are added and where logits are
+read. One of Tazza's architectures, and one of those that `learn.axes` is tested on.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Self
 
 import torch
@@ -11,9 +16,20 @@ from torch import Tensor, nn
 from croupier.errors import SpecError
 from croupier.learn.data import Dataset
 from croupier.learn.models.layers import Standardise
-from croupier.learn.models.mixer import Patches, check_tiles
+from croupier.learn.models.mixer import PicturePatches, check_tiles
 from croupier.learn.models.network import Network
 from croupier.learn.models.transformer import START, Block
+
+
+@dataclass(frozen=True)
+class AttentionBlocks:
+    """A stack of blocks of attention: its vectors' width, heads, how many blocks, the width inside one, and dropout."""
+
+    width: int
+    heads: int
+    layers: int
+    hidden: int
+    dropout: float = 0.0
 
 
 class PatchReader(nn.Module):
@@ -28,23 +44,19 @@ class PatchReader(nn.Module):
         shape: tuple[int, int, int],
         classes: int,
         patch: int,
-        width: int,
-        heads: int,
-        layers: int,
-        hidden: int,
-        dropout: float = 0.0,
+        stack: AttentionBlocks,
         token: bool = False,
         first: Standardise | None = None,
     ) -> None:
         super().__init__()
-        colours, height, wide = shape
+        (colours, height, wide), width = shape, stack.width
         patches = (height // patch) * (wide // patch)
         self.first = first
-        self.patches = Patches(patch)
+        self.patches = PicturePatches(patch)
         self.embed = nn.Linear(colours * patch * patch, width)
         self.token = nn.Parameter(START * torch.randn(1, 1, width)) if token else None
         self.places = nn.Parameter(START * torch.randn(1, patches + token, width))
-        self.blocks = nn.ModuleList(Block(width, heads, hidden, dropout) for _ in range(layers))
+        self.blocks = nn.ModuleList(Block(width, stack.heads, stack.hidden, stack.dropout) for _ in range(stack.layers))
         self.norm = nn.LayerNorm(width)
         self.fc = nn.Linear(width, classes)
 
@@ -90,15 +102,5 @@ class Vit(Network, use="vit"):
         """A fresh model. Raises: SpecError unless the dataset has classes of pictures that patches tile."""
         shape = check_tiles(self, dataset, self.patch)
         first = Standardise(0.5, 0.5) if self.standardise else None
-        return PatchReader(
-            shape,
-            dataset.classes,
-            self.patch,
-            self.width,
-            self.heads,
-            self.layers,
-            self.hidden,
-            self.dropout,
-            self.token,
-            first,
-        )
+        stack = AttentionBlocks(self.width, self.heads, self.layers, self.hidden, self.dropout)
+        return PatchReader(shape, dataset.classes, self.patch, stack, self.token, first)

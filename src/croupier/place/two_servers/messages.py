@@ -24,6 +24,7 @@ from croupier.mpc.dealer import ShuffleShare
 from croupier.mpc.field import PRIME
 
 SECOND = "second"
+DEALER = "dealer"
 SERVERS = ("server", SECOND)
 
 

@@ -13,62 +13,43 @@ from functools import partial
 from typing import ClassVar, Literal, Self
 
 import torch
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import Field, model_validator
 
 from croupier.core.coins import Coins
-from croupier.core.flow import Exchange, Flow, Given, Inbox, Letter, Memory, Party, SubFlow, Wait
+from croupier.core.flow import Exchange, Flow, Given, Inbox, Letter, Memory, Party, SubFlow
 from croupier.core.update import Layout
 from croupier.core.wire import Schema
 from croupier.encode.encoder import Brief, Payload, Released
 from croupier.encode.signs import NONCE, reference_fields
-from croupier.errors import IntegrityError, PrivacyError, ProtocolError, SpecError
+from croupier.errors import ProtocolError, SpecError
 from croupier.kernels import field as kernel
-from croupier.mpc import dealer
-from croupier.mpc.authentic import byte_tensor, bytes_of
 from croupier.mpc.deal_shares import DealSpec
-from croupier.mpc.signatures import root_of, signed, verified
 from croupier.mpc.tallies import MOST
 from croupier.place.placement import (
     NO_BRIEF,
     NOTHING,
     Keys,
     Mechanism,
-    Own,
     Placement,
     Reads,
+    ServerHoldings,
     Sight,
     Tolerance,
     quorum,
     unkeyed,
 )
+from croupier.place.secrets import Need, Secrets
 from croupier.place.two_servers import messages, server_flow
+from croupier.place.two_servers.client_flow import ClientFlow, check_noise
 from croupier.place.two_servers.cut_and_choose import Cut
-from croupier.place.two_servers.messages import SECOND, SERVERS
+from croupier.place.two_servers.messages import DEALER, SECOND, SERVERS
 from croupier.place.two_servers.pooled import Pool, votes
 from croupier.place.two_servers.scoring import Scoring
 from croupier.place.two_servers.shuffle_flows import Sharer, Unboxer
 from croupier.place.two_servers.shuffles import Mix
+from croupier.place.two_servers.words import PairShuffle, dealer_knows_whose, who_learns, withstands
 from croupier.place.witness import Witnesses
 from croupier.release.release import Shape
-from croupier.release.scored import ScoredSum
-
-DEALER = "dealer"
-_MALICIOUS = (
-    "one of the two servers, malicious, with as many clients as protocol.release.colluders says: it learns the "
-    "distances in random order, the sum, and who took part, before it may end the round; not which row is whose, while "
-    "the other server and the dealer are honest and rows carry enough noise. More colluding clients take their own "
-    "rows off the sum. A client signs the model it was handed, and one that was handed another is left out: a server "
-    "can leave clients out, down to the quorum. The dealer with either server reads every row"
-)
-_HONEST = (
-    "one of the two servers that follows the protocol, with any clients: it learns what is released, "
-    "and who took part. One that does not can find out which row is whose"
-)
-_WITH = "The dealer with either server reads every row"
-_NAMELESS = f"{_WITH}, in random order: whose it is, the dealer does not know"
-_BOXED = "; a client whose inner boxes are no good ends the round, and nobody knows whose they were"
-_DEALER = {"dealer": _WITH, "translate": _WITH, "transfer": _NAMELESS, "onion": _NAMELESS}
 
 
 class Pair(Placement, use="pair"):
@@ -91,6 +72,7 @@ class Pair(Placement, use="pair"):
     restarts: ClassVar[bool] = True
     spends: ClassVar[bool] = True
     witnesses: ClassVar[tuple[str, ...]] = (SECOND,)
+    bystanders: ClassVar[tuple[str, ...]] = (DEALER,)
 
     malicious: bool = Field(
         True,
@@ -109,7 +91,7 @@ class Pair(Placement, use="pair"):
         description="start again without the missing clients (`restart`), or let a uniform row, summed too, stand for "
         "each (`vote`)",
     )
-    shuffle: Literal["dealer", "translate", "transfer", "onion"] = Field(
+    shuffle: PairShuffle = Field(
         "dealer",
         description="by what the dealer dealt (`dealer`); with `malicious = false` also `translate`, `transfer` "
         "(croupier[transfer]) or `onion`",
@@ -136,31 +118,7 @@ class Pair(Placement, use="pair"):
     @property
     def tolerance(self) -> Tolerance:  # type: ignore[override]
         """What it withstands depends on whether servers may be malicious."""
-        return Tolerance(
-            privacy=_MALICIOUS if self.malicious else f"{_HONEST}. {_DEALER[self.shuffle]}",
-            integrity=(
-                "one of the two servers, malicious, with any clients: the sum is that of the rows that the clients "
-                f"named sent, each once{self._stand_ins}, or the round ends, but for a chance of "
-                f"{'2^-58' if self.check == 'hash' else '(3 rows + 6) / 2^61'}; clients check both servers' "
-                "signatures. The model that the server makes of the sum is not covered"
-                if self.malicious
-                else "none: both servers follow the protocol"
-            )
-            + f". {self._trusted} A client's row is a row of signs whatever it sends",
-            liveness=f"both servers and the dealer{', until all sets but one are opened' if self.decks > 1 else ''}; "
-            + (
-                "a round starts again without the missing clients until distances are opened, and is lost after that"
-                if self.missing == "restart"
-                else "a uniform row stands for every missing client, above the quorum"
-            )
-            + ("; any client can end a round by refusing what both servers signed" if self.malicious else "")
-            + (
-                "; a client whose inner boxes are no good ends the round, and nobody knows whose they were"
-                if self.shuffle == "onion"
-                else ""
-            ),
-            apart=(("server", SECOND), (DEALER, "server or second")),
-        )
+        return withstands(self.malicious, self.check, self.missing, self.shuffle, self.decks)
 
     @model_validator(mode="after")
     def _shuffles(self) -> Self:
@@ -186,29 +144,17 @@ class Pair(Placement, use="pair"):
         return None if self.shuffle == "dealer" else Mix(self.shuffle, deal)
 
     @property
-    def _stand_ins(self) -> str:
-        """The rows beside those that were sent."""
-        return ", and of one uniform row for each missing client" if self.missing == "vote" else ""
+    def needs(self) -> frozenset[Need]:
+        """A signature key for everybody who signs, where servers may cheat."""
+        return frozenset({"identity"} if self.malicious else ())
 
-    @property
-    def _trusted(self) -> str:
-        if self.decks == 1:
-            return "The dealer is trusted for correctness: a wrong mask flips votes unseen."
-        return (
-            f"A dealer that deals wrong is caught before rows are sent, but for a chance of 1 in {self.decks}, when it "
-            f"flips votes unseen: all but one of {self.decks} whole sets are opened, and everybody computes them again."
-        )
+    def holders(self, clients: tuple[str, ...]) -> tuple[str, ...]:
+        """The clients and both servers; the dealer signs nothing."""
+        return (*clients, *SERVERS)
 
-    def enrol(self, clients: tuple[str, ...], coins: Coins) -> Mapping[str, Keys]:
-        """A signature key for everybody, and everybody's public one."""
-        if not self.malicious:
-            return {}
-        own = {name: coins.child("identity", name).export() for name in (*clients, *SERVERS)}
-        public = {
-            name: Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
-            for name, seed in own.items()
-        }
-        return {name: {"identity": seed, "public": public} for name, seed in own.items()}
+    def keys(self, me: str, own: Secrets) -> Keys:
+        """Its own signature key, and everybody's public one."""
+        return {"identity": own.identity, "public": dict(own.identities)} if self.malicious else {}
 
     def without_noise(self) -> Self:
         """No bits of noise are asked for."""
@@ -254,7 +200,7 @@ class Pair(Placement, use="pair"):
         deal = self.deal(given)
         mix = self.mix(deal)
         yield from mix.letters(coins) if mix else messages.letters(deal, given, coins)
-        yield from self._scoring(mechanism, deal).letters(SERVERS, coins.child("gates"))
+        yield from Scoring.of(mechanism.release, deal).letters(SERVERS, coins.child("gates"))
 
     def _cut(self, mechanism: Mechanism, given: Given) -> Cut | None:
         deal = partial(self._dealt, mechanism, given)
@@ -263,11 +209,11 @@ class Pair(Placement, use="pair"):
     def schemas(self, mechanism: Mechanism, given: Given) -> Mapping[str, Schema]:
         """What is dealt, sent up, exchanged between the servers, and published."""
         deal = self.deal(given)
-        scoring, mix = self._scoring(mechanism, deal), self.mix(deal)
+        scoring, mix = Scoring.of(mechanism.release, deal), self.mix(deal)
         found = messages.schemas(deal, given)
         if mix:
             found = {kind: said for kind, said in found.items() if kind in ("late", "here", "hd", "z")} | mix.schemas()
-        found = {kind: said for kind, said in found.items() if kind not in scoring.unsaid} | scoring.schemas()
+        found = {kind: said for kind, said in found.items() if kind not in scoring.unused_kinds} | scoring.schemas()
         if cut := self._cut(mechanism, given):
             dealt = {"seed", "hand0", "hand1", *scoring.kinds(0), *scoring.kinds(1)}
             one = {kind: said for kind, said in found.items() if kind in dealt}
@@ -283,53 +229,15 @@ class Pair(Placement, use="pair"):
         when the servers do not both sign a round with this very row in it, or its outcome.
         """
         deal = self.deal(given)
-        self._noisy(mechanism, deal)
+        if self.malicious:
+            check_noise(mechanism.privacy.entropy(deal.size), self.entropy, deal.size)
         if mix := self.mix(deal):
             yield from mix.submit(given, kernel.packed(payload.vector.numpy()), coins)
             return
-        if cut := self._cut(mechanism, given):
-            told = yield from cut.seed("seed")
-        else:
-            (letter,) = yield Exchange(wait=Wait("seed", (DEALER,)))
-            told = letter.body
-        row = kernel.packed(payload.vector.numpy()) ^ dealer.mask_of(bytes_of(told["seed"]), deal)
-        body = {"row": torch.from_numpy(row)}
-        if not self.malicious:
-            yield Exchange(tuple(Letter(name, "up", body) for name in SERVERS))
-            return
-        body["handed"] = brief["handed"]
-        claim = messages.claim(given, given.me, row, bytes_of(brief["handed"]))
-        body["signature"] = byte_tensor(signed(keys["identity"], claim))
-        letters = tuple(Letter(name, "up", body) for name in SERVERS)
-        inbox = yield Exchange(letters, Wait("receipt", SERVERS))
-        root = self._received(given, row, inbox, keys, bytes_of(brief["commitment"]) + bytes_of(brief["handed"]))
-        (told,) = yield Exchange(wait=Wait("published", ("server",)))
-        outcome = messages.outcome(root, told.body["sums"], told.body["total"])
-        for place, name in enumerate(SERVERS):
-            if not verified(keys["public"][name], outcome, bytes_of(told.body["signatures"][place])):
-                raise IntegrityError(f"{name} did not sign the outcome that was published")
+        client = ClientFlow(given, deal, keys, brief, self._cut(mechanism, given), self.malicious)
+        yield from client.play(payload.vector)
 
-    def _noisy(self, mechanism: Mechanism, deal: DealSpec) -> None:
-        have = mechanism.privacy.entropy(deal.size)
-        if self.malicious and have < self.entropy:
-            raise PrivacyError(
-                f"a row of {deal.size} signs carries {have:.1f} bits of noise, and protocol.place.entropy = "
-                f"{self.entropy:g}: a malicious server could guess it and see whether it guessed right; add noise: "
-                "raise protocol.privacy.sigma, or lower protocol.privacy.clip"
-            )
-
-    def _received(self, given: Given, row: kernel.Bytes, inbox: Inbox, keys: Keys, bound: bytes) -> bytes:
-        digests = inbox[0].body["digests"]
-        mine = given.roster.index(given.me)
-        if bytes_of(digests[mine]) != messages.row_digest(row):
-            raise IntegrityError("a client's row is missing from what the servers signed, or altered")
-        root = root_of(given, bytes_of(inbox[0].body["identity"]), bound, digests)
-        for letter in inbox:
-            if not verified(keys["public"][letter.source], root, bytes_of(letter.body["signature"])):
-                raise IntegrityError(f"{letter.source} did not sign the rows that {inbox[0].source} names")
-        return root
-
-    def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: Own = NOTHING) -> SubFlow:
+    def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: ServerHoldings = NOTHING) -> SubFlow:
         """The first server's part."""
         late = {field.name: own.brief[field.name] for field in reference_fields(1)}
         seat = self._seat(mechanism, given, own.keys, coins)
@@ -344,20 +252,12 @@ class Pair(Placement, use="pair"):
 
     def learns(self, mechanism: Mechanism) -> Mapping[str, str]:
         """Both servers the release, the dealer nothing."""
-        votes = "; one uniform row for each missing client is among the rows" if self.missing == "vote" else ""
-        seen = f"{mechanism.release.reveals()}{votes}; and which clients took part"
-        told = f"the sum, the sum of the weights{votes.replace(';', ',')}, and who took part"
-        return {
-            "server": f"{seen}; and uniform numbers",
-            SECOND: f"{seen}; the reference, once all updates are fixed; and uniform numbers",
-            DEALER: "which clients were invited",
-            **({"each client": told} if self.malicious else {}),
-        }
+        return who_learns(mechanism.release.reveals(), self.missing, self.malicious)
 
     @property
     def breaks(self) -> Mapping[tuple[str, ...], Reads]:
         """Either two of the three read every row; whose it is, unless the dealer knows no order."""
-        dealt: Reads = "model" if _DEALER[self.shuffle] == _NAMELESS else "named"
+        dealt: Reads = "named" if dealer_knows_whose(self.shuffle) else "model"
         return {SERVERS: "named", **{(name, DEALER): dealt for name in SERVERS}}
 
     def sight(self, mechanism: Mechanism, party: str) -> Sight:
@@ -375,7 +275,7 @@ class Pair(Placement, use="pair"):
             return votes(parties[given.me].received_one("published"), given)
         deal = self.deal(given)
         played = partial(self._played, mechanism)
-        pool = Pool(self._scoring(mechanism, deal), self.mix(deal), self._cut(mechanism, given), played, parties)
+        pool = Pool(Scoring.of(mechanism.release, deal), self.mix(deal), self._cut(mechanism, given), played, parties)
         return pool.second_alone() if len(parties) == 1 else pool.rows()
 
     def _played(self, mechanism: Mechanism, given: Given, coins: Coins) -> SubFlow:
@@ -384,14 +284,8 @@ class Pair(Placement, use="pair"):
         none = {"reference": torch.zeros(size, dtype=torch.uint8), "nonce": torch.zeros(NONCE, dtype=torch.uint8)}
         return self._seat(mechanism, given, {}, coins).play(none if given.me == SERVERS[0] else None)
 
-    def _scoring(self, mechanism: Mechanism, deal: DealSpec) -> Scoring:
-        release = mechanism.release
-        if not isinstance(release, ScoredSum):
-            raise ProtocolError(f"place = 'pair' computes release = 'scored', not {release.use!r}")
-        return Scoring(release, deal)
-
     def _seat(self, mechanism: Mechanism, given: Given, keys: Keys, coins: Coins) -> server_flow.ServerFlow:
-        scoring, least = self._scoring(mechanism, self.deal(given)), quorum(mechanism, given)
+        scoring, least = Scoring.of(mechanism.release, self.deal(given)), quorum(mechanism, given)
         # Before anything is opened, not when it is too late to start again.
         if (most := scoring.release.most(scoring.deal.rows, scoring.deal.size)) >= MOST:
             raise ProtocolError(

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from croupier.core.coins import Coins
@@ -18,7 +17,7 @@ from croupier.core.flow import Body, Given, SubFlow
 from croupier.encode.encoder import Released
 from croupier.kernels import field as kernel
 from croupier.mpc import convert, dealer, onion, translate, turns
-from croupier.mpc.authentic import Held, as_words, bytes_of
+from croupier.mpc.authentic import TaggedShares, as_words, bytes_of
 from croupier.mpc.deal_shares import DealSpec
 from croupier.mpc.dealer import ShuffleShare
 from croupier.mpc.field import PRIME
@@ -27,13 +26,12 @@ from croupier.mpc.occasion import Occasion
 from croupier.mpc.seal import Lock
 from croupier.mpc.tallies import Tally
 from croupier.place.two_servers.cut_and_choose import Cut
-from croupier.place.two_servers.messages import SECOND, SERVERS, share_from_letter
+from croupier.place.two_servers.messages import DEALER, SECOND, SERVERS, share_from_letter
 from croupier.place.two_servers.scoring import ScoreFlow, Scoring, beside
 from croupier.place.two_servers.shuffles import Mix
 from croupier.place.witness import Witness, Witnesses
 
 FIRST = SERVERS[0]
-Bits = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -108,7 +106,7 @@ class Pool:
     @property
     def _dealt(self) -> Coins:
         """What the dealer dealt from: of several sets, the one that was kept."""
-        party = self.parties["dealer"]
+        party = self.parties[DEALER]
         root = party.own.child("deal")
         return Coins(root.child("deck", int(party.received_one("kept")["kept"])).export()) if self.cut else root
 
@@ -128,10 +126,10 @@ class Pool:
     def _material(self, me: int) -> ShuffleShare:
         return share_from_letter(self.deal, self.given, me, self._letter(me, f"hand{me}"))
 
-    def _opener(self, party: Witness) -> Callable[[str, str, Held], SubFlow]:
+    def _opener(self, party: Witness) -> Callable[[str, str, TaggedShares], SubFlow]:
         """Numbers of which one server holds a share, and was told the other's."""
 
-        def opened(kind: str, step: str, held: Held) -> SubFlow:
+        def opened(kind: str, step: str, held: TaggedShares) -> SubFlow:
             theirs = party.received_one(kind)["value"]
             yield from ()
             if not self.deal.authentic:
@@ -167,7 +165,7 @@ class Pool:
         bits = self._correlated(mix)
         masks = [translate.open_masks(mix.group, self.deal.rows, bytes_of(body["masks"])) for body in bits]
         # The second server says its share as it came, and then the first one the rows in its own order.
-        said = self._said(mix, "mix", self._me, 1 - self._me)
+        said = self._rows_sent(mix, "mix", self._me, 1 - self._me)
         if self._me == 0:
             rest = dict(zip(self.given.roster, said ^ masks[1].a, strict=True))
             return {who: _drawn(mix, body) ^ rest[who] for who, body in self._server.received("up0").items()}
@@ -183,13 +181,13 @@ class Pool:
         mine = party.sent(self.play(party.given, coins), turns.kind_of("convert", 0, me))
         seeds = [bytes_of(body["seed"]) for body in self._correlated(mix)]
         known = [convert.open_seed(mix.group, self.deal.rows, seed).bits for seed in seeds]
-        return _unpacked(mix, mine) ^ self._said(mix, "convert", 0, 1 - me) ^ known[0] ^ known[1]
+        return _unpacked(mix, mine) ^ self._rows_sent(mix, "convert", 0, 1 - me) ^ known[0] ^ known[1]
 
     def _correlated(self, mix: Mix) -> list[Body]:
         """What the dealer sent each server."""
         return [letter.body for letter in mix.letters(self._dealt) if not isinstance(letter.body, bytes)]
 
-    def _said(self, mix: Mix, talk: str, number: int, who: int) -> Rows:
+    def _rows_sent(self, mix: Mix, talk: str, number: int, who: int) -> Rows:
         """What the other server said in a turn."""
         return _unpacked(mix, self._server.received_one(turns.kind_of(talk, number, who)))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,18 +19,19 @@ from torch import Tensor
 from croupier.core.coins import Coins
 from croupier.core.flow import Letter, SubFlow
 from croupier.core.wire import Schema
-from croupier.errors import IntegrityError
+from croupier.errors import IntegrityError, ProtocolError
 from croupier.kernels import field as kernel
 from croupier.kernels.field import Bytes
 from croupier.mpc import boolean, dealt_shares, products, signs, trust
-from croupier.mpc.authentic import Held
+from croupier.mpc.authentic import TaggedShares
 from croupier.mpc.deal_shares import DealSpec
 from croupier.mpc.dealt_shares import DealtShare
 from croupier.mpc.ring import Z32
 from croupier.mpc.tallies import Tally, centred
-from croupier.release.scored import ScoredSum
+from croupier.release.release import Release
+from croupier.release.scoring import ScoreRule
 
-Opener = Callable[[str, str, Held], SubFlow]
+Opener = Callable[[str, str, TaggedShares], SubFlow]
 SIGN, TRUST, LIFT = "sign", "t", "lift"
 
 
@@ -37,8 +39,15 @@ SIGN, TRUST, LIFT = "sign", "t", "lift"
 class Scoring:
     """How a release is computed for a deck's rows, and what the dealer adds to the deck for it."""
 
-    release: ScoredSum
+    release: ScoreRule
     deal: DealSpec
+
+    @classmethod
+    def of(cls, release: Release, deal: DealSpec) -> Self:
+        """For a release that scores rows. Raises: ProtocolError for any other."""
+        if release.scoring is None:
+            raise ProtocolError(f"place = 'pair' computes release = 'scored', not {release.use!r}")
+        return cls(release.scoring, deal)
 
     @property
     def secret(self) -> bool:
@@ -46,10 +55,10 @@ class Scoring:
         return self.release.scores == "secret"
 
     @property
-    def rule(self) -> trust.Rule:
+    def rule(self) -> trust.SecretRule:
         """The rule of secret scores."""
         printed = self.release.printed(self.deal.size)
-        return trust.Rule(self.deal.rows, self.deal.size, printed.num, printed.den, printed.floor)
+        return trust.SecretRule(self.deal.rows, self.deal.size, printed.num, printed.den, printed.floor)
 
     @property
     def gates(self) -> Mapping[str, int]:
@@ -69,7 +78,7 @@ class Scoring:
         return dealt | lift | trust.schemas(TRUST, self.rule)
 
     @property
-    def unsaid(self) -> frozenset[str]:
+    def unused_kinds(self) -> frozenset[str]:
         """Kinds of the plain round that this one has no use for."""
         return frozenset({"hd", "z"} if self.secret else {"z"} if self.gates else ())
 
@@ -121,7 +130,7 @@ class ScoreFlow:
             sums = centred((yield from self.opened("z", "v3", held)), verdict.total)
         return release.let_out(sums, verdict.total, distances)
 
-    def _signs(self, held: Held) -> SubFlow:
+    def _signs(self, held: TaggedShares) -> SubFlow:
         found = yield from signs.flow(self.tally.me, self.peer, SIGN, held.values, self.gates["gates"])
         return found.astype(np.int64)
 

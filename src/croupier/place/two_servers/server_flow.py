@@ -23,18 +23,19 @@ from croupier.encode.signs import commitment, reference_fields
 from croupier.errors import IntegrityError, TooFew
 from croupier.kernels.field import Bytes
 from croupier.mpc import dealer
-from croupier.mpc.authentic import Held, Side, byte_tensor, bytes_of, toss
+from croupier.mpc.authentic import TaggedShares, TagHolder, byte_tensor, bytes_of, toss
 from croupier.mpc.deal_shares import DealSpec
 from croupier.mpc.dealer import ShuffleShare
 from croupier.mpc.field import PRIME
 from croupier.mpc.signatures import root_of, signed, verified
 from croupier.mpc.tallies import Tally
 from croupier.place.placement import Keys
+from croupier.place.two_servers import messages
 from croupier.place.two_servers.cut_and_choose import Cut
-from croupier.place.two_servers.messages import SERVERS, claim, outcome, row_digest, share_from_letter, upload_digest
+from croupier.place.two_servers.messages import DEALER, SERVERS
 from croupier.place.two_servers.scoring import ScoreFlow, Scoring, beside
 from croupier.place.two_servers.shuffle_check import products_differ
-from croupier.release.scored import ScoredSum
+from croupier.release.scoring import ScoreRule
 
 
 @dataclass
@@ -43,7 +44,7 @@ class ServerFlow:
 
     given: Given
     deal: DealSpec
-    release: ScoredSum
+    release: ScoreRule
     keys: Keys = field(repr=False)
     coins: Coins
     least: int
@@ -92,18 +93,18 @@ class ServerFlow:
 
     def _dealt(self) -> SubFlow:
         kinds = () if self.material else (f"hand{self.me}",)
-        told = yield from self._told((*kinds, *self.scoring.kinds(self.me)))
+        told = yield from self._from_dealer((*kinds, *self.scoring.kinds(self.me)))
         if self.material is None:
-            self.material = share_from_letter(self.deal, self.given, self.me, told[f"hand{self.me}"])
+            self.material = messages.share_from_letter(self.deal, self.given, self.me, told[f"hand{self.me}"])
         return self.material.take(), self.scoring.received(self.me, told)
 
-    def _told(self, kinds: tuple[str, ...]) -> SubFlow:
+    def _from_dealer(self, kinds: tuple[str, ...]) -> SubFlow:
         """What the dealer sent, by kind, before anything else happens."""
         if self.cut is not None:
             return (yield from self.cut.material(self.me, kinds, self._met, self.coins))
         found = dict[str, Mapping[str, Tensor]]()
         for kind in kinds:
-            (letter,) = yield Exchange(wait=Wait(kind, ("dealer",)))
+            (letter,) = yield Exchange(wait=Wait(kind, (DEALER,)))
             found[kind] = letter.body
         return found
 
@@ -115,7 +116,7 @@ class ServerFlow:
         if self.deal.authentic:
             got, bound, same = yield from self._agreed(got, late)
             rows = self._rows(got)
-            digests = torch.stack([byte_tensor(row_digest(row)) for row in rows])
+            digests = torch.stack([byte_tensor(messages.row_digest(row)) for row in rows])
             root = root_of(self.given, material.identity, bound + same, digests)
             yield from self._signed(root, material.identity, digests)
         else:
@@ -137,12 +138,12 @@ class ServerFlow:
     def _genuine(self, who: str, body: Mapping[str, Tensor]) -> bool:
         if not self.deal.authentic:
             return True
-        message = claim(self.given, who, body["row"].numpy(), bytes_of(body["handed"]))
+        message = messages.claim(self.given, who, body["row"].numpy(), bytes_of(body["handed"]))
         return verified(self.keys["public"][who], message, bytes_of(body["signature"]))
 
     def _agreed(self, got: Mapping[str, Mapping[str, Tensor]], late: Mapping[str, Tensor] | None) -> SubFlow:
         """The rows that either server can show a signature for; a client that signed two uploads is left out."""
-        own = {name: upload_digest(body) for name, body in got.items()}
+        own = {name: messages.upload_digest(body) for name, body in got.items()}
         digests = torch.stack([byte_tensor(own.get(name, bytes(32))) for name in self.given.roster])
         said = {name: byte_tensor(bytes(32)) if late is None else late[name] for name in ("commitment", "handed")}
         (seen,) = yield self._swap(
@@ -174,7 +175,7 @@ class ServerFlow:
             if not self._genuine(name, body):
                 raise IntegrityError(f"round aborted: {self.peer} forwarded a row that its client did not sign")
             # Two rows, or one row for two models: both servers now hold both, and leave the client out alike.
-            if name in got and upload_digest(got[name]) != upload_digest(body):
+            if name in got and messages.upload_digest(got[name]) != messages.upload_digest(body):
                 both.pop(name, None)
             else:
                 both[name] = body
@@ -237,7 +238,13 @@ class ServerFlow:
             raise IntegrityError("round aborted: the shuffled rows are not the clients' rows")
 
     def _fingerprints(
-        self, material: ShuffleShare, tally: Tally, rows: Bytes, hidden: Bytes, dealt: Mapping[str, Held], side: Side
+        self,
+        material: ShuffleShare,
+        tally: Tally,
+        rows: Bytes,
+        hidden: Bytes,
+        dealt: Mapping[str, TaggedShares],
+        side: TagHolder,
     ) -> SubFlow:
         """Shares of what rows are known by before and after, under a key that nobody knew until now; and a point."""
         if self.deal.check == "hash":
@@ -254,12 +261,12 @@ class ServerFlow:
         before, after = tally.fingerprints(rows, keys, 1), tally.fingerprints(hidden, keys, 0)
         return before, after, PRIME.draw(chance.child("point").secure(), 1)
 
-    def _side(self, material: ShuffleShare, shares: bool = False) -> Side:
+    def _side(self, material: ShuffleShare, shares: bool = False) -> TagHolder:
         over = PRIME if shares else self.deal.over
         key = np.array([[material.point]], np.uint64) if shares else material.tag_key
-        return Side(self.me, self.peer, over, key, self.given, self.coins, checks=self.checks)
+        return TagHolder(self.me, self.peer, over, key, self.given, self.coins, checks=self.checks)
 
-    def _open(self, material: ShuffleShare, kind: str, step: str, held: Held) -> SubFlow:
+    def _open(self, material: ShuffleShare, kind: str, step: str, held: TaggedShares) -> SubFlow:
         """Numbers from both servers' shares, checked where they carry tags."""
         if self.deal.authentic:
             side = self._side(material, shares=True)
@@ -268,7 +275,7 @@ class ServerFlow:
             return found.reshape(-1)
         return (yield from self._plainly(kind, step, held))
 
-    def _plainly(self, kind: str, step: str, held: Held) -> SubFlow:
+    def _plainly(self, kind: str, step: str, held: TaggedShares) -> SubFlow:
         mine = torch.from_numpy(held.values.view(np.int32))
         (letter,) = yield self._swap(kind, {"value": mine})
         return held.values + letter.body["value"].numpy().view(np.uint32)
@@ -278,7 +285,7 @@ class ServerFlow:
         if released.sums is None:
             raise IntegrityError("round aborted: nothing came out")
         total = released.luggage["total"]
-        message = outcome(root, released.sums, total)
+        message = messages.outcome(root, released.sums, total)
         mine = signed(self.keys["identity"], message)
         (seen,) = yield self._swap("outcome", {"signature": byte_tensor(mine)})
         theirs = bytes_of(seen.body["signature"])

@@ -12,17 +12,22 @@ import numpy as np
 
 from croupier.core.flow import SubFlow
 from croupier.kernels.field import Words
-from croupier.mpc.authentic import Held, Side
+from croupier.mpc.authentic import TaggedShares, TagHolder
 from croupier.place.two_servers.messages import levels
 
 
 def products_differ(
-    side: Side, count: int, dealt: Mapping[str, Held], before: Held, after: Held, point: Words
+    side: TagHolder,
+    count: int,
+    dealt: Mapping[str, TaggedShares],
+    before: TaggedShares,
+    after: TaggedShares,
+    point: Words,
 ) -> SubFlow:
     """Whether the two products over so many rows differ. Reveals: that, and nothing else."""
-    none = Held(np.zeros_like(before.values), np.zeros_like(before.tags))
+    none = TaggedShares(np.zeros_like(before.values), np.zeros_like(before.tags))
     sides = [side.plus(side.sub(none, part), point) for part in (before, after)]
-    tree = Held(
+    tree = TaggedShares(
         np.concatenate([part.values.reshape(1, count, -1) for part in sides]),
         np.concatenate([part.tags.reshape(1, count, -1) for part in sides]),
     )
@@ -30,7 +35,7 @@ def products_differ(
     for at, pairs in enumerate(levels(count)):
         left, right = (_part(tree, slice(start, 2 * pairs, 2)).shaped(2 * pairs) for start in (0, 1))
         triple = _triple(dealt, used, 2 * pairs)
-        found: Held = yield from side.multiply(f"mul{at}", left, right, triple)
+        found: TaggedShares = yield from side.multiply(f"mul{at}", left, right, triple)
         tree, used = _joined(found.shaped(2, pairs), _part(tree, slice(2 * pairs, None))), used + 2 * pairs
     apart = side.sub(_flat(tree, 0), _flat(tree, 1))
     hiding = yield from side.multiply("blind", dealt["blind"], apart, _triple(dealt, used, 1))
@@ -41,18 +46,20 @@ def products_differ(
     return bool(side.over.total(zero).any())
 
 
-def _part(tree: Held, columns: slice) -> Held:
-    return Held(tree.values[:, columns], tree.tags[:, columns])
+def _part(tree: TaggedShares, columns: slice) -> TaggedShares:
+    return TaggedShares(tree.values[:, columns], tree.tags[:, columns])
 
 
-def _joined(one: Held, two: Held) -> Held:
-    return Held(np.concatenate([one.values, two.values], 1), np.concatenate([one.tags, two.tags], 1))
+def _joined(one: TaggedShares, two: TaggedShares) -> TaggedShares:
+    return TaggedShares(np.concatenate([one.values, two.values], 1), np.concatenate([one.tags, two.tags], 1))
 
 
-def _flat(tree: Held, row: int) -> Held:
-    return Held(tree.values[row], tree.tags[row])
+def _flat(tree: TaggedShares, row: int) -> TaggedShares:
+    return TaggedShares(tree.values[row], tree.tags[row])
 
 
-def _triple(dealt: Mapping[str, Held], start: int, count: int) -> tuple[Held, Held, Held]:
+def _triple(
+    dealt: Mapping[str, TaggedShares], start: int, count: int
+) -> tuple[TaggedShares, TaggedShares, TaggedShares]:
     part = slice(start, start + count)
     return dealt["x"].at(part), dealt["y"].at(part), dealt["z"].at(part)

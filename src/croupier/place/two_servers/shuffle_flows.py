@@ -1,4 +1,9 @@
-"""The two servers' flow around the other shuffles: as ever until rows are in, then a talk of bytes, then as ever."""
+"""The two servers' flow around the other shuffles: as ever until rows are in, then a talk of bytes, then as ever.
+
+`server_flow` does all that is common; what differs is how rows become shares of shuffled rows, which `shuffles` lays
+out and `mpc.turns` turns into letters. For semi-honest servers only: the check of a malicious one rests on the dealer's
+own shuffle.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +22,10 @@ from croupier.mpc.authentic import byte_tensor, bytes_of
 from croupier.mpc.convert import DaBits, Numbers
 from croupier.mpc.deal_shares import Block, DealSpec
 from croupier.mpc.group import Rows
-from croupier.mpc.occasion import Occasion, Once
+from croupier.mpc.occasion import Occasion, SingleUse
 from croupier.mpc.seal import Lock
 from croupier.mpc.tallies import Tally
-from croupier.mpc.translate import Masks, Stock, Turn
+from croupier.mpc.translate import PermuterHalf, SenderHalf, Stock
 from croupier.place.two_servers.scoring import ScoreFlow
 from croupier.place.two_servers.server_flow import ServerFlow
 from croupier.place.two_servers.shuffles import PASSES, Mix, Way
@@ -43,7 +48,7 @@ class Whole:
 
 
 @dataclass
-class Mixer(ServerFlow, Generic[T]):
+class ShuffleFlow(ServerFlow, Generic[T]):
     """One of the two servers in one attempt; what it brings to the shuffle is good for that attempt alone."""
 
     way: Way = "translate"
@@ -60,14 +65,14 @@ class Mixer(ServerFlow, Generic[T]):
 
     def play(self, late: Mapping[str, Tensor] | None) -> SubFlow:
         """Everything, from what is dealt to what is released. Raises: TooFew while nothing is opened."""
-        told = yield from self._told((f"bits{self.me}", *self.scoring.kinds(self.me)))
+        told = yield from self._from_dealer((f"bits{self.me}", *self.scoring.kinds(self.me)))
         dealt, gates = told[f"bits{self.me}"], self.scoring.received(self.me, told)
         stock = yield from self._stock(dealt)
         got: Bodies = yield from self._arrived(stock)
         present = yield from self._met(tuple(got))
         late = yield from self._shown(late, b"")
-        share = yield from self._mixed(Once(stock, self.occasion), {name: got[name] for name in present})
-        bits = Once(self._bits(dealt), self.occasion)
+        share = yield from self._mixed(SingleUse(stock, self.occasion), {name: got[name] for name in present})
+        bits = SingleUse(self._bits(dealt), self.occasion)
         talk = convert.convert(self.mix.group, share, bits, self.me == 0, self.occasion)
         numbers = yield from turns.flow(self.me, self.peer, "convert", talk, self.mix.turns("convert"))
         tally = Tally(self.deal, Whole(self.deal, numbers), self.me, 0)
@@ -91,11 +96,11 @@ class Mixer(ServerFlow, Generic[T]):
         """What it brings to the shuffle."""
 
     @abstractmethod
-    def _mixed(self, stock: Once[T], got: Bodies) -> SubFlow:
+    def _mixed(self, stock: SingleUse[T], got: Bodies) -> SubFlow:
         """Shares by XOR of the shuffled rows."""
 
 
-class Sharer(Mixer[Stock]):
+class Sharer(ShuffleFlow[Stock]):
     """Rows are shared by XOR; each server permutes them once."""
 
     def _stock(self, dealt: Mapping[str, Tensor]) -> SubFlow:
@@ -107,21 +112,21 @@ class Sharer(Mixer[Stock]):
         if self.me == 0:
             turn = yield from self._take(PASSES[0])
             return Stock(turn, (yield from self._give(PASSES[1])))
-        masks: Masks = yield from self._give(PASSES[0])
+        masks: SenderHalf = yield from self._give(PASSES[0])
         return Stock((yield from self._take(PASSES[1])), masks)
 
     def _take(self, name: str) -> SubFlow:
         node = self.coins.child(name)
         order = translate.draw_order(self.deal.rows, node)
         talk = correlate.take(self.mix.group, order, self.occasion, name, node)
-        turn: Turn = yield from turns.flow(self.me, self.peer, name, talk, self.mix.turns(name))
+        turn: PermuterHalf = yield from turns.flow(self.me, self.peer, name, talk, self.mix.turns(name))
         return turn
 
     def _give(self, name: str) -> SubFlow:
         talk = correlate.give(self.mix.group, self.deal.rows, self.occasion, name, self.coins.child(name))
         return (yield from turns.flow(self.me, self.peer, name, talk, self.mix.turns(name)))
 
-    def _mixed(self, stock: Once[Stock], got: Bodies) -> SubFlow:
+    def _mixed(self, stock: SingleUse[Stock], got: Bodies) -> SubFlow:
         talk = translate.shuffle(self.mix.group, self._share(got), stock, self.me == 0, self.occasion)
         return (yield from turns.flow(self.me, self.peer, "mix", talk, self.mix.turns("mix")))
 
@@ -138,7 +143,7 @@ class Sharer(Mixer[Stock]):
         return np.stack(out)
 
 
-class Unboxer(Mixer[Lock]):
+class Unboxer(ShuffleFlow[Lock]):
     """Rows come in boxes for keys of this attempt."""
 
     def _stock(self, dealt: Mapping[str, Tensor]) -> SubFlow:
@@ -160,7 +165,7 @@ class Unboxer(Mixer[Lock]):
             if onion.sound(group, bytes_of(letter.body["box"]), stock, now)
         }
 
-    def _mixed(self, stock: Once[Lock], got: Bodies) -> SubFlow:
+    def _mixed(self, stock: SingleUse[Lock], got: Bodies) -> SubFlow:
         group, node = self.mix.group, self.coins.child("mix")
         if self.me == 0:
             boxes = {name: bytes_of(body["box"]) for name, body in got.items()}

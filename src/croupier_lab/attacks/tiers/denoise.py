@@ -15,7 +15,6 @@ from croupier.audit.attacks.traits.denoise import AuxiliaryUpdates, Denoiser, Di
 from croupier.core.coins import Coins
 from croupier.errors import RangeError
 
-DENOISERS = ("none", LINEAR, "learned")
 TITLES = {
     "none": "as received",
     LINEAR: "linear denoiser (optimal for the auxiliary mean and covariance)",

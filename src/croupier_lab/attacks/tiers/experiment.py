@@ -43,7 +43,7 @@ from croupier_lab.attacks.tiers import measures as more
 from croupier_lab.attacks.tiers.measures import CleanTruth
 from croupier_lab.attacks.tiers.sketch import Sketch, sketched
 from croupier_lab.attacks.tiers.stages import attack_bytes
-from croupier_lab.processes import ask, hands
+from croupier_lab.processes import ask, process_pool
 
 VIEWS: tuple[View, ...] = ("rows", "model", "layer", "parameter", "sums")
 TITLES: dict[View, str] = {
@@ -92,7 +92,7 @@ def run(
 ) -> list[SeedResult]:  # fmt: skip
     """Every noise from every seed, every view of it, and all stages on each view."""
     found, waiting = list[SeedResult](), list[Callable[[], SeedResult]]()
-    with hands(1) as pool:
+    with process_pool(1) as pool:
         for seed in seeds:
             waiting.append(_seeded(tiered, seed, drive, views, noises, pool, watch))
             # One seed is attacked while the next one is trained.

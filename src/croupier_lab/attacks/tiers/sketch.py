@@ -1,4 +1,7 @@
-"""What the paper's figures show beside measures: clients one by one, rows as spots, links round by round."""
+"""What the paper's figures show beside measures: clients one by one, rows as spots, links round by round.
+
+Only plain values: `papers.intra.attack_figures` draws them, and a result on disk holds them.
+"""
 
 from __future__ import annotations
 

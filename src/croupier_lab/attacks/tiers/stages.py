@@ -1,7 +1,7 @@
 """The three stages with every denoiser, clusters beside them, and shuffled values put together again.
 
-A pure function of canonical bytes of views and declared knowledge, like the product's topic `attacks.traits`, whose
-stages it uses; `experiment` asks it in a fresh process that is sent these bytes and nothing else.
+A pure function of canonical bytes of views and declared knowledge, like the product's topic `audit.attacks.traits`,
+whose stages it uses; `experiment` asks it in a fresh process that is sent these bytes and nothing else.
 """
 
 from __future__ import annotations

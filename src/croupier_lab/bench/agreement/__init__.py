@@ -1,1 +1,5 @@
-"""Agreement on a rule under random faults: what goes wrong, what it costs, what is lost."""
+"""Agreement on a rule under random faults: what goes wrong, what it costs, what is lost.
+
+`croupier bench agree`. The schedules and parties here are faulty on purpose; the flows that they disturb are those of
+`croupier.agree`, unchanged.
+"""

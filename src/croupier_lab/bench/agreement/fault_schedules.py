@@ -1,4 +1,8 @@
-"""Schedules of faults, drawn at random: what goes wrong with notes on a board, in which turn, by whom and for whom."""
+"""Schedules of faults, drawn at random: what goes wrong with notes on a board, in which turn, by whom and for whom.
+
+A schedule is a value, drawn from one seed, so that whatever it brings to light can be played again. It only says what
+is to go wrong; `faulty_parties` and `two_faced_clients` do it.
+"""
 
 from __future__ import annotations
 

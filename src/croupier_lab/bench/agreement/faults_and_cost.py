@@ -17,14 +17,14 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from torch import Tensor
 
-from croupier.agree.agreement import AgreementAttempt, AgreementForm, AgreementTable, Call, settle, tries
+from croupier.agree.agreement import AgreementAttempt, AgreementCall, AgreementForm, AgreementTable, settle, tries
 from croupier.agree.board import SERVER, enrol
 from croupier.agree.commit_reveal import JOINT, TURNS
 from croupier.agree.pbft.agreement import pbft
 from croupier.agree.pbft.views import NONE, heads
 from croupier.agree.standing import Standing
 from croupier.core.coins import Coins
-from croupier.core.epoch import strangers
+from croupier.core.epoch import disjoint_cohort_chance
 from croupier.core.view import View, facts
 from croupier.engine.local import Local
 from croupier.errors import CroupierError, ProtocolError
@@ -80,7 +80,7 @@ def judge(name: Name, form: AgreementForm, coins: Coins, attempts: int) -> Sched
     schedule = draw(name, clients, chance, most, head)
     keys = enrol(names, coins.child("keys"))
     mischief = Mischief(name, schedule, coins.child("mischief").secure(), keys)
-    table = AgreementTable(keys, coins.child("table"), Local(), bend=mischief, keep="keep")
+    table = AgreementTable(keys, coins.child("table"), Local(), tamper=mischief, keep="keep")
     done = list(tries(form, call, table, attempts))
     return _verdict(name, schedule, done)
 
@@ -123,7 +123,7 @@ def _rule(standing: Standing, number: int) -> bytes:
         return b""
 
 
-def deadline(name: Name, call: Call) -> int:
+def deadline(name: Name, call: AgreementCall) -> int:
     """The most turns that a client waits in."""
     return len(TURNS) if name == "joint" else 1 + 7 * (call.faulty + 2)
 
@@ -150,9 +150,9 @@ def _bytes(value: Any) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode()
 
 
-def call_of(name: Name, names: tuple[str, ...]) -> Call:
+def call_of(name: Name, names: tuple[str, ...]) -> AgreementCall:
     """An epoch's agreement for joint secrets, a round's for PBFT."""
-    return Call(RUN, 0, 0, names) if name == "joint" else Call.single(RUN, 0, names)
+    return AgreementCall(RUN, 0, 0, names) if name == "joint" else AgreementCall.single(RUN, 0, names)
 
 
 def form_of(name: Name) -> AgreementForm:
@@ -213,7 +213,7 @@ def measure(size: AgreementSize, seed: int, watch: Watch = ignore) -> dict[str, 
         "cost": spent,
         "strangers": played(100, 10, size.rounds, coins.child("strangers"))
         if size.rounds
-        else {"enrolled": 100, "cohort": 10, "share": strangers(100, 10)},
+        else {"enrolled": 100, "cohort": 10, "share": disjoint_cohort_chance(100, 10)},
     }
 
 

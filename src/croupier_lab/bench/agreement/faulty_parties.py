@@ -60,12 +60,12 @@ class Mischief:
             for fault in faults:
                 if letters and fault.hits(letters[0].kind):
                     mute = mute or fault.what == "silent"
-                    letters = tuple(self._bent(fault, letter, view) for letter in letters)
+                    letters = tuple(self._tampered(fault, letter, view) for letter in letters)
             return () if mute else letters
 
         return change
 
-    def _bent(self, fault: Fault, letter: Letter, view: View) -> Letter:
+    def _tampered(self, fault: Fault, letter: Letter, view: View) -> Letter:
         body = body_of(letter)
         match fault.what:
             case "garble":

@@ -11,10 +11,11 @@ from typing import Any, Literal
 import torch
 
 from croupier.core.coins import Coins
-from croupier.core.epoch import strangers
+from croupier.core.epoch import disjoint_cohort_chance
 from croupier.core.update import Layout, Model, Slice, Update
+from croupier.encode.axes import fixed, free
 from croupier.encode.hidden import HiddenUnits
-from croupier.encode.symmetry import Symmetry, fixed, free
+from croupier.encode.symmetry import Symmetry
 from croupier.engine.federation import Federation
 from croupier.engine.local import Local
 from croupier.engine.loop import rounds
@@ -62,6 +63,6 @@ def played(
     lost = sum(bool(one.lost) for one in done)
     span = binomtest(lost, count).proportion_ci()
     return {
-        "enrolled": enrolled, "cohort": cohort, "share": strangers(enrolled, cohort), "fetch": fetch,
+        "enrolled": enrolled, "cohort": cohort, "share": disjoint_cohort_chance(enrolled, cohort), "fetch": fetch,
         "rounds": count, "lost": lost, "measured": lost / count, "low": float(span.low), "high": float(span.high),
     }  # fmt: skip

@@ -1,4 +1,8 @@
-"""How well single updates are found in sums: of changing cohorts, of one that never changes, with colluding clients."""
+"""How well single updates are found in sums: of changing cohorts, of one that never changes, with colluding clients.
+
+The audit's question `separation` asks the same of one description. Here cohorts of several sizes are played, beside the
+mean as a rival, and it is also counted how many recovered updates still name the source of a record.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What opening a weighted sum of sign rows tells of single rows: few levels of weights against distinct ones."""
+"""What opening a weighted sum of sign rows tells of single rows: few levels of weights against distinct ones.
+
+RAIN opens a weighted sum of rows of signs. What that tells depends on how many different weights there are, and is
+exact: `croupier.release.opened_sums` computes it, `attacks.opened_sums` samples where there is too much to walk.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What integer residue sums tell beyond the sum: bits a parameter, candidates that are left, and whose record it is."""
+"""What integer residue sums tell beyond the sum: bits a parameter, candidates that are left, and whose record it is.
+
+Three readings of the same carries: entropy (exact for drawn values, bounded for trained ones), how many pairs of values
+a sum of two leaves, and what source inference makes of it. `croupier bench reveal`.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +59,7 @@ def measure(size: ResidueSumsSize, seed: int, watch: Watch = ignore) -> dict[str
     coins = Coins.from_seed(seed)
     return {
         "deviation": DEVIATION,
-        "distinguisher": {name: _told(integers) for name, integers in (("counts", True), ("mod", False))},
+        "distinguisher": {name: _distinguished(integers) for name, integers in (("counts", True), ("mod", False))},
         "bits": [_bits(clients, 2, "sum", before) for clients, before in BEFORE.items()]
         + [_bits(clients, digits, "bits", None) for digits in (2, 3, 4) for clients in BEFORE],
         "exact_two_clients_two_digits": leaked(_inputs(2), 2, moduli(2, 2).values),
@@ -71,7 +75,7 @@ def _inputs(digits: int) -> Inputs:
     return rounded_normal(DEVIATION * 10**digits, 10**digits - 1)
 
 
-def _told(integers: bool) -> float:
+def _distinguished(integers: bool) -> float:
     return distinguisher_success(np.zeros((2, 1), np.int64), np.array([[1], [-1]]), moduli(2, 2).values, integers)
 
 

@@ -1,4 +1,8 @@
-"""The rival of the shuffle: permute each coordinate's values by sorting random keys, in NumPy."""
+"""The rival of the shuffle: permute each coordinate's values by sorting random keys, in NumPy.
+
+The usual way to permute many columns at once. It is given every advantage here: the quickest layout, all cores, and
+keys from a generator that hides nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What a client's defences cost in one participation: permuting once, pruning or DP-SGD at every batch."""
+"""What a client's defences cost in one participation: permuting once, pruning or DP-SGD at every batch.
+
+Tazza's claim is that permuting once a round costs less than defences that work at every batch; this times them on the
+same batches. Used by the paper's cost figures.
+"""
 
 from __future__ import annotations
 

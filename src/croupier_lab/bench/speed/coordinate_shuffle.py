@@ -25,7 +25,8 @@ from croupier.kernels import permute
 from croupier.release.shuffle import Shuffle
 from croupier_lab.bench.size import BenchSize, Watch, ignore
 from croupier_lab.bench.speed import argsort_shuffle as argsort
-from croupier_lab.bench.speed.rns_encoding import apart, draw, resident
+from croupier_lab.bench.speed.process import apart, resident
+from croupier_lab.bench.speed.rns_chunks import draw
 
 # The rival's other forms are timed on so many coordinates, and scaled up.
 PART = 1 << 20

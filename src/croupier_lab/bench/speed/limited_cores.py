@@ -1,4 +1,8 @@
-"""Work on so many cores and no more: torch's threads, and the cores that this thread and its children may use."""
+"""Work on so many cores and no more: torch's threads, and the cores that this thread and its children may use.
+
+The paper's costs are of devices with few cores. Threads and cores are lent for the time of a measurement and given back
+whatever happens.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What permuting a model along its symmetries costs: beside a copy of it, its training, pruning and DP-SGD."""
+"""What permuting a model along its symmetries costs: beside a copy of it, its training, pruning and DP-SGD.
+
+`croupier bench tazza`. A copy of the same model is the least that moving all its numbers can cost, so that it is the
+rival; training, pruning and DP-SGD say what the cost means beside a client's other work.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +21,9 @@ from croupier.encode.shuffled import Shuffled
 from croupier.encode.symmetry import Symmetry
 from croupier.errors import SpecError
 from croupier.learn.axes import symmetry_of
-from croupier.learn.data import Dataset, Rows
-from croupier.learn.fit import Adam, DpSgd, prune
+from croupier.learn.data import Dataset, TensorRecords
+from croupier.learn.dp_fit import DpSgd
+from croupier.learn.fit import Adam, prune
 from croupier.learn.flat import FlatNet, loss_of
 from croupier.learn.models import Mixer, Mlp, Network, ResNet18, Rnn, Vit
 from croupier.learn.private import check_private, clipped, each
@@ -74,7 +79,7 @@ class Subject:
     """A network with one batch of records, its symmetry, and a secret that rules are derived from."""
 
     net: FlatNet
-    rows: Rows
+    rows: TensorRecords
     symmetry: Symmetry
     vector: Tensor = field(repr=False)
     seed: bytes = field(repr=False)
@@ -83,7 +88,7 @@ class Subject:
 def subject(network: Network, shape: tuple[int, ...], classes: int, batch: int, coins: Coins) -> Subject:
     """A fresh network on drawn records."""
     with coins.child("start").ambient():
-        rows = Rows(torch.rand(batch, *shape), torch.arange(batch) % classes)
+        rows = TensorRecords(torch.rand(batch, *shape), torch.arange(batch) % classes)
         module = network.build(Dataset("drawn", "classify", classes, rows, rows, "none", "drawn", labels=rows.y))
     symmetry = symmetry_of(module, rows.x[:2])
     vector = symmetry.layout.flatten(dict(module.named_parameters()) | dict(module.named_buffers()))
@@ -133,7 +138,7 @@ def ruled(symmetry: Symmetry, seed: bytes) -> Shuffled:
 
 
 def stepper(
-    net: FlatNet, rows: Rows, fit: Adam, change: Callable[[Tensor], Tensor] = lambda grads: grads
+    net: FlatNet, rows: TensorRecords, fit: Adam, change: Callable[[Tensor], Tensor] = lambda grads: grads
 ) -> Callable[[], None]:
     """One batch of training, whose gradient is changed before the step."""
     state, numbers = fit.start(net.weights), counting(1)
@@ -146,7 +151,7 @@ def stepper(
     return step
 
 
-def privately(net: FlatNet, rows: Rows, coins: Coins) -> Callable[[], None] | None:
+def privately(net: FlatNet, rows: TensorRecords, coins: Coins) -> Callable[[], None] | None:
     """One batch of DP-SGD, every record's gradient clipped and the sum noised; None where a record has none."""
     try:
         check_private(net.module)

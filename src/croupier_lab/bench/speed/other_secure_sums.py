@@ -71,7 +71,22 @@ def _secagg_round(vectors: list[Any]) -> tuple[int, Any]:
         up[node] += sum(_length(value) for record in reply.content.config_records.values() for value in record.values())
         return reply
 
-    class Table(grid):  # type: ignore[misc, valid-type]
+    plan = _MeanOnly(common, tuple(contexts))
+    main = legacy(context(0), strategy=plan)
+    main.state.config_records[constant.MAIN_CONFIGS_RECORD] = app.ConfigRecord({constant.Key.CURRENT_ROUND: 1})
+    main.state.array_records[constant.MAIN_PARAMS_RECORD] = compat.parameters_to_arrayrecord(nothing, True)
+    count = len(vectors)
+    rule = workflow(count, max(2, count // 2 + 1), max_weight=1.0, clipping_range=1.0)
+    rule(_table(grid, tuple(contexts), answer), main)
+    if plan.mean is None:
+        raise RuntimeError("SecAgg+ gave no sum")
+    return max(up.values()), plan.mean.astype(np.float64) * count
+
+
+def _table(grid: Any, nodes: tuple[int, ...], answer: Callable[[Any], Any]) -> Any:
+    """What the workflow sends its messages through: all clients, in this process."""
+
+    class Table(grid):  # type: ignore[misc]
         """Every client in this process; contents are copied, because all of them get one object."""
 
         run = None
@@ -85,7 +100,7 @@ def _secagg_round(vectors: list[Any]) -> tuple[int, Any]:
 
         def get_node_ids(self) -> Iterable[int]:
             """Everybody."""
-            return contexts
+            return nodes
 
         def push_messages(self, messages: Iterable[Any]) -> Iterable[str]:
             """Not used by the workflow."""
@@ -99,32 +114,26 @@ def _secagg_round(vectors: list[Any]) -> tuple[int, Any]:
             """Answer at once."""
             return [answer(copy.deepcopy(message)) for message in messages]
 
-    class Plan:
-        """As little of a strategy as the workflow asks for: nothing goes down, and the mean is taken as it is."""
+    return Table()
 
-        mean: Any = None
 
-        def configure_fit(self, _round: int, parameters: Any, _clients: Any) -> list[Any]:
-            """Invite everybody."""
-            return [(_Proxy(node), common.FitIns(parameters, {})) for node in contexts]
+class _MeanOnly:
+    """As little of a strategy as the workflow asks for: nothing goes down, and the mean is taken as it is."""
 
-        def aggregate_fit(self, _round: int, results: list[Any], failures: list[Any]) -> tuple[Any, Any]:
-            """All results hold the mean."""
-            if failures or len(results) != len(contexts):
-                raise RuntimeError(f"SecAgg+ failed: {failures[:1]}")
-            (self.mean,) = common.parameters_to_ndarrays(results[0][1].parameters)
-            return None, {}
+    def __init__(self, common: Any, nodes: tuple[int, ...]) -> None:
+        self.common, self.nodes = common, nodes
+        self.mean: Any = None
 
-    plan = Plan()
-    main = legacy(context(0), strategy=plan)
-    main.state.config_records[constant.MAIN_CONFIGS_RECORD] = app.ConfigRecord({constant.Key.CURRENT_ROUND: 1})
-    main.state.array_records[constant.MAIN_PARAMS_RECORD] = compat.parameters_to_arrayrecord(nothing, True)
-    count = len(vectors)
-    rule = workflow(count, max(2, count // 2 + 1), max_weight=1.0, clipping_range=1.0)
-    rule(Table(), main)
-    if plan.mean is None:
-        raise RuntimeError("SecAgg+ gave no sum")
-    return max(up.values()), plan.mean.astype(np.float64) * count
+    def configure_fit(self, _round: int, parameters: Any, _clients: Any) -> list[Any]:
+        """Invite everybody."""
+        return [(_Proxy(node), self.common.FitIns(parameters, {})) for node in self.nodes]
+
+    def aggregate_fit(self, _round: int, results: list[Any], failures: list[Any]) -> tuple[Any, Any]:
+        """All results hold the mean."""
+        if failures or len(results) != len(self.nodes):
+            raise RuntimeError(f"SecAgg+ failed: {failures[:1]}")
+        (self.mean,) = self.common.parameters_to_ndarrays(results[0][1].parameters)
+        return None, {}
 
 
 class _Proxy:

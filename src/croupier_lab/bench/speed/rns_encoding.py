@@ -5,15 +5,9 @@ Each measurement runs in a fresh process, so that its resident high-water mark i
 
 from __future__ import annotations
 
-import multiprocessing
-import resource
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
-from pathlib import Path
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,36 +16,20 @@ from pydantic import Field
 from torch import Tensor
 
 from croupier.core.coins import Coins
-from croupier.core.update import Layout, Slice, Update
-from croupier.core.wire import Schema
+from croupier.core.update import Update
 from croupier.encode.encoder import Released
-from croupier.encode.fixed import FixedPoint
 from croupier.encode.moduli import moduli
 from croupier.encode.residues import Residues
-from croupier.kernels import residues, shares
-from croupier.mpc.shares import reduced, rest, stretched
-from croupier.mpc.tags import Tagger
 from croupier.release.bits import Bits, Mod
 from croupier.release.release import Release
 from croupier_lab.bench.size import BenchSize, Watch, ignore
+from croupier_lab.bench.speed.process import apart, resident, timed
+from croupier_lab.bench.speed.rns_chunks import Kind, RnsEncodingSize, chunks, coded, draw, flat, sweep_point, warm
 
-# Coordinates at a time: whole blocks of the release, and enough of them for every core.
-CHUNK = 1 << 19
 # The plain form is timed on so many parameters; more would take minutes and gigabytes.
 PART = 1 << 20
 SMALLEST = 10**5
 LITERAL = 10**7
-SERVERS = 3
-Kind = Literal["mod", "sum-servers", "bits"]
-
-
-class RnsEncodingSize(BenchSize):
-    """How much is measured: parameters, clients, digits, and how often what is short is timed."""
-
-    params: int = Field(11_237_432, ge=1, description="Parameters of the model.")
-    clients: int = Field(10, ge=2, description="Clients whose updates are added.")
-    digits: int = Field(5, ge=1, le=9, description="Decimal digits that are kept.")
-    repeats: int = Field(5, ge=1, description="Timed repeats of what is short; the best counts.")
 
 
 class RnsEncodingSweep(BenchSize):
@@ -75,28 +53,16 @@ def sweep(size: RnsEncodingSize, seed: int, watch: Watch = ignore, *, largest: i
     points: list[tuple[Kind, int]] = [("mod", params) for params in sizes]
     points += [("sum-servers", params) for params in sizes]
     points += [("bits", params) for params in sizes if params <= LITERAL]
-    return [apart(_point, kind, size.model_copy(update={"params": params}), seed) for kind, params in points]
-
-
-def apart(work: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
-    """Do work in a process of its own."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(work, *arguments).result()
-
-
-def draw(coins: Coins, count: int) -> npt.NDArray[np.float32]:
-    """Parameters within half the scale: the work does not depend on what they are."""
-    words = np.frombuffer(coins.secure().bytes(4 * count), "<i4")
-    return words.astype(np.float32) * np.float32(2.0**-32)
+    return [apart(sweep_point, kind, size.model_copy(update={"params": params}), seed) for kind, params in points]
 
 
 def _one_size(size: RnsEncodingSize, seed: int) -> dict[str, Any]:
     coins, encoder = Coins.from_seed(seed), Residues(clients=size.clients, digits=size.digits)
-    _warm(encoder, coins)
+    warm(encoder, coins)
     before = resident("VmRSS")
-    vector = torch.from_numpy(np.concatenate([draw(coins.child(0, k), b - a) for k, a, b in _chunks(size.params)]))
-    update, layout = Update(vector, _flat(size.params)), _flat(size.params)
-    encode_s, sent = _timed(lambda: encoder.encode(update, {}, coins.child("rounding")))
+    vector = torch.from_numpy(np.concatenate([draw(coins.child(0, k), b - a) for k, a, b in chunks(size.params)]))
+    update, layout = Update(vector, flat(size.params)), flat(size.params)
+    encode_s, sent = timed(lambda: encoder.encode(update, {}, coins.child("rounding")))
     wire = len(sent.vector)
     del sent
     cpu = time.process_time()
@@ -104,16 +70,16 @@ def _one_size(size: RnsEncodingSize, seed: int) -> dict[str, Any]:
     cpu = time.process_time() - cpu
     mod_s, sums, first = _released(Mod(), encoder, size, coins)
     released = Released(tuple(f"c{i}" for i in range(size.clients)), sums=sums, layout=layout)
-    decode_s, mean = _timed(lambda: _mean(encoder, released))
+    decode_s, mean = timed(lambda: _mean(encoder, released))
     peak = resident("VmHWM")
     error = float((mean[: len(first)].double() - first).abs().max()) * encoder.unit
     copied = _buffers(4 * size.params + wire)
     copy_s = _copy(*copied)
     # In turn, so that what else the machine does touches all of them alike.
     for _ in range(size.repeats - 1):
-        encode_s = min(encode_s, _timed(lambda: encoder.encode(update, {}, coins.child("rounding")))[0])
+        encode_s = min(encode_s, timed(lambda: encoder.encode(update, {}, coins.child("rounding")))[0])
         copy_s = min(copy_s, _copy(*copied))
-        decode_s = min(decode_s, _timed(lambda: _mean(encoder, released))[0])
+        decode_s = min(decode_s, timed(lambda: _mean(encoder, released))[0])
     plain_s, sampled = _plain(vector[:PART].numpy(), size)
     plain_s *= size.params / sampled
     return {
@@ -144,37 +110,6 @@ def _one_size(size: RnsEncodingSize, seed: int) -> dict[str, Any]:
     }
 
 
-def _warm(encoder: Residues, coins: Coins) -> None:
-    """Compile and build tables before anything is timed."""
-    rows = [_coded(encoder, coins.child("warm", who), 1 << 12) for who in range(2)]
-    layout = _flat(1 << 12)
-    for release in (Bits(), Mod()):
-        out = release(rows, layout, encoder.modulus, coins.child("warm"))
-        encoder.decode(Released(("a", "b"), out.get("rows"), out.get("sums"), layout=layout), {})
-
-
-def _chunks(params: int) -> Iterator[tuple[int, int, int]]:
-    """Number, start and stop."""
-    for number, start in enumerate(range(0, params, CHUNK)):
-        yield number, start, min(params, start + CHUNK)
-
-
-def _flat(count: int) -> Layout:
-    return Layout((Slice("w", (count,)),))
-
-
-def _coded(encoder: Residues, coins: Coins, count: int) -> Tensor:
-    """One client's bits of one chunk."""
-    update = Update(torch.from_numpy(draw(coins, count)), _flat(count))
-    return encoder.encode(update, {}, coins.child("rounding")).vector
-
-
-def _timed(work: Callable[[], Any]) -> tuple[float, Any]:
-    start = time.perf_counter()
-    made = work()
-    return time.perf_counter() - start, made
-
-
 def _mean(encoder: Residues, released: Released) -> Tensor:
     """What the server does: from residues to the mean as floats."""
     gathered = encoder.decode(released, {})
@@ -187,14 +122,14 @@ def _released(release: Release, encoder: Residues, size: RnsEncodingSize, coins:
     """Seconds of the release of all clients' bits, chunk by chunk as they would be passed on; the sum's residues where
     it gives them; and the true mean of the first chunk."""
     spent, parts, true = 0.0, list[Tensor](), torch.zeros(0, dtype=torch.float64)
-    for number, start, stop in _chunks(size.params):
+    for number, start, stop in chunks(size.params):
         nodes = [coins.child(who, number) for who in range(size.clients)]
-        rows = [_coded(encoder, node, stop - start) for node in nodes]
+        rows = [coded(encoder, node, stop - start) for node in nodes]
         if number == 0:
             drawn = [torch.from_numpy(draw(node, stop - start)).double() for node in nodes]
             true = torch.stack(drawn).mean(0)
-        node, layout = coins.child("release", number), _flat(stop - start)
-        took, out = _timed(lambda: release(rows, layout, encoder.modulus, node))  # noqa: B023 - called at once
+        node, layout = coins.child("release", number), flat(stop - start)
+        took, out = timed(lambda: release(rows, layout, encoder.modulus, node))  # noqa: B023 - called at once
         spent += took
         parts += [out["sums"]] if "sums" in out else []
     return spent, torch.cat(parts) if parts else torch.zeros(0), true
@@ -206,14 +141,14 @@ def _buffers(count: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
 
 
 def _copy(source: npt.NDArray[np.uint8], target: npt.NDArray[np.uint8]) -> float:
-    return _timed(lambda: np.copyto(target, source))[0]
+    return timed(lambda: np.copyto(target, source))[0]
 
 
 def _plain(values: npt.NDArray[np.float32], size: RnsEncodingSize) -> tuple[float, int]:
     """Seconds of the paper's Algorithm 1 in plain NumPy, and on how many parameters."""
     chosen = moduli(size.clients, size.digits, "sum").values
     _algorithm1(values[:1000], chosen, size.digits)
-    return min(_timed(lambda: _algorithm1(values, chosen, size.digits))[0] for _ in range(2)), len(values)
+    return min(timed(lambda: _algorithm1(values, chosen, size.digits))[0] for _ in range(2)), len(values)
 
 
 def _algorithm1(values: npt.NDArray[np.float32], chosen: tuple[int, ...], digits: int) -> npt.NDArray[np.uint8]:
@@ -221,93 +156,6 @@ def _algorithm1(values: npt.NDArray[np.float32], chosen: tuple[int, ...], digits
     whole = np.floor(values.astype(np.float64) * 10**digits).astype(np.int64)
     codes = [np.arange(m) < (whole % m)[:, None] for m in chosen]
     return np.packbits(np.concatenate(codes, 1))
-
-
-def _point(kind: Kind, size: RnsEncodingSize, seed: int) -> dict[str, Any]:
-    """One size of the sweep: seconds of encoding, releasing and decoding, drawing parameters left out."""
-    coins, encoder = Coins.from_seed(seed), Residues(clients=size.clients, digits=size.digits)
-    _warm(encoder, coins)
-    before, spent = resident("VmRSS"), 0.0
-    for number, start, stop in _chunks(size.params):
-        nodes = [coins.child(who, number) for who in range(size.clients)]
-        values = (draw(node, stop - start) for node in nodes)
-        work = {"mod": _summed, "sum-servers": _shared, "bits": _shuffled}[kind]
-        spent += work(encoder, values, stop - start, coins.child("release", number))
-    peak = resident("VmHWM")
-    return {
-        "release": kind,
-        "params": size.params,
-        "seconds": spent,
-        "ns_per_parameter_and_client": 1e9 * spent / size.params / size.clients,
-        "peak_bytes": peak,
-        "peak_growth_bytes": peak - before,
-    }
-
-
-def _summed(encoder: Residues, clients: Iterator[npt.NDArray[np.float32]], count: int, _coins: Coins) -> float:
-    """One client at a time: its bits are counted and gone."""
-    ones, spent = np.zeros((count, len(encoder.modulus)), np.int64), 0.0
-    for values in clients:
-        update = Update(torch.from_numpy(values), _flat(count))
-        start = time.perf_counter()
-        residues.add(encoder.encode(update, {}, _coins).vector.numpy(), ones, encoder.modulus)
-        spent += time.perf_counter() - start
-    start = time.perf_counter()
-    residues.join((ones % np.array(encoder.modulus)).astype(np.uint8), encoder.modulus)
-    return spent + time.perf_counter() - start
-
-
-def _shared(encoder: Residues, clients: Iterator[npt.NDArray[np.float32]], count: int, coins: Coins) -> float:
-    """One client at a time: tagged, shared among the servers through bytes, added by them, checked and decoded."""
-    fixed = FixedPoint(clients=encoder.clients, digits=encoder.digits)
-    tagger, names, spent = Tagger(coins.child("tags"), fixed.bits), list[str](), 0.0
-    totals, tags = [shares.total(count, fixed.bits) for _ in range(SERVERS)], [0] * SERVERS
-    wire = Schema((fixed.field(_flat(count)),))
-    for who, values in enumerate(clients):
-        update = Update(torch.from_numpy(values), _flat(count))
-        start = time.perf_counter()
-        vector = fixed.encode(update, {}, coins).vector
-        tag = tagger.tag(tagger.key(count), vector.numpy(), str(who))
-        seeds = [coins.child("seed", who, number).export() for number in range(SERVERS - 1)]
-        share, left = rest(vector, tag, seeds, fixed.bits)
-        sent = Schema((replace(wire.fields[0], gap=None),)).unpack(wire.pack({"vector": share}))["vector"]
-        for place, seed in enumerate(seeds):
-            numbers, part = stretched(seed)
-            at = (who + 1 + place) % SERVERS
-            numbers.blind(totals[at], fixed.bits)
-            tags[at] += part
-        shares.add(sent.numpy(), totals[who % SERVERS])
-        tags[who % SERVERS] += left
-        names.append(str(who))
-        spent += time.perf_counter() - start
-    start = time.perf_counter()
-    total = sum(totals[1:], start=totals[0])
-    sums = reduced(total, fixed.bits)
-    if not tagger.fits(tagger.key(count), sums.numpy(), sum(tags), names):
-        raise AssertionError
-    fixed.decode(Released(tuple(names), sums=sums, layout=_flat(count)), {})
-    return spent + time.perf_counter() - start
-
-
-def _shuffled(encoder: Residues, clients: Iterator[npt.NDArray[np.float32]], count: int, coins: Coins) -> float:
-    """All clients' bits of one chunk, shuffled literally, counted and decoded."""
-    updates = [Update(torch.from_numpy(values), _flat(count)) for values in clients]
-    start = time.perf_counter()
-    rows = [encoder.encode(update, {}, coins).vector for update in updates]
-    moved = Bits()(rows, _flat(count), encoder.modulus, coins)["rows"]
-    ones = residues.counts([row.numpy() for row in moved], count, encoder.modulus)
-    residues.join(ones, encoder.modulus)
-    return time.perf_counter() - start
-
-
-def resident(key: Literal["VmRSS", "VmHWM"]) -> int:
-    """This process's resident bytes, now or at their highest. `getrusage` would count the process that started it."""
-    status = Path("/proc/self/status")
-    if not status.exists():
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return most if sys.platform == "darwin" else most * 1024
-    line = next(line for line in status.read_text("ascii").splitlines() if line.startswith(key))
-    return int(line.split()[1]) * 1024
 
 
 def show(found: dict[str, Any]) -> None:
@@ -357,11 +205,11 @@ def show_sweep(points: list[dict[str, Any]]) -> None:
 def seconds(size: RnsEncodingSize, seed: int) -> tuple[float, float]:
     """Seconds to encode one client's update and to decode a sum, the best of several, in this process."""
     coins, encoder = Coins.from_seed(seed), Residues(clients=size.clients, digits=size.digits)
-    _warm(encoder, coins)
-    update = Update(torch.from_numpy(draw(coins.child(0), size.params)), _flat(size.params))
+    warm(encoder, coins)
+    update = Update(torch.from_numpy(draw(coins.child(0), size.params)), flat(size.params))
     sent = encoder.encode(update, {}, coins)
     # What everybody sending the same would add up to.
     sums = Mod()([sent.vector] * size.clients, update.layout, encoder.modulus, coins)["sums"]
     released = Released(tuple(f"c{i}" for i in range(size.clients)), sums=sums, layout=update.layout)
-    encode = min(_timed(lambda: encoder.encode(update, {}, coins))[0] for _ in range(size.repeats))
-    return encode, min(_timed(lambda: _mean(encoder, released))[0] for _ in range(size.repeats))
+    encode = min(timed(lambda: encoder.encode(update, {}, coins))[0] for _ in range(size.repeats))
+    return encode, min(timed(lambda: _mean(encoder, released))[0] for _ in range(size.repeats))

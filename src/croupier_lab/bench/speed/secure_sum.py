@@ -1,4 +1,9 @@
-"""How long one secure sum takes and what a client sends for it: sum servers, masks, and what others have built."""
+"""How long one secure sum takes and what a client sends for it: sum servers, masks, and what others have built.
+
+`croupier bench sum`. From updates to the decoded total, with every message of the real placements; Flower's SecAgg+ and
+TenSEAL's CKKS are run on the same updates where they are installed (`other_secure_sums`). The tampering bench plays its
+sums by the same code.
+"""
 
 from __future__ import annotations
 
@@ -151,7 +156,7 @@ def _timed(
 
 def _itemised(pipeline: Pipeline, size: SecureSumSize) -> dict[str, int]:
     """What a client's long message consists of, in bytes; a seed's message has 32 for the seed and the same around."""
-    from croupier.core.wire import CHUNK, Header
+    from croupier.core.envelope import CHUNK, Header
 
     header = len(Header(bytes(32), bytes(16), 0, 0, "share", "c", "s", 0, 0).pack())
     bits = getattr(pipeline.encode, "bits", 0)

@@ -19,7 +19,7 @@ from croupier.core.coins import Coins
 from croupier.errors import CroupierError
 from croupier.mpc import convert, correlate, onion, translate
 from croupier.mpc.group import Rows, Xor
-from croupier.mpc.occasion import Occasion, Once
+from croupier.mpc.occasion import Occasion, SingleUse
 from croupier.mpc.seal import Lock
 from croupier.mpc.talk import converse
 from croupier.mpc.translate import Stock
@@ -118,8 +118,8 @@ def _shuffled(
 ) -> ShuffleCost:
     start = time.perf_counter()
     done = converse(
-        translate.shuffle(case.group, case.one, Once(stock0, NOW), True, NOW),
-        translate.shuffle(case.group, case.two, Once(stock1, NOW), False, NOW),
+        translate.shuffle(case.group, case.one, SingleUse(stock0, NOW), True, NOW),
+        translate.shuffle(case.group, case.two, SingleUse(stock1, NOW), False, NOW),
     )
     spent = time.perf_counter() - start
     case.check(done.one ^ done.two, name)
@@ -138,8 +138,8 @@ def boxes(case: SharedRows, coins: Coins) -> ShuffleCost:
         for number, row in enumerate(case.clear)
     }
     done = converse(
-        onion.enter(case.group, arrived, Once(locks[0], NOW), NOW, coins.child("server", 0)),
-        onion.leave(case.group, case.rows, Once(locks[1], NOW), NOW, coins.child("server", 1)),
+        onion.enter(case.group, arrived, SingleUse(locks[0], NOW), NOW, coins.child("server", 0)),
+        onion.leave(case.group, case.rows, SingleUse(locks[1], NOW), NOW, coins.child("server", 1)),
     )
     spent = time.perf_counter() - start
     case.check(done.one ^ done.two, "onion")
@@ -157,8 +157,8 @@ def dabits(case: SharedRows, coins: Coins) -> ShuffleCost:
     offline = time.perf_counter() - start
     start = time.perf_counter()
     done = converse(
-        convert.convert(case.group, case.one, Once(half0, NOW), True, NOW),
-        convert.convert(case.group, case.two, Once(half1, NOW), False, NOW),
+        convert.convert(case.group, case.one, SingleUse(half0, NOW), True, NOW),
+        convert.convert(case.group, case.two, SingleUse(half1, NOW), False, NOW),
     )
     spent = time.perf_counter() - start
     case.check(np.packbits((done.one + done.two).astype(np.uint8), axis=1, bitorder="little"), "dabits")

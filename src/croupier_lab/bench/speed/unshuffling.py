@@ -1,4 +1,8 @@
-"""How fast Algorithm 5 runs: candidates judged from cached activations, against whole forward passes."""
+"""How fast Algorithm 5 runs: candidates judged from cached activations, against whole forward passes.
+
+`croupier bench attack`. The attack asks millions of times how a model does with one parameter changed; only the layers
+behind that parameter need to be computed again. Both forms must choose alike.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`croupier bench tamper`: one bench for three placements, each with its own ways to cheat."""
+"""`croupier bench tamper`: one bench for three placements, each with its own ways to cheat.
+
+`sums` has the ways to cheat of sum servers and masks, `rain/` those of the pair.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What every bench of cheating needs: letters that are altered, verdicts, and how they are counted and shown."""
+"""What every bench of cheating needs: letters that are altered, verdicts, and how they are counted and shown.
+
+Shared by the benches of sums and of RAIN, so that an escape means the same in both.
+"""
 
 from __future__ import annotations
 

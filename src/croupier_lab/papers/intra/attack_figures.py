@@ -1,4 +1,7 @@
-"""IntraShuffler's Figures 2 to 7 run again: cosines by budget, groups before and after, links round by round."""
+"""IntraShuffler's Figures 2 to 7 run again: cosines by budget, groups before and after, links round by round.
+
+The same audits as in `attack_tables`, drawn: a figure is another reading of rows that were measured once.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,6 @@ Rows = Sequence[Mapping[str, Any]]
 LACKING = ("Pecan Street", "ComStock")
 # Spots of so many rows are drawn.
 DRAWN = 400
-SHORT: Mapping[str, str] = {"rows": "no shuffling", "model": "Shuffle-DP", "parameter": "IntraShuffler"}
 
 
 def _sketches(found: Audited, noise: str, view: View, denoiser: str) -> list[Sketch]:

@@ -1,4 +1,8 @@
-"""What IntraShuffler's tables of attacks say when they are run again, in sentences computed from their rows."""
+"""What IntraShuffler's tables of attacks say when they are run again, in sentences computed from their rows.
+
+A sentence is printed only if the rows say it: each is a function of them, with the prior and the control that it rests
+on.
+"""
 
 from __future__ import annotations
 

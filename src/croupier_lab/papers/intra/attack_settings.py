@@ -1,4 +1,8 @@
-"""Where IntraShuffler's attacks are run again: London's households, people's activities, pictures of ten classes."""
+"""Where IntraShuffler's attacks are run again: London's households, people's activities, pictures of ten classes.
+
+A setting is data, model, clients and scales; `croupier_lab.attacks.tiers` runs the experiment on it. What was found
+over all seeds is brought into one shape here, for tables and figures alike.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ from croupier.privacy.tiers import Tiers
 from croupier_lab.attacks.tiers.experiment import NOISES, TITLES, VIEWS, SeedResult, ViewResult, public_clip, run
 from croupier_lab.papers.intra.protocols import DELTA, SMALLEST, TIERS
 from croupier_lab.papers.shared.figure import Means, Scale
-from croupier_lab.papers.shared.trainings import abreast
+from croupier_lab.papers.shared.trainings import in_processes
 
 Watch = Callable[[str], None]
 # Of pictures, clients differ in their mix of classes by so much.
@@ -127,7 +131,7 @@ _KEPT: dict[Key, Audited] = {}
 
 
 def audited(scene: AttackSetting, scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> Audited:
-    """All noises and views of a scene from every seed, `means.abreast` trainings at a time."""
+    """All noises and views of a scene from every seed, `means.processes` trainings at a time."""
     key = (scene, scale, tuple(seeds), means)
     if key not in _KEPT:
         _KEPT[key] = _audited(*key, watch)
@@ -135,7 +139,7 @@ def audited(scene: AttackSetting, scale: Scale, means: Means, seeds: Sequence[in
 
 
 def _audited(scene: AttackSetting, scale: Scale, seeds: tuple[int, ...], means: Means, watch: Watch) -> Audited:
-    workers = means.workers if means.abreast < 2 else 1
+    workers = means.workers if means.processes < 2 else 1
     tiered, named = scene.tiered(scale), scene.named(scale)
     tiered = replace(tiered, setting=replace(tiered.setting, folder=means.folder, workers=workers))
     watch(f"{named[0]}: the clip, from auxiliary clients")
@@ -143,10 +147,12 @@ def _audited(scene: AttackSetting, scale: Scale, seeds: tuple[int, ...], means: 
     clip = public_clip(tiered, seeds[0])
     tiered = replace(tiered, privacy=tiered.privacy.model_copy(update={"clip": clip}))
     watch(f"{named[0]}: {len(seeds) * len(NOISES)} trainings and the attacks on them")
-    if means.abreast < 2:
+    if means.processes < 2:
         found = tuple(run(tiered, seeds, Local(), scene.views, watch=lambda said: watch(f"{named[0]}: {said}")))
     else:
-        done = abreast(_one, [(tiered, seed, noise, scene.views) for seed in seeds for noise in NOISES], means.abreast)
+        done = in_processes(
+            _one, [(tiered, seed, noise, scene.views) for seed in seeds for noise in NOISES], means.processes
+        )
         each = len(NOISES)
         found = tuple(joined(done[at * each : (at + 1) * each]) for at in range(len(seeds)))
     return Audited(scene, named, clip, found, tuple(arms(found)))

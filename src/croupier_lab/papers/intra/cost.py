@@ -1,4 +1,8 @@
-"""IntraShuffler's Table 7: what forming buckets, shuffling and averaging cost in clients and parameters, measured."""
+"""IntraShuffler's Table 7: what forming buckets, shuffling and averaging cost in clients and parameters, measured.
+
+Seconds of the house's own code at growing sizes, and the power by which they grow: the paper gives orders, and no
+numbers to compare with.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from croupier.core.coins import Coins
 from croupier.core.update import Gathered, Layout, Model, Slice
 from croupier.release.buckets import form
 from croupier_lab.bench.speed.coordinate_shuffle import CoordinateShuffleSize, measure, power
-from croupier_lab.bench.speed.rns_encoding import draw
+from croupier_lab.bench.speed.rns_chunks import draw
 from croupier_lab.papers.intra.protocols import SMALLEST, TIERS
 from croupier_lab.papers.shared.figure import Figure, Scale, counted
 

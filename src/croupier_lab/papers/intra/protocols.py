@@ -1,4 +1,7 @@
-"""IntraShuffler's arms: how much noise, how rows are weighed, which rule steps; each as a pipeline."""
+"""IntraShuffler's arms: how much noise, how rows are weighed, which rule steps; each as a pipeline.
+
+All tables train through these, so that "equal noise" is the same value everywhere.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""IntraShuffler's Table 6: how many ways there are to put a bucket's values together, and how few one has to try."""
+"""IntraShuffler's Table 6: how many ways there are to put a bucket's values together, and how few one has to try.
+
+The paper counts ways as if each had to be tried. A row takes the value nearest to its prediction in every coordinate
+instead, which is linear; the table has both numbers.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ from croupier_lab.attacks.tiers.recombine import greedy
 from croupier_lab.papers.intra.protocols import NoiseArm, epsilons, privacy
 from croupier_lab.papers.intra.tasks import LSTM, london
 from croupier_lab.papers.shared.figure import Figure, Means, Scale
-from croupier_lab.papers.shared.trainings import Deal, PublicTask, TrainingTask, abreast, cell, public, shown
+from croupier_lab.papers.shared.trainings import Deal, PublicTask, TrainingTask, cell, in_processes, public, shown
 
 Watch = Callable[[str], None]
 PAPER = "IntraShuffler (2026)"
@@ -37,7 +41,7 @@ def table6(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> li
     """A row for each size of a bucket and each noise."""
     work = replace(london(LSTM, scale, means), model=Lstm(hidden=HIDDEN))
     watch(f"updates of {max(PRINTED)} households from each half of their records")
-    found = abreast(_attacked, [(work, seed) for seed in seeds], means.abreast)
+    found = in_processes(_attacked, [(work, seed) for seed in seeds], means.processes)
     rows = []
     for members, exponent in PRINTED.items():
         for noise in NOISES:
@@ -96,12 +100,13 @@ def _attacked(job: tuple[TrainingTask, int]) -> dict[tuple[int, str], dict[str, 
             own = coins.child("table 6", members, noise)
             rows = _noised(dict(list(sent.items())[:members]), arm, known, own)
             found[members, noise] = {
-                **_greedy(rows, expected[:members], own), "size": known.size, "epsilons": _told(arm, known),
+                **_greedy(rows, expected[:members], own), "size": known.size,
+                "epsilons": _epsilons_in_words(arm, known),
             }  # fmt: skip
     return found
 
 
-def _told(arm: NoiseArm, known: PublicTask) -> str:
+def _epsilons_in_words(arm: NoiseArm, known: PublicTask) -> str:
     every = epsilons(arm, known)
     return f"{every[0]:.3g} to {every[-1]:.3g}" if every else "-"
 

@@ -1,4 +1,7 @@
-"""What IntraShuffler's tables are trained on here: London's households, people's activities, pictures."""
+"""What IntraShuffler's tables are trained on here: London's households, people's activities, pictures.
+
+`utility` and `recombination` train on these; sizes are by scale.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""IntraShuffler's tables of utility (3, 4, 8, 9), run again at equal noise through the real round loop."""
+"""IntraShuffler's tables of utility (3, 4, 8, 9), run again at equal noise through the real round loop.
+
+Tables 3, 4, 8 and 9 are views of one board (`utility_table`), which trains each cell once a seed; `utility_findings`
+says in sentences what the rows show.
+"""
 
 from __future__ import annotations
 

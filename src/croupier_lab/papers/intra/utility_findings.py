@@ -1,4 +1,7 @@
-"""What the rows of IntraShuffler's tables say, in plain sentences computed from them."""
+"""What the rows of IntraShuffler's tables say, in plain sentences computed from them.
+
+Each is a function of the rows, so that a run at another scale says what it found and not what ours did.
+"""
 
 from __future__ import annotations
 

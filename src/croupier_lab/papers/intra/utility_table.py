@@ -1,4 +1,8 @@
-"""The board of a table: every task, rule and arm trained once a seed, and a row for each."""
+"""The board of a table: every task, rule and arm trained once a seed, and a row for each.
+
+Several tables share trainings, so that they are asked for by cell and done once; a cell that cannot be run is a row
+that says why.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +21,8 @@ from croupier_lab.papers.shared.trainings import (
     PublicTask,
     TrainingEnd,
     TrainingTask,
-    abreast,
     cell,
+    in_processes,
     public,
     shown,
     train,
@@ -41,7 +45,7 @@ class UtilityCell:
 
 @dataclass(frozen=True)
 class Board:
-    """Tasks and seeds; trainings are done once, `means.abreast` at a time."""
+    """Tasks and seeds; trainings are done once, `means.processes` at a time."""
 
     works: Mapping[Task, TrainingTask]
     seeds: tuple[int, ...]
@@ -53,7 +57,7 @@ class Board:
         """What is public before the first round, by task, one a seed."""
         jobs = [(work, seed) for work in self.works.values() for seed in self.seeds]
         self.watch(f"clips from auxiliary clients: {len(jobs)} tasks")
-        found = abreast(_public, jobs, self.means.abreast)
+        found = in_processes(_public, jobs, self.means.processes)
         count = len(self.seeds)
         return {task: found[at * count : (at + 1) * count] for at, task in enumerate(self.works)}
 
@@ -66,7 +70,7 @@ class Board:
         todo = [one for one in dict.fromkeys(cells) if one not in self._done]
         jobs = [(self._work(one), one, known, seed) for one in todo for known, seed in self._seeded(one)]
         self.watch(f"{len(jobs)} trainings")
-        done = abreast(_train, jobs, self.means.abreast)
+        done = in_processes(_train, jobs, self.means.processes)
         count = len(self.seeds)
         self._done.update({one: done[at * count : (at + 1) * count] for at, one in enumerate(todo)})
 
@@ -93,9 +97,9 @@ class Board:
         cohort = work.plan.cohort or work.clients
         style = (4, 1.0) if forecast else (1, 100.0)
         told = row(
-            *one.task, one.rule.name, noise=one.arm.loudness, weights=one.arm.weighed, serves=one.arm.serves,
-            step=f"{fmean(rate(one.arm, one.rule, public, cohort) for public in known):.2g}",
-            ours=shown(found, *style), moved=shown(moved, *style), paper=paper,
+            *one.task, one.rule.name, noise=one.arm.loudness, weights=one.arm.weighed, comes_out_as=one.arm.serves,
+            server_step=f"{fmean(rate(one.arm, one.rule, public, cohort) for public in known):.2g}",
+            ours=shown(found, *style), against_first_model=shown(moved, *style), paper=paper,
         )  # fmt: skip
         facts = {
             "forecast": forecast, "clip": cell([public.clip for public in known]), "size": known[0].size,
@@ -109,14 +113,11 @@ class Board:
         return {**told, "_cell": found, "_start": start, "_moved": moved, "_facts": facts, "_same": {}}
 
 
-def row(
-    data: str, model: str, rule: str, *, noise: str = "-", weights: str = "-", serves: str = "-", step: str = "-",
-    ours: str = ABSENT, moved: str = "-", paper: str = "-",
-) -> dict[str, Any]:  # fmt: skip
-    """A row; without more it is one that cannot be run."""
+def row(data: str, model: str, rule: str, **shown: str) -> dict[str, Any]:
+    """A row with what it shows, by column; without more it is one that cannot be run."""
     return {
-        "data": data, "model": model, "aggregator": rule, "noise": noise, "weights": weights, "server_step": step,
-        "comes_out_as": serves, "ours": ours, "against_first_model": moved, "paper": paper,
+        "data": data, "model": model, "aggregator": rule, "noise": "-", "weights": "-", "server_step": "-",
+        "comes_out_as": "-", "ours": ABSENT, "against_first_model": "-", "paper": "-", **shown,
         "_cell": None, "_start": None, "_moved": None, "_facts": None, "_same": {},
     }  # fmt: skip
 

@@ -17,7 +17,7 @@ from torch import Generator, Tensor
 from croupier.audit.poison import Poison, PoisonInputs, Scaling, backdoor_success
 from croupier.core.coins import Coins
 from croupier.errors import SpecError
-from croupier.learn.data import Dataset, Rows
+from croupier.learn.data import Dataset, TensorRecords
 from croupier.learn.split import Split
 from croupier_lab.papers.rain.rules import ClearRule, ServerKnowledge
 from croupier_lab.papers.rain.stacked_gradients import StackedClients, first, outputs
@@ -48,8 +48,8 @@ class TrainingTerms:
 class ClearTask:
     """One seed's data, clients and first model, the same for every rule and attack; `order`: who turns malicious."""
 
-    train: Rows
-    test: Rows
+    train: TensorRecords
+    test: TensorRecords
     classes: int
     shards: tuple[Tensor, ...]
     root: Tensor
@@ -64,7 +64,7 @@ class ClearTask:
     ) -> ClearTask:
         """Draw everything on the CPU, so that a GPU fights on the same ground. Raises: SpecError without classes."""
         train, test = dataset.train, dataset.test
-        if not isinstance(train, Rows) or not isinstance(test, Rows) or dataset.goal != "classify":
+        if not isinstance(train, TensorRecords) or not isinstance(test, TensorRecords) or dataset.goal != "classify":
             raise SpecError(f"task.data = {dataset.name!r}: attacks on labels need records with classes; use pictures")
         coins = Coins.from_seed(seed).child("arena")
         drawn = torch.from_numpy(coins.child("root").sampler().permutation(len(train)))
@@ -99,13 +99,13 @@ class ClearTask:
 
     def accuracy(self, vector: Tensor) -> float:
         """The share of test records that are told right."""
-        return float((self._said(vector, self.test.x) == self.test.y).double().mean())
+        return float((self._predicted(vector, self.test.x) == self.test.y).double().mean())
 
     def success(self, vector: Tensor, attack: Scaling) -> float:
         """How often a trigger works."""
-        return backdoor_success(self._said(vector, attack.trigger(self.test.x)), self.test.y, attack.target)
+        return backdoor_success(self._predicted(vector, attack.trigger(self.test.x)), self.test.y, attack.target)
 
-    def _said(self, vector: Tensor, x: Tensor) -> Tensor:
+    def _predicted(self, vector: Tensor, x: Tensor) -> Tensor:
         parts = [outputs(vector, self.widths, x[at : at + 4096].flatten(1)).argmax(1) for at in range(0, len(x), 4096)]
         return torch.cat(parts)
 
@@ -165,7 +165,7 @@ class _Bout:
         drawn = [ground.drawing(name, device=device) for name in ("noise", "evil", "rule", "ties")]
         self.noise, self.evil, self.extra, self.ties = drawn
 
-    def _changed(self) -> Rows:
+    def _changed(self) -> TensorRecords:
         """The records with the malicious clients' own ones changed: a record has one owner."""
         ground = self.ground
         if self.attack is None or type(self.attack).change is Poison.change or not len(self.bad):
@@ -178,7 +178,7 @@ class _Bout:
             if not torch.equal(changed.x, ground.train.x[index]):
                 x = x.clone() if x is ground.train.x else x
                 x[index] = changed.x
-        return Rows(x, y)
+        return TensorRecords(x, y)
 
     def round(self, vector: Tensor, memory: Any, seen: Tensor | None) -> tuple[Tensor | None, Any, Tensor]:
         """A step, what the rule remembers, and this round's reference."""

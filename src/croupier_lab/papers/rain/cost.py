@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from croupier_lab.bench.speed.rain_round import Mode, RainRoundSize, measure
+from croupier_lab.bench.speed.rain_inputs import Mode, RainRoundSize
+from croupier_lab.bench.speed.rain_round import measure
 from croupier_lab.papers.shared.figure import Figure, Scale, counted
 
 PAPER = "Li et al., RAIN, arXiv 2603.03108"

@@ -1,4 +1,7 @@
-"""Trainings over seeds: one dataset, many rules and attacks, each trained once a seed, some of them at a time."""
+"""Trainings over seeds: one dataset, many rules and attacks, each trained once a seed, some of them at a time.
+
+Figures 3 to 7 ask for runs by value; equal ones are trained once, in as many processes as the command line allows.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from croupier.learn.split import Iid, QSkew, Split
 from croupier_lab.papers.rain.clear_rounds import ClearRun, ClearTask, TrainingTerms, play
 from croupier_lab.papers.rain.rules import ClearRule
 from croupier_lab.papers.shared.figure import Means
-from croupier_lab.processes import ask, hands
+from croupier_lab.processes import ask, process_pool
 
 ROOT = 100
 
@@ -83,13 +86,13 @@ class RunsOverSeeds:
         return {}
 
     def ahead(self, planned: Iterable[AttackedRun]) -> None:
-        """Fight these now, `abreast` at a time; their results do not depend on how many that is."""
+        """Fight these now, `processes` at a time; their results do not depend on how many that is."""
         todo = [attacked for attacked in dict.fromkeys(one.alike for one in planned) if attacked not in self._known]
-        abreast, count = self.place.means.abreast, len(self.place.seeds)
-        if abreast < 2 or not todo:
+        processes, count = self.place.means.processes, len(self.place.seeds)
+        if processes < 2 or not todo:
             return
         jobs = [(attacked, number) for attacked in todo for number in range(count)]
-        with hands(abreast, _enter, (self.place,)) as pool:
+        with process_pool(processes, _enter, (self.place,)) as pool:
             done = [trained.result() for trained in [ask(pool, _train_once, job) for job in jobs]]
         self._known.update({attacked: done[at * count : (at + 1) * count] for at, attacked in enumerate(todo)})
 

@@ -1,6 +1,6 @@
 """Rules for rounds in the clear: how a server turns stacked rows into a step, as small values.
 
-RAIN in the clear and the plainest rules are here; `baselines` has those that the house aggregates with.
+RAIN in the clear and the plainest rules are here; `baseline_rules` has those that the house aggregates with.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import torch
 
 from croupier.aggregate.signs import SignTrust
 from croupier.audit.poison import LabelFlip
-from croupier.learn.data import Rows
+from croupier.learn.data import TensorRecords
 from croupier_lab.papers.rain.clear_rounds import ClearTask, TrainingTerms
 from croupier_lab.papers.rain.repeated_runs import ROOT, AttackedRun, RunPlace, RunsOverSeeds, cell, shown
 from croupier_lab.papers.rain.robustness import PAPER, QUIET, datum
@@ -77,8 +77,8 @@ def practice(ground: ClearTask, fold: int) -> ClearTask:
     )  # fmt: skip
 
 
-def _taken(rows: Rows, index: torch.Tensor) -> Rows:
-    return Rows(rows.x[index], rows.y[index])
+def _taken(rows: TensorRecords, index: torch.Tensor) -> TensorRecords:
+    return TensorRecords(rows.x[index], rows.y[index])
 
 
 class Practice(RunPlace):

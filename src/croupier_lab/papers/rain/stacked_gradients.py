@@ -1,4 +1,8 @@
-"""A perceptron's gradients for many clients at once, in closed form: one row a client, all from the same weights."""
+"""A perceptron's gradients for many clients at once, in closed form: one row a client, all from the same weights.
+
+Autograd would run a hundred small backward passes one after the other; here they are a few batched products. Tests
+compare with autograd. Used by `clear_rounds`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""How many digits RNS needs: the accuracy of training through it, beside training as usual."""
+"""How many digits RNS needs: the accuracy of training through it, beside training as usual.
+
+Too few digits round the model away, and too many cost bits: each number of digits is trained from the same seeds as
+plain floats, and compared run by run.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +20,13 @@ from croupier.engine.federation import Federation
 from croupier.engine.local import Local
 from croupier.engine.loop import rounds
 from croupier.kernels.residues import Rounding
-from croupier.learn.assemble import assemble
+from croupier.learn.assemble import Hardware, TaskOptions, assemble
 from croupier.learn.fit import Adam, Sgd
 from croupier.pipeline import Pipeline
 from croupier.place.relay import Relay
 from croupier.release.bits import Mod
 from croupier.systems import plain
-from croupier_lab.papers.rns.source_inference import ALIKE, FEWER, PAPER, SIZES, usual
+from croupier_lab.papers.rns.source_inference_settings import ALIKE, FEWER, PAPER, SIZES, usual
 from croupier_lab.papers.shared.figure import Figure, Means, Scale
 
 VANILLA = "as usual"
@@ -49,9 +53,15 @@ def ended(setting: Setting, pipeline: Pipeline, seed: int) -> AccuracyRun:
     """Train once."""
     coins = Coins.from_seed(seed)
     made = assemble(
-        setting.data, setting.split, setting.model, setting.fit, coins, folder=setting.folder,
-        together=setting.together, device=setting.device, workers=setting.workers, root=setting.root,
-    )  # fmt: skip
+        setting.data,
+        setting.split,
+        setting.model,
+        setting.fit,
+        coins,
+        options=TaskOptions(root=setting.root, together=setting.together),
+        folder=setting.folder,
+        machine=Hardware(device=setting.device, workers=setting.workers),
+    )
     clamped, sent, accuracy = 0, 0, 0.0
     for done in rounds(pipeline, made.task, setting.plan, coins, Local()):
         clamped += sum(noted.get("clamped", 0) for noted in done.noted.values())

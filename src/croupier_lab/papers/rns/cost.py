@@ -23,6 +23,7 @@ from croupier.encode.moduli import Moduli, moduli, one_modulus, values_of
 from croupier.encode.residues import Residues
 from croupier.kernels import residues
 from croupier_lab.bench.speed import rns_encoding, shamir_sum
+from croupier_lab.bench.speed.rns_chunks import RnsEncodingSize
 from croupier_lab.papers.rns.bits_per_parameter import PLAIN
 from croupier_lab.papers.shared.figure import Figure, Scale, counted
 
@@ -219,7 +220,7 @@ def _table10(scale: Scale) -> list[dict[str, Any]]:
     rows = []
     for model, (params, encode, decode) in TABLE10.items():
         if scale == "paper" or params < 10**6:
-            ours = rns_encoding.seconds(rns_encoding.RnsEncodingSize(params=params, repeats=3), 0)
+            ours = rns_encoding.seconds(RnsEncodingSize(params=params, repeats=3), 0)
             rows.append(
                 {"model": model, "parameters": params, "encode_s": round(ours[0], 4), "decode_s": round(ours[1], 4),
                  "paper_encode_s": encode, "paper_decode_s": decode, "machine": machine(),

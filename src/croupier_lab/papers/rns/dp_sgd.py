@@ -23,18 +23,19 @@ from croupier.engine.state import Round
 from croupier.engine.task import Fits, Task
 from croupier.errors import CroupierError
 from croupier.kernels.residues import Rounding
-from croupier.learn.assemble import Assembled, assemble
+from croupier.learn.assemble import Assembled, Hardware, assemble
 from croupier.learn.budget import DELTA, noise_for
 from croupier.learn.data import Data
 from croupier.learn.datasets import Digits, Mnist
-from croupier.learn.fit import DpSgd, Sgd
+from croupier.learn.dp_fit import DpSgd
+from croupier.learn.fit import Sgd
 from croupier.learn.models import Mlp, MnistCnn, Network
 from croupier.learn.split import Dirichlet
 from croupier.learn.train import Learner
 from croupier.pipeline import Pipeline
 from croupier.systems import plain
 from croupier_lab.papers.rns.accuracy import through
-from croupier_lab.papers.rns.source_inference import ALIKE, FEWER, PAPER
+from croupier_lab.papers.rns.source_inference_settings import ALIKE, FEWER, PAPER
 from croupier_lab.papers.shared.figure import Figure, Means, Scale
 
 Watch = Callable[[str], None]
@@ -133,7 +134,7 @@ def table12(
         for epsilon in settings:
             fit = stage.made.task.fit if epsilon is None else stage.private(epsilon)
             for digits in (0, *DIGITS):
-                watch(f"Table 12: seed {seed}, {_named(digits)}, {_said(epsilon)}")
+                watch(f"Table 12: seed {seed}, {_named(digits)}, {_epsilon_in_words(epsilon)}")
                 pipeline = through(digits, stage.size.clients, rounding) if digits else plain("uniform")
                 trained = list(stage.play(pipeline, fit))
                 key = digits, epsilon
@@ -169,7 +170,7 @@ def _named(digits: int) -> str:
     return f"RNS, r = {digits}" if digits else "vanilla"
 
 
-def _said(epsilon: float | None) -> str:
+def _epsilon_in_words(epsilon: float | None) -> str:
     return "no DP" if epsilon is None else f"epsilon = {epsilon:g}"
 
 
@@ -240,9 +241,14 @@ class _Stage:
         size, coins = SIZES[scale], Coins.from_seed(seed)
         split = Dirichlet(clients=size.clients, alpha=0.1, least=size.least)
         made = assemble(
-            size.data, split, size.model, Sgd(lr=size.lr, momentum=0.9, batch=64, epochs=size.epochs), coins,
-            folder=means.folder, device=means.device, workers=means.workers,
-        )  # fmt: skip
+            size.data,
+            split,
+            size.model,
+            Sgd(lr=size.lr, momentum=0.9, batch=64, epochs=size.epochs),
+            coins,
+            folder=means.folder,
+            machine=Hardware(device=means.device, workers=means.workers),
+        )
         return cls(size, means, coins, made)
 
     def private(self, epsilon: float) -> Fits:

@@ -6,7 +6,7 @@ Figures are not printed as numbers; what the text and the tables say of their po
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from croupier.aggregate.median import Median
@@ -14,133 +14,29 @@ from croupier.audit.setting import Setting
 from croupier.encode.fixed import FixedPoint
 from croupier.engine.federation import Federation
 from croupier.learn.augment import Crop, InstaHide
-from croupier.learn.data import Data
-from croupier.learn.datasets import Activity, Cifar10, Mnist, Newsgroups, Synthetic
 from croupier.learn.distort import Colour, Distortion, Mirror, Rotate
 from croupier.learn.fit import Sgd
-from croupier.learn.models import ActivityCnn, CifarCnn, Mlp, MnistCnn, Network, ResNet18, TextTransformer
-from croupier.learn.split import Dirichlet
 from croupier.pipeline import Pipeline
 from croupier.place.relay import Relay
 from croupier.release.groups import Groups
 from croupier.release.release import Release
-from croupier.systems import naive, plain, rns, sum_servers
+from croupier_lab.papers.rns.source_inference_settings import (
+    ALWAYS,
+    FEWER,
+    FIRST_POINTS,
+    HUNDRED,
+    MORE,
+    PAPER,
+    SEEDS,
+    SIZES,
+    VANILLA,
+    as_printed,
+    five,
+    rns_defence,
+    usual,
+)
 from croupier_lab.papers.shared.figure import Experiment, Figure, PrintedNumber, Scale
-from croupier_lab.source_inference.experiment import UNSHUFFLING, Defence
-
-PAPER = "Athanasiou, Jung and Palamidessi, ICLR 2026"
-ALIKE = "clients count alike; the paper weighs them by their records"
-SPLIT = "every record is dealt out; the attack code that the paper uses drops what exceeds the size of class 0"
-HELD = (
-    "15 % of each client's records are kept from training, a third of them as the shadow set (two records at least); "
-    "no client has fewer than 20 records"
-)
-EVERYBODY = "the adversary has a shadow set of every client, not only of a target; ties are broken at random"
-ROUNDS = "10 rounds at the scale of the paper: its Section 7 says 20 and 100, its Appendix E 10"
-ALWAYS = (ALIKE, SPLIT, HELD, EVERYBODY, ROUNDS)
-HUNDRED = "CIFAR-10 for CIFAR-100: another dataset, so the paper's numbers do not apply to it"
-
-
-@dataclass(frozen=True)
-class SourceInferenceSize:
-    """How much of everything a scale takes."""
-
-    train: int | None
-    test: int | None
-    rounds: int
-    epochs: int
-    records: int
-
-
-SIZES: Mapping[Scale, SourceInferenceSize] = {
-    "smoke": SourceInferenceSize(1200, 500, 1, 1, 20),
-    "small": SourceInferenceSize(6000, 2000, 2, 5, 50),
-    "paper": SourceInferenceSize(None, None, 10, 10, 100),
-}
-SEEDS: Mapping[Scale, int] = {"smoke": 2, "small": 4, "paper": 3}
-FEWER: Mapping[Scale, int] = {"smoke": 2, "small": 3, "paper": 3}
-
-
-def _mnist(size: SourceInferenceSize) -> tuple[Data, Network]:
-    return Mnist(train=size.train, test=size.test), MnistCnn(standardise=True)
-
-
-def _cifar(size: SourceInferenceSize) -> tuple[Data, Network]:
-    return Cifar10(train=size.train, test=size.test), CifarCnn(standardise=True)
-
-
-def _resnet(size: SourceInferenceSize) -> tuple[Data, Network]:
-    return Cifar10(train=size.train, test=size.test), ResNet18(standardise=True)
-
-
-def _activity(size: SourceInferenceSize) -> tuple[Data, Network]:
-    return Activity(), ActivityCnn(standardise=True)
-
-
-def _newsgroups(size: SourceInferenceSize) -> tuple[Data, Network]:
-    return Newsgroups(length=64), TextTransformer()
-
-
-def _synthetic(size: SourceInferenceSize) -> tuple[Data, Network]:
-    return Synthetic(records=100_000 if size.train is None else size.train + 2000), Mlp(hidden=(200,))
-
-
-TASKS = {
-    "MNIST/CNN": _mnist, "CIFAR-10/CNN": _cifar, "CIFAR-10/ResNet-18": _resnet, "synthetic/MLP": _synthetic,
-    "activity/CNN": _activity, "newsgroups/Transformer": _newsgroups,
-}  # fmt: skip
-
-
-def usual(task: str, scale: Scale, alpha: float = 0.1, clients: int = 10, **changes: Any) -> Setting:
-    size = SIZES[scale]
-    data, model = TASKS[task](size)
-    fit = Sgd(lr=0.01, momentum=0.9, batch=64, epochs=size.epochs)
-    plan = Federation(rounds=size.rounds)
-    split = Dirichlet(clients=clients, alpha=alpha, least=20)
-    return replace(Setting(data, split, model, fit, plan, records=size.records, suspects=False), **changes)
-
-
-VANILLA = Defence("none", plain("uniform"), ("named", "named+prior"), ())
-SHUFFLES = tuple(
-    Defence(f"{grain} shuffle", naive(grain), (attacks[0], attacks[-1]), ()) for grain, attacks in UNSHUFFLING.items()
-)
-FOUR = (VANILLA, *SHUFFLES)
-# On a sum: the joint model trained on with each shadow set, alone and joined with the prior.
-ON_SUMS = ("tuned", "tuned+prior")
-
-
-def _five(cohort: int) -> tuple[Defence, ...]:
-    """The naive shuffles, and RNS behind a relay that lets the sum's residues out."""
-    return (*FOUR, _rns(cohort))
-
-
-# The paper's own form, whose counts of ones tell more than the sum, and the one that needs no trusted relay.
-MORE = (
-    Defence("RNS, shuffled bits", rns(10, release="bits"), ("carries", "carries+prior"), ()),
-    Defence("RNS, sum servers", sum_servers(10), ON_SUMS, ()),
-)
-
-
-def _rns(cohort: int) -> Defence:
-    return Defence("RNS", rns(cohort), ON_SUMS, ())
-
-
-def _printed(where: str, **rates: float) -> dict[str, PrintedNumber]:
-    names = {"none": "none", "rns": "RNS"} | {str(grain): f"{grain} shuffle" for grain in UNSHUFFLING}
-    return {names[key]: PrintedNumber(rate, where) for key, rate in rates.items()}
-
-
-GUESSING = "Section 7.1: random guessing"
-FIRST_POINTS = {
-    "MNIST/CNN": _printed("Table 2, vanilla FL", none=0.4501) | _printed(GUESSING, rns=0.1),
-    "CIFAR-10/CNN": _printed("Table 2, vanilla FL", none=0.5157)
-    | _printed(GUESSING, rns=0.1)
-    | _printed(
-        "Table 4, Original; the text reads 28 % for parameters in Figure 1", model=0.45, layer=0.42, parameter=0.27
-    ),
-    "CIFAR-10/ResNet-18": _printed("Appendix F.7, for CIFAR-100", none=0.77)
-    | _printed("Section 7.1, for CIFAR-100, about", model=0.78, layer=0.60),
-}
+from croupier_lab.source_inference.experiment import Defence
 
 
 def _figure1(scale: Scale) -> Sequence[Experiment]:
@@ -149,7 +45,7 @@ def _figure1(scale: Scale) -> Sequence[Experiment]:
     return [
         Experiment(
             f"{task}, alpha = {alpha:g}", usual(task, scale, alpha),
-            (*_five(10), *MORE),
+            (*five(10), *MORE),
             FIRST_POINTS[task] if alpha == 0.1 else {}, (*ALWAYS, *([HUNDRED] if "ResNet" in task else [])),
         )
         for task in tasks
@@ -162,8 +58,8 @@ def _figure6(scale: Scale) -> Sequence[Experiment]:
     known = {10: 0.45, 50: 0.102}
     return [
         Experiment(
-            f"MNIST/CNN, {count} clients", usual("MNIST/CNN", scale, clients=count), _five(count),
-            _printed("Appendix F.7", none=known[count]) if count in known else {}, ALWAYS,
+            f"MNIST/CNN, {count} clients", usual("MNIST/CNN", scale, clients=count), five(count),
+            as_printed("Appendix F.7", none=known[count]) if count in known else {}, ALWAYS,
         )
         for count in counts
     ]  # fmt: skip
@@ -173,7 +69,7 @@ def _figure7(scale: Scale) -> Sequence[Experiment]:
     epochs = {"smoke": (1, 2), "small": (1, 5, 10), "paper": (1, 5, 10, 20)}[scale]
     fits = {count: Sgd(lr=0.01, momentum=0.9, batch=64, epochs=count) for count in epochs}
     return [
-        Experiment(f"MNIST/CNN, {count} local epochs", usual("MNIST/CNN", scale, fit=fit), _five(10), {}, ALWAYS)
+        Experiment(f"MNIST/CNN, {count} local epochs", usual("MNIST/CNN", scale, fit=fit), five(10), {}, ALWAYS)
         for count, fit in fits.items()
     ]
 
@@ -185,11 +81,11 @@ def _figure9(scale: Scale) -> Sequence[Experiment]:
     more = Federation(rounds=size.rounds * (1 if scale == "smoke" else 5))
     return [
         Experiment(
-            "CIFAR-10/CNN, FedProx", usual("CIFAR-10/CNN", scale, fit=prox), _five(10), {},
+            "CIFAR-10/CNN, FedProx", usual("CIFAR-10/CNN", scale, fit=prox), five(10), {},
             (*ALWAYS, "proximal weight 0.01: the paper does not say"),
         ),
         Experiment(
-            "CIFAR-10/CNN, FedSGD", usual("CIFAR-10/CNN", scale, fit=whole, plan=more), _five(10), {},
+            "CIFAR-10/CNN, FedSGD", usual("CIFAR-10/CNN", scale, fit=whole, plan=more), five(10), {},
             (*ALWAYS, "one step on all records a round, lr 0.01, five times as many rounds: the paper does not say"),
         ),
     ]  # fmt: skip
@@ -203,8 +99,8 @@ def _figure15(scale: Scale) -> Sequence[Experiment]:
         Experiment(
             f"MNIST/CNN, {share:.0%} of 50 clients",
             usual("MNIST/CNN", scale, clients=50, plan=Federation(rounds=size.rounds, cohort=round(50 * share))),
-            (VANILLA, _rns(round(50 * share))),
-            _printed("Appendix F.7", none=known[share]) if share in known else {},
+            (VANILLA, rns_defence(round(50 * share))),
+            as_printed("Appendix F.7", none=known[share]) if share in known else {},
             ALWAYS,
         )
         for share in shares
@@ -238,7 +134,7 @@ def _regularised(task: str, scale: Scale) -> Experiment:
     setting = usual(task, scale)
     names = [name for name in TABLE2[task] if scale != "smoke" or name in ("none", "crop 20", "dropout 0.5")]
     changed = {name: _regulariser(name, setting) for name in names if name != "none"}
-    defences = (VANILLA, *(_variant(name, **changes) for name, changes in changed.items()), _rns(10))
+    defences = (VANILLA, *(_variant(name, **changes) for name, changes in changed.items()), rns_defence(10))
     printed = {name: PrintedNumber(TABLE2[task][name], "Table 2, SIA Acc.") for name in names}
     how = (
         "a cropped window is stretched to the full picture so that the network fits, and tests see whole pictures: the "
@@ -261,7 +157,7 @@ def _regulariser(name: str, setting: Setting) -> dict[str, Any]:
 def _table3(scale: Scale) -> Sequence[Experiment]:
     rates = {1: 0.503, 2: 0.499, 3: 0.509, 4: 0.5045, 5: 0.5271}
     ks = (1, 3) if scale == "smoke" else tuple(rates)
-    defences = (VANILLA, *(_variant(f"InstaHide k = {k}", augment=InstaHide(k=k)) for k in ks), _rns(10))
+    defences = (VANILLA, *(_variant(f"InstaHide k = {k}", augment=InstaHide(k=k)) for k in ks), rns_defence(10))
     printed = {f"InstaHide k = {k}": PrintedNumber(rates[k], "Table 3, SIA Accuracy") for k in ks}
     printed["none"] = PrintedNumber(0.4501, "Table 3, caption")
     how = (
@@ -277,20 +173,23 @@ def _distorted(
 ) -> list[Experiment]:
     """Several shadow sets on one training: each a case of its own."""
     chosen = list(noises.items())[: 1 if scale == "smoke" else None]
-    clean = _printed("Tables 4 and 5, Original", model=0.45, layer=0.42, parameter=0.27)
-    cases = [Experiment("CIFAR-10/CNN, as they are", usual("CIFAR-10/CNN", scale), _five(10), clean, (*ALWAYS, how))]
+    clean = as_printed("Tables 4 and 5, Original", model=0.45, layer=0.42, parameter=0.27)
+    cases = [Experiment("CIFAR-10/CNN, as they are", usual("CIFAR-10/CNN", scale), five(10), clean, (*ALWAYS, how))]
     for label, (noise, printed) in chosen:
         setting = usual("CIFAR-10/CNN", scale, noise=noise)
-        cases.append(Experiment(f"CIFAR-10/CNN, {label}", setting, _five(10), printed, (*ALWAYS, how)))
+        cases.append(Experiment(f"CIFAR-10/CNN, {label}", setting, five(10), printed, (*ALWAYS, how)))
     return cases
 
 
 def _table4(scale: Scale) -> Sequence[Experiment]:
     where = "Table 4"
     noises: dict[str, tuple[Distortion, Mapping[str, PrintedNumber]]] = {
-        "turned by 30 degrees": (Rotate(degrees=30.0), _printed(where, model=0.406, layer=0.33, parameter=0.241)),
-        "left and right exchanged": (Mirror(), _printed(where, model=0.32, layer=0.273, parameter=0.217)),
-        "top and bottom exchanged": (Mirror(upright=False), _printed(where, model=0.26, layer=0.25, parameter=0.193)),
+        "turned by 30 degrees": (Rotate(degrees=30.0), as_printed(where, model=0.406, layer=0.33, parameter=0.241)),
+        "left and right exchanged": (Mirror(), as_printed(where, model=0.32, layer=0.273, parameter=0.217)),
+        "top and bottom exchanged": (
+            Mirror(upright=False),
+            as_printed(where, model=0.26, layer=0.25, parameter=0.193),
+        ),
     }
     return _distorted(scale, noises, "every picture is turned by exactly 30 degrees: the paper does not say")
 
@@ -298,7 +197,7 @@ def _table4(scale: Scale) -> Sequence[Experiment]:
 def _table5(scale: Scale) -> Sequence[Experiment]:
     rates = {0.2: (0.319, 0.39, 0.19), 0.4: (0.22, 0.18, 0.14), 0.6: (0.18, 0.16, 0.12)}
     noises: dict[str, tuple[Distortion, Mapping[str, PrintedNumber]]] = {
-        f"colours, x = {x}": (Colour(x=x), _printed("Table 5", model=a, layer=b, parameter=c))
+        f"colours, x = {x}": (Colour(x=x), as_printed("Table 5", model=a, layer=b, parameter=c))
         for x, (a, b, c) in rates.items()
     }
     return _distorted(scale, noises, "brightness, contrast, saturation, hue in this order: the paper does not say")
@@ -306,13 +205,13 @@ def _table5(scale: Scale) -> Sequence[Experiment]:
 
 def _table6(scale: Scale) -> Sequence[Experiment]:
     known = {
-        0.005: _printed("Table 6", none=0.5157, model=0.212, layer=0.2024, parameter=0.162),
-        0.01: _printed("Table 6", none=0.5157, model=0.254, layer=0.235, parameter=0.191),
-        0.05: _printed("Table 4, Original", model=0.45, layer=0.42, parameter=0.27),
+        0.005: as_printed("Table 6", none=0.5157, model=0.212, layer=0.2024, parameter=0.162),
+        0.01: as_printed("Table 6", none=0.5157, model=0.254, layer=0.235, parameter=0.191),
+        0.05: as_printed("Table 4, Original", model=0.45, layer=0.42, parameter=0.27),
     }
     return [
         Experiment(
-            f"CIFAR-10/CNN, shadow sets of {share:.1%}", usual("CIFAR-10/CNN", scale, shadow=share), _five(10),
+            f"CIFAR-10/CNN, shadow sets of {share:.1%}", usual("CIFAR-10/CNN", scale, shadow=share), five(10),
             printed, (*ALWAYS, "at least two records a client"),
         )
         for share, printed in known.items()
@@ -320,10 +219,10 @@ def _table6(scale: Scale) -> Sequence[Experiment]:
 
 
 def _table7(scale: Scale) -> Sequence[Experiment]:
-    printed = _printed("Table 7", none=0.462, model=0.393, layer=0.370, parameter=0.211, rns=0.1)
+    printed = as_printed("Table 7", none=0.462, model=0.393, layer=0.370, parameter=0.211, rns=0.1)
     return [
         Experiment(
-            "synthetic/MLP, alpha = 0.1", usual("synthetic/MLP", scale), _five(10), printed,
+            "synthetic/MLP, alpha = 0.1", usual("synthetic/MLP", scale), five(10), printed,
             (*ALWAYS, "alpha = 0.1: the paper does not say", "another draw of the set; Table 8 has 54.3 % for none"),
         )
     ]  # fmt: skip
@@ -334,7 +233,8 @@ def _table8(scale: Scale) -> Sequence[Experiment]:
     chosen = ["synthetic/MLP"] if scale == "smoke" else list(tasks)
     return [
         Experiment(
-            task, usual(task, scale), (VANILLA, _rns(10)), _printed("Table 8, SIA Accuracy", none=tasks[task], rns=0.1),
+            task, usual(task, scale), (VANILLA, rns_defence(10)),
+            as_printed("Table 8, SIA Accuracy", none=tasks[task], rns=0.1),
             (*ALWAYS, "a small transformer with hashed words for DistilBERT; raw signals for UCI HAR's filtered ones"),
         )
         for task in chosen

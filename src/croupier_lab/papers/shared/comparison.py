@@ -30,7 +30,7 @@ def compare(figure: Figure, scale: Scale, means: Means, seeds: Sequence[int], wa
 def _case(case: Experiment, seeds: Sequence[int], means: Means, comparisons: int, watch: Watch) -> dict[str, Any]:
     setting = replace(case.setting, folder=means.folder, device=means.device, workers=means.workers)
     outcomes = run(
-        setting, controlled(case.defences), seeds, Local(), lambda said: watch(f"{case.label}: {said}"), means.abreast
+        setting, controlled(case.defences), seeds, Local(), lambda said: watch(f"{case.label}: {said}"), means.processes
     )
     found = rows(case.defences, outcomes, comparisons)
     for row in found:

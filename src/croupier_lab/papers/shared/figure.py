@@ -1,6 +1,6 @@
 """A figure or table of a paper as one value: what it shows, at which scales we run it, and what it needs.
 
-Every paper's modules export a tuple `FIGURES`; `croupier_lab.papers.FIGURES` holds them all by name, and
+Every paper's modules export a tuple `FIGURES`; `croupier_lab.papers.catalogue.FIGURES` holds them all by name, and
 `papers/shared/reproduce.py` runs one.
 """
 
@@ -34,7 +34,7 @@ class Means:
     folder: Path | None = None
     device: str = "cpu"
     workers: int = 1
-    abreast: int = 1
+    processes: int = 1
     only: str = ""
     rounds: int | None = None
 

@@ -1,4 +1,8 @@
-"""Whole trainings through the real round loop, once a seed, some of them at a time."""
+"""Whole trainings through the real round loop, once a seed, some of them at a time.
+
+IntraShuffler's and Tazza's tables of utility are made of these. A training is asked for by value and done once, in a
+process of its own where several run at a time; what comes back is rows of plain numbers.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +23,13 @@ from croupier.engine.federation import Federation
 from croupier.engine.local import Local
 from croupier.engine.loop import rounds
 from croupier.errors import CroupierError, ProtocolError, SpecError
-from croupier.learn.assemble import Assembled, assemble
+from croupier.learn.assemble import Assembled, Hardware, TaskOptions, assemble
 from croupier.learn.data import Data, Dataset
 from croupier.learn.fit import Fit
 from croupier.learn.models import Network
 from croupier.pipeline import Pipeline
 from croupier_lab.papers.shared.figure import Means
-from croupier_lab.processes import ask, hands
+from croupier_lab.processes import ask, process_pool
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -69,9 +73,15 @@ class TrainingTask:
         # A GPU takes as long for one small client as for a cohort of them.
         together = 1 if self.means.device == "cpu" else self.plan.cohort or self.clients
         return assemble(
-            data, split, self.model, self.fit, coins, folder=self.means.folder, device=self.means.device, workers=1,
-            together=together,
-        )  # fmt: skip
+            data,
+            split,
+            self.model,
+            self.fit,
+            coins,
+            options=TaskOptions(together=together),
+            folder=self.means.folder,
+            machine=Hardware(device=self.means.device, workers=1),
+        )
 
 
 @dataclass(frozen=True)
@@ -149,12 +159,12 @@ def train(work: TrainingTask, pipeline: Pipeline, seed: int, every: int) -> Trai
     return TrainingEnd(tuple(curve), counts, "" if math.isfinite(curve[-1][1]) else "the measure is not finite")
 
 
-def abreast(fn: Callable[[A], B], jobs: Iterable[A], count: int) -> list[B]:
+def in_processes(fn: Callable[[A], B], jobs: Iterable[A], count: int) -> list[B]:
     """What a function gives for every job, so many at a time, each in a process of its own; the order is the jobs'."""
     todo = list(jobs)
     if count < 2 or len(todo) < 2:
         return [fn(job) for job in todo]
-    with hands(min(count, len(todo))) as pool:
+    with process_pool(min(count, len(todo))) as pool:
         return [done.result() for done in [ask(pool, fn, job) for job in todo]]
 
 

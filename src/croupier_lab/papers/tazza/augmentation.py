@@ -1,4 +1,8 @@
-"""Tazza's Figure 6: crops and mirrors before pixels are permuted, and after."""
+"""Tazza's Figure 6: crops and mirrors before pixels are permuted, and after.
+
+A crop after the permutation mixes pixels that are no neighbours, and costs accuracy; a crop before it does not, and
+tells nothing more. That is why clients of the product augment in plain coordinates.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +23,13 @@ from croupier.learn.flat import layout_of
 from croupier.learn.gradients import holding
 from croupier.learn.likeness import ssim
 from croupier.learn.models import Mixer, Mlp, Network
+from croupier.learn.png import png
 from croupier_lab.attacks.feature_distance import Perceiver, fitted, perceiver
 from croupier_lab.drawing.pictures import sheet
-from croupier_lab.papers.rns.inversion import png
 from croupier_lab.papers.shared.figure import Figure, Means, Scale
 from croupier_lab.papers.shared.trainings import cell
 from croupier_lab.papers.tazza.inversion import PAPER
-from croupier_lab.papers.tazza.parameter_search import said
+from croupier_lab.papers.tazza.parameter_search_rows import interval
 from croupier_lab.papers.tazza.permuted_training import learn, right
 
 Watch = Callable[[str], None]
@@ -139,9 +143,9 @@ def _row(name: str, order: str, found: Sequence[Mapping[str, Mapping[str, Any]]]
     first = found[0][order]
     return {
         "network": name, "augmented": order, "paper": {BEFORE: "semantics kept", AFTER: "meaningless"}.get(order),
-        "accuracy": said(accuracy, 4), "more_than_none": None if gain is None else said(gain, 4),
-        "put_back_read": said(read, 3), "roughness": said(over("rough"), 3), "ssim": said(over("ssim"), 3),
-        "same_as_augmented": said(over("same"), 3), "prior": round(first["prior"], 3), "seeds": len(found),
+        "accuracy": interval(accuracy, 4), "more_than_none": None if gain is None else interval(gain, 4),
+        "put_back_read": interval(read, 3), "roughness": interval(over("rough"), 3), "ssim": interval(over("ssim"), 3),
+        "same_as_augmented": interval(over("same"), 3), "prior": round(first["prior"], 3), "seeds": len(found),
         "_accuracy": accuracy, "_gain": gain, "_read": read, "_rough": over("rough"), "_same": over("same"),
         "_eye": eye.accuracy, "_pictures": {key: first[key] for key in ("_plain", "_shown", "_back")},
     }  # fmt: skip

@@ -1,4 +1,8 @@
-"""What Tazza leaves open of its clusters, swept: probes, cosines, radius, neighbours, merges, splits, starts."""
+"""What Tazza leaves open of its clusters, swept: probes, cosines, radius, neighbours, merges, splits, starts.
+
+The paper names DBSCAN and not its parameters. Every choice is trained under every attack, so that the defaults of
+`croupier.aggregate.clusters` can be seen beside their neighbours.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +28,9 @@ from croupier_lab.papers.tazza.integrity_settings import (
     TRIGGER,
     Row,
     attacks,
+    mark_shown,
     marks,
     pure,
-    said,
     setting,
 )
 
@@ -87,16 +91,17 @@ def _arms(scale: Scale) -> dict[tuple[str, str], RuleUnderAttack]:
 
 def _rows(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> list[Row]:
     arms = _arms(scale)
-    found = run(setting(MNIST, scale, means), list(arms.values()), seeds, Local(), watch, means.abreast)
+    found = run(setting(MNIST, scale, means), list(arms.values()), seeds, Local(), watch, means.processes)
     rows = []
     for (title, name), done in zip(arms, found, strict=True):
         known = marks(done, arms[title, name].sleeps)
         rows.append(
             {
                 "attack": title, "choice": name, "paper": "-", "purity": pure(known),
-                "not_alone": said(known, "several"), "clusters_a_round": said(known, "groups", 1),
-                "honest_together": said(known, "together"), "accuracy": said(known, "received"),
-                "by_clusters": said(known, "clusters"), "backdoor_success": said(known, "success"), "_marks": known,
+                "not_alone": mark_shown(known, "several"), "clusters_a_round": mark_shown(known, "groups", 1),
+                "honest_together": mark_shown(known, "together"), "accuracy": mark_shown(known, "received"),
+                "by_clusters": mark_shown(known, "clusters"), "backdoor_success": mark_shown(known, "success"),
+                "_marks": known,
             }
         )  # fmt: skip
     return rows

@@ -1,4 +1,8 @@
-"""Tazza's Figures 10 and 12: rules under attack with a confidentiality defence mounted, and what that defence hides."""
+"""Tazza's Figures 10 and 12: rules under attack with a confidentiality defence mounted, and what that defence hides.
+
+Other rules leave updates readable, so that the paper puts a confidentiality defence in front of them. Here each pair is
+trained under attack, and inverted, on the same task as Tazza itself.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +39,9 @@ from croupier_lab.papers.tazza.integrity_settings import (
     Row,
     attacks,
     colours,
+    mark_shown,
     marks,
     pure,
-    said,
     setting,
 )
 
@@ -99,7 +103,7 @@ def played(
         for one in every
     ]  # fmt: skip
     done: list[list[TrainingOutcome]] = run(
-        known, arms, seeds, Local(), lambda word: watch(f"{case}, {word}"), means.abreast
+        known, arms, seeds, Local(), lambda word: watch(f"{case}, {word}"), means.processes
     )  # fmt: skip
     return {one: marks(ended) for one, ended in zip(every, done, strict=True)}
 
@@ -125,17 +129,17 @@ def row(case: str, one: DefendedRun, found: Mapping[str, Any], seen: Mapping[str
     lpips = LPIPS.get((CALLED[case], one.shield.label))
     return {
         "data": case, "attack": one.attack or "no attack", "rule": one.rule, "defence": one.defence, "paper": words,
-        "accuracy": said(found, "received"), "by_clusters": said(found, "clusters"),
+        "accuracy": mark_shown(found, "received"), "by_clusters": mark_shown(found, "clusters"),
         "paper_lpips": "-" if lpips is None else f"{lpips:.2f}",
         "feature_distance": "-" if seen["_distance"] is None else shown(seen["_distance"]),
         "psnr": "-" if seen["_psnr"] is None else shown(seen["_psnr"], 1),
-        "purity": pure(found), "not_alone": said(found, "several"),
-        "clusters_a_round": said(found, "groups", 1), "_marks": dict(found), "_kind": one.shield.kind,
+        "purity": pure(found), "not_alone": mark_shown(found, "several"),
+        "clusters_a_round": mark_shown(found, "groups", 1), "_marks": dict(found), "_kind": one.shield.kind,
         "_distance": seen["_distance"], "_psnr": seen["_psnr"], "_eye": seen["_eye"],
     }  # fmt: skip
 
 
-def twice(every: Sequence[DefendedRun]) -> list[tuple[DefendedRun, DefendedRun]]:
+def shown_and_played(every: Sequence[DefendedRun]) -> list[tuple[DefendedRun, DefendedRun]]:
     """Each run as it is shown and as it was played: Tazza's under attack also for a server that matches weights."""
     out = [(one, one) for one in every]
     again = [(replace(one, shield=MATCHED), one) for one in every if one.shield is UNKNOWN and one.attack]

@@ -1,4 +1,8 @@
-"""Confidentiality defences of Tazza's paper, each defined once: on one gradient that is inverted, and in training."""
+"""Confidentiality defences of Tazza's paper, each defined once: on one gradient that is inverted, and in training.
+
+Pruning and noise must mean the same where a record is inverted and where a model is trained, or a trade-off between the
+two means nothing.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,8 @@ from torch import Tensor
 
 from croupier.audit.permutation_words import Knows
 from croupier.core.coins import Coins
-from croupier.learn.fit import Adam, DpAdam, Fit, prune
+from croupier.learn.dp_fit import DpAdam
+from croupier.learn.fit import Adam, Fit, prune
 
 # DP-SGD as in Abadi et al. 2016, whom the paper cites: gradients clipped to 4, multipliers 2, 4 and 8; the noise a
 # coordinate is what a batch of 64 has.

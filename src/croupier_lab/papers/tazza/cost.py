@@ -115,10 +115,10 @@ def _row(name: str, runs: Sequence[Mapping[str, Any]], at: Row) -> Row:
             "_none": times_cell([one["total"][NONE] for one in runs])}  # fmt: skip
     times, whole, once = (_ratio(runs, name, part) if known else None for part in ("alone", "total", "once"))
     return {
-        **at, "parameters": runs[0]["parameters"], "defence": name, "paper": None, "alone_ms": _said(held["_alone"]),
-        "with_training_ms": _said(held["_total"]), "training_ms": _said(held["_none"]),
-        "pruning_takes_times": _said(times, 1.0, 2), "pruning_once_takes_times": _said(once, 1.0, 2),
-        "with_training_times": _said(whole, 1.0, 2), "machine": f"{platform.machine()}, {BOARDS}",
+        **at, "parameters": runs[0]["parameters"], "defence": name, "paper": None, "alone_ms": _shown(held["_alone"]),
+        "with_training_ms": _shown(held["_total"]), "training_ms": _shown(held["_none"]),
+        "pruning_takes_times": _shown(times, 1.0, 2), "pruning_once_takes_times": _shown(once, 1.0, 2),
+        "with_training_times": _shown(whole, 1.0, 2), "machine": f"{platform.machine()}, {BOARDS}",
         **held, "_times": times, "_whole": whole, "_once": once,
     }  # fmt: skip
 
@@ -138,7 +138,7 @@ def times_cell(values: Sequence[float]) -> dict[str, Any]:
     return {**ends, "runs": list(values), "lost": found["lost"]}
 
 
-def _said(found: Mapping[str, Any] | None, times: float = 1e3, places: int = 3) -> str | None:
+def _shown(found: Mapping[str, Any] | None, times: float = 1e3, places: int = 3) -> str | None:
     if found is None or found["mean"] is None:
         return None
     mean, low, high = (times * found[key] for key in ("mean", "low", "high"))

@@ -23,7 +23,7 @@ from croupier_lab.papers.tazza.combined_defences import (
     mounted,
     played,
     row,
-    twice,
+    shown_and_played,
 )
 from croupier_lab.papers.tazza.confidentiality_defences import BATCH, CLIP, MEDIUM, UNKNOWN
 from croupier_lab.papers.tazza.integrity_settings import (
@@ -40,15 +40,14 @@ from croupier_lab.papers.tazza.integrity_settings import (
     TRIGGER,
     Row,
     attacks,
+    mark_shown,
     marks,
     pure,
-    said,
     twenty,
 )
 from croupier_lab.papers.tazza.tradeoff_findings import draw10, draw12, says10, says12
 
 Watch = Callable[[str], None]
-Rows = Sequence[Mapping[str, Any]]
 PRINTED12 = "18.89 points less backdoor accuracy than FedAvg, 55.37 % accuracy (CIFAR-10, Mixer)"
 
 
@@ -59,7 +58,7 @@ def _figure10(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) ->
         every = defended_runs([None, FLIP], shields, guarded(scale))
         seen = hidden(case, scale, means, seeds, watch, shields)
         done = played(case, scale, means, seeds, watch, every)
-        for shown, one in twice(every):
+        for shown, one in shown_and_played(every):
             words = "-"
             if shown.attack:
                 told = {UNKNOWN: "both high", **dict.fromkeys(shields, "less accurate, more hidden")}
@@ -74,10 +73,10 @@ def _figure12(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) ->
         every = defended_runs([TRIGGER, REPLACE, NOISE], [MEDIUM], guarded(scale))
         seen = hidden(case, scale, means, seeds, watch, [MEDIUM])
         done = played(case, scale, means, seeds, watch, every)
-        for shown, one in twice(every):
+        for shown, one in shown_and_played(every):
             words = PRINTED12 if shown.shield is UNKNOWN and shown.attack == TRIGGER else "-"
             own = row(case, shown, done[one], seen[shown.shield], words)
-            rows.append(own | {"backdoor_success": said(done[one], "success")})
+            rows.append(own | {"backdoor_success": mark_shown(done[one], "success")})
     return rows
 
 
@@ -95,17 +94,17 @@ def _figure13(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) ->
         (TRIGGER, "trained"),
     ]
     arms = [RuleUnderAttack(TAZZA, RULES[TAZZA], titles[title], title, probes=probes) for title, probes in kinds]
-    done = run(known, arms, seeds, Local(), lambda one: watch(f"Figure 13, {one}"), means.abreast)
+    done = run(known, arms, seeds, Local(), lambda one: watch(f"Figure 13, {one}"), means.processes)
     for arm, ended in zip(arms, done, strict=True):
         found = marks(ended)
         rows.append(
             {
                 "attack": arm.title, "probes": PROBES[arm.probes],
                 "paper": "isolated clearly" if arm.title == TRIGGER else "-",
-                "purity": pure(found), "not_alone": said(found, "several"),
+                "purity": pure(found), "not_alone": mark_shown(found, "several"),
                 "purity_by_round": " ".join(f"{one.all:.2f}" for one in purity_by_round(ended[0])),
-                "clusters_a_round": said(found, "groups", 1), "honest_together": said(found, "together"),
-                "accuracy": said(found, "received"), "backdoor_success": said(found, "success"),
+                "clusters_a_round": mark_shown(found, "groups", 1), "honest_together": mark_shown(found, "together"),
+                "accuracy": mark_shown(found, "received"), "backdoor_success": mark_shown(found, "success"),
                 "_marks": found, "_malicious": list(ended[0].malicious), "_map": _labels(ended[0]),
             }
         )  # fmt: skip

@@ -1,4 +1,7 @@
-"""Tazza's integrity experiments: data and networks by scale, the rules beside it, the attacks, and cells of tables."""
+"""Tazza's integrity experiments: data and networks by scale, the rules beside it, the attacks, and cells of tables.
+
+Used by all figures on integrity, so that "label flip" or "backdoor" is one value in all of them.
+"""
 
 from __future__ import annotations
 
@@ -115,7 +118,7 @@ def setting(case: str, scale: Scale, means: Means) -> Setting:
     return Setting(
         kind.parse({"use": kind.use, **cut}), Dirichlet(clients=size.clients, alpha=0.5, least=2), model,
         Adam(lr=1e-3, epochs=size.epochs, batch=64), plan, root=Root(records=100), together=together,
-        folder=means.folder, device=means.device, workers=means.workers if means.abreast == 1 else 1,
+        folder=means.folder, device=means.device, workers=means.workers if means.processes == 1 else 1,
     )  # fmt: skip
 
 
@@ -159,7 +162,7 @@ def marks(done: Sequence[TrainingOutcome], sleeps: int = 0) -> dict[str, Any]:
     return found
 
 
-def said(found: Mapping[str, Any], name: str, times: float = 100, places: int = 1) -> str:
+def mark_shown(found: Mapping[str, Any], name: str, times: float = 100, places: int = 1) -> str:
     """A mark in words; in per cent unless told otherwise."""
     return shown(found[name], places, times) if name in found else "-"
 
@@ -168,4 +171,4 @@ def pure(found: Mapping[str, Any]) -> str:
     """The purity, and what one cluster of all would have."""
     if "purity" not in found:
         return "-"
-    return f"{said(found, 'purity')} ({100 * found['one']['mean']:.0f})"
+    return f"{mark_shown(found, 'purity')} ({100 * found['one']['mean']:.0f})"

@@ -1,4 +1,8 @@
-"""Tazza's Table 2 and Figure 11: what a server inverts from one upload under each defence, and with the rule."""
+"""Tazza's Table 2 and Figure 11: what a server inverts from one upload under each defence, and with the rule.
+
+The paper's server reads permuted uploads as they lie. Beside it stands one that knows the first model and matches
+weights, which finds the rule, and with it the record.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ import torch
 from torch.nn import functional
 
 from croupier.core.coins import Coins
-from croupier.learn.data import Data, Dataset, Records, Rows
+from croupier.learn.data import Data, Dataset, Records, TensorRecords
 from croupier.learn.datasets import Cifar10, Ecg, Mnist
 from croupier.learn.models import DlgLeNet, Mixer, Mlp, Network, Rnn, Vit
 from croupier_lab.attacks.feature_distance import NAME, Perceiver, perceiver
@@ -61,9 +65,9 @@ class InversionCase:
         return replace(dataset, train=train, test=test)
 
 
-def _shrunk(records: Records, side: int) -> Rows:
+def _shrunk(records: Records, side: int) -> TensorRecords:
     x, y = records.batch(torch.arange(len(records)))
-    return Rows(functional.adaptive_avg_pool2d(x, side), y)
+    return TensorRecords(functional.adaptive_avg_pool2d(x, side), y)
 
 
 def _pictures(steps: int) -> Inverting:
@@ -130,20 +134,20 @@ def _row(case: InversionCase, shield: Shield, tries: Sequence[Mapping[str, Any]]
     gain = cell([one["psnr"] - one["prior"] for one in tries])
     paper = PRINTED.get((case.label, shield.label), (None, None))
     return {
-        "setting": case.label, "defence": shield.label, "paper_psnr": paper[0], "psnr": _said(found),
+        "setting": case.label, "defence": shield.label, "paper_psnr": paper[0], "psnr": _shown(found),
         "paper_best": paper[1], "best_psnr": round(max(one["psnr"] for one in tries), 1),
-        "prior_psnr": _said(over("prior")), "above_prior": _said(gain), "ssim": _said(over("ssim"), 3),
-        "feature_distance": _said(far, 3),
+        "prior_psnr": _shown(over("prior")), "above_prior": _shown(gain), "ssim": _shown(over("ssim"), 3),
+        "feature_distance": _shown(far, 3),
         "least_distance": None if far is None else round(min(far["runs"]), 3),
-        "prior_distance": _said(over("prior_distance"), 3),
-        "rule_recovered": _said(over("recovered"), 3), "records": len(tries),
+        "prior_distance": _shown(over("prior_distance"), 3),
+        "rule_recovered": _shown(over("recovered"), 3), "records": len(tries),
         "_psnr": found, "_distance": far, "_gain": gain, "_eye": eye.accuracy, "_case": case.label,
         "_shield": shield.label,
         "_pictures": [{"true": one["true"], "found": one["found"]} for one in tries[:PICTURES]],
     }  # fmt: skip
 
 
-def _said(found: Mapping[str, Any] | None, places: int = 1) -> str | None:
+def _shown(found: Mapping[str, Any] | None, places: int = 1) -> str | None:
     if found is None or found["mean"] is None:
         return None
     return f"{found['mean']:.{places}f} [{found['low']:.{places}f}, {found['high']:.{places}f}]"

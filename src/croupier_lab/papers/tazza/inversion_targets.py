@@ -1,6 +1,6 @@
 """Tazza's Table 2, target by target: what a server sees of one step on one record, what it inverts, and its likeness.
 
-What is seen is worked out on the CPU, many targets abreast; searches are made there too, or stacked on a device.
+What is seen is worked out on the CPU, many targets processes; searches are made there too, or stacked on a device.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from croupier.learn.data import Dataset
 from croupier.learn.flat import layout_of
 from croupier.learn.gradients import gradient_of
 from croupier.learn.likeness import psnr, ssim
+from croupier.learn.png import png
 from croupier_lab.attacks.feature_distance import Perceiver
 from croupier_lab.attacks.gradient_search import Attack, Dlg, Inverting, dlg, inverting
 from croupier_lab.attacks.permuted_upload import read_upload, record_of
 from croupier_lab.attacks.stacked_search import inverting_stacked
-from croupier_lab.papers.rns.inversion import png
 from croupier_lab.papers.shared.figure import Means
-from croupier_lab.processes import ask, hands
+from croupier_lab.processes import ask, process_pool
 
 if TYPE_CHECKING:
     from croupier_lab.papers.tazza.inversion import InversionCase
@@ -81,7 +81,7 @@ def tries(
     x, _ = _records(case, dataset, seed)
     public = dataset.train.batch(torch.arange(min(1000, len(dataset.train))))[0].mean(0, keepdim=True)
     step = STACKED if stacks else 1
-    done = _every(jobs, means.abreast)
+    done = _every(jobs, means.processes)
     for at in range(0, case.targets, step):
         some = list(islice(done, step))
         if stacks:
@@ -101,12 +101,12 @@ def _records(case: InversionCase, dataset: Dataset, seed: int) -> tuple[Tensor, 
     return dataset.test.batch(torch.randperm(len(dataset.test), generator=generator)[: case.targets])
 
 
-def _every(jobs: Sequence[_Job], abreast: int) -> Iterator[SeenUpload]:
-    """All targets in order, `abreast` at once, each process with one thread."""
-    if abreast == 1 or len(jobs) == 1:
+def _every(jobs: Sequence[_Job], processes: int) -> Iterator[SeenUpload]:
+    """All targets in order, `processes` at once, each process with one thread."""
+    if processes == 1 or len(jobs) == 1:
         yield from map(_seen, jobs)
         return
-    with hands(min(abreast, len(jobs))) as pool:
+    with process_pool(min(processes, len(jobs))) as pool:
         for done in [ask(pool, _seen, job) for job in jobs]:
             yield done.result()
 

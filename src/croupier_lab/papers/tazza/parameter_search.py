@@ -1,4 +1,8 @@
-"""Tazza's Figure 17: a server that looks for the rule in the parameters, and what is left where it saw no order."""
+"""Tazza's Figure 17: a server that looks for the rule in the parameters, and what is left where it saw no order.
+
+The paper's search compares columns one by one. Weight matching uses all layers together; and where no model in plain
+order was ever seen, smoothness and public pictures are what is left to try.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from croupier.audit.pixel_layout import ROUNDS, by_example, chance_neighbours, kept_neighbours, laid_out
-from croupier.core.coins import Coins
-from croupier.encode.symmetry import Ints, Rule, Symmetry
+from croupier.core.coins import Coins, Ints
+from croupier.encode.symmetry import Rule, Symmetry
 from croupier.learn.axes import symmetry_of
 from croupier.learn.axes.matching import after, match, shares
 from croupier.learn.data import Dataset
@@ -23,10 +27,10 @@ from croupier.learn.flat import layout_of
 from croupier.learn.gradients import gradient_of, holding
 from croupier.learn.likeness import psnr, ssim
 from croupier.learn.models import Mlp
+from croupier.learn.png import png
 from croupier_lab.attacks.permuted_upload import read_upload, record_of
 from croupier_lab.attacks.rule_search import (
     BITS,
-    blind_index_error,
     index_error,
     literal_listing1,
     match_sorted,
@@ -35,15 +39,21 @@ from croupier_lab.attacks.rule_search import (
     swapped,
 )
 from croupier_lab.attacks.smooth_layout import by_smoothness, turned
-from croupier_lab.papers.rns.inversion import png
 from croupier_lab.papers.shared.figure import Figure, Means, Scale
 from croupier_lab.papers.shared.trainings import cell
 from croupier_lab.papers.tazza.inversion import PAPER, RATE
+from croupier_lab.papers.tazza.parameter_search_rows import (
+    INPUT,
+    PIXELS,
+    PRINTED,
+    SIDE,
+    interval,
+    plain_row,
+    says_figure17,
+    search_row,
+)
 
 Watch = Callable[[str], None]
-# Figure 17 (a): the mean error is "concentrated near 280".
-PRINTED = 280.0
-INPUT, PIXELS, SIDE = "input.0", 784, 28
 # Clients, local epochs, records a client, pictures for the layout, seeds tried, steps of the search by swaps.
 SIZES: Mapping[Scale, tuple[int, tuple[int, ...], int, int, int, int]] = {
     "smoke": (4, (1,), 128, 200, 200, 1000),
@@ -118,7 +128,7 @@ def _only_inputs(bench: _Bench, watch: Watch) -> list[dict[str, Any]]:
     watch("the input layer alone")
     paper = ("L2 search, by lengths (the paper's attack, one reading)", "L2 search, by swaps (the other reading)")
     return [
-        _row("input layer only, one update", name, [one for one, _ in got], [one for _, one in got],
+        search_row("input layer only, one update", name, [one for one, _ in got], [one for _, one in got],
              PRINTED if name in paper else None)
         for name, got in found.items()
     ]  # fmt: skip
@@ -154,7 +164,7 @@ def _all_layers(bench: _Bench, epochs: int, watch: Watch) -> list[dict[str, Any]
                 errors.append(index_error(found.of[INPUT], rule.of[INPUT]))
                 right.append(min(each.values()))
                 groups.append(each)
-            row = _row(f"all layers, {epochs} epochs, {label}", name, errors, right)
+            row = search_row(f"all layers, {epochs} epochs, {label}", name, errors, right)
             rows.append(row | {"_groups": groups})
     return rows
 
@@ -168,8 +178,8 @@ def _without_order(bench: _Bench, watch: Watch) -> list[dict[str, Any]]:
     found = match(handed, upload, bench.symmetry, coins.child("match")).rule
     absolute, relative = shares(found, rule), shares(after(frame, found), rule)
     rows = [
-        _plain(DRAWN, "matching, absolute", min(absolute.values()), 1 / 128),
-        _plain(DRAWN, "matching, between rounds", min(relative.values()), 1 / 128),
+        plain_row(DRAWN, "matching, absolute", min(absolute.values()), 1 / 128),
+        plain_row(DRAWN, "matching, between rounds", min(relative.values()), 1 / 128),
     ]
     x, y = bench.dataset.train.batch(torch.arange(pictures))
     # These are inverted for real, which shows how exactly that is done; the others are permuted as they would come out.
@@ -177,8 +187,8 @@ def _without_order(bench: _Bench, watch: Watch) -> list[dict[str, Any]]:
         [_read(bench, handed, rule, x[n : n + 1], y[n : n + 1], coins.child("read", n)) for n in range(READ)]
     )
     exact = cell(psnr(read, bench.symmetry.permute_inputs(x[:READ], frame)).tolist())
-    rows.append(_plain(DRAWN, f"{READ} records of single steps, in the unknown order", 0.0, 1 / PIXELS))
-    rows[-1] |= {"recovered": None, "chance": None, "psnr": said(exact, 1), "_exact": exact}
+    rows.append(plain_row(DRAWN, f"{READ} records of single steps, in the unknown order", 0.0, 1 / PIXELS))
+    rows[-1] |= {"recovered": None, "chance": None, "psnr": interval(exact, 1), "_exact": exact}
     samples = torch.cat([read, bench.symmetry.permute_inputs(x[READ:], frame)]).flatten(1)
     order = frame.of[INPUT]
     public = bench.dataset.test.batch(torch.arange(len(bench.dataset.test)))[0].flatten(1)
@@ -222,10 +232,10 @@ def _layout(name: str, places: Ints, true: Ints, samples: Tensor, pictures: Tens
     best = max(range(8), key=lambda number: float(each[number].mean()))
     like = cell(each[best].tolist())
     return {
-        **_plain(DRAWN, name, float(np.mean(places == true)), 1 / PIXELS),
+        **plain_row(DRAWN, name, float(np.mean(places == true)), 1 / PIXELS),
         "neighbours_kept": round(kept_neighbours(places, true, SIDE, SIDE), 4),
         "chance_neighbours": round(chance_neighbours(SIDE, SIDE), 4),
-        "psnr": said(like, 1), "ssim": said(cell(ssim(turns[best], pictures).tolist()), 3),
+        "psnr": interval(like, 1), "ssim": interval(cell(ssim(turns[best], pictures).tolist()), 3),
         "_png": png(turns[best][0]), "_true": png(pictures[0]),
     }  # fmt: skip
 
@@ -241,56 +251,10 @@ def _seeds(bench: _Bench) -> dict[str, Any]:
         layer.weight.copy_(moved)
     literal_listing1(layer, secret)
     found = seek(weight, layer.weight.detach(), range(count))
-    row = _plain(
+    row = plain_row(
         "printed listing", f"seed search, {count} of 2^{BITS} seeds", float(found.seeds == (secret,)), 1 / count
     )
     return row | {"trial_ms": round(1e3 * found.trial_s, 3), "core_hours": round(found.core_hours())}
-
-
-COLUMNS = {
-    "setting": "", "attack": "", "paper_error": None, "index_error": None, "blind_error": None, "recovered": None,
-    "chance": None, "neighbours_kept": None, "chance_neighbours": None, "psnr": None, "ssim": None, "trial_ms": None,
-    "core_hours": None,
-}  # fmt: skip
-
-
-def _row(
-    setting: str, attack: str, errors: Sequence[float], right: Sequence[float], paper: float | None = None
-) -> dict[str, Any]:
-    return COLUMNS | {
-        "setting": setting, "attack": attack, "paper_error": paper, "index_error": said(cell(errors), 1),
-        "blind_error": round(blind_index_error(PIXELS), 1), "recovered": said(cell(right), 4),
-        "chance": round(1 / PIXELS, 4), "_recovered": cell(right), "_error": cell(errors),
-    }  # fmt: skip
-
-
-def _plain(setting: str, attack: str, share: float, chance: float) -> dict[str, Any]:
-    found = {"setting": setting, "attack": attack, "recovered": f"{share:.4f}", "chance": round(chance, 4)}
-    return COLUMNS | found | {"_recovered": None, "_error": None}
-
-
-def said(found: Mapping[str, Any], places: int) -> str | None:
-    if found["mean"] is None:
-        return None
-    return f"{found['mean']:.{places}f} [{found['low']:.{places}f}, {found['high']:.{places}f}]"
-
-
-def says17(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """How far the rule is from secret."""
-    whole = [row for row in rows if row["attack"] == "weight matching"]
-    sure = [row for row in whole if row["_recovered"]["low"] >= 0.99]
-    seeds = [row for row in rows if row["core_hours"] is not None]
-    theirs = ", ".join(f"{row['_error']['mean']:.0f}" for row in rows if row["paper_error"] is not None)
-    exact = max(row["_exact"]["mean"] for row in rows if "_exact" in row)
-    return [
-        f"Weight matching recovers at least 99 % of every group in {len(sure)} of {len(whole)} settings. The searches "
-        f"that stand for the paper's are {theirs} places off, theirs {PRINTED:.0f}, a random order "
-        f"{blind_index_error(PIXELS):.0f}: that a search fails says nothing about the rule.",
-        "Where the clients draw the first model, matching still brings all rounds into one frame, in which records of "
-        f"single steps come out at {exact:.0f} dB, in an order that only the statistics of pictures can undo.",
-        *(f"All {BITS}-bit seeds would take one core {row['core_hours']} hours at most." for row in seeds[:1]),
-        "Weight permutation is obfuscation, not encryption. For confidentiality from the server use sum servers.",
-    ]
 
 
 FIGURES = (
@@ -305,6 +269,6 @@ FIGURES = (
             "the paper does not say how it minimises the L2 norm: two searches stand for it, one that compares lengths "
             "of columns and one that swaps columns at random",
         ),
-        says17,
+        says_figure17,
     ),
 )  # fmt: skip

@@ -1,4 +1,8 @@
-"""Tazza's Figure 18: a server that looks for the layout of patches in the pictures."""
+"""Tazza's Figure 18: a server that looks for the layout of patches in the pictures.
+
+The paper counts the permutations of one picture. All records of a round lie under one rule, so that their seams add up,
+and the puzzle becomes easier with every picture.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from torch import Tensor
 from croupier.core.coins import Coins
 from croupier.learn.datasets import Cifar10
 from croupier.learn.likeness import psnr
+from croupier.learn.png import png
 from croupier_lab.attacks.patch_layout import (
     chance_kept,
     chance_turned,
@@ -25,11 +30,10 @@ from croupier_lab.attacks.patch_layout import (
     uncover,
 )
 from croupier_lab.attacks.smooth_layout import turned
-from croupier_lab.papers.rns.inversion import png
 from croupier_lab.papers.shared.figure import Figure, Means, Scale
 from croupier_lab.papers.shared.trainings import cell
 from croupier_lab.papers.tazza.inversion import PAPER
-from croupier_lab.papers.tazza.parameter_search import said
+from croupier_lab.papers.tazza.parameter_search_rows import interval
 
 Watch = Callable[[str], None]
 # Pictures of one rule, rules, and pieces a side.
@@ -64,8 +68,8 @@ def figure18(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> 
             seams, before, now = (cell([one[place] for one in got]) for place in range(3))
             rows.append({
                 "pieces": f"{grid} x {grid}", "shuffle": shuffle, "attack": attack, "paper": None, "rules": len(got),
-                "seams_kept": said(seams, 3), "chance": round(chance, 3),
-                "psnr_shuffled": said(before, 1), "psnr": said(now, 1), "_seams": seams,
+                "seams_kept": interval(seams, 3), "chance": round(chance, 3),
+                "psnr_shuffled": interval(before, 1), "psnr": interval(now, 1), "_seams": seams,
                 "_png": first[shuffle, attack], "_chance": chance,
             })  # fmt: skip
     return rows

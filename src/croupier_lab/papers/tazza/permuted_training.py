@@ -1,4 +1,8 @@
-"""Tazza's Figure 5: the same network on pixels in plain order and in another, and what is exactly the same."""
+"""Tazza's Figure 5: the same network on pixels in plain order and in another, and what is exactly the same.
+
+A perceptron does not mind the order of its pixels, and trains alike from weights permuted alike, step by step; a
+convolutional network on permuted pixels does mind, and is the control.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ from croupier_lab.drawing.lines import LineStyle, lines
 from croupier_lab.papers.shared.figure import Figure, Means, Scale
 from croupier_lab.papers.shared.trainings import cell
 from croupier_lab.papers.tazza.inversion import PAPER
-from croupier_lab.papers.tazza.parameter_search import said
+from croupier_lab.papers.tazza.parameter_search_rows import interval
 
 Watch = Callable[[str], None]
 Row = dict[str, Any]
@@ -188,8 +192,8 @@ def _row(label: str, name: str, found: Sequence[Mapping[str, list[float]]]) -> R
     paper = "(nearly) identical" if (label, name) == (MLP, OTHER) else None
     return COLUMNS | {
         "network": label, "pixels": name, "paper": paper, "seeds": len(found), "epochs": len(curve),
-        "accuracy": said(curve[-1], 4), "against_in_order": None if less is None else said(less, 4), "_curve": curve,
-        "_less": less,
+        "accuracy": interval(curve[-1], 4), "against_in_order": None if less is None else interval(less, 4),
+        "_curve": curve, "_less": less,
     }  # fmt: skip
 
 

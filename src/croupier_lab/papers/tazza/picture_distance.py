@@ -1,4 +1,8 @@
-"""Tazza's Figure 4: how unlike its original a picture of permuted pixels is, and why that is no measure of secrecy."""
+"""Tazza's Figure 4: how unlike its original a picture of permuted pixels is, and why that is no measure of secrecy.
+
+Pixels in another order have the same values, and a classifier on permuted pixels reads the digit as well as ever: a low
+PSNR says only that nobody can read it by eye.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +20,13 @@ from croupier.learn.data import Dataset
 from croupier.learn.datasets import Mnist
 from croupier.learn.likeness import psnr
 from croupier.learn.models import Mlp
+from croupier.learn.png import png
 from croupier_lab.attacks.picture_priors import mean_picture
 from croupier_lab.drawing.pictures import Histogram, sheet
-from croupier_lab.papers.rns.inversion import png
 from croupier_lab.papers.shared.figure import Figure, Means, Scale
 from croupier_lab.papers.shared.trainings import cell
 from croupier_lab.papers.tazza.inversion import PAPER
-from croupier_lab.papers.tazza.parameter_search import said
+from croupier_lab.papers.tazza.parameter_search_rows import interval
 from croupier_lab.papers.tazza.permuted_training import learn
 
 Watch = Callable[[str], None]
@@ -138,10 +142,11 @@ def _row(
     level, read = cell([float(one["_each"].mean()) for one in found]), cell([one["read"] for one in found])
     return {
         "shown": name, "paper": "most in 6-8 dB" if name == PERMUTED else None, "pictures": count,
-        "psnr": said(level, 2), "in_6_to_8": said(cell(within), 3), "least": round(float(first.min()), 1),
+        "psnr": interval(level, 2), "in_6_to_8": interval(cell(within), 3), "least": round(float(first.min()), 1),
         "most": round(float(first.max()), 1), "same_values": float(np.mean([one["same"] for one in found])),
-        "digit_read": said(read, 3), "prior": round(prior, 3), "_psnr": level, "_within": cell(within), "_read": read,
-        "_bins": [int(one) / count for one in bins], "_samples": list(samples), "_originals": list(originals),
+        "digit_read": interval(read, 3), "prior": round(prior, 3), "_psnr": level, "_within": cell(within),
+        "_read": read, "_bins": [int(one) / count for one in bins], "_samples": list(samples),
+        "_originals": list(originals),
     }  # fmt: skip
 
 

@@ -1,4 +1,7 @@
-"""What Tazza's Figures 10 and 12 say: sentences and pictures of accuracy against what a server inverts."""
+"""What Tazza's Figures 10 and 12 say: sentences and pictures of accuracy against what a server inverts.
+
+Each is a function of the rows that `combined_defences` gives.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from croupier_lab.attacks.feature_distance import NAME
 from croupier_lab.drawing.points import ScatterDot, ScatterPanel, scatter
 from croupier_lab.papers.tazza.combined_defences import PERMUTED, accuracy, far, measure_of
 from croupier_lab.papers.tazza.confidentiality_defences import MATCHED, MEDIUM, UNKNOWN
-from croupier_lab.papers.tazza.integrity_settings import FEDAVG, FLIP, NOISE, REPLACE, TAZZA, TRIGGER, pure, said
+from croupier_lab.papers.tazza.integrity_settings import FEDAVG, FLIP, NOISE, REPLACE, TAZZA, TRIGGER, mark_shown, pure
 
 Rows = Sequence[Mapping[str, Any]]
 GOAL = 0.95
@@ -34,7 +37,7 @@ def says10(rows: Rows) -> list[str]:
             f"{case}: under 25 % label flip honest clients receive {100 * accuracy(beset):.1f} % with Tazza "
             f"({100 * (accuracy(beset) - accuracy(quiet)):+.1f} points from FedAvg without attack), "
             f"{100 * accuracy(best):.1f} % with the best of the others undefended ({best['rule']}). Purity "
-            f"{pure(found)} %, without clients alone {said(found, 'several')} %: the goal of {100 * GOAL:g} % is "
+            f"{pure(found)} %, without clients alone {mark_shown(found, 'several')} %: the goal of {100 * GOAL:g} % is "
             f"{reached}."
         )
         out += [

@@ -15,7 +15,7 @@ from croupier.core.coins import Coins
 from croupier.encode.symmetry import Symmetry
 from croupier.errors import RangeError, SpecError
 from croupier.learn.axes import symmetry_of
-from croupier.learn.data import Dataset, Rows
+from croupier.learn.data import Dataset, TensorRecords
 from croupier.learn.flat import layout_of
 from croupier.learn.gradients import gradient_of
 from croupier.learn.likeness import psnr
@@ -93,7 +93,7 @@ def _eye() -> Perceiver:
     generator = COINS.child("classes").fast()
     y = torch.arange(200) % 2
     x = 0.2 * torch.rand(200, 3, 32, 32, generator=generator) + 0.8 * (y.view(-1, 1, 1, 1) * torch.linspace(0, 1, 32))
-    rows = Rows(x, y)
+    rows = TensorRecords(x, y)
     return perceiver(Dataset("cifar10", "classify", 2, rows, rows, "none", "drawn", labels=y), 2, COINS.child("eye"))
 
 

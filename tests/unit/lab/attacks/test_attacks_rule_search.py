@@ -14,7 +14,7 @@ from croupier.encode.symmetry import Rule, Symmetry
 from croupier.errors import RangeError
 from croupier.learn.axes import symmetry_of
 from croupier.learn.axes.matching import match, shares
-from croupier.learn.data import Dataset, Rows
+from croupier.learn.data import Dataset, TensorRecords
 from croupier.learn.flat import layout_of
 from croupier.learn.models import Mlp
 from croupier_lab.attacks.rule_search import (
@@ -43,19 +43,19 @@ def vector_of(module: nn.Module) -> Tensor:
     return layout_of(module).flatten(tensors).detach().clone()
 
 
-def built() -> tuple[nn.Module, Symmetry, Rows]:
+def built() -> tuple[nn.Module, Symmetry, TensorRecords]:
     """A fresh network, its symmetry and some records whose edge never lights up."""
     with COINS.child("mlp", "").ambient():
         x = torch.rand(640, 1, 28, 28)
         x[..., 0] = 0
-        rows = Rows(x, torch.arange(640) % 10)
+        rows = TensorRecords(x, torch.arange(640) % 10)
         module = Mlp(hidden=(256, 128)).build(
             Dataset("mlp", "classify", 10, rows, rows, "none", "drawn", labels=rows.y)
         )
     return module, symmetry_of(module, rows.x[:2]), rows
 
 
-def trained(module: nn.Module, rows: Rows, epochs: int, lr: float = 1e-3) -> Tensor:
+def trained(module: nn.Module, rows: TensorRecords, epochs: int, lr: float = 1e-3) -> Tensor:
     search = torch.optim.Adam(module.parameters(), lr)
     for _ in range(epochs):
         for at in torch.arange(len(rows)).split(64):  # type: ignore[no-untyped-call]

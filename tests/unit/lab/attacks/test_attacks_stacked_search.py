@@ -11,7 +11,7 @@ from croupier.core.coins import Coins
 from croupier.errors import SpecError
 from croupier.learn.flat import layout_of
 from croupier.learn.gradients import gradient_of
-from croupier.learn.models import Listener, PatchMixer, PatchReader
+from croupier.learn.models import AttentionBlocks, Listener, PatchMixer, PatchReader
 from croupier_lab.attacks.gradient_search import Inverting, inverting
 from croupier_lab.attacks.stacked_search import inverting_stacked
 
@@ -29,7 +29,7 @@ def built(name: str) -> nn.Module:
         return Listener("rnn", shape[1], 8, 2, classes)
     if name == "mixer":
         return PatchMixer((3, 8, 8), classes, 4, 16, 8, 32, 1)
-    return PatchReader((3, 8, 8), classes, 4, 16, 2, 1, 32)
+    return PatchReader((3, 8, 8), classes, 4, AttentionBlocks(16, 2, 1, 32))
 
 
 def uploads(name: str, count: int) -> tuple[list[nn.Module], Tensor, Tensor, Tensor]:

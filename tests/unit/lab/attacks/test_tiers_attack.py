@@ -12,11 +12,11 @@ from croupier.audit.blind import answer
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.errors import RangeError
-from croupier_lab.attacks.tiers.denoise import DENOISERS, NetworkDenoiser
+from croupier_lab.attacks.tiers.denoise import TITLES, NetworkDenoiser
 from croupier_lab.attacks.tiers.measures import agreement, separability
 from croupier_lab.attacks.tiers.recombine import by_scale, greedy
 from croupier_lab.attacks.tiers.stages import attack_bytes
-from croupier_lab.processes import ask, hands
+from croupier_lab.processes import ask, process_pool
 
 SIZE = 60
 
@@ -98,10 +98,10 @@ def test_the_attack_is_given_bytes_only_and_its_linear_denoiser_is_the_audits() 
     question = {"shown": {"rows": view}, "coins": Coins.from_seed(1).export()}
     told = attack_bytes(canon.dump(known), canon.dump(question))
     by = canon.load(told)["rows"]["denoisers"]
-    assert tuple(sorted(by)) == tuple(sorted(DENOISERS))
+    assert tuple(sorted(by)) == tuple(sorted(TITLES))
     assert by["wiener"]["rows"].shape == (24, SIZE)
     for key, value in answer("traits", known, question)["rows"].items():
         assert canon.dump({key: value}) == canon.dump({key: by["wiener"][key]})
     # The same bytes, the same answer: nothing else goes in.
-    with hands(1) as pool:
+    with process_pool(1) as pool:
         assert ask(pool, attack_bytes, canon.dump(known), canon.dump(question)).result() == told

@@ -16,13 +16,13 @@ from croupier.audit.attacks import source
 from croupier.encode.moduli import moduli
 from croupier.engine.federation import Federation, check
 from croupier.errors import SpecError
-from croupier.learn.data import Dataset, Rows
+from croupier.learn.data import Dataset, TensorRecords
 from croupier.learn.datasets import Synthetic
 from croupier.learn.distort import CLEAN
 from croupier.learn.models import Mlp
 from croupier_lab.papers.catalogue import FIGURES as REGISTRY
 from croupier_lab.papers.rns import cost
-from croupier_lab.papers.rns.source_inference import ALWAYS, HUNDRED
+from croupier_lab.papers.rns.source_inference_settings import ALWAYS, HUNDRED
 from croupier_lab.papers.shared.comparison import says
 from croupier_lab.papers.shared.figure import SCALES, Experiment, Figure, Means, Scale
 from croupier_lab.papers.shared.reproduce import reproduce
@@ -50,8 +50,21 @@ def test_the_scales_are_these() -> None:
     assert all(name == entry.name for name, entry in REGISTRY.items())
 
 
-@pytest.mark.parametrize("name", LEDGERS)
+# They play rounds between real processes, or shuffles of growing sizes: seconds each, of the same code.
+TIMED = ("rain/table2", "rain/table3", "rain/figure7", "intra/table7")
+
+
+@pytest.mark.parametrize("name", [name for name in LEDGERS if name not in TIMED])
 def test_every_ledger_is_whole(name: str) -> None:
+    check_whole(name)
+
+
+@pytest.mark.parametrize("name", TIMED)
+def test_every_timed_ledger_is_whole(name: str) -> None:
+    check_whole(name)
+
+
+def check_whole(name: str) -> None:
     found = reproduce(LEDGERS[name], "smoke", Means(), watch=lambda _: None)
     assert json.loads(json.dumps(found)) == found
     assert (found["kind"], found["entry"], found["scale"]) == ("croupier ledger", name, "smoke")
@@ -183,7 +196,7 @@ def test_every_network_can_be_built_and_attacked_at_its_end() -> None:
                 setting = defence.arm.applied(case.setting)
                 key = setting.data.use, setting.model
                 if key not in built:
-                    rows = Rows(torch.zeros(2, *SHAPES[setting.data.use]), torch.zeros(2, dtype=torch.int64))
+                    rows = TensorRecords(torch.zeros(2, *SHAPES[setting.data.use]), torch.zeros(2, dtype=torch.int64))
                     module = setting.model.build(Dataset("shape", "classify", 10, rows, rows, "", ""))
                     layers = [part for part in module.modules() if isinstance(part, torch.nn.Linear)]
                     assert layers[-1].out_features == 10

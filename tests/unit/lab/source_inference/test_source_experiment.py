@@ -224,12 +224,12 @@ def test_nothing_is_found_where_there_is_nothing(here: list[Here]) -> None:
     assert got.overall["prior"].low <= got.chance <= got.overall["prior"].high
 
 
-def test_runs_abreast_give_the_same(here: list[Here]) -> None:
+def test_runs_in_several_processes_give_the_same(here: list[Here]) -> None:
     """Each seed in its own process, with a blind one of its own: bit for bit what one after another gives here."""
     defences = [replace(NONE, attacks=("named+prior",)), replace(TOTAL, membership=())]
-    abreast = run(SETTING, defences, (0, 1), Local(), abreast=2)
+    processes = run(SETTING, defences, (0, 1), Local(), processes=2)
     assert not here
-    assert abreast == outcomes(SETTING, defences)
+    assert processes == outcomes(SETTING, defences)
 
 
 def test_an_outcome_compares_run_by_run(here: list[Here]) -> None:

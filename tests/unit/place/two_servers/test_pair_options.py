@@ -164,7 +164,7 @@ def test_too_many_coordinates_for_secret_scores_are_refused() -> None:
 
 def test_another_release_is_refused() -> None:
     with pytest.raises(ProtocolError, match="computes release = 'scored'"):
-        Pair(malicious=False)._scoring(PIPELINES["sum"], DealSpec(4, 4, "none"))
+        Scoring.of(PIPELINES["sum"].release, DealSpec(4, 4, "none"))
 
 
 def test_the_statement_says_that_only_signs_are_opened() -> None:

@@ -118,7 +118,7 @@ def _read(number: int, got: Gathered, rows: Tensor, pipeline: Pipeline) -> Round
     def sigma(name: str) -> float:
         tier = pipeline.privacy.tier(name)
         # Signs bear no noise that could be taken off.
-        return tier.sigma if tier is not None and not pipeline.encode.signs else 0.0
+        return tier.sigma if tier is not None and not pipeline.encode.signs_only else 0.0
 
     if got.ids is not None:
         return named_view(number, rows, present, sigma)

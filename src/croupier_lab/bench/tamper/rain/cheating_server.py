@@ -14,7 +14,7 @@ from torch import Tensor
 from croupier.core.flow import Exchange, SubFlow
 from croupier.errors import IntegrityError
 from croupier.kernels.field import Bytes
-from croupier.mpc.authentic import Held, Side
+from croupier.mpc.authentic import TaggedShares, TagHolder
 from croupier.mpc.dealer import ShuffleShare
 from croupier.mpc.tallies import Tally
 from croupier.place.two_servers.server_flow import ServerFlow
@@ -24,7 +24,7 @@ Bodies = Mapping[str, Mapping[str, Tensor]]
 
 
 @dataclass(frozen=True)
-class Bend:
+class Deviation:
     """What it does otherwise: with its hand, with uploads, with the rows of w or q, with rows that it goes on
     with, and with shares that it opens."""
 
@@ -32,18 +32,18 @@ class Bend:
     got: Callable[[Bodies], Bodies] = lambda got: got
     rows: Callable[[ShuffleShare, Bytes], Bytes] = lambda material, rows: rows
     own: Callable[[ShuffleShare, Bytes, Bytes], Bytes] = lambda material, sent, own: own
-    share: Callable[[Side, str, Held], Held] = lambda side, kind, held: held
+    share: Callable[[TagHolder, str, TaggedShares], TaggedShares] = lambda side, kind, held: held
 
 
 @dataclass
-class Bending(Side):
+class AlteringHolder(TagHolder):
     """A side that alters shares before it opens them, and is never worried."""
 
-    bend: Bend = field(default_factory=Bend)
+    tamper: Deviation = field(default_factory=Deviation)
 
-    def open(self, kind: str, held: Held) -> SubFlow:
+    def open(self, kind: str, held: TaggedShares) -> SubFlow:
         """With altered shares, which it takes for its own."""
-        return (yield from super().open(kind, self.bend.share(self, kind, held)))
+        return (yield from super().open(kind, self.tamper.share(self, kind, held)))
 
     def check(self, step: str) -> SubFlow:
         """To the end, whatever comes out."""
@@ -57,14 +57,14 @@ class Bending(Side):
 class CheatingServer(ServerFlow):
     """The cheating server."""
 
-    bend: Bend = field(default_factory=Bend)
+    tamper: Deviation = field(default_factory=Deviation)
 
     def _dealt(self) -> SubFlow:
         material, gates = yield from super()._dealt()
-        return self.bend.material(material), gates
+        return self.tamper.material(material), gates
 
     def _agreed(self, got: Bodies, late: Mapping[str, Tensor] | None) -> SubFlow:
-        return (yield from super()._agreed(self.bend.got(got), late))
+        return (yield from super()._agreed(self.tamper.got(got), late))
 
     def _shuffled(self, material: ShuffleShare, rows: Bytes) -> SubFlow:
         flow, sent = super()._shuffled(material, rows), rows
@@ -73,10 +73,10 @@ class CheatingServer(ServerFlow):
             try:
                 ask = flow.send(answer)
             except StopIteration as stop:
-                return self.bend.own(material, sent, stop.value)
+                return self.tamper.own(material, sent, stop.value)
             if isinstance(ask, Exchange) and ask.send:
                 (letter,) = ask.send
-                sent = self.bend.rows(material, body_of(letter)["rows"].numpy().copy())
+                sent = self.tamper.rows(material, body_of(letter)["rows"].numpy().copy())
                 ask = Exchange((replace(letter, body={"rows": torch.from_numpy(sent)}),), ask.wait)
             answer = yield ask
 
@@ -86,5 +86,5 @@ class CheatingServer(ServerFlow):
         except IntegrityError:
             return
 
-    def _side(self, material: ShuffleShare, shares: bool = False) -> Side:
-        return Bending(**vars(super()._side(material, shares)), bend=self.bend)
+    def _side(self, material: ShuffleShare, shares: bool = False) -> TagHolder:
+        return AlteringHolder(**vars(super()._side(material, shares)), tamper=self.tamper)

@@ -1,4 +1,8 @@
-"""Cheating with what was dealt: shares that a server alters before it opens them, and hands of an earlier attempt."""
+"""Cheating with what was dealt: shares that a server alters before it opens them, and hands of an earlier attempt.
+
+The strongest place to cheat: whoever alters a share and its tag alike is caught only by the key that nobody holds
+alone. `tampering` collects the cells of this file.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +13,16 @@ import numpy as np
 
 from croupier.core.flow import Letter
 from croupier.core.view import View
-from croupier.mpc.authentic import Held, Side
+from croupier.mpc.authentic import TaggedShares, TagHolder
 from croupier.mpc.dealer import ShuffleShare
 from croupier.mpc.field import PRIME
 from croupier.place.two_servers.messages import SERVERS
-from croupier_lab.bench.tamper.rain.cheating_server import Bend
+from croupier_lab.bench.tamper.rain.cheating_server import Deviation
 from croupier_lab.bench.tamper.rain.messages import Check, RainTamperCell, cancelling
-from croupier_lab.bench.tamper.rain.round import ROSTER, BentRound
+from croupier_lab.bench.tamper.rain.round import ROSTER, TamperedRound
 from croupier_lab.bench.tamper.rain.trial import RainTrial
 
-Share = Callable[[RainTrial, Side, Held], Held]
+Share = Callable[[RainTrial, TagHolder, TaggedShares], TaggedShares]
 _SHARES = ("mul0", "mul1", "mul2", "blind", "zero", "hd", "z")
 
 
@@ -51,35 +55,35 @@ def _shares(party: str, message: str) -> Iterator[RainTamperCell]:
         yield RainTamperCell("swap", party, message, _sharing(message, _crossed))
 
 
-def _sharing(message: str, alter: Share) -> Callable[[RainTrial], BentRound]:
-    def bend(trial: RainTrial) -> BentRound:
-        def share(side: Side, kind: str, held: Held) -> Held:
+def _sharing(message: str, alter: Share) -> Callable[[RainTrial], TamperedRound]:
+    def tamper(trial: RainTrial) -> TamperedRound:
+        def share(side: TagHolder, kind: str, held: TaggedShares) -> TaggedShares:
             if kind != message:
                 return held
             trial.acted = True
-            return alter(trial, side, Held(held.values.copy(), held.tags.copy()))
+            return alter(trial, side, TaggedShares(held.values.copy(), held.tags.copy()))
 
-        return BentRound(bend=Bend(share=share))
+        return TamperedRound(tamper=Deviation(share=share))
 
-    return bend
+    return tamper
 
 
-def _forcing(message: str) -> Callable[[RainTrial], BentRound]:
+def _forcing(message: str) -> Callable[[RainTrial], TamperedRound]:
     """A wrong opening, and a last value of its check that cancels what the honest server has just shown."""
 
-    def bend(trial: RainTrial) -> BentRound:
+    def tamper(trial: RainTrial) -> TamperedRound:
         def change(letters: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:
             return tuple(cancelling(trial, one, view, PRIME) if one.kind == _STEPS[message] else one for one in letters)
 
         return replace(_sharing(message, _shifted(True))(trial), letters=change)
 
-    return bend
+    return tamper
 
 
 def _shifted(small: bool, key: bool = False, guess: bool = False) -> Share:
     """One share by a little or by anything; its tag by the cheater's own part of the key, or by guessing all."""
 
-    def alter(trial: RainTrial, side: Side, held: Held) -> Held:
+    def alter(trial: RainTrial, side: TagHolder, held: TaggedShares) -> TaggedShares:
         shape, over = held.values.shape, side.over
         values, tags = (part.reshape(-1, over.words) for part in (held.values, held.tags))
         at = trial.pick(len(values))
@@ -93,35 +97,35 @@ def _shifted(small: bool, key: bool = False, guess: bool = False) -> Share:
         if key:
             factor = over.add(side.key, over.draw(trial.chance, 1)) if guess else side.key
             tags[at] = over.add(tags[at : at + 1], over.mul(factor, error))[0]
-        return Held(values.reshape(shape), tags.reshape(shape))
+        return TaggedShares(values.reshape(shape), tags.reshape(shape))
 
     return alter
 
 
-def _tag_only(trial: RainTrial, side: Side, held: Held) -> Held:
+def _tag_only(trial: RainTrial, side: TagHolder, held: TaggedShares) -> TaggedShares:
     tags = held.tags.reshape(-1, side.over.words)
     at = trial.pick(len(tags))
     tags[at] = side.over.add(tags[at : at + 1], side.over.draw(trial.chance, 1))[0]
-    return Held(held.values, tags.reshape(held.tags.shape))
+    return TaggedShares(held.values, tags.reshape(held.tags.shape))
 
 
-def _opposite(trial: RainTrial, side: Side, held: Held) -> Held:
+def _opposite(trial: RainTrial, side: TagHolder, held: TaggedShares) -> TaggedShares:
     """An error in one share and the opposite one in another."""
     values = held.values.reshape(-1, side.over.words)
     one, two = trial.two(len(values))
     error = np.array([[1, 0][: side.over.words]], np.uint64)
     values[one] = side.over.add(values[one : one + 1], error)[0]
     values[two] = side.over.sub(values[two : two + 1], error)[0]
-    return Held(values.reshape(held.values.shape), held.tags)
+    return TaggedShares(values.reshape(held.values.shape), held.tags)
 
 
-def _crossed(trial: RainTrial, side: Side, held: Held) -> Held:
+def _crossed(trial: RainTrial, side: TagHolder, held: TaggedShares) -> TaggedShares:
     """Two shares change places, with their tags: that of two elements whose other shares stay."""
     values, tags = (part.reshape(-1, side.over.words) for part in (held.values, held.tags))
     one, two = trial.two(len(values))
     for part in (values, tags):
         part[[one, two]] = part[[two, one]]
-    return Held(values.reshape(held.values.shape), tags.reshape(held.tags.shape))
+    return TaggedShares(values.reshape(held.values.shape), tags.reshape(held.tags.shape))
 
 
 # Hands of an earlier attempt.
@@ -134,10 +138,10 @@ _HANDS = (
 )  # fmt: skip
 
 
-def _reused(parts: tuple[str, ...]) -> Callable[[RainTrial], BentRound]:
+def _reused(parts: tuple[str, ...]) -> Callable[[RainTrial], TamperedRound]:
     """Some of what was dealt for an earlier attempt instead of this one's."""
 
-    def bend(trial: RainTrial) -> BentRound:
+    def tamper(trial: RainTrial) -> TamperedRound:
         if trial.earlier is None:
             raise AssertionError("nothing was dealt earlier")
         old = trial.earlier.material(trial.me)
@@ -146,6 +150,6 @@ def _reused(parts: tuple[str, ...]) -> Callable[[RainTrial], BentRound]:
             trial.acted = True
             return replace(now, **{name: getattr(old, name) for name in parts})
 
-        return BentRound(bend=Bend(material=material))
+        return TamperedRound(tamper=Deviation(material=material))
 
-    return bend
+    return tamper

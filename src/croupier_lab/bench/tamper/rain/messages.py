@@ -1,4 +1,8 @@
-"""Cheating with letters alone: every message of the two servers, altered, left out, repeated, mirrored or replayed."""
+"""Cheating with letters alone: every message of the two servers, altered, left out, repeated, mirrored or replayed.
+
+The list is made from the protocol's own schemas: a new message, or a new field, is tampered with as soon as it exists.
+Cheats that need more than a letter are in the files beside.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +23,14 @@ from croupier.kernels.field import Bytes
 from croupier.kernels.shares import P
 from croupier.mpc.authentic import as_tensor, as_words, byte_tensor, bytes_of
 from croupier.mpc.field import BINARY, PRIME
-from croupier.mpc.field import Field as Elements
+from croupier.mpc.field import ShareField as Elements
 from croupier.place.two_servers.messages import SERVERS
 from croupier_lab.bench.tamper.rain.round import (
     ROSTER,
     Before,
-    BentRound,
     Change,
     RoundSetting,
+    TamperedRound,
     TwoServerRound,
     mask_bits,
 )
@@ -54,7 +58,7 @@ class RainTamperCell:
     kind: str
     party: str
     message: str
-    bend: Callable[[RainTrial], BentRound]
+    tamper: Callable[[RainTrial], TamperedRound]
     check: Check | None = None
     before: Before = "nothing"
     colluding: bool = False
@@ -69,9 +73,9 @@ def by_letters() -> Iterator[RainTamperCell]:
                 continue
             only = _FORMS.get(kind)
             for name, edit in _edits(kind, schema.fields):
-                yield RainTamperCell(name, party, kind, _bent(kind, edit), only)
-            yield RainTamperCell("replay", party, kind, _bent(kind, _old), only, "round")
-            yield RainTamperCell("reuse", party, kind, _bent(kind, _old), only, "attempt")
+                yield RainTamperCell(name, party, kind, _tampered(kind, edit), only)
+            yield RainTamperCell("replay", party, kind, _tampered(kind, _old), only, "round")
+            yield RainTamperCell("reuse", party, kind, _tampered(kind, _old), only, "attempt")
 
 
 def _edits(kind: str, fields: tuple[Field, ...]) -> Iterator[tuple[str, Edit]]:
@@ -96,16 +100,16 @@ def _edits(kind: str, fields: tuple[Field, ...]) -> Iterator[tuple[str, Edit]]:
         yield "echo", _mirrored
 
 
-def _bent(kind: str, edit: Edit) -> Callable[[RainTrial], BentRound]:
-    def bend(trial: RainTrial) -> BentRound:
+def _tampered(kind: str, edit: Edit) -> Callable[[RainTrial], TamperedRound]:
+    def tamper(trial: RainTrial) -> TamperedRound:
         round_, free = trial.round, dict[str, tuple[Bytes, ...]]()
         if kind == "model" and round_.setting.missing == "vote":
             # A client that was handed something else is left out, and its uniform row votes.
             free = {who: (round_.rows[who], mask_bits(round_, who)) for who in ROSTER}
         change = edited(trial, kind, edit)
-        return BentRound(letters=change, clients=late_comer(trial) if kind == "forward" else {}, free=free)
+        return TamperedRound(letters=change, clients=late_comer(trial) if kind == "forward" else {}, free=free)
 
-    return bend
+    return tamper
 
 
 def edited(trial: RainTrial, kind: str, edit: Edit) -> Change:

@@ -1,4 +1,8 @@
-"""Cheating about who took part, what the reference is and what came out."""
+"""Cheating about who took part, what the reference is and what came out.
+
+Nothing is wrong with any number here: what is told differs from one party to another. Signatures, receipts and the
+commitment to the reference must find it.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +20,13 @@ from croupier.mpc.authentic import byte_tensor, bytes_of
 from croupier.mpc.signatures import root_of, signed
 from croupier.place.two_servers import messages
 from croupier.place.two_servers.messages import SERVERS
-from croupier_lab.bench.tamper.rain.cheating_server import Bend, Bodies
+from croupier_lab.bench.tamper.rain.cheating_server import Bodies, Deviation
 from croupier_lab.bench.tamper.rain.messages import RainTamperCell, another, late_comer
 from croupier_lab.bench.tamper.rain.round import (
     COLLUDERS,
     ROSTER,
-    BentRound,
     Change,
+    TamperedRound,
     TwoServerRound,
     mask_bits,
     opened,
@@ -56,21 +60,21 @@ def _uploads(party: str) -> Iterator[RainTamperCell]:
         yield RainTamperCell("drop", party, "up", _silent(both), colluding=True)
 
 
-def _hidden(victim: str, alone: bool = False) -> Callable[[RainTrial], BentRound]:
+def _hidden(victim: str, alone: bool = False) -> Callable[[RainTrial], TamperedRound]:
     """A server that says a client's upload never came; where it came to no other, that client is missing."""
 
-    def bend(trial: RainTrial) -> BentRound:
+    def tamper(trial: RainTrial) -> TamperedRound:
         def got(bodies: Bodies) -> Bodies:
             trial.acted = True
             return {who: body for who, body in bodies.items() if who != victim}
 
         free = {victim: (mask_bits(trial.round, victim),)} if alone else {}
-        return BentRound(bend=Bend(got=got), clients=late_comer(trial) if alone else {}, free=free)
+        return TamperedRound(tamper=Deviation(got=got), clients=late_comer(trial) if alone else {}, free=free)
 
-    return bend
+    return tamper
 
 
-def _other_row(trial: RainTrial) -> BentRound:
+def _other_row(trial: RainTrial) -> TamperedRound:
     """A colluder's other row, duly signed, is forwarded beside the one that the honest server has."""
     who = COLLUDERS[0]
     other = signed_up(trial.round, who, 1 - trial.round.rows[who])
@@ -79,13 +83,13 @@ def _other_row(trial: RainTrial) -> BentRound:
         trial.acted = True
         return {name: other if name == who else body for name, body in bodies.items()}
 
-    return BentRound(bend=Bend(got=got), free={who: (mask_bits(trial.round, who),)})
+    return TamperedRound(tamper=Deviation(got=got), free={who: (mask_bits(trial.round, who),)})
 
 
-def _wrong_row(kind: str) -> Callable[[RainTrial], BentRound]:
+def _wrong_row(kind: str) -> Callable[[RainTrial], TamperedRound]:
     """An honest client's row of an earlier round, or one that nobody signed."""
 
-    def bend(trial: RainTrial) -> BentRound:
+    def tamper(trial: RainTrial) -> TamperedRound:
         victim = ROSTER[trial.pick(3)]
         if trial.earlier is None:
             raise AssertionError("nothing was sent earlier")
@@ -97,12 +101,12 @@ def _wrong_row(kind: str) -> Callable[[RainTrial], BentRound]:
             trial.acted = True
             return {name: body if name == victim else own for name, own in bodies.items()}
 
-        return BentRound(bend=Bend(got=got))
+        return TamperedRound(tamper=Deviation(got=got))
 
-    return bend
+    return tamper
 
 
-def _two_rows(trial: RainTrial) -> BentRound:
+def _two_rows(trial: RainTrial) -> TamperedRound:
     """A colluder sends the servers different rows."""
     who = COLLUDERS[0]
     bits = 1 - trial.round.rows[who]
@@ -111,10 +115,10 @@ def _two_rows(trial: RainTrial) -> BentRound:
         other = signed_up(trial.round, who, bits)
         return tuple(replace(one, body=other) if one.target == trial.peer else one for one in letters)
 
-    return BentRound(clients={who: change}, free={who: (mask_bits(trial.round, who),)})
+    return TamperedRound(clients={who: change}, free={who: (mask_bits(trial.round, who),)})
 
 
-def _two_models(trial: RainTrial) -> BentRound:
+def _two_models(trial: RainTrial) -> TamperedRound:
     """A colluder signs one row for the servers, and says to one of them that it was handed another model."""
     who = COLLUDERS[0]
 
@@ -123,13 +127,13 @@ def _two_models(trial: RainTrial) -> BentRound:
         other = signed_up(trial.round, who, trial.round.rows[who], handed)
         return tuple(replace(one, body=other) if one.target == trial.peer else one for one in letters)
 
-    return BentRound(clients={who: change}, free={who: (mask_bits(trial.round, who),)})
+    return TamperedRound(clients={who: change}, free={who: (mask_bits(trial.round, who),)})
 
 
-def _unsigned(both: bool) -> Callable[[RainTrial], BentRound]:
+def _unsigned(both: bool) -> Callable[[RainTrial], TamperedRound]:
     """A colluder alters its row after it has signed it, to the honest server or to both."""
 
-    def bend(trial: RainTrial) -> BentRound:
+    def tamper(trial: RainTrial) -> TamperedRound:
         who, bit = COLLUDERS[0], trial.pick(trial.round.setting.params)
 
         def flipped(letter: Letter) -> Letter:
@@ -137,30 +141,30 @@ def _unsigned(both: bool) -> Callable[[RainTrial], BentRound]:
             row[bit // 8] ^= 1 << (bit % 8)
             return filled(letter, row=row) if both or letter.target == trial.peer else letter
 
-        return BentRound(
+        return TamperedRound(
             clients={who: lambda letters, view: tuple(map(flipped, letters))}, free=_row_or_mask(trial, who)
         )
 
-    return bend
+    return tamper
 
 
-def _silent(both: bool) -> Callable[[RainTrial], BentRound]:
+def _silent(both: bool) -> Callable[[RainTrial], TamperedRound]:
     """A colluder sends nothing to the honest server, or nothing at all."""
 
-    def bend(trial: RainTrial) -> BentRound:
+    def tamper(trial: RainTrial) -> TamperedRound:
         def change(letters: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:
             return () if both else tuple(one for one in letters if one.target != trial.peer)
 
-        return BentRound(clients={COLLUDERS[0]: change}, free=_row_or_mask(trial, COLLUDERS[0]))
+        return TamperedRound(clients={COLLUDERS[0]: change}, free=_row_or_mask(trial, COLLUDERS[0]))
 
-    return bend
+    return tamper
 
 
 def _row_or_mask(trial: RainTrial, who: str) -> dict[str, tuple[Bytes, ...]]:
     return {who: (trial.round.rows[who], mask_bits(trial.round, who))}
 
 
-def _named(trial: RainTrial) -> BentRound:
+def _named(trial: RainTrial) -> TamperedRound:
     """One client's receipt names another row for another client, and is signed accordingly."""
     round_ = trial.round
 
@@ -178,29 +182,29 @@ def _named(trial: RainTrial) -> BentRound:
         mine = signed(round_.keys[trial.party]["identity"], root)
         return filled(letter, digests=digests, signature=byte_tensor(mine))
 
-    return BentRound(letters=change)
+    return TamperedRound(letters=change)
 
 
-def _shown(told: bool) -> Callable[[RainTrial], BentRound]:
+def _shown(told: bool) -> Callable[[RainTrial], TamperedRound]:
     """Another reference than the clients were bound to: `told` to the second server from the start, or shown late."""
 
-    def bend(trial: RainTrial) -> BentRound:
+    def tamper(trial: RainTrial) -> TamperedRound:
         trial.acted = True
         late: Mapping[str, Tensor] = opened(1 - trial.round.late["reference"].numpy(), trial.chance)
         if not told:
             late = {**late, **{name: trial.round.late[name] for name in ("commitment", "handed")}}
-        return BentRound(late=late)
+        return TamperedRound(late=late)
 
-    return bend
+    return tamper
 
 
-def _published(whose: str) -> Callable[[RainTrial], BentRound]:
+def _published(whose: str) -> Callable[[RainTrial], TamperedRound]:
     """Another sum is published, signed anew by the first server, with some signature in the second one's place."""
 
-    def bend(trial: RainTrial) -> BentRound:
-        return BentRound(letters=_publishing(trial, whose))
+    def tamper(trial: RainTrial) -> TamperedRound:
+        return TamperedRound(letters=_publishing(trial, whose))
 
-    return bend
+    return tamper
 
 
 def _publishing(trial: RainTrial, whose: str) -> Change:

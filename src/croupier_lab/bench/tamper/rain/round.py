@@ -1,4 +1,8 @@
-"""One round of two servers that can be played with or without a cheating server, and what an honest one gives."""
+"""One round of two servers that can be played with or without a cheating server, and what an honest one gives.
+
+It holds everything that does not depend on the cheat, so that thousands of trials share it; an honest round of the same
+inputs says what the right result is.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +33,10 @@ from croupier.mpc.dealer import ShuffleShare
 from croupier.mpc.signatures import signed
 from croupier.pipeline import Pipeline
 from croupier.place.two_servers import messages
-from croupier.place.two_servers.messages import SERVERS
-from croupier.place.two_servers.pair import DEALER, Pair
+from croupier.place.two_servers.messages import DEALER, SERVERS
+from croupier.place.two_servers.pair import Pair
 from croupier.release.scored import ScoredSum
-from croupier_lab.bench.tamper.rain.cheating_server import Bend, CheatingServer
+from croupier_lab.bench.tamper.rain.cheating_server import CheatingServer, Deviation
 from croupier_lab.bench.tamper.verdicts import body_of
 
 ROSTER = ("c0", "c1", "c2", "c3", "c4")
@@ -79,12 +83,12 @@ class RoundSetting:
 
 
 @dataclass(frozen=True)
-class BentRound:
+class TamperedRound:
     """A tampering: letters of the cheater, what it does within, other letters of colluders, whose rows are then their
     own choice, and another reference that it plays with."""
 
     letters: Change = lambda letters, view: letters
-    bend: Bend = field(default_factory=Bend)
+    tamper: Deviation = field(default_factory=Deviation)
     clients: Mapping[str, Change] = field(default_factory=dict)
     free: Mapping[str, tuple[Bytes, ...]] = field(default_factory=dict)
     late: Mapping[str, Tensor] | None = None
@@ -107,12 +111,12 @@ class TwoServerRound:
         self.late = opened(reference, draw)
         self.keys = self.setting.place.enrol(ROSTER, self.coins.child("enrol"))
         self.run = run_id(self.coins)
-        self.given = self.told("server")
+        self.given = self.given_of("server")
         self.deal = self.setting.place.deal(self.given)
         self.schemas = self.setting.pipeline.schemas(self.given)
         self.sent: dict[str, list[Letter]] = {}
 
-    def told(self, who: str) -> Given:
+    def given_of(self, who: str) -> Given:
         """What a party is told."""
         return Given(who, self.run, self.number, self.attempt, ROSTER, 2, self.setting.layout, shard=who)
 
@@ -139,14 +143,14 @@ class TwoServerRound:
         (body,) = (body_of(letter) for letter in self.sent[DEALER] if letter.kind == kind)
         return messages.share_from_letter(self.deal, self.given, me, body)
 
-    def parties(self, cheater: str = "", bent: BentRound | None = None) -> dict[str, Party]:
+    def parties(self, cheater: str = "", tampered: TamperedRound | None = None) -> dict[str, Party]:
         """Everybody; whatever is sent is taken down."""
 
         def server(given: Given, memory: Memory, coins: Coins) -> Flow:
             seat = self.setting.place._seat(self.setting.pipeline, given, self.keys[given.me], coins)
             late: Mapping[str, Tensor] = self.late
-            if given.me == cheater and bent is not None:
-                seat, late = CheatingServer(**vars(seat), bend=bent.bend), bent.late or late
+            if given.me == cheater and tampered is not None:
+                seat, late = CheatingServer(**vars(seat), tamper=tampered.tamper), tampered.late or late
             if given.me == "server":
                 body = {"model": torch.zeros(self.setting.params), "commitment": self.late["commitment"]}
                 yield Exchange(tuple(Letter(who, "model", body) for who in ROSTER))
@@ -172,18 +176,18 @@ class TwoServerRound:
     def sit(
         self,
         cheater: str = "",
-        bent: BentRound | None = None,
+        tampered: TamperedRound | None = None,
         coalition: Coalition | None = None,
         keep: tuple[str, ...] = (),
     ) -> AttemptResult:
         """Play the round, and keep the views of clients, of the coalition, and of whom else it may be."""
-        parties = self.parties(cheater, bent)
+        parties = self.parties(cheater, tampered)
         kept = (*ROSTER, *keep, *(coalition.members if coalition else ()))
         return Local()(
             Attempt(
                 attempt_id=AttemptId(self.setting.pipeline.digest(), self.run, self.number, self.attempt),
                 parties=parties,
-                givens={who: self.told(who) for who in parties},
+                givens={who: self.given_of(who) for who in parties},
                 memories={who: {"keys": self.keys.get(who, {})} for who in parties},
                 coins={who: self.coins_of(who) for who in parties}, schemas=self.schemas, bench={"fit": self._fit},
                 coalition=coalition, keep=dict.fromkeys(kept, "keep"),
@@ -218,7 +222,7 @@ def signed_up(round_: TwoServerRound, who: str, bits: Bytes, handed: Tensor | No
     """A client's upload of some bits, as it would sign it; `handed` is what all were handed, unless given."""
     row = kernel.packed(bits) ^ round_.masks[who]
     same = round_.late["handed"] if handed is None else handed
-    claim = messages.claim(round_.told(who), who, row, bytes_of(same))
+    claim = messages.claim(round_.given_of(who), who, row, bytes_of(same))
     mine = byte_tensor(signed(round_.keys[who]["identity"], claim))
     return {"row": torch.from_numpy(row), "signature": mine, "handed": same}
 

@@ -1,4 +1,8 @@
-"""Cheating with the shuffle: rows of w and q that a server alters, and openings that it fits to them."""
+"""Cheating with the shuffle: rows of w and q that a server alters, and openings that it fits to them.
+
+A server may send other rows than those it should, and may try to make the check's own openings fit. Both forms of the
+check are tried.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +17,9 @@ from croupier.kernels import field as kernel
 from croupier.kernels.field import Bytes
 from croupier.mpc.dealer import ShuffleShare
 from croupier.place.two_servers.messages import SERVERS
-from croupier_lab.bench.tamper.rain.cheating_server import Bend
+from croupier_lab.bench.tamper.rain.cheating_server import Deviation
 from croupier_lab.bench.tamper.rain.messages import CHECKS, RainTamperCell, cancelling
-from croupier_lab.bench.tamper.rain.round import COLLUDERS, ROSTER, BentRound
+from croupier_lab.bench.tamper.rain.round import COLLUDERS, ROSTER, TamperedRound
 from croupier_lab.bench.tamper.rain.trial import RainTrial
 
 Rows = Callable[[RainTrial, ShuffleShare, Bytes], Bytes]
@@ -31,25 +35,25 @@ def by_rows() -> Iterator[RainTamperCell]:
 def _rows(party: str, message: str) -> Iterator[RainTamperCell]:
     for place in range(len(ROSTER)):
         for stands in (True, False):
-            yield RainTamperCell("flip", party, message, _bending(_flipped(place), stands))
-            yield RainTamperCell("paired", party, message, _bending(_paired(place), stands))
+            yield RainTamperCell("flip", party, message, _tampering(_flipped(place), stands))
+            yield RainTamperCell("paired", party, message, _tampering(_paired(place), stands))
     kinds: dict[str, Rows] = {
         "swap": _swapped, "permute": _permuted, "duplicate": _doubled, "replace row": _random_row,
         "zeros": _zero_row,
     }  # fmt: skip
     for kind, alter in kinds.items():
-        yield RainTamperCell(kind, party, message, _bending(alter))
+        yield RainTamperCell(kind, party, message, _tampering(alter))
         # The other copy: the cheating server goes on with rows that it did not send.
-        yield RainTamperCell(kind, party, message, _bending(alter, stands=False))
-    yield RainTamperCell("replace row", party, message, _bending(_colluder_row), colluding=True)
-    yield RainTamperCell("colluders exchanged", party, message, _bending(_exchanged), colluding=True)
+        yield RainTamperCell(kind, party, message, _tampering(alter, stands=False))
+    yield RainTamperCell("replace row", party, message, _tampering(_colluder_row), colluding=True)
+    yield RainTamperCell("colluders exchanged", party, message, _tampering(_exchanged), colluding=True)
 
 
-def _bending(alter: Rows, stands: bool = True) -> Callable[[RainTrial], BentRound]:
+def _tampering(alter: Rows, stands: bool = True) -> Callable[[RainTrial], TamperedRound]:
     """Alter the rows that are sent. A second server that `stands` by them goes on with them too; a first server that
     does not undoes the change where it guesses that it ended up."""
 
-    def bend(trial: RainTrial) -> BentRound:
+    def tamper(trial: RainTrial) -> TamperedRound:
         made: list[Bytes] = []
 
         def rows(material: ShuffleShare, before: Bytes) -> Bytes:
@@ -63,9 +67,9 @@ def _bending(alter: Rows, stands: bool = True) -> Callable[[RainTrial], BentRoun
                 return sent if stands else held
             return held if stands else held ^ made[0][trial.chance.permutation(len(held))]
 
-        return BentRound(bend=Bend(rows=rows, own=own))
+        return TamperedRound(tamper=Deviation(rows=rows, own=own))
 
-    return bend
+    return tamper
 
 
 def _flipped(place: int) -> Rows:
@@ -149,16 +153,16 @@ def _forced(party: str, message: str) -> Iterator[RainTamperCell]:
         yield RainTamperCell("forced", party, message, _forcing(echo))
 
 
-def _forcing(echo: bool) -> Callable[[RainTrial], BentRound]:
+def _forcing(echo: bool) -> Callable[[RainTrial], TamperedRound]:
     """The difference is made to open as zero, and the check's last value to cancel; or commitments are echoed."""
 
-    def bend(trial: RainTrial) -> BentRound:
+    def tamper(trial: RainTrial) -> TamperedRound:
         def change(letters: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:
             return tuple(_fitted(trial, letter, view, echo) for letter in letters)
 
-        return replace(_bending(_flipped(0))(trial), letters=change)
+        return replace(_tampering(_flipped(0))(trial), letters=change)
 
-    return bend
+    return tamper
 
 
 def _fitted(trial: RainTrial, letter: Letter, view: View, echo: bool) -> Letter:

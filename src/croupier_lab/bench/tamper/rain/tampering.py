@@ -123,12 +123,12 @@ def _attempted(
     chance = coins.child("tampering", number).secure()
     helped = cell.colluding or int(chance.below(2)[0]) == 1
     trial = RainTrial(round_, cell.party, COLLUDERS if helped else (), chance, earlier)
-    bent = cell.bend(trial)
-    result = trial.run(bent)
+    tampered = cell.tamper(trial)
+    result = trial.run(tampered)
     sent = trial.kinds()
     early = not _forbidden(cell.message).isdisjoint(sent)
     return RainTrialEnd(
-        cell, trial.verdict(bent, result), trial.acted, early, trial.unknown(), sent[-1] if sent else ""
+        cell, trial.verdict(tampered, result), trial.acted, early, trial.unknown(), sent[-1] if sent else ""
     )
 
 

@@ -1,4 +1,8 @@
-"""One round in which a server cheats, with or without clients that help it; and what came of it."""
+"""One round in which a server cheats, with or without clients that help it; and what came of it.
+
+A value for the functions in the files beside: which server cheats, who helps it, where chance comes from, and what was
+sent earlier that could be sent again.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from croupier.encode.encoder import Released
 from croupier.engine.failure import alarmed
 from croupier.errors import CroupierError
 from croupier.place.two_servers.messages import SERVERS
-from croupier_lab.bench.tamper.rain.round import ROSTER, BentRound, TwoServerRound
+from croupier_lab.bench.tamper.rain.round import ROSTER, TamperedRound, TwoServerRound
 from croupier_lab.bench.tamper.verdicts import Verdict
 
 
@@ -61,23 +65,23 @@ class RainTrial:
         its = (one.body for inbox in inboxes for one in inbox if one.kind == kind and one.source == self.peer)
         return next(its, None)
 
-    def run(self, bent: BentRound) -> AttemptResult:
+    def run(self, tampered: TamperedRound) -> AttemptResult:
         """The round, with the cheating server and its helpers sending last."""
 
         def change(held: Mapping[str, tuple[Letter, ...]], views: Mapping[str, View]) -> dict[str, tuple[Letter, ...]]:
             found = {}
             for who, letters in held.items():
-                bend = bent.letters if who == self.party else bent.clients.get(who, _unchanged)
-                found[who] = bend(letters, views[who])
+                tamper = tampered.letters if who == self.party else tampered.clients.get(who, _unchanged)
+                found[who] = tamper(letters, views[who])
                 self.acted |= list(map(id, found[who])) != list(map(id, letters))
             return found
 
-        members = frozenset({self.party, *self.colluders, *bent.clients})
-        return self.round.sit(self.party, bent, Coalition(members, change))
+        members = frozenset({self.party, *self.colluders, *tampered.clients})
+        return self.round.sit(self.party, tampered, Coalition(members, change))
 
-    def verdict(self, bent: BentRound, result: AttemptResult) -> Verdict:
+    def verdict(self, tampered: TamperedRound, result: AttemptResult) -> Verdict:
         """Whether anybody honest took a wrong result, and else whether the round loop would have gone on."""
-        fitting = list(self.round.honest(bent.free))
+        fitting = list(self.round.honest(tampered.free))
 
         def right(sums: Tensor, total: Tensor, distances: list[int] | None = None) -> bool:
             return any(
@@ -85,7 +89,7 @@ class RainTrial:
                 for one, two, three in fitting
             )
 
-        honest = [who for who in ROSTER if who not in self.colluders and who not in bent.clients]
+        honest = [who for who in ROSTER if who not in self.colluders and who not in tampered.clients]
         content = [who for who in honest if result.outcomes[who].error is None]
         for who in content:
             (letter,) = result.views[who].inputs[-1]

@@ -10,7 +10,7 @@ import pytest
 from tests.shell import Shell
 
 from croupier.agree import commit_reveal as joint
-from croupier.agree.agreement import Call
+from croupier.agree.agreement import AgreementCall
 from croupier.agree.board import Turn
 from croupier.agree.pbft import agreement as pbft
 from croupier.agree.pbft import replica
@@ -47,18 +47,18 @@ def test_no_two_honest_clients_ever_accept_different_rules(name: Name) -> None:
     assert total["faulty_clients"] > 15
 
 
-def _loose(self: joint.Member, turn: Turn, purpose: str, digest: bytes) -> SubFlow:
+def _loose(self: joint.CommittingClient, turn: Turn, purpose: str, digest: bytes) -> SubFlow:
     yield from self._turn(turn, {"digest": digest, "signature": self._sign(purpose, digest)})
 
 
 def _no_comparing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(joint.Member, "_alike", _loose)
+    patch.setattr(joint.CommittingClient, "_alike", _loose)
 
 
 def _no_promise(patch: pytest.MonkeyPatch) -> None:
     """Clients sign a second outcome for a number, and attempts of a number go on for ever."""
     patch.setattr(Standing, "check", lambda *_: None)
-    patch.setattr(Call, "again", lambda self, _: replace(self, attempt=self.attempt + 1))
+    patch.setattr(AgreementCall, "again", lambda self, _: replace(self, attempt=self.attempt + 1))
 
 
 def _small_quorum(patch: pytest.MonkeyPatch) -> None:

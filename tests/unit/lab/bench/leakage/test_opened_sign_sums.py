@@ -1,3 +1,5 @@
+"""What an opened sum of weighted signs tells of its rows, measured for few levels of weights and for many."""
+
 from __future__ import annotations
 
 import json

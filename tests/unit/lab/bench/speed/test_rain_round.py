@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from croupier.errors import ProtocolError
-from croupier_lab.bench.speed import rain_round
-from croupier_lab.bench.speed.rain_round import Mode, RainRoundSize, measure
+from croupier_lab.bench.speed import rain_round, rain_servers
+from croupier_lab.bench.speed.rain_inputs import Mode, RainRoundSize
+from croupier_lab.bench.speed.rain_round import measure
 
 KEYS = {
     "clients", "params", "mode", "streamed", "repeats", "clear_s", "mean_s", "client_bytes", "client_s", "online_s",
@@ -40,7 +41,7 @@ def test_what_is_measured(mode: Mode, streamed: bool) -> None:
 
 def test_a_wrong_sum_is_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = {"online_s": 1.0, "offline_s": 1.0, "sums": torch.full((256,), 99)}
-    monkeypatch.setattr(rain_round, "_rounds", lambda size, seed: [wrong])
+    monkeypatch.setattr(rain_round, "server_rounds", lambda size, seed: [wrong])
     with pytest.raises(ProtocolError, match="another sum than the rule in the clear"):
         measure(RainRoundSize(clients=5, params=256, mode="semi-honest", repeats=1), 1)
 
@@ -48,7 +49,7 @@ def test_a_wrong_sum_is_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_servers_that_differ_or_fail_are_no_measurement() -> None:
     one = {"sums": torch.zeros(2)}
     with pytest.raises(ProtocolError, match="different sums"):
-        rain_round._together(one, {"sums": torch.ones(2)})
+        rain_servers._together(one, {"sums": torch.ones(2)})
 
 
 def test_a_round_that_opens_no_sum_is_no_measurement() -> None:

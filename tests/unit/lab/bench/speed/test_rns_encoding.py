@@ -12,7 +12,9 @@ import pytest
 from tests.shell import Shell
 
 from croupier.core.coins import Coins
-from croupier_lab.bench.speed import rns_encoding
+from croupier_lab.bench.speed import rns_chunks, rns_encoding
+from croupier_lab.bench.speed.process import apart, resident
+from croupier_lab.bench.speed.rns_chunks import draw
 
 TIMES = ("encode_s", "decode_s", "shuffle_bits_s", "shuffle_mod_s", "copy_s", "plain_encode_s", "peak_bytes")
 
@@ -25,7 +27,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
         return what(*arguments)
 
     monkeypatch.setattr(rns_encoding, "apart", work)
-    monkeypatch.setattr(rns_encoding, "CHUNK", 1 << 11)
+    monkeypatch.setattr(rns_chunks, "CHUNK", 1 << 11)
     monkeypatch.setattr(rns_encoding, "PART", 1 << 10)
     monkeypatch.setattr(rns_encoding, "SMALLEST", 1000)
 
@@ -66,14 +68,14 @@ def test_what_is_measured_is_right(
 
 def test_a_fresh_process_has_a_mark_of_its_own() -> None:
     ballast = np.ones(1 << 28, np.uint8)
-    mark = rns_encoding.apart(_mark)
+    mark = apart(_mark)
     assert mark["high"] >= mark["now"] > 10_000_000
-    assert mark["high"] < rns_encoding.resident("VmHWM")
+    assert mark["high"] < resident("VmHWM")
     assert len(ballast) == 1 << 28
 
 
 def _mark() -> dict[str, Any]:
-    return {"now": rns_encoding.resident("VmRSS"), "high": rns_encoding.resident("VmHWM")}
+    return {"now": resident("VmRSS"), "high": resident("VmHWM")}
 
 
 def test_the_plain_form_is_algorithm_1() -> None:
@@ -82,7 +84,7 @@ def test_the_plain_form_is_algorithm_1() -> None:
 
 
 def test_drawn_parameters_fill_half_the_scale() -> None:
-    values = rns_encoding.draw(Coins.from_seed(1), 10_000)
+    values = draw(Coins.from_seed(1), 10_000)
     assert values.dtype == np.float32
     assert 0.49 < values.max() <= 0.5
     assert -0.5 <= values.min() < -0.49

@@ -23,7 +23,7 @@ from croupier.place.two_servers import messages
 from croupier.place.two_servers.server_flow import ServerFlow
 from croupier_lab.bench.tamper.rain import tampering
 from croupier_lab.bench.tamper.rain.messages import RainTamperCell
-from croupier_lab.bench.tamper.rain.round import BentRound, RoundSetting, TwoServerRound
+from croupier_lab.bench.tamper.rain.round import RoundSetting, TamperedRound, TwoServerRound
 from croupier_lab.bench.tamper.rain.tampering import (
     RainTamperSize,
     RainTrialEnd,
@@ -112,14 +112,14 @@ def test_the_control_lets_much_by() -> None:
 def test_an_honest_round_is_harmless_in_every_setting() -> None:
     for number, setting in enumerate(tampering.SETTINGS):
         trial = RainTrial(TwoServerRound(setting, COINS, number), "second", (), COINS.secure())
-        assert trial.verdict(BentRound(), trial.run(BentRound())) == "harmless"
+        assert trial.verdict(TamperedRound(), trial.run(TamperedRound())) == "harmless"
 
 
 def test_a_wrong_result_that_everybody_signs_is_an_escape() -> None:
     trial = RainTrial(TwoServerRound(RoundSetting(), COINS), "second", (), COINS.secure())
-    result = trial.run(BentRound())
+    result = trial.run(TamperedRound())
     trial.round.rows["c0"] = 1 - trial.round.rows["c0"]
-    assert trial.verdict(BentRound(), result) == "escapes"
+    assert trial.verdict(TamperedRound(), result) == "escapes"
 
 
 def test_what_the_honest_server_sent_is_what_its_view_gives() -> None:

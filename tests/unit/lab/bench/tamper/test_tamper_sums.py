@@ -13,7 +13,8 @@ from croupier.mpc.tags import Tagger
 from croupier.place import placement, servers
 from croupier.systems import sum_servers
 from croupier_lab.bench.tamper import sums
-from croupier_lab.bench.tamper.sums import SumTamperCell, SumTamperSize, cells, measure, show, tally
+from croupier_lab.bench.tamper.sum_tampering import SumTamperCell, cells
+from croupier_lab.bench.tamper.sums import SumTamperSize, measure, show, tally
 
 KINDS = {
     "flip", "drop", "repeat", "swap", "scale", "leave out", "leave out, named", "double", "equivocate", "reuse",

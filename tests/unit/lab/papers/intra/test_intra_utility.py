@@ -44,8 +44,8 @@ from croupier_lab.papers.shared.trainings import (
     PublicTask,
     TrainingEnd,
     TrainingTask,
-    abreast,
     cell,
+    in_processes,
     naive,
     public,
     shown,
@@ -167,15 +167,15 @@ def test_a_training_that_is_lost_is_counted_and_not_averaged() -> None:
     assert shown(cell([math.inf, math.inf])) == "2 runs lost"
 
 
-def test_a_board_trains_once_and_alike_abreast() -> None:
+def test_a_board_trains_once_and_alike_in_several_processes() -> None:
     cells = [UtilityCell(("digits", "MLP"), FEDAVG, NoiseArm("none"))]
     rows = []
     for at_once in (1, 2):
-        board = Board({("digits", "MLP"): tiny()}, (0, 1), Means(abreast=at_once), WATCH)
+        board = Board({("digits", "MLP"): tiny()}, (0, 1), Means(processes=at_once), WATCH)
         board.ahead([*cells, *cells])
         rows.append(board.row(cells[0], "-"))
     assert rows[0] == rows[1]
-    assert abreast(abs, [-1, 2], 1) == [1, 2]
+    assert in_processes(abs, [-1, 2], 1) == [1, 2]
 
 
 def test_paper_scale_is_the_papers() -> None:

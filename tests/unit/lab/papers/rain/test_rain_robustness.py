@@ -97,11 +97,13 @@ def test_bouts_that_come_out_alike_are_fought_once(tiny: TrainingTerms) -> None:
     assert heard[0] == "digits, label-flip 50%: RAIN, 0/1"
 
 
-def test_bouts_abreast_end_alike(tiny: TrainingTerms) -> None:
+def test_bouts_in_several_processes_end_alike(tiny: TrainingTerms) -> None:
     """Two processes or none: the same results, and nothing is left to be trained."""
     planned = [AttackedRun(rule, tiny, attack, 0.5) for rule in (HIDDEN, KRUM) for attack in (Copy(), Dpfl())]
     heard: list[str] = []
-    alone, pair = (RunsOverSeeds(RunPlace(Digits(), 10, (8,), Means(abreast=n), (0, 1)), heard.append) for n in (1, 2))
+    alone, pair = (
+        RunsOverSeeds(RunPlace(Digits(), 10, (8,), Means(processes=n), (0, 1)), heard.append) for n in (1, 2)
+    )
     pair.ahead(planned)
     assert [pair(attacked) for attacked in planned] == [alone(attacked) for attacked in planned]
     assert len(heard) == 4

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from croupier.learn.data import Data, Rows
+from croupier.learn.data import Data, TensorRecords
 from croupier.learn.datasets import Digits
 from croupier.learn.split import Iid
 from croupier_lab.papers.catalogue import FIGURES
@@ -25,12 +25,12 @@ def ground() -> ClearTask:
     return ClearTask.of(Digits().load(None), Iid(clients=6), (8,), seed=3, root=100)
 
 
-def rows_of(records: Rows) -> set[bytes]:
+def rows_of(records: TensorRecords) -> set[bytes]:
     return {row.numpy().tobytes() for row in records.x.flatten(1)}
 
 
 def test_a_practice_federation_is_made_of_root_records_alone(ground: ClearTask) -> None:
-    root = Rows(ground.train.x[ground.root], ground.train.y[ground.root])
+    root = TensorRecords(ground.train.x[ground.root], ground.train.y[ground.root])
     held = []
     for fold in range(FOLDS):
         made = practice(ground, fold)
@@ -41,16 +41,16 @@ def test_a_practice_federation_is_made_of_root_records_alone(ground: ClearTask) 
         assert len(set(owned.tolist())) == len(owned), "a record has one owner, who may change it"
         assert len(made.root) + len(made.test) == 100
         held.append(made.test.x)
-    assert rows_of(Rows(torch.cat(held), torch.zeros(100))) == rows_of(root)
+    assert rows_of(TensorRecords(torch.cat(held), torch.zeros(100))) == rows_of(root)
 
 
 def test_no_other_record_has_a_part_in_the_choice(ground: ClearTask) -> None:
-    blind = replace(ground, test=Rows(torch.zeros_like(ground.test.x), torch.zeros_like(ground.test.y)))
+    blind = replace(ground, test=TensorRecords(torch.zeros_like(ground.test.x), torch.zeros_like(ground.test.y)))
     others = torch.ones(len(ground.train), dtype=torch.bool)
     others[ground.root] = False
     x = ground.train.x.clone()
     x[others] = 0
-    blind = replace(blind, train=Rows(x, ground.train.y))
+    blind = replace(blind, train=TensorRecords(x, ground.train.y))
     terms = TrainingTerms(rounds=3, batch=8, every=3)
     one, two = (play(practice(where, 1), EQUAL, terms).curve for where in (ground, blind))
     assert one == two

@@ -16,7 +16,8 @@ from croupier.engine.federation import Federation, check
 from croupier.errors import CroupierError, SpecError
 from croupier.learn import budget
 from croupier.learn.budget import DELTA, epsilon
-from croupier.learn.fit import DpSgd, Sgd
+from croupier.learn.dp_fit import DpSgd
+from croupier.learn.fit import Sgd
 from croupier.learn.models import MnistCnn
 from croupier.learn.train import Learner
 from croupier_lab.papers.rns import dp_sgd

@@ -11,19 +11,21 @@ from typing import Any, get_args
 import pytest
 import torch
 
-from croupier.learn.data import Dataset, Rows
+from croupier.learn.data import Dataset, TensorRecords
 from croupier.learn.datasets import Cifar10
 from croupier.learn.models import DlgLeNet
+from croupier.learn.png import png
 from croupier_lab.attacks.gradient_search import DEFENCES, Dlg, Inverting
 from croupier_lab.papers.rns import inversion
-from croupier_lab.papers.rns.inversion import ATTEMPTS, ONE, PRINTED, InversionTrial, figure8, png
+from croupier_lab.papers.rns.inversion import ONE, figure8
+from croupier_lab.papers.rns.inversion_trials import ATTEMPTS, PRINTED, PUBLIC, InversionTrial
 from croupier_lab.papers.shared.figure import Scale
 
 
 def pictures() -> Dataset:
     generator = torch.Generator().manual_seed(0)
     train, test = (
-        Rows(torch.rand(60, 3, 32, 32, generator=generator), torch.randint(10, (60,), generator=generator))
+        TensorRecords(torch.rand(60, 3, 32, 32, generator=generator), torch.randint(10, (60,), generator=generator))
         for _ in range(2)
     )
     return Dataset("cifar10", "classify", 10, train, test, "none", "made up", labels=train.y)
@@ -72,7 +74,7 @@ def test_every_row_has_intervals_and_priors(got: dict[str, Any]) -> None:
 
 
 def small() -> Dataset:
-    rows = Rows(torch.zeros(1, 3, 8, 8), torch.zeros(1, dtype=torch.int64))
+    rows = TensorRecords(torch.zeros(1, 3, 8, 8), torch.zeros(1, dtype=torch.int64))
     return Dataset("small", "classify", 10, rows, rows, "", "")
 
 
@@ -114,6 +116,6 @@ def test_every_scale_is_whole(scale: Scale) -> None:
     assert len({trial.label for trial in trials}) == len(trials)
     for trial in trials:
         assert trial.targets >= 2
-        assert trial.targets * trial.clients * trial.batch <= inversion.PUBLIC
+        assert trial.targets * trial.clients * trial.batch <= PUBLIC
         assert {"none", "sum"} <= set(trial.defences)
         assert 32 % trial.side == 0

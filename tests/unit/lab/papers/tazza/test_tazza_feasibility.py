@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from croupier.core.coins import Coins
 from croupier.learn.axes import symmetry_of
-from croupier.learn.data import Dataset, Rows
+from croupier.learn.data import Dataset, TensorRecords
 from croupier.learn.datasets import Cifar10, Mnist
 from croupier.learn.gradients import holding
 from croupier.learn.models import Mlp
@@ -34,7 +34,7 @@ def pictures(name: str, colours: int, side: int) -> Dataset:
     kinds, noise = (torch.rand(count, colours, side + 6, side + 6, generator=generator) for count in (10, 500))
     y = torch.arange(500) % 10
     x = (functional.avg_pool2d(kinds[y] + 0.4 * noise, 7, 1) - 0.7) * 5 + 0.5
-    train, test = Rows(x[:300].clamp(0, 1), y[:300]), Rows(x[300:].clamp(0, 1), y[300:])
+    train, test = TensorRecords(x[:300].clamp(0, 1), y[:300]), TensorRecords(x[300:].clamp(0, 1), y[300:])
     return Dataset(name, "classify", 10, train, test, "none", "drawn", labels=train.y)
 
 

@@ -12,7 +12,8 @@ from croupier.audit.setting import Setting
 from croupier.engine.federation import Federation
 from croupier.errors import SpecError
 from croupier.learn.datasets import Cifar10, Digits, Mnist
-from croupier.learn.fit import Adam, DpAdam
+from croupier.learn.dp_fit import DpAdam
+from croupier.learn.fit import Adam
 from croupier.learn.models import Mlp
 from croupier.learn.root import Root
 from croupier.learn.split import Iid

@@ -1,0 +1,136 @@
+"""`croupier enrol`: a roster from everybody's cards, or its next version."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from croupier.cli import options
+from croupier.cli.rosters import about, changes, facts_of, now, refuse_given, tell
+
+if TYPE_CHECKING:
+    from croupier.service.roster import Roster, Timetable
+
+
+Cards = Annotated[
+    Optional[list[Path]],  # noqa: UP045
+    typer.Argument(metavar="CARD...", help="Every party's card; after another roster, only new or renewed ones."),
+]
+Described = Annotated[Optional[str], typer.Option(help="A preset or TOML file: what is run.")]  # noqa: UP045
+After = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(metavar="OLD.roster", help="Make the version after this roster; its description stays."),
+]
+Without = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option(metavar="NAME", help="Leave this party of the old roster out; may be repeated."),
+]
+FromRound = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option(help="The first round that the new version holds for; rounds are counted from 1."),
+]
+Quorum = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option(help="Clients that a round needs; the description's share of the invited unless given."),
+]
+Phase = Annotated[
+    Optional[float],  # noqa: UP045
+    typer.Option(help="Seconds of one step of a round: longer than training takes (300 unless given)."),
+]
+RoundLimit = Annotated[
+    Optional[float],  # noqa: UP045
+    typer.Option(help="Seconds after which a round has failed (3600 unless given)."),
+]
+Hold = Annotated[
+    Optional[float],  # noqa: UP045
+    typer.Option(help="Seconds that a host keeps a caller waiting (15 unless given)."),
+]
+Out = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(help="The roster's file; federation.roster, or federation.VERSION.roster, unless given."),
+]
+
+
+def command(
+    cards: Cards = None,
+    spec: Described = None,
+    sets: options.Sets = None,
+    after: After = None,
+    without: Without = None,
+    from_round: FromRound = None,
+    quorum: Quorum = None,
+    phase: Phase = None,
+    round_limit: RoundLimit = None,
+    hold: Hold = None,
+    out: Out = None,
+    json: options.Json = False,
+) -> None:
+    """Make a roster from everybody's cards: who takes part, in which protocol, by which timetable.
+
+    Anybody may make it: everybody compares it with the others before it counts (`croupier accept`).
+
+    `croupier enrol *.card --spec rns-servers`
+
+    `croupier enrol new.card --after federation.roster --without hospital-b --from-round 12`
+    """
+    from croupier.service.card import Card
+    from croupier.service.fields import write_new
+    from croupier.service.roster import Roster
+    from croupier.service.versions import next_roster
+
+    given = [Card.read(path) for path in cards or ()]
+    times = {"phase": phase, "round": round_limit, "hold": hold}
+    old = None
+    if after is None:
+        made = _first(given, spec, sets, quorum, {key: value for key, value in times.items() if value is not None})
+        refuse_given({"--without": without, "--from-round": from_round}, "belongs to --after OLD.roster; give both")
+    else:
+        refuse_given({"--spec": spec, "--set": sets}, "with --after the description of the old roster stays")
+        old = Roster.read(after)
+        made = next_roster(old, _round(old, from_round), given, without or (), quorum, _timed(old.timetable, times))
+    for card in made.cards:
+        card.check_time(now())
+    plain = "federation.roster" if made.version == 1 else f"federation.{made.version}.roster"
+    path = write_new(out or Path(plain), made.text(), "name another file with --out")
+    said = [
+        f"made {path}: {about(made)}",
+        *changes(old, made),
+        f"words: {' '.join(made.words)}",
+        f"hand {path} to every party; nothing in it is secret",
+        f"next: everybody runs croupier accept {path.name} --key NAME.key and compares the words by telephone",
+    ]
+    options.give({"file": str(path), **facts_of(made)}, json, None, lambda: tell(said))
+
+
+def _first(given: Any, spec: str | None, sets: Any, quorum: int | None, times: dict[str, float]) -> Roster:
+    from croupier.core.coins import Coins
+    from croupier.errors import RosterError
+    from croupier.service.roster import Timetable
+    from croupier.service.versions import make_roster
+    from croupier.spec import load
+
+    if spec is None:
+        raise RosterError(
+            "--spec is missing: a roster holds the description of what is run; name a preset or TOML file"
+        )
+    clients = sum(not card.is_host for card in given)
+    described = load(spec, sets or (), count=lambda _: max(1, clients))
+    return make_roster(given, described, Coins.from_os(), quorum, Timetable(**times))
+
+
+def _timed(old: Timetable, times: dict[str, float | None]) -> Timetable:
+    return replace(old, **{key: value for key, value in times.items() if value is not None})
+
+
+def _round(old: Roster, from_round: int | None) -> int:
+    from croupier.errors import RosterError
+
+    if from_round is None:
+        raise RosterError(
+            "--from-round is missing: from which round on does the new version hold? name one after "
+            f"{old.from_round}, late enough for everybody to accept it"
+        )
+    return from_round

@@ -1,0 +1,64 @@
+"""What the commands of the key ceremony say alike: about a roster, about options, about today.
+
+Used by `ceremony`, `enrol` and `accept`. Private keys and secrets go into files only, and never through here.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from croupier.service.roster import Roster
+
+
+def now() -> dt.datetime:
+    """This moment."""
+    return dt.datetime.now(dt.UTC)
+
+
+def tell(lines: list[str]) -> None:
+    """Print lines that fit the window."""
+    from croupier.cli.fit import line
+
+    for one in lines:
+        print(line(one))
+
+
+def refuse_given(given: dict[str, Any], why: str) -> None:
+    """Raises: RosterError when an option is given that does not belong here."""
+    from croupier.errors import RosterError
+
+    for name, value in given.items():
+        if value is not None:
+            raise RosterError(f"{name} = {value}: {why}")
+
+
+def about(roster: Roster) -> str:
+    """A roster in one line."""
+    return (
+        f"version {roster.version} of run {roster.run.hex()}, from round {roster.from_round}, "
+        f"{len(roster.clients)} clients of which a round needs {roster.quorum}, hosts {', '.join(roster.hosts)}"
+    )
+
+
+def changes(old: Roster | None, new: Roster) -> list[str]:
+    """Who joined, left or renewed its keys."""
+    if old is None:
+        return []
+    before, after = ({card.name: card for card in one.cards} for one in (old, new))
+    found = {
+        "joined": [name for name in after if name not in before],
+        "left": [name for name in before if name not in after],
+        "changed": [name for name in after if name in before and before[name] != after[name]],
+    }
+    return [f"{what}: {', '.join(names)}" for what, names in found.items() if names]
+
+
+def facts_of(roster: Roster) -> dict[str, Any]:
+    """A roster as the one JSON object tells it."""
+    return {
+        "version": roster.version, "run": roster.run.hex(), "from_round": roster.from_round, "quorum": roster.quorum,
+        "hosts": {name: roster.address(name) for name in roster.hosts}, "clients": list(roster.clients),
+        "protocol": roster.protocol.hex(), "digest": roster.digest.hex(), "words": list(roster.words),
+    }  # fmt: skip

@@ -1,0 +1,177 @@
+"""Envelopes: a fixed-length header before a message's body, and links that seal both between two parties.
+
+In process an envelope is cut into chunks of 1 MiB, each sealed under the link's key with header and chunk number as
+associated data, so that altered bytes are caught. Drivers and journals handle envelopes; parties see bodies only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from dataclasses import dataclass
+from functools import cached_property
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from croupier.core.coins import Coins
+from croupier.errors import IntegrityError, RangeError, WireError
+
+VERSION = 1
+CHUNK = 1 << 20
+NAME = 32
+KIND = 16
+_HEADER = struct.Struct(f"<H32s16sIH{KIND}s{NAME}s{NAME}sIQ")
+HEADER_BYTES = _HEADER.size
+_PIECE = struct.Struct("<II")
+_PIECES = 1 << 16
+
+
+@dataclass(frozen=True)
+class Header:
+    """What an envelope says about itself; sealed with the body, so it cannot be changed apart from it."""
+
+    spec: bytes
+    run: bytes
+    round: int
+    attempt: int
+    kind: str
+    source: str
+    target: str
+    sequence: int
+    length: int
+
+    def pack(self) -> bytes:
+        """The fixed-length header. Raises: RangeError when a field does not fit."""
+        if len(self.spec) != 32 or len(self.run) != 16:
+            sizes = f"{len(self.spec)} and {len(self.run)}"
+            raise RangeError(f"a header names the protocol by 32 bytes and the run by 16, not by {sizes}")
+        tops = {"round": 1 << 32, "attempt": 1 << 16, "sequence": 1 << 32, "length": 1 << 64}
+        for name, top in tops.items():
+            if not 0 <= getattr(self, name) < top:
+                raise RangeError(f"{name} = {getattr(self, name)}: a header holds 0 to {top - 1}")
+        names = [_padded(self.kind, KIND), _padded(self.source, NAME), _padded(self.target, NAME)]
+        return _HEADER.pack(VERSION, self.spec, self.run, self.round, self.attempt, *names, self.sequence, self.length)
+
+    @classmethod
+    def unpack(cls, data: bytes | memoryview) -> Header:
+        """Read a header. Raises: WireError."""
+        if len(data) != _HEADER.size:
+            raise WireError(f"a header has {_HEADER.size} bytes, not {len(data)}")
+        version, spec, run, round_, attempt, kind, source, target, sequence, length = _HEADER.unpack(data)
+        if version != VERSION:
+            raise WireError(f"version {version} of the wire format; this program speaks {VERSION}")
+        return cls(spec, run, round_, attempt, _text(kind), _text(source), _text(target), sequence, length)
+
+
+def _padded(name: str, size: int) -> bytes:
+    try:
+        body = name.encode()
+    except UnicodeEncodeError:
+        body = b""
+    if not body or len(body) > size or b"\0" in body:
+        raise RangeError(f"{name!r}: a name on the wire has 1 to {size} bytes and no zero byte")
+    return body.ljust(size, b"\0")
+
+
+def _text(body: bytes) -> str:
+    name = body.rstrip(b"\0")
+    try:
+        text = name.decode()
+    except UnicodeDecodeError:
+        raise WireError("a name in the header is not UTF-8") from None
+    if not text or b"\0" in name:
+        raise WireError("a name in the header is empty or padded inside")
+    return text
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """A header with its body."""
+
+    header: Header
+    body: bytes = dataclasses.field(repr=False)
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes of the encoded message, header included. The channel's own cost (tags, TLS) is not the protocol's."""
+        return _HEADER.size + len(self.body)
+
+    def pack(self) -> bytes:
+        """The whole message."""
+        return self.header.pack() + self.body
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Envelope:
+        """Read a whole message. Raises: WireError when its length is not the one it states."""
+        header = Header.unpack(memoryview(data)[: _HEADER.size])
+        if len(data) != _HEADER.size + header.length:
+            raise WireError(f"body of {len(data) - _HEADER.size} bytes, {header.length} stated")
+        return cls(header, data[_HEADER.size :])
+
+
+class Link:
+    """Sealing and opening between one sender and one receiver. Each end of the link builds its own."""
+
+    def __init__(self, coins: Coins, source: str, target: str) -> None:
+        self._aead = AESGCM(coins.child("link", source, target).export())
+        self.source, self.target = source, target
+        self._parts: dict[bytes, dict[int, bytes]] = {}
+        self._counts: dict[bytes, int] = {}
+        self._seen: set[bytes] = set()
+
+    def seal(self, envelope: Envelope) -> list[bytes]:
+        """The sealed chunks of an envelope."""
+        head = envelope.header.pack()
+        count = max(1, -(-len(envelope.body) // CHUNK))
+        if count > _PIECES:
+            raise RangeError(f"a body of {len(envelope.body)} bytes: a message holds {_PIECES} chunks of 1 MiB at most")
+        body = memoryview(envelope.body)
+        packets = []
+        for index in range(count):
+            clear = head + _PIECE.pack(index, count)
+            piece = body[index * CHUNK : (index + 1) * CHUNK]
+            packets.append(clear + self._aead.encrypt(_nonce(envelope.header, index), piece, clear))
+        return packets
+
+    def open(self, packet: bytes) -> Envelope | None:
+        """Take one sealed chunk; the envelope when it is whole, None while chunks are missing.
+
+        Raises: IntegrityError when the chunk was altered or repeated; WireError when it is no chunk at all.
+        """
+        start = _HEADER.size + _PIECE.size
+        if len(packet) < start + 16:
+            raise WireError(f"a sealed chunk of {len(packet)} bytes is too short")
+        clear = packet[:start]
+        header = Header.unpack(clear[: _HEADER.size])
+        index, count = _PIECE.unpack(clear[_HEADER.size :])
+        if not index < count <= _PIECES:
+            raise WireError(f"chunk {index} of {count}: no message has such a chunk")
+        try:
+            piece = self._aead.decrypt(_nonce(header, index), memoryview(packet)[start:], clear)
+        except InvalidTag:
+            raise IntegrityError("a message was altered on the way") from None
+        if (header.source, header.target) != (self.source, self.target):
+            raise IntegrityError("a message came over another party's link")
+        return self._join(header, clear[: _HEADER.size], index, count, piece)
+
+    def _join(self, header: Header, key: bytes, index: int, count: int, piece: bytes) -> Envelope | None:
+        parts = self._parts.setdefault(key, {})
+        if key in self._seen or index in parts:
+            raise IntegrityError("a message was repeated on the way")
+        if self._counts.setdefault(key, count) != count:
+            raise WireError("the chunks of a message disagree on how many there are")
+        parts[index] = piece
+        if len(parts) < count:
+            return None
+        self._seen.add(key)
+        body = b"".join(parts[i] for i in range(count))
+        del self._parts[key], self._counts[key]
+        if len(body) != header.length:
+            raise WireError(f"body of {len(body)} bytes, {header.length} stated")
+        return Envelope(header, body)
+
+
+def _nonce(header: Header, index: int) -> bytes:
+    # Keys are fresh per run and link; round, attempt, sequence and chunk never repeat together under one of them.
+    return struct.pack("<IHIH", header.round, header.attempt, header.sequence, index)

@@ -1,0 +1,48 @@
+"""What one party knows from before the first round: its own long-lived keys, and everybody's public ones.
+
+In a deployment the ceremony makes them (`service`), each organisation its own; in a simulation they are drawn from the
+run's coins. A placement turns them into the keys that its flows use (`Placement.keys`), and never sees another party's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from croupier.core.coins import Coins
+
+# "group": one secret that all clients share; "pair": a key with each other client; "identity": signatures.
+Need = Literal["group", "pair", "identity"]
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """One party's own: what it does not need is empty."""
+
+    identity: bytes = field(default=b"", repr=False)
+    box: bytes = field(default=b"", repr=False)
+    group: bytes = field(default=b"", repr=False)
+    identities: Mapping[str, bytes] = field(default_factory=dict)
+    boxes: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def simulated(needs: Collection[Need], holders: tuple[str, ...], coins: Coins) -> dict[str, Secrets]:
+    """Everybody's secrets, as a simulation draws them: only there does one place know them all."""
+    group = coins.child("group").export() if "group" in needs else b""
+    identity = {name: coins.child("identity", name).export() for name in holders if "identity" in needs}
+    box = {name: coins.child("pair", name).export() for name in holders if "pair" in needs}
+    identities = {
+        name: Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
+        for name, seed in identity.items()
+    }
+    boxes = {
+        name: X25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw() for name, seed in box.items()
+    }
+    return {
+        name: Secrets(identity.get(name, b""), box.get(name, b""), group, identities, boxes)
+        for name in (holders if needs else ())
+    }

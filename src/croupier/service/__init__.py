@@ -1,0 +1,6 @@
+"""Parties as programs of their own: one process a party, gRPC with mutual TLS between them, and a store that survives.
+
+The flows are the same generators that a simulation runs (`pipeline`, `place`). What is new here is who drives them: a
+`Player` plays one seat, and writes every step down before it counts, so that a process that is killed goes on where it
+was, with the same bytes. `croupier serve`, `croupier join` and `croupier up` are built on it.
+"""

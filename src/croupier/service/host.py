@@ -1,0 +1,72 @@
+"""A host between clients and server: it plays the attempts that the server's notices open, one after another."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from croupier.core.attempt import WorkByName
+from croupier.errors import CroupierError
+from croupier.service.member import SERVER, Member
+from croupier.service.notice import END, Notice
+from croupier.service.party import Options, PartyProcess
+from croupier.service.player import Player
+from croupier.service.store import Store
+from croupier.service.transport import OK
+
+# The server may be ahead by a breath: so long a host may finish what it plays before it turns to a new attempt.
+GRACE = 2.0
+
+
+class Host(PartyProcess):
+    """A relay, a sum server, the second server or the dealer."""
+
+    def __init__(self, member: Member, store: Store, work: WorkByName, options: Options) -> None:
+        super().__init__(member, store, work, options)
+        self._next: asyncio.Queue[Notice] = asyncio.Queue()
+        self._queued = b""
+
+    async def run(self) -> None:
+        """Play until the server says that the run is over."""
+        if (player := self.resume()) is not None:
+            await self._play(player)
+        while (notice := await self._next.get()).what != END:
+            try:
+                await self._play(await self.begin(notice))
+            except CroupierError as error:
+                self.options.tell("not played", round=notice.round + 1, why=str(error))
+
+    async def _play(self, player: Player) -> None:
+        outcome = await player.play()
+        if outcome.error:
+            self.options.tell("failed", round=player.notice.round + 1, why=str(outcome.error))
+        await self.end(player, outcome)
+
+    async def opened(self, caller: str | None, request: bytes) -> bytes:
+        """A notice of the server's: the attempt that it opens supersedes the one that is played."""
+        if caller != SERVER:
+            return self._refuse(caller, "only the server opens attempts")
+        try:
+            notice = Notice.read(request, self.member.roster.card(SERVER).identity)
+            if self.store.state(notice.key) is not None or notice.key == self._queued:
+                return OK
+            if notice.what != END:
+                await self._turn()
+                self.check(notice)
+        except CroupierError as error:
+            return self._refuse(caller, str(error))
+        self._queued = notice.key
+        self._next.put_nowait(notice)
+        return OK
+
+    async def _turn(self) -> None:
+        """Let what is played come to its end, but not for long."""
+        if (player := self.now) is None or self.store.state(player.key) != "open":
+            return
+        for patience in (GRACE, self.member.roster.timetable.hold):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(patience):
+                    while self.store.state(player.key) == "open":
+                        await asyncio.sleep(0.01)
+                    return
+            player.supersede()

@@ -1,0 +1,76 @@
+"""What one party of a federation starts from: the roster it accepted, its own keys, and the protocol that they name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import grpc
+
+from croupier.core.flow import Given
+from croupier.engine.federation import Federation
+from croupier.pipeline import Pipeline
+from croupier.place.placement import Keys
+from croupier.place.secrets import Secrets
+from croupier.service.identity import Keyring
+from croupier.service.notice import Notice
+from croupier.service.roster import Roster
+
+SERVER = "server"
+
+
+@dataclass(frozen=True)
+class Member:
+    """One party: its name, what everybody accepted, and what it alone holds."""
+
+    name: str
+    roster: Roster
+    keyring: Keyring = field(repr=False)
+    group: bytes = field(default=b"", repr=False)
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        """The protocol that the roster's description names."""
+        return self.roster.spec.protocol
+
+    @cached_property
+    def plan(self) -> Federation:
+        """How rounds are planned."""
+        return self.roster.spec.federation
+
+    @property
+    def is_client(self) -> bool:
+        """Whether it trains; all others are hosts."""
+        return self.name in self.roster.clients
+
+    @cached_property
+    def keys(self) -> Keys:
+        """The keys that its flow uses: of its own, and of others the public ones."""
+        place, roster = self.pipeline.place, self.roster
+        if self.name not in place.holders(roster.clients):
+            return {}
+        identities = {name: roster.card(name).identity for name in place.holders(roster.clients)}
+        boxes = {name: roster.card(name).box for name in roster.clients}
+        return place.keys(
+            self.name,
+            Secrets(
+                self.keyring.identity, self.keyring.lock.private.private_bytes_raw(), self.group, identities, boxes
+            ),
+        )
+
+    def given(self, notice: Notice, shard: str, participation: int) -> Given:
+        """What its flow is told before an attempt: computed from the roster and the notice, never taken from others."""
+        return Given(
+            self.name, notice.run, notice.round, notice.attempt, notice.cohort, self.roster.quorum,
+            self.roster.layout, shard, participation, self.roster.inputs,
+        )  # fmt: skip
+
+    def server_credentials(self) -> grpc.ServerCredentials:
+        """For listening: its own certificate, and the pinned ones of all others."""
+        pair = (self.keyring.tls_key_pem, self.keyring.tls_cert_pem)
+        return grpc.ssl_server_credentials([pair], self.roster.certificates, require_client_auth=True)
+
+    def channel_credentials(self, host: str) -> grpc.ChannelCredentials:
+        """For dialling one host: its certificate and no other is trusted."""
+        own = self.keyring.tls_cert_pem
+        return grpc.ssl_channel_credentials(self.roster.card(host).certificate.encode(), self.keyring.tls_key_pem, own)

@@ -1,0 +1,330 @@
+"""All parties of a description as separate processes on this machine: `croupier up`.
+
+For trying a deployment out: fresh keys, real connections, a folder that is gone at the end. Parties are forked from
+this process once everything is loaded, so that ten of them start as fast as one; each drops what is not its own before
+it begins. A janitor process outlives even a kill of this one: it ends the others and removes the folder.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import datetime as dt
+import json
+import os
+import resource
+import selectors
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+
+from croupier.core.coins import Coins
+from croupier.core.flow import roster_digest
+from croupier.core.update import Update
+from croupier.engine.federation import least
+from croupier.engine.local import Local
+from croupier.engine.loop import rounds
+from croupier.engine.state import run_id
+from croupier.errors import CroupierError, ProtocolError
+from croupier.learn.assemble import Assembled
+from croupier.service.identity import Keyring, make_keys
+from croupier.service.member import SERVER, Member
+from croupier.service.notice import Notice
+from croupier.service.party import CoinSource, Options, PartyProcess, fresh_coins
+from croupier.service.player import Hook, nothing
+from croupier.service.roster import Roster, Timetable
+from croupier.service.start import Workplace, assembled, make_party, run_here
+from croupier.spec import Machine, Spec
+
+Watch = Callable[[str, Mapping[str, Any]], None]
+HERE = Timetable(phase=20.0, round=60.0, hold=5.0)
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """What is played: a description, its task, the folder, and who does not come.
+
+    With a `seed` every party's coins are those of the simulation from that seed; otherwise they are its own and fresh.
+    """
+
+    spec: Spec
+    folder: Path
+    made: Assembled = field(repr=False)
+    coins: Coins
+    seeded: bool = False
+    times: Timetable = HERE
+    absent: frozenset[str] = frozenset()
+    hooks: Mapping[str, Callable[[], Hook]] = field(default_factory=dict)
+
+    def members(self) -> dict[str, Member]:
+        """Everybody, with fresh keys and one roster."""
+        now, clients = dt.datetime.now(dt.UTC), self.made.task.enrolled
+        hosts = tuple(self.spec.protocol.parties(()))
+        rings = {name: make_keys(name, Coins.from_os(), now) for name in (*clients, *hosts)}
+        roster = self._roster(rings, dict(zip(hosts, _free_ports(len(hosts)), strict=True)))
+        group = os.urandom(32)
+        members = {name: Member(name, roster, ring, group if name in clients else b"") for name, ring in rings.items()}
+        if self.seeded:
+            dealt = self.spec.protocol.place.enrol(clients, self.coins.child("enrol", roster_digest(clients)))
+            for name, member in members.items():
+                member.__dict__["keys"] = dealt.get(name, {})
+        return members
+
+    def _roster(self, rings: Mapping[str, Keyring], ports: Mapping[str, int]) -> Roster:
+        today, task, plan = dt.datetime.now(dt.UTC).date(), self.made.task, self.spec.federation
+        cards = [ring.card(f"127.0.0.1:{ports[name]}" if name in ports else "", today) for name, ring in rings.items()]
+        quorum = max(least(plan, plan.cohort or len(task.enrolled)), self.spec.protocol.release.least)
+        return Roster(
+            tuple(sorted(cards, key=lambda card: card.name)), self.spec.model_copy(update={"run": Machine()}),
+            run_id(self.coins), quorum, self.times, layout=task.layout, inputs=task.inputs,
+        )  # fmt: skip
+
+    def party(self, member: Member, tell: Callable[..., None]) -> PartyProcess:
+        """One party, in the process that is to be its own."""
+        hook = self.hooks.get(member.name, lambda: nothing)()
+        options = Options(coins=self._coins(member.name), hook=hook, tell=tell, keep="digest", on_view=_viewed(tell))
+        place = Workplace(self.folder / member.name, task=self.made)
+        made = make_party(member, place, options, lambda line: tell("round", **line))
+        if self.seeded and member.name == SERVER:
+            made.measures = replace(made.measures, cohorts=self.coins)  # type: ignore[attr-defined]
+        return made
+
+    def _coins(self, name: str) -> CoinSource:
+        if not self.seeded:
+            return fresh_coins
+        clients = self.made.task.enrolled
+
+        def drawn(notice: Notice) -> bytes:
+            node = self.coins.child("party", name).child("run", notice.run, "round", notice.round)
+            return (node if name in clients else node.child("attempt", notice.attempt)).export()
+
+        return drawn
+
+
+def _viewed(tell: Callable[..., None]) -> Callable[[Notice, Any], None]:
+    return lambda notice, view: tell("view", round=notice.round + 1, digest=view.digest().hex())
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+@dataclass(frozen=True)
+class UpResult:
+    """What a rehearsal gave: the server's lines, and what each party sent, got and took."""
+
+    rounds: tuple[Mapping[str, Any], ...]
+    parties: Mapping[str, Mapping[str, Any]]
+    seconds: float
+    views: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    restarts: int = 0
+
+    def plain(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        final = dict(self.rounds[-1]) if self.rounds else {}
+        return {
+            **{name: value for name, value in final.items() if name in ("accuracy", "loss", "mae", "present")},
+            "rounds": [dict(line) for line in self.rounds], "seconds": self.seconds,
+            "parties": {name: dict(facts) for name, facts in self.parties.items()},
+        }  # fmt: skip
+
+
+def up(
+    spec: Spec, *, seed: int | None = None, data: Path | None = None, times: Timetable = HERE,
+    watch: Watch = lambda event, facts: None, absent: frozenset[str] = frozenset(),
+    hooks: Mapping[str, Callable[[], Hook]] | None = None,
+) -> UpResult:  # fmt: skip
+    """Run every party of a description as a process of its own. Raises: ProtocolError when one of them failed."""
+    torch.set_num_threads(1)
+    started = time.perf_counter()
+    coins = Coins.from_os() if seed is None else Coins.from_seed(seed)
+    made = assembled(spec, coins, data)
+    _load_everything(spec, made)
+    with _folder() as (folder, janitor):
+        rehearsal = Rehearsal(spec, folder, made, coins, seed is not None, times, absent, hooks or {})
+        found = _Parent(rehearsal, janitor, watch).run()
+    return replace(found, seconds=time.perf_counter() - started)
+
+
+def _load_everything(spec: Spec, made: Assembled) -> None:
+    """Play one round without training, so that what a party loads when it first needs it is loaded before they part."""
+
+    def still(jobs: Any) -> list[Update]:
+        one = {"weight": torch.ones(1, dtype=torch.float64)}
+        return [Update(start, made.task.layout, one) for start, _, _ in jobs]
+
+    plan = spec.federation.model_copy(update={"rounds": 1, "joins": {}})
+    with suppress(CroupierError):
+        next(rounds(spec.protocol, replace(made.task, fit=still), plan, Coins.from_os(), Local()))
+
+
+@contextmanager
+def _folder() -> Iterator[tuple[Path, int]]:
+    """A folder that is gone afterwards, and a pipe to a process that sees to it should this one be killed."""
+    folder = Path(tempfile.mkdtemp(prefix="croupier-up-"))
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(writer)
+        _janitor(folder, reader)
+    os.close(reader)
+    try:
+        yield folder, writer
+    finally:
+        os.close(writer)
+        os.waitpid(pid, 0)
+
+
+def _janitor(folder: Path, reader: int) -> NoReturn:
+    """Wait until nobody holds the pipe's other end; then end whoever was named on it, and remove the folder."""
+    os.setsid()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    pids = b""
+    while piece := os.read(reader, 4096):
+        pids += piece
+    for pid in pids.split():
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(int(pid), signal.SIGKILL)
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(0)
+
+
+class _Parent:
+    """The process that started the others: it hears from them, starts those again that were killed, and counts."""
+
+    def __init__(self, rehearsal: Rehearsal, janitor: int, watch: Watch) -> None:
+        self.rehearsal, self.janitor, self.watch = rehearsal, janitor, watch
+        self.members = rehearsal.members()
+        self.pids: dict[str, int] = {}
+        self.pipes: dict[int, str] = {}
+        self.text: dict[str, bytes] = {}
+        self.lines: dict[int, Mapping[str, Any]] = {}
+        self.views: dict[str, dict[int, str]] = {}
+        self.facts: dict[str, dict[str, Any]] = {}
+        self.failed: dict[str, str] = {}
+        self.restarts = 0
+        self.selector = selectors.DefaultSelector()
+
+    def run(self) -> UpResult:
+        """Start everybody, listen until all have ended. Raises: ProtocolError with what the first one said."""
+        for name in sorted(self.members, key=lambda name: (self.members[name].is_client, name)):
+            if name not in self.rehearsal.absent:
+                self._start(name)
+        try:
+            while self.pids:
+                for key, _ in self.selector.select(0.5):
+                    self._hear(key.fd)
+        finally:
+            self._stop()
+        if SERVER in self.failed:
+            raise ProtocolError(f"server: {self.failed[SERVER]}")
+        return UpResult(
+            tuple(self.lines[number] for number in sorted(self.lines)), self.facts, 0.0, self.views, self.restarts
+        )
+
+    def _start(self, name: str, again: bool = False) -> None:
+        reader, writer = os.pipe()
+        parent = os.getpid()
+        sys.stdout.flush()
+        pid = os.fork()
+        if pid == 0:
+            os.close(reader)
+            os.close(self.janitor)
+            for fd in self.pipes:
+                os.close(fd)
+            _child(
+                self.rehearsal if not again else replace(self.rehearsal, hooks={}), self.members[name], writer, parent
+            )
+        os.close(writer)
+        os.write(self.janitor, f"{pid} ".encode())
+        self.pids[name] = pid
+        self.pipes[reader] = name
+        self.text[name] = b""
+        self.selector.register(reader, selectors.EVENT_READ)
+
+    def _hear(self, fd: int) -> None:
+        name, piece = self.pipes[fd], os.read(fd, 1 << 16)
+        if not piece:
+            self._ended(fd, name)
+            return
+        *whole, self.text[name] = (self.text[name] + piece).split(b"\n")
+        for line in whole:
+            self._take(name, json.loads(line))
+
+    def _take(self, name: str, said: dict[str, Any]) -> None:
+        event = said.pop("event")
+        if event == "round":
+            self.lines[int(said["round"])] = said
+        elif event == "view":
+            self.views.setdefault(name, {})[int(said["round"])] = str(said["digest"])
+        elif event == "ended":
+            self.facts[name] = said
+        elif event == "error":
+            self.failed[name] = str(said["why"])
+        self.watch(event, {"party": name, **said})
+
+    def _ended(self, fd: int, name: str) -> None:
+        self.selector.unregister(fd)
+        os.close(fd)
+        del self.pipes[fd]
+        _, status = os.waitpid(self.pids.pop(name), 0)
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+            # Somebody killed it: a service manager would start it again, and so do we.
+            self.restarts += 1
+            self.watch("restarted", {"party": name})
+            self._start(name, again=True)
+        elif name == SERVER and name in self.failed:
+            self._stop()
+
+    def _stop(self) -> None:
+        for pid in self.pids.values():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for pid in self.pids.values():
+            with suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+        self.pids = {}
+
+
+def _child(rehearsal: Rehearsal, member: Member, writer: int, parent: int) -> NoReturn:
+    """One party, from its fork to its end."""
+    code = 1
+    try:
+        with suppress(OSError, AttributeError):
+            # Linux: whatever ends the parent ends this process, too.
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+
+        def tell(event: str, **facts: Any) -> None:
+            os.write(writer, json.dumps({"event": event, **facts}).encode() + b"\n")
+
+        start = time.process_time()
+        party = rehearsal.party(member, tell)
+        try:
+            run_here(party)
+            code = 0
+        except CroupierError as error:
+            tell("error", why=str(error))
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        counts = {name: int(count) for name, count in party.counts.items()}
+        tell("ended", **{"bytes_in": 0, "bytes_out": 0, **counts}, seconds=time.process_time() - start, peak_bytes=peak)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(code)

@@ -1,0 +1,78 @@
+"""Descriptions as text: presets and TOML files read into tables, and keys to change as they are written.
+
+`croupier.spec` makes parts of these tables; `croupier.toml_text` writes them again.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from croupier.errors import SpecError, nearest, option
+
+# How keys of a description are changed.
+Sets = Sequence[str] | Mapping[str, Any]
+
+
+def presets() -> list[str]:
+    """Names of the descriptions that come with the package."""
+    folder = resources.files("croupier") / "presets"
+    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+
+
+def about(preset: str) -> str:
+    """A preset in one line: how its file begins."""
+    return preset_text(preset).splitlines()[0].removeprefix("#").strip()
+
+
+def preset_text(name: str) -> str:
+    """The TOML of a preset."""
+    return (resources.files("croupier") / "presets" / f"{name}.toml").read_text("utf-8")
+
+
+def read_table(source: str | Path) -> dict[str, Any]:
+    """The table of a preset or of a TOML file, with a name for the run. Raises: SpecError when it is neither."""
+    path = Path(source)
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem)[:64] or "run"
+    if isinstance(source, str) and source in presets():
+        text = preset_text(source)
+    elif path.is_file():
+        text = _text(path)
+    else:
+        raise SpecError(f"{str(source)!r} is neither a file nor a preset; {nearest(str(source), presets())}")
+    try:
+        return {"name": name, **tomllib.loads(text)}
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(f"{source}: not valid TOML: {error}") from None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"{path}: cannot be read as UTF-8 text ({error})") from None
+
+
+def pairs(sets: Sets) -> list[tuple[str, Any]]:
+    """Keys and values to set."""
+    if isinstance(sets, Mapping):
+        return [(str(key), value) for key, value in sets.items()]
+    return [_pair(each) for each in ([sets] if isinstance(sets, str) else sets)]
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise SpecError(f"{option('set')} {text!r}: write key=value, for example federation.rounds=10")
+    return key, _value(value.strip())
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text

@@ -1,0 +1,152 @@
+"""Residues chunk by chunk: drawn parameters, and the work of each way to sum them, for one size of a sweep.
+
+`bench/speed/rns_encoding` times one size in full, and the sweep.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from croupier.core.coins import Coins
+from croupier.core.update import Layout, Slice, Update
+from croupier.core.wire import Schema
+from croupier.encode.encoder import Released
+from croupier.encode.fixed import FixedPoint
+from croupier.encode.residues import Residues
+from croupier.kernels import residues, shares
+from croupier.mpc.shares import reduced, rest, stretched
+from croupier.mpc.tags import Tagger
+from croupier.release.bits import Bits, Mod
+from croupier_lab.bench.size import BenchSize
+from croupier_lab.bench.speed.process import resident
+
+# Coordinates at a time: whole blocks of the release, and enough of them for every core.
+CHUNK = 1 << 19
+SERVERS = 3
+Kind = Literal["mod", "sum-servers", "bits"]
+
+
+class RnsEncodingSize(BenchSize):
+    """How much is measured: parameters, clients, digits, and how often what is short is timed."""
+
+    params: int = Field(11_237_432, ge=1, description="Parameters of the model.")
+    clients: int = Field(10, ge=2, description="Clients whose updates are added.")
+    digits: int = Field(5, ge=1, le=9, description="Decimal digits that are kept.")
+    repeats: int = Field(5, ge=1, description="Timed repeats of what is short; the best counts.")
+
+
+def draw(coins: Coins, count: int) -> npt.NDArray[np.float32]:
+    """Parameters within half the scale: the work does not depend on what they are."""
+    words = np.frombuffer(coins.secure().bytes(4 * count), "<i4")
+    return words.astype(np.float32) * np.float32(2.0**-32)
+
+
+def warm(encoder: Residues, coins: Coins) -> None:
+    """Compile and build tables before anything is timed."""
+    rows = [coded(encoder, coins.child("warm", who), 1 << 12) for who in range(2)]
+    layout = flat(1 << 12)
+    for release in (Bits(), Mod()):
+        out = release(rows, layout, encoder.modulus, coins.child("warm"))
+        encoder.decode(Released(("a", "b"), out.get("rows"), out.get("sums"), layout=layout), {})
+
+
+def chunks(params: int) -> Iterator[tuple[int, int, int]]:
+    """Number, start and stop."""
+    for number, start in enumerate(range(0, params, CHUNK)):
+        yield number, start, min(params, start + CHUNK)
+
+
+def flat(count: int) -> Layout:
+    return Layout((Slice("w", (count,)),))
+
+
+def coded(encoder: Residues, coins: Coins, count: int) -> Tensor:
+    """One client's bits of one chunk."""
+    update = Update(torch.from_numpy(draw(coins, count)), flat(count))
+    return encoder.encode(update, {}, coins.child("rounding")).vector
+
+
+def sweep_point(kind: Kind, size: RnsEncodingSize, seed: int) -> dict[str, Any]:
+    """One size of the sweep: seconds of encoding, releasing and decoding, drawing parameters left out."""
+    coins, encoder = Coins.from_seed(seed), Residues(clients=size.clients, digits=size.digits)
+    warm(encoder, coins)
+    before, spent = resident("VmRSS"), 0.0
+    for number, start, stop in chunks(size.params):
+        nodes = [coins.child(who, number) for who in range(size.clients)]
+        values = (draw(node, stop - start) for node in nodes)
+        work = {"mod": _summed, "sum-servers": _shared, "bits": _shuffled}[kind]
+        spent += work(encoder, values, stop - start, coins.child("release", number))
+    peak = resident("VmHWM")
+    return {
+        "release": kind,
+        "params": size.params,
+        "seconds": spent,
+        "ns_per_parameter_and_client": 1e9 * spent / size.params / size.clients,
+        "peak_bytes": peak,
+        "peak_growth_bytes": peak - before,
+    }
+
+
+def _summed(encoder: Residues, clients: Iterator[npt.NDArray[np.float32]], count: int, _coins: Coins) -> float:
+    """One client at a time: its bits are counted and gone."""
+    ones, spent = np.zeros((count, len(encoder.modulus)), np.int64), 0.0
+    for values in clients:
+        update = Update(torch.from_numpy(values), flat(count))
+        start = time.perf_counter()
+        residues.add(encoder.encode(update, {}, _coins).vector.numpy(), ones, encoder.modulus)
+        spent += time.perf_counter() - start
+    start = time.perf_counter()
+    residues.join((ones % np.array(encoder.modulus)).astype(np.uint8), encoder.modulus)
+    return spent + time.perf_counter() - start
+
+
+def _shared(encoder: Residues, clients: Iterator[npt.NDArray[np.float32]], count: int, coins: Coins) -> float:
+    """One client at a time: tagged, shared among the servers through bytes, added by them, checked and decoded."""
+    fixed = FixedPoint(clients=encoder.clients, digits=encoder.digits)
+    tagger, names, spent = Tagger(coins.child("tags"), fixed.bits), list[str](), 0.0
+    totals, tags = [shares.total(count, fixed.bits) for _ in range(SERVERS)], [0] * SERVERS
+    wire = Schema((fixed.field(flat(count)),))
+    for who, values in enumerate(clients):
+        update = Update(torch.from_numpy(values), flat(count))
+        start = time.perf_counter()
+        vector = fixed.encode(update, {}, coins).vector
+        tag = tagger.tag(tagger.key(count), vector.numpy(), str(who))
+        seeds = [coins.child("seed", who, number).export() for number in range(SERVERS - 1)]
+        share, left = rest(vector, tag, seeds, fixed.bits)
+        sent = Schema((replace(wire.fields[0], gap=None),)).unpack(wire.pack({"vector": share}))["vector"]
+        for place, seed in enumerate(seeds):
+            numbers, part = stretched(seed)
+            at = (who + 1 + place) % SERVERS
+            numbers.blind(totals[at], fixed.bits)
+            tags[at] += part
+        shares.add(sent.numpy(), totals[who % SERVERS])
+        tags[who % SERVERS] += left
+        names.append(str(who))
+        spent += time.perf_counter() - start
+    start = time.perf_counter()
+    total = sum(totals[1:], start=totals[0])
+    sums = reduced(total, fixed.bits)
+    if not tagger.fits(tagger.key(count), sums.numpy(), sum(tags), names):
+        raise AssertionError
+    fixed.decode(Released(tuple(names), sums=sums, layout=flat(count)), {})
+    return spent + time.perf_counter() - start
+
+
+def _shuffled(encoder: Residues, clients: Iterator[npt.NDArray[np.float32]], count: int, coins: Coins) -> float:
+    """All clients' bits of one chunk, shuffled literally, counted and decoded."""
+    updates = [Update(torch.from_numpy(values), flat(count)) for values in clients]
+    start = time.perf_counter()
+    rows = [encoder.encode(update, {}, coins).vector for update in updates]
+    moved = Bits()(rows, flat(count), encoder.modulus, coins)["rows"]
+    ones = residues.counts([row.numpy() for row in moved], count, encoder.modulus)
+    residues.join(ones, encoder.modulus)
+    return time.perf_counter() - start

@@ -1,0 +1,51 @@
+"""carry, over the network: every party a service with a store of its own gives the views of the simulation."""
+
+from __future__ import annotations
+
+import pytest
+
+from croupier.core import canon
+from croupier.core.coins import Coins
+from croupier.engine.federation import Federation
+from croupier.engine.state import Round
+from croupier.service.roster import Timetable
+from tests.laws.pipelines import COMPLETING, PIPELINES
+from tests.laws.services import QUICK, Deployment, deployed
+from tests.laws.toy import SEED, absent, layout_for, play, task
+
+
+def check_same(name: str, missing: tuple[str, ...] = (), times: Timetable = QUICK) -> None:
+    """The same rounds in one process and as services."""
+    pipeline = PIPELINES[name]
+    here = play(pipeline, threat=absent(*missing))
+    made = Deployment(
+        pipeline, task(layout=layout_for(pipeline)), Federation(rounds=2), Coins.from_seed(SEED),
+        times, absent=frozenset(missing),
+    )  # fmt: skip
+    seen, lines, ended = deployed(made)
+    assert {name: error for name, error in ended.items() if error is not None} == {}
+    assert {key: view.digest() for key, view in seen.items()} == views_of(here), "the network carried something else"
+    assert [line["model"] for line in lines] == [canon.digest(one.state.model.vector).hex() for one in here]
+
+
+def views_of(done: list[Round]) -> dict[tuple[int, str], bytes]:
+    """What binds every view, by round and party."""
+    return {(one.number, name): view.digest() for one in done for name, view in one.views.items()}
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_through_services(name: str) -> None:
+    check_same(name)
+
+
+@pytest.mark.parametrize("name", COMPLETING)
+def test_through_services_with_one_client_missing(name: str) -> None:
+    """Real clocks: those who wait go on after a step of the timetable, or start again without the missing."""
+    check_same(name, ("c1",), Timetable(phase=1.0, round=10.0, hold=1.0))
+
+
+def test_another_seed_is_caught() -> None:
+    pipeline = PIPELINES["sum servers"]
+    seen, _, _ = deployed(Deployment(pipeline, task(), Federation(rounds=1), Coins.from_seed(SEED + 1)))
+    other = views_of(play(pipeline, count=1))
+    assert {key: view.digest() for key, view in seen.items()} != other
