@@ -1,4 +1,4 @@
-"""`up`: every party a process of its own gives the run of the simulation, survives a kill, and leaves nothing behind."""
+"""`up`: every party a process of its own gives the simulation's run, survives a kill, and leaves nothing behind."""
 
 from __future__ import annotations
 
