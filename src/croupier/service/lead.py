@@ -54,6 +54,9 @@ class Lead(PartyProcess):
     async def run(self) -> None:
         """All rounds. Raises: ProtocolError when one cannot go on."""
         plan = self.member.plan
+        for line in self.lines():
+            # A crash may have come between a round's end and the news of it.
+            self.measures.on_round(line)
         try:
             player = self.resume()
             number = player.notice.round if player else self._done()

@@ -161,7 +161,8 @@ class Player:
             rows = [(one.header.target, one.header.kind, one.header.pack(), one.body) for one in group]
             if rows:
                 await asyncio.to_thread(self.around.store.leave, self.key, rows, hold)
-        self.around.stir()
+        if fetched:
+            self.around.stir()
         self.around.hook(f"leave:{letters[0].kind}", self.notice.round)
         answers = await asyncio.gather(*(self._put(one) for one in pushed))
         self.around.hook(f"sent:{letters[0].kind}", self.notice.round)
