@@ -37,7 +37,7 @@ TURNS = (COMMIT, ECHO, REVEAL, COMPARE)
 
 
 @dataclass
-class Member:
+class JointMember:
     """One participant of one attempt. What it draws, and the key that reveals are sealed to, live no longer."""
 
     given: Given
@@ -138,7 +138,7 @@ def member(call: AgreementCall) -> Party:
 
     def flow(given: Given, memory: Memory, coins: Coins) -> Flow:
         terms = Terms.of(given, call.start, call.last)
-        after: Memory = yield from ended(Member(given, terms, memory["keys"], coins, Standing.of(memory)))
+        after: Memory = yield from ended(JointMember(given, terms, memory["keys"], coins, Standing.of(memory)))
         return after
 
     return flow

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from croupier.agree.agreement import AgreementCall, removable
 from croupier.agree.board import SERVER
-from croupier.agree.commit_reveal import JOINT, TURNS, Member, agree
+from croupier.agree.commit_reveal import JOINT, TURNS, JointMember, agree
 from croupier.agree.standing import Standing
 from croupier.agree.table import AgreementAttempt, tries
 from croupier.core.attempt import Attempt
@@ -319,7 +319,7 @@ def test_a_round_of_its_own_is_the_same_with_fewer() -> None:
 
 def test_a_member_shows_nothing_of_its_keys() -> None:
     at = table()
-    me = Member(call().given("c0"), call().terms, at.keys["c0"], Coins.from_seed(1), Standing())
+    me = JointMember(call().given("c0"), call().terms, at.keys["c0"], Coins.from_seed(1), Standing())
     assert at.keys["c0"]["identity"].hex() not in repr(me)
     assert "identity" not in repr(me)
     assert DRAW == 64

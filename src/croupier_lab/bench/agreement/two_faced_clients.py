@@ -15,7 +15,7 @@ from torch import Tensor
 
 from croupier.agree.agreement import ended
 from croupier.agree.board import SERVER, Turn
-from croupier.agree.commit_reveal import Member
+from croupier.agree.commit_reveal import JointMember
 from croupier.agree.standing import Standing
 from croupier.core.attempt import Attempt
 from croupier.core.coins import Coins, Label
@@ -143,7 +143,7 @@ def _other(bundle: Bundle, notes: Mapping[str, Body], plan: Schedule) -> None:
         bundle.rows = {who: row for who, row in bundle.rows.items() if who in plan.side | plan.faulty}
 
 
-class Careless(Member):
+class Careless(JointMember):
     """A participant that goes on whatever the others say: what the faulty do to keep the rest from noticing."""
 
     def _alike(self, turn: Turn, purpose: str, digest: bytes) -> SubFlow:

@@ -47,12 +47,12 @@ def test_no_two_honest_clients_ever_accept_different_rules(name: Name) -> None:
     assert total["faulty_clients"] > 15
 
 
-def _loose(self: joint.Member, turn: Turn, purpose: str, digest: bytes) -> SubFlow:
+def _loose(self: joint.JointMember, turn: Turn, purpose: str, digest: bytes) -> SubFlow:
     yield from self._turn(turn, {"digest": digest, "signature": self._sign(purpose, digest)})
 
 
 def _no_comparing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(joint.Member, "_alike", _loose)
+    patch.setattr(joint.JointMember, "_alike", _loose)
 
 
 def _no_promise(patch: pytest.MonkeyPatch) -> None:
