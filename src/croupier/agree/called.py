@@ -49,6 +49,8 @@ class Called:
             value = self.terms[name]
             if not isinstance(value, kind) or isinstance(value, bool):
                 raise WireError(f"{self.what!r}: its term {name!r} is not what it should be")
+        if not all(isinstance(who, str) for who in self.terms.get("new", ())):
+            raise WireError(f"{self.what!r}: its term 'new' names no clients")
 
     @classmethod
     def agreement(cls, what: str, before: int, call: AgreementCall, **more: bytes) -> Called:

@@ -87,8 +87,11 @@ def form_of(called: Called, run: bytes) -> tuple[AgreementForm, AgreementCall]:
     # One who tells is enough where a rule is handed on: what it tells is held against the digest of the model's frame,
     # and who could forge both could as well hand out another model.
     form = welcome(epoch, new, faulty=0 if called.what == HAND_ON else None)
+    call = invitation(run, epoch, new)
+    if call.roster != called.roster:
+        raise ProtocolError(f"{called.what!r}: those who are called are not those who hold the epoch and those who ask")
     # A frame may be asked for in several rounds: each has coins of its own.
-    return replace(form, name=f"{called.what}, round {called.before}"), invitation(run, epoch, new)
+    return replace(form, name=f"{called.what}, round {called.before}"), call
 
 
 def simulated_coins(called: Called, run: bytes, root: Coins, name: str) -> Coins:
