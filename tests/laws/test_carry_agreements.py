@@ -164,3 +164,46 @@ def test_a_client_that_is_gone_after_it_signed_remembers_that_it_did(monkeypatch
         found["c2"].check(0, 0)
     # The others hold what it signed, and no later outcome was made without it.
     assert {found[who].epoch.number for who in CLIENTS if who != "c2"} == {0}  # type: ignore[union-attr]
+
+
+def test_a_client_that_breaks_off_is_complained_about_and_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next attempt is among the others, who complained with their signatures; the round is held without it."""
+    monkeypatch.setattr(lead, "FAREWELL", 0.5)
+    times = Timetable(phase=1.0, round=15.0, hold=0.5)
+    made = Deployment(
+        HIDDEN["hidden units, agreed on every round"], task(FIVE), Federation(rounds=1), Coins.from_seed(SEED), times,
+        hooks={"c3": killing("got:commit all", Down)},
+    )  # fmt: skip
+    seen, lines, ended = deployed(made)
+    assert {name: error for name, error in ended.items() if error is not None} == {}
+    rosters = [view.given.roster for (_, what, _, name), view in seen.items() if what == "joint" and name == "server"]
+    others = tuple(who for who in FIVE if who != "c3")
+    assert rosters == [FIVE, others]
+    assert [(line["present"], line["invited"]) for line in lines] == [(4, 5)]
+
+
+def too_few(**plan: bool) -> tuple[list[dict[str, object]], dict[str, object]]:
+    """Rounds that three of five clients come to, where four must agree."""
+    pipeline = Pipeline(encode=HiddenUnits(agree="round", first="open"))
+    times = Timetable(phase=0.5, round=8.0, hold=0.5)
+    made = Deployment(
+        pipeline, task(FIVE), Federation(rounds=2, **plan), Coins.from_seed(SEED), times, frozenset({"c1", "c3"})
+    )
+    _, lines, ended = deployed(made)
+    return lines, ended
+
+
+def test_a_round_that_too_few_can_agree_on_is_passed_over_where_it_may_be() -> None:
+    lines, ended = too_few(carry=True)
+    assert lines == []
+    assert {name: error for name, error in ended.items() if error is not None} == {}
+    _, ended = too_few()
+    assert str(ended["server"]) == "round 1 cannot go on: 3 clients can agree on the rule, and 4 are needed"
+
+
+def test_another_agreement_is_caught() -> None:
+    pipeline, plan = HIDDEN["hidden units"], Federation(rounds=1)
+    seen, _, _ = deployed(Deployment(pipeline, task(), plan, Coins.from_seed(SEED + 1)))
+    _, before = simulated(pipeline, CLIENTS, plan, ())
+    assert len(sittings_of(seen)) == len(before)
+    assert sittings_of(seen) != before
