@@ -8,8 +8,9 @@ from typing import Any
 
 from torch import Tensor
 
-from croupier.agree.agreement import AgreementAttempt, AgreementCall, AgreementForm, AgreementTable, tries
+from croupier.agree.agreement import AgreementCall, AgreementForm
 from croupier.agree.board import SERVER, enrol
+from croupier.agree.table import AgreementAttempt, AgreementTable, tries
 from croupier.core.attempt import Attempt
 from croupier.core.coins import Coins
 from croupier.core.flow import Change, Letter, corrupt

@@ -6,12 +6,14 @@ import asyncio
 import datetime as dt
 import socket
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from croupier.agree.board import enrol
+from croupier.agree.seats import simulated_coins
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.flow import roster_digest
@@ -27,7 +29,7 @@ from croupier.service.host import Host
 from croupier.service.identity import Keyring, make_keys
 from croupier.service.lead import Lead, Measures
 from croupier.service.member import SERVER, Member
-from croupier.service.notice import Notice
+from croupier.service.notice import ROUND, Notice
 from croupier.service.party import CoinSource, Options, PartyProcess
 from croupier.service.player import Hook, nothing
 from croupier.service.roster import Roster, Timetable
@@ -35,6 +37,8 @@ from croupier.service.start import run_party
 from croupier.service.store import Store
 from croupier.spec import Spec
 
+# Every party's view of an attempt: by round, by what was called for and how often before, and by party.
+Seen = dict[tuple[int, str, int, str], View]
 QUICK = Timetable(phase=2.0, round=20.0, hold=2.0)
 
 
@@ -69,9 +73,12 @@ class Deployment:
         ports = dict(zip(hosts, free_ports(len(hosts)), strict=True))
         roster = self.roster(rings, ports)
         dealt = self.pipeline.place.enrol(clients, self.coins.child("enrol", roster_digest(clients)))
+        identities = enrol(clients, self.coins.child("epoch").child("identities"))
+        public = next(iter(identities.values()))["public"]
         members = {name: Member(name, roster, ring) for name, ring in rings.items()}
         for name, member in members.items():
             member.__dict__["keys"] = dealt.get(name, {})
+            member.__dict__["agreement_keys"] = identities.get(name, {"public": public})
             member.__dict__["pipeline"] = self.bend(name, self.pipeline)
         return members
 
@@ -91,12 +98,15 @@ class Deployment:
         """A party's coins, as the simulation derives them."""
 
         def drawn(notice: Notice) -> bytes:
+            if notice.what != ROUND:
+                root = self.coins.child("epoch").child("agree")
+                return simulated_coins(notice.called, notice.run, root, name).export()
             node = self.coins.child("party", name).child("run", notice.run, "round", notice.round)
             return (node if name in self.task.enrolled else node.child("attempt", notice.attempt)).export()
 
         return drawn
 
-    def party(self, member: Member, folder: Path, seen: dict[tuple[int, str], View]) -> PartyProcess:
+    def party(self, member: Member, folder: Path, seen: Seen) -> PartyProcess:
         """One party, ready to run."""
         work = RoundWork(self.pipeline, self.task).by_name()
         options = Options(
@@ -104,7 +114,7 @@ class Deployment:
             shard=self.task.shards.get(member.name, ""),
             keep="keep",
             hook=self.hooks.get(member.name, nothing),
-            on_view=lambda notice, view: seen.__setitem__((notice.round, view.party), view),
+            on_view=lambda notice, view: seen.__setitem__(_place(notice, view), view),
         )
         store = Store(folder / member.name)
         if member.name != SERVER:
@@ -115,6 +125,34 @@ class Deployment:
         return Lead(member, store, work, replace(options, first_memory=first), measures)
 
 
+def _place(notice: Notice, view: View) -> tuple[int, str, int, str]:
+    # A round that starts again has views of its last attempt only, as in a simulation.
+    return notice.round, notice.what, 0 if notice.what == ROUND else notice.attempt, view.party
+
+
+class Killed(BaseException):
+    """A party's process is gone: nothing in it can catch this. It is started again, unless it stays `down`."""
+
+    down = False
+
+
+class Down(Killed):
+    """One that is not started again."""
+
+    down = True
+
+
+async def _restarted(deployment: Deployment, party: PartyProcess, folder: Path, seen: Seen) -> None:
+    """A party from its first call to its last, started again on the same store when a hook killed it."""
+    while True:
+        try:
+            return await run_party(party)
+        except Killed as killed:
+            if killed.down:
+                return None
+            party = deployment.party(party.member, folder, seen)
+
+
 @contextmanager
 def folder_of() -> Iterator[Path]:
     """A folder that is gone afterwards."""
@@ -122,14 +160,19 @@ def folder_of() -> Iterator[Path]:
         yield Path(path)
 
 
-def deployed(deployment: Deployment) -> tuple[dict[tuple[int, str], View], list[dict[str, Any]], dict[str, Any]]:
-    """Run it: every party's view by round, the server's lines, and how each party ended."""
-    seen: dict[tuple[int, str], View] = {}
+def deployed(
+    deployment: Deployment, afterwards: Callable[[Path, Mapping[str, Member]], Awaitable[None]] | None = None
+) -> tuple[Seen, list[dict[str, Any]], dict[str, Any]]:
+    """Run it: every party's views, the server's lines, and how each party ended; `afterwards` looks into the stores."""
+    seen: Seen = {}
 
     async def main(folder: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         members = {name: one for name, one in deployment.members().items() if name not in deployment.absent}
         parties = {name: deployment.party(member, folder, seen) for name, member in members.items()}
-        tasks = {name: asyncio.create_task(run_party(party), name=name) for name, party in parties.items()}
+        tasks = {
+            name: asyncio.create_task(_restarted(deployment, party, folder, seen), name=name)
+            for name, party in parties.items()
+        }
         _, stuck = await asyncio.wait(tasks.values(), timeout=deployment.times.round * 2)
         for one in stuck:
             one.print_stack()
@@ -138,6 +181,8 @@ def deployed(deployment: Deployment) -> tuple[dict[tuple[int, str], View], list[
         store = Store(folder / SERVER)
         lines = [canon.load(value) for value in store.facts("line ")]
         store.close()
+        if afterwards is not None:
+            await afterwards(folder, members)
         return lines, ended
 
     with folder_of() as folder:

@@ -15,9 +15,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from croupier.agree.agreement import Agreed, AgreementCall, AgreementForm, AgreementTable, ended, settle
+from croupier.agree.agreement import AgreementCall, AgreementForm, ended
 from croupier.agree.board import SIGNATURE, Note, Notes, Turn, hand_in, pass_on
 from croupier.agree.standing import Standing
+from croupier.agree.table import Agreed, AgreementTable, settle
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.epoch import Epoch

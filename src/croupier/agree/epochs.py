@@ -1,168 +1,161 @@
-"""What a run's clients agree on before a round, where their encoder hides coordinates by a secret.
+"""What a simulated run's clients agree on before a round, where their encoder hides coordinates by a secret.
 
 Once for an epoch, among all enrolled; or every round, among those invited, who must then learn the rule of the last
-model from somebody who took part in making it.
-
-The round loop calls `Epochs` through the encoder's hooks; what clients hold afterwards is in their own memories, so
-that a resumed run agrees on nothing anew.
+model from somebody who took part in making it. `conduct` decides what is done from public facts; here it is done, with
+everybody at one table. A deployed server does the same over the network (`service.chair`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from torch import Tensor
-
-from croupier.agree.agreement import AgreementCall, AgreementTable, tries, why
-from croupier.agree.before_round import (
-    AgreementRules,
-    AgreementSetting,
-    Preparation,
-    PreparedRound,
-    UnitPermuter,
-    UpcomingRound,
-)
+from croupier.agree.before_round import AgreementRules, AgreementSetting, PreparedRound, UnitPermuter, UpcomingRound
 from croupier.agree.board import SERVER, enrol
-from croupier.agree.commit_reveal import JOINT
+from croupier.agree.called import FIRST, MOVE, AttemptReport, Called, Reports
+from croupier.agree.conduct import Conduct, PublicFacts
 from croupier.agree.coordinates import seed_of
-from croupier.agree.each_round import EachRound, needed
-from croupier.agree.move_model import Transfer, move, movers_of
-from croupier.agree.standing import Standing
-from croupier.agree.welcome import invitation, welcome
+from croupier.agree.each_round import agree_each_round
+from croupier.agree.first_model import DRAW, PERMUTE, draw_first
+from croupier.agree.one_epoch import agree_for_epoch
+from croupier.agree.seats import Insider, SeatPlan, forget, seat_for, simulated_coins
+from croupier.agree.standing import PublicStanding, Standing
+from croupier.core.attempt import Attempt, AttemptId, AttemptResult, Traffic
 from croupier.core.coins import Coins
-from croupier.core.epoch import Epoch, Frame
-from croupier.core.flow import Memory
-from croupier.core.update import Model, meant_for
-from croupier.errors import ProtocolError, SpecError
+from croupier.core.epoch import Frame
+from croupier.core.flow import Memory, Work
+from croupier.core.update import Model
+from croupier.core.view import View
+from croupier.errors import SpecError
 
-# How often an epoch's agreement is tried.
-TRIES = 3
+
+def conduct(facts: PublicFacts) -> Conduct:
+    """What is done before a round, as the rules of an encoder say. Raises: ProtocolError."""
+    return agree_each_round(facts) if facts.rules.agree == "round" else agree_for_epoch(facts)
+
+
+@dataclass
+class _Talk:
+    """What is said before a round, and what everybody remembers of it."""
+
+    memories: dict[str, Memory] = field(repr=False)
+    traffic: list[Traffic] = field(default_factory=list)
+    views: list[View] = field(default_factory=list)
+
+    def models(self) -> tuple[Model, ...]:
+        """The server's."""
+        return tuple(Model(**plain) for plain in self.memories[SERVER]["models"])
+
+    def known(self, who: str) -> PublicStanding:
+        """What a client would tell the server."""
+        return Standing.of(self.memories.get(who, {})).public
+
+    def note(self, result: AttemptResult) -> None:
+        """Take down what was sent, and what the server saw."""
+        self.traffic.append(result.traffic)
+        self.views += [result.views[SERVER]] if SERVER in result.views else []
 
 
 @dataclass(frozen=True)
 class Epochs:
-    """Who agrees on what before a round, as the rules of an encoder say."""
+    """Holds what a run's clients do before a round, with everybody's keys and coins."""
 
     rules: AgreementRules
-    run: bytes
-    table: AgreementTable
-    permutation: UnitPermuter
-    fresh: Callable[[Coins], Tensor] | None = field(repr=False)
+    setting: AgreementSetting
+    keys: Mapping[str, Mapping[str, Any]] = field(repr=False)
+    coins: Coins
 
     @classmethod
     def of(cls, rules: AgreementRules, setting: AgreementSetting) -> Epochs:
         """Pin everybody's key."""
         node = setting.coins.child("epoch")
-        keys = enrol(setting.enrolled, node.child("identities"))
-        table = AgreementTable(keys, node.child("agree"), setting.drive, tamper=setting.tamper, keep=setting.keep)
-        return cls(rules, setting.run, table, setting.permutation, setting.fresh)
+        return cls(rules, setting, enrol(setting.enrolled, node.child("identities")), node.child("agree"))
 
     def ready(self, meeting: UpcomingRound, memories: Mapping[str, Memory]) -> PreparedRound:
         """Let clients agree on what the round needs, and draw the first model if there is none yet.
 
         Raises: ProtocolError when there is no agreement on an epoch.
         """
-        talk = Preparation(dict(memories))
-        return self._each_round(meeting, talk) if self.rules.agree == "round" else self._epoch(meeting, talk)
-
-    def _epoch(self, meeting: UpcomingRound, talk: Preparation) -> PreparedRound:
-        """All enrolled clients agree once, and again or otherwise when there are more of them.
-
-        Nobody's absence from a round is one from this.
-        """
-        held = {who: epoch for who in meeting.enrolled if (epoch := talk.standing(who).epoch) is not None}
-        new = tuple(who for who in meeting.enrolled if who not in held)
-        if not held:
-            self._settle(AgreementCall(self.run, 0, meeting.number, meeting.enrolled), talk)
-        elif new and self.rules.newcomers == "welcome":
-            self._welcome(meeting, talk, next(iter(held.values())), new)
-        elif new:
-            self._renew(meeting, talk, tuple(held))
-        self._first(meeting, talk, meeting.enrolled)
-        return talk.ready()
-
-    def _welcome(self, meeting: UpcomingRound, talk: Preparation, epoch: Epoch, new: tuple[str, ...]) -> None:
-        """Those who agreed on the epoch tell newcomers its secret; who does not get it asks before the next round."""
-        form = replace(welcome(epoch, new), name=f"welcome, round {meeting.number}")
-        (tried,) = tries(form, invitation(self.run, epoch, new), talk.table(self.table, (*epoch.roster, *new)), 1)
-        talk.note_attempt(tried)
-
-    def _renew(self, meeting: UpcomingRound, talk: Preparation, holders: tuple[str, ...]) -> None:
-        """A new epoch among everybody, and the models in its coordinates. Raises: ProtocolError."""
-        last = max(talk.standing(who).signed for who in holders)
-        call = AgreementCall(self.run, last + 1, meeting.number, meeting.enrolled)
-        for epoch in {talk.standing(who).epoch for who in holders}:
-            if epoch is not None:
-                epoch.follows(meeting.enrolled, call.faulty)
-        self._settle(call, talk)
-        moved = [self._moved(meeting, talk, model, holders) for model in talk.models]
-        talk.memories[SERVER] = {**talk.memories[SERVER], "models": tuple(model.plain() for model in moved)}
-        for who in holders:
-            talk.keep(who, talk.standing(who).forgets(()))
-
-    def _moved(self, meeting: UpcomingRound, talk: Preparation, model: Model, holders: tuple[str, ...]) -> Model:
-        if not model.frame:
-            return model
-        frame = Frame.unpack(model.frame)
-        transfer = Transfer(self.run, meeting.number, model, movers_of(holders, meeting.number, frame), self.rules.kept)
-        standings = {who: talk.standing(who) for who in transfer.movers}
-        table = self.table
-        coins = table.coins.child("move", model.frame)
-        done, result = move(
-            transfer, standings, coins, table.drive, self.permutation, tamper=table.tamper, keep=table.keep
+        talk, public = _Talk(dict(memories)), next(iter(self.keys.values()))["public"]
+        steps = conduct(PublicFacts(self.rules, self.setting.run, public, meeting, talk.known, talk.models))
+        reports: Reports | None = None
+        while True:
+            try:
+                called = next(steps) if reports is None else steps.send(reports)
+            except StopIteration as stop:
+                decision = stop.value
+                break
+            reports = self._first(called, talk) if called.what == FIRST else self._hold(called, meeting, talk)
+        live = tuple(model.frame for model in talk.models() if model.frame)
+        for who in decision.forget:
+            talk.memories[who] = forget(talk.memories.get(who, {}), live)
+        return PreparedRound(
+            talk.memories, tuple(talk.traffic), tuple(talk.views), decision.strangers, decision.lost, decision.unknown
         )
-        talk.note_result(result)
-        return done
 
-    def _settle(self, call: AgreementCall, talk: Preparation) -> None:
-        """An epoch's agreement, which needs everybody. Raises: ProtocolError."""
-        table = talk.table(self.table, call.roster)
-        for tried in tries(JOINT, call, table, TRIES):
-            talk.note_attempt(tried)
-            if len(tried.held) == len(call.roster):
-                return
-        raise ProtocolError(why(tried, table, TRIES))
+    def _insider(self, name: str, talk: _Talk) -> Insider:
+        size = max((model.vector.numel() for model in talk.models()), default=0)
+        keys = self.keys.get(name, {})
+        return Insider(name, self.setting.run, self.rules, size, talk.memories.get(name, {}), keys)
 
-    def _each_round(self, meeting: UpcomingRound, talk: Preparation) -> PreparedRound:
-        """Those who came hand on the last rule, and agree on the next."""
-        each, models, able = EachRound(self.rules, self.run, self.table), talk.models, meeting.here
-        if models:
-            each.hand_on(meeting, talk, models)
-            able = tuple(who for who in meeting.here if talk.opens(who, models))
-            if meeting.here and not able:
-                frame = Frame.unpack(meant_for(meeting.here[0], models).frame)
-                came = f"{len(meeting.here)} clients that came"
-                rule = f"the rule of round {frame.round + 1} (digest {frame.digest.hex()[:8]})"
-                lost = f"none of the {came} knows {rule}, which the model lies under"
-                return talk.ready(without_rule=meeting.here, unknown=True, lost=lost)
-        lost = each.settle(meeting, talk, able)
-        holders = tuple(who for who in able if _holds(talk.standing(who), meeting.number))
-        if not lost:
-            self._first(meeting, talk, holders)
-        live = [Frame.unpack(model.frame) for model in talk.models if model.frame]
-        for who in able:
-            talk.keep(who, talk.standing(who).forgets(live))
-        without_rule = tuple(who for who in meeting.here if who not in able)
-        # Enough came, and too few of them know the rules that their models lie under.
-        unknown = bool(lost) and len(able) < needed(meeting) <= len(meeting.here)
-        return talk.ready(without_rule=without_rule, lost=lost, unknown=unknown)
+    def _hold(self, called: Called, meeting: UpcomingRound, talk: _Talk) -> Reports:
+        """One attempt, and what everybody remembers of it; who is absent from a round is so from what precedes it."""
+        names = (*called.roster, SERVER)
+        plans = {name: seat_for(called, self._insider(name, talk)) for name in names}
+        attempt = self.setting.tamper(self._attempt(called, plans))
+        if called.what != MOVE:
+            every_round = self.rules.agree == "round"
+            attempt = replace(attempt, absent=meeting.absent if every_round else frozenset[str]())
+        result = self.setting.drive(attempt)
+        talk.note(result)
+        return _remembered(result, plans, talk)
 
-    def _first(self, meeting: UpcomingRound, talk: Preparation, holders: tuple[str, ...]) -> None:
-        """The first model, drawn by the clients from their secret, as the server is handed it."""
-        if talk.models:
-            return
-        if self.fresh is None:
+    def _attempt(self, called: Called, plans: Mapping[str, SeatPlan]) -> Attempt:
+        run, root, server = self.setting.run, self.coins, plans[SERVER]
+        return Attempt(
+            AttemptId(server.spec, run, server.given.round, server.given.attempt),
+            {name: plan.party for name, plan in plans.items()},
+            {name: plan.given for name, plan in plans.items()},
+            {name: plan.memory for name, plan in plans.items()},
+            {name: simulated_coins(called, run, root, name) for name in plans},
+            server.schemas,
+            {PERMUTE: self.setting.permutation},
+            keep=dict.fromkeys(plans, self.setting.keep),
+        )
+
+    def _first(self, called: Called, talk: _Talk) -> Reports:
+        """The first model, drawn once for all who would draw it alike."""
+        fresh, permute = self.setting.fresh, self.setting.permutation
+        if fresh is None:
             raise SpecError("protocol.encode.first = 'clients': this task draws no models; use first = 'open'")
-        standing = talk.standing(holders[0])
-        seed, frame, _ = standing.rule(self.run, meeting.number, kept=self.rules.kept)
-        vector = self.fresh(Coins(standing.secret).child("first model"))
-        model = Model(self.permutation.moved(vector, seed, frame.round, False), frame.pack())
-        talk.memories[SERVER] = {**talk.memories[SERVER], "models": (model.plain(),)}
+        standing = Standing.of(talk.memories[called.roster[0]])
+        steps = draw_first(self.setting.run, called.before, standing, self.rules.kept)
+        work: Work = next(steps)  # type: ignore[assignment]
+        while True:
+            answer = fresh(*work.args) if work.name == DRAW else permute.moved(*work.args)
+            try:
+                work = steps.send(answer)  # type: ignore[assignment]
+            except StopIteration as stop:
+                talk.memories[SERVER] = {**talk.memories[SERVER], "models": (stop.value.plain(),)}
+                return {}
 
 
-def _holds(standing: Standing, number: int) -> bool:
-    return standing.epoch is not None and standing.epoch.number == number == standing.signed
+def _remembered(result: AttemptResult, plans: Mapping[str, SeatPlan], talk: _Talk) -> Reports:
+    """What everybody remembers of an attempt, and reports of it; first of those who broke off."""
+    broken, reports = dict[str, AttemptReport](), dict[str, AttemptReport]()
+    for name, plan in plans.items():
+        outcome = result.outcomes.get(name)
+        if outcome is None:
+            continue
+        if outcome.memory is None:
+            broken[name] = AttemptReport(reason=str(outcome.error))
+            continue
+        own, said = talk.memories.get(name, {}), outcome.memory
+        if (after := plan.after(own, said)) is not own:
+            talk.memories[name] = after
+        reports[name] = AttemptReport(said.get("complaints", {}), str(said.get("abort", "")))
+    return {**broken, **reports}
 
 
 def plain_of(model: Model, memories: Mapping[str, Memory], run: bytes, permutation: UnitPermuter) -> Model:

@@ -14,7 +14,7 @@ from typing import Any
 
 from croupier.core.epoch import Epoch, Frame
 from croupier.core.flow import Memory
-from croupier.errors import ProtocolError
+from croupier.errors import CroupierError, ProtocolError, WireError
 from croupier.mpc.joint import rule_digest, rule_seed
 
 
@@ -100,3 +100,57 @@ class Standing:
         if rule_digest(run, self.epoch.number, self.secret) != self.epoch.digest:
             raise ProtocolError(f"round {number}: the secret held is not that of epoch {self.epoch.number} of this run")
         return rule_seed(run, self.secret, frame.round), frame, replace(self, used=number)
+
+    @property
+    def public(self) -> PublicStanding:
+        """What others may know of it."""
+        return PublicStanding(self.signed, self.epoch, tuple(epoch for epoch, _ in self.older))
+
+
+@dataclass(frozen=True)
+class PublicStanding:
+    """What a client tells whoever conducts agreements: what it signed, which epochs it holds. No secret is in it."""
+
+    signed: int = -1
+    epoch: Epoch | None = None
+    older: tuple[Epoch, ...] = ()
+
+    def behind(self, frame: Frame) -> Epoch | None:
+        """The epoch of a frame, where its secret is held."""
+        held = (self.epoch, *self.older) if self.epoch else self.older
+        return next((epoch for epoch in held if epoch.covers(frame)), None)
+
+    def holds(self, number: int) -> bool:
+        """Whether it holds the outcome of a number, and signed none of a higher one."""
+        return self.epoch is not None and self.epoch.number == number == self.signed
+
+    def plain(self) -> dict[str, Any]:
+        """As plain values, for the server."""
+        told = self.epoch.plain() if self.epoch else None
+        return {"signed": self.signed, "epoch": told, "older": tuple(epoch.plain() for epoch in self.older)}
+
+    @classmethod
+    def read(cls, plain: Any) -> PublicStanding:
+        """From plain values that somebody sent. Raises: WireError when they are none."""
+        try:
+            signed, epoch, older = plain["signed"], plain["epoch"], plain["older"]
+            held = None if epoch is None else read_epoch(epoch)
+            found = cls(signed, held, tuple(read_epoch(one) for one in older))
+        except (KeyError, TypeError):
+            raise WireError("values that are no client's standing") from None
+        if not isinstance(signed, int) or isinstance(signed, bool) or set(plain) != {"signed", "epoch", "older"}:
+            raise WireError("values that are no client's standing")
+        return found
+
+
+def read_epoch(plain: Any) -> Epoch:
+    """An epoch from plain values that somebody sent. Raises: WireError when they are none."""
+    try:
+        found = Epoch(**plain)
+        sound = isinstance(found.roster, tuple) and all(isinstance(name, str) for name in found.roster)
+        ends = found.last is None or isinstance(found.last, int)
+        if sound and ends and isinstance(found.digest, bytes):
+            return found
+    except (TypeError, CroupierError):
+        pass
+    raise WireError("values that are no epoch")

@@ -19,7 +19,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from croupier.agree.before_round import AgreementSetting
+from croupier.agree.before_round import AgreementRules, AgreementSetting
 from croupier.agree.epochs import Epochs
 from croupier.core import wire
 from croupier.core.coins import Coins, Node
@@ -168,6 +168,11 @@ class Encoder(Part):
 
     def public_grid(self) -> PublicGrid | None:
         """The grid that values are rounded to, to the nearest point of it; None where there is none."""
+        return None
+
+    @property
+    def rules(self) -> AgreementRules | None:
+        """What clients agree on before rounds, and how; None where nothing has to be agreed on."""
         return None
 
     @property

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from croupier.aggregate.aggregator import Desk
+from croupier.agree.first_model import DRAW
 from croupier.core.attempt import WorkByName
 from croupier.core.coins import Coins
 from croupier.core.flow import Memory
@@ -68,13 +69,14 @@ class RoundWork:
     fits: dict[bytes, tuple[Tensor, Update | CroupierError]] = field(default_factory=dict, repr=False)
 
     def by_name(self) -> WorkByName:
-        """All of it; permuting only where the task shows its network."""
+        """All of it; permuting and drawing models only where the task shows its network."""
         permuting = permuting_of(self.task)
         permute: WorkByName = {} if permuting is None else {"permute": permuting, "permute input": permuting.inputs}
         mine: WorkByName = {
             "fit": self.fit, "brief": self.brief, "aggregate": self.aggregate, "sample": self.sample,
         }  # fmt: skip
-        return {**mine, **permute}
+        draw: WorkByName = {} if self.task.fresh is None else {DRAW: self.draw}
+        return {**mine, **permute, **draw}
 
     def fit(self, jobs: Jobs) -> Sequence[Update | CroupierError]:
         """Train, but for what was trained before from the same model with the same coins."""
@@ -95,6 +97,11 @@ class RoundWork:
         """One record of a client's own."""
         draw = self.task.sample
         return [SpecError("this task has no records to show") if draw is None else draw(*job) for job in jobs]
+
+    def draw(self, jobs: Jobs) -> Sequence[Any]:
+        """Weights for the network, from coins that those who agreed share."""
+        fresh = self.task.fresh
+        return [SpecError("this task draws no models") if fresh is None else fresh(*job) for job in jobs]
 
     def _kept(self, job: tuple[Any, ...]) -> bool:
         # What was made of another model is no answer to this one.

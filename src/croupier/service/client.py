@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+from croupier.agree.seats import forget
+from croupier.agree.standing import Standing
 from croupier.core import canon
 from croupier.errors import CroupierError, IntegrityError
 from croupier.service.member import SERVER
-from croupier.service.notice import END, Notice
+from croupier.service.notice import END, ROUND, Notice
 from croupier.service.party import PartyProcess
 from croupier.service.player import Player
 from croupier.service.transport import LATER
@@ -26,9 +28,10 @@ class Client(PartyProcess):
         after = self.store.last_number()
         while (notice := await self._next(after)).what != END:
             after = notice.number
-            if self.name not in notice.cohort:
-                continue
             try:
+                self._tidy(notice)
+                if self.name not in notice.cohort:
+                    continue
                 self.check(notice)
                 player = await self.begin(notice)
             except IntegrityError:
@@ -39,6 +42,24 @@ class Client(PartyProcess):
                 continue
             await self._play(player)
         await self.calls.open(SERVER, canon.dump({"after": notice.number}), 2.0)
+
+    def _tidy(self, notice: Notice) -> None:
+        """Forget the secrets that no model lies under any more, when a round begins. Raises: WireError."""
+        if notice.what != ROUND or self.member.pipeline.encode.rules is None:
+            return
+        who, live = notice.forgotten()
+        if self.name in who:
+            self.store.remember({"memory": canon.dump(dict(forget(self.memory(), live)))})
+
+    def _request(self, after: int) -> bytes:
+        """What it asks the server for notices with: the last one it heard of and, where clients agree on something,
+        public facts of its standing, the attempt that it ended last, and whom it complains about.
+        """
+        asked: dict[str, object] = {"after": after}
+        if self.member.pipeline.encode.rules is not None:
+            told = canon.load(self.store.fact("told") or canon.dump({"ended": b"", "complaints": {}}))
+            asked["facts"] = {"standing": Standing.of(self.memory()).public.plain(), **told}
+        return canon.dump(asked)
 
     async def _play(self, player: Player) -> None:
         watcher = asyncio.create_task(self._watch(player))
@@ -61,7 +82,7 @@ class Client(PartyProcess):
         """The server's newest notice after this one."""
         public, pause = self.member.roster.card(SERVER).identity, 0.02
         while self._newest is None or self._newest.number <= after:
-            said = await self.calls.open(SERVER, canon.dump({"after": after}), self.member.roster.timetable.hold * 2)
+            said = await self.calls.open(SERVER, self._request(after), self.member.roster.timetable.hold * 2)
             if said not in (b"", LATER):
                 try:
                     notice = Notice.read(said, public)

@@ -16,6 +16,8 @@ from croupier.core.flow import Outcome
 from croupier.core.update import Model
 from croupier.engine.federation import cohort_of
 from croupier.errors import CroupierError, ProtocolError, TooFew
+from croupier.service.attendance import Attendance
+from croupier.service.chair import Chair
 from croupier.service.member import Member
 from croupier.service.notice import END, ROUND, Notice
 from croupier.service.party import Options, PartyProcess
@@ -29,7 +31,7 @@ FAREWELL = 10.0
 
 @dataclass(frozen=True)
 class Measures:
-    """How the server measures a model, and who hears of each round."""
+    """How the server measures a model that it can read, and who hears of each round."""
 
     evaluate: Callable[[Model], Mapping[str, float]]
     cohorts: Coins = field(repr=False)
@@ -50,21 +52,32 @@ class Lead(PartyProcess):
         self._asked: set[str] = set()
         self._heard: set[str] = set()
         self._over = False
+        rules = member.pipeline.encode.rules
+        self.attendance = Attendance(store)
+        self._chair = None if rules is None else Chair(self, rules, self.attendance, self._announce)
 
     async def run(self) -> None:
         """All rounds. Raises: ProtocolError when one cannot go on."""
-        plan = self.member.plan
         for line in self.lines():
             # A crash may have come between a round's end and the news of it.
             self.measures.on_round(line)
         try:
-            player = self.resume()
-            number = player.notice.round if player else self._done()
-            while number < plan.rounds:
-                await self._round(number, player)
-                player, number = None, number + 1
-        finally:
+            await self._rounds()
+        except Exception:
             await self._farewell()
+            raise
+        # Who is stopped from outside says nothing: it may come back, and the clients wait for it.
+        await self._farewell()
+
+    async def _rounds(self) -> None:
+        player = self.resume()
+        number = player.notice.round if player else self._done()
+        if player is not None and player.notice.what != ROUND and self._chair is not None:
+            await self._chair.play(player)
+            player = None
+        while number < self.member.plan.rounds:
+            await self._round(number, player)
+            player, number = None, number + 1
 
     def _done(self) -> int:
         kept = self.store.fact("rounds done")
@@ -74,10 +87,15 @@ class Lead(PartyProcess):
         """One round, attempt after attempt. Raises: ProtocolError when it is lost and may not be passed over."""
         roster, plan, place = self.member.roster, self.member.plan, self.member.pipeline.place
         cohort = resumed.notice.cohort if resumed else cohort_of(plan, roster.clients, number, self.measures.cohorts)
-        attempt = resumed.notice.attempt if resumed else 0
-        start = time.perf_counter()
+        attempt, start = resumed.notice.attempt if resumed else 0, time.perf_counter()
+        terms: Mapping[str, Any] | None = resumed.notice.terms if resumed else {}
+        if resumed is None and self._chair is not None:
+            terms = await self._chair.ready(number, cohort)
+        if terms is None:
+            self.store.remember(self._lost(number))
+            return
         while True:
-            player = resumed or await self._open(number, attempt, cohort)
+            player = resumed or await self._open(number, attempt, cohort, terms)
             resumed = None
             opening = asyncio.create_task(self._announce(player.notice))
             outcome = await player.play()
@@ -99,16 +117,18 @@ class Lead(PartyProcess):
                 raise ProtocolError(f"round {number + 1} cannot go on: {outcome.error}")
             cohort, attempt = left, attempt + 1
 
-    async def _open(self, number: int, attempt: int, cohort: tuple[str, ...]) -> Player:
+    async def _open(self, number: int, attempt: int, cohort: tuple[str, ...], terms: Mapping[str, Any]) -> Player:
         roster = self.member.roster
         count = self.store.last_number() + 1
-        notice = Notice(count, ROUND, roster.digest, roster.run, number, attempt, cohort)
+        notice = Notice(count, ROUND, roster.digest, roster.run, number, attempt, cohort, terms)
         return await self.begin(notice)
 
     async def _announce(self, notice: Notice) -> None:
         """Let everybody know: hosts are told, clients ask."""
         self._publish(notice)
-        hosts = [host for host in self.member.roster.hosts if host != self.name]
+        # What clients do before a round only the server relays.
+        others = self.member.roster.hosts if notice.what in (ROUND, END) else ()
+        hosts = [host for host in others if host != self.name]
         await asyncio.gather(*(self._push(host, self._newest[1]) for host in hosts))
 
     def _publish(self, notice: Notice) -> None:
@@ -163,7 +183,8 @@ class Lead(PartyProcess):
         number, memory = player.notice.round, outcome.memory or {}
         models = tuple(Model(**plain) for plain in memory["models"])
         model = max(models, key=lambda one: len(one.recipients or ()))
-        metrics = dict(await asyncio.to_thread(self.measures.evaluate, model))
+        # In coordinates that only the clients know there is nothing for the server to measure.
+        metrics = {} if model.frame else dict(await asyncio.to_thread(self.measures.evaluate, model))
         if wild := [name for name, value in metrics.items() if not math.isfinite(value)]:
             raise ProtocolError(f"round {number + 1}: the model's {wild[0]} is not finite any more; lower task.fit.lr")
         line = {
@@ -179,10 +200,20 @@ class Lead(PartyProcess):
         if caller is None or caller not in self.member.roster.clients:
             return self._refuse(caller, "only clients of the roster ask for notices")
         try:
-            after = int(canon.load(request)["after"])
+            asked = canon.load(request)
+            after = int(asked["after"])
+            if self._chair is not None and "facts" in asked:
+                facts = await self.attendance.hear(caller, asked["facts"])
+                if self.now is not None and self.now.key == facts.ended:
+                    self.now.lose(caller)
         except (CroupierError, KeyError, TypeError, ValueError):
             return self._refuse(caller, "a request that cannot be read")
         self._asked.add(caller)
+        with self.attendance.asking(caller):
+            return await self._newer(caller, after)
+
+    async def _newer(self, caller: str, after: int) -> bytes:
+        """The newest notice, once there is one after this; nothing when it takes too long."""
         end = time.monotonic() + self.member.roster.timetable.hold
         while True:
             number, signed = self._newest

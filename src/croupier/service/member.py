@@ -58,6 +58,13 @@ class Member:
             ),
         )
 
+    @cached_property
+    def agreement_keys(self) -> Keys:
+        """The keys that clients agree with: its own identity, and everybody's public one as the roster has it."""
+        roster = self.roster
+        public = {name: roster.card(name).identity for name in roster.clients}
+        return {"identity": self.keyring.identity, "public": public} if self.is_client else {"public": public}
+
     def given(self, notice: Notice, shard: str, participation: int) -> Given:
         """What its flow is told before an attempt: computed from the roster and the notice, never taken from others."""
         return Given(

@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from croupier.agree.called import Called
 from croupier.core import canon
 from croupier.core.attempt import AttemptId
 from croupier.errors import IntegrityError, WireError
 from croupier.mpc.signatures import signed, verified
 
+# Whatever else a notice opens is something that clients do before a round (`agree.called`).
 ROUND, END = "round", "end"
 _LABEL = "croupier/1 notice"
 _FIELDS = ("number", "what", "roster", "run", "round", "attempt", "cohort", "terms")
@@ -51,6 +53,20 @@ class Notice:
     def attempt_id(self, spec: bytes) -> AttemptId:
         """What headers of this attempt share."""
         return AttemptId(spec, self.run, self.round, self.attempt, self.key)
+
+    @property
+    def called(self) -> Called:
+        """The agreement that it opens; its round is the one that the agreement precedes. Raises: WireError."""
+        return Called(self.what, self.round, self.cohort, self.terms)
+
+    def forgotten(self) -> tuple[tuple[str, ...], tuple[bytes, ...]]:
+        """Who forgets secrets when a round begins, and the frames whose secrets are kept. Raises: WireError."""
+        who, live = self.terms.get("forget", ()), self.terms.get("live", ())
+        if self.what != ROUND or not isinstance(who, tuple) or not isinstance(live, tuple):
+            raise WireError("a notice whose terms are not those of a round")
+        if not all(isinstance(frame, bytes) for frame in live):
+            raise WireError("a notice whose terms are not those of a round")
+        return who, live
 
     def sign(self, identity: bytes) -> bytes:
         """The notice with the server's signature, as bytes."""

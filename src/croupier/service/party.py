@@ -15,6 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from croupier.agree.seats import SeatPlan
+from croupier.agree.standing import Standing
 from croupier.core import canon
 from croupier.core.attempt import WorkByName
 from croupier.core.coins import Coins
@@ -23,9 +25,10 @@ from croupier.core.flow import Memory, Outcome, Seat
 from croupier.core.view import Kept, View
 from croupier.engine.restart import with_events
 from croupier.errors import CroupierError, IntegrityError, StoreError, TooFew
-from croupier.service.guard import Past, check_notice
+from croupier.service.guard import Past, check_called, check_notice
 from croupier.service.member import SERVER, Member
-from croupier.service.notice import Notice
+from croupier.service.notice import END, ROUND, Notice
+from croupier.service.plans import plan_for
 from croupier.service.player import Hook, Player, Surroundings, nothing
 from croupier.service.store import Opened, Store, StoredLetter
 from croupier.service.transport import CLOSED, ENDED, LATER, OK, REFUSED, Calls
@@ -68,6 +71,7 @@ class PartyProcess:
         self.calls = Calls(member)
         self.counts: Counter[str] = Counter()
         self.now: Player | None = None
+        self.plan: SeatPlan | None = None
         self.reports: dict[bytes, dict[str, Mapping[str, Any]]] = {}
         self.turned = asyncio.Event()
         self._in_flight = 0
@@ -113,38 +117,53 @@ class PartyProcess:
         last = self.store.last(what, self.member.roster.run)
         alarm = (self.store.fact("alarm") or b"").decode()
         round_, attempt, state = last or (-1, -1, "")
-        return Past(round_, attempt, state, self.store.fact("short") == b"yes", alarm)
+        return Past(round_, attempt, state, self.store.fact("short") == b"yes", alarm, self.agreed())
+
+    def agreed(self) -> tuple[int, int]:
+        """The highest number, with its attempt, that it was called to agree under; -1 before the first."""
+        kept = self.store.fact("agreed")
+        number, attempt = (-1, -1) if kept is None else canon.load(kept)
+        return int(number), int(attempt)
 
     # ---- playing
 
     def check(self, notice: Notice) -> None:
         """Raises: CroupierError when the party must not take part."""
-        check_notice(notice, self.member.roster, self.past(notice.what), me=self.name)
+        past, roster = self.past(notice.what), self.member.roster
+        check_notice(notice, roster, past, me=self.name)
+        if notice.what not in (ROUND, END):
+            check_called(notice.called, roster, Standing.of(self.memory()), past)
 
     async def begin(self, notice: Notice) -> Player:
         """Write a new attempt down, and seat the party."""
         memory, coins = self._begins_with(notice)
+        # Before it is written down: what cannot be played must not lie open.
+        plan = self._plan(notice, memory)
+        if notice.what != ROUND and (numbered := notice.called.numbered) is not None:
+            self.store.remember({"agreed": canon.dump(numbered)})
         opened = Opened(
             notice.key, notice.number, notice.what, notice.run, notice.round, notice.attempt,
             canon.dump(notice.plain()), coins, canon.dump(dict(memory)), time.time(),
         )  # fmt: skip
         await asyncio.to_thread(self.store.open, opened)
         self.options.hook("open", notice.round)
-        return self._seated(notice, opened)
+        return self._seated(notice, opened, plan)
 
     def resume(self) -> Player | None:
         """The attempt that was open when the party stopped, seated again."""
         opened = self.store.current()
         if opened is None:
             return None
-        return self._seated(Notice(**canon.load(opened.notice)), opened)
+        notice = Notice(**canon.load(opened.notice))
+        return self._seated(notice, opened, self._plan(notice, canon.load(opened.memory)))
 
     def _begins_with(self, notice: Notice) -> tuple[Memory, bytes]:
         """Memory and coins of an attempt.
 
-        A client's belong to the round, as its participation does: a second attempt carries the very same update.
+        A client's belong to the round, as its participation does: a second attempt carries the very same update. In an
+        agreement everything is drawn afresh.
         """
-        if not self.member.is_client:
+        if not self.member.is_client or notice.what != ROUND:
             return self.memory(), self.options.coins(notice)
         if (held := self._this_round(notice)) is None:
             memory, drawn = self.memory(), self.options.coins(notice)
@@ -162,33 +181,38 @@ class PartyProcess:
         held = None if kept is None else canon.load(kept)
         return held if held is not None and held["name"] == _round_name(notice) else None
 
-    def _seated(self, notice: Notice, opened: Opened) -> Player:
-        member = self.member
-        pipeline = member.pipeline
-        held = self._this_round(notice) if member.is_client else None
-        given = member.given(notice, self.options.shard, int(held["at"]) if held else 0)
-        memory = {**canon.load(opened.memory), **({"keys": member.keys} if member.keys else {})}
-        seat = Seat.take(
-            pipeline.parties(notice.cohort)[self.name], given, memory, Coins(opened.coins), self.options.keep
-        )
+    def _plan(self, notice: Notice, memory: Memory) -> SeatPlan:
+        held = self._this_round(notice) if self.member.is_client else None
+        return plan_for(notice, self.member, memory, self.options.shard, int(held["at"]) if held else 0)
+
+    def _seated(self, notice: Notice, opened: Opened, plan: SeatPlan) -> Player:
+        seat = Seat.take(plan.party, plan.given, plan.memory, Coins(opened.coins), self.options.keep)
         # The clock may have jumped while the party was down: never wait longer than from the start again.
-        ago = min(max(0.0, time.time() - opened.opened), member.roster.timetable.round)
+        ago = min(max(0.0, time.time() - opened.opened), self.member.roster.timetable.round)
         player = Player(
-            self.around, notice, seat, pipeline.schemas(given), self.work, notice.attempt_id(pipeline.digest()),
-            given.layout, time.monotonic() - ago,
+            self.around, notice, seat, plan.schemas, self.work, notice.attempt_id(plan.spec), plan.given.layout,
+            time.monotonic() - ago,
         )  # fmt: skip
-        self.now = player
+        self.now, self.plan = player, plan
         self.turned.set()
         return player
 
     async def end(self, player: Player, outcome: Outcome, facts: Mapping[str, bytes] | None = None) -> None:
         """End an attempt: memory, counts, ledger and erasure in one step; then say to other hosts how it ended."""
-        error, key = outcome.error, player.key
-        memory = outcome.memory if outcome.memory is not None else self.memory()
+        error, key, is_round = outcome.error, player.key, player.notice.what == ROUND
+        memory = self.memory()
+        if outcome.memory is not None and self.plan is not None:
+            memory = self.plan.after(memory, outcome.memory)
         if (held := self._this_round(player.notice)) and held["events"]:
             memory = with_events(memory, tuple(held["events"]))
-        more = {"memory": canon.dump(dict(memory)), "short": b"yes" if isinstance(error, TooFew) else b"no"}
-        if self.member.is_client and (error is None or self.store.left(key)):
+        more = {"memory": canon.dump(dict(memory))}
+        if is_round:
+            more["short"] = b"yes" if isinstance(error, TooFew) else b"no"
+        elif self.member.is_client:
+            # What the server may know of it: never why an attempt ended early.
+            complaints = (outcome.memory or {}).get("complaints", {})
+            more["told"] = canon.dump({"ended": key, "complaints": complaints})
+        if is_round and self.member.is_client and (error is None or self.store.left(key)):
             more["participation"] = canon.dump(player.seat.view.given.participation + 1)
         if self.member.is_client and isinstance(error, IntegrityError):
             more["alarm"] = str(error).encode()
@@ -199,7 +223,7 @@ class PartyProcess:
         self.counts["bytes_in"] += player.bytes_in
         self.counts["bytes_out"] += player.bytes_out
         self.options.hook("end", player.notice.round)
-        if not self.member.is_client:
+        if is_round and not self.member.is_client:
             await self._say_ended(player, error)
 
     async def _say_ended(self, player: Player, error: CroupierError | None) -> None:

@@ -82,7 +82,8 @@ class Store:
         path.touch(mode=0o600)
         self._read = self._connect(path)
         self._write = self._connect(path)
-        self._lock = threading.Lock()
+        self._lock, self._gate = threading.Lock(), threading.Lock()
+        self._closed = False
         self._jobs: queue.Queue[_Job | None] = queue.Queue()
         self._vaults: dict[bytes, AESGCM] = {}
         self._sweep()
@@ -107,10 +108,14 @@ class Store:
                 path.unlink()
 
     def close(self) -> None:
-        """Finish what was asked for, and let go of the file."""
-        self._jobs.put(None)
+        """Finish what was asked for, and let go of the file; whoever asks for more is refused."""
+        with self._gate:
+            self._closed = True
+            self._jobs.put(None)
         self._thread.join()
-        self._read.close()
+        # A thread may still be reading for a call that was cut off.
+        with self._lock:
+            self._read.close()
         self._write.close()
 
     # ---- attempts
@@ -279,7 +284,10 @@ class Store:
     def write(self, job: Callable[[sqlite3.Connection], T]) -> T:
         """Do something in a transaction that is on disk when this returns. Raises: StoreError, or what `job` raises."""
         done: Future[T] = Future()
-        self._jobs.put(_Job(job, done))
+        with self._gate:
+            if self._closed:
+                raise StoreError(f"{self.folder}: the store is closed")
+            self._jobs.put(_Job(job, done))
         return done.result()
 
     def _work(self) -> None:
@@ -317,6 +325,8 @@ class Store:
 
     def _rows(self, sql: str, *values: Any) -> list[Any]:
         with self._lock:
+            if self._closed:
+                raise StoreError(f"{self.folder}: the store is closed")
             return self._read.execute(sql, values).fetchall()
 
     # ---- sealed bodies

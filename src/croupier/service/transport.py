@@ -4,7 +4,8 @@ Hosts listen; clients only dial out. Four calls, all of plain bytes:
 
 Put      a letter to a host: a header with the attempt's key, then its body in chunks; answered when it is durable
 Take     a letter that this host holds for the caller: the header, then the body; held open until there is one
-Open     a signed notice, pushed to a host; or, with an empty request, fetched by a client
+Open     a signed notice, pushed to a host; or fetched by a client, which names the last one that it heard of and, where
+         clients agree on something, says what it signed and holds: public facts, no secret, no reason of an abort
 End      that the caller has ended an attempt, and whether it ended well
 
 Who calls is read off the certificate on every call, because a connection outlives a revocation.

@@ -10,10 +10,11 @@ import torch
 from tests.boards import RUN, all_of, call, handing, names, once, saying, silent, table
 from torch import Tensor
 
-from croupier.agree.agreement import AgreementAttempt, AgreementCall, removable, tries
+from croupier.agree.agreement import AgreementCall, removable
 from croupier.agree.board import SERVER
 from croupier.agree.commit_reveal import JOINT, TURNS, CommittingClient, agree
 from croupier.agree.standing import Standing
+from croupier.agree.table import AgreementAttempt, tries
 from croupier.core.attempt import Attempt
 from croupier.core.coins import Coins
 from croupier.core.epoch import Epoch

@@ -10,9 +10,9 @@ import pytest
 from tests.boards import RUN, all_of, call, handing, once, saying, silent, table
 from torch import Tensor
 
-from croupier.agree.agreement import Agreed, AgreementTable
 from croupier.agree.board import SERVER
 from croupier.agree.commit_reveal import agree
+from croupier.agree.table import Agreed, AgreementTable
 from croupier.agree.welcome import invitation, welcome
 from croupier.core.view import View
 from croupier.errors import SpecError

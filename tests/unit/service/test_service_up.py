@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,67 +17,72 @@ from croupier.core.coins import Coins
 from croupier.engine.local import Local
 from croupier.engine.loop import rounds
 from croupier.engine.state import Round
-from croupier.service.player import Hook
 from croupier.service.start import assembled
-from croupier.service.up import UpResult, up
-from croupier.spec import Spec, load
+from croupier.spec import load
 
 SETS = ["federation.rounds=2", "task.together=1", "task.split.clients=4"]
+# Forked processes and gRPC do not go together once gRPC runs: each rehearsal has a fresh process of its own.
+PROGRAM = """
+import json, os, signal, sys
+from croupier.service.up import up
+from croupier.spec import load
+
+sets, party, step = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3]
+
+def made():
+    def hook(at, number):
+        if at == step and number == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return hook
+
+found = up(load("rns-servers", sets), seed=1, hooks={party: made} if party else {})
+print(json.dumps({**found.plain(), "views": found.views, "restarts": found.restarts}))
+"""
 
 
-def described(preset: str) -> Spec:
-    """A small run, of clients that train one by one, as processes do."""
-    return load(preset, SETS)
+def rehearsed(party: str = "", step: str = "") -> dict[str, Any]:
+    """A small run, of clients that train one by one, as processes do; one party is killed at a step of its first round.
+
+    Nothing in it can catch that, or clean up after it.
+    """
+    command = [sys.executable, "-c", PROGRAM, json.dumps(SETS), party, step]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 0, ended.stderr
+    found: dict[str, Any] = json.loads(ended.stdout)
+    return found
 
 
-def simulated(spec: Spec) -> list[Round]:
+@pytest.fixture(scope="module")
+def here() -> list[Round]:
     """The same run in one process."""
+    spec = load("rns-servers", SETS)
     task = assembled(spec, Coins.from_seed(1)).task
     keep = {"*": "digest"}
     return list(rounds(spec.protocol, task, spec.federation, Coins.from_seed(1), Local(), keep=keep))  # type: ignore[arg-type]
 
 
-def check_same(found: UpResult, here: list[Round]) -> None:
-    """The same models, measures and views."""
-    assert [line["model"] for line in found.rounds] == [canon.digest(one.state.model.vector).hex() for one in here]
-    assert [line["accuracy"] for line in found.rounds] == [one.metrics["accuracy"] for one in here]
-    views = {name: {one.number + 1: one.views[name].digest().hex() for one in here} for name in here[0].views}
-    assert found.views == views
+def models(done: list[Round]) -> list[str]:
+    """What binds each round's model."""
+    return [canon.digest(one.state.model.vector).hex() for one in done]
 
 
-def test_processes_give_the_run_of_the_simulation() -> None:
-    spec = described("rns-servers")
-    found = up(spec, seed=1)
-    check_same(found, simulated(spec))
-    plain = found.plain()
-    assert set(plain["parties"]) == {"c0", "c1", "c2", "c3", "sum1", "sum2", "sum3", "server"}
-    assert all(facts["bytes_out"] > 0 for facts in plain["parties"].values())
-    assert json.dumps(plain)
-
-
-def killed_at(step: str) -> Callable[[], Hook]:
-    """A hook that kills its own process, as nothing can be caught or cleaned up after, at a step of the first round."""
-
-    def made() -> Hook:
-        def hook(at: str, number: int) -> None:
-            if at == step and number == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        return hook
-
-    return made
+def test_processes_give_the_run_of_the_simulation(here: list[Round]) -> None:
+    found = rehearsed()
+    assert [line["model"] for line in found["rounds"]] == models(here)
+    assert [line["accuracy"] for line in found["rounds"]] == [one.metrics["accuracy"] for one in here]
+    views = {name: {str(one.number + 1): one.views[name].digest().hex() for one in here} for name in here[0].views}
+    assert found["views"] == views
+    assert set(found["parties"]) == {"c0", "c1", "c2", "c3", "sum1", "sum2", "sum3", "server"}
+    assert all(facts["bytes_out"] > 0 for facts in found["parties"].values())
 
 
 @pytest.mark.parametrize(
     ("party", "step"), [("c1", "sent:share"), ("sum2", "got:share"), ("server", "leave:published"), ("server", "end")]
 )
-def test_a_party_that_is_killed_goes_on_to_the_same_model(party: str, step: str) -> None:
-    spec = described("rns-servers")
-    found = up(spec, seed=1, hooks={party: killed_at(step)})
-    assert found.restarts == 1
-    assert [line["model"] for line in found.rounds] == [
-        canon.digest(one.state.model.vector).hex() for one in simulated(spec)
-    ]
+def test_a_party_that_is_killed_goes_on_to_the_same_model(here: list[Round], party: str, step: str) -> None:
+    found = rehearsed(party, step)
+    assert found["restarts"] == 1
+    assert [line["model"] for line in found["rounds"]] == models(here)
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes under /proc")

@@ -17,12 +17,13 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from torch import Tensor
 
-from croupier.agree.agreement import AgreementAttempt, AgreementCall, AgreementForm, AgreementTable, settle, tries
+from croupier.agree.agreement import AgreementCall, AgreementForm
 from croupier.agree.board import SERVER, enrol
 from croupier.agree.commit_reveal import JOINT, TURNS
 from croupier.agree.pbft.agreement import pbft
 from croupier.agree.pbft.views import NONE, heads
 from croupier.agree.standing import Standing
+from croupier.agree.table import AgreementAttempt, AgreementTable, settle, tries
 from croupier.core.coins import Coins
 from croupier.core.epoch import disjoint_cohort_chance
 from croupier.core.view import View, facts

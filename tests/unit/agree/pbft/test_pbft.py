@@ -10,7 +10,6 @@ import pytest
 from tests.boards import Bend, all_of, bent, call, handing, names, once, saying, silent, single, table
 from torch import Tensor
 
-from croupier.agree.agreement import AgreementAttempt, settle
 from croupier.agree.board import SERVER
 from croupier.agree.pbft import agreement as module
 from croupier.agree.pbft import replica
@@ -18,6 +17,7 @@ from croupier.agree.pbft.agreement import pbft
 from croupier.agree.pbft.replica import Replica
 from croupier.agree.pbft.views import NONE, PreparedClaim, heads, justified, pack_claims, unpack_claims
 from croupier.agree.pbft.votes import Votes, quorum
+from croupier.agree.table import AgreementAttempt, settle
 from croupier.core.epoch import Epoch
 from croupier.core.flow import Letter
 from croupier.core.view import View, replay

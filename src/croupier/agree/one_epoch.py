@@ -1,0 +1,75 @@
+"""Agreement once for an epoch, among all enrolled; again or otherwise when there are more of them.
+
+Nobody's absence from a round is one from this: an epoch's outcome needs everybody's signature.
+"""
+
+from __future__ import annotations
+
+from croupier.agree.agreement import AgreementCall, why
+from croupier.agree.board import SERVER
+from croupier.agree.called import JOINT, MOVE, WELCOME, Called
+from croupier.agree.conduct import Conduct, PublicFacts, RoundDecision, Steps, draw_first, first_reason, reason_of
+from croupier.agree.move_model import movers_of
+from croupier.core.epoch import Epoch, Frame
+from croupier.errors import ProtocolError
+
+# How often an epoch's agreement is tried.
+TRIES = 3
+
+
+def agree_for_epoch(facts: PublicFacts) -> Conduct:
+    """Let all enrolled clients hold one epoch, and all models lie in its coordinates. Raises: ProtocolError."""
+    everyone = facts.meeting.enrolled
+    held = {who: epoch for who in everyone if (epoch := facts.known(who).epoch) is not None}
+    new = tuple(who for who in everyone if who not in held)
+    if not held:
+        yield from _settle(facts, 0)
+    elif new and facts.rules.newcomers == "welcome":
+        # Who does not get the secret asks before the next round.
+        yield Called.handing(WELCOME, facts.meeting.number, next(iter(held.values())), new)
+    elif new:
+        yield from _renew(facts, held)
+    yield from _move(facts)
+    yield from draw_first(facts, everyone)
+    return RoundDecision(tuple(who for who in everyone if facts.known(who).older))
+
+
+def _settle(facts: PublicFacts, number: int) -> Steps:
+    """An epoch's agreement, which needs everybody. Raises: ProtocolError."""
+    meeting = facts.meeting
+    call = AgreementCall(facts.run, number, meeting.number, meeting.enrolled, facts.next_attempt(number))
+    for left in reversed(range(TRIES)):
+        reports = yield Called.agreement(JOINT, meeting.number, call)
+        if len(facts.holders(call.roster, call.number)) == len(call.roster):
+            return
+        tried, call = call, call.again({who: facts.known(who) for who in call.roster}) if left else call
+    complaints = {who: report.complaints for who, report in reports.items()}
+    raise ProtocolError(why(tried, complaints, first_reason(reports), facts.public, TRIES))
+
+
+def _renew(facts: PublicFacts, held: dict[str, Epoch]) -> Steps:
+    """A new epoch among everybody. Raises: ProtocolError."""
+    enrolled = facts.meeting.enrolled
+    for epoch in dict.fromkeys(held.values()):
+        epoch.follows(enrolled, (len(enrolled) - 1) // 3)
+    yield from _settle(facts, max(facts.known(who).signed for who in held) + 1)
+
+
+def _move(facts: PublicFacts) -> Steps:
+    """Models that lie in an earlier epoch's coordinates, moved by clients that hold both secrets."""
+    for at, model in enumerate(facts.models()):
+        frame = Frame.unpack(model.frame) if model.frame else None
+        if frame is None or not (holders := _between(facts, frame)):
+            continue
+        movers = movers_of(holders, facts.meeting.number, frame)
+        reports = yield Called(MOVE, facts.meeting.number, movers, {"at": at, "frame": model.frame})
+        if failed := reason_of(reports, SERVER):
+            raise ProtocolError(f"the model cannot be moved to the new epoch: {failed}")
+
+
+def _between(facts: PublicFacts, frame: Frame) -> tuple[str, ...]:
+    """Those who hold the epoch of a frame, and a later one."""
+    known = {who: facts.known(who) for who in facts.meeting.enrolled}
+    return tuple(
+        who for who, one in known.items() if one.behind(frame) and one.epoch and not one.epoch.covers(frame)
+    )  # fmt: skip
