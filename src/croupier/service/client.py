@@ -10,6 +10,7 @@ from croupier.service.member import SERVER
 from croupier.service.notice import END, Notice
 from croupier.service.party import PartyProcess
 from croupier.service.player import Player
+from croupier.service.recall import check_recall
 from croupier.service.transport import LATER
 
 
@@ -21,7 +22,8 @@ class Client(PartyProcess):
 
     async def run(self) -> None:
         """Play until the run is over. Raises: IntegrityError when it has proof of foul play: then it is the last."""
-        if (player := self.resume()) is not None:
+        recalled = await self._recalled()
+        if recalled and (player := self.resume()) is not None:
             await self._play(player)
         after = self.store.last_number()
         while (notice := await self._next(after)).what != END:
@@ -39,6 +41,33 @@ class Client(PartyProcess):
                 continue
             await self._play(player)
         await self.calls.open(SERVER, canon.dump({"after": notice.number}), 2.0)
+
+    async def _recalled(self) -> bool:
+        """Whether every host was asked what it has of this client; if not, the run is over, and nothing will be sent.
+
+        Raises: IntegrityError, once and for all, when one has letters that this client has forgotten.
+        """
+        roster = self.member.roster
+        asking = asyncio.create_task(check_recall(self.calls, self.store, roster.hosts, roster.timetable.hold * 2))
+        ending = asyncio.create_task(self._over())
+        try:
+            # Hosts leave when a run is over: a client that comes back only then must not wait for them.
+            await asyncio.wait({asking, ending}, return_when=asyncio.FIRST_COMPLETED)
+            return asking.done() and asking.result() is None
+        except IntegrityError as error:
+            self.counts["alarms"] += 1
+            self.options.tell("alarm", why=str(error))
+            self.store.remember({"alarm": str(error).encode()})
+            raise
+        finally:
+            asking.cancel()
+            ending.cancel()
+
+    async def _over(self) -> None:
+        """Wait until the server says that the run is over."""
+        after = -1
+        while (notice := await self._next(after)).what != END:
+            after = notice.number
 
     async def _play(self, player: Player) -> None:
         watcher = asyncio.create_task(self._watch(player))

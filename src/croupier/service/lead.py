@@ -15,7 +15,7 @@ from croupier.core.coins import Coins
 from croupier.core.flow import Outcome
 from croupier.core.update import Model
 from croupier.engine.federation import cohort_of
-from croupier.errors import CroupierError, ProtocolError, TooFew
+from croupier.errors import CroupierError, ProtocolError, StoreError, TooFew
 from croupier.service.member import Member
 from croupier.service.notice import END, ROUND, Notice
 from croupier.service.party import Options, PartyProcess
@@ -60,8 +60,13 @@ class Lead(PartyProcess):
             while number < plan.rounds:
                 await self._round(number, player)
                 player, number = None, number + 1
-        finally:
+        except StoreError:
+            # It can start again where it was; nobody is told that all is over. Nor when it is asked to stop.
+            raise
+        except CroupierError:
             await self._farewell()
+            raise
+        await self._farewell()
 
     def _done(self) -> int:
         kept = self.store.fact("rounds done")
@@ -77,9 +82,11 @@ class Lead(PartyProcess):
             player = resumed or await self._open(number, attempt, cohort)
             resumed = None
             opening = asyncio.create_task(self._announce(player.notice))
-            outcome = await player.play()
-            reports = await self._reports(player, outcome)
-            opening.cancel()
+            try:
+                outcome = await player.play()
+                reports = await self._reports(player, outcome)
+            finally:
+                opening.cancel()
             outcome = self._content(outcome, reports)
             if outcome.error is None:
                 await self._finish(player, outcome, time.perf_counter() - start)
@@ -204,8 +211,9 @@ class Lead(PartyProcess):
         try:
             async with asyncio.timeout(FAREWELL):
                 await self._announce(notice)
-                # Who never asked for anything is not waited for.
-                while not self._asked <= self._heard:
+                # Who never asked for anything is not waited for; after a restart, who was there last did ask.
+                awaited = self._asked | set(self.memory().get("present", ()))
+                while not awaited <= self._heard:
                     await asyncio.sleep(0.01)
         except TimeoutError:
             self.options.tell("left", unheard=len(self._asked - self._heard))

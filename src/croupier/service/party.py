@@ -27,6 +27,7 @@ from croupier.service.guard import Past, check_notice
 from croupier.service.member import SERVER, Member
 from croupier.service.notice import Notice
 from croupier.service.player import Hook, Player, Surroundings, nothing
+from croupier.service.recall import remembered
 from croupier.service.store import Opened, Store, StoredLetter
 from croupier.service.transport import CLOSED, ENDED, LATER, OK, REFUSED, Calls
 
@@ -278,6 +279,7 @@ class PartyProcess:
             kept = StoredLetter(caller, header.kind, header.pack(), body)
             if await asyncio.to_thread(self.store.accepted, key, kept):
                 return OK
+            await asyncio.to_thread(self.store.note, key, kept)
         return self._closed(header)
 
     def _closed(self, header: Header) -> bytes:
@@ -349,6 +351,12 @@ class PartyProcess:
             self.now.lose(caller)
         self.turned.set()
         return OK
+
+    async def known(self, caller: str | None) -> bytes:
+        """Somebody asks for the last letters of its own that came here."""
+        if caller is None:
+            return self._refuse(caller, "nothing is told to strangers")
+        return await asyncio.to_thread(remembered, self.store, caller)
 
     async def opened(self, caller: str | None, request: bytes) -> bytes:
         """Notices come by what each role does with them."""

@@ -1,11 +1,12 @@
 """gRPC with our own canonical bytes, and certificates that are pinned in the roster.
 
-Hosts listen; clients only dial out. Four calls, all of plain bytes:
+Hosts listen; clients only dial out. Five calls, all of plain bytes:
 
 Put      a letter to a host: a header with the attempt's key, then its body in chunks; answered when it is durable
 Take     a letter that this host holds for the caller: the header, then the body; held open until there is one
 Open     a signed notice, pushed to a host; or, with an empty request, fetched by a client
 End      that the caller has ended an attempt, and whether it ended well
+Known    which letters of the caller's this host saw last, so that one that has forgotten them finds out
 
 Who calls is read off the certificate on every call, because a connection outlives a revocation.
 """
@@ -54,6 +55,9 @@ class Door(Protocol):
     async def ended(self, caller: str | None, request: bytes) -> bytes:
         """Hear that somebody's attempt is over."""
 
+    async def known(self, caller: str | None) -> bytes:
+        """Say which letters of the caller's came last."""
+
 
 def _bytes(context: Any) -> bytes:
     """The caller's certificate, as the bytes that the roster pins."""
@@ -80,11 +84,15 @@ async def listen(member: Member, door: Door, address: str) -> tuple[grpc.aio.Ser
     async def ended(request: bytes, context: Any) -> bytes:
         return await door.ended(who(context), request)
 
+    async def known(request: bytes, context: Any) -> bytes:
+        return await door.known(who(context))
+
     handlers = {
         "Put": grpc.stream_unary_rpc_method_handler(put),
         "Take": grpc.unary_stream_rpc_method_handler(take),
         "Open": grpc.unary_unary_rpc_method_handler(opened),
         "End": grpc.unary_unary_rpc_method_handler(ended),
+        "Known": grpc.unary_unary_rpc_method_handler(known),
     }
     made = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=8192)
     made.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
@@ -133,6 +141,10 @@ class Calls:
     async def end(self, host: str, request: bytes, timeout: float) -> bytes:
         """Say that an attempt is over."""
         return await self._try(self._channel(host).unary_unary(f"/{SERVICE}/End")(request, timeout=timeout))
+
+    async def known(self, host: str, timeout: float) -> bytes:
+        """Ask which letters of one's own a host saw last."""
+        return await self._try(self._channel(host).unary_unary(f"/{SERVICE}/Known")(b"", timeout=timeout))
 
     async def _try(self, call: Awaitable[bytes]) -> bytes:
         """An answer, or `LATER` where the host cannot be reached."""

@@ -1,0 +1,1 @@
+"""Benches of the services: faults that they must survive, bytes that they must refuse, and how fast they carry letters."""
