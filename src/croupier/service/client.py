@@ -91,6 +91,7 @@ class Client(PartyProcess):
         public, pause = self.member.roster.card(SERVER).identity, 0.02
         while self._newest is None or self._newest.number <= after:
             said = await self.calls.open(SERVER, canon.dump({"after": after}), self.member.roster.timetable.hold * 2)
+            bad = said == LATER
             if said not in (b"", LATER):
                 try:
                     notice = Notice.read(said, public)
@@ -99,7 +100,8 @@ class Client(PartyProcess):
                 except CroupierError as error:
                     self.counts["refused"] += 1
                     self.options.tell("refused", source=SERVER, why=str(error))
-            if said == LATER:
+                    bad = True
+            if bad:
                 await asyncio.sleep(pause)
                 pause = min(1.0, pause * 2)
         return self._newest

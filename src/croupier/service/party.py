@@ -30,6 +30,7 @@ from croupier.service.player import Hook, Player, Surroundings, nothing
 from croupier.service.recall import remembered
 from croupier.service.store import Opened, Store, StoredLetter
 from croupier.service.transport import CLOSED, ENDED, LATER, OK, REFUSED, Calls
+from croupier.service.versions import verify_chain
 
 # So many bytes of letters may be on their way into a host at a time; more are asked to come again.
 IN_FLIGHT = 512 << 20
@@ -87,6 +88,16 @@ class PartyProcess:
             self.name, member.roster.clients, self.store, self.calls, member.roster.timetable, self.options.hook,
             self.options.tell, self._stir,
         )  # fmt: skip
+
+    async def switch(self, member: Member) -> None:
+        """Put the next version of the roster in force, between two attempts or during one.
+
+        Who is no longer in it is a stranger from the next call on, also over a connection that is open; notices that
+        name the version before are refused. What is being played goes on as it began. Raises: RosterError.
+        """
+        verify_chain(self.member.roster, member.roster)
+        self.member = member
+        await self.calls.switch(member)
 
     def _stir(self) -> None:
         """Wake those who wait for a letter: some may lie ready, or none will come."""

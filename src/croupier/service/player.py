@@ -167,13 +167,11 @@ class Player:
         self.around.hook(f"sent:{letters[0].kind}", self.notice.round)
         said = {one.header.target: answer for one, answer in zip(pushed, answers, strict=True)}
         me, kind = self.around.name, letters[0].kind
-        for host in (target for target, answer in said.items() if answer == REFUSED and me in self.around.clients):
-            return ProtocolError(
-                f"{host} refused {kind!r} of {me}: it has another one, or may not take it; look at both"
-            )
-        for host in (target for target, answer in said.items() if answer == CLOSED):
-            return TooLate(f"{me} reached {host} too late, and the round went on without it")
-        return None
+        refused = [host for host, answer in said.items() if answer == REFUSED and me in self.around.clients]
+        if refused:
+            return ProtocolError(f"{refused[0]} refused {kind!r} of {me}: its operator was told why")
+        late = [host for host, answer in said.items() if answer == CLOSED]
+        return TooLate(f"{me} reached {late[0]} too late, and the round went on without it") if late else None
 
     def _envelope(self, letter: Letter) -> Envelope:
         envelope = self._post.write(self.around.name, letter).envelope

@@ -114,7 +114,7 @@ async def run_party(party: PartyProcess, stop: asyncio.Event | None = None) -> N
     server, running = None, None
     try:
         if not party.member.is_client:
-            server, _ = await listen(party.member, party, party.member.roster.address(party.name))
+            server, _ = await listen(party, party.member.roster.address(party.name))
         running = asyncio.ensure_future(party.run())
         stopping = asyncio.ensure_future(stop.wait() if stop else asyncio.Event().wait())
         await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)

@@ -41,7 +41,12 @@ _OPTIONS = [
 
 
 class Door(Protocol):
-    """What a host answers; `caller` is the name that the roster has for the certificate, or None for a stranger."""
+    """What a host answers; `caller` is the name that the roster has for the certificate, or None for a stranger.
+
+    `member` is who it is now: a later version of the roster may be put in force while connections are open.
+    """
+
+    member: Member
 
     async def put(self, caller: str | None, pieces: AsyncIterator[bytes]) -> bytes:
         """Take a letter in."""
@@ -65,11 +70,25 @@ def _bytes(context: Any) -> bytes:
     return ssl.PEM_cert_to_DER_cert(pem.decode()) if pem else b""
 
 
-async def listen(member: Member, door: Door, address: str) -> tuple[grpc.aio.Server, int]:
+def _credentials(door: Door) -> grpc.ServerCredentials:
+    """Certificates as the roster in force has them when a connection is made."""
+    shown = door.member
+
+    def changed() -> grpc.ServerCertificateConfiguration | None:
+        nonlocal shown
+        if door.member is shown:
+            return None
+        shown = door.member
+        return shown.server_certificates()
+
+    return grpc.dynamic_ssl_server_credentials(shown.server_certificates(), changed, True)
+
+
+async def listen(door: Door, address: str) -> tuple[grpc.aio.Server, int]:
     """Serve a door at an address; the server, and the port that it got."""
 
     def who(context: Any) -> str | None:
-        return member.roster.party_of(_bytes(context))
+        return door.member.roster.party_of(_bytes(context))
 
     async def put(pieces: AsyncIterator[bytes], context: Any) -> bytes:
         return await door.put(who(context), pieces)
@@ -96,7 +115,7 @@ async def listen(member: Member, door: Door, address: str) -> tuple[grpc.aio.Ser
     }
     made = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=8192)
     made.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-    port = made.add_secure_port(address, member.server_credentials())
+    port = made.add_secure_port(address, _credentials(door))
     await made.start()
     return made, port
 
@@ -152,6 +171,14 @@ class Calls:
             return await call
         except grpc.aio.AioRpcError:
             return LATER
+
+    async def switch(self, member: Member) -> None:
+        """Call under a later version of the roster: hosts with another certificate or address are dialled anew."""
+        old, self.member = self.member.roster, member
+        kept = {name for name in self._channels if name in member.roster.hosts}
+        same = {name for name in kept if old.card(name) == member.roster.card(name)}
+        for name in set(self._channels) - same:
+            await self._channels.pop(name).close()
 
     async def close(self) -> None:
         """Hang up."""

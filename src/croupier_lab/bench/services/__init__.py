@@ -1,1 +1,1 @@
-"""Benches of the services: faults that they must survive, bytes that they must refuse, and how fast they carry letters."""
+"""Benches of the services: faults to survive, bytes to refuse, and how fast letters are carried."""

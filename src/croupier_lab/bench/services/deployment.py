@@ -10,7 +10,7 @@ import asyncio
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,7 +29,7 @@ from croupier.service.host import Host
 from croupier.service.lead import Lead, Measures
 from croupier.service.member import SERVER, Member
 from croupier.service.notice import Notice
-from croupier.service.party import Options, PartyProcess, fresh_coins
+from croupier.service.party import CoinSource, Options, PartyProcess, fresh_coins
 from croupier.service.roster import Timetable
 from croupier.service.start import run_party
 from croupier.service.up import make_members, seeded_coins
@@ -177,10 +177,14 @@ class Deployment:
         party.calls = MortalCalls(member, life, self.played.network)
         return party
 
-    def _coins(self, member: Member) -> Callable[[Notice], bytes]:
+    def _coins(self, member: Member) -> CoinSource:
         """The simulation's; once a store was put back, a party draws its own, as one in a deployment does."""
         seeded = seeded_coins(self.coins, member.name, member.is_client)
-        return lambda notice: fresh_coins(notice) if member.name in self.played.restored else seeded(notice)
+
+        def drawn(notice: Notice) -> bytes:
+            return (fresh_coins if member.name in self.played.restored else seeded)(notice)
+
+        return drawn
 
     # ---- what goes wrong
 
@@ -208,7 +212,7 @@ class Deployment:
             life.full = True
             asyncio.get_running_loop().call_later(FULL, lambda: setattr(life, "full", False))
         elif fault.what == "saved":
-            _copy(self.folder / fault.party, self.folder / f"{fault.party} saved")
+            copy_store(self.folder / fault.party, self.folder / f"{fault.party} saved")
         else:
             if fault.what == "gone":
                 self.played.gone.add(fault.party)
@@ -237,7 +241,7 @@ class _Lead(Lead):
         await super().end(player, outcome, facts)
 
 
-def _copy(source: Path, target: Path) -> None:
+def copy_store(source: Path, target: Path) -> None:
     """A copy of a store that is in use, as a backup makes one."""
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(source / "bodies", target / "bodies")

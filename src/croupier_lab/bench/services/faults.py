@@ -1,4 +1,4 @@
-"""A campaign of faults against the services: whatever is killed, cut, full, late or restored, no round may come out wrong.
+"""A campaign of faults against the services: whatever is killed, cut, full or restored, no round may come out wrong.
 
 Every run is a whole federation that is struck several times; the judge compares its models with those of a simulation
 of the same seed with the same clients present. Counted must be zero: `lost` (a round, a letter that was said to be
@@ -82,7 +82,7 @@ class Campaign:
         played = await self._play(name, ())
         if found := judge(name, played, self.coins):
             raise CroupierError(f"{name}: a run without faults gave {dict(found)}: {played.ended}")
-        steps = tuple(sorted({one for one in played.steps}))
+        steps = tuple(sorted(set(played.steps)))
         self.moments[name] = Moments(steps, dict(played.network.calls))
         self.points[name] = []
 

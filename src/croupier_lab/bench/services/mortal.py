@@ -27,7 +27,7 @@ Slot = tuple[bytes, int, int, str, str, str]
 
 
 class Killed(asyncio.CancelledError):
-    """The party was killed here. No handler of ordinary errors catches it, and the transport drops the call in silence."""
+    """The party was killed here. No handler of errors catches it, and the transport drops the call in silence."""
 
 
 @dataclass

@@ -36,9 +36,7 @@ _SCORES = ScoredSum(gate=False, among=1)
 PIPELINES: Mapping[str, Pipeline] = {
     "plain": plain(),
     "relay": naive("parameter"),
-    "sum servers": Pipeline(
-        encode=FixedPoint(clients=MOST), release=Sum(), aggregate=Scaled(), place=SumServers()
-    ),  # fmt: skip
+    "sum servers": Pipeline(encode=FixedPoint(clients=MOST), release=Sum(), aggregate=Scaled(), place=SumServers()),
     "masks": Pipeline(encode=FixedPoint(clients=MOST), release=Sum(), aggregate=Scaled(), place=Masks()),
     "two servers": Pipeline(encode=Signs(), release=_SCORES, aggregate=SignTrust(), place=Pair(entropy=0)),
     "sums of buckets": Pipeline(
@@ -46,7 +44,7 @@ PIPELINES: Mapping[str, Pipeline] = {
         encode=_GRID,
         release=BucketSums(smallest=2),
         place=SumServers(),
-    ),  # fmt: skip
+    ),
 }
 
 
