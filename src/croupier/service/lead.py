@@ -20,6 +20,7 @@ from croupier.service.member import Member
 from croupier.service.notice import END, ROUND, Notice
 from croupier.service.party import Options, PartyProcess
 from croupier.service.player import Player
+from croupier.service.requests import read_request
 from croupier.service.store import Store
 from croupier.service.transport import OK
 
@@ -183,8 +184,8 @@ class Lead(PartyProcess):
         if caller is None or caller not in self.member.roster.clients:
             return self._refuse(caller, "only clients of the roster ask for notices")
         try:
-            after = int(canon.load(request)["after"])
-        except (CroupierError, KeyError, TypeError, ValueError):
+            (after,) = read_request(request, after=int)
+        except CroupierError:
             return self._refuse(caller, "a request that cannot be read")
         self._asked.add(caller)
         end = time.monotonic() + self.member.roster.timetable.hold

@@ -28,6 +28,7 @@ from croupier.service.member import SERVER, Member
 from croupier.service.notice import Notice
 from croupier.service.player import Hook, Player, Surroundings, nothing
 from croupier.service.recall import remembered
+from croupier.service.requests import read_names, read_request
 from croupier.service.store import Opened, Store, StoredLetter
 from croupier.service.transport import CLOSED, ENDED, LATER, OK, REFUSED, Calls
 from croupier.service.versions import verify_chain
@@ -321,9 +322,8 @@ class PartyProcess:
     async def take(self, caller: str | None, request: bytes) -> AsyncIterator[bytes]:
         """Hand out a letter that lies ready for the caller; wait for it a while."""
         try:
-            wanted = canon.load(request)
-            key, kind, hold = bytes(wanted["key"]), str(wanted["kind"]), float(wanted["hold"])
-        except (CroupierError, KeyError, TypeError, ValueError):
+            key, kind, hold = read_request(request, key=bytes, kind=str, hold=float)
+        except CroupierError:
             self._refuse(caller, "a request that cannot be read")
             return
         if caller is None:
@@ -351,9 +351,9 @@ class PartyProcess:
     async def ended(self, caller: str | None, request: bytes) -> bytes:
         """Another host ended an attempt."""
         try:
-            told = canon.load(request)
-            key, well, missing = bytes(told["key"]), bool(told["well"]), tuple(map(str, told["missing"]))
-        except (CroupierError, KeyError, TypeError, ValueError):
+            key, well, listed = read_request(request, key=bytes, well=bool, missing=tuple)
+            missing = read_names(listed)
+        except CroupierError:
             return self._refuse(caller, "a report that cannot be read")
         if caller is None or caller not in self.member.roster.hosts:
             return self._refuse(caller, "only hosts report how an attempt ended")

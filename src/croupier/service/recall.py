@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 
 from croupier.core import canon
-from croupier.errors import CroupierError, IntegrityError, WireError
+from croupier.errors import IntegrityError, WireError
+from croupier.service.requests import read_names, read_request
 from croupier.service.store import Store
 from croupier.service.transport import LATER, Calls
 
@@ -54,8 +55,5 @@ def _read(said: bytes) -> tuple[bytes, tuple[str, ...]]:
     """An answer of a host's. Raises: WireError where none came, or one that cannot be read."""
     if said == LATER:
         raise WireError("no answer")
-    try:
-        told = canon.load(said)
-        return bytes(told["key"]), tuple(map(str, told["kinds"]))
-    except (CroupierError, KeyError, TypeError, ValueError):
-        raise WireError("an answer that cannot be read") from None
+    key, kinds = read_request(said, key=bytes, kinds=tuple)
+    return key, read_names(kinds)
