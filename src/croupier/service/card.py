@@ -134,7 +134,7 @@ class Card:
             found.verify_directly_issued_by(found)
             names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
             key, same = found.public_key(), found.public_bytes(Encoding.PEM).decode() == self.certificate
-        except (ValueError, TypeError, x509.ExtensionNotFound, x509.DuplicateExtension):
+        except (ValueError, TypeError, x509.ExtensionNotFound, x509.DuplicateExtension, x509.InvalidVersion):
             raise self._bad("certificate: is no self-signed certificate in PEM") from None
         except (InvalidSignature, UnsupportedAlgorithm):
             raise self._bad("certificate: is not signed by its own key") from None

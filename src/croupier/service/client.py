@@ -12,6 +12,7 @@ from croupier.service.member import SERVER
 from croupier.service.notice import END, ROUND, Notice
 from croupier.service.party import PartyProcess
 from croupier.service.player import Player
+from croupier.service.recall import check_recall
 from croupier.service.transport import LATER
 
 
@@ -23,7 +24,8 @@ class Client(PartyProcess):
 
     async def run(self) -> None:
         """Play until the run is over. Raises: IntegrityError when it has proof of foul play: then it is the last."""
-        if (player := self.resume()) is not None:
+        recalled = await self._recalled()
+        if recalled and (player := self.resume()) is not None:
             await self._play(player)
         after = self.store.last_number()
         while (notice := await self._next(after)).what != END:
@@ -61,6 +63,33 @@ class Client(PartyProcess):
             asked["facts"] = {"standing": Standing.of(self.memory()).public.plain(), **told}
         return canon.dump(asked)
 
+    async def _recalled(self) -> bool:
+        """Whether every host was asked what it has of this client; if not, the run is over, and nothing will be sent.
+
+        Raises: IntegrityError, once and for all, when one has letters that this client has forgotten.
+        """
+        roster = self.member.roster
+        asking = asyncio.create_task(check_recall(self.calls, self.store, roster.hosts, roster.timetable.hold * 2))
+        ending = asyncio.create_task(self._over())
+        try:
+            # Hosts leave when a run is over: a client that comes back only then must not wait for them.
+            await asyncio.wait({asking, ending}, return_when=asyncio.FIRST_COMPLETED)
+            return asking.done() and asking.result() is None
+        except IntegrityError as error:
+            self.counts["alarms"] += 1
+            self.options.tell("alarm", why=str(error))
+            self.store.remember({"alarm": str(error).encode()})
+            raise
+        finally:
+            asking.cancel()
+            ending.cancel()
+
+    async def _over(self) -> None:
+        """Wait until the server says that the run is over."""
+        after = -1
+        while (notice := await self._next(after)).what != END:
+            after = notice.number
+
     async def _play(self, player: Player) -> None:
         watcher = asyncio.create_task(self._watch(player))
         try:
@@ -83,6 +112,7 @@ class Client(PartyProcess):
         public, pause = self.member.roster.card(SERVER).identity, 0.02
         while self._newest is None or self._newest.number <= after:
             said = await self.calls.open(SERVER, self._request(after), self.member.roster.timetable.hold * 2)
+            bad = said == LATER
             if said not in (b"", LATER):
                 try:
                     notice = Notice.read(said, public)
@@ -91,7 +121,8 @@ class Client(PartyProcess):
                 except CroupierError as error:
                     self.counts["refused"] += 1
                     self.options.tell("refused", source=SERVER, why=str(error))
-            if said == LATER:
+                    bad = True
+            if bad:
                 await asyncio.sleep(pause)
                 pause = min(1.0, pause * 2)
         return self._newest

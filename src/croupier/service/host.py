@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 
 from croupier.core.attempt import WorkByName
 from croupier.errors import CroupierError
@@ -12,7 +13,7 @@ from croupier.service.notice import END, Notice
 from croupier.service.party import Options, PartyProcess
 from croupier.service.player import Player
 from croupier.service.store import Store
-from croupier.service.transport import OK
+from croupier.service.transport import LATER, OK
 
 # The server may be ahead by a breath: so long a host may finish what it plays before it turns to a new attempt.
 GRACE = 2.0
@@ -32,9 +33,13 @@ class Host(PartyProcess):
             await self._play(player)
         while (notice := await self._next.get()).what != END:
             try:
-                await self._play(await self.begin(notice))
+                player = await self.begin(notice)
             except CroupierError as error:
+                # Not written down, not begun: the server will push it again.
+                self._queued = b""
                 self.options.tell("not played", round=notice.round + 1, why=str(error))
+                continue
+            await self._play(player)
 
     async def _play(self, player: Player) -> None:
         outcome = await player.play()
@@ -48,16 +53,24 @@ class Host(PartyProcess):
             return self._refuse(caller, "only the server opens attempts")
         try:
             notice = Notice.read(request, self.member.roster.card(SERVER).identity)
-            if self.store.state(notice.key) is not None or notice.key == self._queued:
+            if self.store.state(notice.key) is not None:
                 return OK
-            if notice.what != END:
+            if notice.key != self._queued and notice.what != END:
                 await self._turn()
                 self.check(notice)
         except CroupierError as error:
             return self._refuse(caller, str(error))
-        self._queued = notice.key
-        self._next.put_nowait(notice)
-        return OK
+        if notice.key != self._queued:
+            self._queued = notice.key
+            self._next.put_nowait(notice)
+        return OK if notice.what == END or await self._begun(notice) else LATER
+
+    async def _begun(self, notice: Notice) -> bool:
+        """Whether an attempt is written down before long: who says ok must know of it after a crash."""
+        end = time.monotonic() + self.member.roster.timetable.hold
+        while self.store.state(notice.key) is None and notice.key == self._queued and time.monotonic() < end:
+            await asyncio.sleep(0.005)
+        return self.store.state(notice.key) is not None
 
     async def _turn(self) -> None:
         """Let what is played come to its end, but not for long."""

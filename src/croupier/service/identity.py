@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -59,9 +60,10 @@ class Keyring:
             key = load_pem_private_key(self.tls_key_pem, None)
             certificate = x509.load_pem_x509_certificate(self.tls_cert_pem)
             Ed25519PrivateKey.from_private_bytes(self.identity)
-        except (ValueError, TypeError):
+            same = key.public_key() == certificate.public_key()
+        except (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion):
             raise RosterError(f"keys of {self.name}: a key or the certificate cannot be read; {_REMEDY}") from None
-        if key.public_key() != certificate.public_key():
+        if not same:
             raise RosterError(f"keys of {self.name}: the certificate belongs to another key; {_REMEDY}")
 
     @cached_property

@@ -15,7 +15,7 @@ from croupier.core.coins import Coins
 from croupier.core.flow import Outcome
 from croupier.core.update import Model
 from croupier.engine.federation import cohort_of
-from croupier.errors import CroupierError, ProtocolError, TooFew
+from croupier.errors import CroupierError, ProtocolError, StoreError, TooFew
 from croupier.service.attendance import Attendance
 from croupier.service.chair import Chair
 from croupier.service.member import Member
@@ -63,10 +63,12 @@ class Lead(PartyProcess):
             self.measures.on_round(line)
         try:
             await self._rounds()
-        except Exception:
+        except StoreError:
+            # It can start again where it was; nobody is told that all is over. Nor when it is asked to stop.
+            raise
+        except CroupierError:
             await self._farewell()
             raise
-        # Who is stopped from outside says nothing: it may come back, and the clients wait for it.
         await self._farewell()
 
     async def _rounds(self) -> None:
@@ -98,9 +100,11 @@ class Lead(PartyProcess):
             player = resumed or await self._open(number, attempt, cohort, terms)
             resumed = None
             opening = asyncio.create_task(self._announce(player.notice))
-            outcome = await player.play()
-            reports = await self._reports(player, outcome)
-            opening.cancel()
+            try:
+                outcome = await player.play()
+                reports = await self._reports(player, outcome)
+            finally:
+                opening.cancel()
             outcome = self._content(outcome, reports)
             if outcome.error is None:
                 await self._finish(player, outcome, time.perf_counter() - start)
@@ -238,8 +242,9 @@ class Lead(PartyProcess):
         try:
             async with asyncio.timeout(FAREWELL):
                 await self._announce(notice)
-                # Who never asked for anything is not waited for.
-                while not self._asked <= self._heard:
+                # Who never asked for anything is not waited for; after a restart, who was there last did ask.
+                awaited = self._asked | set(self.memory().get("present", ()))
+                while not awaited <= self._heard:
                     await asyncio.sleep(0.01)
         except TimeoutError:
             self.options.tell("left", unheard=len(self._asked - self._heard))

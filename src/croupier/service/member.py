@@ -72,10 +72,10 @@ class Member:
             self.roster.layout, shard, participation, self.roster.inputs,
         )  # fmt: skip
 
-    def server_credentials(self) -> grpc.ServerCredentials:
+    def server_certificates(self) -> grpc.ServerCertificateConfiguration:
         """For listening: its own certificate, and the pinned ones of all others."""
         pair = (self.keyring.tls_key_pem, self.keyring.tls_cert_pem)
-        return grpc.ssl_server_credentials([pair], self.roster.certificates, require_client_auth=True)
+        return grpc.ssl_server_certificate_configuration([pair], self.roster.certificates)
 
     def channel_credentials(self, host: str) -> grpc.ChannelCredentials:
         """For dialling one host: its certificate and no other is trusted."""

@@ -17,6 +17,7 @@ from croupier.core import canon
 from croupier.core.attempt import AttemptId
 from croupier.errors import IntegrityError, WireError
 from croupier.mpc.signatures import signed, verified
+from croupier.service.requests import read_request
 
 # Whatever else a notice opens is something that clients do before a round (`agree.called`).
 ROUND, END = "round", "end"
@@ -75,15 +76,13 @@ class Notice:
     @classmethod
     def read(cls, data: bytes, public: bytes) -> Notice:
         """A signed notice. Raises: WireError for what is none; IntegrityError when the server did not sign it."""
-        whole = canon.load(data)
-        try:
-            plain, signature = whole["notice"], whole["signature"]
-            notice = cls(**plain)
-        except (KeyError, TypeError):
-            raise WireError("bytes that are no signed notice") from None
-        if set(plain) != set(_FIELDS) or not notice.well_formed():
+        plain, signature = read_request(data, notice=dict, signature=bytes)
+        if set(plain) != set(_FIELDS):
+            raise WireError("bytes that are no signed notice")
+        notice = cls(**plain)
+        if not notice.well_formed():
             raise WireError("a notice whose fields are not what they should be")
-        if not isinstance(signature, bytes) or not verified(public, notice.key, signature):
+        if not verified(public, notice.key, signature):
             raise IntegrityError("a notice that the server did not sign")
         return notice
 

@@ -30,8 +30,11 @@ from croupier.service.member import SERVER, Member
 from croupier.service.notice import END, ROUND, Notice
 from croupier.service.plans import plan_for
 from croupier.service.player import Hook, Player, Surroundings, nothing
+from croupier.service.recall import remembered
+from croupier.service.requests import read_names, read_request
 from croupier.service.store import Opened, Store, StoredLetter
 from croupier.service.transport import CLOSED, ENDED, LATER, OK, REFUSED, Calls
+from croupier.service.versions import verify_chain
 
 # So many bytes of letters may be on their way into a host at a time; more are asked to come again.
 IN_FLIGHT = 512 << 20
@@ -90,6 +93,16 @@ class PartyProcess:
             self.name, member.roster.clients, self.store, self.calls, member.roster.timetable, self.options.hook,
             self.options.tell, self._stir,
         )  # fmt: skip
+
+    async def switch(self, member: Member) -> None:
+        """Put the next version of the roster in force, between two attempts or during one.
+
+        Who is no longer in it is a stranger from the next call on, also over a connection that is open; notices that
+        name the version before are refused. What is being played goes on as it began. Raises: RosterError.
+        """
+        verify_chain(self.member.roster, member.roster)
+        self.member = member
+        await self.calls.switch(member)
 
     def _stir(self) -> None:
         """Wake those who wait for a letter: some may lie ready, or none will come."""
@@ -302,6 +315,7 @@ class PartyProcess:
             kept = StoredLetter(caller, header.kind, header.pack(), body)
             if await asyncio.to_thread(self.store.accepted, key, kept):
                 return OK
+            await asyncio.to_thread(self.store.note, key, kept)
         return self._closed(header)
 
     def _closed(self, header: Header) -> bytes:
@@ -332,9 +346,8 @@ class PartyProcess:
     async def take(self, caller: str | None, request: bytes) -> AsyncIterator[bytes]:
         """Hand out a letter that lies ready for the caller; wait for it a while."""
         try:
-            wanted = canon.load(request)
-            key, kind, hold = bytes(wanted["key"]), str(wanted["kind"]), float(wanted["hold"])
-        except (CroupierError, KeyError, TypeError, ValueError):
+            key, kind, hold = read_request(request, key=bytes, kind=str, hold=float)
+        except CroupierError:
             self._refuse(caller, "a request that cannot be read")
             return
         if caller is None:
@@ -362,9 +375,9 @@ class PartyProcess:
     async def ended(self, caller: str | None, request: bytes) -> bytes:
         """Another host ended an attempt."""
         try:
-            told = canon.load(request)
-            key, well, missing = bytes(told["key"]), bool(told["well"]), tuple(map(str, told["missing"]))
-        except (CroupierError, KeyError, TypeError, ValueError):
+            key, well, listed = read_request(request, key=bytes, well=bool, missing=tuple)
+            missing = read_names(listed)
+        except CroupierError:
             return self._refuse(caller, "a report that cannot be read")
         if caller is None or caller not in self.member.roster.hosts:
             return self._refuse(caller, "only hosts report how an attempt ended")
@@ -373,6 +386,12 @@ class PartyProcess:
             self.now.lose(caller)
         self.turned.set()
         return OK
+
+    async def known(self, caller: str | None) -> bytes:
+        """Somebody asks for the last letters of its own that came here."""
+        if caller is None:
+            return self._refuse(caller, "nothing is told to strangers")
+        return await asyncio.to_thread(remembered, self.store, caller)
 
     async def opened(self, caller: str | None, request: bytes) -> bytes:
         """Notices come by what each role does with them."""

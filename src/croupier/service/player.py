@@ -21,11 +21,11 @@ from croupier.core.flow import Letter, Outcome, Received, Seat, Work
 from croupier.core.update import Layout, Update
 from croupier.core.wire import Schema
 from croupier.engine.post import Post
-from croupier.errors import CroupierError, StoreError, TooLate, WireError
+from croupier.errors import CroupierError, ProtocolError, StoreError, TooLate, WireError
 from croupier.service.notice import Notice
 from croupier.service.roster import Timetable
 from croupier.service.store import Store, StoredLetter
-from croupier.service.transport import CLOSED, ENDED, LATER, OK, Calls
+from croupier.service.transport import CLOSED, ENDED, LATER, OK, REFUSED, Calls
 
 # Tests hook in here: called with a name for every step that is on disk or on its way.
 Hook = Callable[[str, int], None]
@@ -92,8 +92,8 @@ class Player:
         while self.seat.outcome is None:
             if isinstance(self.seat.ask, Work):
                 await self._do_work(self.seat.ask)
-            elif late := await self._send():
-                self.seat.fail(TooLate(f"{self.around.name} reached {late} too late, and the round went on without it"))
+            elif (error := await self._send()) is not None:
+                self.seat.fail(error)
             else:
                 await self._wait()
         return self.seat.outcome
@@ -149,11 +149,11 @@ class Player:
 
     # ---- sending
 
-    async def _send(self) -> str:
-        """Send what the flow wants sent; the name of a host that had gone on before, if one had."""
+    async def _send(self) -> CroupierError | None:
+        """Send what the flow wants sent; why the party cannot go on, where a host had gone on or would not take it."""
         letters = self.seat.post()
         if not letters:
-            return ""
+            return None
         envelopes = [self._envelope(letter) for letter in letters]
         fetched = [one for one in envelopes if one.header.target in self.around.clients]
         pushed = [one for one in envelopes if one.header.target not in self.around.clients]
@@ -166,8 +166,13 @@ class Player:
         self.around.hook(f"leave:{letters[0].kind}", self.notice.round)
         answers = await asyncio.gather(*(self._put(one) for one in pushed))
         self.around.hook(f"sent:{letters[0].kind}", self.notice.round)
-        late = [one.header.target for one, said in zip(pushed, answers, strict=True) if said == CLOSED]
-        return late[0] if late else ""
+        said = {one.header.target: answer for one, answer in zip(pushed, answers, strict=True)}
+        me, kind = self.around.name, letters[0].kind
+        refused = [host for host, answer in said.items() if answer == REFUSED and me in self.around.clients]
+        if refused:
+            return ProtocolError(f"{refused[0]} refused {kind!r} of {me}: its operator was told why")
+        late = [host for host, answer in said.items() if answer == CLOSED]
+        return TooLate(f"{me} reached {late[0]} too late, and the round went on without it") if late else None
 
     def _envelope(self, letter: Letter) -> Envelope:
         envelope = self._post.write(self.around.name, letter).envelope

@@ -111,22 +111,24 @@ def _check_layout(mine: Layout, agreed: Layout) -> None:
 
 async def run_party(party: PartyProcess, stop: asyncio.Event | None = None) -> None:
     """A party from its first call to its last; when told to stop, it ends between two steps and can start again."""
-    server = None
+    server, running = None, None
     try:
         if not party.member.is_client:
-            server, _ = await listen(party.member, party, party.member.roster.address(party.name))
+            server, _ = await listen(party, party.member.roster.address(party.name))
         running = asyncio.ensure_future(party.run())
         stopping = asyncio.ensure_future(stop.wait() if stop else asyncio.Event().wait())
         await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if running.done():
             running.result()
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
     finally:
+        if running is not None:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
         await party.close()
         if server is not None:
-            await server.stop(0.2)
+            # Time for answers that are on their way: whoever waits for one would ask again and find nobody.
+            await server.stop(1.0)
         party.store.close()
 
 

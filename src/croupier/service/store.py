@@ -199,6 +199,21 @@ class Store:
         """Whether this very letter was accepted before."""
         return self._known(key, letter) == hashlib.sha256(letter.header + letter.body).digest()
 
+    def note(self, key: bytes, letter: StoredLetter) -> None:
+        """Remember that a letter came too late: what it was, not what it said."""
+        digest = hashlib.sha256(letter.header + letter.body).digest()
+        row = (key, letter.source, letter.kind, digest, letter.header, None, "")
+        self.write(lambda db: db.execute("INSERT OR IGNORE INTO letters VALUES(?,?,?,?,?,?,?)", row))
+
+    def newest_from(self, source: str) -> tuple[bytes, tuple[str, ...]]:
+        """The newest attempt in which letters of a party's came, and their kinds; nothing when none ever did."""
+        rows = self._rows(
+            "SELECT key, kind FROM letters JOIN attempts USING(key) WHERE source=? AND number=(SELECT max(number) FROM "
+            "letters JOIN attempts USING(key) WHERE source=?) ORDER BY kind",
+            source, source,
+        )  # fmt: skip
+        return (rows[0][0], tuple(kind for _, kind in rows)) if rows else (b"", ())
+
     def letters(self, key: bytes) -> Iterator[StoredLetter]:
         """Every letter that was accepted in an attempt."""
         for source, kind, header, body, file in self._rows(
@@ -239,6 +254,10 @@ class Store:
     def left(self, key: bytes) -> bool:
         """Whether anything left in an attempt."""
         return bool(self._rows("SELECT 1 FROM sent WHERE key=? LIMIT 1", key))
+
+    def has_left(self, key: bytes, target: str, kind: str) -> bool:
+        """Whether a letter of this kind left for somebody in an attempt, or was about to."""
+        return bool(self._rows("SELECT 1 FROM sent WHERE key=? AND target=? AND kind=?", key, target, kind))
 
     def waiting(self, key: bytes, target: str, kind: str) -> tuple[bytes, bytes] | None:
         """A letter that lies ready for somebody who fetches: its header and body."""

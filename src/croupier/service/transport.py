@@ -1,12 +1,13 @@
 """gRPC with our own canonical bytes, and certificates that are pinned in the roster.
 
-Hosts listen; clients only dial out. Four calls, all of plain bytes:
+Hosts listen; clients only dial out. Five calls, all of plain bytes:
 
 Put      a letter to a host: a header with the attempt's key, then its body in chunks; answered when it is durable
 Take     a letter that this host holds for the caller: the header, then the body; held open until there is one
 Open     a signed notice, pushed to a host; or fetched by a client, which names the last one that it heard of and, where
          clients agree on something, says what it signed and holds: public facts, no secret, no reason of an abort
 End      that the caller has ended an attempt, and whether it ended well
+Known    which letters of the caller's this host saw last, so that one that has forgotten them finds out
 
 Who calls is read off the certificate on every call, because a connection outlives a revocation.
 """
@@ -41,7 +42,12 @@ _OPTIONS = [
 
 
 class Door(Protocol):
-    """What a host answers; `caller` is the name that the roster has for the certificate, or None for a stranger."""
+    """What a host answers; `caller` is the name that the roster has for the certificate, or None for a stranger.
+
+    `member` is who it is now: a later version of the roster may be put in force while connections are open.
+    """
+
+    member: Member
 
     async def put(self, caller: str | None, pieces: AsyncIterator[bytes]) -> bytes:
         """Take a letter in."""
@@ -55,6 +61,9 @@ class Door(Protocol):
     async def ended(self, caller: str | None, request: bytes) -> bytes:
         """Hear that somebody's attempt is over."""
 
+    async def known(self, caller: str | None) -> bytes:
+        """Say which letters of the caller's came last."""
+
 
 def _bytes(context: Any) -> bytes:
     """The caller's certificate, as the bytes that the roster pins."""
@@ -62,11 +71,25 @@ def _bytes(context: Any) -> bytes:
     return ssl.PEM_cert_to_DER_cert(pem.decode()) if pem else b""
 
 
-async def listen(member: Member, door: Door, address: str) -> tuple[grpc.aio.Server, int]:
+def _credentials(door: Door) -> grpc.ServerCredentials:
+    """Certificates as the roster in force has them when a connection is made."""
+    shown = door.member
+
+    def changed() -> grpc.ServerCertificateConfiguration | None:
+        nonlocal shown
+        if door.member is shown:
+            return None
+        shown = door.member
+        return shown.server_certificates()
+
+    return grpc.dynamic_ssl_server_credentials(shown.server_certificates(), changed, True)
+
+
+async def listen(door: Door, address: str) -> tuple[grpc.aio.Server, int]:
     """Serve a door at an address; the server, and the port that it got."""
 
     def who(context: Any) -> str | None:
-        return member.roster.party_of(_bytes(context))
+        return door.member.roster.party_of(_bytes(context))
 
     async def put(pieces: AsyncIterator[bytes], context: Any) -> bytes:
         return await door.put(who(context), pieces)
@@ -81,15 +104,19 @@ async def listen(member: Member, door: Door, address: str) -> tuple[grpc.aio.Ser
     async def ended(request: bytes, context: Any) -> bytes:
         return await door.ended(who(context), request)
 
+    async def known(request: bytes, context: Any) -> bytes:
+        return await door.known(who(context))
+
     handlers = {
         "Put": grpc.stream_unary_rpc_method_handler(put),
         "Take": grpc.unary_stream_rpc_method_handler(take),
         "Open": grpc.unary_unary_rpc_method_handler(opened),
         "End": grpc.unary_unary_rpc_method_handler(ended),
+        "Known": grpc.unary_unary_rpc_method_handler(known),
     }
     made = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=8192)
     made.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-    port = made.add_secure_port(address, member.server_credentials())
+    port = made.add_secure_port(address, _credentials(door))
     await made.start()
     return made, port
 
@@ -135,12 +162,24 @@ class Calls:
         """Say that an attempt is over."""
         return await self._try(self._channel(host).unary_unary(f"/{SERVICE}/End")(request, timeout=timeout))
 
+    async def known(self, host: str, timeout: float) -> bytes:
+        """Ask which letters of one's own a host saw last."""
+        return await self._try(self._channel(host).unary_unary(f"/{SERVICE}/Known")(b"", timeout=timeout))
+
     async def _try(self, call: Awaitable[bytes]) -> bytes:
         """An answer, or `LATER` where the host cannot be reached."""
         try:
             return await call
         except grpc.aio.AioRpcError:
             return LATER
+
+    async def switch(self, member: Member) -> None:
+        """Call under a later version of the roster: hosts with another certificate or address are dialled anew."""
+        old, self.member = self.member.roster, member
+        kept = {name for name in self._channels if name in member.roster.hosts}
+        same = {name for name in kept if old.card(name) == member.roster.card(name)}
+        for name in set(self._channels) - same:
+            await self._channels.pop(name).close()
 
     async def close(self) -> None:
         """Hang up."""

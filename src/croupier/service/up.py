@@ -34,9 +34,11 @@ from croupier.engine.federation import least
 from croupier.engine.local import Local
 from croupier.engine.loop import rounds
 from croupier.engine.state import run_id
+from croupier.engine.task import Task
 from croupier.errors import CroupierError, ProtocolError
 from croupier.learn.assemble import Assembled
-from croupier.service.identity import Keyring, make_keys
+from croupier.service.identity import make_keys
+from croupier.service.lead import Lead
 from croupier.service.member import SERVER, Member
 from croupier.service.notice import Notice
 from croupier.service.party import CoinSource, Options, PartyProcess, fresh_coins
@@ -68,26 +70,7 @@ class Rehearsal:
 
     def members(self) -> dict[str, Member]:
         """Everybody, with fresh keys and one roster."""
-        now, clients = dt.datetime.now(dt.UTC), self.made.task.enrolled
-        hosts = tuple(self.spec.protocol.parties(()))
-        rings = {name: make_keys(name, Coins.from_os(), now) for name in (*clients, *hosts)}
-        roster = self._roster(rings, dict(zip(hosts, _free_ports(len(hosts)), strict=True)))
-        group = os.urandom(32)
-        members = {name: Member(name, roster, ring, group if name in clients else b"") for name, ring in rings.items()}
-        if self.seeded:
-            dealt = self.spec.protocol.place.enrol(clients, self.coins.child("enrol", roster_digest(clients)))
-            for name, member in members.items():
-                member.__dict__["keys"] = dealt.get(name, {})
-        return members
-
-    def _roster(self, rings: Mapping[str, Keyring], ports: Mapping[str, int]) -> Roster:
-        today, task, plan = dt.datetime.now(dt.UTC).date(), self.made.task, self.spec.federation
-        cards = [ring.card(f"127.0.0.1:{ports[name]}" if name in ports else "", today) for name, ring in rings.items()]
-        quorum = max(least(plan, plan.cohort or len(task.enrolled)), self.spec.protocol.release.least)
-        return Roster(
-            tuple(sorted(cards, key=lambda card: card.name)), self.spec.model_copy(update={"run": Machine()}),
-            run_id(self.coins), quorum, self.times, layout=task.layout, inputs=task.inputs,
-        )  # fmt: skip
+        return make_members(self.spec, self.made.task, self.coins, self.times, self.seeded)
 
     def party(self, member: Member, tell: Callable[..., None]) -> PartyProcess:
         """One party, in the process that is to be its own."""
@@ -95,20 +78,51 @@ class Rehearsal:
         options = Options(coins=self._coins(member.name), hook=hook, tell=tell, keep="digest", on_view=_viewed(tell))
         place = Workplace(self.folder / member.name, task=self.made)
         made = make_party(member, place, options, lambda line: tell("round", **line))
-        if self.seeded and member.name == SERVER:
-            made.measures = replace(made.measures, cohorts=self.coins)  # type: ignore[attr-defined]
+        if self.seeded and isinstance(made, Lead):
+            made.measures = replace(made.measures, cohorts=self.coins)
+        if isinstance(made, Lead):
+            # A server that was killed had no time to tell of the round that it had just ended.
+            for line in made.lines():
+                tell("round", **line)
         return made
 
     def _coins(self, name: str) -> CoinSource:
-        if not self.seeded:
-            return fresh_coins
-        clients = self.made.task.enrolled
+        return seeded_coins(self.coins, name, name in self.made.task.enrolled) if self.seeded else fresh_coins
 
-        def drawn(notice: Notice) -> bytes:
-            node = self.coins.child("party", name).child("run", notice.run, "round", notice.round)
-            return (node if name in clients else node.child("attempt", notice.attempt)).export()
 
-        return drawn
+def make_members(spec: Spec, task: Task, coins: Coins, times: Timetable, seeded: bool) -> dict[str, Member]:
+    """Every party of a description on this machine, with fresh keys and one roster.
+
+    `seeded` deals them the secrets of the simulation from the same coins.
+    """
+    now, clients = dt.datetime.now(dt.UTC), task.enrolled
+    hosts = tuple(spec.protocol.parties(()))
+    rings = {name: make_keys(name, Coins.from_os(), now) for name in (*clients, *hosts)}
+    ports = dict(zip(hosts, _free_ports(len(hosts)), strict=True))
+    cards = [ring.card(f"127.0.0.1:{ports[name]}" if name in ports else "", now.date()) for name, ring in rings.items()]
+    plan = spec.federation
+    quorum = max(least(plan, plan.cohort or len(clients)), spec.protocol.release.least)
+    roster = Roster(
+        tuple(sorted(cards, key=lambda card: card.name)), spec.model_copy(update={"run": Machine()}), run_id(coins),
+        quorum, times, layout=task.layout, inputs=task.inputs,
+    )  # fmt: skip
+    group = os.urandom(32)
+    members = {name: Member(name, roster, ring, group if name in clients else b"") for name, ring in rings.items()}
+    if seeded:
+        dealt = spec.protocol.place.enrol(clients, coins.child("enrol", roster_digest(clients)))
+        for name, member in members.items():
+            member.__dict__["keys"] = dealt.get(name, {})
+    return members
+
+
+def seeded_coins(coins: Coins, name: str, client: bool) -> CoinSource:
+    """A party's coins, as the simulation derives them: a client's belong to the round, a host's to the attempt."""
+
+    def drawn(notice: Notice) -> bytes:
+        node = coins.child("party", name).child("run", notice.run, "round", notice.round)
+        return (node if client else node.child("attempt", notice.attempt)).export()
+
+    return drawn
 
 
 def _viewed(tell: Callable[..., None]) -> Callable[[Notice, Any], None]:

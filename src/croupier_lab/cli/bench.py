@@ -109,6 +109,20 @@ BENCHES: dict[str, tuple[str, str]] = {
         "With rain, one of its two servers cheats; also counted: what was opened before its check, and whether aborts "
         "depend on the order of the rows.",
     ),
+    "faults": (
+        "services.faults",
+        "Kill, cut, fill, restore and mislead the services at every step; count what came out lost, wrong, hung or "
+        "reused.\n\nIt takes about ten minutes as it is: `--faults 100 --processes 0` takes one.",
+    ),
+    "fuzz": (
+        "services.fuzz",
+        "Altered and random bytes into every decoder and every call of a running host; count crashes and hangs.",
+    ),
+    "serve": (
+        "services.load",
+        "Letters of many clients into real hosts: seconds, memory, and bytes a second against a bare copy over "
+        "loopback.",
+    ),
 }
 COMMON = {
     "seed": (options.Seed, None),

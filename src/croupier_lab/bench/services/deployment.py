@@ -1,0 +1,249 @@
+"""A federation of services in one process: every party with its own store and connections, killed and started again.
+
+`play` runs it until everybody has ended or the time is over, and hands back what a judge needs: the models, who was in
+each round, how everybody ended, and what travelled. `faults` draws what goes wrong; `fuzz` borrows running hosts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sqlite3
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from croupier.core import canon
+from croupier.core.coins import Coins
+from croupier.engine.federation import Federation
+from croupier.engine.loop import begin
+from croupier.engine.task import Task
+from croupier.engine.work import RoundWork
+from croupier.errors import Replayed, StoreError
+from croupier.pipeline import Pipeline
+from croupier.service.client import Client
+from croupier.service.host import Host
+from croupier.service.lead import Lead, Measures
+from croupier.service.member import SERVER, Member
+from croupier.service.notice import Notice
+from croupier.service.party import CoinSource, Options, PartyProcess, fresh_coins
+from croupier.service.roster import Timetable
+from croupier.service.start import run_party
+from croupier.service.up import make_members, seeded_coins
+from croupier.spec import Spec
+from croupier_lab.bench.services.mortal import Life, MortalCalls, MortalStore, Network
+
+QUICK = Timetable(phase=1.5, round=8.0, hold=0.5)
+PAUSE = 0.05
+FULL = 0.4
+HOURS = 5 * 3600.0
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that goes wrong: what, to whom, and when.
+
+    `what`: killed, stopped, gone, disk, clock, restored; or a trouble of `mortal.Network`. `step` and `round` name the
+    moment (`player.Hook`); for a trouble of the network, `round` is the number of the party's call.
+    """
+
+    what: str
+    party: str
+    step: str
+    round: int
+
+
+@dataclass
+class Played:
+    """What became of a deployment."""
+
+    lines: list[dict[str, Any]] = field(default_factory=list)
+    present: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    participations: dict[int, dict[str, int]] = field(default_factory=dict)
+    ended: dict[str, BaseException | None] = field(default_factory=dict)
+    stuck: list[str] = field(default_factory=list)
+    steps: list[tuple[str, str, int]] = field(default_factory=list)
+    injected: list[Fault] = field(default_factory=list)
+    restored: set[str] = field(default_factory=set)
+    gone: set[str] = field(default_factory=set)
+    told: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+    lost_letters: int = 0
+    network: Network = field(default_factory=Network)
+    seconds: float = 0.0
+
+
+@dataclass
+class Deployment:
+    """A whole federation on this machine, with what is to go wrong; seeded as a simulation is."""
+
+    pipeline: Pipeline
+    task: Task
+    plan: Federation
+    coins: Coins
+    folder: Path
+    times: Timetable = QUICK
+    faults: Sequence[Fault] = ()
+    absent: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        self.played = Played()
+        self.waiting = list(self.faults)
+        self.ahead = 0.0
+        network = self.played.network
+        network.troubles = {(one.party, one.round): one.what for one in self.faults if not one.step}
+
+    def members(self) -> dict[str, Member]:
+        """Everybody, with fresh keys and one roster; what a simulation deals is dealt here too."""
+        spec = Spec(protocol=self.pipeline, federation=self.plan)
+        return make_members(spec, self.task, self.coins, self.times, seeded=True)
+
+    @property
+    def limit(self) -> float:
+        """After so many seconds nothing may run any more: all rounds, each with all its attempts, and the farewell."""
+        return self.plan.rounds * self.times.round * 2 + 15.0
+
+    async def play(self) -> Played:
+        """Run everybody to the end."""
+        start = time.perf_counter()
+        members = {name: one for name, one in self.members().items() if name not in self.absent}
+        tasks = {name: asyncio.create_task(self._live(one), name=name) for name, one in members.items()}
+        _, late = await asyncio.wait(tasks.values(), timeout=self.limit)
+        self.played.stuck = sorted(one.get_name() for one in late)
+        for one in late:
+            one.cancel()
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
+        self._look_back(members)
+        self.played.seconds = time.perf_counter() - start
+        return self.played
+
+    def _look_back(self, members: Mapping[str, Member]) -> None:
+        """Read the server's lines, and look for letters that were said to be durable and are not."""
+        for name, member in members.items():
+            if member.is_client:
+                continue
+            store = MortalStore(self.folder / name, Life())
+            if name == SERVER:
+                self.played.lines = [canon.load(value) for value in store.facts("line ")]
+            rows = store._rows("SELECT key, source, kind, digest FROM letters")
+            held = {(name, *row) for row in rows}
+            self.played.lost_letters += sum(one[0] == name and one not in held for one in self.played.network.taken)
+            store.close()
+
+    # ---- one party, life after life
+
+    async def _live(self, member: Member) -> None:
+        name, ended = member.name, self.played.ended
+        while True:
+            life = Life()
+            party = self._party(member, life)
+            try:
+                await run_party(party, life.stop)
+                if not life.stop.is_set():
+                    ended[name] = None
+                    return
+            except asyncio.CancelledError:
+                if not life.dead:
+                    raise
+                if name in self.played.gone:
+                    return
+            except Exception as error:
+                # A service manager starts a party again whose disk was full; one that refuses to go on stays down.
+                if not isinstance(error, StoreError) or isinstance(error, Replayed):
+                    ended[name] = error
+                    return
+                self.played.told.append((name, "stopped", {"why": str(error)}))
+            await asyncio.sleep(PAUSE)
+            self._put_back(name)
+
+    def _party(self, member: Member, life: Life) -> PartyProcess:
+        work = RoundWork(self.pipeline, self.task).by_name()
+        store = MortalStore(self.folder / member.name, life)
+        options = Options(
+            coins=self._coins(member), shard=self.task.shards.get(member.name, ""),
+            hook=lambda step, number: self._step(member, life, step, number),
+            tell=lambda event, **facts: self.played.told.append((member.name, event, facts)),
+        )  # fmt: skip
+        party: PartyProcess
+        if member.name == SERVER:
+            first = begin(self.task, self.pipeline).memories[SERVER]
+            measures = Measures(self.task.evaluate, self.coins)
+            party = _Lead(member, store, work, replace(options, first_memory=first), measures)
+            party.seen = self.played.present
+        else:
+            party = (Client if member.is_client else Host)(member, store, work, options)
+        party.calls = MortalCalls(member, life, self.played.network)
+        return party
+
+    def _coins(self, member: Member) -> CoinSource:
+        """The simulation's; once a store was put back, a party draws its own, as one in a deployment does."""
+        seeded = seeded_coins(self.coins, member.name, member.is_client)
+
+        def drawn(notice: Notice) -> bytes:
+            return (fresh_coins if member.name in self.played.restored else seeded)(notice)
+
+        return drawn
+
+    # ---- what goes wrong
+
+    def _step(self, member: Member, life: Life, step: str, number: int) -> None:
+        life.check()
+        name = member.name
+        self.played.steps.append((name, step, number))
+        if step == "open" and member.is_client:
+            self._count(name, number)
+        here = [one for one in self.waiting if (one.party, one.step, one.round) == (name, step, number)]
+        for fault in here:
+            self.waiting.remove(fault)
+            self.played.injected.append(fault)
+            self._strike(fault, life)
+
+    def _count(self, name: str, number: int) -> None:
+        with closing(sqlite3.connect(self.folder / name / "store.db")) as db:
+            (kept,) = db.execute("SELECT value FROM facts WHERE name='this round'").fetchone()
+        self.played.participations.setdefault(number, {})[name] = int(canon.load(kept)["at"])
+
+    def _strike(self, fault: Fault, life: Life) -> None:
+        if fault.what == "stopped":
+            life.stop.set()
+        elif fault.what == "disk":
+            life.full = True
+            asyncio.get_running_loop().call_later(FULL, lambda: setattr(life, "full", False))
+        elif fault.what == "saved":
+            copy_store(self.folder / fault.party, self.folder / f"{fault.party} saved")
+        else:
+            if fault.what == "gone":
+                self.played.gone.add(fault.party)
+            if fault.what == "restored":
+                self.played.restored.add(fault.party)
+            if fault.what.startswith("clock"):
+                self.ahead += HOURS if fault.what == "clock ahead" else -HOURS
+            life.kill()
+
+    def _put_back(self, name: str) -> None:
+        """Put the copy of a store in its place, where somebody restores a backup."""
+        copy = self.folder / f"{name} saved"
+        if name in self.played.restored and copy.exists():
+            shutil.rmtree(self.folder / name)
+            copy.rename(self.folder / name)
+
+
+class _Lead(Lead):
+    """The server, with a note of who was in each round."""
+
+    seen: dict[int, tuple[str, ...]]
+
+    async def end(self, player: Any, outcome: Any, facts: Mapping[str, bytes] | None = None) -> None:
+        if outcome.error is None:
+            self.seen[player.notice.round] = tuple(outcome.memory["present"])
+        await super().end(player, outcome, facts)
+
+
+def copy_store(source: Path, target: Path) -> None:
+    """A copy of a store that is in use, as a backup makes one."""
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(source / "bodies", target / "bodies")
+    with closing(sqlite3.connect(source / "store.db")) as here, closing(sqlite3.connect(target / "store.db")) as there:
+        here.backup(there)

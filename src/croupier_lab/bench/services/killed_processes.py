@@ -1,0 +1,73 @@
+"""Runs whose parties are processes of their own, each of which kills itself with SIGKILL at a step that was drawn.
+
+What `deployment` does in one process is a model of a crash; here is the real one, a few times: nothing of the process
+survives but its files. `service.up` starts it again, as a service manager would.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from croupier.core import canon
+from croupier.core.coins import Coins, Stream
+from croupier.engine.local import Local
+from croupier.engine.loop import rounds
+from croupier.errors import ProtocolError
+from croupier.service.player import Hook
+from croupier.service.roster import Timetable
+from croupier.service.start import assembled
+from croupier.service.up import up
+from croupier.spec import Spec, load
+from croupier_lab.bench.services.toy import PIPELINES
+
+CLIENTS, ROUNDS = 6, 2
+# Long enough that whoever was killed is back in time, on a busy machine too.
+PATIENT = Timetable(phase=15.0, round=40.0, hold=2.0)
+
+
+def play_processes(name: str, steps: Sequence[tuple[str, str, int]], seed: int) -> Counter[str]:
+    """One run of a small real task in which three parties are killed; how many kills, and what went wrong."""
+    spec = load("digits", {"task.split.clients": CLIENTS, "federation.rounds": ROUNDS, "task.root.records": 100})
+    spec = spec.model_copy(update={"protocol": PIPELINES[name]})
+    drawn = _drawn(steps, Coins.from_seed(seed).child("kills").secure())
+    counts: Counter[str] = Counter(injected=0, runs=1)
+
+    def watch(event: str, facts: Mapping[str, object]) -> None:
+        counts["injected"] += event == "restarted"
+
+    try:
+        found = up(spec, seed=seed, times=PATIENT, watch=watch, hooks=drawn)
+    except ProtocolError:
+        return counts + Counter(aborted=1)
+    lines = {int(line["round"]): line for line in found.rounds}
+    models = _models(spec, seed)
+    counts["lost"] += ROUNDS - len(lines)
+    everybody = all(line["present"] == CLIENTS for line in lines.values())
+    # Who came too late is not named in a line: then there is nothing to compare with.
+    counts["wrong"] += everybody and any(line["model"] != models[number - 1] for number, line in lines.items())
+    return counts
+
+
+def _models(spec: Spec, seed: int) -> list[str]:
+    coins = Coins.from_seed(seed)
+    task = assembled(spec, coins).task
+    played = rounds(spec.protocol, task, spec.federation, coins, Local())
+    return [canon.digest(one.state.model.vector).hex() for one in played]
+
+
+def _drawn(steps: Sequence[tuple[str, str, int]], chance: Stream) -> Mapping[str, Callable[[], Hook]]:
+    """Three moments, of which those of one party count as one: only its first life has a hook."""
+    return {
+        party: _killer(step, number) for party, step, number in (steps[int(at)] for at in chance.below(len(steps), 3))
+    }
+
+
+def _killer(step: str, number: int) -> Callable[[], Hook]:
+    def hook(at: str, round_: int) -> None:
+        if (at, round_) == (step, number):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return lambda: hook

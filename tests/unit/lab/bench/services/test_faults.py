@@ -1,0 +1,97 @@
+"""The campaign of faults: a short one finds nothing, and its judge sees what is planted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from croupier.core.coins import Coins
+from croupier.errors import IntegrityError
+from croupier.service import client, lead
+from croupier.service.roster import Timetable
+from croupier_lab.bench.services.deployment import Deployment, Fault, Played
+from croupier_lab.bench.services.faults import PLAN, FaultsSize, judge, measure
+from croupier_lab.bench.services.killed_processes import play_processes
+from croupier_lab.bench.services.toy import PIPELINES, toy_task
+
+COINS = Coins.from_seed(3)
+TIMES = Timetable(phase=1.0, round=4.0, hold=0.3)
+
+
+@pytest.fixture(autouse=True)
+def _short_farewell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients that are gone for good are not waited for as long as a real server does."""
+    monkeypatch.setattr(lead, "FAREWELL", 2.0)
+
+
+def played(folder: Path, name: str = "plain", *faults: Fault) -> Played:
+    return asyncio.run(Deployment(PIPELINES[name], toy_task(), PLAN, COINS, folder, TIMES, faults).play())
+
+
+def test_a_short_campaign_finds_nothing() -> None:
+    found = measure(FaultsSize(faults=24, processes=0, pipelines=("plain", "sum servers", "masks")), 5)
+    assert found["injected"] >= 24
+    assert {what: found[what] for what in ("lost", "wrong", "hung", "reused")} == {
+        "lost": 0, "wrong": 0, "hung": 0, "reused": 0,
+    }, found["failures"]  # fmt: skip
+
+
+def test_processes_that_are_killed_come_back() -> None:
+    steps = [("server", "end", 0), ("sum2", "got:here", 0), ("c1", "sent:share", 1)]
+    found = play_processes("sum servers", steps, 4)
+    assert found["injected"] >= 1
+    assert found["lost"] + found["wrong"] + found["aborted"] == 0
+
+
+@pytest.mark.parametrize("name", ["masks", "sum servers"])
+def test_a_restored_backup_sends_nothing_more(tmp_path: Path, name: str) -> None:
+    sent = "sent:up" if name == "masks" else "sent:share"
+    faults = (Fault("saved", "c1", "open", 1), Fault("restored", "c1", sent, 1))
+    found = played(tmp_path, name, *faults)
+    assert judge(name, found, COINS) == Counter()
+    assert isinstance(found.ended["c1"], IntegrityError)
+    assert "restored backup" in str(found.ended["c1"])
+
+
+def test_without_the_question_to_the_hosts_secrets_are_used_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fault that proves it: a client that does not ask covers two updates with one mask."""
+
+    async def trusting(*given: object) -> None:
+        return None
+
+    monkeypatch.setattr(client, "check_recall", trusting)
+    # While another client is away the server waits, and the round is still open when this one is back.
+    away = Fault("gone", "c2", "got:model", 1)
+    found = played(tmp_path, "masks", Fault("saved", "c1", "end", 0), Fault("restored", "c1", "sent:up", 1), away)
+    assert judge("masks", found, COINS)["reused"] == 1
+
+
+def test_the_judge_sees_another_model_a_lost_round_and_a_hang(tmp_path: Path) -> None:
+    found = played(tmp_path)
+    assert judge("plain", found, COINS) == Counter()
+    other = [{**found.lines[0], "model": "00"}, *found.lines[1:]]
+    assert judge("plain", replace(found, lines=other), COINS) == Counter(wrong=1)
+    assert judge("plain", replace(found, lines=found.lines[:1]), COINS) == Counter(lost=1)
+    assert judge("plain", replace(found, stuck=["c0"]), COINS) == Counter(hung=1)
+    assert judge("plain", replace(found, ended={**found.ended, "c0": ValueError()}), COINS) == Counter(lost=1)
+    assert judge("plain", replace(found, ended={**found.ended, "c0": IntegrityError()}), COINS) == Counter(wrong=1)
+
+
+@pytest.mark.parametrize("step", ["open", "got:up", "work:aggregate", "end"])
+def test_a_server_that_stops_does_not_end_the_run(tmp_path: Path, step: str) -> None:
+    found = played(tmp_path, "plain", Fault("stopped", "server", step, 0))
+    assert judge("plain", found, COINS) == Counter()
+    assert len(found.lines) == 2
+
+
+@pytest.mark.parametrize("party", ["server", "relay", "c2"])
+def test_a_full_disk_costs_time_and_nothing_else(tmp_path: Path, party: str) -> None:
+    found = played(tmp_path, "relay", Fault("disk", party, "open", 1))
+    assert judge("relay", found, COINS) == Counter()
+    assert len(found.lines) == 2
