@@ -52,16 +52,23 @@ class Lead(PartyProcess):
         self._over = False
 
     async def run(self) -> None:
-        """All rounds. Raises: ProtocolError when one cannot go on."""
-        plan = self.member.plan
+        """All rounds. Raises: ProtocolError when one cannot go on.
+
+        Who stops it (SIGTERM) does not end the run: everybody else waits until it starts again.
+        """
         try:
-            player = self.resume()
-            number = player.notice.round if player else self._done()
-            while number < plan.rounds:
-                await self._round(number, player)
-                player, number = None, number + 1
-        finally:
+            await self._rounds()
+        except CroupierError:
             await self._farewell()
+            raise
+        await self._farewell()
+
+    async def _rounds(self) -> None:
+        player = self.resume()
+        number = player.notice.round if player else self._done()
+        while number < self.member.plan.rounds:
+            await self._round(number, player)
+            player, number = None, number + 1
 
     def _done(self) -> int:
         kept = self.store.fact("rounds done")
@@ -69,6 +76,7 @@ class Lead(PartyProcess):
 
     async def _round(self, number: int, resumed: Player | None) -> None:
         """One round, attempt after attempt. Raises: ProtocolError when it is lost and may not be passed over."""
+        self.turn_to(self.versions.at(number + 1))
         roster, plan, place = self.member.roster, self.member.plan, self.member.pipeline.place
         cohort = resumed.notice.cohort if resumed else cohort_of(plan, roster.clients, number, self.measures.cohorts)
         attempt = resumed.notice.attempt if resumed else 0
@@ -173,17 +181,19 @@ class Lead(PartyProcess):
 
     async def opened(self, caller: str | None, request: bytes) -> bytes:
         """A client asks for the newest notice."""
-        if caller is None or caller not in self.member.roster.clients:
+        if caller is None or caller not in (*self.member.roster.clients, *self._coming()):
             return self._refuse(caller, "only clients of the roster ask for notices")
         try:
             after = int(canon.load(request)["after"])
         except (CroupierError, KeyError, TypeError, ValueError):
             return self._refuse(caller, "a request that cannot be read")
-        self._asked.add(caller)
+        if caller in self.member.roster.clients:
+            self._asked.add(caller)
         end = time.monotonic() + self.member.roster.timetable.hold
         while True:
             number, signed = self._newest
-            if number > after:
+            # Who joins with a later version waits for its first round.
+            if number > after and (self._over or caller in self.member.roster.clients):
                 return signed
             if self._over:
                 # It asks for what comes after the end: so it has heard of it.
@@ -195,6 +205,16 @@ class Lead(PartyProcess):
             except TimeoutError:
                 return b""
 
+    def _coming(self) -> set[str]:
+        """Clients of versions that do not hold yet."""
+        mine = self.member.roster.version
+        return {name for roster in self.versions.rosters() if roster.version > mine for name in roster.clients}
+
+    def model(self) -> Model | None:
+        """The model in force: that of most clients where there are several; None before there is one."""
+        models = tuple(Model(**plain) for plain in self.memory()["models"])
+        return max(models, key=lambda one: len(one.recipients or ())) if models else None
+
     async def _farewell(self) -> None:
         """Say that all is over, and stay until everybody has heard or nobody can be waited for."""
         roster = self.member.roster
@@ -204,8 +224,8 @@ class Lead(PartyProcess):
         try:
             async with asyncio.timeout(FAREWELL):
                 await self._announce(notice)
-                # Who never asked for anything is not waited for.
-                while not self._asked <= self._heard:
+                # Who never asked for anything is not waited for, nor who has left.
+                while not self._asked & set(roster.clients) <= self._heard:
                     await asyncio.sleep(0.01)
         except TimeoutError:
             self.options.tell("left", unheard=len(self._asked - self._heard))

@@ -24,14 +24,13 @@ from croupier.core.view import Kept, View
 from croupier.engine.restart import with_events
 from croupier.errors import CroupierError, IntegrityError, StoreError, TooFew
 from croupier.service.guard import Past, check_notice
-from croupier.service.member import SERVER, Member
+from croupier.service.member import SERVER, Member, OneVersion, Versions
 from croupier.service.notice import Notice
 from croupier.service.player import Hook, Player, Surroundings, nothing
+from croupier.service.quota import FLOOR, IN_FLIGHT, has_room
+from croupier.service.roster import Roster
 from croupier.service.store import Opened, Store, StoredLetter
-from croupier.service.transport import CLOSED, ENDED, LATER, OK, REFUSED, Calls
-
-# So many bytes of letters may be on their way into a host at a time; more are asked to come again.
-IN_FLIGHT = 512 << 20
+from croupier.service.transport import CLOSED, ENDED, LATER, OK, REFUSED, Call, Calls, Tls
 
 
 class CoinSource(Protocol):
@@ -57,6 +56,10 @@ class Options:
     hook: Hook = nothing
     tell: Callable[..., None] = lambda event, **facts: None
     on_view: Callable[[Notice, View], None] = lambda notice, view: None
+    # Which version of the roster holds in a round; the one it starts with in all of them unless said.
+    versions: Versions | None = None
+    # Bytes of the disk that letters leave free.
+    floor: int = FLOOR
 
 
 class PartyProcess:
@@ -65,18 +68,28 @@ class PartyProcess:
     def __init__(self, member: Member, store: Store, work: WorkByName, options: Options) -> None:
         self.member, self.store, self.options = member, store, options
         self.work: WorkByName = {**work, "spend": self._spend}
-        self.calls = Calls(member)
+        self.versions = options.versions or OneVersion(member)
+        self.calls = Calls(member, self.versions)
         self.counts: Counter[str] = Counter()
+        # Of rounds that ended well, all together.
+        self.seconds = 0.0
+        self.listening, self.over = False, False
         self.now: Player | None = None
         self.reports: dict[bytes, dict[str, Mapping[str, Any]]] = {}
         self.turned = asyncio.Event()
-        self._in_flight = 0
+        self.in_flight = 0
+        self._former: Roster | None = None
         self._stirred = asyncio.Event()
 
     @property
     def name(self) -> str:
         """What the party is called."""
         return self.member.name
+
+    @property
+    def number(self) -> int:
+        """The round that it plays or played last, counted from 1; 0 before the first."""
+        return 0 if self.now is None else self.now.notice.round + 1
 
     @property
     def around(self) -> Surroundings:
@@ -118,8 +131,18 @@ class PartyProcess:
     # ---- playing
 
     def check(self, notice: Notice) -> None:
-        """Raises: CroupierError when the party must not take part."""
-        check_notice(notice, self.member.roster, self.past(notice.what), me=self.name)
+        """Raises: CroupierError when the party must not take part; turns to the roster that holds in the round."""
+        member = self.versions.at(notice.round + 1)
+        check_notice(notice, member.roster, self.past(notice.what), me=self.name)
+        self.turn_to(member)
+
+    def turn_to(self, member: Member) -> None:
+        """From now on go by another version of the roster: its keys, its certificates, its parties."""
+        if member.roster == self.member.roster:
+            return
+        self._former = self.member.roster
+        self.member = self.calls.member = member
+        self.options.tell("roster", version=member.roster.version, from_round=member.roster.from_round)
 
     async def begin(self, notice: Notice) -> Player:
         """Write a new attempt down, and seat the party."""
@@ -129,6 +152,8 @@ class PartyProcess:
             canon.dump(notice.plain()), coins, canon.dump(dict(memory)), time.time(),
         )  # fmt: skip
         await asyncio.to_thread(self.store.open, opened)
+        self.counts["attempts"] += 1
+        self.options.tell("opened", round=notice.round + 1, attempt=notice.attempt + 1, invited=len(notice.cohort))
         self.options.hook("open", notice.round)
         return self._seated(notice, opened)
 
@@ -137,7 +162,9 @@ class PartyProcess:
         opened = self.store.current()
         if opened is None:
             return None
-        return self._seated(Notice(**canon.load(opened.notice)), opened)
+        notice = Notice(**canon.load(opened.notice))
+        self.turn_to(self.versions.at(notice.round + 1))
+        return self._seated(notice, opened)
 
     def _begins_with(self, notice: Notice) -> tuple[Memory, bytes]:
         """Memory and coins of an attempt.
@@ -194,13 +221,24 @@ class PartyProcess:
             more["alarm"] = str(error).encode()
         await asyncio.to_thread(self.store.end, key, "failed" if error else "done", {**more, **(facts or {})})
         self._stir()
+        # Who renewed its certificate had this attempt to fetch what was left of the one before.
+        self._former = None
         if player.seat.view.kept != "nothing":
             self.options.on_view(player.notice, player.seat.view)
         self.counts["bytes_in"] += player.bytes_in
         self.counts["bytes_out"] += player.bytes_out
+        self._count_end(player, error)
         self.options.hook("end", player.notice.round)
         if not self.member.is_client:
             await self._say_ended(player, error)
+
+    def _count_end(self, player: Player, error: CroupierError | None) -> None:
+        seconds, notice = time.monotonic() - player.opened, player.notice
+        self.counts["failed" if error else "rounds"] += 1
+        self.seconds += 0.0 if error else seconds
+        self.options.tell(
+            "closed", round=notice.round + 1, attempt=notice.attempt + 1, well=error is None, seconds=round(seconds, 3)
+        )
 
     async def _say_ended(self, player: Player, error: CroupierError | None) -> None:
         """Other hosts hear whether it ended well and, the server alone, who was missing; never why."""
@@ -223,6 +261,30 @@ class PartyProcess:
 
     # ---- the door
 
+    def tls(self) -> Tls:
+        """Its own certificate in the version that holds; hands are shaken with everybody in any version it accepted."""
+        keys = self.member.keyring
+        trusted = dict.fromkeys(card.certificate for roster in self.versions.rosters() for card in roster.cards)
+        return Tls(keys.tls_key_pem, keys.tls_cert_pem, "".join(trusted).encode())
+
+    def caller(self, certificate: bytes, call: Call) -> str | None:
+        """Whose certificate it is, in the version that holds.
+
+        Who renewed it may fetch what is left of the round before with the old one, and ask for notices with any.
+        """
+        roster = self.member.roster
+        if (name := roster.party_of(certificate)) is not None:
+            return name
+        others = {"take": (self._former,) if self._former else (), "open": self.versions.rosters()}.get(call, ())
+        names = [found for one in others if (found := one.party_of(certificate)) is not None]
+        stays = [name for name in names if call == "open" or name in (*roster.clients, *roster.hosts)]
+        return stays[-1] if stays else None
+
+    def asked_to_wait(self, caller: str | None) -> bytes:
+        """Ask somebody to come again."""
+        self.counts["asked to wait"] += 1
+        return LATER
+
     async def put(self, caller: str | None, pieces: AsyncIterator[bytes]) -> bytes:
         """Take a letter in: refused, asked to come again, too late, or durable."""
         head = await anext(pieces, b"")
@@ -240,14 +302,16 @@ class PartyProcess:
             return self._refuse(caller, f"no such kind or party: {header.kind!r}")
         if header.length > schema.most_bytes:
             return self._refuse(caller, f"{header.kind!r} of {header.length} bytes; at most {schema.most_bytes} can be")
-        if self._in_flight + header.length > IN_FLIGHT:
-            self.counts["asked to wait"] += 1
-            return LATER
-        self._in_flight += header.length
+        if self.in_flight + header.length > IN_FLIGHT:
+            return self.asked_to_wait(caller)
+        if not has_room(self.store.folder, self.in_flight + header.length, self.options.floor):
+            self.options.tell("disk", why=f"less than {self.options.floor} bytes would be left free; free some space")
+            return self.asked_to_wait(caller)
+        self.in_flight += header.length
         try:
             return await self._accept(player, header, head[:HEADER_BYTES], pieces)
         finally:
-            self._in_flight -= header.length
+            self.in_flight -= header.length
 
     async def _accept(self, player: Player, header: Header, head: bytes, pieces: AsyncIterator[bytes]) -> bytes:
         body = await _read(pieces, header.length)
@@ -258,14 +322,14 @@ class PartyProcess:
             kept = StoredLetter(header.source, header.kind, head, body)
             said = await asyncio.to_thread(self.store.keep, player.key, kept)
         except StoreError as error:
-            self.counts["asked to wait"] += 1
             self.options.tell("store", why=str(error))
-            return LATER
+            return self.asked_to_wait(header.source)
         except CroupierError as error:
             return self._refuse(header.source, str(error))
         if said == "other":
             self.counts["equivocations"] += 1
             return self._refuse(header.source, f"a second {header.kind!r}, and another one")
+        self.counts["letters"] += said == "new"
         # Only now, and on this side of every wait: what is answered with ok is what the flow is handed.
         return OK if player.deliver(letter, len(head) + len(body)) else self._closed(header)
 

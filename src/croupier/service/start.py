@@ -6,26 +6,30 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from croupier.core.coins import Coins
-from croupier.core.update import Layout
+from croupier.core.files import open_lock
 from croupier.engine.loop import begin
-from croupier.engine.task import Fits, Task
 from croupier.engine.work import RoundWork
-from croupier.errors import SpecError
-from croupier.learn.assemble import Assembled, Hardware, assemble
+from croupier.errors import StoreError
+from croupier.learn.assemble import Assembled
+from croupier.learn.own_names import FunctionName
 from croupier.service.client import Client
+from croupier.service.home import make_private
 from croupier.service.host import Host
 from croupier.service.lead import Lead, Measures
 from croupier.service.member import SERVER, Member
 from croupier.service.party import Options, PartyProcess
 from croupier.service.store import Store
+from croupier.service.training import OwnFit, assembled, check_layout, shard_of
 from croupier.service.transport import listen
 from croupier.spec import Spec
 
@@ -42,18 +46,9 @@ class Workplace:
 
     folder: Path
     data: Path | None = None
-    fit: Fits | None = None
+    fit: FunctionName | None = None
     task: Assembled | None = None
     own: Spec | None = None
-
-
-def assembled(spec: Spec, coins: Coins, data: Path | None = None) -> Assembled:
-    """The description's task: data, network, training and measuring. Raises: SpecError, DataError."""
-    task = spec.task
-    return assemble(
-        task.data, task.split, task.model, task.fit, coins,
-        options=task.options, folder=data, machine=Hardware(spec.run.device, spec.run.workers),
-    )  # fmt: skip
 
 
 def make_party(
@@ -63,17 +58,24 @@ def make_party(
     store = Store(place.folder)
     if not member.is_client and member.name != SERVER:
         return Host(member, store, {}, options)
-    root = _root(store)
     if member.is_client and place.fit is not None:
-        return Client(member, store, {"fit": place.fit}, options)
+        return _own_client(member, store, place.fit, options)
+    root = _root(store)
     made = place.task or assembled(place.own or member.roster.spec, root, place.data)
-    _check_layout(made.task.layout, member.roster.layout)
+    check_layout(made.task.layout, member.roster.layout)
     work = RoundWork(member.pipeline, made.task).by_name()
     if member.is_client:
-        return Client(member, store, work, replace(options, shard=_shard(made.task, member.name)))
+        return Client(member, store, work, replace(options, shard=shard_of(made.task, member.name)))
     first = begin(made.task, member.pipeline).memories[SERVER]
     measures = Measures(made.task.evaluate, root.child("cohorts"), on_round)
     return Lead(member, store, work, replace(options, first_memory=first), measures)
+
+
+def _own_client(member: Member, store: Store, train: FunctionName, options: Options) -> Client:
+    """A client that trains with a function of its own: no data and no network of the description's are needed."""
+    client = Client(member, store, {}, options)
+    client.work = {**client.work, "fit": OwnFit(train, member.roster.layout, lambda: client.number)}
+    return client
 
 
 def _root(store: Store) -> Coins:
@@ -85,52 +87,48 @@ def _root(store: Store) -> Coins:
     return Coins(kept)
 
 
-def _shard(task: Task, name: str) -> str:
-    """Which part of the data is this client's: the one of its name, or all of it."""
-    if name in task.shards:
-        return task.shards[name]
-    if len(task.shards) == 1:
-        return next(iter(task.shards.values()))
-    raise SpecError(
-        f"task.split gives {len(task.shards)} parts, {min(task.shards)} to {max(task.shards)}, and none is called "
-        f"{name!r}; with records of your own, set task.split to one client (--set task.split.clients=1)"
-    )
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Take a store's folder for this process. Raises: StoreError when another one has it: two would send twice."""
+    make_private(folder)
+    try:
+        with open_lock(folder / "lock") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+    except BlockingIOError:
+        raise StoreError(f"{folder}: another process is this party already; wait for it, or stop it first") from None
 
 
-def _check_layout(mine: Layout, agreed: Layout) -> None:
-    """Raises: SpecError when the network here is not the one that the roster was made for."""
-    if mine != agreed:
-        theirs = {(part.name, part.shape) for part in agreed.slices}
-        other = next((part for part in mine.slices if (part.name, part.shape) not in theirs), None)
-        what = f"{other.name} of shape {other.shape}" if other else f"{len(mine.slices)} tensors"
-        raise SpecError(
-            f"task.model: the network made here has {what}, and the roster's has not; use the data and the version "
-            "of Croupier that the roster was made with"
-        )
+async def run_party(party: PartyProcess, stop: asyncio.Event | None = None, address: str = "") -> None:
+    """A party from its first call to its last (`over`); when told to stop before, it can start again later.
 
-
-async def run_party(party: PartyProcess, stop: asyncio.Event | None = None) -> None:
-    """A party from its first call to its last; when told to stop, it ends between two steps and can start again."""
+    address: where a host listens; where the roster says that others dial it unless given.
+    """
     server = None
     try:
         if not party.member.is_client:
-            server, _ = await listen(party.member, party, party.member.roster.address(party.name))
+            at = address or party.member.roster.address(party.name)
+            server, port = await listen(party, at)
+            party.listening = True
+            party.options.tell("listening", address=at, port=port)
         running = asyncio.ensure_future(party.run())
         stopping = asyncio.ensure_future(stop.wait() if stop else asyncio.Event().wait())
         await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if running.done():
             running.result()
+            party.over = True
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
     finally:
+        party.listening = False
         await party.close()
         if server is not None:
             await server.stop(0.2)
         party.store.close()
 
 
-def run_here(party: PartyProcess) -> None:
+def run_here(party: PartyProcess, address: str = "") -> None:
     """Run a party in this process until it ends, or until it is asked to stop (SIGTERM, Ctrl-C)."""
 
     async def main() -> None:
@@ -138,6 +136,6 @@ def run_here(party: PartyProcess) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        await run_party(party, stop)
+        await run_party(party, stop, address)
 
     asyncio.run(main())

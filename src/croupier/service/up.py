@@ -42,7 +42,8 @@ from croupier.service.notice import Notice
 from croupier.service.party import CoinSource, Options, PartyProcess, fresh_coins
 from croupier.service.player import Hook, nothing
 from croupier.service.roster import Roster, Timetable
-from croupier.service.start import Workplace, assembled, make_party, run_here
+from croupier.service.start import Workplace, make_party, run_here
+from croupier.service.training import assembled
 from croupier.spec import Machine, Spec
 
 Watch = Callable[[str, Mapping[str, Any]], None]
