@@ -6,7 +6,7 @@ a restart, and so are renewed keys beside the old ones.
 
 from __future__ import annotations
 
-from croupier.errors import RosterError
+from croupier.errors import CroupierError, RosterError, StoreError
 from croupier.service.home import Home
 from croupier.service.identity import Keyring
 from croupier.service.member import Member
@@ -38,10 +38,18 @@ class Accepted:
             )
         return self._member(held[-1])
 
-    def first(self, number: int) -> Member:
-        """The party as it starts: as in this round, or as it will be where its first version holds later only."""
-        rosters = self.rosters()
-        return self.at(max(number, rosters[0].from_round)) if rosters else self.at(number)
+    def first(self) -> Member:
+        """The party as it starts: in the first version whose keys it still has. The next notice turns it to its own.
+
+        Raises: RosterError, StoreError when there is none.
+        """
+        failed: CroupierError | None = None
+        for roster in self.rosters():
+            try:
+                return self._member(roster)
+            except (RosterError, StoreError) as error:
+                failed = failed or error
+        raise failed or RosterError(f"{self.home.keys.name} has accepted no roster of run {self.run.hex()}")
 
     def _member(self, roster: Roster) -> Member:
         if roster.version not in self._members:

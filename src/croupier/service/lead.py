@@ -15,7 +15,7 @@ from croupier.core.coins import Coins
 from croupier.core.flow import Outcome
 from croupier.core.update import Model
 from croupier.engine.federation import cohort_of
-from croupier.errors import CroupierError, ProtocolError, TooFew
+from croupier.errors import CroupierError, ProtocolError, RosterError, StoreError, TooFew
 from croupier.service.member import Member
 from croupier.service.notice import END, ROUND, Notice
 from croupier.service.party import Options, PartyProcess
@@ -29,11 +29,12 @@ FAREWELL = 10.0
 
 @dataclass(frozen=True)
 class Measures:
-    """How the server measures a model, and who hears of each round."""
+    """How the server measures a model, and who hears of each round and of the end."""
 
     evaluate: Callable[[Model], Mapping[str, float]]
     cohorts: Coins = field(repr=False)
     on_round: Callable[[Mapping[str, Any]], None] = lambda line: None
+    on_end: Callable[[], None] = lambda: None
 
 
 class Lead(PartyProcess):
@@ -58,7 +59,11 @@ class Lead(PartyProcess):
         """
         try:
             await self._rounds()
-        except CroupierError:
+            self.measures.on_end()
+        except (asyncio.CancelledError, StoreError, RosterError):
+            # Its own troubles: it can start again, and the run goes on.
+            raise
+        except BaseException:
             await self._farewell()
             raise
         await self._farewell()
@@ -177,7 +182,7 @@ class Lead(PartyProcess):
         }  # fmt: skip
         facts = {"rounds done": canon.dump(number + 1), f"line {number + 1:06d}": canon.dump(line)}
         await self.end(player, outcome, facts)
-        self.measures.on_round(line)
+        await asyncio.to_thread(self.measures.on_round, line)
 
     async def opened(self, caller: str | None, request: bytes) -> bytes:
         """A client asks for the newest notice."""

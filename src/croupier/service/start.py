@@ -28,6 +28,7 @@ from croupier.service.host import Host
 from croupier.service.lead import Lead, Measures
 from croupier.service.member import SERVER, Member
 from croupier.service.party import Options, PartyProcess
+from croupier.service.results import Results
 from croupier.service.store import Store
 from croupier.service.training import OwnFit, assembled, check_layout, shard_of
 from croupier.service.transport import listen
@@ -41,7 +42,8 @@ class Workplace:
     """What a party has at home: the folder of its store, where data lie, and a function of its own that trains.
 
     `task` is what was assembled already, where several parties run on one machine; `own` changes the description's
-    task here and nowhere else, as a client does whose records lie in a file of its own.
+    task here and nowhere else, as a client does whose records lie in a file of its own. `out` is where the server's
+    results go.
     """
 
     folder: Path
@@ -49,6 +51,7 @@ class Workplace:
     fit: FunctionName | None = None
     task: Assembled | None = None
     own: Spec | None = None
+    out: Path | None = None
 
 
 def make_party(
@@ -68,7 +71,26 @@ def make_party(
         return Client(member, store, work, replace(options, shard=shard_of(made.task, member.name)))
     first = begin(made.task, member.pipeline).memories[SERVER]
     measures = Measures(made.task.evaluate, root.child("cohorts"), on_round)
-    return Lead(member, store, work, replace(options, first_memory=first), measures)
+    lead = Lead(member, store, work, replace(options, first_memory=first), measures)
+    if place.out is not None:
+        _keep_results(lead, Results(place.out, made.export))
+    return lead
+
+
+def _keep_results(lead: Lead, results: Results) -> None:
+    """Write files after every round, and now what a crash may have left out. Raises: StoreError when none can be."""
+    on_round = lead.measures.on_round
+
+    def written(line: Mapping[str, Any]) -> None:
+        on_round(line)
+        try:
+            results.after_round(lead)
+        except StoreError as error:
+            # The round is in the store: the next one writes both.
+            lead.options.tell("results", why=str(error))
+
+    results.after_round(lead)
+    lead.measures = replace(lead.measures, on_round=written, on_end=lambda: results.at_the_end(lead))
 
 
 def _own_client(member: Member, store: Store, train: FunctionName, options: Options) -> Client:
