@@ -186,16 +186,17 @@ class Lead(PartyProcess):
 
     async def opened(self, caller: str | None, request: bytes) -> bytes:
         """A client asks for the newest notice."""
-        if caller is None or caller not in (*self.member.roster.clients, *self._coming()):
-            return self._refuse(caller, "only clients of the roster ask for notices")
         try:
             after = int(canon.load(request)["after"])
         except (CroupierError, KeyError, TypeError, ValueError):
             return self._refuse(caller, "a request that cannot be read")
-        if caller in self.member.roster.clients:
-            self._asked.add(caller)
         end = time.monotonic() + self.member.roster.timetable.hold
         while True:
+            # Asked anew whenever there is news: while it was waiting it may have left.
+            if caller is None or caller not in (*self.member.roster.clients, *self._coming()):
+                return self._refuse(caller, "only clients of the roster ask for notices")
+            if caller in self.member.roster.clients:
+                self._asked.add(caller)
             number, signed = self._newest
             # Who joins with a later version waits for its first round.
             if number > after and (self._over or caller in self.member.roster.clients):
