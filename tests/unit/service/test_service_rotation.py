@@ -59,13 +59,14 @@ class Town:
     folder: Path
     renewed: tuple[str, ...] = ("sum1",)
     at: dict[str, str] = field(default_factory=dict)
+    times: Timetable = TIMES
 
     def __post_init__(self) -> None:
         self.at = {name: f"127.0.0.1:{port}" for name, port in zip(HOSTS, ports(len(HOSTS)), strict=True)}
         self.homes = {name: self._home(name) for name in (*HOSTS, *FIRST, "dora")}
         cards = [self._card(name) for name in (*HOSTS, *FIRST)]
         spec = Spec(protocol=PIPELINE, federation=Federation(rounds=4))
-        self.first = make_roster(cards, spec, Coins.from_os(), 2, TIMES, Shapes(LAYOUT))
+        self.first = make_roster(cards, spec, Coins.from_os(), 2, self.times, Shapes(LAYOUT))
         for name in (*HOSTS, *FIRST):
             self.pin(name, self.first)
 
