@@ -22,11 +22,11 @@ from croupier.service.host import Host
 from croupier.service.identity import make_keys
 from croupier.service.member import SERVER, Member
 from croupier.service.notice import ROUND, Notice
-from croupier.service.party import Options
+from croupier.service.options import Options
+from croupier.service.rehearsal import make_members
 from croupier.service.roster import Timetable
 from croupier.service.store import Store
 from croupier.service.transport import OK, Calls, listen
-from croupier.service.up import make_members
 from croupier.spec import Spec
 from croupier_lab.bench.services.toy import PIPELINES, toy_task
 

@@ -30,9 +30,10 @@ from croupier.service.identity import Keyring, make_keys
 from croupier.service.lead import Lead, Measures
 from croupier.service.member import SERVER, Member
 from croupier.service.notice import ROUND, Notice
-from croupier.service.party import CoinSource, Options, PartyProcess
-from croupier.service.player import Hook, nothing
+from croupier.service.options import CoinSource, Options
+from croupier.service.party import PartyProcess
 from croupier.service.roster import Roster, Timetable
+from croupier.service.seated import Hook, nothing
 from croupier.service.start import run_party
 from croupier.service.store import Store
 from croupier.spec import Spec

@@ -20,8 +20,8 @@ from croupier.errors import ProtocolError
 from croupier.pipeline import Pipeline
 from croupier.service import lead
 from croupier.service.member import Member
-from croupier.service.player import Hook
 from croupier.service.roster import Timetable
+from croupier.service.seated import Hook
 from tests.laws.pipelines import HIDDEN
 from tests.laws.services import QUICK, Deployment, Down, Killed, Seen, deployed
 from tests.laws.test_carry_services import views_of, views_seen

@@ -15,7 +15,7 @@ from typing import Annotated, NoReturn
 import click
 import typer
 
-from croupier.cli import accept, audit, ceremony, doctor, enrol, explain, lab, plan, report, run, up
+from croupier.cli import accept, audit, ceremony, doctor, enrol, explain, lab, plan, report, run, serve, up
 from croupier.errors import CroupierError, OwnError, at_a_shell
 
 app = typer.Typer(
@@ -38,6 +38,8 @@ app.command("enrol")(enrol.command)
 app.command("accept")(accept.command)
 app.command("group")(ceremony.group)
 app.command("rotate")(ceremony.rotate)
+app.command("serve")(serve.serve)
+app.command("join")(serve.join)
 app.command("up")(up.command)
 app.add_typer(plan.app, name="plan")
 app.add_typer(report.app, name="report")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
@@ -12,7 +12,9 @@ from croupier.cli import options
 from croupier.cli.rosters import about, changes, facts_of, now, refuse_given, tell
 
 if TYPE_CHECKING:
+    from croupier.service.card import Card
     from croupier.service.roster import Roster, Timetable
+    from croupier.spec import Spec
 
 
 Cards = Annotated[
@@ -65,12 +67,14 @@ def command(
     phase: Phase = None,
     round_limit: RoundLimit = None,
     hold: Hold = None,
+    data: options.Data = None,
     out: Out = None,
     json: options.Json = False,
 ) -> None:
     """Make a roster from everybody's cards: who takes part, in which protocol, by which timetable.
 
-    Anybody may make it: everybody compares it with the others before it counts (`croupier accept`).
+    Anybody may make it: everybody compares it with the others before it counts (`croupier accept`). It says how large
+    updates are, so the description's data, or some of the same shape, must be at hand.
 
     `croupier enrol *.card --spec rns-servers`
 
@@ -85,10 +89,12 @@ def command(
     times = {"phase": phase, "round": round_limit, "hold": hold}
     old = None
     if after is None:
-        made = _first(given, spec, sets, quorum, {key: value for key, value in times.items() if value is not None})
         refuse_given({"--without": without, "--from-round": from_round}, "belongs to --after OLD.roster; give both")
+        made = _first(given, _described(given, spec, sets), data, quorum, times)
     else:
-        refuse_given({"--spec": spec, "--set": sets}, "with --after the description of the old roster stays")
+        refuse_given(
+            {"--spec": spec, "--set": sets, "--data": data}, "with --after the description of the old roster stays"
+        )
         old = Roster.read(after)
         made = next_roster(old, _round(old, from_round), given, without or (), quorum, _timed(old.timetable, times))
     for card in made.cards:
@@ -105,11 +111,8 @@ def command(
     options.give({"file": str(path), **facts_of(made)}, json, None, lambda: tell(said))
 
 
-def _first(given: Any, spec: str | None, sets: Any, quorum: int | None, times: dict[str, float]) -> Roster:
-    from croupier.core.coins import Coins
+def _described(given: list[Card], spec: str | None, sets: list[str] | None) -> Spec:
     from croupier.errors import RosterError
-    from croupier.service.roster import Timetable
-    from croupier.service.versions import make_roster
     from croupier.spec import load
 
     if spec is None:
@@ -117,8 +120,21 @@ def _first(given: Any, spec: str | None, sets: Any, quorum: int | None, times: d
             "--spec is missing: a roster holds the description of what is run; name a preset or TOML file"
         )
     clients = sum(not card.is_host for card in given)
-    described = load(spec, sets or (), count=lambda _: max(1, clients))
-    return make_roster(given, described, Coins.from_os(), quorum, Timetable(**times))
+    return load(spec, sets or (), count=lambda _: max(1, clients))
+
+
+def _first(
+    given: list[Card], described: Spec, data: Path | None, quorum: int | None, times: dict[str, float | None]
+) -> Roster:
+    from croupier.core.coins import Coins
+    from croupier.service.roster import Timetable
+    from croupier.service.training import shapes_of
+    from croupier.service.versions import make_roster
+
+    coins, table = Coins.from_os(), Timetable(**{key: value for key, value in times.items() if value is not None})
+    # What does not belong together is said before the data are loaded.
+    make_roster(given, described, coins.child("draft"), quorum, table)
+    return make_roster(given, described, coins, quorum, table, shapes_of(described, coins.child("shapes"), data))
 
 
 def _timed(old: Timetable, times: dict[str, float | None]) -> Timetable:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 from croupier.agree.seats import forget
 from croupier.agree.standing import Standing
 from croupier.core import canon
-from croupier.errors import CroupierError, IntegrityError
+from croupier.errors import CroupierError, IntegrityError, OwnError, ProtocolError
 from croupier.service.member import SERVER
 from croupier.service.notice import END, ROUND, Notice
 from croupier.service.party import PartyProcess
 from croupier.service.player import Player
 from croupier.service.recall import check_recall
-from croupier.service.transport import LATER
+from croupier.service.transport import LATER, REFUSED
 
 
 class Client(PartyProcess):
@@ -23,7 +24,11 @@ class Client(PartyProcess):
     _newest: Notice | None = None
 
     async def run(self) -> None:
-        """Play until the run is over. Raises: IntegrityError when it has proof of foul play: then it is the last."""
+        """Play until the run is over.
+
+        Raises: IntegrityError when it has proof of foul play: then it is the last round that it plays. OwnError when
+        its own training fails: nobody else can mend it.
+        """
         recalled = await self._recalled()
         if recalled and (player := self.resume()) is not None:
             await self._play(player)
@@ -99,7 +104,7 @@ class Client(PartyProcess):
         if outcome.error:
             self.options.tell("failed", round=player.notice.round + 1, why=str(outcome.error))
         await self.end(player, outcome)
-        if isinstance(outcome.error, IntegrityError):
+        if isinstance(outcome.error, IntegrityError | OwnError):
             raise outcome.error
 
     async def _watch(self, player: Player) -> None:
@@ -109,11 +114,11 @@ class Client(PartyProcess):
 
     async def _next(self, after: int) -> Notice:
         """The server's newest notice after this one."""
-        public, pause = self.member.roster.card(SERVER).identity, 0.02
+        public, pause, refused = self.member.roster.card(SERVER).identity, 0.02, time.monotonic()
         while self._newest is None or self._newest.number <= after:
             said = await self.calls.open(SERVER, self._request(after), self.member.roster.timetable.hold * 2)
-            bad = said == LATER
-            if said not in (b"", LATER):
+            bad = said in (LATER, REFUSED)
+            if said not in (b"", LATER, REFUSED):
                 try:
                     notice = Notice.read(said, public)
                     if self._newest is None or notice.number > self._newest.number:
@@ -122,7 +127,19 @@ class Client(PartyProcess):
                     self.counts["refused"] += 1
                     self.options.tell("refused", source=SERVER, why=str(error))
                     bad = True
+            if said == REFUSED:
+                self._check_refused(refused)
             if bad:
                 await asyncio.sleep(pause)
                 pause = min(1.0, pause * 2)
+                continue
+            refused = time.monotonic()
         return self._newest
+
+    def _check_refused(self, since: float) -> None:
+        """Raises: ProtocolError when the server has been refusing this client for so long that it means it."""
+        if time.monotonic() - since > self.member.roster.timetable.hold:
+            raise ProtocolError(
+                f"the server does not know the certificate of {self.name}: it has left the federation, or renewed its "
+                "keys; accept the roster that holds now (croupier accept)"
+            )

@@ -3,6 +3,7 @@
 NAME.key, NAME.card                       its keys; NAME.2.key and so on after it renewed them
 NAME.runs/RUN/VERSION.roster, .accepted   a roster, and its own countersignature: together, a pinned roster
 NAME.runs/RUN/VERSION.group               the clients' group secret under that roster
+NAME.runs/RUN/store, views, out           what it must not lose while it takes part; kept views; the server's results
 
 A host or a client starts only with a pinned roster (`pinned_as`). Only the owner may enter the folder.
 """
@@ -10,7 +11,9 @@ A host or a client starts only with a pinned roster (`pinned_as`). Only the owne
 from __future__ import annotations
 
 import datetime as dt
+import re
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from croupier.core.files import write_whole
@@ -43,13 +46,35 @@ class Home:
         check_folder(key.parent)
         return cls(key.parent, Keyring.read(key))
 
-    def pinned(self, run: bytes) -> tuple[Roster, ...]:
-        """The accepted versions of a run's roster, in order. Raises: RosterError when one was changed since."""
+    def keyrings(self) -> Iterator[Keyring]:
+        """The keys that were named, then this party's others beside them: NAME.key, NAME.2.key and so on."""
+        yield self.keys
+        for path in sorted(self.folder.glob(f"{self.keys.name}*.key")):
+            if re.fullmatch(rf"{re.escape(self.keys.name)}(\.[0-9]+)?", path.stem):
+                yield Keyring.read(path)
+
+    def runs(self) -> tuple[bytes, ...]:
+        """The runs of which a roster was accepted here."""
+        # A run's folder is called by its 16 bytes in hexadecimal digits.
+        found = sorted((self.folder / f"{self.keys.name}.runs").glob("[0-9a-f]" * (2 * RUN)))
+        return tuple(run for run in (bytes.fromhex(folder.name) for folder in found) if self.versions(run))
+
+    def run_folder(self, run: bytes) -> Path:
+        """Where everything of a run is kept."""
+        return self._folder(run)
+
+    def versions(self, run: bytes) -> tuple[int, ...]:
+        """The numbers of the versions that were accepted of a run's roster, in order."""
         folder = self._folder(run)
         stems = [path.stem for path in folder.glob("*.accepted")] if folder.is_dir() else []
-        return tuple(self._pinned(run, number) for number in sorted(int(stem) for stem in stems if stem.isdecimal()))
+        return tuple(sorted(int(stem) for stem in stems if stem.isdecimal()))
 
-    def _pinned(self, run: bytes, version: int) -> Roster:
+    def pinned(self, run: bytes) -> tuple[Roster, ...]:
+        """The accepted versions of a run's roster, in order. Raises: RosterError when one was changed since."""
+        return tuple(self.pinned_version(run, number) for number in self.versions(run))
+
+    def pinned_version(self, run: bytes, version: int) -> Roster:
+        """One accepted version. Raises: RosterError when it was changed since."""
         roster = Roster.read(self._file(run, version, "roster"))
         if (roster.run, roster.version) != (run, version):
             raise RosterError(f"{self._file(run, version, 'roster')}: is another roster; take the folder from a backup")
@@ -68,10 +93,8 @@ class Home:
 
     def pinned_by(self, digest: bytes) -> Roster:
         """The pinned roster with a digest. Raises: RosterError when there is none."""
-        runs = self.folder / f"{self.keys.name}.runs"
-        # A run's folder is called by its 16 bytes in hexadecimal digits.
-        for folder in sorted(runs.glob("[0-9a-f]" * (2 * RUN))):
-            for roster in self.pinned(bytes.fromhex(folder.name)):
+        for run in self.runs():
+            for roster in self.pinned(run):
                 if roster.digest == digest:
                     return roster
         raise RosterError(

@@ -10,7 +10,8 @@ from croupier.core.attempt import WorkByName
 from croupier.errors import CroupierError
 from croupier.service.member import SERVER, Member
 from croupier.service.notice import END, Notice
-from croupier.service.party import Options, PartyProcess
+from croupier.service.options import Options
+from croupier.service.party import PartyProcess
 from croupier.service.player import Player
 from croupier.service.store import Store
 from croupier.service.transport import LATER, OK

@@ -15,12 +15,13 @@ from croupier.core.coins import Coins
 from croupier.core.flow import Outcome
 from croupier.core.update import Model
 from croupier.engine.federation import cohort_of
-from croupier.errors import CroupierError, ProtocolError, StoreError, TooFew
+from croupier.errors import CroupierError, ProtocolError, RosterError, StoreError, TooFew
 from croupier.service.attendance import Attendance
 from croupier.service.chair import Chair
 from croupier.service.member import Member
 from croupier.service.notice import END, ROUND, Notice
-from croupier.service.party import Options, PartyProcess
+from croupier.service.options import Options
+from croupier.service.party import PartyProcess
 from croupier.service.player import Player
 from croupier.service.store import Store
 from croupier.service.transport import OK
@@ -31,11 +32,12 @@ FAREWELL = 10.0
 
 @dataclass(frozen=True)
 class Measures:
-    """How the server measures a model that it can read, and who hears of each round."""
+    """How the server measures a model that it can read, and who hears of each round and of the end."""
 
     evaluate: Callable[[Model], Mapping[str, float]]
     cohorts: Coins = field(repr=False)
     on_round: Callable[[Mapping[str, Any]], None] = lambda line: None
+    on_end: Callable[[], None] = lambda: None
 
 
 class Lead(PartyProcess):
@@ -57,14 +59,18 @@ class Lead(PartyProcess):
         self._chair = None if rules is None else Chair(self, rules, self.attendance, self._announce)
 
     async def run(self) -> None:
-        """All rounds. Raises: ProtocolError when one cannot go on."""
+        """All rounds. Raises: ProtocolError when one cannot go on.
+
+        Who stops it (SIGTERM) does not end the run: everybody else waits until it starts again.
+        """
         for line in self.lines():
             # A crash may have come between a round's end and the news of it.
             self.measures.on_round(line)
         try:
             await self._rounds()
-        except StoreError:
-            # It can start again where it was; nobody is told that all is over. Nor when it is asked to stop.
+            self.measures.on_end()
+        except (StoreError, RosterError):
+            # Its own troubles: it can start again, and the run goes on.
             raise
         except CroupierError:
             await self._farewell()
@@ -87,6 +93,7 @@ class Lead(PartyProcess):
 
     async def _round(self, number: int, resumed: Player | None) -> None:
         """One round, attempt after attempt. Raises: ProtocolError when it is lost and may not be passed over."""
+        self.turn_to(self.versions.at(number + 1))
         roster, plan, place = self.member.roster, self.member.plan, self.member.pipeline.place
         cohort = resumed.notice.cohort if resumed else cohort_of(plan, roster.clients, number, self.measures.cohorts)
         attempt, start = resumed.notice.attempt if resumed else 0, time.perf_counter()
@@ -197,11 +204,11 @@ class Lead(PartyProcess):
         }  # fmt: skip
         facts = {"rounds done": canon.dump(number + 1), f"line {number + 1:06d}": canon.dump(line)}
         await self.end(player, outcome, facts)
-        self.measures.on_round(line)
+        await asyncio.to_thread(self.measures.on_round, line)
 
     async def opened(self, caller: str | None, request: bytes) -> bytes:
         """A client asks for the newest notice."""
-        if caller is None or caller not in self.member.roster.clients:
+        if caller is None:
             return self._refuse(caller, "only clients of the roster ask for notices")
         try:
             asked = canon.load(request)
@@ -212,7 +219,6 @@ class Lead(PartyProcess):
                     self.now.lose(caller)
         except (CroupierError, KeyError, TypeError, ValueError):
             return self._refuse(caller, "a request that cannot be read")
-        self._asked.add(caller)
         with self.attendance.asking(caller):
             return await self._newer(caller, after)
 
@@ -220,8 +226,14 @@ class Lead(PartyProcess):
         """The newest notice, once there is one after this; nothing when it takes too long."""
         end = time.monotonic() + self.member.roster.timetable.hold
         while True:
+            # Asked anew whenever there is news: while it was waiting it may have left.
+            if caller not in (*self.member.roster.clients, *self._coming()):
+                return self._refuse(caller, "only clients of the roster ask for notices")
+            if caller in self.member.roster.clients:
+                self._asked.add(caller)
             number, signed = self._newest
-            if number > after:
+            # Who joins with a later version waits for its first round.
+            if number > after and (self._over or caller in self.member.roster.clients):
                 return signed
             if self._over:
                 # It asks for what comes after the end: so it has heard of it.
@@ -233,6 +245,16 @@ class Lead(PartyProcess):
             except TimeoutError:
                 return b""
 
+    def _coming(self) -> set[str]:
+        """Clients of versions that do not hold yet."""
+        mine = self.member.roster.version
+        return {name for roster in self.versions.rosters() if roster.version > mine for name in roster.clients}
+
+    def model(self) -> Model | None:
+        """The model in force: that of most clients where there are several; None before there is one."""
+        models = tuple(Model(**plain) for plain in self.memory()["models"])
+        return max(models, key=lambda one: len(one.recipients or ())) if models else None
+
     async def _farewell(self) -> None:
         """Say that all is over, and stay until everybody has heard or nobody can be waited for."""
         roster = self.member.roster
@@ -242,8 +264,9 @@ class Lead(PartyProcess):
         try:
             async with asyncio.timeout(FAREWELL):
                 await self._announce(notice)
-                # Who never asked for anything is not waited for; after a restart, who was there last did ask.
-                awaited = self._asked | set(self.memory().get("present", ()))
+                # Who never asked for anything is not waited for, nor who has left; after a restart, who was there last
+                # did ask.
+                awaited = (self._asked | set(self.memory().get("present", ()))) & set(roster.clients)
                 while not awaited <= self._heard:
                     await asyncio.sleep(0.01)
         except TimeoutError:

@@ -1,11 +1,13 @@
-"""What one party of a federation starts from: the roster it accepted, its own keys, and the protocol that they name."""
+"""What one party of a federation starts from: the roster it accepted, its own keys, and the protocol that they name.
+
+Which version of the roster that is changes from round to round: a running party asks its `Versions` (`accepted`).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-
-import grpc
+from typing import Protocol
 
 from croupier.core.flow import Given
 from croupier.engine.federation import Federation
@@ -72,12 +74,27 @@ class Member:
             self.roster.layout, shard, participation, self.roster.inputs,
         )  # fmt: skip
 
-    def server_certificates(self) -> grpc.ServerCertificateConfiguration:
-        """For listening: its own certificate, and the pinned ones of all others."""
-        pair = (self.keyring.tls_key_pem, self.keyring.tls_cert_pem)
-        return grpc.ssl_server_certificate_configuration([pair], self.roster.certificates)
 
-    def channel_credentials(self, host: str) -> grpc.ChannelCredentials:
-        """For dialling one host: its certificate and no other is trusted."""
-        own = self.keyring.tls_cert_pem
-        return grpc.ssl_channel_credentials(self.roster.card(host).certificate.encode(), self.keyring.tls_key_pem, own)
+class Versions(Protocol):
+    """A party in every version of the roster that it accepted."""
+
+    def at(self, number: int) -> Member:
+        """As it takes part in a round, of which the first is 1. Raises: RosterError when no version holds there."""
+
+    def rosters(self) -> tuple[Roster, ...]:
+        """Every version, in order."""
+
+
+@dataclass(frozen=True)
+class OneVersion:
+    """A roster that never changes."""
+
+    member: Member
+
+    def at(self, number: int) -> Member:
+        """The same in every round."""
+        return self.member
+
+    def rosters(self) -> tuple[Roster, ...]:
+        """The one there is."""
+        return (self.member.roster,)

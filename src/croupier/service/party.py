@@ -7,83 +7,46 @@ are on disk first, playing it, and ending it so that memory, counts and the eras
 from __future__ import annotations
 
 import asyncio
-import os
 import time
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from croupier.agree.seats import SeatPlan
 from croupier.agree.standing import Standing
 from croupier.core import canon
 from croupier.core.attempt import WorkByName
 from croupier.core.coins import Coins
-from croupier.core.envelope import HEADER_BYTES, Header
 from croupier.core.flow import Memory, Outcome, Seat
-from croupier.core.view import Kept, View
 from croupier.engine.restart import with_events
-from croupier.errors import CroupierError, IntegrityError, StoreError, TooFew
+from croupier.errors import CroupierError, IntegrityError, TooFew
+from croupier.service.door import PartyDoor
 from croupier.service.guard import Past, check_called, check_notice
 from croupier.service.member import SERVER, Member
 from croupier.service.notice import END, ROUND, Notice
+from croupier.service.options import Options
 from croupier.service.plans import plan_for
-from croupier.service.player import Hook, Player, Surroundings, nothing
-from croupier.service.recall import remembered
-from croupier.service.requests import read_names, read_request
-from croupier.service.store import Opened, Store, StoredLetter
-from croupier.service.transport import CLOSED, ENDED, LATER, OK, REFUSED, Calls
-from croupier.service.versions import verify_chain
-
-# So many bytes of letters may be on their way into a host at a time; more are asked to come again.
-IN_FLIGHT = 512 << 20
+from croupier.service.player import Player
+from croupier.service.seated import Surroundings
+from croupier.service.store import Opened, Store
+from croupier.service.transport import Calls
 
 
-class CoinSource(Protocol):
-    """Where a party's coins of an attempt come from."""
-
-    def __call__(self, notice: Notice) -> bytes:
-        """32 bytes."""
-
-
-def fresh_coins(notice: Notice) -> bytes:
-    """Coins of a deployment: from the operating system, for this attempt and no other."""
-    return os.urandom(32)
-
-
-@dataclass(frozen=True)
-class Options:
-    """How a party runs, apart from what the roster says."""
-
-    coins: CoinSource = fresh_coins
-    shard: str = ""
-    first_memory: Memory = field(default_factory=dict, repr=False)
-    keep: Kept = "nothing"
-    hook: Hook = nothing
-    tell: Callable[..., None] = lambda event, **facts: None
-    on_view: Callable[[Notice, View], None] = lambda notice, view: None
-
-
-class PartyProcess:
+class PartyProcess(PartyDoor):
     """One party: what it is, what it remembers, and what it is playing now."""
 
     def __init__(self, member: Member, store: Store, work: WorkByName, options: Options) -> None:
-        self.member, self.store, self.options = member, store, options
+        super().__init__(member, store, options)
         self.work: WorkByName = {**work, "spend": self._spend}
-        self.calls = Calls(member)
-        self.counts: Counter[str] = Counter()
-        self.now: Player | None = None
+        self.calls = Calls(member, self.versions)
+        # Of rounds that ended well, all together.
+        self.seconds = 0.0
+        self.listening, self.over = False, False
         self.plan: SeatPlan | None = None
-        self.reports: dict[bytes, dict[str, Mapping[str, Any]]] = {}
-        self.turned = asyncio.Event()
-        self._in_flight = 0
-        self._stirred = asyncio.Event()
 
     @property
-    def name(self) -> str:
-        """What the party is called."""
-        return self.member.name
+    def number(self) -> int:
+        """The round that it plays or played last, counted from 1; 0 before the first."""
+        return 0 if self.now is None else self.now.notice.round + 1
 
     @property
     def around(self) -> Surroundings:
@@ -93,21 +56,6 @@ class PartyProcess:
             self.name, member.roster.clients, self.store, self.calls, member.roster.timetable, self.options.hook,
             self.options.tell, self._stir,
         )  # fmt: skip
-
-    async def switch(self, member: Member) -> None:
-        """Put the next version of the roster in force, between two attempts or during one.
-
-        Who is no longer in it is a stranger from the next call on, also over a connection that is open; notices that
-        name the version before are refused. What is being played goes on as it began. Raises: RosterError.
-        """
-        verify_chain(self.member.roster, member.roster)
-        self.member = member
-        await self.calls.switch(member)
-
-    def _stir(self) -> None:
-        """Wake those who wait for a letter: some may lie ready, or none will come."""
-        self._stirred.set()
-        self._stirred = asyncio.Event()
 
     async def run(self) -> None:
         """Take part until the run is over; what that is differs by role."""
@@ -141,11 +89,20 @@ class PartyProcess:
     # ---- playing
 
     def check(self, notice: Notice) -> None:
-        """Raises: CroupierError when the party must not take part."""
-        past, roster = self.past(notice.what), self.member.roster
-        check_notice(notice, roster, past, me=self.name)
+        """Raises: CroupierError when the party must not take part; turns to the roster that holds in the round."""
+        member, past = self.versions.at(notice.round + 1), self.past(notice.what)
+        check_notice(notice, member.roster, past, me=self.name)
         if notice.what not in (ROUND, END):
-            check_called(notice.called, roster, Standing.of(self.memory()), past)
+            check_called(notice.called, member.roster, Standing.of(self.memory()), past)
+        self.turn_to(member)
+
+    def turn_to(self, member: Member) -> None:
+        """From now on go by another version of the roster: its keys, its certificates, its parties."""
+        if member.roster == self.member.roster:
+            return
+        self._former = self.member.roster
+        self.member = self.calls.member = member
+        self.options.tell("roster", version=member.roster.version, from_round=member.roster.from_round)
 
     async def begin(self, notice: Notice) -> Player:
         """Write a new attempt down, and seat the party."""
@@ -159,6 +116,8 @@ class PartyProcess:
             canon.dump(notice.plain()), coins, canon.dump(dict(memory)), time.time(),
         )  # fmt: skip
         await asyncio.to_thread(self.store.open, opened)
+        self.counts["attempts"] += 1
+        self.options.tell("opened", round=notice.round + 1, attempt=notice.attempt + 1, invited=len(notice.cohort))
         self.options.hook("open", notice.round)
         return self._seated(notice, opened, plan)
 
@@ -168,6 +127,7 @@ class PartyProcess:
         if opened is None:
             return None
         notice = Notice(**canon.load(opened.notice))
+        self.turn_to(self.versions.at(notice.round + 1))
         return self._seated(notice, opened, self._plan(notice, canon.load(opened.memory)))
 
     def _begins_with(self, notice: Notice) -> tuple[Memory, bytes]:
@@ -231,13 +191,24 @@ class PartyProcess:
             more["alarm"] = str(error).encode()
         await asyncio.to_thread(self.store.end, key, "failed" if error else "done", {**more, **(facts or {})})
         self._stir()
+        # Who renewed its certificate had this attempt to fetch what was left of the one before.
+        self._former = None
         if player.seat.view.kept != "nothing":
             self.options.on_view(player.notice, player.seat.view)
         self.counts["bytes_in"] += player.bytes_in
         self.counts["bytes_out"] += player.bytes_out
+        self._count_end(player, error)
         self.options.hook("end", player.notice.round)
         if is_round and not self.member.is_client:
             await self._say_ended(player, error)
+
+    def _count_end(self, player: Player, error: CroupierError | None) -> None:
+        seconds, notice = time.monotonic() - player.opened, player.notice
+        self.counts["failed" if error else "rounds"] += 1
+        self.seconds += 0.0 if error else seconds
+        self.options.tell(
+            "closed", round=notice.round + 1, attempt=notice.attempt + 1, well=error is None, seconds=round(seconds, 3)
+        )
 
     async def _say_ended(self, player: Player, error: CroupierError | None) -> None:
         """Other hosts hear whether it ended well and, the server alone, who was missing; never why."""
@@ -258,158 +229,9 @@ class PartyProcess:
             self.store.remember({"this round": canon.dump(held), "memory": canon.dump(dict(memory))})
         return [None for _ in jobs]
 
-    # ---- the door
-
-    async def put(self, caller: str | None, pieces: AsyncIterator[bytes]) -> bytes:
-        """Take a letter in: refused, asked to come again, too late, or durable."""
-        head = await anext(pieces, b"")
-        try:
-            header, key = Header.unpack(head[:HEADER_BYTES]), head[HEADER_BYTES:]
-        except CroupierError as error:
-            return self._refuse(caller, str(error))
-        if caller is None or header.source != caller or header.target != self.name:
-            return self._refuse(caller, "not its own letter, or not one for here")
-        player = await self._playing(key)
-        if player is None:
-            return await self._late(caller, key, header, pieces)
-        schema = player.schemas.get(header.kind)
-        if schema is None or caller not in {*player.notice.cohort, *self.member.roster.hosts}:
-            return self._refuse(caller, f"no such kind or party: {header.kind!r}")
-        if header.length > schema.most_bytes:
-            return self._refuse(caller, f"{header.kind!r} of {header.length} bytes; at most {schema.most_bytes} can be")
-        if self._in_flight + header.length > IN_FLIGHT:
-            self.counts["asked to wait"] += 1
-            return LATER
-        self._in_flight += header.length
-        try:
-            return await self._accept(player, header, head[:HEADER_BYTES], pieces)
-        finally:
-            self._in_flight -= header.length
-
-    async def _accept(self, player: Player, header: Header, head: bytes, pieces: AsyncIterator[bytes]) -> bytes:
-        body = await _read(pieces, header.length)
-        if body is None:
-            return self._refuse(header.source, "shorter or longer than its header says")
-        try:
-            letter = await asyncio.to_thread(player.admit, header, body)
-            kept = StoredLetter(header.source, header.kind, head, body)
-            said = await asyncio.to_thread(self.store.keep, player.key, kept)
-        except StoreError as error:
-            self.counts["asked to wait"] += 1
-            self.options.tell("store", why=str(error))
-            return LATER
-        except CroupierError as error:
-            return self._refuse(header.source, str(error))
-        if said == "other":
-            self.counts["equivocations"] += 1
-            return self._refuse(header.source, f"a second {header.kind!r}, and another one")
-        # Only now, and on this side of every wait: what is answered with ok is what the flow is handed.
-        return OK if player.deliver(letter, len(head) + len(body)) else self._closed(header)
-
-    async def _late(self, caller: str, key: bytes, header: Header, pieces: AsyncIterator[bytes]) -> bytes:
-        """A letter for an attempt that is not played now: the same as before, too late, or too early."""
-        state = await asyncio.to_thread(self.store.state, key)
-        if state not in ("done", "failed"):
-            return LATER
-        if header.length <= IN_FLIGHT and (body := await _read(pieces, header.length)) is not None:
-            kept = StoredLetter(caller, header.kind, header.pack(), body)
-            if await asyncio.to_thread(self.store.accepted, key, kept):
-                return OK
-            await asyncio.to_thread(self.store.note, key, kept)
-        return self._closed(header)
-
-    def _closed(self, header: Header) -> bytes:
-        self.counts["late"] += 1
-        self.options.tell("late", source=header.source, kind=header.kind)
-        return CLOSED
-
-    def _refuse(self, caller: str | None, why: str) -> bytes:
-        self.counts["refused"] += 1
-        self.options.tell("refused", source=caller or "a stranger", why=why)
-        return REFUSED
-
-    async def _playing(self, key: bytes) -> Player | None:
-        """The attempt of this key, once it is played; None when it is over, or does not begin in time."""
-        end = time.monotonic() + self.member.roster.timetable.hold
-        while (left := end - time.monotonic()) > 0:
-            if self.now is not None and self.now.key == key and self.now.seat.outcome is None:
-                return self.now
-            if await asyncio.to_thread(self.store.state, key) in ("done", "failed"):
-                return None
-            self.turned.clear()
-            try:
-                await asyncio.wait_for(self.turned.wait(), min(left, 1.0))
-            except TimeoutError:
-                continue
-        return None
-
-    async def take(self, caller: str | None, request: bytes) -> AsyncIterator[bytes]:
-        """Hand out a letter that lies ready for the caller; wait for it a while."""
-        try:
-            key, kind, hold = read_request(request, key=bytes, kind=str, hold=float)
-        except CroupierError:
-            self._refuse(caller, "a request that cannot be read")
-            return
-        if caller is None:
-            self._refuse(caller, "nothing lies ready for strangers")
-            return
-        end = time.monotonic() + min(max(0.0, hold), self.member.roster.timetable.hold)
-        while True:
-            stirred = self._stirred
-            found = await asyncio.to_thread(self.store.waiting, key, caller, kind)
-            if found is not None:
-                yield found[0]
-                view = memoryview(found[1])
-                for at in range(0, len(view), 1 << 20):
-                    yield bytes(view[at : at + (1 << 20)])
-                return
-            state = await asyncio.to_thread(self.store.state, key)
-            if state in ("done", "failed"):
-                yield ENDED
-                return
-            if (left := end - time.monotonic()) <= 0:
-                return
-            with suppress(TimeoutError):
-                await asyncio.wait_for(stirred.wait(), left)
-
-    async def ended(self, caller: str | None, request: bytes) -> bytes:
-        """Another host ended an attempt."""
-        try:
-            key, well, listed = read_request(request, key=bytes, well=bool, missing=tuple)
-            missing = read_names(listed)
-        except CroupierError:
-            return self._refuse(caller, "a report that cannot be read")
-        if caller is None or caller not in self.member.roster.hosts:
-            return self._refuse(caller, "only hosts report how an attempt ended")
-        self.reports.setdefault(key, {})[caller] = {"well": well, "missing": missing}
-        if self.now is not None and self.now.key == key and not well:
-            self.now.lose(caller)
-        self.turned.set()
-        return OK
-
-    async def known(self, caller: str | None) -> bytes:
-        """Somebody asks for the last letters of its own that came here."""
-        if caller is None:
-            return self._refuse(caller, "nothing is told to strangers")
-        return await asyncio.to_thread(remembered, self.store, caller)
-
-    async def opened(self, caller: str | None, request: bytes) -> bytes:
-        """Notices come by what each role does with them."""
-        return self._refuse(caller, "no notices are taken here")
-
     async def close(self) -> None:
         """Hang up."""
         await self.calls.close()
-
-
-async def _read(pieces: AsyncIterator[bytes], length: int) -> bytes | None:
-    """A body of exactly so many bytes, or None."""
-    body = bytearray()
-    async for piece in pieces:
-        if len(body) + len(piece) > length:
-            return None
-        body += piece
-    return bytes(body) if len(body) == length else None
 
 
 def _round_name(notice: Notice) -> str:

@@ -6,26 +6,32 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from croupier.core.coins import Coins
-from croupier.core.update import Layout
+from croupier.core.files import open_lock
 from croupier.engine.loop import begin
-from croupier.engine.task import Fits, Task
 from croupier.engine.work import RoundWork
-from croupier.errors import SpecError
-from croupier.learn.assemble import Assembled, Hardware, assemble
+from croupier.errors import StoreError
+from croupier.learn.assemble import Assembled
+from croupier.learn.own_names import FunctionName
 from croupier.service.client import Client
+from croupier.service.home import make_private
 from croupier.service.host import Host
 from croupier.service.lead import Lead, Measures
 from croupier.service.member import SERVER, Member
-from croupier.service.party import Options, PartyProcess
+from croupier.service.options import Options
+from croupier.service.party import PartyProcess
+from croupier.service.results import Results
 from croupier.service.store import Store
+from croupier.service.training import OwnFit, assembled, check_layout, shard_of
 from croupier.service.transport import listen
 from croupier.spec import Spec
 
@@ -37,23 +43,16 @@ class Workplace:
     """What a party has at home: the folder of its store, where data lie, and a function of its own that trains.
 
     `task` is what was assembled already, where several parties run on one machine; `own` changes the description's
-    task here and nowhere else, as a client does whose records lie in a file of its own.
+    task here and nowhere else, as a client does whose records lie in a file of its own. `out` is where the server's
+    results go.
     """
 
     folder: Path
     data: Path | None = None
-    fit: Fits | None = None
+    fit: FunctionName | None = None
     task: Assembled | None = None
     own: Spec | None = None
-
-
-def assembled(spec: Spec, coins: Coins, data: Path | None = None) -> Assembled:
-    """The description's task: data, network, training and measuring. Raises: SpecError, DataError."""
-    task = spec.task
-    return assemble(
-        task.data, task.split, task.model, task.fit, coins,
-        options=task.options, folder=data, machine=Hardware(spec.run.device, spec.run.workers),
-    )  # fmt: skip
+    out: Path | None = None
 
 
 def make_party(
@@ -63,17 +62,43 @@ def make_party(
     store = Store(place.folder)
     if not member.is_client and member.name != SERVER:
         return Host(member, store, {}, options)
-    root = _root(store)
     if member.is_client and place.fit is not None:
-        return Client(member, store, {"fit": place.fit}, options)
+        return _own_client(member, store, place.fit, options)
+    root = _root(store)
     made = place.task or assembled(place.own or member.roster.spec, root, place.data)
-    _check_layout(made.task.layout, member.roster.layout)
+    check_layout(made.task.layout, member.roster.layout)
     work = RoundWork(member.pipeline, made.task).by_name()
     if member.is_client:
-        return Client(member, store, work, replace(options, shard=_shard(made.task, member.name)))
+        return Client(member, store, work, replace(options, shard=shard_of(made.task, member.name)))
     first = begin(made.task, member.pipeline).memories[SERVER]
     measures = Measures(made.task.evaluate, root.child("cohorts"), on_round)
-    return Lead(member, store, work, replace(options, first_memory=first), measures)
+    lead = Lead(member, store, work, replace(options, first_memory=first), measures)
+    if place.out is not None:
+        _keep_results(lead, Results(place.out, made.export))
+    return lead
+
+
+def _keep_results(lead: Lead, results: Results) -> None:
+    """Write files after every round, and now what a crash may have left out. Raises: StoreError when none can be."""
+    on_round = lead.measures.on_round
+
+    def written(line: Mapping[str, Any]) -> None:
+        on_round(line)
+        try:
+            results.after_round(lead)
+        except StoreError as error:
+            # The round is in the store: the next one writes both.
+            lead.options.tell("results", why=str(error))
+
+    results.after_round(lead)
+    lead.measures = replace(lead.measures, on_round=written, on_end=lambda: results.at_the_end(lead))
+
+
+def _own_client(member: Member, store: Store, train: FunctionName, options: Options) -> Client:
+    """A client that trains with a function of its own: no data and no network of the description's are needed."""
+    client = Client(member, store, {}, options)
+    client.work = {**client.work, "fit": OwnFit(train, member.roster.layout, lambda: client.number)}
+    return client
 
 
 def _root(store: Store) -> Coins:
@@ -85,43 +110,39 @@ def _root(store: Store) -> Coins:
     return Coins(kept)
 
 
-def _shard(task: Task, name: str) -> str:
-    """Which part of the data is this client's: the one of its name, or all of it."""
-    if name in task.shards:
-        return task.shards[name]
-    if len(task.shards) == 1:
-        return next(iter(task.shards.values()))
-    raise SpecError(
-        f"task.split gives {len(task.shards)} parts, {min(task.shards)} to {max(task.shards)}, and none is called "
-        f"{name!r}; with records of your own, set task.split to one client (--set task.split.clients=1)"
-    )
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Take a store's folder for this process. Raises: StoreError when another one has it: two would send twice."""
+    make_private(folder)
+    try:
+        with open_lock(folder / "lock") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+    except BlockingIOError:
+        raise StoreError(f"{folder}: another process is this party already; wait for it, or stop it first") from None
 
 
-def _check_layout(mine: Layout, agreed: Layout) -> None:
-    """Raises: SpecError when the network here is not the one that the roster was made for."""
-    if mine != agreed:
-        theirs = {(part.name, part.shape) for part in agreed.slices}
-        other = next((part for part in mine.slices if (part.name, part.shape) not in theirs), None)
-        what = f"{other.name} of shape {other.shape}" if other else f"{len(mine.slices)} tensors"
-        raise SpecError(
-            f"task.model: the network made here has {what}, and the roster's has not; use the data and the version "
-            "of Croupier that the roster was made with"
-        )
+async def run_party(party: PartyProcess, stop: asyncio.Event | None = None, address: str = "") -> None:
+    """A party from its first call to its last (`over`); when told to stop before, it can start again later.
 
-
-async def run_party(party: PartyProcess, stop: asyncio.Event | None = None) -> None:
-    """A party from its first call to its last; when told to stop, it ends between two steps and can start again."""
+    address: where a host listens; where the roster says that others dial it unless given.
+    """
     server, running = None, None
     try:
         if not party.member.is_client:
-            server, _ = await listen(party, party.member.roster.address(party.name))
+            at = address or party.member.roster.address(party.name)
+            server, port = await listen(party, at)
+            party.listening = True
+            party.options.tell("listening", address=at, port=port)
         running = asyncio.ensure_future(party.run())
         stopping = asyncio.ensure_future(stop.wait() if stop else asyncio.Event().wait())
         await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         if running.done():
             running.result()
+            party.over = True
     finally:
+        party.listening = False
         if running is not None:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
@@ -132,7 +153,7 @@ async def run_party(party: PartyProcess, stop: asyncio.Event | None = None) -> N
         party.store.close()
 
 
-def run_here(party: PartyProcess) -> None:
+def run_here(party: PartyProcess, address: str = "") -> None:
     """Run a party in this process until it ends, or until it is asked to stop (SIGTERM, Ctrl-C)."""
 
     async def main() -> None:
@@ -140,6 +161,6 @@ def run_here(party: PartyProcess) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        await run_party(party, stop)
+        await run_party(party, stop, address)
 
     asyncio.run(main())

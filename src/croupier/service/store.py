@@ -9,35 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-import queue
 import sqlite3
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-from croupier.errors import CroupierError, Replayed, StoreError
+from croupier.errors import Replayed
+from croupier.service.database import Database
 
 T = TypeVar("T")
 # Larger bodies lie in files of their own: a value of the database ends at 1 GB, and is copied whole.
 LARGE = 1 << 16
-_TABLES = """
-CREATE TABLE IF NOT EXISTS attempts(
-    key BLOB PRIMARY KEY, number INT, what TEXT, run BLOB, round INT, attempt INT, notice BLOB, coins BLOB, memory BLOB,
-    vault BLOB, opened REAL, state TEXT);
-CREATE TABLE IF NOT EXISTS letters(
-    key BLOB, source TEXT, kind TEXT, digest BLOB, header BLOB, body BLOB, file TEXT, PRIMARY KEY(key, source, kind));
-CREATE TABLE IF NOT EXISTS sent(
-    key BLOB, target TEXT, kind TEXT, digest BLOB, header BLOB, PRIMARY KEY(key, target, kind));
-CREATE TABLE IF NOT EXISTS held(key BLOB, digest BLOB, body BLOB, file TEXT, PRIMARY KEY(key, digest));
-CREATE TABLE IF NOT EXISTS steps(key BLOB, step INT, what TEXT, value BLOB, PRIMARY KEY(key, step));
-CREATE TABLE IF NOT EXISTS facts(name TEXT PRIMARY KEY, value BLOB);
-"""
 
 
 @dataclass(frozen=True)
@@ -66,57 +48,8 @@ class StoredLetter:
     body: bytes = field(repr=False)
 
 
-@dataclass
-class _Job:
-    run: Callable[[sqlite3.Connection], Any]
-    done: Future[Any]
-
-
-class Store:
-    """One party's store. Reads may be made from any thread; writes go through one that commits them in groups."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        (folder / "bodies").mkdir(parents=True, exist_ok=True, mode=0o700)
-        path = folder / "store.db"
-        path.touch(mode=0o600)
-        self._read = self._connect(path)
-        self._write = self._connect(path)
-        self._lock, self._gate = threading.Lock(), threading.Lock()
-        self._closed = False
-        self._jobs: queue.Queue[_Job | None] = queue.Queue()
-        self._vaults: dict[bytes, AESGCM] = {}
-        self._sweep()
-        self._thread = threading.Thread(target=self._work, name="store", daemon=True)
-        self._thread.start()
-
-    def _connect(self, path: Path) -> sqlite3.Connection:
-        try:
-            made = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-            made.executescript(f"PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; {_TABLES}")
-        except sqlite3.Error as error:
-            raise StoreError(
-                f"{path}: cannot be used as a store ({error}); restore it, or enrol this party anew"
-            ) from None
-        return made
-
-    def _sweep(self) -> None:
-        """Remove bodies that a crash left behind before the database could name them."""
-        named = {row[0] for table in ("letters", "held") for row in self._rows(f"SELECT file FROM {table}")}
-        for path in (self.folder / "bodies").iterdir():
-            if path.name not in named:
-                path.unlink()
-
-    def close(self) -> None:
-        """Finish what was asked for, and let go of the file; whoever asks for more is refused."""
-        with self._gate:
-            self._closed = True
-            self._jobs.put(None)
-        self._thread.join()
-        # A thread may still be reading for a call that was cut off.
-        with self._lock:
-            self._read.close()
-        self._write.close()
+class Store(Database):
+    """One party's store: its attempts, the letters that came and left, the steps of its flow, and facts."""
 
     # ---- attempts
 
@@ -297,88 +230,3 @@ class Store:
         """Remember facts."""
         rows = list(facts.items())
         self.write(lambda db: db.executemany("INSERT OR REPLACE INTO facts VALUES(?,?)", rows))
-
-    # ---- the two connections
-
-    def write(self, job: Callable[[sqlite3.Connection], T]) -> T:
-        """Do something in a transaction that is on disk when this returns. Raises: StoreError, or what `job` raises."""
-        done: Future[T] = Future()
-        with self._gate:
-            if self._closed:
-                raise StoreError(f"{self.folder}: the store is closed")
-            self._jobs.put(_Job(job, done))
-        return done.result()
-
-    def _work(self) -> None:
-        while True:
-            first = self._jobs.get()
-            group = [first]
-            while first is not None and not self._jobs.empty():
-                group.append(self._jobs.get())
-            jobs = [job for job in group if job is not None]
-            if jobs:
-                self._commit(jobs)
-            if len(jobs) < len(group):
-                return
-
-    def _commit(self, jobs: list[_Job]) -> None:
-        ended: list[tuple[Future[Any], Any, BaseException | None]] = []
-        try:
-            self._write.execute("BEGIN IMMEDIATE")
-            for job in jobs:
-                self._write.execute("SAVEPOINT job")
-                try:
-                    ended.append((job.done, job.run(self._write), None))
-                except CroupierError as error:
-                    self._write.execute("ROLLBACK TO job")
-                    ended.append((job.done, None, error))
-                self._write.execute("RELEASE job")
-            self._write.execute("COMMIT")
-        except (sqlite3.Error, OSError) as error:
-            if self._write.in_transaction:
-                self._write.execute("ROLLBACK")
-            said = StoreError(f"{self.folder}: the store cannot be written ({error}); free some space and start again")
-            ended = [(job.done, None, said) for job in jobs]
-        for done, result, failed in ended:
-            done.set_exception(failed) if failed else done.set_result(result)
-
-    def _rows(self, sql: str, *values: Any) -> list[Any]:
-        with self._lock:
-            if self._closed:
-                raise StoreError(f"{self.folder}: the store is closed")
-            return self._read.execute(sql, values).fetchall()
-
-    # ---- sealed bodies
-
-    def _vault(self, key: bytes) -> AESGCM:
-        if key not in self._vaults:
-            rows = self._rows("SELECT vault FROM attempts WHERE key=?", key)
-            if not rows or rows[0][0] is None:
-                raise StoreError(f"{self.folder}: the secrets of an attempt are gone; it ended before")
-            self._vaults[key] = AESGCM(rows[0][0])
-        return self._vaults[key]
-
-    def _sealed(self, key: bytes, body: bytes) -> tuple[bytes, str]:
-        """A body as it lies on disk: in the database, or in a file that is whole before the database names it."""
-        nonce = os.urandom(12)
-        box = nonce + self._vault(key).encrypt(nonce, body, key)
-        if len(box) <= LARGE:
-            return box, ""
-        name = nonce.hex()
-        try:
-            handle = os.open(self.folder / "bodies" / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(handle, "wb") as file:
-                file.write(box)
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            (self.folder / "bodies" / name).unlink(missing_ok=True)
-            raise StoreError(f"{self.folder}: a letter cannot be kept ({error.strerror}); free some space") from None
-        return b"", name
-
-    def _unsealed(self, key: bytes, body: bytes, file: str) -> bytes:
-        try:
-            box = (self.folder / "bodies" / file).read_bytes() if file else body
-            return self._vault(key).decrypt(box[:12], box[12:], key)
-        except (OSError, InvalidTag, ValueError):
-            raise StoreError(f"{self.folder}: a letter that was accepted cannot be read any more") from None

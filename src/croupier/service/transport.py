@@ -9,20 +9,25 @@ Open     a signed notice, pushed to a host; or fetched by a client, which names 
 End      that the caller has ended an attempt, and whether it ended well
 Known    which letters of the caller's this host saw last, so that one that has forgotten them finds out
 
-Who calls is read off the certificate on every call, because a connection outlives a revocation.
+Who calls is read off the certificate on every call, because a connection outlives a revocation. Certificates of later
+versions of the roster are served and trusted at the next handshake, without a restart.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Awaitable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
 
 import grpc
 import grpc.aio
 
 from croupier.core.envelope import CHUNK
-from croupier.service.member import Member
+from croupier.errors import SpecError
+from croupier.service.member import Member, OneVersion, Versions
+from croupier.service.quota import HeldCalls
 
 SERVICE = "croupier.Post"
 # What a host answers to a letter: it is durable; come again; it came too late; it is none that could ever be taken.
@@ -41,6 +46,22 @@ _OPTIONS = [
 ]
 
 
+@dataclass(frozen=True)
+class Tls:
+    """What a host shows and whom it lets shake hands: its own key and certificate, and all certificates it knows."""
+
+    key: bytes
+    certificate: bytes
+    trusted: bytes
+
+    def configuration(self) -> grpc.ServerCertificateConfiguration:
+        """As gRPC takes it."""
+        return grpc.ssl_server_certificate_configuration([(self.key, self.certificate)], self.trusted)
+
+
+Call = Literal["put", "take", "open", "end", "known"]
+
+
 class Door(Protocol):
     """What a host answers; `caller` is the name that the roster has for the certificate, or None for a stranger.
 
@@ -48,6 +69,15 @@ class Door(Protocol):
     """
 
     member: Member
+
+    def tls(self) -> Tls:
+        """What it shows now."""
+
+    def caller(self, certificate: bytes, call: Call) -> str | None:
+        """Whose certificate it is, for this kind of call."""
+
+    def asked_to_wait(self, caller: str | None) -> bytes:
+        """Ask somebody to come again who has too many calls waiting."""
 
     async def put(self, caller: str | None, pieces: AsyncIterator[bytes]) -> bytes:
         """Take a letter in."""
@@ -71,41 +101,38 @@ def _bytes(context: Any) -> bytes:
     return ssl.PEM_cert_to_DER_cert(pem.decode()) if pem else b""
 
 
-def _credentials(door: Door) -> grpc.ServerCredentials:
-    """Certificates as the roster in force has them when a connection is made."""
-    shown = door.member
-
-    def changed() -> grpc.ServerCertificateConfiguration | None:
-        nonlocal shown
-        if door.member is shown:
-            return None
-        shown = door.member
-        return shown.server_certificates()
-
-    return grpc.dynamic_ssl_server_credentials(shown.server_certificates(), changed, True)
-
-
 async def listen(door: Door, address: str) -> tuple[grpc.aio.Server, int]:
-    """Serve a door at an address; the server, and the port that it got."""
-
-    def who(context: Any) -> str | None:
-        return door.member.roster.party_of(_bytes(context))
+    """Serve a door at an address; the server, and the port that it got. Raises: SpecError when it is taken."""
+    held = HeldCalls()
 
     async def put(pieces: AsyncIterator[bytes], context: Any) -> bytes:
-        return await door.put(who(context), pieces)
+        caller = door.caller(_bytes(context), "put")
+        with held.one_more(caller) as free:
+            return await door.put(caller, pieces) if free else door.asked_to_wait(caller)
 
     async def take(request: bytes, context: Any) -> AsyncIterator[bytes]:
-        async for piece in door.take(who(context), request):
-            yield piece
+        caller = door.caller(_bytes(context), "take")
+        with held.one_more(caller) as free:
+            if not free:
+                door.asked_to_wait(caller)
+                return
+            async for piece in door.take(caller, request):
+                yield piece
 
     async def opened(request: bytes, context: Any) -> bytes:
-        return await door.opened(who(context), request)
+        caller = door.caller(_bytes(context), "open")
+        with held.one_more(caller) as free:
+            return await door.opened(caller, request) if free else door.asked_to_wait(caller)
 
     async def ended(request: bytes, context: Any) -> bytes:
-        return await door.ended(who(context), request)
+        caller = door.caller(_bytes(context), "end")
+        with held.one_more(caller) as free:
+            return await door.ended(caller, request) if free else door.asked_to_wait(caller)
 
     async def known(request: bytes, context: Any) -> bytes:
-        return await door.known(who(context))
+        caller = door.caller(_bytes(context), "known")
+        with held.one_more(caller) as free:
+            return await door.known(caller) if free else door.asked_to_wait(caller)
 
     handlers = {
         "Put": grpc.stream_unary_rpc_method_handler(put),
@@ -114,26 +141,81 @@ async def listen(door: Door, address: str) -> tuple[grpc.aio.Server, int]:
         "End": grpc.unary_unary_rpc_method_handler(ended),
         "Known": grpc.unary_unary_rpc_method_handler(known),
     }
-    made = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=8192)
+    # Without its own port a host would share another's, and get some of the calls.
+    made = grpc.aio.server(options=[*_OPTIONS, ("grpc.so_reuseport", 0)], maximum_concurrent_rpcs=8192)
     made.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-    port = made.add_secure_port(address, _credentials(door))
+    try:
+        port = made.add_secure_port(address, _credentials(door))
+    except RuntimeError:
+        raise SpecError(
+            f"{address}: cannot listen there; is another process doing so? name another by --listen"
+        ) from None
     await made.start()
     return made, port
 
 
+def _credentials(door: Door) -> grpc.ServerCredentials:
+    """What is asked for at every handshake, so that a new version of the roster holds from the next one on."""
+    shown = door.tls()
+
+    def fetch() -> grpc.ServerCertificateConfiguration | None:
+        nonlocal shown
+        if (now := door.tls()) == shown:
+            return None
+        shown = now
+        return now.configuration()
+
+    return grpc.dynamic_ssl_server_credentials(shown.configuration(), fetch, require_client_authentication=True)
+
+
+@dataclass(frozen=True)
+class _Line:
+    """What a connection rests on; where that changes, it is made anew."""
+
+    address: str
+    trusted: bytes
+    key: bytes
+    certificate: bytes
+
+    def dial(self, host: str) -> grpc.aio.Channel:
+        options = [*_OPTIONS, ("grpc.ssl_target_name_override", host + DOMAIN)]
+        credentials = grpc.ssl_channel_credentials(self.trusted, self.key, self.certificate)
+        return grpc.aio.secure_channel(self.address, credentials, options)
+
+
 class Calls:
-    """Calls to hosts: each connection trusts the one certificate that the roster has for its host."""
+    """Calls to hosts: each connection trusts the one certificate that the roster has for its host.
 
-    def __init__(self, member: Member) -> None:
-        self.member = member
-        self._channels: dict[str, grpc.aio.Channel] = {}
+    Notices alone pass between parties in different versions of the roster, because a notice is how a party hears of
+    the next one: it is signed and holds no secret, so that any accepted certificate of the host will do for it.
+    """
 
-    def _channel(self, host: str) -> grpc.aio.Channel:
-        if host not in self._channels:
-            options = [*_OPTIONS, ("grpc.ssl_target_name_override", host + DOMAIN)]
-            credentials = self.member.channel_credentials(host)
-            self._channels[host] = grpc.aio.secure_channel(self.member.roster.address(host), credentials, options)
-        return self._channels[host]
+    def __init__(self, member: Member, versions: Versions | None = None) -> None:
+        self.member, self.versions = member, versions or OneVersion(member)
+        self._channels: dict[tuple[str, bool], tuple[_Line, grpc.aio.Channel]] = {}
+        self._hanging_up: set[asyncio.Task[None]] = set()
+
+    def _channel(self, host: str, for_notices: bool = False) -> grpc.aio.Channel:
+        line = self._line(host, for_notices)
+        known = self._channels.get((host, for_notices))
+        if known is not None and known[0] == line:
+            return known[1]
+        if known is not None:
+            self._hang_up(known[1])
+        self._channels[host, for_notices] = line, line.dial(host)
+        return self._channels[host, for_notices][1]
+
+    def _line(self, host: str, for_notices: bool) -> _Line:
+        keys, roster = self.member.keyring, self.member.roster
+        rosters = self.versions.rosters() if for_notices else (roster,)
+        trusted = "".join(dict.fromkeys(one.card(host).certificate for one in rosters if host in one.hosts))
+        return _Line(roster.address(host), trusted.encode(), keys.tls_key_pem, keys.tls_cert_pem)
+
+    def _hang_up(self, channel: grpc.aio.Channel) -> None:
+        # What is on its way may still arrive.
+        task = asyncio.ensure_future(channel.close(grace=5.0))
+        self._hanging_up.add(task)
+        task.add_done_callback(self._hanging_up.discard)
 
     async def put(self, host: str, head: bytes, body: bytes, timeout: float) -> bytes:
         """Send a letter, once."""
@@ -156,7 +238,8 @@ class Calls:
 
     async def open(self, host: str, request: bytes, timeout: float) -> bytes:
         """Push a notice to a host, or fetch the server's newest."""
-        return await self._try(self._channel(host).unary_unary(f"/{SERVICE}/Open")(request, timeout=timeout))
+        channel = self._channel(host, for_notices=True)
+        return await self._try(channel.unary_unary(f"/{SERVICE}/Open")(request, timeout=timeout))
 
     async def end(self, host: str, request: bytes, timeout: float) -> bytes:
         """Say that an attempt is over."""
@@ -173,18 +256,8 @@ class Calls:
         except grpc.aio.AioRpcError:
             return LATER
 
-    async def switch(self, member: Member) -> None:
-        """Call under a later version of the roster: hosts with another certificate or address are dialled anew."""
-        old, self.member = self.member.roster, member
-        kept = {name for name in self._channels if name in member.roster.hosts}
-        same = {name for name in kept if old.card(name) == member.roster.card(name)}
-        for name in set(self._channels) - same:
-            await self._channels.pop(name).close()
-
     async def close(self) -> None:
         """Hang up."""
-        for channel in self._channels.values():
+        for _, channel in self._channels.values():
             await channel.close()
-
-
-Report = Callable[[str, str], None]
+        await asyncio.gather(*self._hanging_up)

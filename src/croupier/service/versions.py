@@ -103,6 +103,8 @@ def verify_chain(old: Roster, new: Roster) -> None:
         )
     if new.spec.digest() != old.spec.digest():
         raise RosterError("description: it is another one than in the version before; a new description is a new run")
+    if (new.layout, new.inputs) != (old.layout, old.inputs):
+        raise RosterError("layout: updates have other shapes than in the version before; another network is a new run")
     verify_identities(old, new)
 
 

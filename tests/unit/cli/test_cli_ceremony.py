@@ -17,6 +17,13 @@ from croupier.service.roster import Roster
 
 HOSTS = ("server", "sum1", "sum2")
 CLIENTS = ("ann", "bob", "cleo")
+MINE = """
+import numpy as np
+
+def data(folder):
+    x, y = np.ones((8, 3)), np.arange(8) % 2
+    return x, y, x, y, np.array(["ann", "bob"] * 4), np.array(["ann", "bob"] * 4)
+"""
 SPEC = ("--spec", "rns-servers", "--set", "protocol.place.servers=2", "--set", "protocol.encode.clients=4")
 
 
@@ -138,6 +145,7 @@ def test_a_roster_says_who_and_when(keyed: Shell) -> None:
     assert found["hosts"] == dict.fromkeys(HOSTS, "localhost:7443")
     assert (made.timetable.phase, made.timetable.round, made.timetable.hold, made.quorum) == (20, 90, 5, 3)
     assert made.spec.protocol.place.plain()["servers"] == 2
+    assert (made.layout.size, made.inputs) == (4810, (64,))
     assert "is not written over" in keyed.refused("enrol", *cards(), *SPEC, "--out", "mine.roster")
 
 
@@ -147,7 +155,12 @@ def test_room_for_the_clients_that_have_cards(keyed: Shell) -> None:
         'protocol = "rns-servers"\n[task]\nsplit = "natural"\ndata = { use = "own", make = "mine:data" }\n'
     )
     keyed("keygen", "sum3", "--address", "localhost:7443")
+    said = keyed.refused("enrol", *cards(), "--spec", "own.toml")
+    assert "there is no mine.py" in said
+    assert "it is made where the data or some like them are at hand" in said
+    Path("mine.py").write_text(MINE)
     keyed.json("enrol", *cards(), "--spec", "own.toml")
+    assert Roster.read(Path("federation.roster")).inputs == (3,)
     assert Roster.read(Path("federation.roster")).spec.protocol.encode.plain()["clients"] == 3
 
 

@@ -19,9 +19,9 @@ from croupier.errors import IntegrityError
 from croupier.service.client import Client
 from croupier.service.member import SERVER, Member
 from croupier.service.notice import END, ROUND, Notice
-from croupier.service.party import Options
+from croupier.service.options import Options
 from croupier.service.store import Store
-from croupier.service.transport import ENDED, OK, REFUSED, listen
+from croupier.service.transport import ENDED, LATER, OK, REFUSED, Call, Tls, listen
 from croupier_lab.bench.services.deployment import copy_store
 from croupier_lab.bench.services.toy import PIPELINES, toy_task
 
@@ -38,6 +38,16 @@ class Liar:
     models: int = 0
     got: list[tuple[Header, bytes]] = field(default_factory=list)
     seen: dict[str, Any] = field(default_factory=lambda: {"key": b"", "kinds": ()})
+
+    def tls(self) -> Tls:
+        keys = self.member.keyring
+        return Tls(keys.tls_key_pem, keys.tls_cert_pem, self.member.roster.certificates)
+
+    def caller(self, certificate: bytes, call: Call) -> str | None:
+        return self.member.roster.party_of(certificate)
+
+    def asked_to_wait(self, caller: str | None) -> bytes:
+        return LATER
 
     async def put(self, caller: str | None, pieces: AsyncIterator[bytes]) -> bytes:
         head, *body = [piece async for piece in pieces]

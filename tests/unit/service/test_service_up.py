@@ -17,7 +17,7 @@ from croupier.core.coins import Coins
 from croupier.engine.local import Local
 from croupier.engine.loop import rounds
 from croupier.engine.state import Round
-from croupier.service.start import assembled
+from croupier.service.training import assembled
 from croupier.spec import load
 
 SETS = ["federation.rounds=2", "task.together=1", "task.split.clients=4"]

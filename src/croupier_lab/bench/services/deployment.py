@@ -29,10 +29,11 @@ from croupier.service.host import Host
 from croupier.service.lead import Lead, Measures
 from croupier.service.member import SERVER, Member
 from croupier.service.notice import Notice
-from croupier.service.party import CoinSource, Options, PartyProcess, fresh_coins
+from croupier.service.options import CoinSource, Options, fresh_coins
+from croupier.service.party import PartyProcess
+from croupier.service.rehearsal import make_members, seeded_coins
 from croupier.service.roster import Timetable
 from croupier.service.start import run_party
-from croupier.service.up import make_members, seeded_coins
 from croupier.spec import Spec
 from croupier_lab.bench.services.mortal import Life, MortalCalls, MortalStore, Network
 

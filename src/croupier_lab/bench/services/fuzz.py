@@ -39,13 +39,14 @@ from croupier.service.group import SealedGroup, draw_group
 from croupier.service.host import Host
 from croupier.service.identity import Keyring
 from croupier.service.lead import Lead, Measures
-from croupier.service.member import SERVER, Member
+from croupier.service.member import SERVER, Member, OneVersion
 from croupier.service.notice import ROUND, Notice
-from croupier.service.party import Options, PartyProcess
+from croupier.service.options import Options
+from croupier.service.party import PartyProcess
+from croupier.service.rehearsal import make_members
 from croupier.service.roster import Roster, Timetable
 from croupier.service.store import Store
 from croupier.service.transport import OK, SERVICE, Calls, listen
-from croupier.service.up import make_members
 from croupier.service.versions import next_roster
 from croupier.spec import Spec
 from croupier_lab.bench.services.toy import CLIENTS, PIPELINES, toy_task
@@ -253,7 +254,8 @@ async def running(name: str) -> AsyncIterator[Target]:
             raise CroupierError(f"{name} did not take an honest notice")
         await callers[CLIENTS[-1]].known(name, 5.0)
         later = next_roster(members[name].roster, 2, without=[CLIENTS[-1]])
-        await party.switch(replace(members[name], roster=later))
+        party.versions = OneVersion(replace(members[name], roster=later))
+        party.turn_to(party.versions.at(2))
         try:
             yield Target(party, callers, _samples(members, notice, name))
         finally:

@@ -16,9 +16,9 @@ from croupier.core.coins import Coins, Stream
 from croupier.engine.local import Local
 from croupier.engine.loop import rounds
 from croupier.errors import ProtocolError
-from croupier.service.player import Hook
 from croupier.service.roster import Timetable
-from croupier.service.start import assembled
+from croupier.service.seated import Hook
+from croupier.service.training import assembled
 from croupier.service.up import up
 from croupier.spec import Spec, load
 from croupier_lab.bench.services.toy import PIPELINES

@@ -1,0 +1,249 @@
+"""The next version of a roster holds from its round on, without a restart: some leave, some join, some renew."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import socket
+import ssl
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.laws.pipelines import PIPELINES
+from tests.laws.toy import LAYOUT, task
+
+from croupier.core import canon
+from croupier.core.coins import Coins
+from croupier.engine.federation import Federation
+from croupier.engine.loop import begin
+from croupier.engine.work import RoundWork
+from croupier.errors import ProtocolError, RosterError, StoreError
+from croupier.service.accepted import Accepted
+from croupier.service.client import Client
+from croupier.service.home import Home, next_stem, save_keys
+from croupier.service.host import Host
+from croupier.service.identity import make_keys, renew_keys
+from croupier.service.lead import Lead, Measures
+from croupier.service.member import SERVER
+from croupier.service.options import Options
+from croupier.service.party import PartyProcess
+from croupier.service.roster import Roster, Timetable
+from croupier.service.start import run_party
+from croupier.service.store import Store
+from croupier.service.transport import Call
+from croupier.service.versions import Shapes, make_roster, next_roster
+from croupier.spec import Spec
+
+NOW = dt.datetime.now(dt.UTC)
+TIMES = Timetable(phase=3.0, round=20.0, hold=1.0)
+PIPELINE = PIPELINES["sum servers"]
+HOSTS = tuple(PIPELINE.parties(()))
+FIRST, SECOND = ("ann", "bob", "cleo"), ("bob", "cleo", "dora")
+
+
+def ports(count: int) -> list[int]:
+    """Ports that nobody listens at."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+@dataclass
+class Town:
+    """Homes of everybody, the first roster, and the second that some of them accept later."""
+
+    folder: Path
+    renewed: tuple[str, ...] = ("sum1",)
+    at: dict[str, str] = field(default_factory=dict)
+    times: Timetable = TIMES
+
+    def __post_init__(self) -> None:
+        self.at = {name: f"127.0.0.1:{port}" for name, port in zip(HOSTS, ports(len(HOSTS)), strict=True)}
+        self.homes = {name: self._home(name) for name in (*HOSTS, *FIRST, "dora")}
+        cards = [self._card(name) for name in (*HOSTS, *FIRST)]
+        spec = Spec(protocol=PIPELINE, federation=Federation(rounds=4))
+        self.first = make_roster(cards, spec, Coins.from_os(), 2, self.times, Shapes(LAYOUT))
+        for name in (*HOSTS, *FIRST):
+            self.pin(name, self.first)
+
+    def _home(self, name: str) -> Home:
+        keys = make_keys(name, Coins.from_os(), NOW)
+        secret, _ = save_keys(self.folder / name, keys, keys.card(self.at.get(name, ""), NOW.date()), name)
+        return Home.open(secret)
+
+    def _card(self, name: str) -> Any:
+        return self.homes[name].keys.card(self.at.get(name, ""), NOW.date())
+
+    def pin(self, name: str, roster: Roster) -> None:
+        """Accept a roster, and have its secret."""
+        home = self.homes[name]
+        home.pin(roster, NOW.date())
+        if name in roster.clients:
+            home.keep_group(roster, bytes([roster.version]) * 32)
+
+    def turn(self, from_round: int = 3) -> None:
+        """Ann leaves, Dora joins, some renew their certificates; all who stay accept that while they run."""
+        for name in self.renewed:
+            keys = renew_keys(self.homes[name].keys, Coins.from_os(), NOW)
+            card = keys.card(self.at.get(name, ""), NOW.date())
+            secret, _ = save_keys(self.homes[name].folder, keys, card, next_stem(self.homes[name].folder, name))
+            self.homes[name] = Home.open(secret)
+        cards = [self._card(name) for name in (*self.renewed, "dora")]
+        self.second = next_roster(self.first, from_round, cards, ["ann"])
+        for name in (*HOSTS, *SECOND):
+            self.pin(name, self.second)
+
+    def party(self, name: str, events: list[dict[str, Any]], on_round: Any = lambda line: None) -> PartyProcess:
+        """One party, as it was when it started: with the first key file."""
+        accepted = Accepted(Home.open(self.folder / name / f"{name}.key"), self.first.run)
+        told = lambda event, **facts: events.append({"party": name, "event": event, **facts})  # noqa: E731
+        toy = task((*FIRST, "dora"))
+        options = Options(tell=told, versions=accepted, shard=toy.shards.get(name, ""))
+        store, work = Store(self.folder / name / "store"), RoundWork(PIPELINE, toy).by_name()
+        member = accepted.first()
+        if name != SERVER:
+            return (Client if member.is_client else Host)(member, store, work, options)
+        first = begin(toy, PIPELINE).memories[SERVER]
+        return Lead(
+            member, store, work, replace(options, first_memory=first),
+            Measures(toy.evaluate, Coins.from_os(), on_round),
+        )  # fmt: skip
+
+
+def shown(address: str) -> bytes:
+    """The certificate that a host serves at this moment."""
+    host, port = address.split(":")
+    return ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate((host, int(port))))
+
+
+@pytest.mark.parametrize("renewed", [("sum1",), (SERVER, "bob")], ids=["a host", "the server and a client"])
+def test_one_leaves_one_joins_and_some_renew(renewed: tuple[str, ...], tmp_path: Path) -> None:
+    town, events, served = Town(tmp_path, renewed), list[dict[str, Any]](), dict[int, bytes]()
+    rounds: list[Mapping[str, Any]] = []
+    host = next(name for name in renewed if name in HOSTS)
+
+    def after(line: Mapping[str, Any]) -> None:
+        rounds.append(line)
+        served[line["round"]] = shown(town.at[host])
+        if line["round"] == 1:
+            town.turn()
+            parties["dora"] = asyncio.run_coroutine_threadsafe(start("dora"), loop[0])  # type: ignore[assignment]
+
+    async def start(name: str) -> None:
+        await run_party(town.party(name, events, after))
+
+    parties: dict[str, asyncio.Task[None]] = {}
+    loop: list[asyncio.AbstractEventLoop] = []
+
+    async def main() -> dict[str, Any]:
+        loop.append(asyncio.get_running_loop())
+        for name in (*HOSTS, *FIRST):
+            parties[name] = asyncio.create_task(start(name))
+        async with asyncio.timeout(60):
+            await parties[SERVER]
+            every = {name: asyncio.wrap_future(one) if name == "dora" else one for name, one in parties.items()}
+            # Nobody tells who has left that all is over: she would ask until she gives up.
+            every.pop("ann").cancel()
+            done = await asyncio.gather(*every.values(), return_exceptions=True)
+        return dict(zip(every, done, strict=True))
+
+    ended = asyncio.run(main())
+    assert [(line["present"], line["invited"]) for line in rounds] == [(3, 3)] * 4
+    played = {
+        name: [one["round"] for one in events if (one["party"], one["event"]) == (name, "closed") and one["well"]]
+        for name in ("ann", "bob", "dora", "sum1", "sum2")
+    }
+    assert played["bob"] == played["sum1"] == played["sum2"] == [1, 2, 3, 4]
+    assert played["dora"] == [3, 4]
+    assert set(played["ann"]) <= {1, 2}
+    assert set(ended.values()) == {None}
+    assert any(one["party"] == SERVER and one["event"] == "refused" and one["source"] == "ann" for one in events)
+    old, new = (one.card(host).certificate_der for one in (town.first, town.second))
+    assert (served[1], served[4]) == (old, new)
+
+
+def test_a_certificate_counts_in_its_versions_only(tmp_path: Path) -> None:
+    town = Town(tmp_path, ("bob",))
+    server = town.party(SERVER, [])
+    old, gone = (town.first.card(name).certificate_der for name in ("bob", "ann"))
+    town.turn()
+    new, joins = (town.second.card(name).certificate_der for name in ("bob", "dora"))
+
+    def known(certificate: bytes) -> list[str | None]:
+        calls: tuple[Call, ...] = ("put", "take", "open", "end")
+        return [server.caller(certificate, call) for call in calls]
+
+    assert known(old) == ["bob"] * 4
+    # Notices may be asked for ahead of time; letters may not be sent.
+    assert known(new) == [None, None, "bob", None]
+    assert known(joins) == [None, None, "dora", None]
+    server.turn_to(server.versions.at(3))
+    assert known(new) == ["bob"] * 4
+    assert known(joins) == ["dora"] * 4
+    # The rest of the round before, and no more; who left gets nothing but the name under which it is turned away.
+    assert known(old) == [None, "bob", "bob", None]
+    assert known(gone) == [None, None, "ann", None]
+    assert "ann" not in server.member.roster.clients
+    assert known(b"a stranger's") == [None] * 4
+    server.store.close()
+
+
+def test_who_left_is_refused_and_who_comes_waits(tmp_path: Path) -> None:
+    town, events = Town(tmp_path, ()), list[dict[str, Any]]()
+    server = town.party(SERVER, events)
+    town.turn()
+
+    async def ask(name: str) -> bytes:
+        return await server.opened(name, canon.dump({"after": -1}))
+
+    assert asyncio.run(ask("dora")) == b""
+    server.turn_to(server.versions.at(3))
+    assert asyncio.run(ask("ann")) == b"refused"
+    assert events[-1]["event"] == "refused"
+    server.store.close()
+
+
+def test_a_client_that_is_refused_for_long_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    town = Town(tmp_path, ())
+    client = town.party("ann", [])
+
+    async def refused(*_: Any) -> bytes:
+        return b"refused"
+
+    monkeypatch.setattr(client.calls, "open", refused)
+    with pytest.raises(ProtocolError, match="the server does not know the certificate of ann"):
+        asyncio.run(client.run())
+    client.store.close()
+
+
+def test_a_party_finds_the_keys_of_each_version(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    accepted = Accepted(Home.open(tmp_path / "sum1" / "sum1.key"), town.first.run)
+    assert accepted.at(1) == accepted.at(9)
+    town.turn()
+    assert (accepted.at(2).roster, accepted.at(3).roster) == (town.first, town.second)
+    assert accepted.at(3).keyring.tls_cert_pem == town.homes["sum1"].keys.tls_cert_pem
+    (tmp_path / "sum1" / "sum1.key").unlink()
+    later = Accepted(Home.open(tmp_path / "sum1" / "sum1.2.key"), town.first.run)
+    assert later.first().roster == town.second
+    with pytest.raises(RosterError, match=r"no key file in .* belongs to the card in version 1"):
+        later.at(1)
+
+
+def test_what_is_missing_is_named(tmp_path: Path) -> None:
+    town = Town(tmp_path)
+    run = town.first.run
+    with pytest.raises(RosterError, match="dora has accepted no roster"):
+        Accepted(town.homes["dora"], run).first()
+    (tmp_path / "ann" / "ann.runs" / run.hex() / "1.group").unlink()
+    with pytest.raises(StoreError, match="ann has no group secret under version 1"):
+        Accepted(town.homes["ann"], run).first()
+    town.turn()
+    with pytest.raises(RosterError, match="round 2: dora has accepted no roster for it"):
+        Accepted(town.homes["dora"], run).at(2)
