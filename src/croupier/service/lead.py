@@ -56,7 +56,9 @@ class Lead(PartyProcess):
         """All rounds. Raises: ProtocolError when one cannot go on."""
         plan = self.member.plan
         try:
-            player = self.resume()
+            if (player := self.resume()) is not None:
+                # They were invited before this start, and may not have asked again since.
+                self._asked |= set(player.notice.cohort)
             number = player.notice.round if player else self._done()
             while number < plan.rounds:
                 await self._round(number, player)

@@ -21,7 +21,7 @@ from croupier.service.member import SERVER, Member
 from croupier.service.notice import END, ROUND, Notice
 from croupier.service.party import Options
 from croupier.service.store import Store
-from croupier.service.transport import ENDED, OK, REFUSED, listen
+from croupier.service.transport import ENDED, LATER, OK, REFUSED, listen
 from croupier_lab.bench.services.deployment import copy_store
 from croupier_lab.bench.services.toy import PIPELINES, toy_task
 
@@ -158,6 +158,18 @@ def test_a_refused_letter_ends_the_round_for_its_sender(tmp_path: Path) -> None:
     assert [facts["why"] for event, facts in told if event == "failed"] == [
         "server refused 'up' of c0: its operator was told why"
     ]
+
+
+def test_a_letter_that_is_never_taken_is_no_cause_for_alarm(tmp_path: Path) -> None:
+    """The host could not be reached until the server had gone on: the client was not in the round, and says so."""
+    every = members()
+    own = every[SERVER]
+    liar = Liar(own, [one.sign(own.keyring.identity) for one in (notice_of(own, 0), end_of(own, 1))], answer=LATER)
+    client, told = run_client(every, liar, tmp_path)
+    assert [facts["why"] for event, facts in told if event == "failed"] == [
+        "c0 reached server too late, and the round went on without it"
+    ]
+    assert client.counts["alarms"] == 0
 
 
 @pytest.mark.parametrize("saved", ["before", "after"])
