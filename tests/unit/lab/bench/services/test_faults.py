@@ -13,8 +13,8 @@ from croupier.core.coins import Coins
 from croupier.errors import IntegrityError
 from croupier.service import client, lead
 from croupier.service.roster import Timetable
-from croupier_lab.bench.services.deployment import Deployment, Fault, Played
-from croupier_lab.bench.services.faults import PLAN, FaultsSize, clocks, judge, measure
+from croupier_lab.bench.services.deployment import Deployment, Fault, Played, clocks
+from croupier_lab.bench.services.faults import PLAN, FaultsSize, judge, measure
 from croupier_lab.bench.services.killed_processes import play_processes
 from croupier_lab.bench.services.toy import CLIENTS, PIPELINES, toy_task
 
