@@ -37,7 +37,7 @@ from croupier.service.roster import Timetable
 from croupier.service.start import run_party
 from croupier.service.up import make_members, seeded_coins
 from croupier.spec import Spec
-from croupier_lab.bench.services.mortal import Life, MortalCalls, MortalStore, Network
+from croupier_lab.bench.services.mortal import Life, MortalCalls, MortalStore, RecordedWire
 
 QUICK = Timetable(phase=1.5, round=8.0, hold=0.5)
 PAUSE = 0.05
@@ -49,11 +49,11 @@ _clock: ContextVar[Deployment | None] = ContextVar("clock", default=None)
 
 
 @dataclass(frozen=True)
-class Fault:
+class ServiceFault:
     """One thing that goes wrong: what, to whom, and when.
 
-    `what`: killed, stopped, gone, disk, clock, restored; or a trouble of `mortal.Network`. `step` and `round` name the
-    moment (`player.Hook`); for a trouble of the network, `round` is the number of the party's call.
+    `what`: killed, stopped, gone, disk, clock, saved, restored; or a trouble of `mortal.RecordedWire`. `step` and
+    `round` name the moment (`player.Hook`); for a trouble of the wire, `round` is the number of the party's call.
     """
 
     what: str
@@ -63,7 +63,7 @@ class Fault:
 
 
 @dataclass
-class Played:
+class PlayedServices:
     """What became of a deployment."""
 
     lines: list[dict[str, Any]] = field(default_factory=list)
@@ -72,13 +72,13 @@ class Played:
     ended: dict[str, BaseException | None] = field(default_factory=dict)
     stuck: list[str] = field(default_factory=list)
     steps: list[tuple[str, str, int]] = field(default_factory=list)
-    injected: list[Fault] = field(default_factory=list)
+    injected: list[ServiceFault] = field(default_factory=list)
     restored: set[str] = field(default_factory=set)
     restored_in: int = 0
     gone: set[str] = field(default_factory=set)
     told: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     lost_letters: int = 0
-    network: Network = field(default_factory=Network)
+    network: RecordedWire = field(default_factory=RecordedWire)
     seconds: float = 0.0
 
 
@@ -92,11 +92,11 @@ class Deployment:
     coins: Coins
     folder: Path
     times: Timetable = QUICK
-    faults: Sequence[Fault] = ()
+    faults: Sequence[ServiceFault] = ()
     absent: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        self.played = Played()
+        self.played = PlayedServices()
         self.waiting = list(self.faults)
         self.ahead = 0.0
         network = self.played.network
@@ -112,12 +112,12 @@ class Deployment:
         """After so many seconds nothing may run any more: all rounds, each with all its attempts, and the farewell."""
         return self.plan.rounds * self.times.round * 2 + 15.0
 
-    async def clocked(self) -> Played:
+    async def clocked(self) -> PlayedServices:
         """Run everybody to the end by a clock of this deployment's own."""
         _clock.set(self)
         return await self.play()
 
-    async def play(self) -> Played:
+    async def play(self) -> PlayedServices:
         """Run everybody to the end."""
         start = time.perf_counter()
         members = {name: one for name, one in self.members().items() if name not in self.absent}
@@ -217,7 +217,7 @@ class Deployment:
             (kept,) = db.execute("SELECT value FROM facts WHERE name='this round'").fetchone()
         self.played.participations.setdefault(number, {})[name] = int(canon.load(kept)["at"])
 
-    def _strike(self, fault: Fault, life: Life) -> None:
+    def _strike(self, fault: ServiceFault, life: Life) -> None:
         if fault.what == "stopped":
             life.stop.set()
         elif fault.what == "disk":

@@ -101,7 +101,7 @@ class Sink:
 
 
 @dataclass(frozen=True)
-class Batch:
+class Submissions:
     """What the clients of one federation send."""
 
     members: dict[str, Member]
@@ -126,14 +126,14 @@ class Batch:
         return made
 
 
-def federation(clients: int, params: int) -> Batch:
+def federation(clients: int, params: int) -> Submissions:
     """Everybody's keys and one roster."""
     names = tuple(f"c{number:05}" for number in range(clients))
     pipeline = Pipeline(encode=FixedPoint(clients=clients), release=Sum(), aggregate=Scaled(), place=SumServers())
     spec = Spec(protocol=pipeline, federation=Federation(rounds=1))
     members = make_members(spec, toy_task(names, params), Coins.from_os(), TIMES, seeded=False)
     roster = members[SERVER].roster
-    return Batch(members, Notice(0, ROUND, roster.digest, roster.run, 0, 0, roster.clients))
+    return Submissions(members, Notice(0, ROUND, roster.digest, roster.run, 0, 0, roster.clients))
 
 
 def _start_host(member: Member, folder: Path) -> tuple[int, int]:
@@ -155,7 +155,7 @@ def _start_host(member: Member, folder: Path) -> tuple[int, int]:
         os._exit(code)
 
 
-async def _submit(batch: Batch, name: str, gate: asyncio.Semaphore) -> int:
+async def _submit(batch: Submissions, name: str, gate: asyncio.Semaphore) -> int:
     """Send a client's letters until each is durable; how many bytes they had."""
     async with gate:
         calls, sent = Calls(batch.members[name]), 0
@@ -171,7 +171,7 @@ async def _submit(batch: Batch, name: str, gate: asyncio.Semaphore) -> int:
     return sent
 
 
-async def _play(batch: Batch) -> dict[str, float]:
+async def _play(batch: Submissions) -> dict[str, float]:
     """Open a round at the hosts, send everybody's letters, wait for the sums, and end it."""
     own = batch.members[SERVER]
     sink, gate = Sink(own), asyncio.Semaphore(TOGETHER)
