@@ -48,7 +48,7 @@ class FaultsSize(BenchSize):
     kills: int = Field(3, ge=0, description="Kills of each run.")
     cuts: int = Field(3, ge=0, description="Connections cut, slowed or repeated in each run.")
     processes: int = Field(12, ge=0, description="Runs whose parties are processes of their own, killed by SIGKILL.")
-    together: int = Field(6, ge=1, description="Runs at a time.")
+    together: int = Field(3, ge=1, description="Runs at a time.")
     pipelines: tuple[str, ...] = tuple(PIPELINES)
 
 
