@@ -77,8 +77,9 @@ class Client(PartyProcess):
         asking = asyncio.create_task(check_recall(self.calls, self.store, roster.hosts, roster.timetable.hold * 2))
         ending = asyncio.create_task(self._over())
         try:
-            # Hosts leave when a run is over: a client that comes back only then must not wait for them.
+            # Hosts leave when a run is over: a client that comes back only then must not wait for them for long.
             await asyncio.wait({asking, ending}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({asking}, timeout=roster.timetable.hold)
             return asking.done() and asking.result() is None
         except IntegrityError as error:
             self.counts["alarms"] += 1

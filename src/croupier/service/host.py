@@ -7,7 +7,7 @@ import contextlib
 import time
 
 from croupier.core.attempt import WorkByName
-from croupier.errors import CroupierError
+from croupier.errors import CroupierError, StoreError
 from croupier.service.member import SERVER, Member
 from croupier.service.notice import END, Notice
 from croupier.service.options import Options
@@ -18,6 +18,8 @@ from croupier.service.transport import LATER, OK
 
 # The server may be ahead by a breath: so long a host may finish what it plays before it turns to a new attempt.
 GRACE = 2.0
+# The run of which the server has said that it is over, until this host has left: said once, it must outlive a crash.
+_OVER = "over"
 
 
 class Host(PartyProcess):
@@ -30,9 +32,12 @@ class Host(PartyProcess):
 
     async def run(self) -> None:
         """Play until the server says that the run is over."""
+        over = self.store.fact(_OVER) == self.member.roster.run
         if (player := self.resume()) is not None:
+            if over:
+                player.supersede()
             await self._play(player)
-        while (notice := await self._next.get()).what != END:
+        while not over and (notice := await self._next.get()).what != END:
             try:
                 player = await self.begin(notice)
             except CroupierError as error:
@@ -41,6 +46,8 @@ class Host(PartyProcess):
                 self.options.tell("not played", round=notice.round + 1, why=str(error))
                 continue
             await self._play(player)
+        # Heard and done: whoever starts this host again wants it to serve.
+        self.store.remember({_OVER: b""})
 
     async def _play(self, player: Player) -> None:
         outcome = await player.play()
@@ -61,6 +68,11 @@ class Host(PartyProcess):
                 self.check(notice)
         except CroupierError as error:
             return self._refuse(caller, str(error))
+        if notice.what == END:
+            try:
+                await asyncio.to_thread(self.store.remember, {_OVER: notice.run})
+            except StoreError:
+                return LATER
         if notice.key != self._queued:
             self._queued = notice.key
             self._next.put_nowait(notice)

@@ -78,7 +78,9 @@ class Lead(PartyProcess):
         await self._farewell()
 
     async def _rounds(self) -> None:
-        player = self.resume()
+        if (player := self.resume()) is not None:
+            # They were invited before this start, and may not have asked again since.
+            self._asked |= set(player.notice.cohort)
         number = player.notice.round if player else self._done()
         if player is not None and player.notice.what != ROUND and self._chair is not None:
             await self._chair.play(player)

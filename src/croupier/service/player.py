@@ -77,7 +77,9 @@ class Player(SeatedParty):
         refused = [host for host, answer in said.items() if answer == REFUSED and me in self.around.clients]
         if refused:
             return ProtocolError(f"{refused[0]} refused {kind!r} of {me}: its operator was told why")
-        late = [host for host, answer in said.items() if answer == CLOSED]
+        # A client whose letter was never taken is not in the round, whatever is published: no cause for alarm.
+        missed = (CLOSED, LATER) if me in self.around.clients else (CLOSED,)
+        late = [host for host, answer in said.items() if answer in missed]
         return TooLate(f"{me} reached {late[0]} too late, and the round went on without it") if late else None
 
     async def _put(self, envelope: Envelope) -> bytes:

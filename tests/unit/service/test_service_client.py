@@ -170,6 +170,18 @@ def test_a_refused_letter_ends_the_round_for_its_sender(tmp_path: Path) -> None:
     ]
 
 
+def test_a_letter_that_is_never_taken_is_no_cause_for_alarm(tmp_path: Path) -> None:
+    """The host could not be reached until the server had gone on: the client was not in the round, and says so."""
+    every = members()
+    own = every[SERVER]
+    liar = Liar(own, [one.sign(own.keyring.identity) for one in (notice_of(own, 0), end_of(own, 1))], answer=LATER)
+    client, told = run_client(every, liar, tmp_path)
+    assert [facts["why"] for event, facts in told if event == "failed"] == [
+        "c0 reached server too late, and the round went on without it"
+    ]
+    assert client.counts["alarms"] == 0
+
+
 @pytest.mark.parametrize("saved", ["before", "after"])
 def test_a_store_that_was_put_back_from_a_backup(tmp_path: Path, saved: str) -> None:
     """From before the round: an alarm, and nothing is sent, also when it is started again. From after it: no harm."""

@@ -17,6 +17,8 @@ from croupier.core.envelope import HEADER_BYTES, Header
 from croupier.service.host import Host
 from croupier.service.identity import make_keys
 from croupier.service.member import OneVersion
+from croupier.service.notice import END
+from croupier.service.options import Options
 from croupier.service.roster import Roster
 from croupier.service.transport import LATER, OK, REFUSED, Calls
 from croupier.service.versions import next_roster
@@ -246,5 +248,25 @@ def test_a_client_that_is_not_invited() -> None:
         notice = await scene.open(replace(notice, cohort=notice.cohort[:3]))
         assert await scene.put("c3", *scene.letter(notice, "c3")) == REFUSED
         assert scene.refused("no such kind or party")
+
+    played(case)
+
+
+def test_a_host_that_is_killed_after_the_end_was_said_ends_when_it_starts_again() -> None:
+    async def case(scene: Scene) -> None:
+        await scene.open(scene.notice())
+        assert await scene.push(scene.notice(number=1, what=END, cohort=())) == OK
+        store, member = scene.host.store, scene.host.member
+        async with asyncio.timeout(5):
+            await Host(member, store, {}, Options()).run()
+        assert store.fact("over") == b""
+
+    played(case)
+
+
+def test_an_accepted_notice_is_on_disk() -> None:
+    async def case(scene: Scene) -> None:
+        notice = await scene.open(scene.notice())
+        assert scene.host.store.state(notice.key) == "open"
 
     played(case)

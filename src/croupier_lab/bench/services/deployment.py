@@ -10,10 +10,12 @@ import asyncio
 import shutil
 import sqlite3
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from croupier.core import canon
@@ -24,6 +26,7 @@ from croupier.engine.task import Task
 from croupier.engine.work import RoundWork
 from croupier.errors import Replayed, StoreError
 from croupier.pipeline import Pipeline
+from croupier.service import party as party_module
 from croupier.service.client import Client
 from croupier.service.host import Host
 from croupier.service.lead import Lead, Measures
@@ -35,7 +38,7 @@ from croupier.service.rehearsal import make_members, seeded_coins
 from croupier.service.roster import Timetable
 from croupier.service.start import run_party
 from croupier.spec import Spec
-from croupier_lab.bench.services.mortal import Life, MortalCalls, MortalStore, Network
+from croupier_lab.bench.services.mortal import Life, MortalCalls, MortalStore, RecordedWire
 
 QUICK = Timetable(phase=1.5, round=8.0, hold=0.5)
 PAUSE = 0.05
@@ -43,12 +46,15 @@ FULL = 0.4
 HOURS = 5 * 3600.0
 
 
+_clock: ContextVar[Deployment | None] = ContextVar("clock", default=None)
+
+
 @dataclass(frozen=True)
-class Fault:
+class ServiceFault:
     """One thing that goes wrong: what, to whom, and when.
 
-    `what`: killed, stopped, gone, disk, clock, restored; or a trouble of `mortal.Network`. `step` and `round` name the
-    moment (`player.Hook`); for a trouble of the network, `round` is the number of the party's call.
+    `what`: killed, stopped, gone, disk, clock, saved, restored; or a trouble of `mortal.RecordedWire`. `step` and
+    `round` name the moment (`player.Hook`); for a trouble of the wire, `round` is the number of the party's call.
     """
 
     what: str
@@ -58,7 +64,7 @@ class Fault:
 
 
 @dataclass
-class Played:
+class PlayedServices:
     """What became of a deployment."""
 
     lines: list[dict[str, Any]] = field(default_factory=list)
@@ -67,12 +73,13 @@ class Played:
     ended: dict[str, BaseException | None] = field(default_factory=dict)
     stuck: list[str] = field(default_factory=list)
     steps: list[tuple[str, str, int]] = field(default_factory=list)
-    injected: list[Fault] = field(default_factory=list)
+    injected: list[ServiceFault] = field(default_factory=list)
     restored: set[str] = field(default_factory=set)
+    restored_in: int = 0
     gone: set[str] = field(default_factory=set)
     told: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     lost_letters: int = 0
-    network: Network = field(default_factory=Network)
+    network: RecordedWire = field(default_factory=RecordedWire)
     seconds: float = 0.0
 
 
@@ -86,11 +93,11 @@ class Deployment:
     coins: Coins
     folder: Path
     times: Timetable = QUICK
-    faults: Sequence[Fault] = ()
+    faults: Sequence[ServiceFault] = ()
     absent: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        self.played = Played()
+        self.played = PlayedServices()
         self.waiting = list(self.faults)
         self.ahead = 0.0
         network = self.played.network
@@ -106,7 +113,12 @@ class Deployment:
         """After so many seconds nothing may run any more: all rounds, each with all its attempts, and the farewell."""
         return self.plan.rounds * self.times.round * 2 + 15.0
 
-    async def play(self) -> Played:
+    async def clocked(self) -> PlayedServices:
+        """Run everybody to the end by a clock of this deployment's own."""
+        _clock.set(self)
+        return await self.play()
+
+    async def play(self) -> PlayedServices:
         """Run everybody to the end."""
         start = time.perf_counter()
         members = {name: one for name, one in self.members().items() if name not in self.absent}
@@ -206,7 +218,7 @@ class Deployment:
             (kept,) = db.execute("SELECT value FROM facts WHERE name='this round'").fetchone()
         self.played.participations.setdefault(number, {})[name] = int(canon.load(kept)["at"])
 
-    def _strike(self, fault: Fault, life: Life) -> None:
+    def _strike(self, fault: ServiceFault, life: Life) -> None:
         if fault.what == "stopped":
             life.stop.set()
         elif fault.what == "disk":
@@ -219,6 +231,7 @@ class Deployment:
                 self.played.gone.add(fault.party)
             if fault.what == "restored":
                 self.played.restored.add(fault.party)
+                self.played.restored_in = fault.round
             if fault.what.startswith("clock"):
                 self.ahead += HOURS if fault.what == "clock ahead" else -HOURS
             life.kill()
@@ -229,6 +242,23 @@ class Deployment:
         if name in self.played.restored and copy.exists():
             shutil.rmtree(self.folder / name)
             copy.rename(self.folder / name)
+
+
+@contextmanager
+def clocks() -> Iterator[None]:
+    """Let every deployment have a clock of its own, that can jump."""
+
+    def told() -> float:
+        deployment = _clock.get()
+        return time.time() + (deployment.ahead if deployment else 0.0)
+
+    # Only the parties' own: the transport reckons its deadlines against the system's clock.
+    patched: Any = party_module
+    patched.time = SimpleNamespace(time=told, monotonic=time.monotonic)
+    try:
+        yield
+    finally:
+        patched.time = time
 
 
 class _Lead(Lead):

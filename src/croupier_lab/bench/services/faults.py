@@ -12,14 +12,11 @@ import asyncio
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from pydantic import Field
@@ -31,8 +28,7 @@ from croupier.engine.local import Local
 from croupier.engine.loop import AT_THE_START, rounds
 from croupier.engine.state import State, Threat
 from croupier.errors import CroupierError, IntegrityError
-from croupier.service import party
-from croupier_lab.bench.services.deployment import Deployment, Fault, Played
+from croupier_lab.bench.services.deployment import Deployment, PlayedServices, ServiceFault, clocks
 from croupier_lab.bench.services.killed_processes import play_processes
 from croupier_lab.bench.services.toy import CLIENTS, PIPELINES, toy_task
 from croupier_lab.bench.size import BenchSize, Watch, ignore
@@ -43,7 +39,6 @@ TROUBLES = ("request cut", "answer cut", "delayed", "repeated")
 # Every run has kills and broken connections, and one of these besides.
 SPECIALS = ("stopped", "disk", "clock ahead", "clock behind", "restored", "gone", "disk", "stopped")
 PLAN = Federation(rounds=ROUNDS)
-_clock: ContextVar[Deployment | None] = ContextVar("clock", default=None)
 
 
 class FaultsSize(BenchSize):
@@ -86,20 +81,20 @@ class Campaign:
         self.moments[name] = Moments(steps, dict(played.network.calls))
         self.points[name] = []
 
-    def draw(self, name: str, special: str, size: FaultsSize, chance: Stream) -> tuple[Fault, ...]:
+    def draw(self, name: str, special: str, size: FaultsSize, chance: Stream) -> tuple[ServiceFault, ...]:
         """The faults of one run: each kill at a step that was not struck before, while there are such."""
-        moments, faults = self.moments[name], list[Fault]()
+        moments, faults = self.moments[name], list[ServiceFault]()
         for _ in range(size.kills):
             if not self.points[name]:
                 self.points[name] = _shuffled(moments.steps, chance)
-            faults.append(Fault("killed", *self.points[name].pop()))
+            faults.append(ServiceFault("killed", *self.points[name].pop()))
         for _ in range(size.cuts):
             party = _one(sorted(moments.calls), chance)
             number = 1 + int(chance.below(moments.calls[party])[0])
-            faults.append(Fault(_one(TROUBLES, chance), party, "", number))
+            faults.append(ServiceFault(_one(TROUBLES, chance), party, "", number))
         return (*faults, *self._special(name, special, chance))
 
-    def _special(self, name: str, special: str, chance: Stream) -> tuple[Fault, ...]:
+    def _special(self, name: str, special: str, chance: Stream) -> tuple[ServiceFault, ...]:
         steps = self.moments[name].steps
         of_clients = [step for step in steps if step[0] in CLIENTS]
         if special == "restored":
@@ -109,14 +104,14 @@ class Campaign:
             order = [at for number in range(ROUNDS) for at in _ordered(own, number)]
             first = int(chance.below(len(order) - 1)[0])
             later = first + 1 + int(chance.below(len(order) - first - 1)[0])
-            return Fault("saved", *order[first]), Fault("restored", *order[later])
+            return ServiceFault("saved", *order[first]), ServiceFault("restored", *order[later])
         if special == "gone":
             # Three in ten clients.
             lost = _shuffled(CLIENTS, chance)[: len(CLIENTS) * 3 // 10 + 1]
-            return tuple(Fault("gone", *_one([at for at in of_clients if at[0] == who], chance)) for who in lost)
-        return (Fault(special, *_one(steps, chance)),)
+            return tuple(ServiceFault("gone", *_one([at for at in of_clients if at[0] == who], chance)) for who in lost)
+        return (ServiceFault(special, *_one(steps, chance)),)
 
-    async def strike(self, name: str, faults: Sequence[Fault]) -> None:
+    async def strike(self, name: str, faults: Sequence[ServiceFault]) -> None:
         """Play one run with faults, judge it, and count."""
         played = await self._play(name, faults)
         found = judge(name, played, self.coins)
@@ -131,14 +126,13 @@ class Campaign:
         if found:
             self.failures.append(f"{name}: {dict(found)}; {played.injected} {played.network.met}; {_why(played)}")
 
-    async def _play(self, name: str, faults: Sequence[Fault]) -> Played:
+    async def _play(self, name: str, faults: Sequence[ServiceFault]) -> PlayedServices:
         with tempfile.TemporaryDirectory(prefix="croupier-faults-") as folder:
             deployment = Deployment(PIPELINES[name], toy_task(), PLAN, self.coins, Path(folder), faults=faults)
-            _clock.set(deployment)
-            return await deployment.play()
+            return await deployment.clocked()
 
 
-def judge(name: str, played: Played, coins: Coins) -> Counter[str]:
+def judge(name: str, played: PlayedServices, coins: Coins) -> Counter[str]:
     """What went wrong in a run, by kind; nothing when all is well or it ended with a named error."""
     found: Counter[str] = Counter()
     server = played.ended.get("server")
@@ -155,7 +149,7 @@ def judge(name: str, played: Played, coins: Coins) -> Counter[str]:
     return +found
 
 
-def _differing(name: str, played: Played, coins: Coins) -> int:
+def _differing(name: str, played: PlayedServices, coins: Coins) -> int:
     """How many rounds have another model than the simulation with the same clients present."""
     differing, state = 0, None
     for line in played.lines:
@@ -170,12 +164,15 @@ def _differing(name: str, played: Played, coins: Coins) -> int:
             done = next(rounds(PIPELINES[name], toy_task(), PLAN, coins, Local(), start=start, threat=threat))
         except CroupierError:
             return differing + 1
+        if played.restored & set(done.present) and number >= played.restored_in:
+            # It came back with coins of its own, before anything of it had left: nothing to compare with.
+            return differing
         state = done.state
         differing += canon.digest(state.model.vector).hex() != line["model"]
     return differing
 
 
-def _why(played: Played) -> str:
+def _why(played: PlayedServices) -> str:
     ends = {name: repr(one)[:160] for name, one in played.ended.items() if one is not None}
     return f"ended {ends}, stuck {played.stuck}, reused {played.network.reused[:2]}"
 
@@ -199,23 +196,6 @@ def _shuffled(items: Sequence[Any], chance: Stream) -> list[Any]:
     while left:
         drawn.append(left.pop(int(chance.below(len(left))[0])))
     return drawn
-
-
-@contextmanager
-def _clocks() -> Iterator[None]:
-    """Let every deployment have a clock of its own, that can jump."""
-
-    def told() -> float:
-        deployment = _clock.get()
-        return time.time() + (deployment.ahead if deployment else 0.0)
-
-    # Only the parties' own: the transport reckons its deadlines against the system's clock.
-    patched: Any = party
-    patched.time = SimpleNamespace(time=told, monotonic=time.monotonic)
-    try:
-        yield
-    finally:
-        patched.time = time
 
 
 async def _learn(size: FaultsSize, campaign: Campaign) -> None:
@@ -253,7 +233,7 @@ def measure(size: FaultsSize, seed: int, watch: Watch = ignore) -> dict[str, Any
     """The campaign: first processes of their own, then the many in one."""
     start = time.perf_counter()
     campaign = Campaign(Coins.from_seed(seed))
-    with _clocks():
+    with clocks():
         asyncio.run(_learn(size, campaign))
         _processes(size, campaign, watch)
         asyncio.run(_campaign(size, campaign, watch))

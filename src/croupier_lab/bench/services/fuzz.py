@@ -8,6 +8,7 @@ zero: `crashes` (anything but a `CroupierError` out of a decoder, an error of th
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import resource
 import tempfile
@@ -77,7 +78,7 @@ class Decoder:
 
 
 @dataclass
-class Tally:
+class FuzzTally:
     """What came out so far."""
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -201,7 +202,7 @@ def _notice(members: dict[str, Member]) -> Notice:
     return Notice(0, ROUND, roster.digest, roster.run, 0, 0, roster.clients)
 
 
-def feed(decoder: Decoder, count: int, mutate: Mutator, tally: Tally) -> None:
+def feed(decoder: Decoder, count: int, mutate: Mutator, tally: FuzzTally) -> None:
     """So many changed messages into one decoder."""
     for _ in range(count):
         data = mutate(decoder.samples)
@@ -221,7 +222,7 @@ def feed(decoder: Decoder, count: int, mutate: Mutator, tally: Tally) -> None:
 
 
 @dataclass
-class Target:
+class FuzzedHost:
     """A running host, and who calls it: an enrolled client, the server, and one whose certificate was revoked."""
 
     party: PartyProcess
@@ -230,7 +231,7 @@ class Target:
 
 
 @asynccontextmanager
-async def running(name: str) -> AsyncIterator[Target]:
+async def running(name: str) -> AsyncIterator[FuzzedHost]:
     """A relay or a server in the middle of a round; the last client was connected when a new roster left it out."""
     members = _members("relay")
     with tempfile.TemporaryDirectory(prefix="croupier-fuzz-") as folder:
@@ -257,7 +258,7 @@ async def running(name: str) -> AsyncIterator[Target]:
         party.versions = OneVersion(replace(members[name], roster=later))
         party.turn_to(party.versions.at(2))
         try:
-            yield Target(party, callers, _samples(members, notice, name))
+            yield FuzzedHost(party, callers, _samples(members, notice, name))
         finally:
             playing.cancel()
             await asyncio.gather(playing, return_exceptions=True)
@@ -280,7 +281,7 @@ def _samples(members: dict[str, Member], notice: Notice, target: str) -> dict[st
     }
 
 
-async def call(target: Target, who: str, method: str, data: bytes, tally: Tally) -> None:
+async def call(target: FuzzedHost, who: str, method: str, data: bytes, tally: FuzzTally) -> None:
     """One call with these bytes; a letter's are cut into pieces as a header and a body would be."""
     channel, path = target.callers[who]._channel(target.party.name), f"/{SERVICE}/{method}"
     start = time.perf_counter()
@@ -307,7 +308,7 @@ async def call(target: Target, who: str, method: str, data: bytes, tally: Tally)
     tally.by_name[f"call {method}"] += 1
 
 
-async def call_hosts(count: int, mutate: Mutator, tally: Tally, watch: Watch) -> None:
+async def call_hosts(count: int, mutate: Mutator, tally: FuzzTally, watch: Watch) -> None:
     """So many changed messages into the calls of a relay and of a server."""
     async with AsyncExitStack() as stack:
         targets = [await stack.enter_async_context(running(name)) for name in ("relay", SERVER)]
@@ -331,17 +332,17 @@ async def call_hosts(count: int, mutate: Mutator, tally: Tally, watch: Watch) ->
 
 def measure(size: FuzzSize, seed: int, watch: Watch = ignore) -> dict[str, Any]:
     """Decoders first, then running hosts."""
-    start, tally = time.perf_counter(), Tally()
+    start, tally = time.perf_counter(), FuzzTally()
     mutate = Mutator(Coins.from_seed(seed).child("fuzz").export())
     with tempfile.TemporaryDirectory(prefix="croupier-fuzz-") as folder:
         every = decoders(Path(folder))
         for decoder in every:
-            feed(decoder, 2, mutate, Tally())
+            feed(decoder, 2, mutate, FuzzTally())
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         left, shares = max(0, size.inputs - size.calls), sum(one.share for one in every)
         for decoder in every:
             watch(f"{decoder.name}: {tally.counts['inputs']} of {size.inputs}")
-            feed(decoder, max(1, round(left * decoder.share / shares)), mutate, tally)
+            feed(decoder, math.ceil(left * decoder.share / shares), mutate, tally)
     asyncio.run(call_hosts(size.calls, mutate, tally, watch))
     counts = tally.counts
     return {

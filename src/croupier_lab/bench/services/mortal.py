@@ -79,7 +79,7 @@ class MortalStore(Store):
 
 
 @dataclass
-class Network:
+class RecordedWire:
     """What travelled between parties, and what is to go wrong with it.
 
     `slots` has the digests of all that was sent from one party to another as one kind of letter in one attempt: one
@@ -115,7 +115,7 @@ class Network:
 class MortalCalls(Calls):
     """Calls of a party that may be dead, over connections that may be cut or slow."""
 
-    def __init__(self, member: Member, life: Life, network: Network) -> None:
+    def __init__(self, member: Member, life: Life, network: RecordedWire) -> None:
         super().__init__(member)
         self.life, self.network = life, network
 

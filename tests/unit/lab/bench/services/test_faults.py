@@ -13,23 +13,27 @@ from croupier.core.coins import Coins
 from croupier.errors import IntegrityError
 from croupier.service import client, lead
 from croupier.service.roster import Timetable
-from croupier_lab.bench.services.deployment import Deployment, Fault, Played
+from croupier_lab.bench.services.deployment import Deployment, PlayedServices, ServiceFault, clocks
 from croupier_lab.bench.services.faults import PLAN, FaultsSize, judge, measure
 from croupier_lab.bench.services.killed_processes import play_processes
-from croupier_lab.bench.services.toy import PIPELINES, toy_task
+from croupier_lab.bench.services.toy import CLIENTS, PIPELINES, toy_task
 
 COINS = Coins.from_seed(3)
 TIMES = Timetable(phase=1.0, round=4.0, hold=0.3)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def _short_farewell(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients that are gone for good are not waited for as long as a real server does."""
     monkeypatch.setattr(lead, "FAREWELL", 2.0)
 
 
-def played(folder: Path, name: str = "plain", *faults: Fault) -> Played:
-    return asyncio.run(Deployment(PIPELINES[name], toy_task(), PLAN, COINS, folder, TIMES, faults).play())
+def played(folder: Path, name: str = "plain", *faults: ServiceFault) -> PlayedServices:
+    async def main() -> PlayedServices:
+        return await Deployment(PIPELINES[name], toy_task(), PLAN, COINS, folder, TIMES, faults).clocked()
+
+    with clocks():
+        return asyncio.run(main())
 
 
 def test_a_short_campaign_finds_nothing() -> None:
@@ -47,16 +51,18 @@ def test_processes_that_are_killed_come_back() -> None:
     assert found["lost"] + found["wrong"] + found["aborted"] == 0
 
 
+@pytest.mark.usefixtures("_short_farewell")
 @pytest.mark.parametrize("name", ["masks", "sum servers"])
 def test_a_restored_backup_sends_nothing_more(tmp_path: Path, name: str) -> None:
     sent = "sent:up" if name == "masks" else "sent:share"
-    faults = (Fault("saved", "c1", "open", 1), Fault("restored", "c1", sent, 1))
+    faults = (ServiceFault("saved", "c1", "open", 0), ServiceFault("restored", "c1", sent, 0))
     found = played(tmp_path, name, *faults)
     assert judge(name, found, COINS) == Counter()
     assert isinstance(found.ended["c1"], IntegrityError)
     assert "restored backup" in str(found.ended["c1"])
 
 
+@pytest.mark.usefixtures("_short_farewell")
 def test_without_the_question_to_the_hosts_secrets_are_used_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,8 +73,10 @@ def test_without_the_question_to_the_hosts_secrets_are_used_twice(
 
     monkeypatch.setattr(client, "check_recall", trusting)
     # While another client is away the server waits, and the round is still open when this one is back.
-    away = Fault("gone", "c2", "got:model", 1)
-    found = played(tmp_path, "masks", Fault("saved", "c1", "end", 0), Fault("restored", "c1", "sent:up", 1), away)
+    away = ServiceFault("gone", "c2", "got:model", 1)
+    found = played(
+        tmp_path, "masks", ServiceFault("saved", "c1", "end", 0), ServiceFault("restored", "c1", "sent:up", 1), away
+    )
     assert judge("masks", found, COINS)["reused"] == 1
 
 
@@ -85,13 +93,20 @@ def test_the_judge_sees_another_model_a_lost_round_and_a_hang(tmp_path: Path) ->
 
 @pytest.mark.parametrize("step", ["open", "got:up", "work:aggregate", "end"])
 def test_a_server_that_stops_does_not_end_the_run(tmp_path: Path, step: str) -> None:
-    found = played(tmp_path, "plain", Fault("stopped", "server", step, 0))
+    found = played(tmp_path, "plain", ServiceFault("stopped", "server", step, 0))
     assert judge("plain", found, COINS) == Counter()
     assert len(found.lines) == 2
 
 
+def test_a_server_whose_round_is_over_when_it_starts_again_tells_everybody(tmp_path: Path) -> None:
+    """Its clock jumped: the round failed at once, before anybody could ask the server that had just come back."""
+    found = played(tmp_path, "plain", ServiceFault("clock ahead", "server", "open", 0))
+    assert judge("plain", found, COINS) == Counter()
+    assert set(found.ended) == {"server", *CLIENTS}
+
+
 @pytest.mark.parametrize("party", ["server", "relay", "c2"])
 def test_a_full_disk_costs_time_and_nothing_else(tmp_path: Path, party: str) -> None:
-    found = played(tmp_path, "relay", Fault("disk", party, "open", 1))
+    found = played(tmp_path, "relay", ServiceFault("disk", party, "open", 1))
     assert judge("relay", found, COINS) == Counter()
     assert len(found.lines) == 2

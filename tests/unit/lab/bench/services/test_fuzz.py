@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from croupier.errors import WireError
-from croupier_lab.bench.services.fuzz import Decoder, FuzzSize, Mutator, Tally, feed, measure
+from croupier_lab.bench.services.fuzz import Decoder, FuzzSize, FuzzTally, Mutator, feed, measure
 
 
 def test_a_short_campaign_finds_nothing() -> None:
@@ -21,7 +21,7 @@ def test_a_decoder_that_trusts_a_length_is_caught() -> None:
             raise WireError("no")
         return data[1 : data[1]][data[1] - 2 :] or bytes([data[data[1]]])
 
-    tally = Tally()
+    tally = FuzzTally()
     feed(Decoder("planted", trusting, (b"x\x02abc",), 1.0), 400, Mutator(b"seed"), tally)
     assert tally.counts["crashes"] > 0
     assert "planted" in tally.failures[0]
