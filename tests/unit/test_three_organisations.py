@@ -46,10 +46,8 @@ def commands(text: str) -> Iterator[list[str]]:
 )
 def test_every_command_of_the_pages_is_one(page: Path) -> None:
     text = page.read_text("utf-8")
-    found = [
-        *commands(text),
-        *(shlex.split(one)[1:] for one in re.findall(r"`(croupier [a-z]+ [^`]*--key [^`]*)`", text)),
-    ]
+    inline = re.findall(r"`(croupier [a-z]+ [^`]*--key [^`]*)`", text)
+    found = [*commands(text), *(shlex.split(one)[1:] for one in inline)]
     assert len(found) >= 4
     for words in found:
         check_command(words)

@@ -71,6 +71,17 @@ Updates = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option(help="Audit updates that any engine recorded in this folder, and train nothing."),
 ]
+Views = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(
+        help="Audit what a party of a deployment kept of its own views (--keep-view): this folder holds them, and "
+        "--updates, or it, an updates.toml with a shadow function."
+    ),
+]
+ViewKey = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option("--key", metavar="NAME.key", help="With --views: the party's key file, which opens them."),
+]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show every attack and every adversary.")]
 Page = Annotated[
     Optional[Path],  # noqa: UP045
@@ -92,6 +103,8 @@ def command(
     noise: Noise = "clean",
     lpips: Lpips = "",
     updates: Updates = None,
+    views: Views = None,
+    key: ViewKey = None,
     verbose: Verbose = False,
     seed: options.Seed = None,
     data: options.Data = None,
@@ -122,10 +135,13 @@ def command(
         _print_config(spec, sets or [], fast, json)
         return
     options.caution(spec, sets or ())
+    kept_views = _kept_views(views, key, updates)
     # Before the minutes of work, not after.
-    page, name = _page(report, spec, sets or [], updates)
+    page, name = _page(report, spec, sets or [], updates if views is None else views)
     asked: dict[str, Any] = {"seed": seed or 0, "data": data}
-    if updates is None:
+    if kept_views is not None:
+        asked |= kept_views
+    elif updates is None:
         asked |= {
             "sets": sets or (), "questions": question or (), "adversary": adversary or (), "against": against,
             "seeds": seeds, "fast": fast, "shadow": shadow, "noise": noise, "lpips": lpips,
@@ -137,6 +153,28 @@ def command(
             known = _audited(spec, updates, asked, told.say, kept)
         deliver(known, page, verbose, json, out)
         kept.drop()
+
+
+def _kept_views(views: Path | None, key: Path | None, updates: Path | None) -> dict[str, Any] | None:
+    """A party's own views, opened, and what belongs to them; None where none are named. Raises: SpecError, ..."""
+    from croupier.errors import SpecError
+
+    if (views is None) != (key is None):
+        raise SpecError("--views and --key belong together: the folder of kept views, and the key file that opens them")
+    if views is None or key is None:
+        return None
+    from croupier.audit.recorded.viewed import PartyViews
+    from croupier.service.home import Home
+    from croupier.service.views import open_views
+
+    home = Home.open(key)
+    found = open_views(views, home)
+    roster = home.pinned_by(found[-1].roster)
+    # Of several attempts at a round, the last.
+    mine = PartyViews(home.keys.name, {one.round: one.facts for one in found}, roster.spec.protocol, roster.layout)
+    task = roster.spec.task
+    recipe = {"model": task.model.plain(), "fit": task.fit.plain(), **({"loss": task.loss} if task.loss else {})}
+    return {"kept": mine, "folder": updates or views, "task": recipe}
 
 
 def _print_config(spec: str, sets: list[str], fast: bool, json: bool) -> None:
@@ -164,7 +202,11 @@ def _page(report: Path | None, spec: str, sets: list[str], updates: Path | None)
 
 
 def _audited(spec: str, updates: Path | None, asked: dict[str, Any], watch: Watch, kept: FolderShelf) -> Report:
-    """The report on a description, or on updates that were recorded elsewhere."""
+    """The report on a description, on updates that were recorded elsewhere, or on views that a party kept."""
+    if "task" in asked:
+        from croupier.audit.recorded.audited import recorded_views
+
+        return recorded_views(asked.pop("kept"), asked.pop("folder"), asked.pop("task"), watch=watch, **asked)
     if updates is not None:
         from croupier.audit.recorded.audited import recorded
 

@@ -23,7 +23,6 @@ from croupier.core import canon
 from croupier.core.envelope import HEADER_BYTES, Header
 from croupier.errors import OwnError, SpecError, StoreError
 from croupier.service import door as doors
-from croupier.service import quota
 from croupier.service.lead import Lead
 from croupier.service.log import Log
 from croupier.service.member import SERVER
@@ -133,14 +132,13 @@ def test_a_full_disk_is_asked_to_wait_before_a_byte_is_read(tmp_path: Path, monk
     town, events, read = Town(tmp_path), list[dict[str, Any]](), list[int]()
     parties = {name: town.party(name, events) for name in (*HOSTS, *FIRST)}
     full = [3]
-    real = quota.has_room
 
     def room(folder: Path, length: int, floor: int) -> bool:
         if folder.parent.name == "sum2" and full[0]:
             full[0] -= 1
             read.append(parties["sum2"].counts["letters"])
             return False
-        return real(folder, length, floor)
+        return has_room(folder, length, floor)
 
     monkeypatch.setattr(doors, "has_room", room)
     assert set(ended(town, parties).values()) == {None}

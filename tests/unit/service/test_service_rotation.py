@@ -7,6 +7,7 @@ import datetime as dt
 import socket
 import ssl
 from collections.abc import Mapping
+from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -133,25 +134,25 @@ def test_one_leaves_one_joins_and_some_renew(renewed: tuple[str, ...], tmp_path:
         served[line["round"]] = shown(town.at[host])
         if line["round"] == 1:
             town.turn()
-            parties["dora"] = asyncio.run_coroutine_threadsafe(start("dora"), loop[0])  # type: ignore[assignment]
+            late.append(asyncio.run_coroutine_threadsafe(start("dora"), loop[0]))
 
     async def start(name: str) -> None:
         await run_party(town.party(name, events, after))
 
-    parties: dict[str, asyncio.Task[None]] = {}
+    late: list[Future[None]] = []
     loop: list[asyncio.AbstractEventLoop] = []
 
     async def main() -> dict[str, Any]:
         loop.append(asyncio.get_running_loop())
-        for name in (*HOSTS, *FIRST):
-            parties[name] = asyncio.create_task(start(name))
+        parties = {name: asyncio.create_task(start(name)) for name in (*HOSTS, *FIRST)}
         async with asyncio.timeout(60):
             await parties[SERVER]
-            every = {name: asyncio.wrap_future(one) if name == "dora" else one for name, one in parties.items()}
             # Nobody tells who has left that all is over: she would ask until she gives up.
-            every.pop("ann").cancel()
-            done = await asyncio.gather(*every.values(), return_exceptions=True)
-        return dict(zip(every, done, strict=True))
+            parties.pop("ann").cancel()
+            done = await asyncio.gather(
+                *parties.values(), *map(asyncio.wrap_future, late), return_exceptions=True
+            )  # fmt: skip
+        return dict(zip((*parties, "dora"), done, strict=True))
 
     ended = asyncio.run(main())
     assert [(line["present"], line["invited"]) for line in rounds] == [(3, 3)] * 4
@@ -174,9 +175,9 @@ def test_a_certificate_counts_in_its_versions_only(tmp_path: Path) -> None:
     old, gone = (town.first.card(name).certificate_der for name in ("bob", "ann"))
     town.turn()
     new, joins = (town.second.card(name).certificate_der for name in ("bob", "dora"))
+    calls: tuple[Call, ...] = ("put", "take", "open", "end")
 
     def known(certificate: bytes) -> list[str | None]:
-        calls: tuple[Call, ...] = ("put", "take", "open", "end")
         return [server.caller(certificate, call) for call in calls]
 
     assert known(old) == ["bob"] * 4

@@ -1,7 +1,7 @@
 """An audit of updates that any engine recorded: nothing is trained here, and the report is as any other.
 
 There is one run, so that intervals are over its clients: each one's records are traced, or not, by themselves.
-`croupier audit --updates` calls `recorded`.
+`croupier audit --updates` calls `recorded`, `croupier audit --views` calls `recorded_views`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from croupier.audit.question import Question, QuestionRun
 from croupier.audit.questions import separation
 from croupier.audit.questions.separation import NAMED, known, named_view, planted
 from croupier.audit.questions.source import ATTACKS, MEMBERSHIP, SourceAttacks
-from croupier.audit.recorded.files import RecordedRound, Recording, Seen, read
+from croupier.audit.recorded.files import RecordedRound, Recording, Seen, read, read_beside
 from croupier.audit.recorded.scored import RecordedLook, asked_of, membership_by_client, source_by_client
+from croupier.audit.recorded.viewed import PartyViews, rounds_in
 from croupier.audit.report.read import KIND, SCHEMA
 from croupier.audit.report.result import Report
 from croupier.audit.seen import Kind
@@ -69,12 +70,31 @@ def recorded(
 
     Raises: SpecError, DataError.
     """
-    held = read(Path(folder), folder_of(data))
+    return _audited(Path(folder).resolve().name, read(Path(folder), folder_of(data)), seed, watch)
+
+
+def recorded_views(
+    kept: PartyViews, folder: str | Path, task: Mapping[str, Any], *, seed: int = 0,
+    data: str | Path | None = None, watch: Watch = lambda _: None,
+) -> Report:  # fmt: skip
+    """Audit what one party's own views of a deployment show; the folder's `updates.toml` names the shadow function.
+
+    task: the network and the recipe (`model`, `fit`, `loss`), as the description has them.
+
+    Raises: SpecError, also where nothing can be asked of these views; DataError.
+    """
+    rounds = rounds_in(kept)
+    for said in rounds.failed:
+        watch(f"left out: {said}")
+    return _audited(f"views-of-{kept.party}", read_beside(Path(folder), rounds, task, folder_of(data)), seed, watch)
+
+
+def _audited(name: str, held: Recording, seed: int, watch: Watch) -> Report:
     with Panel(1) as panel:
         answers, control = _Attacked(held, protocol(held), Coins.from_seed(seed), panel, watch).answers()
     every = {one: Question.parse(one) for one in ASKED if one in Question.choices()}
     cells = {one: _cell(question, answers, control) for one, question in every.items()}
-    return Report(_report(Path(folder).resolve().name, held, seed, every, cells))
+    return Report(_report(name, held, seed, every, cells))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -77,11 +77,48 @@ class Recording:
         return tuple(one.models) or self.clients
 
 
+@dataclass(frozen=True)
+class KeptRounds:
+    """Rounds that were read elsewhere, what was seen of updates in them, and what could not be read."""
+
+    seen: Seen
+    rounds: tuple[RecordedRound, ...]
+    layout: Layout
+    failed: tuple[str, ...] = ()
+
+
 def read(folder: Path, data: Path | None = None) -> Recording:
     """What a folder holds. `data` is handed to the shadow function. Raises: SpecError, DataError."""
     manifest = _manifest(folder)
     found = _found(folder, manifest.files, "files")
     clients = tuple(sorted({who for each in found.values() for who in each} - {""}))
+    given, clients, files = _opened(folder, manifest, data, clients)
+    starts = _found(folder, manifest.start, "start") if manifest.start else {}
+    rounds = tuple(_round(files, manifest, number, found[number], starts) for number in sorted(found))
+    return Recording(manifest, given, rounds, clients, files.layout, files.frozen)
+
+
+def read_beside(folder: Path, kept: KeptRounds, task: Mapping[str, Any], data: Path | None = None) -> Recording:
+    """The same of rounds that are known already: the folder's manifest tells the shadow function alone.
+
+    `task` is the network and the recipe that the manifest need not repeat. Raises: SpecError, DataError.
+    """
+    table = _table(folder)
+    for key in ("files", "form", "start", "seen"):
+        if key in table:
+            raise SpecError(f"{folder / MANIFEST}: {key}: the views say it; leave it out")
+    manifest = _parsed(folder, {**task, **table, "files": "{round}", "seen": kept.seen})
+    clients = tuple(sorted({who for one in kept.rounds for who in one.models}))
+    given, clients, files = _opened(folder, manifest, data, clients)
+    if files.layout != kept.layout:
+        raise DataError(f"{folder / MANIFEST}: model: it is another network than that of the views; leave it out")
+    return Recording(manifest, given, kept.rounds, clients, files.layout, files.frozen)
+
+
+def _opened(
+    folder: Path, manifest: Manifest, data: Path | None, clients: tuple[str, ...]
+) -> tuple[ShadowRecords, tuple[str, ...], TensorFiles]:
+    """What is known beside the updates, of which clients, and how files of the network are read."""
     given = shadow_records(manifest.shadow, data, clients)
     clients = clients or tuple(sorted(given.shadows))
     if len(clients) < 2:
@@ -91,26 +128,30 @@ def read(folder: Path, data: Path | None = None) -> Recording:
             clients, manifest.model.plain(), manifest.fit.plain(), given.classes, given.asked[clients[0]], (),
             given.asked[clients[0]],
         ).module  # fmt: skip
-    files = TensorFiles(folder, module)
-    starts = _found(folder, manifest.start, "start") if manifest.start else {}
-    rounds = tuple(_round(files, manifest, number, found[number], starts) for number in sorted(found))
-    return Recording(manifest, given, rounds, clients, files.layout, files.frozen)
+    return given, clients, TensorFiles(folder, module)
 
 
-def _manifest(folder: Path) -> Manifest:
+def _table(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     try:
-        table = tomllib.loads(path.read_text("utf-8"))
+        return tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "not UTF-8 text"
         raise SpecError(f"{path}: cannot be read ({why}); write one as docs/recorded-updates.md says") from None
     except tomllib.TOMLDecodeError as error:
         raise SpecError(f"{path}: not valid TOML: {error}") from None
+
+
+def _parsed(folder: Path, table: Mapping[str, Any]) -> Manifest:
     for key in ("model", "files", "shadow"):
         if key not in table:
-            raise SpecError(f"{path}: {key} is not set; write it as docs/recorded-updates.md says")
+            raise SpecError(f"{folder / MANIFEST}: {key} is not set; write it as docs/recorded-updates.md says")
     with reading(folder.resolve()):
-        made = Manifest.parse(table, MANIFEST)
+        return Manifest.parse(dict(table), MANIFEST)
+
+
+def _manifest(folder: Path) -> Manifest:
+    path, made = folder / MANIFEST, _parsed(folder, _table(folder))
     if made.form == "delta" and not made.start:
         raise SpecError(f"{path}: form = 'delta' says what models differ in, not from which; set start")
     if "{client}" not in made.files and made.seen != "sum":

@@ -38,12 +38,12 @@ from croupier.release.sums import Sum
 from croupier.service.host import Host
 from croupier.service.member import SERVER, Member
 from croupier.service.notice import END, ROUND, Notice
-from croupier.service.party import Options
+from croupier.service.options import Options
+from croupier.service.rehearsal import make_members
 from croupier.service.roster import Timetable
 from croupier.service.start import run_here
 from croupier.service.store import Store
-from croupier.service.transport import CLOSED, ENDED, LATER, OK, REFUSED, Calls, listen
-from croupier.service.up import make_members
+from croupier.service.transport import CLOSED, ENDED, LATER, OK, REFUSED, Call, Calls, Tls, listen
 from croupier.spec import Spec
 from croupier_lab.bench.services.toy import toy_task
 from croupier_lab.bench.size import BenchSize, Watch, ignore
@@ -70,6 +70,19 @@ class Sink:
     member: Member
     sums: int = 0
     done: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def tls(self) -> Tls:
+        """The server's certificate, and everybody's of the roster."""
+        keys = self.member.keyring
+        return Tls(keys.tls_key_pem, keys.tls_cert_pem, self.member.roster.certificates)
+
+    def caller(self, certificate: bytes, call: Call) -> str | None:
+        """Whose certificate it is."""
+        return self.member.roster.party_of(certificate)
+
+    def asked_to_wait(self, caller: str | None) -> bytes:
+        """Ask somebody to come again."""
+        return LATER
 
     async def put(self, caller: str | None, pieces: AsyncIterator[bytes]) -> bytes:
         """Take a sum."""
