@@ -53,7 +53,7 @@ def measure(size: PermutationSize, seed: int, watch: Watch = ignore) -> dict[str
     spec = load(size.description)
     if not spec.protocol.encode.agrees:
         raise SpecError(f"--description = {size.description!r}: nothing is permuted; use 'tazza'")
-    setting = replace(setting_of(spec), depth=Depth(rounds=size.rounds, pictures=size.pictures))
+    setting = replace(setting_of(spec), depth=Depth(rounds=size.rounds))
     laid, broken = list[dict[str, Any]](), list[list[dict[str, Any]]]()
     with Panel(1, setting.device) as panel:
         for one in range(seed, seed + size.seeds):
@@ -64,7 +64,7 @@ def measure(size: PermutationSize, seed: int, watch: Watch = ignore) -> dict[str
             broken.append(list(broken_rounds(runs[0], state, own.coins.child("tamper"))))
             watch(f"seed {one}: pictures laid out")
             hidden = next((run for run in runs if run.first == "clients"), None)
-            found = layout(Variant(hidden, setting.depth, panel)) if hidden else None
+            found = layout(Variant(hidden, setting.depth, panel), size.pictures) if hidden else None
             laid += [found] if found else []
     return {
         "description": size.description, "runs": size.seeds, "layout": _laid(laid) if len(laid) > 1 else None,
@@ -72,8 +72,8 @@ def measure(size: PermutationSize, seed: int, watch: Watch = ignore) -> dict[str
     }  # fmt: skip
 
 
-def layout(variant: Variant) -> dict[str, Any] | None:
-    """Pictures in the unknown order of the first model, laid out by public ones; None where records are no pictures."""
+def layout(variant: Variant, pictures: int) -> dict[str, Any] | None:
+    """So many pictures in the first model's unknown order, laid out by public ones; None where records are none."""
     run, coins = variant.run, variant.coins
     made, group = run.ground.made, input_group(run.symmetry)
     shape = pictured(made.dataset)
@@ -83,7 +83,7 @@ def layout(variant: Variant) -> dict[str, Any] | None:
     model, rule = seen.uploads[0].model, run.truth(seen.frame)
     # Clients that take single steps from the first model, one after the other, until there are enough pictures.
     moves = run.symmetry.under(rule)
-    start, count = moves.invert(model), min(variant.depth.pictures, len(made.dataset.train))
+    start, count = moves.invert(model), min(pictures, len(made.dataset.train))
     drawn = coins.child("pictures").sampler().permutation(len(made.dataset.train))[:count]
     x, y = made.dataset.train.batch(torch.from_numpy(drawn))
     waiting = []

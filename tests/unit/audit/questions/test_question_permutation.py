@@ -42,10 +42,10 @@ from croupier.spec import Spec, load
 
 SMALL = ["task.split.clients=10", "federation.cohort=6", "task.fit.epochs=2", "run.workers=1"]
 SPEC = load("tazza", SMALL)
-DEPTH = Depth(rounds=3, uploads=2, pictures=200)
+DEPTH = Depth(rounds=3, uploads=2)
 SETTING = replace(setting_of(SPEC), depth=DEPTH)
 CLEAR = SPEC.protocol.model_copy(update={"encode": Floats(weights="uniform")})
-SHORT = Depth(rounds=2, uploads=1, pictures=20)
+SHORT = Depth(rounds=2, uploads=1)
 TOLD = Adversary(("server", "client"), forbidden=True)
 
 
