@@ -1,55 +1,61 @@
-"""What the question of permutations found, over runs: tables with intervals, and the sentences that follow from them.
+"""What the question of permutations found, over runs: tables, pictures, and the sentences that follow from them.
 
-Beside scores and verdicts, which all questions have in common, a report shows these for the description's own protocol.
+Beside scores and verdicts, which all questions have in common, a report shows these for the description's own protocol
+and its control. An order is one of these two: which share of places was recovered, and how like their records are what
+was read, by what the server knows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
-from croupier.audit.permutation_words import THREAT, interval, name_of, notes, sentences, verdict
-from croupier.audit.permuted_run import LIES
+from croupier.audit.report.words import Table, interval, rate_of, table
+from croupier.audit.single import RATE
 from croupier.core.intervals import over_runs, smooth
 
+THREAT = (
+    "Here the server is curious and follows the protocol. It has its own views, the models that it handed out and the "
+    "uploads that came back, and the public network; nothing of the rule."
+)
+FAILED = (
+    "Control failed: even in plain order the search finds records no better than the mean public one, so that the "
+    "numbers of inversion say nothing about the permutation here."
+)
+KNOWN = {
+    "prior": "nothing at all: the mean public record",
+    "nothing": "uploads, read as if in order",
+    "matched": "the rule, by weight matching",
+    "relative": "one order for all rounds, by matching",
+    "told": "the rule, told by a client",
+}
 # Measures that are shares of one.
-SHARES = ("absolute", "relative", "accuracy", "places", "neighbours")
+SHARES = ("absolute", "relative")
 
 
 def over_all_runs(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What to show of one account for each run: sentences, tables and pictures; and the `numbers` behind them."""
     orders = [_order(parts) for parts in zip(*(one["orders"] for one in found), strict=True)]
-    own = orders[0]
-    layout = _layout([order["layout"] for order in orders])
-    lies, strips = own["tampered"], _pictures(orders, layout)
-    numbers = [
-        {key: value for key, value in order.items() if key not in ("layout", "pictures", "tampered")}
-        for order in orders
-    ]  # fmt: skip
-    laid = layout and {key: value for key, value in layout.items() if key != "shown"}
+    strips = [{"title": _title(order), "pictures": order.pop("pictures")} for order in orders]
     return {
-        "sentences": [verdict(orders, layout), THREAT, *sentences(orders, layout), *notes(own["rounds"], len(found))],
-        "tables": [*_groups(orders), *_read(orders), *_laid(layout), *_broken(lies)],
-        "pictures": strips,
-        "numbers": {"orders": numbers, "layout": laid, "tampered": lies},
+        "sentences": [*sentences(orders), *notes(orders[0]["rounds"], len(found))],
+        "tables": [*_groups(orders), *_read(orders)],
+        "pictures": [strip for strip in strips if strip["pictures"]],
+        "numbers": {"orders": orders},
     }
 
 
 def _order(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """One variant of the protocol over runs."""
     first = parts[0]
-    told = {key: first[key] for key in ("first", "kept", "own", "rounds")}
-    return told | {
-        "name": name_of(first),
-        "matched": sum(part["matched"] for part in parts),
+    who = "the clients draw the first model" if first["first"] == "clients" else "the server knows the first model"
+    return {key: first[key] for key in ("first", "kept", "own", "rounds")} | {
+        "name": f"{who}, {'one rule for the epoch' if first['kept'] else 'a rule every round'}",
         "groups": [_group(lines) for lines in zip(*(part["groups"] for part in parts), strict=True)],
         "inversion": [_inversion(lines) for lines in _together(parts)],
         # Of a run that could not be read, only where no other one could.
         "unread": "" if any(part["inversion"] for part in parts) else first["unread"],
-        "tampered": [_tampered(lines) for lines in zip(*(part["tampered"] for part in parts), strict=True)],
-        "layout": [part["layout"] for part in parts],
-        "pictures": first["pictures"],
+        "pictures": [one | {"says": KNOWN.get(one["says"], "the record")} for one in first["pictures"]],
     }
 
 
@@ -76,66 +82,8 @@ def _inversion(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return told | {"records": sum(line["records"] for line in lines)} | {key: _over(lines, key) for key in measures}
 
 
-def _tampered(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    told = {"lie": lines[0]["lie"], "says": LIES[lines[0]["lie"]], "rule": lines[0]["rule"]}
-    lost = [{"lost": line["honest"] - line["accuracy"]} for line in lines]
-    counts = {
-        key: None if lines[0][key] is None else sum(line[key] for line in lines)
-        for key in ("left_out", "alone", "honest_alone")
-    }
-    return told | counts | {
-        "runs": len(lines), "honest": _over(lines, "honest"), "accuracy": _over(lines, "accuracy"),
-        "lost": _over(lost, "lost"),
-    }  # fmt: skip
-
-
-def _layout(parts: Sequence[Sequence[Mapping[str, Any] | None]]) -> dict[str, Any] | None:
-    """Of the first variant in which pictures were laid out."""
-    lines = next(([one for one in part if one] for part in parts if any(part)), None)
-    if not lines:
-        return None
-    told = {key: lines[0][key] for key in ("pictures", "chance", "chance_neighbours", "shown")}
-    measures = [line["measures"] for line in lines]
-    return told | {key: _over(lines, key) for key in ("places", "neighbours")} | {
-        key: _over(measures, key) for key in measures[0]
-    }  # fmt: skip
-
-
 def _over(lines: Sequence[Mapping[str, Any]], key: str) -> dict[str, Any]:
-    values = [line[key] for line in lines if line[key] is not None]
-    return asdict((smooth if key in SHARES else over_runs)(values)) if len(values) > 1 else {"rate": None}
-
-
-def _pictures(orders: Sequence[Mapping[str, Any]], layout: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """Examples: what came out, by variant and by what the server knows."""
-    said = {
-        "true": "the record", "nothing": "read without a rule", "matched": "rule matched",
-        "relative": "in the order of the first model", "told": "rule told by a client",
-    }  # fmt: skip
-    strips = [
-        {"title": order["name"].capitalize(),
-         "pictures": [one | {"says": said[one["says"]]} for one in order["pictures"]]}
-        for order in orders
-    ]  # fmt: skip
-    if layout is not None:
-        strips.append({"title": f"Laid out by public pictures, from {layout['pictures']} records of single steps",
-                       "pictures": layout["shown"]})  # fmt: skip
-    return [strip for strip in strips if strip["pictures"]]
-
-
-KNOWN = {
-    "prior": "nothing at all: the mean public record",
-    "nothing": "uploads, read as if in order",
-    "matched": "the rule, by weight matching",
-    "relative": "one order for all rounds, by matching",
-    "told": "the rule, told by a client",
-}
-Table = dict[str, Any]
-
-
-def table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[Table]:
-    """A table for a report; none without rows."""
-    return [{"title": title, "heads": list(heads), "rows": [list(row) for row in rows]}] if rows else []
+    return rate_of([line[key] for line in lines], smooth if key in SHARES else over_runs)
 
 
 def _title(order: Mapping[str, Any]) -> str:
@@ -174,33 +122,64 @@ def _read(orders: Sequence[Mapping[str, Any]]) -> list[Table]:
     ]  # fmt: skip
 
 
-def _laid(found: Mapping[str, Any] | None) -> list[Table]:
-    """What public pictures make of the unknown order."""
-    if found is None:
-        return []
-    return table(
-        f"{found['pictures']} records of single steps in the order of the first model, laid out by public pictures",
-        ("Measure", "Found", "By chance"),
-        [("places found, %", interval(found["places"], 100), f"{100 * found['chance']:.1f}"),
-         ("neighbours kept, %", interval(found["neighbours"], 100), f"{100 * found['chance_neighbours']:.1f}"),
-         ("PSNR, dB", interval(found["psnr"]), ""), ("SSIM", interval(found["ssim"], 1, 3), "")],
+def at(order: Mapping[str, Any], knows: str, read: str = "as it lies", moment: str = "first model") -> Any:
+    """The measured line of a variant; None where fewer than two runs have it, which is no mean."""
+    wanted = (knows, read, moment)
+    lines = [one for one in order["inversion"] if (one["knows"], one["read"], one["moment"]) == wanted]
+    return next((one for one in lines if one["psnr"]["rate"] is not None), None)
+
+
+def sentences(orders: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What the server recovers of the description, then of its control, and what was not tried."""
+    own = orders[0]
+    told, prior = at(own, "told"), at(own, "prior")
+    said = [recovered(own), THREAT, *(f"Where {one['name']}: {recovered(one)}" for one in orders[1:])]
+    said += [f"Nothing was inverted: {own['unread']}."] if own["unread"] else []
+    return said + ([FAILED] if told and told["psnr"]["rate"] <= prior["psnr"]["rate"] else [])
+
+
+def recovered(order: Mapping[str, Any]) -> str:
+    """What a permutation is worth: which places matching recovers, and what records then look like."""
+    groups, prior = order["groups"], at(order, "prior")
+    places = sum(group["size"] for group in groups)
+    plain, between = (
+        f"{sum(group[key]['rate'] * group['size'] for group in groups) / places:.1%}" for key in SHARES
     )  # fmt: skip
+    chance = f"a random order recovers {len(groups) / places:.1%}"
+    if order["first"] == "clients":
+        read, how = at(order, "relative", "in the unknown order"), "in one unknown order"
+        said = (
+            f"Obfuscation, not encryption: by matching weights the server links {between} of the {places} permuted "
+            f"places of all rounds, and brings {plain} into plain order ({chance}). What stays hidden is the one order "
+            "of the first model, until one client tells the rule."
+        )
+    else:
+        read, how = at(order, "matched"), "in plain order"
+        whole = all(group["absolute"]["low"] >= 0.99 for group in groups)
+        said = f"Weight matching recovers {plain} of the {places} permuted places; {chance}. " + (
+            "Obfuscation, not encryption: nothing that depends on the rule survives."
+            if whole
+            else "That it failed in some groups is no proof that no attack can."
+        )
+    if read and prior:
+        said += (
+            f" Records of single steps come out at {read['psnr']['rate']:.1f} dB {how}; the mean public record, which "
+            f"needs no upload, has {prior['psnr']['rate']:.1f}."
+        )
+    return f"{said} For confidentiality from the server use sum servers, which make the permutation unnecessary."
 
 
-def _broken(lines: Sequence[Mapping[str, Any]]) -> list[Table]:
-    """What one upload under another rule does, and whether it is noticed."""
-    heads = ("One client's upload", "Averaged by", "Accuracy, nobody lies, %", "With it, %", "Points lost", "Noticed")
-    return table("A client that breaks the rule", heads, [
-        (one["says"], one["rule"], *(interval(one[key], 100) for key in ("honest", "accuracy", "lost")), noticed(one))
-        for one in lines
-    ])  # fmt: skip
-
-
-def noticed(line: Mapping[str, Any]) -> str:
-    """Whether and how a tampered upload was kept from the others."""
-    runs = line["runs"]
-    if line["left_out"]:
-        return f"left out in {line['left_out']} of {runs}"
-    if line["alone"] is None:
-        return "no"
-    return f"put apart in {line['alone']} of {runs}; honest, it was in {line['honest_alone']}"
+def notes(trained: int, runs: int) -> list[str]:
+    """How the numbers are to be read."""
+    return [
+        f"The description's own pipeline, agreement and clients are run for {trained} rounds, and once more with the "
+        "first model from elsewhere. Rules and records are known to the scorer alone.",
+        "Recovered: the share of a group's places that weight matching has right, from plain order, and between rounds "
+        "from the order of the first model that was handed out. Chance is a random order's, 1 over the size. Means "
+        f"over uploads, with 95 % intervals over {runs} runs; an interval of no width says that all runs agree, and no "
+        "more.",
+        f"Records: in one more round everybody takes a single step of SGD (rate {RATE:g}) on one record of its own. "
+        "That is the worst case: uploads of several epochs tell far less of a single record. PSNR is at most 100 dB.",
+        "What public pictures make of the unknown order, and what a client does that breaks the rule: croupier bench "
+        "permutation.",
+    ]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +16,8 @@ from torch import Tensor
 from croupier.audit.attacks.permutation import Followed, ServerRound, Upload, rule_of
 from croupier.audit.bench import Answered
 from croupier.audit.permuted_run import PermutedRun
-from croupier.audit.pixel_layout import chance_neighbours, kept_neighbours, laid_out
-from croupier.audit.single import stepped
 from croupier.core.revive import revived
-from croupier.encode.symmetry import Rule, Symmetry
+from croupier.encode.symmetry import Rule
 from croupier.errors import SpecError
 from croupier.learn.axes.matching import after, shares
 from croupier.learn.likeness import like, pictured
@@ -30,9 +27,6 @@ from croupier.learn.png import png
 if TYPE_CHECKING:
     from croupier.audit.questions.permutation import Variant
 
-PUBLIC = 5000
-# Uploads that are handed over at a time where there are many.
-_CHUNK = 50
 Rules = tuple[Rule | None, Rule | None]
 
 
@@ -51,11 +45,9 @@ class PlayedVariant:
 
     variant: Variant
     rounds: int
-    first: ServerRound
     asked: Answered
     singles: tuple[SingleStepRound, ...]
     unread: str
-    lies: tuple[dict[str, Any], ...]
 
     def plain(self) -> dict[str, Any]:
         """What the server makes of its views, scored."""
@@ -63,14 +55,12 @@ class PlayedVariant:
         track = revived(Followed, self.asked.result())
         told: dict[str, Any] = {
             "first": run.first, "kept": variant.kept, "own": variant.own, "rounds": self.rounds,
-            "groups": scored(track, run), "matched": sum(one.matched for one in track.guesses),
-            "inversion": [], "pictures": [], "layout": None, "tampered": list(self.lies), "unread": self.unread,
+            "groups": scored(track, run), "inversion": [], "pictures": [], "unread": self.unread,
         }  # fmt: skip
         try:
             read = [self._read(single, track) for single in self.singles]
             told["inversion"] = [row for rows, _ in read for row in rows]
             told["pictures"] = next((shown for _, shown in read if shown), [])
-            told["layout"] = self._layout() if self.singles else None
         except SpecError as error:
             told["unread"] = str(error)
         return told
@@ -126,54 +116,14 @@ class PlayedVariant:
             ])
             for knows in ("nothing", mine, "told")
         }  # fmt: skip
-        return {knows: _got(answer) for knows, answer in waiting.items()}
+        return {knows: records_of(answer) for knows, answer in waiting.items()}
 
     def _like(self, found: Tensor, true: Tensor) -> dict[str, float]:
         shape, judge = pictured(self.variant.run.ground.made.dataset), self.variant.depth.lpips
         return like(found, true, shape, learned(judge) if judge else None)
 
-    def _layout(self) -> dict[str, Any] | None:
-        """Pictures in the unknown order of the first model, laid out by public ones."""
-        variant, run = self.variant, self.variant.run
-        made, coins = run.ground.made, variant.coins
-        shape, group = pictured(made.dataset), input_group(run.symmetry)
-        if run.first == "open" or shape is None or group is None or variant.search is not None:
-            return None
-        model = self.first.uploads[0].model
-        # Clients that take single steps from the first model, one after the other, until there are enough pictures.
-        rule = run.truth(self.first.frame)
-        moves = run.symmetry.under(rule)
-        start, count = moves.invert(model), min(variant.depth.pictures, len(made.dataset.train))
-        drawn = coins.child("pictures").sampler().permutation(len(made.dataset.train))[:count]
-        x, y = made.dataset.train.batch(torch.from_numpy(drawn))
-        waiting = []
-        for at in range(0, count, _CHUNK):
-            steps = range(at, min(at + _CHUNK, count))
-            sent = [moves.apply(stepped(made.module, made.task.layout, start, x[n : n + 1], y[n : n + 1]))
-                    for n in steps]  # fmt: skip
-            # The first model and what comes back are in one frame, so that there is nothing to match.
-            waiting.append(variant.reading([(model, one, (None, None), coins.child("still")) for one in sent]))
-        samples = torch.cat([one for answer in waiting for one in _got(answer)]).clamp(0, 1).flatten(1)
-        public = made.dataset.test.batch(torch.arange(min(PUBLIC, len(made.dataset.test))))[0].flatten(1)
-        asked = {"does": "lay out", "samples": samples, "public": public, "coins": coins.child("layout").export()}
-        places = variant.ask(asked).result()["places"].numpy()
-        return self._laid(samples, x, places, rule.of[group], shape)
 
-    def _laid(self, samples: Tensor, x: Tensor, places: Any, true: Any, shape: tuple[int, ...]) -> dict[str, Any]:
-        out = laid_out(samples, places).reshape(x.shape)
-        means = _means([self._like(out[n : n + 1], x[n : n + 1]) for n in range(min(100, len(x)))])
-        height, width = shape[-2:]
-        return {
-            "pictures": len(samples), "places": float((places == true).mean()), "chance": 1 / len(true),
-            "neighbours": kept_neighbours(places, true, height, width),
-            "chance_neighbours": chance_neighbours(height, width),
-            "measures": means,
-            "shown": [{"says": says, "png": png(one[0].reshape(shape))}
-                      for says, one in (("the record", x), ("in the unknown order", samples), ("laid out", out))],
-        }  # fmt: skip
-
-
-def _got(answer: Answered) -> tuple[Tensor, ...]:
+def records_of(answer: Answered) -> tuple[Tensor, ...]:
     """Records that were read. Raises: SpecError where none could be."""
     found = answer.result()
     if found["unread"]:
@@ -202,13 +152,6 @@ def scored(track: Followed, run: PermutedRun) -> list[dict[str, Any]]:
 def _base(track: Followed) -> bytes:
     """The frame of the first model."""
     return next(iter(track.known))
-
-
-def input_group(symmetry: Symmetry) -> str | None:
-    """The one group that all places of an input belong to, where there is one."""
-    groups = {factor.group for axis in symmetry.inputs for block in axis.blocks for factor in block if factor.group}
-    size = prod(axis.size for axis in symmetry.inputs)
-    return next((group for group in groups if symmetry.groups[group] == size), None)
 
 
 def _means(lines: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -36,20 +36,19 @@ Cut = Callable[[Dataset, Coins], Mapping[str, Tensor]]
 class Depth:
     """How much is tried where trying takes long.
 
-    Of hidden coordinates: rounds of training, uploads matched a round, pictures to lay out. Records that must be
-    searched for take long: of these a few are tried, in so many steps. `lpips` names the network of LPIPS to measure
-    with as well, where it is installed.
+    Of hidden coordinates: rounds of training, and uploads matched a round. Records that must be searched for take
+    long: of these a few are tried, in so many steps. `lpips` names the network of LPIPS to measure with as well, where
+    it is installed.
     """
 
     rounds: int = 5
     uploads: int = 5
-    pictures: int = 1000
     searched: int = 2
     steps: int = 100
     lpips: str = ""
 
 
-FULL, FAST = Depth(), Depth(rounds=3, uploads=3, pictures=300, searched=1, steps=50)
+FULL, FAST = Depth(), Depth(rounds=3, uploads=3, searched=1, steps=50)
 
 
 @dataclass(frozen=True)

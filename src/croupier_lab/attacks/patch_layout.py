@@ -13,9 +13,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from croupier.audit.pixel_layout import by_example, laid_out
 from croupier.core.coins import Coins, Ints
 from croupier.errors import RangeError
+from croupier_lab.attacks.pixel_layout import by_example, laid_out
 from croupier_lab.attacks.smooth_layout import turned
 
 Floats = npt.NDArray[np.float64]

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from torch import Tensor, nn
 
 from croupier.audit.invert import Target, label_of, record_behind
-from croupier.audit.permutation_words import Knows
 from croupier.core.coins import Coins
 from croupier.encode.symmetry import Rule, Symmetry
 from croupier.errors import SpecError
 from croupier.learn.axes.matching import match
 from croupier.learn.gradients import gradient_from, holding
 from croupier_lab.attacks.gradient_search import Attack
+
+# What the server knows: all in plain order; nothing of the rule, which it takes for none; the rule, by matching or told
+# by a client; only orders relative to the first model's, which the clients drew.
+Knows = Literal["order", "nothing", "matched", "told", "relative"]
 
 
 @dataclass(frozen=True)

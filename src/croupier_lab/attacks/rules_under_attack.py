@@ -17,11 +17,11 @@ from torch import Tensor
 from croupier.aggregate.aggregator import Aggregator
 from croupier.audit.attacked_training import SeededTask, TrainingOutcome, with_malicious_clients
 from croupier.audit.poison import Poison, Scaling
-from croupier.audit.questions.poisoning import on_clear_updates
 from croupier.audit.setting import Setting
 from croupier.core.attempt import Drive
 from croupier.core.coins import Coins
 from croupier.core.update import Update
+from croupier.encode.floats import Floats
 from croupier.engine.loop import Continuation, begin, rounds
 from croupier.engine.state import Round, Threat
 from croupier.engine.task import Fits, Task
@@ -29,6 +29,7 @@ from croupier.errors import CroupierError, SpecError
 from croupier.learn.data import TensorRecords
 from croupier.learn.fit import Fit
 from croupier.learn.train import Learner, one_of
+from croupier.pipeline import Pipeline
 from croupier_lab.processes import each
 
 Watch = Callable[[str], None]
@@ -127,6 +128,12 @@ class Samples:
     def answer(self, vector: Tensor, inputs: Tensor) -> Tensor:
         """What a model makes of the clients' samples, whatever the server drew."""
         return self.ask(vector, self.shown)
+
+
+def on_clear_updates(rule: Aggregator) -> Pipeline:
+    """A rule on whole updates, in the form it takes."""
+    form = "delta" if "delta" in rule.forms else "weights"
+    return Pipeline(encode=Floats(form=form, weights="uniform"), aggregate=rule)
 
 
 def run(

@@ -1,7 +1,7 @@
 """The layout of pictures whose pixels were put into one unknown order, from nothing but that neighbours vary together.
 
-Unlike `croupier.audit.pixel_layout` it needs no public picture; turned and mirrored layouts are as good to it. Used by
-Tazza's Figures 17 and 18 (`papers.tazza.parameter_search`, `papers.tazza.patch_search`).
+Unlike `attacks.pixel_layout` it needs no public picture; turned and mirrored layouts are as good to it. Used by Tazza's
+Figures 17 and 18 (`papers.tazza.parameter_search`, `papers.tazza.patch_search`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import shortest_path
 from torch import Tensor
 
-from croupier.audit.pixel_layout import ROUNDS, check_samples, nearness
 from croupier.core.coins import Coins, Ints
 from croupier.learn.axes.matching import assigned
+from croupier_lab.attacks.pixel_layout import ROUNDS, check_samples, nearness
 
 Floats = npt.NDArray[np.float64]
 # Pixels joined to each pixel in the graph whose paths are measured: half as many again as a pixel's neighbours.

@@ -77,6 +77,14 @@ BENCHES: dict[str, tuple[str, str]] = {
         "leakage.disaggregation",
         "Single updates out of sums over several rounds with changing cohorts or colluding clients, against the mean.",
     ),
+    "clusters": (
+        "leakage.cluster_baselines",
+        "Clusters of a description's server under attack, on clear updates, against the usual robust rules.",
+    ),
+    "permutation": (
+        "leakage.permuted_pictures",
+        "Pictures in an unknown order laid out by public ones, against chance, and clients that break the rule.",
+    ),
     "sum": (
         "speed.secure_sum",
         "One secure sum from updates to the decoded total, against SecAgg+ (flwr) and CKKS (tenseal) where installed.",

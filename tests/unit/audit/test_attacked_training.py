@@ -13,8 +13,6 @@ from croupier.aggregate.clusters import Clusters
 from croupier.aggregate.mean import Mean
 from croupier.audit.attacked_training import ClusterRound, SeededTask, TrainingOutcome, served_models
 from croupier.audit.poison import LabelFlip, NoiseInjection, Scaling
-from croupier.audit.poisoning_tables import purity, purity_by_round, purity_of_labels
-from croupier.audit.questions.poisoning import on_clear_updates
 from croupier.audit.setting import Setting
 from croupier.core.coins import Coins
 from croupier.core.update import Model
@@ -29,8 +27,9 @@ from croupier.learn.models import Mlp
 from croupier.learn.root import Root
 from croupier.learn.split import Iid
 from croupier.pipeline import Pipeline
+from croupier_lab.attacks.cluster_purity import purity, purity_by_round, purity_of_labels
 from croupier_lab.attacks.poisoning import MinMax
-from croupier_lab.attacks.rules_under_attack import Probes, RuleUnderAttack, Samples, run
+from croupier_lab.attacks.rules_under_attack import Probes, RuleUnderAttack, Samples, on_clear_updates, run
 
 SETTING = Setting(
     Digits(), Iid(clients=12), Mlp(hidden=(32,)), Adam(lr=0.01, epochs=3, batch=16), Federation(rounds=3),

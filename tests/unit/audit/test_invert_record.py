@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from croupier.aggregate.aggregator import Desk
 from croupier.aggregate.clusters import Clusters
 from croupier.audit.invert import SearchRecipe, label_of, record_behind
-from croupier.audit.permutation_words import survives
 from croupier.core.coins import Coins
 from croupier.core.update import Gathered, Model
 from croupier.encode.symmetry import Rule, Symmetry
@@ -73,27 +72,6 @@ def test_a_label_is_read_without_biases_where_there_are_three_classes() -> None:
     for label in range(5):
         x = torch.randn(1, 6, generator=COINS.child("signed", label).fast())
         assert label_of(gradient_of(layer, x, torch.tensor([label])), layer, (6,)).tolist() == [label]
-
-
-def test_the_findings_say_what_was_measured() -> None:
-    def order(*shares: float) -> dict[str, object]:
-        groups = [{"group": f"g{n}", "size": 32, "absolute": {"rate": one, "low": one}} for n, one in enumerate(shares)]
-        ratios = {"prior": 12.0, "nothing": 5.0, "matched": 90.0, "told": 90.0}
-        lines = [{"knows": knows, "read": "as it lies", "moment": "first model", "psnr": {"rate": value}}
-                 for knows, value in ratios.items()]  # fmt: skip
-        return {"groups": groups, "inversion": lines}
-
-    text = " ".join(survives(order(1.0, 1.0)))
-    assert "recovers 100.0% of the 64 permuted places, at least 99 % in 2 of 2 groups; a random order" in text
-    assert "obfuscation, not encryption: nothing" in text
-    assert "-7.0 dB" in text
-    assert "+78.0 dB" in text
-    assert "sum servers" in text
-    assert "only g1 withstood" in " ".join(survives(order(1.0, 0.5)))
-    failed = " ".join(survives(order(0.5, 0.5) | {"inversion": []}))
-    assert "did not recover the rule" in failed
-    assert "obfuscation" not in failed
-    assert " dB" not in failed
 
 
 def _clustered(tampered: Rule, rule: Rule, kin: float = 0.5) -> tuple[list[list[str]], Tensor]:

@@ -1,4 +1,4 @@
-"""Hidden coordinates: orders brought together by matching weights, records read in them, and pictures laid out.
+"""Hidden coordinates: orders brought together by matching weights, and records read in them.
 
 The attacks are a server's: it knows the public network, what it handed out and what came back, and nothing of the rule.
 A rule that is given to a reading was found by matching, or told by a client. Mounted blindly (`audit.blind`) for the
@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from croupier.audit.invert import SearchRecipe, record_behind
 from croupier.audit.knowledge import Knowledge
-from croupier.audit.pixel_layout import by_example
 from croupier.core.coins import Coins
 from croupier.core.revive import plain, revived
 from croupier.encode.symmetry import Rule, Symmetry
@@ -113,7 +112,7 @@ def study(known: Mapping[str, Any], device: str = "cpu") -> Public:
 
 def mount(public: Public, asked: Mapping[str, Any]) -> dict[str, Any]:
     """What one of the attacks comes to; `does` names it."""
-    found: dict[str, Any] = {"match": _match, "read": _read, "lay out": _lay_out}[asked["does"]](public, asked)
+    found: dict[str, Any] = {"match": _match, "read": _read}[asked["does"]](public, asked)
     return found
 
 
@@ -176,9 +175,3 @@ def _record(
     network = holding(public.module, start, symmetry.layout).eval()
     found = record_behind(gradient, network, public.shape, public.classes, Coins(coins).child(0), public.search)
     return found.detach().nan_to_num(0.5)
-
-
-def _lay_out(public: Public, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Where each place of `samples`, all in one unknown order, lies by the look of `public` ones."""
-    places = by_example(asked["samples"], asked["public"], Coins(asked["coins"]))
-    return {"places": torch.from_numpy(places)}

@@ -22,7 +22,7 @@ from croupier.audit.blind import Panel
 from croupier.audit.invert import SearchRecipe
 from croupier.audit.permutation_report import over_all_runs
 from croupier.audit.permutation_score import PlayedVariant, Rules, SingleStepRound
-from croupier.audit.permuted_run import AgreedOnce, PermutedRun, tampered
+from croupier.audit.permuted_run import AgreedOnce, PermutedRun
 from croupier.audit.question import Adversary, Arm, Promise, Question, QuestionRun, Score
 from croupier.audit.seen import shows
 from croupier.audit.setting import Depth
@@ -40,33 +40,21 @@ from croupier.pipeline import Pipeline
 TOPIC = "permutation"
 
 
-def variants(pipeline: Pipeline) -> list[Pipeline]:
-    """The description's own pipeline first, then with the first model from elsewhere, and both with one rule kept."""
+def with_control(pipeline: Pipeline) -> list[Pipeline]:
+    """The pipeline, and its control: the same with the first model from elsewhere, in plain order or not."""
     own = pipeline.encode
     first, other = ("clients", "open") if own.clients_start else ("open", "clients")
-    changes = [
-        {"first": each, "kept": kept} for kept in (own.keeps_rule, not own.keeps_rule) for each in (first, other)
-    ]  # fmt: skip
-    # A rule of every round is not kept. What is added to the last model must lie in its order, the first one's too.
-    fits = {True: not own.every_round, False: is_anew(pipeline)}
-    changes = [one for one in changes if fits[one["kept"] is True] and (one["first"] == first or is_anew(pipeline))]
+    # What is added to the last model must lie in its order, the first one's too.
+    is_anew = own.form == "weights" and pipeline.aggregate.anew
     # A round that is lost because nobody knows the last rule would show nothing.
     held = {"fetch": "anyone"} if own.every_round else {}
-    encoders = [own.model_copy(update=change | held) for change in changes]
+    encoders = [own.model_copy(update={"first": each, **held}) for each in (first, *([other] if is_anew else []))]
     return [pipeline.model_copy(update={"encode": encode}) for encode in encoders]
-
-
-def is_anew(pipeline: Pipeline) -> bool:
-    """Whether the next model is made of this round's uploads alone."""
-    return pipeline.encode.form == "weights" and pipeline.aggregate.anew
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A variant of the protocol: who draws the first model, and whether one rule is kept.
-
-    Only the description's `own` is tampered with; `whole`: records are read, too.
-    """
+    """A variant of the protocol, the description's `own` or its control; `whole`: records are read, too."""
 
     run: PermutedRun
     depth: Depth
@@ -117,8 +105,7 @@ class Variant:
             except SpecError as error:
                 # Not every network's gradients can be read; what was matched stands all the same.
                 unread = str(error)
-        lies = tampered(run, done[-1].state, self.coins.child("tamper")) if self.own and self.whole else ()
-        return PlayedVariant(self, len(done), seen[0], asked, tuple(singles), unread, tuple(lies))
+        return PlayedVariant(self, len(done), asked, tuple(singles), unread)
 
     def _single_steps(self, last: Round) -> list[SingleStepRound]:
         """Single steps from the first model, and from the last one where that takes no search."""
@@ -195,7 +182,7 @@ class Permutation(Question, use="permutation"):
         return "" if found.kind == "named" else found.why or "it sees no single updates that could be matched"
 
     def play(self, bench: Bench, arm: Arm, adversaries: Sequence[Adversary]) -> Promise:
-        """The description's own protocol in every variant; of others what is needed for a score."""
+        """The protocol and its control; of the description's own also what its records look like."""
         accounts = bench.once(("orders", arm.key), lambda: [one.play() for one in _variants(bench, arm)])
 
         def trials() -> Mapping[str, QuestionRun]:
@@ -231,10 +218,7 @@ def _run(bench: Bench, arm: Arm, pipeline: Pipeline) -> PermutedRun:
 
 
 def _variants(bench: Bench, arm: Arm) -> list[Variant]:
-    every, depth = variants(arm.pipeline), bench.setting.depth
-    if not arm.own:
-        # The protocol itself, and its control: the same rule with the first model known.
-        every = every[:2]
+    depth, every = bench.setting.depth, with_control(arm.pipeline)
     return [
         Variant(_run(bench, arm, one), depth, bench.panel, number == 0, arm.own) for number, one in enumerate(every)
     ]

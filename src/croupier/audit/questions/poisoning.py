@@ -1,34 +1,33 @@
 """What do malicious clients break? A share of the clients attack the protocol as it is, under an honest server.
 
-Where the description's own protocol clusters its clients, the usual robust rules stand beside it on clear updates.
+`audit.attacked_training` trains with and without each attack; here are scores, the table of what honest clients
+receive, and the words. How clusters compare with other rules is the laboratory's `bench clusters`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from croupier.aggregate.aggregator import Aggregator
-from croupier.aggregate.geometry import MultiKrum, TrimmedMean
-from croupier.aggregate.mean import Mean
-from croupier.aggregate.median import Median
-from croupier.aggregate.reference import FLTrust
 from croupier.audit.attacked_training import SeededTask, TrainingOutcome
 from croupier.audit.bench import Bench
 from croupier.audit.poison import FLIP, NOISE, NONE, REPLACE, TRIGGER, Poison, audit_attacks, backdoor
-from croupier.audit.poisoning_tables import WHOLE, rows_of, summarise
 from croupier.audit.question import MALICIOUS, Adversary, Arm, Promise, Question, QuestionRun, Score
-from croupier.core.intervals import Rate
-from croupier.encode.floats import Floats
+from croupier.audit.report.words import interval, rate_of, table
+from croupier.core.intervals import Rate, over_runs
 from croupier.errors import SpecError
 from croupier.learn.root import Root
-from croupier.pipeline import Pipeline
 
+MEASURES = ("received", "success", "models")
 KEYS: Mapping[str, str] = {"noise": NOISE, "label-flip": FLIP, "backdoor": TRIGGER, "replacement": REPLACE}
-# What rules that assume a number of liars are told.
-SHARE = 0.25
+NOTES = (
+    "Accuracy received: on the test records, by the model that each honest client would be handed next, mean over all "
+    "of them; who has no cluster yet gets the largest one's.",
+    "Backdoor: the share of triggered test records of other classes that the model takes for the target, mean over "
+    "honest clients. A model without backdoor has some, too: its own mistakes.",
+    "Attacks that fail prove nothing: an attacker who knows the rule can do better than these.",
+)
 
 
 class Poisoning(Question, use="poisoning"):
@@ -86,46 +85,34 @@ class _ArmUnderAttack:
         self.attacks = audit_attacks(setting, made.dataset.shape)
         # What words stand for cannot be marked.
         self.mark = backdoor(setting) if made.task.answers is not None else None
-        self.cohort = setting.plan.cohort or len(made.task.enrolled)
-        self.clustered = arm.own and "answers" in arm.pipeline.aggregate.asks
 
     def trial(self) -> QuestionRun:
-        """Scores of the protocol itself; rules on clear updates stand beside clusters of one's own."""
-        whole = {NONE: self._train(NONE, self.arm.pipeline)}
+        """What each attack comes to."""
+        whole = {NONE: self._train(NONE)}
         not_run: dict[str, str] = {}
         for key, title in KEYS.items():
             if self.mark is None and title in (TRIGGER, REPLACE):
                 not_run[key] = "records that are no quantities cannot be marked"
                 continue
             try:
-                whole[title] = self._train(title, self.arm.pipeline, self.attacks[title][0])
+                whole[title] = self._train(title, self.attacks[title][0])
             except SpecError as error:
                 not_run[key] = str(error)
         scores = {key: _score(whole[NONE], whole[title], key) for key, title in KEYS.items() if title in whole}
-        found = {(title, WHOLE): outcome for title, outcome in whole.items()} | self._other_rules()
         facts = {
-            "rows": rows_of(found), "malicious": len(whole[NONE].malicious), "clients": whole[NONE].enrolled,
+            "rows": [
+                {"attack": title, **{name: getattr(one, name) for name in (*MEASURES, "lost", "accepted")}}
+                for title, one in whole.items()
+            ],
+            "malicious": len(whole[NONE].malicious), "clients": whole[NONE].enrolled,
             "attacks": {title: does for title, (_, does) in self.attacks.items()},
-            "unfit": unfit_baselines(self.cohort) if self.clustered else {},
         }  # fmt: skip
         return QuestionRun(scores, not_run=not_run, facts=facts)
 
-    def _train(self, title: str, pipeline: Pipeline, attack: Poison | None = None) -> TrainingOutcome:
+    def _train(self, title: str, attack: Poison | None = None) -> TrainingOutcome:
         self.bench.watch(f"seed {self.bench.seed}: {self.arm.title}: {title}")
-        # The protocol's own runs without attack say how often a mark works of itself.
-        trigger = self.mark if pipeline is self.arm.pipeline else None
-        return self.seeded.train(pipeline, self.bench.drive, attack, None if attack else trigger)
-
-    def _other_rules(self) -> dict[tuple[str, str], TrainingOutcome]:
-        """The description's clusters and other rules, on clear updates."""
-        if not self.clustered or not self.arm.pipeline.privacy.noiseless:
-            return {}
-        rules = {"Clusters": self.arm.pipeline.aggregate} | baselines(self.cohort)
-        return {
-            (title, rule): self._train(title, on_clear_updates(part), attack)
-            for title, (attack, _) in self.attacks.items()
-            for rule, part in rules.items()
-        }
+        # Runs without attack say how often a mark works of itself.
+        return self.seeded.train(self.arm.pipeline, self.bench.drive, attack, None if attack else self.mark)
 
 
 def _score(quiet: TrainingOutcome, hit: TrainingOutcome, key: str) -> Score:
@@ -135,33 +122,50 @@ def _score(quiet: TrainingOutcome, hit: TrainingOutcome, key: str) -> Score:
     return Score(1 - hit.received, 1 - quiet.received)
 
 
-def on_clear_updates(rule: Aggregator) -> Pipeline:
-    """A rule on whole updates, in the form it takes."""
-    form = "delta" if "delta" in rule.forms else "weights"
-    return Pipeline(encode=Floats(form=form, weights="uniform"), aggregate=rule)
-
-
-def baselines(cohort: int) -> dict[str, Aggregator]:
-    """The rules that fit so many clients, told a quarter of liars."""
-    few, unfit = liars(cohort), unfit_baselines(cohort)
-    every: dict[str, Aggregator] = {
-        "FedAvg": Mean(), "Median": Median(), "Trimmed Mean": TrimmedMean(b=few), "Multi-Krum": MultiKrum(f=few),
-        "FLTrust": FLTrust(),
-    }  # fmt: skip
-    return {name: part for name, part in every.items() if name not in unfit}
-
-
-def liars(cohort: int) -> int:
-    """How many of those invited the baselines are told to be lying."""
-    return max(1, math.ceil(SHARE * cohort))
-
-
-def unfit_baselines(cohort: int) -> dict[str, str]:
-    """Baselines that need more clients a round, each with how many; the others run."""
-    few = liars(cohort)
-    least = {"Trimmed Mean": 2 * few + 1, "Multi-Krum": 2 * few + 3}
+def summarise(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What to show of every run's facts: sentences and a table, and the `numbers` behind them."""
+    first = found[0]
+    rows = [_row(lines) for lines in zip(*(one["rows"] for one in found), strict=True)]
+    says = [f"{title.capitalize()}: {does}." for title, does in first["attacks"].items() if title != NONE]
+    says += dict.fromkeys(f"{row['attack']}: {why}" for row in rows for why in row["lost"])
+    heads = ("Attack", "Accuracy received, %", "Backdoor success, %", "Models")
+    shown = [
+        (row["attack"], *(interval(row[name], 100) for name in ("received", "success")), f"{row['models']['rate']:.1f}")
+        for row in rows
+    ]
     return {
-        name: f"told of {few} liars it needs {many} clients a round, and {cohort} are invited"
-        for name, many in least.items()
-        if cohort < many
+        "sentences": [_threat(first["malicious"], first["clients"]), *says, *_refused(found), *NOTES],
+        "tables": table("What honest clients receive", heads, shown),
+        "numbers": {"rows": rows, "malicious": first["malicious"], "clients": first["clients"]},
     }
+
+
+def _row(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One attack over runs."""
+    return {
+        "attack": lines[0]["attack"], **{name: rate_of([line[name] for line in lines]) for name in MEASURES[:2]},
+        "models": rate_of([line["models"] for line in lines], over_runs),
+        "lost": [line["lost"] for line in lines if line["lost"]],
+    }  # fmt: skip
+
+
+def _refused(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Attacks whose updates did not all come through: what is never averaged breaks nothing."""
+    taken = dict[str, int]()
+    for row in (row for one in found for row in one["rows"]):
+        taken[row["attack"]] = taken.get(row["attack"], 0) + row["accepted"]
+    return [
+        f"{title.capitalize()}: {many} of {taken[NONE]} updates of the malicious were taken; the others were refused."
+        for title, many in taken.items()
+        if many < taken[NONE]
+    ]
+
+
+def _threat(bad: int, clients: int) -> str:
+    """Who attacks, and what it can do."""
+    return (
+        f"{bad} of {clients} clients are malicious, drawn anew for each run, and work together. They choose what they "
+        "train on and what they send; they see the models that they are handed and nothing of what others send. The "
+        "server is honest here, and does not know who they are. No claim is made for what they do otherwise: none of "
+        "these attacks tries to pass as honest."
+    )

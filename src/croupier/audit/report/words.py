@@ -1,12 +1,18 @@
-"""Numbers, names and moments of a report in words: what `read` and everything that shows a report is built of."""
+"""Numbers, names and moments of a report in words: what `read` and everything that shows a report is built of.
+
+Questions make the tables of their facts with `rate_of`, `interval` and `table`.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
+from typing import Any
+
+from croupier.core.intervals import Rate, smooth
 
 WHO = {
     "server": "the server", "client": "a client", "relay": "the relay", "second": "the second server",
@@ -85,3 +91,25 @@ def date(stamp: str) -> str:
     except ValueError:
         return stamp
     return f"{when.day} {when:%B %Y, %H:%M} {'UTC' if when.tzinfo and not when.utcoffset() else f'{when:%z}'}".strip()
+
+
+Table = dict[str, Any]
+
+
+def table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[Table]:
+    """A table for a report; none without rows."""
+    return [{"title": title, "heads": list(heads), "rows": [list(row) for row in rows]}] if rows else []
+
+
+def rate_of(values: Sequence[float | None], between: Callable[[list[float]], Rate] = smooth) -> dict[str, Any]:
+    """A mean with its interval over the runs that have it; none where fewer than two do."""
+    known = [float(value) for value in values if value is not None]
+    return asdict(between(known)) if len(known) > 1 else {"rate": None}
+
+
+def interval(rate: Mapping[str, Any], times: float = 1, digits: int = 1) -> str:
+    """A mean with its interval, of a table; nothing where there is none."""
+    if rate["rate"] is None:
+        return ""
+    mean, low, high = (f"{times * rate[name]:.{digits}f}" for name in ("rate", "low", "high"))
+    return f"{mean} ({low} to {high})"

@@ -23,7 +23,7 @@ from croupier.audit.question import SERVER, Adversary, Arm
 from croupier.audit.seen import seen, shows
 from croupier.audit.traits.auxiliary import AuxiliaryClients, auxiliary_clients, with_all_households
 from croupier.audit.traits.scores import AttackInput, Measures, RoundTruth, Scored, TraitTruth
-from croupier.audit.traits.tiers import TieredExperiment, TieredSetting, View, share_uncovered
+from croupier.audit.traits.tiers import TieredExperiment, TieredSetting, View
 from croupier.core.coins import Coins
 from croupier.core.update import Layout
 from croupier.errors import SpecError
@@ -113,23 +113,23 @@ def _experiment(bench: Bench) -> TieredExperiment | None:
 
 
 def _tiers(bench: Bench, experiment: TieredExperiment, noise: str, view: View) -> Callable[[], Findings]:
-    played, uncovered = bench.once(("tiers", noise), lambda: _played(bench, experiment, noise))
+    played = bench.once(("tiers", noise), lambda: _played(bench, experiment, noise))
 
     def done() -> Findings:
         count, clients = len(experiment.auxiliary.names), len(experiment.task.shards)
         says = _says(count, f"none of the {clients} attacked", experiment.tiered.every)
         if view == "parameter":
             says += (
-                f"All other members of a bucket, with the server, take their own values out of the shuffle: "
-                f"{uncovered:.0%} of the rows tried came out bit for bit.",
+                "All other members of a bucket, with the server, take their own values out of the shuffle: what is "
+                "left is the last one's row, bit for bit.",
             )
         return Findings(*played()[view], tuple(experiment.attributes), view == "rows", says)
 
     return done
 
 
-def _played(bench: Bench, experiment: TieredExperiment, noise: str) -> tuple[Callable[[], Scored], float]:
-    """One training for all arms of a noise: the scores, and what colluders uncover of the first round."""
+def _played(bench: Bench, experiment: TieredExperiment, noise: str) -> Callable[[], Scored]:
+    """The scores of one training for all arms of a noise."""
     cases = [tiered_case(bench, arm, who) for arm in bench.arms for who in bench.adversaries(arm)]
     views = list(dict.fromkeys(case[1] for case in cases if case and case[0] == noise))
 
@@ -138,9 +138,7 @@ def _played(bench: Bench, experiment: TieredExperiment, noise: str) -> tuple[Cal
 
     known = experiment.noise(noise)
     rounds = tuple(experiment.rounds(experiment.task, known, bench.drive, watch))
-    made = experiment.attack_input(known, rounds, views, watch)
-    first = made.truths["parameter"].rounds[0] if "parameter" in views else None
-    return made.asked_of(bench.panel), share_uncovered(rounds[0], first) if first else 1.0
+    return experiment.attack_input(known, rounds, views, watch).asked_of(bench.panel)
 
 
 def _says(count: int, who: str, every: int) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ from croupier.core.view import facts
 from croupier.encode.floats import Floats
 from croupier.engine.loop import rounds
 from croupier.engine.task import Task
-from croupier.errors import ProtocolError, RangeError
+from croupier.errors import ProtocolError
 from croupier.learn.attributes import attributes
 from croupier.learn.augment import AS_IS
 from croupier.learn.root import NONE
@@ -163,28 +163,3 @@ def released(
     numbers = [torch.full_like(one.sent[0], float(at)) for at in range(len(one.names))]
     sources = shuffle.within(numbers, layout, None, coins, tiers)["rows"].to(torch.int64)
     return RoundTruth(bucket_view(one.number, rows, one.names, shuffle, tiers, noise.sigma), one.names, sources)
-
-
-def share_uncovered(one: NoisedRound, truth: RoundTruth) -> float:
-    """The share of clients whose noised row all other members of their bucket take out of the shuffle, exactly."""
-    hits = []
-    for bucket, members in enumerate(truth.view.members):
-        rows = truth.view.rows[truth.view.bucket == bucket]
-        places = [one.names.index(name) for name in members]
-        for victim in places:
-            others = one.sent[[place for place in places if place != victim]]
-            hits.append(torch.equal(uncovered(rows, others), one.sent[victim]))
-    return sum(hits) / len(hits)
-
-
-def uncovered(released: Tensor, own: Tensor) -> Tensor:
-    """What is left of a bucket's shuffled float32 rows when all members but one take out their own values, exactly.
-
-    Each coordinate's values are a multiset: the bits of all, exclusive-or those of the colluders, are the victim's.
-    """
-    if len(own) != len(released) - 1:
-        raise RangeError(f"{len(own)} colluders of a bucket of {len(released)}: all but one take part in this")
-    left = torch.zeros_like(released[0].view(torch.int32))
-    for row in (*released, *own):
-        left = left ^ row.contiguous().view(torch.int32)
-    return left.view(torch.float32)

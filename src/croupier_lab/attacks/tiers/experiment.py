@@ -28,7 +28,6 @@ from croupier.audit.traits.tiers import (
     TieredSetting,
     TierNoise,
     View,
-    share_uncovered,
 )
 from croupier.core import canon
 from croupier.core.attempt import Drive
@@ -40,6 +39,7 @@ from croupier.learn.attributes import Attribute
 from croupier.privacy.gdp import epsilon_of, mu_of
 from croupier.privacy.tiers import Tiers
 from croupier_lab.attacks.tiers import measures as more
+from croupier_lab.attacks.tiers.colluders import share_uncovered
 from croupier_lab.attacks.tiers.measures import CleanTruth
 from croupier_lab.attacks.tiers.sketch import Sketch, sketched
 from croupier_lab.attacks.tiers.stages import attack_bytes

@@ -13,10 +13,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from croupier.audit.permutation_words import Knows
 from croupier.core.coins import Coins
 from croupier.learn.dp_fit import DpAdam
 from croupier.learn.fit import Adam, Fit, prune
+from croupier_lab.attacks.permuted_upload import Knows
 
 # DP-SGD as in Abadi et al. 2016, whom the paper cites: gradients clipped to 4, multipliers 2, 4 and 8; the noise a
 # coordinate is what a batch of 64 has.

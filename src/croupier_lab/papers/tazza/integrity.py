@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from croupier.audit.attacked_training import TrainingOutcome
-from croupier.audit.poisoning_tables import purity_by_round
 from croupier.engine.local import Local
+from croupier_lab.attacks.cluster_purity import purity_by_round
 from croupier_lab.attacks.rules_under_attack import Probes, RuleUnderAttack, run
 from croupier_lab.drawing.pictures import cluster_map
 from croupier_lab.papers.shared.figure import Figure, Means, Scale

@@ -17,7 +17,6 @@ from croupier.aggregate.median import Median
 from croupier.aggregate.reference import FLTrust
 from croupier.audit.attacked_training import TrainingOutcome
 from croupier.audit.poison import LabelFlip, NoiseInjection, Poison, Scaling
-from croupier.audit.poisoning_tables import purity_by_round
 from croupier.audit.setting import Setting
 from croupier.engine.federation import Federation
 from croupier.learn.data import Data
@@ -26,6 +25,7 @@ from croupier.learn.fit import Adam
 from croupier.learn.models import Mixer, Mlp, Network, Rnn, Vit
 from croupier.learn.root import Root
 from croupier.learn.split import Dirichlet
+from croupier_lab.attacks.cluster_purity import purity_by_round
 from croupier_lab.papers.shared.figure import Means, Scale
 from croupier_lab.papers.shared.trainings import cell, shown
 

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from croupier.audit.pixel_layout import ROUNDS, by_example, chance_neighbours, kept_neighbours, laid_out
 from croupier.core.coins import Coins, Ints
 from croupier.encode.symmetry import Rule, Symmetry
 from croupier.learn.axes import symmetry_of
@@ -29,6 +28,7 @@ from croupier.learn.likeness import psnr, ssim
 from croupier.learn.models import Mlp
 from croupier.learn.png import png
 from croupier_lab.attacks.permuted_upload import read_upload, record_of
+from croupier_lab.attacks.pixel_layout import ROUNDS, by_example, chance_neighbours, kept_neighbours, laid_out
 from croupier_lab.attacks.rule_search import (
     BITS,
     index_error,

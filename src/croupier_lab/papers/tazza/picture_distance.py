@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from croupier.audit.pixel_layout import by_example, laid_out
 from croupier.core.coins import Coins
 from croupier.learn.data import Dataset
 from croupier.learn.datasets import Mnist
@@ -22,6 +21,7 @@ from croupier.learn.likeness import psnr
 from croupier.learn.models import Mlp
 from croupier.learn.png import png
 from croupier_lab.attacks.picture_priors import mean_picture
+from croupier_lab.attacks.pixel_layout import by_example, laid_out
 from croupier_lab.drawing.pictures import Histogram, sheet
 from croupier_lab.papers.shared.figure import Figure, Means, Scale
 from croupier_lab.papers.shared.trainings import cell

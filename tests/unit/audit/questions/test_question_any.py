@@ -22,7 +22,7 @@ from croupier.engine.local import Local
 from croupier.spec import load
 
 NUMBERS = count()
-DEPTH = Depth(rounds=1, uploads=1, pictures=10, searched=1, steps=2)
+DEPTH = Depth(rounds=1, uploads=1, searched=1, steps=2)
 # What the server of hidden coordinates does with single steps: reads them off, searches, or why it does nothing.
 READS = {
     "bare_unbiased": "no biases, and two classes",

@@ -14,10 +14,9 @@ from croupier.audit.attacked_training import SeededTask, with_malicious_clients
 from croupier.audit.bench import Bench
 from croupier.audit.blind import Panel
 from croupier.audit.poison import LabelFlip, Scaling, audit_attacks
-from croupier.audit.poisoning_tables import summarise
 from croupier.audit.question import MALICIOUS, Arm, QuestionRun
-from croupier.audit.questions.poisoning import KEYS, Poisoning, baselines, unfit_baselines
-from croupier.audit.setting import Setting, setting_of
+from croupier.audit.questions.poisoning import KEYS, Poisoning, summarise
+from croupier.audit.setting import Setting
 from croupier.audit.verdict import cell
 from croupier.core.intervals import Rate
 from croupier.engine.federation import Federation
@@ -28,7 +27,6 @@ from croupier.learn.fit import Adam
 from croupier.learn.models import Mlp
 from croupier.learn.root import Root
 from croupier.learn.split import Iid
-from croupier.spec import load
 from croupier.systems import naive, plain, rain, tazza, total
 
 CLIENTS = 8
@@ -115,31 +113,6 @@ def test_what_is_refused_is_said() -> None:
     )
 
 
-def test_clusters_have_their_purity_and_the_baselines_beside_them() -> None:
-    spec = load("tazza", ["task.split.clients=12", "task.model.hidden=[16]", "federation.rounds=2",
-                          "task.fit.epochs=1", "task.root.records=50", "run.workers=1"])  # fmt: skip
-    arm = Arm("tazza", "tazza", spec.protocol, own=True)
-    runs = [trial(arm, setting_of(spec), seed) for seed in (0, 1)]
-    found = Poisoning().facts(runs)
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
-    rows = found["numbers"]["rows"]
-    assert (found["numbers"]["clients"], found["numbers"]["malicious"]) == (12, 3)
-    assert len(rows) == 5 + 30
-    assert [row["rule"] for row in rows[5:11]] == ["Clusters", *baselines(10)]
-    own = [row for row in rows if row["rule"] == "Clusters" and row["attack"] != "no attack"]
-    assert all(len(row["rounds"]) == 2 and row["purity"]["all"]["low"] <= row["purity"]["all"]["high"] for row in own)
-    assert all(row["success"]["rate"] is None for row in rows if "flip" in row["attack"])
-    assert any("The goal of 95 % is" in said for said in found["sentences"])
-    heads = [table["title"] for table in found["tables"]]
-    assert heads[0] == "What honest clients receive"
-    assert any(head.startswith("Are honest and malicious clients kept apart?") for head in heads)
-    assert all(len(row) == len(table["heads"]) for table in found["tables"] for row in table["rows"])
-    # Another's clusters are played as they are, without the baselines.
-    other = trial(replace(arm, own=False), setting_of(spec))
-    assert {row["rule"] for row in other.facts["rows"]} == {"the protocol"}
-    assert other.scores == runs[0].scores
-
-
 def test_all_arms_train_on_the_same_records() -> None:
     other = Arm("tazza", "tazza", tazza())
     here = bench(BARE, other)
@@ -147,12 +120,6 @@ def test_all_arms_train_on_the_same_records() -> None:
         Poisoning().unfit(here, arm)
     (seeded,) = [one for key, one in here.kept.items() if key[0] == "attacked"]
     assert seeded.setting.root == Root(records=100)
-
-
-def test_baselines_that_need_more_clients_are_named() -> None:
-    assert unfit_baselines(5) == {"Multi-Krum": "told of 2 liars it needs 7 clients a round, and 5 are invited"}
-    assert "Multi-Krum" not in baselines(5)
-    assert unfit_baselines(10) == {}
 
 
 def test_the_mark_follows_the_records() -> None:
@@ -192,3 +159,15 @@ def test_records_that_are_no_quantities_cannot_be_marked() -> None:
     found = Poisoning().play(here, BARE, (MALICIOUS,))()[MALICIOUS.key]
     assert set(found.scores) == {"noise", "label-flip"}
     assert set(found.not_run.values()) == {"records that are no quantities cannot be marked"}
+
+
+def test_a_table_says_what_honest_clients_receive() -> None:
+    found = Poisoning().facts(broken())
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    rows = {row["attack"]: row for row in found["numbers"]["rows"]}
+    assert (found["numbers"]["clients"], found["numbers"]["malicious"]) == (CLIENTS, 2)
+    assert rows["label flip"]["received"]["rate"] < rows["no attack"]["received"]["rate"]
+    assert rows["label flip"]["success"]["rate"] is None
+    (table,) = found["tables"]
+    assert [row[0] for row in table["rows"]] == list(rows)
+    assert all(len(row) == len(table["heads"]) for row in table["rows"])

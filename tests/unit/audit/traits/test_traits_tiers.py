@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from croupier.audit.traits.tiers import NoisedRound, TierNoise, released, share_uncovered, uncovered
+from croupier.audit.traits.tiers import NoisedRound, TierNoise, released
 from croupier.core.coins import Coins
 from croupier.core.update import Layout, Slice
 from croupier.errors import RangeError, SpecError
 from croupier.learn.attributes import attributes
 from croupier.learn.data import Dataset, Windows
 from croupier.privacy.tiers import Tiers
+from croupier_lab.attacks.tiers.colluders import share_uncovered, uncovered
 
 LAYOUT = Layout((Slice("a.weight", (30,)), Slice("b.weight", (10,))))
 

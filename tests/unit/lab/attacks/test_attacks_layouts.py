@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from croupier.audit.pixel_layout import chance_neighbours, kept_neighbours
 from croupier.core.coins import Coins
 from croupier.errors import RangeError
 from croupier_lab.attacks.patch_layout import (
@@ -24,6 +23,7 @@ from croupier_lab.attacks.patch_layout import (
     total,
     uncover,
 )
+from croupier_lab.attacks.pixel_layout import chance_neighbours, kept_neighbours
 from croupier_lab.attacks.smooth_layout import by_smoothness, turned
 
 COINS = Coins.from_seed(11)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from typing import get_args
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from croupier.audit.permutation_words import KNOWS, Knows
 from croupier.core.coins import Coins
 from croupier.encode.symmetry import Symmetry
 from croupier.errors import RangeError, SpecError
@@ -22,7 +22,7 @@ from croupier.learn.likeness import psnr
 from croupier.learn.models import Perceptron, SigmoidNet
 from croupier_lab.attacks.feature_distance import Perceiver, fitted, perceiver
 from croupier_lab.attacks.gradient_search import Dlg, dlg
-from croupier_lab.attacks.permuted_upload import read_upload, record_of
+from croupier_lab.attacks.permuted_upload import Knows, read_upload, record_of
 
 COINS = Coins.from_seed(5)
 RATE = 0.1
@@ -61,7 +61,7 @@ def found_by(knows: Knows) -> tuple[Tensor, Tensor]:
     return (symmetry.permute_inputs(x, frame) if knows == "relative" else x), got.clamp(0, 1)
 
 
-@pytest.mark.parametrize("knows", KNOWS)
+@pytest.mark.parametrize("knows", get_args(Knows))
 def test_a_record_is_read_off_wherever_the_order_is_known(knows: Knows) -> None:
     true, found = found_by(knows)
     ratio = float(psnr(found, true))

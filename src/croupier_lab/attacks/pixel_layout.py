@@ -1,8 +1,8 @@
 """The layout of pictures whose pixels were put into one unknown order, from the pictures and public ones like them.
 
 All records of a round are under one order, so pixels that are near each other still vary together. This is what is left
-to a server that only knows orders relative to each other: it needs no model in plain order, and no seed. Used by the
-audit's question of permutations: the attack (`by_example`), and the scores of what it finds.
+to a server that only knows orders relative to each other: it needs no model in plain order, and no seed. Used by
+`bench permutation` and Tazza's figures: the attack (`by_example`), and the scores of what it finds.
 """
 
 from __future__ import annotations

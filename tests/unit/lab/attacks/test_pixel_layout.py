@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from croupier.audit.pixel_layout import by_example, chance_neighbours, kept_neighbours, laid_out
 from croupier.core.coins import Coins
 from croupier.errors import RangeError
+from croupier_lab.attacks.pixel_layout import by_example, chance_neighbours, kept_neighbours, laid_out
 
 COINS = Coins.from_seed(11)
 

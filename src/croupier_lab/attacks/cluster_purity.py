@@ -1,0 +1,71 @@
+"""How well clusters keep honest and malicious clients apart: the purity of a partition, by round and at the end.
+
+Used by Tazza's figures on integrity and by `bench clusters`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from croupier.audit.attacked_training import TrainingOutcome
+
+Groups = Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Purity:
+    """What a partition of clients is worth.
+
+    `all`: the share of clients in groups most of whose members are of their own kind; a client alone counts as right,
+    so that a rule that puts everybody apart has 1. `several`: the same among clients who are not alone, None where all
+    are. `one`: what a single group of all of them would have. `groups` and `alone` tell how far it splits, `together`
+    is the share of the honest in the group with most of them, None without any.
+    """
+
+    all: float
+    several: float | None
+    one: float
+    groups: int
+    alone: int
+    together: float | None
+
+
+def purity(groups: Groups, malicious: Collection[str]) -> Purity:
+    """Of a partition into groups that are not empty; a group of which half is malicious is half right."""
+    shared = [group for group in groups if len(group) > 1]
+    honest = [len(group) - _bad(group, malicious) for group in groups]
+    whole = sum(honest)
+    return Purity(
+        all=_share(groups, malicious),
+        several=_share(shared, malicious) if shared else None,
+        one=_share([[name for group in groups for name in group]], malicious),
+        groups=len(groups),
+        alone=len(groups) - len(shared),
+        together=max(honest) / whole if whole else None,
+    )
+
+
+def _bad(group: Iterable[str], malicious: Collection[str]) -> int:
+    return sum(name in malicious for name in group)
+
+
+def _share(groups: Groups, malicious: Collection[str]) -> float:
+    bad = [_bad(group, malicious) for group in groups]
+    right = sum(max(count, len(group) - count) for group, count in zip(groups, bad, strict=True))
+    return right / sum(len(group) for group in groups)
+
+
+def purity_by_round(outcome: TrainingOutcome, since: int = 0) -> list[Purity]:
+    """Of those who took part in each round, from the round `since` on."""
+    return [purity(one.groups, outcome.malicious) for one in outcome.by_round if one.number >= since]
+
+
+def purity_of_labels(outcome: TrainingOutcome) -> Purity | None:
+    """Of everybody's last label; None without clusters."""
+    if not outcome.by_round:
+        return None
+    held: dict[int, list[str]] = {}
+    for name, label in outcome.by_round[-1].labels.items():
+        held.setdefault(label, []).append(name)
+    return purity(list(held.values()), outcome.malicious)
