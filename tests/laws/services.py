@@ -24,6 +24,7 @@ from croupier.engine.state import run_id
 from croupier.engine.task import Task
 from croupier.engine.work import RoundWork
 from croupier.pipeline import Pipeline
+from croupier.service.card import host_role
 from croupier.service.client import Client
 from croupier.service.host import Host
 from croupier.service.identity import Keyring, make_keys
@@ -86,7 +87,10 @@ class Deployment:
     def roster(self, rings: Mapping[str, Keyring], ports: Mapping[str, int]) -> Roster:
         """The roster that everybody accepted."""
         today = dt.date.today()
-        cards = [ring.card(f"127.0.0.1:{ports[name]}" if name in ports else "", today) for name, ring in rings.items()]
+        cards = [
+            ring.card(f"127.0.0.1:{ports[name]}", today, host_role(name)) if name in ports else ring.card("", today)
+            for name, ring in rings.items()
+        ]
         spec = Spec(protocol=self.pipeline, federation=self.plan)
         invited = self.plan.cohort or len(self.task.enrolled)
         quorum = max(least(self.plan, invited), self.pipeline.release.least)

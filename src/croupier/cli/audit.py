@@ -138,10 +138,8 @@ def command(
     kept_views = _kept_views(views, key, updates)
     # Before the minutes of work, not after.
     page, name = _page(report, spec, sets or [], updates if views is None else views)
-    asked: dict[str, Any] = {"seed": seed or 0, "data": data}
-    if kept_views is not None:
-        asked |= kept_views
-    elif updates is None:
+    asked: dict[str, Any] = {"seed": seed or 0, "data": data, **(kept_views or {})}
+    if kept_views is None and updates is None:
         asked |= {
             "sets": sets or (), "questions": question or (), "adversary": adversary or (), "against": against,
             "seeds": seeds, "fast": fast, "shadow": shadow, "noise": noise, "lpips": lpips,

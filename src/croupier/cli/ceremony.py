@@ -27,7 +27,7 @@ def keygen(
     name: Annotated[str, typer.Argument(help="The party's name: server, relay, sum1, ..., or any name of a client.")],
     role: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(help="client, server, relay, sum-server, second or dealer; follows from the name."),
+        typer.Option(help="follows from the name; host for one of a protocol of your own."),
     ] = None,
     address: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where others dial it; not for clients.")] = "",
     days: Days = DAYS,
@@ -48,9 +48,9 @@ def keygen(
     from croupier.service.home import save_keys
     from croupier.service.identity import make_keys
 
-    found, today = check_role(name, role, address or ""), now()
+    found, today = check_role(name, role), now()
     keys = make_keys(name, Coins.from_os(), today, days)
-    card = keys.card(address, today.date())
+    card = keys.card(address, today.date(), found)
     secret, public = save_keys(out or Path(name), keys, card, name)
     at = f" at {address}" if address else ""
     facts = {"name": name, "role": found, "address": address, "key": str(secret), "card": str(public),

@@ -56,7 +56,7 @@ class _Wanted:
     json: bool
 
 
-def serve(
+def command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The host's name or role: server, sum1, relay, ...")],
     key: Key,
     roster: RosterFile = None,

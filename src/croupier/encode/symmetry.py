@@ -5,7 +5,7 @@ stated reason. A *rule* is one permutation for each group; under it the tensors,
 `symmetry.rule(secret, round)` gives the rule of a secret of 32 bytes, `symmetry.permute_inputs(x, rule)` moves inputs.
 
 `learn.axes` finds a symmetry by watching a network; it may also be declared by hand. `encode.hidden` permutes by it,
-and attacks (`audit.match`) search for the rule with it.
+and attacks (`learn.axes.matching`) search for the rule with it.
 """
 
 from __future__ import annotations

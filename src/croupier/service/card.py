@@ -35,28 +35,35 @@ _REMEDY = "ask its owner for the .card file once more"
 _HEAD = "A party's card. Nothing in it is secret: hand it to whoever makes the roster (croupier enrol)."
 
 
-def role_of(name: str, address: str = "") -> Role:
-    """The role that a name stands for: pipelines name their parties, and everybody else is a client.
-
-    Who listens under another name is a host of a protocol that is not known here.
-    """
+def role_of(name: str) -> Role:
+    """The role that a name stands for: pipelines name their parties, and everybody else is a client."""
     if re.fullmatch(r"sum[1-9][0-9]*", name):
         return "sum-server"
-    other: Role = "host" if address else "client"
-    return next((role for role in ROLES if role == name and role not in ("client", "sum-server", "host")), other)
+    return next((role for role in ROLES if role == name and role not in ("client", "sum-server", "host")), "client")
 
 
-def check_role(name: str, role: str | None, address: str = "") -> Role:
-    """The role of a name, once it is known to be the one that was meant. Raises: RosterError."""
-    known = role_of(name, address)
+def check_role(name: str, role: str | None) -> Role:
+    """The role of a name, once it is known to be the one that was meant. Raises: RosterError.
+
+    A `host` is a party of a protocol whose parties are not known here: it is one only if it says so.
+    """
+    known = role_of(name)
     if role is not None and role not in ROLES:
         raise RosterError(f"role = {role!r:.60}: no party has that role; {nearest(role, ROLES)}")
+    if role == "host" and known == "client":
+        return "host"
     if role not in (None, known):
         called = {"sum-server": "sum1, sum2, ...", "client": "anything else than a host"}
         raise RosterError(
             f"role = {role!r}: {name!r:.60} is the name of a {known}; a {role} is called {called.get(str(role), role)}"
         )
     return known
+
+
+def host_role(name: str) -> Role:
+    """The role of a party that is known to be a host."""
+    known = role_of(name)
+    return "host" if known == "client" else known
 
 
 def check_name(name: str) -> None:
@@ -111,7 +118,7 @@ class Card:
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        check_role(self.name, self.role, self.address)
+        check_role(self.name, self.role)
         if self.is_host:
             check_address(self.address)
         elif self.address:
@@ -149,10 +156,10 @@ class Card:
     @classmethod
     def issue(
         cls, sign: Callable[[bytes], bytes], name: str, address: str, identity: bytes, box: bytes, certificate: str,
-        created: str,
+        created: str, role: Role | None = None,
     ) -> Card:  # fmt: skip
         """A new card, signed by its party. Raises: RosterError when the address does not suit the role."""
-        known = (name, role_of(name, address), address, identity, box, certificate, created)
+        known = (name, role or role_of(name), address, identity, box, certificate, created)
         return cls(*known, sign(_to_sign(*known)))
 
     @property

@@ -119,7 +119,10 @@ class Database:
             for job in jobs:
                 self._write.execute("SAVEPOINT job")
                 try:
-                    ended.append((job.done, job.run(self._write), None))
+                    found = job.run(self._write)
+                    # A cursor dies here, in the thread of its connection: elsewhere it would disturb what is written.
+                    ended.append((job.done, None if isinstance(found, sqlite3.Cursor) else found, None))
+                    del found
                 except CroupierError as error:
                     self._write.execute("ROLLBACK TO job")
                     ended.append((job.done, None, error))

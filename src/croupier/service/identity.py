@@ -32,7 +32,7 @@ from croupier.core.coins import Coins
 from croupier.errors import RosterError, StoreError
 from croupier.mpc.seal import Lock, unseal
 from croupier.mpc.signatures import signed
-from croupier.service.card import DOMAIN, Card, check_name
+from croupier.service.card import DOMAIN, Card, Role, check_name
 from croupier.service.fields import Fields, read_file, read_table, write_table
 
 # A little over a year: the longest that browsers would take, too.
@@ -84,10 +84,10 @@ class Keyring:
         mine = (self.name, self.public, self.lock.public, self.tls_cert_pem.decode())
         return mine == (card.name, card.identity, card.box, card.certificate)
 
-    def card(self, address: str, day: dt.date) -> Card:
+    def card(self, address: str, day: dt.date, role: Role | None = None) -> Card:
         """A card of these keys, signed. Raises: RosterError when the address does not suit the role."""
         mine = (self.public, self.lock.public, self.tls_cert_pem.decode())
-        return Card.issue(self.sign, self.name, address, *mine, day.isoformat())
+        return Card.issue(self.sign, self.name, address, *mine, day.isoformat(), role)
 
     def text(self) -> str:
         """The keys as a file, to be kept where only their owner may read it."""

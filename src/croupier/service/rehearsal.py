@@ -20,6 +20,7 @@ from croupier.engine.federation import least
 from croupier.engine.state import run_id
 from croupier.engine.task import Task
 from croupier.learn.assemble import Assembled
+from croupier.service.card import host_role
 from croupier.service.identity import make_keys
 from croupier.service.lead import Lead
 from croupier.service.member import Member
@@ -81,7 +82,11 @@ def make_members(spec: Spec, task: Task, coins: Coins, times: Timetable, seeded:
     hosts = tuple(spec.protocol.parties(()))
     rings = {name: make_keys(name, Coins.from_os(), now) for name in (*clients, *hosts)}
     ports = dict(zip(hosts, _free_ports(len(hosts)), strict=True))
-    cards = [ring.card(f"127.0.0.1:{ports[name]}" if name in ports else "", now.date()) for name, ring in rings.items()]
+    today = now.date()
+    cards = [
+        ring.card(f"127.0.0.1:{ports[name]}", today, host_role(name)) if name in ports else ring.card("", today)
+        for name, ring in rings.items()
+    ]
     plan = spec.federation
     quorum = max(least(plan, plan.cohort or len(clients)), spec.protocol.release.least)
     roster = Roster(

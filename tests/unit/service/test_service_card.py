@@ -136,13 +136,14 @@ def test_hosts_listen_and_clients_do_not() -> None:
         keys_of("sum1").card("", NOW.date())
     with pytest.raises(RosterError, match="clients only dial out"):
         keys_of("ann").card("localhost:1", NOW.date())
+    assert keys_of("ann").card("localhost:1", NOW.date(), "host").is_host
 
 
 def test_every_party_of_every_preset_has_a_role() -> None:
     for name in presets():
         for host in load(name, count=lambda _: 10).protocol.parties(()):
             assert role_of(host) != "client", (name, host)
-    assert {role_of(name) for name in ("c", "server", "relay", "sum1", "second", "dealer")} == set(ROLES)
+    assert {role_of(name) for name in ("c", "server", "relay", "sum1", "second", "dealer")} == {*ROLES} - {"host"}
     assert [role_of(name) for name in ("sum", "sum0", "sum01", "sum-server", "client", "sum12")] == [
         *["client"] * 5, "sum-server",
     ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 Asked of protocols whose clients hide coordinates (Tazza). A `Variant` plays the protocol: uploads, rules and views come
 from the real loop and the real agreement. Attacks run in a process of their own (`audit.attacks.permutation`);
-`audit.permutation_score` scores their answers, `audit.permutation_report` and `audit.permutation_words` show them.
+`audit.permutation_score` scores their answers, `audit.permutation_report` shows them.
 """
 
 from __future__ import annotations

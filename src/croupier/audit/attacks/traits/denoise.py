@@ -4,7 +4,7 @@ Stages 1 and 2 of IntraShuffler section 5. Denoising is linear shrinking along t
 span, as much as a row's noise asks for: the paper trains a network, whose form it does not name; the laboratory has one
 for its tables, and here the best linear estimate is the one that verdicts look at. The classifier, which the paper
 leaves open, is logistic regression on those directions, its strength chosen on auxiliary clients that it was not
-trained on. The topic `attacks.traits` asks both.
+trained on. The topic of traits (`audit.attacks.traits`) asks both.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from croupier.errors import WireError
-from croupier_lab.bench.services.fuzz import Decoder, FuzzSize, FuzzTally, Mutator, feed, measure
+from croupier_lab.bench.services.fuzz import Decoder, FuzzSize, feed, measure
+from croupier_lab.bench.services.fuzz_input import FuzzTally, Mutator
 
 
 def test_a_short_campaign_finds_nothing() -> None:
