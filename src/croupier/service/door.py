@@ -8,6 +8,7 @@ only once it is durable. What is refused is counted and told to the own operator
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
@@ -58,17 +59,21 @@ class PartyDoor:
         return Tls(keys.tls_key_pem, keys.tls_cert_pem, "".join(trusted).encode())
 
     def caller(self, certificate: bytes, call: Call) -> str | None:
-        """Whose certificate it is, in the version that holds.
+        """Whose certificate it is, in the version that holds; nobody's once it has ended, on open connections too.
 
         Who renewed it may fetch what is left of the round before with the old one, and ask for notices with any.
         """
         roster = self.member.roster
         if (name := roster.party_of(certificate)) is not None:
-            return name
+            return name if self.today() < roster.card(name).expires else None
         others = {"take": (self._former,) if self._former else (), "open": self.versions.rosters()}.get(call, ())
         names = [found for one in others if (found := one.party_of(certificate)) is not None]
         stays = [name for name in names if call == "open" or name in (*roster.clients, *roster.hosts)]
         return stays[-1] if stays else None
+
+    def today(self) -> dt.datetime:
+        """The time by which certificates end."""
+        return dt.datetime.now(dt.UTC)
 
     def asked_to_wait(self, caller: str | None) -> bytes:
         """Ask somebody to come again."""

@@ -80,6 +80,18 @@ def test_an_expired_certificate() -> None:
     played(case, outdated(made(), "c0"))
 
 
+def test_a_certificate_that_ends_is_refused_on_an_open_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def case(scene: Scene) -> None:
+        notice = await scene.open(scene.notice())
+        assert await scene.put("c0", *scene.letter(notice, "c0")) == OK
+        ends = scene.host.member.roster.card("c1").expires
+        monkeypatch.setattr(scene.host, "today", lambda: ends)
+        assert await scene.put("c1", *scene.letter(notice, "c1")) == REFUSED
+        assert scene.refused("not its own letter")
+
+    played(case)
+
+
 def test_a_certificate_that_a_new_roster_revokes_is_refused_on_an_open_connection() -> None:
     async def case(scene: Scene) -> None:
         notice = await scene.open(scene.notice())
