@@ -33,7 +33,7 @@ def played(case: Case, members: dict[str, Any] | None = None) -> None:
         async with serving(members) as scene:
             await case(scene)
             facts = [value for _, told in scene.told for value in told.values()]
-            assert all(isinstance(value, str | int) and len(str(value)) < 300 for value in facts)
+            assert all(isinstance(value, str | int | float) and len(str(value)) < 300 for value in facts)
 
     asyncio.run(main())
 
