@@ -19,7 +19,7 @@ import typer
 
 from croupier.cli import app
 
-FOLDER = Path(__file__).parents[2] / "examples" / "three-organisations"
+FOLDER = Path(__file__).parents[3] / "examples" / "three-organisations"
 PARTIES = {"north-hospital", "south-hospital", "laboratory", "server", "sum1", "sum2", "sum3"}
 UNITS = sorted(FOLDER.glob("*.service"))
 
