@@ -134,6 +134,9 @@ LACKS = {
     # Keys and rosters are secret or belong to everybody: no seed may repeat them.
     **{name: {"--print-config", "--seed"} for name in ("accept", "enrol", "group", "keygen")},
     "rotate": {"--print-config", "--seed", "--out"},
+    # Parties go by a roster that others made too, and draw from the system; what `up` makes is gone at its end.
+    "join": {"--print-config", "--seed", "--out"}, "serve": {"--print-config", "--seed"},
+    "up": {"--print-config", "--out"},
 }  # fmt: skip
 
 
