@@ -255,7 +255,7 @@ def test_broken_toml_is_said_with_its_place(tmp_path: Path) -> None:
 def test_an_unknown_preset_names_the_nearest(name: str, meant: str) -> None:
     with pytest.raises(SpecError, match=f"{name!r} is neither a file nor a preset; did you mean '{meant}'?"):
         load(name)
-    with pytest.raises(SpecError, match="known: activity, cifar10, digits, digits-layer"):
+    with pytest.raises(SpecError, match="known: activity, cifar10, digits, "):
         load("completely-else")
 
 

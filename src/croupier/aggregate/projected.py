@@ -20,7 +20,7 @@ from croupier.core.flow import Memory
 from croupier.core.update import Gathered
 from croupier.errors import SpecError
 
-# A direction along which rows spread by less than this share of the largest spread is rounding.
+# A direction whose squared spread is less than this share of the largest is rounding.
 _LEAST = 1e-12
 
 

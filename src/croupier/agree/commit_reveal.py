@@ -1,4 +1,4 @@
-"""A joint secret for an epoch: commit, agree, reveal and compare among all of a roster, through a relay.
+"""A joint secret for an epoch: commit, echo, reveal and compare among all of a roster, through a relay.
 
 From: Tazza's agreement on a shuffling rule, done with a seed that nobody chooses instead of a head's; each round's rule
 is derived from it. All must take part, and whoever finds anything amiss stops: that is safe with any number of faulty

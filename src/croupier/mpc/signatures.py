@@ -1,8 +1,9 @@
 """Who took part, fixed by signatures before anything that depends on it is opened.
 
-Two servers, or the clients of an agreement, must mean the same round before they act on it: a server that told clients
-of two different rosters would be caught by two signatures under one root. Used by `place.two_servers` and by `agree`.
-Keys are Ed25519.
+Two servers, or the clients of an agreement, must mean the same round before they act on it: a client computes what
+binds a round (`root_of`) from what it knows itself, and wants both servers' signatures of it. Used by
+`place.two_servers`; what signs and checks (Ed25519) is used by `agree` and `service` too, for cards, notices and
+rosters.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from croupier.core.flow import Given, roster_digest
 
 
 def root_of(given: Given, identity: bytes, bound: bytes, digests: Tensor) -> bytes:
-    """What binds a round: the attempt, the dealt material, the commitment to the reference, and every client's row."""
+    """What binds a round: the attempt, the dealt material, what was handed out and committed to, and every row."""
     head = ("root", given.run, given.round, given.attempt, roster_digest(given.roster))
     return canon.digest((*head, identity, bound, digests))
 

@@ -3,8 +3,9 @@
 Both hold the same hidden rows q in the clear, and shares of the bits s that hide them. A row's own bits are
 q + s - 2qs: linear in s, so that each server works on its own.
 
-This is the heavy part of a RAIN round, and it needs no message at all: both servers walk over their shares once, block
-by block, and open only the short results (`place.two_servers.scoring`).
+This is the heavy part of a RAIN round, and it needs no message at all: both servers walk over their shares, block by
+block, once for each result, and open only the short results (`place.two_servers.scoring`). A hidden row is a client's
+row of signs under a mask; a fingerprint is a short hash by which an altered row is noticed.
 """
 
 from __future__ import annotations

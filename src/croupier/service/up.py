@@ -25,10 +25,14 @@ from typing import Any, NoReturn
 
 import torch
 
+from croupier.agree.epochs import plain_of
+from croupier.core import canon
 from croupier.core.coins import Coins
-from croupier.core.update import Update
+from croupier.core.update import Model, Update
 from croupier.engine.local import Local
 from croupier.engine.loop import rounds
+from croupier.engine.state import run_id
+from croupier.engine.work import permuting_of
 from croupier.errors import CroupierError, ProtocolError
 from croupier.learn.assemble import Assembled
 from croupier.service.member import SERVER, Member
@@ -36,6 +40,7 @@ from croupier.service.rehearsal import HERE, Rehearsal
 from croupier.service.roster import Timetable
 from croupier.service.seated import Hook
 from croupier.service.start import run_here
+from croupier.service.store import Store
 from croupier.service.training import assembled
 from croupier.spec import Spec
 
@@ -77,7 +82,33 @@ def up(
     with _folder() as (folder, janitor):
         rehearsal = Rehearsal(spec, folder, made, coins, seed is not None, times, absent, hooks or {})
         found = _Parent(rehearsal, janitor, watch).run()
+        if spec.protocol.encode.rules is not None and found.rounds:
+            last = {**found.rounds[-1], **_measured_for_all(rehearsal)}
+            found = replace(found, rounds=(*found.rounds[:-1], last))
     return replace(found, seconds=time.perf_counter() - started)
+
+
+def _measured_for_all(rehearsal: Rehearsal) -> Mapping[str, float]:
+    """What the last model is worth where the server cannot read it: only here do all stores lie in one folder."""
+    task, run = rehearsal.made.task, run_id(rehearsal.coins)
+    permuting, memories = permuting_of(task), {name: _remembered(rehearsal.folder / name) for name in task.enrolled}
+    models = [Model(**plain) for plain in _remembered(rehearsal.folder / SERVER).get("models", ())]
+    if permuting is None or not models:
+        return {}
+    model = max(models, key=lambda one: len(one.recipients or ()))
+    return task.evaluate(plain_of(model, memories, run, permuting))
+
+
+def _remembered(folder: Path) -> Mapping[str, Any]:
+    """What a party remembered at its end; nothing where it never came."""
+    if not (folder / "store.db").is_file():
+        return {}
+    store = Store(folder)
+    try:
+        kept = store.fact("memory")
+    finally:
+        store.close()
+    return {} if kept is None else canon.load(kept)
 
 
 def _load_everything(spec: Spec, made: Assembled) -> None:

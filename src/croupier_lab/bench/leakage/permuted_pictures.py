@@ -73,7 +73,7 @@ def measure(size: PermutationSize, seed: int, watch: Watch = ignore) -> dict[str
 
 
 def layout(variant: Variant, pictures: int) -> dict[str, Any] | None:
-    """So many pictures in the first model's unknown order, laid out by public ones; None where records are none."""
+    """So many pictures in the first model's unknown order, laid out by public ones; None without pictures."""
     run, coins = variant.run, variant.coins
     made, group = run.ground.made, input_group(run.symmetry)
     shape = pictured(made.dataset)

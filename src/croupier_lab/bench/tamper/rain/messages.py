@@ -1,7 +1,8 @@
 """Cheating with letters alone: every message of the two servers, altered, left out, repeated, mirrored or replayed.
 
-The list is made from the protocol's own schemas: a new message, or a new field, is tampered with as soon as it exists.
-Cheats that need more than a letter are in the files beside.
+The list is made from the protocol's own schemas: a new message, or a new field, is tampered with as soon as it
+exists. Left out are models, which are anybody's to choose, and what the dealer or a client sends, of which the files
+beside have cheats of their own. Cheats that need more than a letter are in the files beside.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class RainTamperCell:
 
 
 def by_letters() -> Iterator[RainTamperCell]:
-    """Every message, every field."""
+    """Every message between the servers and to clients, every field but the model."""
     schemas = {check: TwoServerRound(RoundSetting(check=check), Coins.from_seed(0)).schemas for check in CHECKS}
     for party in SERVERS:
         for kind, schema in {**schemas["product"], **schemas["hash"]}.items():
