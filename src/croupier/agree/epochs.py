@@ -120,7 +120,8 @@ class Epochs:
             {name: plan.memory for name, plan in plans.items()},
             {name: simulated_coins(called, run, root, name) for name in plans},
             server.schemas,
-            {PERMUTE: self.setting.permutation},
+            # Only who moves a model asks for work.
+            {PERMUTE: self.setting.permutation} if called.what == MOVE else {},
             keep=dict.fromkeys(plans, self.setting.keep),
         )
 

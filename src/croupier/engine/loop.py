@@ -107,7 +107,7 @@ class _Loop:
     def round(self, state: State) -> Round:
         """One round: who is invited, what they agree on first, attempts, and the state after it."""
         cohort = cohort_of(self.plan, self.task.enrolled, state.round, self.coins)
-        few = max(least(self.plan, len(cohort)), self.pipeline.release.least)
+        few = least(self.plan, len(cohort))
         ready = self._ready(state, cohort, few)
         state = replace(state, memories=ready.memories)
         if ready.lost:

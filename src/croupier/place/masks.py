@@ -64,7 +64,7 @@ class Masks(Placement, use="masks"):
         """A key pair for each client, and a directory of the public ones."""
         return frozenset({"pair"})
 
-    def keys(self, me: str, own: Secrets) -> Keys:
+    def own_keys(self, me: str, own: Secrets) -> Keys:
         """Its own private key, and the directory."""
         return {"private": own.box, "directory": dict(own.boxes)}
 

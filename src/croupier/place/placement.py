@@ -116,14 +116,14 @@ class Placement(Part):
         """Who holds them."""
         return clients
 
-    def keys(self, me: str, own: Secrets) -> Keys:
+    def own_keys(self, me: str, own: Secrets) -> Keys:
         """The keys that one party's flow uses, from its own secrets and everybody's public keys."""
         return {}
 
     def enrol(self, clients: tuple[str, ...], coins: Coins) -> Mapping[str, Keys]:
         """A simulation's keys, by name; nobody sees another's."""
         drawn = simulated(self.needs, self.holders(clients), coins)
-        return {name: self.keys(name, own) for name, own in drawn.items()}
+        return {name: self.own_keys(name, own) for name, own in drawn.items()}
 
     def missing_of(self, named: Mapping[str, frozenset[str]]) -> frozenset[str]:
         """The clients that a round may start again without, from whom each party of the placement found missing."""

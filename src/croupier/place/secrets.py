@@ -1,7 +1,8 @@
 """What one party knows from before the first round: its own long-lived keys, and everybody's public ones.
 
 In a deployment the ceremony makes them (`service`), each organisation its own; in a simulation they are drawn from the
-run's coins. A placement turns them into the keys that its flows use (`Placement.keys`), and never sees another party's.
+run's coins. A placement turns them into the keys that its flows use (`Placement.own_keys`), and never
+sees another party's.
 """
 
 from __future__ import annotations

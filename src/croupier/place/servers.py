@@ -90,7 +90,7 @@ class SumServers(Placement, use="sum-servers"):
         """One secret that all clients share and no server knows; other clients, another secret."""
         return frozenset({"group"})
 
-    def keys(self, me: str, own: Secrets) -> Keys:
+    def own_keys(self, me: str, own: Secrets) -> Keys:
         """The clients' secret."""
         return {"group": own.group}
 

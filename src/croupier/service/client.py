@@ -29,8 +29,9 @@ class Client(PartyProcess):
         Raises: IntegrityError when it has proof of foul play: then it is the last round that it plays. OwnError when
         its own training fails: nobody else can mend it.
         """
-        recalled = await self._recalled()
-        if recalled and (player := self.resume()) is not None:
+        if not await self._recalled():
+            return
+        if (player := self.resume()) is not None:
             await self._play(player)
         after = self.store.last_number()
         while (notice := await self._next(after)).what != END:

@@ -13,6 +13,7 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,7 +31,8 @@ CREATE TABLE IF NOT EXISTS attempts(
     key BLOB PRIMARY KEY, number INT, what TEXT, run BLOB, round INT, attempt INT, notice BLOB, coins BLOB, memory BLOB,
     vault BLOB, opened REAL, state TEXT);
 CREATE TABLE IF NOT EXISTS letters(
-    key BLOB, source TEXT, kind TEXT, digest BLOB, header BLOB, body BLOB, file TEXT, PRIMARY KEY(key, source, kind));
+    key BLOB, source TEXT, kind TEXT, digest BLOB, header BLOB, body BLOB, file TEXT, counted INT,
+    PRIMARY KEY(key, source, kind));
 CREATE TABLE IF NOT EXISTS sent(
     key BLOB, target TEXT, kind TEXT, digest BLOB, header BLOB, PRIMARY KEY(key, target, kind));
 CREATE TABLE IF NOT EXISTS held(key BLOB, digest BLOB, body BLOB, file TEXT, PRIMARY KEY(key, digest));
@@ -66,7 +68,7 @@ class Database:
     def _connect(self, path: Path) -> sqlite3.Connection:
         try:
             made = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-            made.executescript(f"PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; {_TABLES}")
+            made.executescript(f"PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA secure_delete=ON; {_TABLES}")
         except sqlite3.Error as error:
             raise StoreError(
                 f"{path}: cannot be used as a store ({error}); restore it, or enrol this party anew"
@@ -99,6 +101,12 @@ class Database:
                 raise StoreError(f"{self.folder}: the store is closed")
             self._jobs.put(_Job(job, done))
         return done.result()
+
+    def checkpoint(self) -> None:
+        """Move what is written into the file and empty the log, so that nothing that was erased stays in it."""
+        with suppress(sqlite3.Error), self._lock:
+            if not self._closed:
+                self._read.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def _work(self) -> None:
         while True:

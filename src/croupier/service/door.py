@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import hashlib
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
@@ -41,6 +42,7 @@ class PartyDoor:
         self.in_flight = 0
         self._former: Roster | None = None
         self._stirred = asyncio.Event()
+        self._reading: set[tuple[str, str]] = set()
 
     @property
     def name(self) -> str:
@@ -82,12 +84,17 @@ class PartyDoor:
 
     async def put(self, caller: str | None, pieces: AsyncIterator[bytes]) -> bytes:
         """Take a letter in: refused, asked to come again, too late, or durable."""
-        head = await anext(pieces, b"")
+        if caller is None:
+            return self._refuse(caller, "not its own letter: a stranger's")
         try:
+            async with asyncio.timeout(self._slowest):
+                head = await anext(pieces, b"")
             header, key = Header.unpack(head[:HEADER_BYTES]), head[HEADER_BYTES:]
         except CroupierError as error:
             return self._refuse(caller, str(error))
-        if caller is None or header.source != caller or header.target != self.name:
+        except TimeoutError:
+            return self.asked_to_wait(caller)
+        if header.source != caller or header.target != self.name:
             return self._refuse(caller, "not its own letter, or not one for here")
         player = await self._playing(key)
         if player is None:
@@ -102,14 +109,28 @@ class PartyDoor:
         if not has_room(self.store.folder, self.in_flight + header.length, self.options.floor):
             self.options.tell("disk", why=f"less than {self.options.floor} bytes would be left free; free some space")
             return self.asked_to_wait(caller)
+        # One body at a time of each kind: nobody can use up the others' room with copies that never end.
+        place = (caller, header.kind)
+        if place in self._reading:
+            return self.asked_to_wait(caller)
+        self._reading.add(place)
         self.in_flight += header.length
         try:
             return await self._accept(player, header, head[:HEADER_BYTES], pieces)
+        except TimeoutError:
+            return self.asked_to_wait(caller)
         finally:
             self.in_flight -= header.length
+            self._reading.discard(place)
+
+    @property
+    def _slowest(self) -> float:
+        """Seconds that a caller may take to send what it has begun."""
+        return max(5.0, self.member.roster.timetable.hold * 2)
 
     async def _accept(self, player: Player, header: Header, head: bytes, pieces: AsyncIterator[bytes]) -> bytes:
-        body = await _read(pieces, header.length)
+        async with asyncio.timeout(self._slowest):
+            body = await _read(pieces, header.length)
         if body is None:
             return self._refuse(header.source, "shorter or longer than its header says")
         try:
@@ -133,11 +154,16 @@ class PartyDoor:
         state = await asyncio.to_thread(self.store.state, key)
         if state not in ("done", "failed"):
             return LATER
-        if header.length <= IN_FLIGHT and (body := await _read(pieces, header.length)) is not None:
-            kept = StoredLetter(caller, header.kind, header.pack(), body)
-            if await asyncio.to_thread(self.store.accepted, key, kept):
-                return OK
-            await asyncio.to_thread(self.store.note, key, kept)
+        # Only a letter that counted is read once more, and not held; of others it is noted that they came.
+        known = await asyncio.to_thread(self.store.counted, key, caller, header.kind)
+        if known is not None and known[0] == header.pack():
+            try:
+                async with asyncio.timeout(self._slowest):
+                    if await _digest(pieces, known[0]) == known[1]:
+                        return OK
+            except TimeoutError:
+                return self.asked_to_wait(caller)
+        await asyncio.to_thread(self.store.note, key, caller, header)
         return self._closed(header)
 
     def _closed(self, header: Header) -> bytes:
@@ -203,6 +229,8 @@ class PartyDoor:
             return self._refuse(caller, "a report that cannot be read")
         if caller is None or caller not in self.member.roster.hosts:
             return self._refuse(caller, "only hosts report how an attempt ended")
+        if self.now is None or self.now.key != key:
+            return OK
         self.reports.setdefault(key, {})[caller] = {"well": well, "missing": missing}
         if self.now is not None and self.now.key == key and not well:
             self.now.lose(caller)
@@ -228,3 +256,11 @@ async def _read(pieces: AsyncIterator[bytes], length: int) -> bytes | None:
             return None
         body += piece
     return bytes(body) if len(body) == length else None
+
+
+async def _digest(pieces: AsyncIterator[bytes], head: bytes) -> bytes:
+    """What binds a letter that is read again, without holding it."""
+    state = hashlib.sha256(head)
+    async for piece in pieces:
+        state.update(piece)
+    return state.digest()

@@ -67,7 +67,8 @@ def _check_round(notice: Notice, roster: Roster, past: Past, me: str) -> None:
         # A second attempt at a round is safe only while nothing that depends on an update has been opened.
         if not place.restarts:
             raise Replayed(f"round {notice.round + 1} began before, and place = {place.use!r} never starts one again")
-        if me not in (*roster.clients, *place.bystanders) and not past.short:
+        released = past.state == "done" and place.binds if me in roster.clients else not past.short
+        if me not in place.bystanders and (released or past.state == "open"):
             raise Replayed(f"round {notice.round + 1} may have released something; it is not started again")
         if notice.attempt >= roster.spec.federation.attempts:
             raise ProtocolError(f"attempt {notice.attempt + 1} is beyond the attempts that were agreed")

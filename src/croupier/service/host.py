@@ -39,6 +39,8 @@ class Host(PartyProcess):
             await self._play(player)
         while not over and (notice := await self._next.get()).what != END:
             try:
+                # Once more: what was played since it was pushed counts, too.
+                self.check(notice)
                 player = await self.begin(notice)
             except CroupierError as error:
                 # Not written down, not begun: the server will push it again.

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Protocol
 
 from croupier.core.flow import Given
-from croupier.engine.federation import Federation
+from croupier.engine.federation import Federation, least
 from croupier.pipeline import Pipeline
 from croupier.place.placement import Keys
 from croupier.place.secrets import Secrets
@@ -53,7 +53,7 @@ class Member:
             return {}
         identities = {name: roster.card(name).identity for name in place.holders(roster.clients)}
         boxes = {name: roster.card(name).box for name in roster.clients}
-        return place.keys(
+        return place.own_keys(
             self.name,
             Secrets(
                 self.keyring.identity, self.keyring.lock.private.private_bytes_raw(), self.group, identities, boxes
@@ -67,10 +67,19 @@ class Member:
         public = {name: roster.card(name).identity for name in roster.clients}
         return {"identity": self.keyring.identity, "public": public} if self.is_client else {"public": public}
 
+    @property
+    def _quorum(self) -> int:
+        """How many clients a round needs: as the description says, unless the roster asks for more.
+
+        What the release needs to hide among is the placement's to add, with a remedy of its own.
+        """
+        described = least(self.plan, self.plan.cohort or len(self.roster.clients))
+        return described if self.roster.quorum <= max(described, self.pipeline.release.least) else self.roster.quorum
+
     def given(self, notice: Notice, shard: str, participation: int) -> Given:
         """What its flow is told before an attempt: computed from the roster and the notice, never taken from others."""
         return Given(
-            self.name, notice.run, notice.round, notice.attempt, notice.cohort, self.roster.quorum,
+            self.name, notice.run, notice.round, notice.attempt, notice.cohort, self._quorum,
             self.roster.layout, shard, participation, self.roster.inputs,
         )  # fmt: skip
 

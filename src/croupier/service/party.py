@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from croupier.agree.seats import SeatPlan
 from croupier.agree.standing import Standing
@@ -180,7 +180,7 @@ class PartyProcess(PartyDoor):
             memory = with_events(memory, tuple(held["events"]))
         more = {"memory": canon.dump(dict(memory))}
         if is_round:
-            more["short"] = b"yes" if isinstance(error, TooFew) else b"no"
+            more["short"] = b"yes" if _lacks_clients(error, player) else b"no"
         elif self.member.is_client:
             # What the server may know of it: never why an attempt ended early.
             complaints = (outcome.memory or {}).get("complaints", {})
@@ -189,7 +189,8 @@ class PartyProcess(PartyDoor):
             more["participation"] = canon.dump(player.seat.view.given.participation + 1)
         if self.member.is_client and isinstance(error, IntegrityError):
             more["alarm"] = str(error).encode()
-        await asyncio.to_thread(self.store.end, key, "failed" if error else "done", {**more, **(facts or {})})
+        counted, state = dict(player.closed), _ended(error)
+        await asyncio.to_thread(self.store.end, key, state, {**more, **(facts or {})}, counted)
         self._stir()
         # Who renewed its certificate had this attempt to fetch what was left of the one before.
         self._former = None
@@ -236,3 +237,15 @@ class PartyProcess(PartyDoor):
 
 def _round_name(notice: Notice) -> str:
     return f"{notice.run.hex()} {notice.what} {notice.round}"
+
+
+def _lacks_clients(error: CroupierError | None, player: Player) -> bool:
+    """Whether an attempt ended for want of clients and nothing else.
+
+    Who waits in vain for the other server may have released something already.
+    """
+    return isinstance(error, TooFew) and bool(error.missing) and error.missing <= set(player.notice.cohort)
+
+
+def _ended(error: CroupierError | None) -> Literal["done", "failed"]:
+    return "failed" if error else "done"

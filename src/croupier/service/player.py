@@ -12,7 +12,7 @@ import asyncio
 import time
 
 from croupier.core import canon
-from croupier.core.envelope import Envelope, Header
+from croupier.core.envelope import HEADER_BYTES, Envelope, Header
 from croupier.core.flow import Outcome, Work
 from croupier.errors import CroupierError, ProtocolError, StoreError, TooLate, WireError
 from croupier.service.seated import SeatedParty, written
@@ -184,8 +184,9 @@ class Player(SeatedParty):
     async def _fetch(self, source: str, kind: str) -> list[bytes]:
         """Ask a host once; a call that is held open is not waited for any longer once the server went on."""
         times = self.around.times
+        most = HEADER_BYTES + (self.schemas[kind].most_bytes if kind in self.schemas else 0)
         request = canon.dump({"key": self.key, "kind": kind, "hold": 0.0 if self.superseded else times.hold})
-        call = asyncio.create_task(self.around.calls.take(source, request, times.hold * 2))
+        call = asyncio.create_task(self.around.calls.take(source, request, times.hold * 2, most))
         turn = asyncio.create_task(self.turned.wait())
         try:
             await asyncio.wait({call} if self.superseded else {call, turn}, return_when=asyncio.FIRST_COMPLETED)

@@ -10,10 +10,12 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal, TypeVar
 
+from croupier.core.envelope import Header
 from croupier.errors import Replayed
 from croupier.service.database import Database
 
@@ -46,6 +48,10 @@ class StoredLetter:
     kind: str
     header: bytes
     body: bytes = field(repr=False)
+
+
+# More kinds of letters than any protocol has a party send.
+MOST_KINDS = 64
 
 
 class Store(Database):
@@ -86,7 +92,10 @@ class Store(Database):
         rows = self._rows("SELECT max(number) FROM attempts")
         return -1 if rows[0][0] is None else int(rows[0][0])
 
-    def end(self, key: bytes, state: Literal["done", "failed"], facts: Mapping[str, bytes]) -> None:
+    def end(
+        self, key: bytes, state: Literal["done", "failed"], facts: Mapping[str, bytes],
+        counted: Mapping[str, Collection[str]] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
         """End an attempt: what is remembered, and the erasure of its secrets and letters, in one step.
 
         What it still has to hand out stays until the next attempt ends.
@@ -97,6 +106,10 @@ class Store(Database):
             files += [row[0] for row in db.execute("SELECT file FROM held WHERE key<>? AND file<>''", (key,))]
             # Digests stay: who sends the same letter again is told that it was accepted.
             db.execute("UPDATE letters SET body=NULL, file='' WHERE key=?", (key,))
+            for kind, sources in counted.items():
+                for source in sources:
+                    where = (key, source, kind)
+                    db.execute("UPDATE letters SET counted=1 WHERE key=? AND source=? AND kind=?", where)
             db.execute("UPDATE attempts SET state=?, coins=NULL, memory=NULL WHERE key=?", (state, key))
             db.execute("UPDATE attempts SET vault=NULL WHERE key<>? AND state<>'open'", (key,))
             db.execute("DELETE FROM steps WHERE key=?", (key,))
@@ -108,6 +121,7 @@ class Store(Database):
         for name in self.write(write):
             (self.folder / "bodies" / name).unlink(missing_ok=True)
         self._vaults = {known: vault for known, vault in self._vaults.items() if known == key}
+        self.checkpoint()
 
     # ---- letters that came
 
@@ -120,7 +134,7 @@ class Store(Database):
 
         def write(db: sqlite3.Connection) -> Literal["new", "again", "other"]:
             row = (key, letter.source, letter.kind, digest, letter.header, body, file)
-            if db.execute("INSERT OR IGNORE INTO letters VALUES(?,?,?,?,?,?,?)", row).rowcount:
+            if db.execute("INSERT OR IGNORE INTO letters VALUES(?,?,?,?,?,?,?,0)", row).rowcount:
                 return "new"
             where = (key, letter.source, letter.kind)
             (kept,) = db.execute("SELECT digest FROM letters WHERE key=? AND source=? AND kind=?", where).fetchone()
@@ -128,15 +142,22 @@ class Store(Database):
 
         return self.write(write)
 
-    def accepted(self, key: bytes, letter: StoredLetter) -> bool:
-        """Whether this very letter was accepted before."""
-        return self._known(key, letter) == hashlib.sha256(letter.header + letter.body).digest()
+    def counted(self, key: bytes, source: str, kind: str) -> tuple[bytes, bytes] | None:
+        """Header and digest of a letter that its receiver's flow was handed, after the attempt has ended."""
+        sql = "SELECT header, digest FROM letters WHERE key=? AND source=? AND kind=? AND counted=1"
+        rows = self._rows(sql, key, source, kind)
+        return rows[0] if rows else None
 
-    def note(self, key: bytes, letter: StoredLetter) -> None:
-        """Remember that a letter came too late: what it was, not what it said."""
-        digest = hashlib.sha256(letter.header + letter.body).digest()
-        row = (key, letter.source, letter.kind, digest, letter.header, None, "")
-        self.write(lambda db: db.execute("INSERT OR IGNORE INTO letters VALUES(?,?,?,?,?,?,?)", row))
+    def note(self, key: bytes, source: str, header: Header) -> None:
+        """Remember that a letter came too late: of which kind, not what it said; and of a party not many."""
+
+        def write(db: sqlite3.Connection) -> None:
+            known = db.execute("SELECT count(*) FROM letters WHERE key=? AND source=?", (key, source)).fetchone()[0]
+            if known < MOST_KINDS:
+                row = (key, source, header.kind, b"", header.pack())
+                db.execute("INSERT OR IGNORE INTO letters VALUES(?,?,?,?,?,NULL,'',0)", row)
+
+        self.write(write)
 
     def newest_from(self, source: str) -> tuple[bytes, tuple[str, ...]]:
         """The newest attempt in which letters of a party's came, and their kinds; nothing when none ever did."""

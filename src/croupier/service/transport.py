@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import grpc
@@ -50,7 +50,7 @@ _OPTIONS = [
 class Tls:
     """What a host shows and whom it lets shake hands: its own key and certificate, and all certificates it knows."""
 
-    key: bytes
+    key: bytes = field(repr=False)
     certificate: bytes
     trusted: bytes
 
@@ -174,7 +174,7 @@ class _Line:
 
     address: str
     trusted: bytes
-    key: bytes
+    key: bytes = field(repr=False)
     certificate: bytes
 
     def dial(self, host: str) -> grpc.aio.Channel:
@@ -228,13 +228,20 @@ class Calls:
 
         return await self._try(self._channel(host).stream_unary(f"/{SERVICE}/Put")(pieces(), timeout=timeout))
 
-    async def take(self, host: str, request: bytes, timeout: float) -> list[bytes]:
-        """Fetch a letter, once: nothing when there is none yet."""
+    async def take(self, host: str, request: bytes, timeout: float, most: int = CHUNK) -> list[bytes]:
+        """Fetch a letter of at most so many bytes, once: nothing when there is none yet, or one that is longer."""
         call = self._channel(host).unary_stream(f"/{SERVICE}/Take")(request, timeout=timeout)
+        pieces, size = list[bytes](), 0
         try:
-            return [piece async for piece in call]
+            async for piece in call:
+                pieces.append(piece)
+                size += len(piece)
+                if size > most:
+                    call.cancel()
+                    return []
         except grpc.aio.AioRpcError:
             return []
+        return pieces
 
     async def open(self, host: str, request: bytes, timeout: float) -> bytes:
         """Push a notice to a host, or fetch the server's newest."""

@@ -152,7 +152,7 @@ class Pair(Placement, use="pair"):
         """The clients and both servers; the dealer signs nothing."""
         return (*clients, *SERVERS)
 
-    def keys(self, me: str, own: Secrets) -> Keys:
+    def own_keys(self, me: str, own: Secrets) -> Keys:
         """Its own signature key, and everybody's public one."""
         return {"identity": own.identity, "public": dict(own.identities)} if self.malicious else {}
 

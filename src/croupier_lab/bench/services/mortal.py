@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from croupier.core.envelope import HEADER_BYTES, Header
+from croupier.core.envelope import CHUNK, HEADER_BYTES, Header
 from croupier.errors import StoreError
 from croupier.service.member import Member
 from croupier.service.store import Store
@@ -133,11 +133,11 @@ class MortalCalls(Calls):
 
         return await self._troubled(send, LATER)
 
-    async def take(self, host: str, request: bytes, timeout: float) -> list[bytes]:
+    async def take(self, host: str, request: bytes, timeout: float, most: int = CHUNK) -> list[bytes]:
         """Fetch a letter, once."""
 
         async def fetch() -> list[bytes]:
-            pieces = await Calls.take(self, host, request, timeout)
+            pieces = await Calls.take(self, host, request, timeout, most)
             if len(pieces) > 1:
                 self.network.sent(Header.unpack(pieces[0]), b"".join(pieces[1:]))
             return pieces

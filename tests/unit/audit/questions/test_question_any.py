@@ -83,7 +83,7 @@ def test_networks_of_which_nothing_can_be_permuted(model: str, why: str, mine: s
 
 @pytest.mark.parametrize("model", ["conv_max", "unknown"])
 def test_poisoning(model: str, mine: str) -> None:
-    """With uploads in plain order no symmetry is needed, and five clients are too few for one of the baselines."""
+    """With uploads in plain order no symmetry is needed."""
     more = ('protocol.encode={use="floats",weights="uniform"}', "task.root.records=20")
     runs = []
     for seed in (0, 1):
@@ -91,7 +91,5 @@ def test_poisoning(model: str, mine: str) -> None:
         assert Poisoning().unfit(bench, arm) == ""
         runs.append(Poisoning().play(bench, arm, (MALICIOUS,))()[MALICIOUS.key])
     facts: dict[str, Any] = Poisoning().facts(runs)
-    assert "Multi-Krum" not in {row["rule"] for row in facts["numbers"]["rows"]}
-    assert any(said.startswith("Multi-Krum: not run: told of 2 liars") for said in facts["sentences"])
     drawn = "4 x 4 pixels" if model == "conv_max" else "a 1 in every fourth feature"
     assert any(drawn in said for said in facts["sentences"])

@@ -180,7 +180,7 @@ def test_noise_by_tiers_is_asked_as_its_own_experiment() -> None:
         described = Traits().play(one, arm, [SERVER])()["server"]
         linked = Linkage().play(one, arm, [SERVER])()["server"]
         assert "none of the 12 attacked" in described.facts["sentences"][0]
-        assert ("100% of the rows tried" in described.facts["sentences"][-1]) is (arm is own)
+        assert ("the last one's row, bit for bit" in described.facts["sentences"][-1]) is (arm is own)
         assert set(described.scores) == {"dominant"}
         assert ("name" in linked.scores) is (arm is not own)
     assert len([asked for asked in one.panel.asked if asked[0] == "traits"]) == 2  # type: ignore[attr-defined]
