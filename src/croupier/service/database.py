@@ -1,8 +1,9 @@
 """One SQLite file with one writer, and large bodies as sealed files beside it: what a party's store rests on.
 
 A write is answered when it is on disk (WAL, full synchronisation); writes that wait together are committed together.
-Bodies are sealed under a key that belongs to their attempt, so that erasing 32 bytes erases all of them, whatever a
-disk keeps of a deleted file. `store` says what is kept.
+Bodies are sealed under a key that belongs to their attempt, so that erasing 32 bytes makes all of them unreadable; the
+database overwrites what it deletes, and its log is emptied when an attempt ends. What a disk itself keeps is beyond it.
+`store` says what is kept.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from croupier.core.coins import Coins
 from croupier.core.flow import Memory
 from croupier.core.view import Kept, View
 from croupier.service.member import Versions
@@ -24,7 +24,7 @@ class CoinSource(Protocol):
 
 def fresh_coins(notice: Notice) -> bytes:
     """Coins of a deployment: from the operating system, for this attempt and no other."""
-    return os.urandom(32)
+    return Coins.from_os().export()
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -31,7 +32,7 @@ from croupier.service.store import Opened, Store
 from croupier.service.transport import Calls
 
 
-class PartyProcess(PartyDoor):
+class PartyProcess(PartyDoor, ABC):
     """One party: what it is, what it remembers, and what it is playing now."""
 
     def __init__(self, member: Member, store: Store, work: WorkByName, options: Options) -> None:
@@ -57,9 +58,9 @@ class PartyProcess(PartyDoor):
             self.options.tell, self._stir,
         )  # fmt: skip
 
+    @abstractmethod
     async def run(self) -> None:
         """Take part until the run is over; what that is differs by role."""
-        raise NotImplementedError
 
     # ---- what is remembered
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -93,7 +92,7 @@ def make_members(spec: Spec, task: Task, coins: Coins, times: Timetable, seeded:
         tuple(sorted(cards, key=lambda card: card.name)), spec.model_copy(update={"run": Machine()}), run_id(coins),
         quorum, times, layout=task.layout, inputs=task.inputs,
     )  # fmt: skip
-    group = os.urandom(32)
+    group = Coins.from_os().export()
     members = {name: Member(name, roster, ring, group if name in clients else b"") for name, ring in rings.items()}
     if seeded:
         dealt = spec.protocol.place.enrol(clients, coins.child("enrol", roster_digest(clients)))

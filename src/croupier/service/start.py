@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
-import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -105,7 +104,7 @@ def _root(store: Store) -> Coins:
     """A party's own root of chance, drawn once: a party that starts again draws its data and its cohorts as before."""
     kept = store.fact(ROOT)
     if kept is None:
-        kept = os.urandom(32)
+        kept = Coins.from_os().export()
         store.remember({ROOT: kept})
     return Coins(kept)
 

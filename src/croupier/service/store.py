@@ -8,13 +8,13 @@ erases all of them, whatever a disk keeps of a deleted file.
 from __future__ import annotations
 
 import hashlib
-import os
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, TypeVar
 
+from croupier.core.coins import Coins
 from croupier.core.envelope import Header
 from croupier.errors import Replayed
 from croupier.service.database import Database
@@ -63,7 +63,7 @@ class Store(Database):
         """Write an attempt down, before anything is done in it."""
         row = (
             opened.key, opened.number, opened.what, opened.run, opened.round, opened.attempt, opened.notice,
-            opened.coins, opened.memory, os.urandom(32), opened.opened,
+            opened.coins, opened.memory, Coins.from_os().export(), opened.opened,
         )  # fmt: skip
         self.write(lambda db: db.execute("INSERT INTO attempts VALUES(?,?,?,?,?,?,?,?,?,?,?,'open')", row))
 
