@@ -72,7 +72,8 @@ class Client(PartyProcess):
     async def _recalled(self) -> bool:
         """Whether every host was asked what it has of this client; if not, the run is over, and nothing will be sent.
 
-        Raises: IntegrityError, once and for all, when one has letters that this client has forgotten.
+        Raises: IntegrityError, once and for all, when one has letters that this client has forgotten. ProtocolError
+        when the server keeps refusing this client.
         """
         roster = self.member.roster
         asking = asyncio.create_task(check_recall(self.calls, self.store, roster.hosts, roster.timetable.hold * 2))
@@ -81,7 +82,10 @@ class Client(PartyProcess):
             # Hosts leave when a run is over: a client that comes back only then must not wait for them for long.
             await asyncio.wait({asking, ending}, return_when=asyncio.FIRST_COMPLETED)
             await asyncio.wait({asking}, timeout=roster.timetable.hold)
-            return asking.done() and asking.result() is None
+            if asking.done():
+                return asking.result() is None
+            ending.result()  # the run is over, or the server has refused this client for so long that it means it
+            return False
         except IntegrityError as error:
             self.counts["alarms"] += 1
             self.options.tell("alarm", why=str(error))
