@@ -8,6 +8,7 @@ database overwrites what it deletes, and its log is emptied when an attempt ends
 
 from __future__ import annotations
 
+import asyncio
 import os
 import queue
 import sqlite3
@@ -96,12 +97,21 @@ class Database:
 
     def write(self, job: Callable[[sqlite3.Connection], T]) -> T:
         """Do something in a transaction that is on disk when this returns. Raises: StoreError, or what `job` raises."""
+        return self.begin_write(job).result()
+
+    def begin_write(self, job: Callable[[sqlite3.Connection], T]) -> Future[T]:
+        """Ask for a write, which is on disk when the future is done; writes are done in the order they are asked for.
+
+        Raises: StoreError when the store is closed.
+        """
         done: Future[T] = Future()
+        # Nobody who stops waiting for it takes it back.
+        done.set_running_or_notify_cancel()
         with self._gate:
             if self._closed:
                 raise StoreError(f"{self.folder}: the store is closed")
             self._jobs.put(_Job(job, done))
-        return done.result()
+        return done
 
     def checkpoint(self) -> None:
         """Move what is written into the file and empty the log, so that nothing that was erased stays in it."""
@@ -183,3 +193,16 @@ class Database:
             return self._vault(key).decrypt(box[:12], box[12:], key)
         except (OSError, InvalidTag, ValueError):
             raise StoreError(f"{self.folder}: a letter that was accepted cannot be read any more") from None
+
+
+def done_with(result: T) -> Future[T]:
+    """A write that there was no need for."""
+    done: Future[T] = Future()
+    done.set_result(result)
+    return done
+
+
+async def on_disk(begun: Callable[[], Future[T]], size: int = 0) -> T:
+    """What a write gives, once it is on disk; what takes long to hash and seal is begun beside the event loop."""
+    future = begun() if size <= LARGE else await asyncio.to_thread(begun)
+    return await asyncio.wrap_future(future)

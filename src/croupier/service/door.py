@@ -17,7 +17,9 @@ from contextlib import suppress
 from typing import Any
 
 from croupier.core.envelope import HEADER_BYTES, Header
+from croupier.core.flow import Received
 from croupier.errors import CroupierError, StoreError
+from croupier.service.database import LARGE
 from croupier.service.member import Member, OneVersion
 from croupier.service.options import Options
 from croupier.service.player import Player
@@ -134,9 +136,8 @@ class PartyDoor:
         if body is None:
             return self._refuse(header.source, "shorter or longer than its header says")
         try:
-            letter = await asyncio.to_thread(player.admit, header, body)
-            kept = StoredLetter(header.source, header.kind, head, body)
-            said = await asyncio.to_thread(self.store.keep, player.key, kept)
+            letter = await self._admitted(player, header, body)
+            said = await player.keep(StoredLetter(header.source, header.kind, head, body))
         except StoreError as error:
             self.options.tell("store", why=str(error))
             return self.asked_to_wait(header.source)
@@ -148,6 +149,12 @@ class PartyDoor:
         self.counts["letters"] += said == "new"
         # Only now, and on this side of every wait: what is answered with ok is what the flow is handed.
         return OK if player.deliver(letter, len(head) + len(body)) else self._closed(header)
+
+    async def _admitted(self, player: Player, header: Header, body: bytes) -> Received:
+        """A letter that is what it should be; a large one is read beside the event loop. Raises: CroupierError."""
+        if len(body) <= LARGE:
+            return player.admit(header, body)
+        return await asyncio.to_thread(player.admit, header, body)
 
     async def _late(self, caller: str, key: bytes, header: Header, pieces: AsyncIterator[bytes]) -> bytes:
         """A letter for an attempt that is not played now: the same as before, too late, or too early."""

@@ -62,10 +62,6 @@ class Rehearsal:
         made = make_party(member, place, options, lambda line: tell("round", **line))
         if self.seeded and isinstance(made, Lead):
             made.measures = replace(made.measures, cohorts=self.coins)
-        if isinstance(made, Lead):
-            # A server that was killed had no time to tell of the round that it had just ended.
-            for line in made.lines():
-                tell("round", **line)
         return made
 
     def _coins(self, name: str) -> CoinSource:

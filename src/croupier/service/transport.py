@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import threading
 from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
@@ -44,6 +45,14 @@ _OPTIONS = [
     ("grpc.max_reconnect_backoff_ms", 1_000),
     ("grpc.enable_retries", 0),
 ]
+
+# Whether gRPC has run in this process: forks of it would crash or hang.
+_RAN = threading.Event()
+
+
+def has_run() -> bool:
+    """Whether this process has listened or dialled."""
+    return _RAN.is_set()
 
 
 @dataclass(frozen=True)
@@ -103,6 +112,7 @@ def _bytes(context: Any) -> bytes:
 
 async def listen(door: Door, address: str) -> tuple[grpc.aio.Server, int]:
     """Serve a door at an address; the server, and the port that it got. Raises: SpecError when it is taken."""
+    _RAN.set()
     held = HeldCalls()
 
     async def put(pieces: AsyncIterator[bytes], context: Any) -> bytes:
@@ -178,6 +188,7 @@ class _Line:
     certificate: bytes
 
     def dial(self, host: str) -> grpc.aio.Channel:
+        _RAN.set()
         options = [*_OPTIONS, ("grpc.ssl_target_name_override", host + DOMAIN)]
         credentials = grpc.ssl_channel_credentials(self.trusted, self.key, self.certificate)
         return grpc.aio.secure_channel(self.address, credentials, options)
