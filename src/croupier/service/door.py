@@ -20,6 +20,7 @@ from croupier.core.envelope import HEADER_BYTES, Header
 from croupier.core.flow import Received
 from croupier.errors import CroupierError, StoreError
 from croupier.service.database import LARGE
+from croupier.service.handshakes import Handshakes
 from croupier.service.member import Member, OneVersion
 from croupier.service.options import Options
 from croupier.service.player import Player
@@ -45,6 +46,7 @@ class PartyDoor:
         self._former: Roster | None = None
         self._stirred = asyncio.Event()
         self._reading: set[tuple[str, str]] = set()
+        self.hands = Handshakes(self._missed)
 
     @property
     def name(self) -> str:
@@ -71,9 +73,16 @@ class PartyDoor:
         if (name := roster.party_of(certificate)) is not None:
             return name if self.today() < roster.card(name).expires else None
         others = {"take": (self._former,) if self._former else (), "open": self.versions.rosters()}.get(call, ())
-        names = [found for one in others if (found := one.party_of(certificate)) is not None]
+        known = [(one, found) for one in others if (found := one.party_of(certificate)) is not None]
+        names = [found for one, found in known if self.today() < one.card(found).expires]
         stays = [name for name in names if call == "open" or name in (*roster.clients, *roster.hosts)]
         return stays[-1] if stays else None
+
+    def _missed(self, count: int) -> None:
+        """Handshakes were not followed by a call."""
+        self.counts["handshakes"] += count
+        why = "no call followed: a stranger's certificate, one that has ended, or no TLS; gRPC's own line says which"
+        self.options.tell("handshake", count=count, why=why)
 
     def today(self) -> dt.datetime:
         """The time by which certificates end."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import threading
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -27,6 +27,7 @@ import grpc.aio
 
 from croupier.core.envelope import CHUNK
 from croupier.errors import SpecError
+from croupier.service.handshakes import Handshakes
 from croupier.service.member import Member, OneVersion, Versions
 from croupier.service.quota import HeldCalls
 
@@ -110,18 +111,28 @@ def _bytes(context: Any) -> bytes:
     return ssl.PEM_cert_to_DER_cert(pem.decode()) if pem else b""
 
 
-async def listen(door: Door, address: str) -> tuple[grpc.aio.Server, int]:
-    """Serve a door at an address; the server, and the port that it got. Raises: SpecError when it is taken."""
+async def listen(
+    door: Door, address: str, hands: Handshakes | None = None
+) -> tuple[grpc.aio.Server, int]:  # fmt: skip
+    """Serve a door at an address; the server, and the port that it got. Raises: SpecError when it is taken.
+
+    hands: hears of handshakes, and of each connection's first call.
+    """
     _RAN.set()
-    held = HeldCalls()
+    held, shaken = HeldCalls(), hands or Handshakes(lambda count: None)
+    shaken.listen()
+
+    def who(context: Any, call: Call) -> str | None:
+        shaken.called(context.peer())
+        return door.caller(_bytes(context), call)
 
     async def put(pieces: AsyncIterator[bytes], context: Any) -> bytes:
-        caller = door.caller(_bytes(context), "put")
+        caller = who(context, "put")
         with held.one_more(caller) as free:
             return await door.put(caller, pieces) if free else door.asked_to_wait(caller)
 
     async def take(request: bytes, context: Any) -> AsyncIterator[bytes]:
-        caller = door.caller(_bytes(context), "take")
+        caller = who(context, "take")
         with held.one_more(caller) as free:
             if not free:
                 door.asked_to_wait(caller)
@@ -129,33 +140,28 @@ async def listen(door: Door, address: str) -> tuple[grpc.aio.Server, int]:
             async for piece in door.take(caller, request):
                 yield piece
 
-    async def opened(request: bytes, context: Any) -> bytes:
-        caller = door.caller(_bytes(context), "open")
-        with held.one_more(caller) as free:
-            return await door.opened(caller, request) if free else door.asked_to_wait(caller)
+    def answered(call: Call, answer: Callable[[str | None, bytes], Awaitable[bytes]]) -> Any:
+        """How a small request is answered."""
 
-    async def ended(request: bytes, context: Any) -> bytes:
-        caller = door.caller(_bytes(context), "end")
-        with held.one_more(caller) as free:
-            return await door.ended(caller, request) if free else door.asked_to_wait(caller)
+        async def handle(request: bytes, context: Any) -> bytes:
+            caller = who(context, call)
+            with held.one_more(caller) as free:
+                return await answer(caller, request) if free else door.asked_to_wait(caller)
 
-    async def known(request: bytes, context: Any) -> bytes:
-        caller = door.caller(_bytes(context), "known")
-        with held.one_more(caller) as free:
-            return await door.known(caller) if free else door.asked_to_wait(caller)
+        return grpc.unary_unary_rpc_method_handler(handle)
 
     handlers = {
         "Put": grpc.stream_unary_rpc_method_handler(put),
         "Take": grpc.unary_stream_rpc_method_handler(take),
-        "Open": grpc.unary_unary_rpc_method_handler(opened),
-        "End": grpc.unary_unary_rpc_method_handler(ended),
-        "Known": grpc.unary_unary_rpc_method_handler(known),
+        "Open": answered("open", door.opened),
+        "End": answered("end", door.ended),
+        "Known": answered("known", lambda caller, request: door.known(caller)),
     }
     # Without its own port a host would share another's, and get some of the calls.
     made = grpc.aio.server(options=[*_OPTIONS, ("grpc.so_reuseport", 0)], maximum_concurrent_rpcs=8192)
     made.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
     try:
-        port = made.add_secure_port(address, _credentials(door))
+        port = made.add_secure_port(address, _credentials(door, shaken))
     except RuntimeError:
         raise SpecError(
             f"{address}: cannot listen there; is another process doing so? name another by --listen"
@@ -164,12 +170,13 @@ async def listen(door: Door, address: str) -> tuple[grpc.aio.Server, int]:
     return made, port
 
 
-def _credentials(door: Door) -> grpc.ServerCredentials:
+def _credentials(door: Door, hands: Handshakes) -> grpc.ServerCredentials:
     """What is asked for at every handshake, so that a new version of the roster holds from the next one on."""
     shown = door.tls()
 
     def fetch() -> grpc.ServerCertificateConfiguration | None:
         nonlocal shown
+        hands.begin()
         if (now := door.tls()) == shown:
             return None
         shown = now
