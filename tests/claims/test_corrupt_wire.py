@@ -30,7 +30,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 ALTERED = "a message was altered on the way"
 WHY = {
     **dict.fromkeys(DAMAGE, ALTERED),
-    "a bit of the header": "version 5 of the wire format; this program speaks 1",
+    "a bit of the header": "version 6 of the wire format; this program speaks 2",
     "nearly nothing": "a sealed chunk of 5 bytes is too short",
     "nothing": "a sealed chunk of 0 bytes is too short",
 }

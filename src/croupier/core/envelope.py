@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from croupier.core.coins import Coins
 from croupier.errors import IntegrityError, RangeError, WireError
 
-VERSION = 1
+VERSION = 2
 CHUNK = 1 << 20
 NAME = 32
 KIND = 16

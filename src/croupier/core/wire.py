@@ -159,6 +159,12 @@ def bit_rows(name: str, sides: tuple[int | str, ...], slots: int, moduli: tuple[
     return Field(name, "|u1", (*sides, size), spare=8 * size - slots * sum(residues.widths(moduli)))
 
 
+def packed(name: str, sides: tuple[int | str, ...], count: int, bits: int) -> Field:
+    """Bytes that hold so many residues of 2^bits without gaps; the last bits, which hold none, are 0."""
+    size = pack.size(count, (bits,))
+    return Field(name, "|u1", (*sides, size), spare=8 * size - count * bits)
+
+
 def attendance(members: tuple[str, ...]) -> Field:
     """The field that says which of the invited are present."""
     return Field("present", "|u1", (len(members),), top=1)

@@ -214,7 +214,7 @@ def test_the_frozen_header() -> None:
     assert header.pack().hex() == case["bytes"]
     assert Header.unpack(bytes.fromhex(case["bytes"])) == header
     # Written out by hand, field by field.
-    want = struct.pack("<H", 1) + header.spec + header.run + struct.pack("<IH", header.round, header.attempt)
+    want = struct.pack("<H", 2) + header.spec + header.run + struct.pack("<IH", header.round, header.attempt)
     for name, width in ((header.kind, 16), (header.source, 32), (header.target, 32)):
         want += name.encode() + bytes(width - len(name.encode()))
     assert header.pack() == want + struct.pack("<IQ", header.sequence, header.length)
