@@ -43,6 +43,10 @@ BENCHES: dict[str, tuple[str, str]] = {
         "speed.simulation",
         "Batched simulation of small clients against training them one by one, memory over rounds, and start-up time.",
     ),
+    "start": (
+        "speed.start_up",
+        "What commands pay before they do anything: help, a tiny job, a client, a first run; against `import torch`.",
+    ),
     "attack": (
         "speed.unshuffling",
         "The un-shuffling attack on single parameters: cached activations against whole forward passes.",
