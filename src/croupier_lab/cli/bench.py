@@ -43,6 +43,10 @@ BENCHES: dict[str, tuple[str, str]] = {
         "speed.simulation",
         "Batched simulation of small clients against training them one by one, memory over rounds, and start-up time.",
     ),
+    "clients": (
+        "speed.client_counts",
+        "Whole rounds of a tiny model with 100 to 10,000 clients, plain and behind sum servers: seconds and memory.",
+    ),
     "attack": (
         "speed.unshuffling",
         "The un-shuffling attack on single parameters: cached activations against whole forward passes.",
