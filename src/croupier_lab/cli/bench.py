@@ -47,6 +47,10 @@ BENCHES: dict[str, tuple[str, str]] = {
         "speed.start_up",
         "What commands pay before they do anything: help, a tiny job, a client, a first run; against `import torch`.",
     ),
+    "clients": (
+        "speed.client_counts",
+        "Whole rounds of a tiny model with 100 to 10,000 clients, plain and behind sum servers: seconds and memory.",
+    ),
     "attack": (
         "speed.unshuffling",
         "The un-shuffling attack on single parameters: cached activations against whole forward passes.",
