@@ -15,7 +15,7 @@ from croupier.audit.arms import AGAINST, arms_of
 from croupier.audit.bench import Watch, is_undefended
 from croupier.audit.harness import ArmAnswers, part, run
 from croupier.audit.judgement import judged
-from croupier.audit.notes import notes, threat
+from croupier.audit.notes import fewer, notes, threat
 from croupier.audit.question import SERVER, Adversary, Arm, Question, adversaries, parse
 from croupier.audit.report.read import KIND, SCHEMA
 from croupier.audit.report.result import Report
@@ -41,6 +41,8 @@ ORDER = (
 )  # fmt: skip
 RUNS, FAST_RUNS = 20, 8
 FAST_ROUNDS = 2
+# With --fast so many records are drawn of larger data: to train on, for each client and in all at least, and to test.
+FAST_HELD, FAST_TRAINED, FAST_TESTED = 200, 8000, 1000
 
 
 def audit(
@@ -92,13 +94,17 @@ def audit(
     )
     chosen = [Question.parse(name, "question") for name in _asked(questions)]
     # Data that cannot be had are refused here, before anything is begun.
-    made = setting.assembled(Coins.from_seed(seed))
+    made, bounds = setting.assembled(Coins.from_seed(seed)), list[str]()
+    if fast and (smaller := _fewer(made)):
+        setting = replace(setting, depth=replace(depth, train=smaller, test=FAST_TESTED))
+        bounds = [fewer((len(made.dataset.train), len(made.dataset.test)), (smaller, FAST_TESTED))]
+        made = setting.assembled(Coins.from_seed(seed))
     arms, left = arms_of(spec, setting, AGAINST if against is None else against, made, data)
     own = arms[0]
     who = {arm.key: (SERVER,) for arm in arms} | {
         own.key: tuple(parse(one, own.pipeline) for one in adversary) or adversaries(own.pipeline)
     }
-    one = _Audit(spec, setting, made, range(seed, seed + runs), arms, who, chosen)
+    one = _Audit(spec, setting, made, range(seed, seed + runs), arms, who, chosen, bounds)
     shelf = FolderShelf() if kept is None else kept
     shelf.begin(spec.name, one.deciding(), [part(number, arm) for number in one.seeds for arm in arms], "parts")
     answers = run(setting, arms, who, chosen, one.seeds, Local(), watch, shelf)
@@ -121,6 +127,12 @@ def _asked(names: Sequence[str]) -> list[str]:
     return [name for name in known if not names or name in names]
 
 
+def _fewer(made: Assembled) -> int:
+    """How many training records --fast draws of data that have more; none where all are used."""
+    trained = max(FAST_TRAINED, FAST_HELD * len(made.task.enrolled))
+    return trained if len(made.dataset.train) > trained else 0
+
+
 def quicker(spec: Spec, sets: Sets) -> Spec:
     """What --fast changes in a description: fewer rounds, unless their number was said."""
     said = any(str(one).startswith("federation.rounds") for one in sets)
@@ -139,6 +151,7 @@ class _Audit:
     arms: Sequence[Arm]
     who: Mapping[str, Sequence[Adversary]]
     chosen: Sequence[Question]
+    bounds: Sequence[str]
 
     @property
     def described(self) -> dict[str, Any]:
@@ -175,7 +188,7 @@ class _Audit:
             "questions": {one.use: one.about() for one in self.chosen},
             "verdict": judged(rows, f"{round(setting.share * clients)} of {clients} clients"), "rows": rows,
             "left_out": dict(left), "pictures": _pictures(rows),
-            "threat": threat(setting.shadow), "notes": notes(len(self.seeds)),
+            "threat": threat(setting.shadow), "bounds": list(self.bounds), "notes": notes(len(self.seeds)),
         }  # fmt: skip
 
     def _row(self, arm: Arm, answers: Sequence[ArmAnswers], control: Sequence[ArmAnswers]) -> dict[str, Any]:

@@ -19,6 +19,15 @@ def threat(shadow: float) -> str:
     )
 
 
+def fewer(there: tuple[int, int], drawn: tuple[int, int]) -> str:
+    """What --fast leaves out of larger data: how many records there are to train and to test on, and are drawn."""
+    return (
+        f"--fast: {drawn[0]} of {there[0]} training records were drawn, anew for each run, and "
+        f"{min(drawn[1], there[1])} of {there[1]} test records. Clients hold fewer records than yours, and so may tell "
+        "more of each: for your own sizes repeat it without --fast."
+    )
+
+
 def notes(runs: int) -> list[str]:
     """How the numbers of independent runs are to be read."""
     return [
