@@ -155,6 +155,9 @@ PIPELINES: dict[str, Pipeline] = {
         encode=FixedPoint(clients=8), release=Shuffle(grain="layer"), place=Chain(smallest=2)
     ),
     "buckets of parameters, chain": bucketed(Chain(), "parameter"),
+    "bits, chain of pairs": placed(rns(8, release="bits"), Chain(shuffle="pairs")),
+    "shuffled models, chain of boxes": placed(naive("model"), Chain(shuffle="onion")),
+    "bits, trusted chain": placed(rns(8, release="bits"), Chain(trust="full")),
     "two hops, rows": Pipeline(release=Rows(), place=TwoHop()),
     "two hops, shuffle": Pipeline(release=Shuffle(), place=TwoHop()),
     "two hops, sum": total(8).model_copy(update={"place": TwoHop()}),

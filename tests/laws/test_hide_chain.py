@@ -142,6 +142,46 @@ def test_a_dealer_that_draws_no_masks_is_caught() -> None:
     assert dealt(ONE, 3, {0, 2}, careless=True) != dealt(OTHER, 3, {0, 2}, careless=True)
 
 
+def paired(inputs: tuple[int, ...], members: set[int], careless: bool = False) -> dict[int, int]:
+    """The same for three servers without a dealer: what some of them see, with the receiver."""
+    worlds = Worlds(2 + 3 * 3)
+    first, second = shares(worlds, inputs, 2)
+    commons = [Known({("order",): worlds.bit(), ("r",): worlds.rows()}) for _ in range(3)]
+    if careless:
+        commons[1].drawn["r",] = np.zeros_like(commons[1].drawn["r",])
+    cells, seen = mix.Cells(worlds.many, "|u1", 1), Seen()
+    for number, common in enumerate(commons):
+        # Pair (number, number + 1) knows it.
+        if {number, (number + 1) % 3} & members:
+            seen.add(*common.drawn.values())
+    for member, held in enumerate((first, second)):
+        seen.add(*[held] if member in members else [])
+    for number, common in enumerate(commons):
+        moved, second = (mix.paired(cells, share, swapped, common) for share in (first, second))
+        third = (number + 2) % 3
+        seen.add(*[moved] if third in members else [])
+        # The pair's second one is the next pair's first, and the third its second.
+        first, second = second, moved
+    seen.add(first, second)
+    assert (np.sort(first ^ second, 0) == np.sort(np.array(inputs))[:, None]).all()
+    return seen.chances()
+
+
+@pytest.mark.parametrize("member", [0, 1, 2])
+def test_one_of_three_servers_and_the_receiver_learn_no_order(member: int) -> None:
+    assert paired(ONE, {member}) == paired(OTHER, {member})
+    assert paired(ONE, {member}) != paired(UNLIKE, {member})
+
+
+@pytest.mark.parametrize("members", [{0, 1}, {1, 2}, {0, 2}])
+def test_any_two_of_three_know_whose_bit_it_is(members: set[int]) -> None:
+    assert paired(ONE, members) != paired(OTHER, members)
+
+
+def test_a_pair_that_draws_no_mask_is_caught() -> None:
+    assert any(paired(ONE, {member}, True) != paired(OTHER, {member}, True) for member in (0, 1, 2))
+
+
 class Still:
     """A move that moves nothing: what all servers but one may choose."""
 

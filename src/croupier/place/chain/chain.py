@@ -10,19 +10,23 @@ The presets `rns-chain` and `intra-chain`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Given, Inbox, Party, SubFlow, Wait
 from croupier.core.update import Layout
 from croupier.core.wire import Schema
 from croupier.encode.encoder import Brief, Payload, Released
+from croupier.errors import SpecError
+from croupier.place.chain.boxes import Boxes
 from croupier.place.chain.dealt import Dealt
 from croupier.place.chain.form import DEALER, MixForm
+from croupier.place.chain.pairs import Pairs
 from croupier.place.chain.table import MixTable
+from croupier.place.chain.trusted import Trusted
 from croupier.place.placement import (
     NO_BRIEF,
     NOTHING,
@@ -46,7 +50,19 @@ class Chain(Placement, use="chain"):
     unary: ClassVar[bool] = True
     bystanders: ClassVar[tuple[str, ...]] = (DEALER,)
 
-    servers: int = Field(3, ge=2, le=16, description="how many servers mix, one after the other")
+    trust: Literal["full", "semi-honest"] = Field(
+        "semi-honest",
+        description="servers that follow the protocol and must not read updates (`semi-honest`), or one, mix1, that "
+        "may (`full`), to which residues travel in binary",
+    )
+    shuffle: Literal["dealer", "pairs", "onion"] = Field(
+        "dealer",
+        description="with masks that a `dealer` deals; by `pairs` of three servers, of which no two may collude; or "
+        "boxes within boxes (`onion`), for whole models only",
+    )
+    servers: int = Field(
+        3, ge=2, le=16, description="how many servers mix, one after the other; 3 where `pairs` do, 1 with full trust"
+    )
     smallest: int = Field(
         3, ge=2, description="fewest clients that are mixed, those who are assumed to collude not counted"
     )
@@ -55,12 +71,26 @@ class Chain(Placement, use="chain"):
     @property
     def names(self) -> tuple[str, ...]:
         """What the servers are called."""
-        return tuple(f"mix{number}" for number in range(1, self.servers + 1))
+        return tuple(f"mix{number}" for number in range(1, (1 if self.trust == "full" else self.servers) + 1))
+
+    @model_validator(mode="after")
+    def _three(self) -> Self:
+        if self.shuffle == "pairs" and self.servers != 3:
+            raise SpecError(
+                f"protocol.place.servers = {self.servers} with shuffle = 'pairs': each pair of three servers moves "
+                "what the third cannot follow; use servers = 3, or shuffle = 'dealer'"
+            )
+        return self
 
     @property
     def form(self) -> MixForm:
         """How it is mixed."""
-        return Dealt(self.names, self.smallest + self.colluders)
+        if self.trust == "full":
+            return Trusted(self.names, self.smallest + self.colluders)
+        kind: Callable[[tuple[str, ...], int], MixForm] = {"dealer": Dealt, "pairs": Pairs, "onion": Boxes}[
+            self.shuffle
+        ]
+        return kind(self.names, self.smallest + self.colluders)
 
     @property
     def tolerance(self) -> Tolerance:  # type: ignore[override]
@@ -82,7 +112,14 @@ class Chain(Placement, use="chain"):
 
     def misfits(self, mechanism: Mechanism) -> Iterator[str]:
         """Only what clients sent can be moved by who cannot read it, and nothing may travel beside it."""
-        if not mechanism.release.permutes:
+        if self.trust == "full" and "ids" not in mechanism.release.hides:
+            yield f"shuffles, and release = {mechanism.release.use!r} does not; use release = 'shuffle'"
+        if self.trust != "full" and self.shuffle == "onion" and mechanism.release.pieces != "model":
+            yield (
+                "with shuffle = 'onion' moves whole rows only, because every piece would need a box of its own; use "
+                "release = 'shuffle' or 'buckets' with grain = 'model', or shuffle = 'dealer'"
+            )
+        if self.trust != "full" and not mechanism.release.permutes:
             yield (
                 f"only moves what clients sent, and release = {mechanism.release.use!r} does more; use release = "
                 "'shuffle', 'buckets' or 'bits', or place = 'relay' or 'sum-servers'"

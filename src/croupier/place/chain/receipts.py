@@ -32,10 +32,11 @@ def schemas(given: Given) -> dict[str, Schema]:
     return {"here": Schema((present,)), "receipt": Schema((present, Field("signature", "|u1", (_SIGNATURE,))))}
 
 
-def agreed(given: Given, inbox: Inbox, servers: Sequence[str], told: Sequence[str]) -> SubFlow:
-    """Who reached all servers; `told` are told too whom this one heard."""
+def agreed(given: Given, inbox: Inbox, servers: Sequence[str], told: Sequence[str], *, hears: bool = True) -> SubFlow:
+    """Who reached all servers; `told` are told too whom this one heard. A server to whom no client sends anything
+    (not `hears`) has nobody to leave out."""
     others = tuple(name for name in servers if name != given.me)
-    here = bitmap(given.roster, tuple(letter.source for letter in inbox))
+    here = bitmap(given.roster, tuple(letter.source for letter in inbox) if hears else given.roster)
     letters = tuple(Letter(name, "here", {"present": here}) for name in (*others, *told))
     seen = yield Exchange(letters, Wait("here", others))
     return met(given, (here, *(letter.body["present"] for letter in seen)))

@@ -23,11 +23,14 @@ from croupier.place.chain.chain import Chain
 from croupier.place.chain.table import MixTable
 from croupier.place.relay import Relay
 from croupier.place.witness import Witness
+from croupier.release.rows import Rows
 from croupier.release.shuffle import Shuffle
 from croupier.statement import explain
 from croupier.systems import naive, rns, total
 
 CHAINED = ["bits, chain", "parameter shuffle, chain of two", "shuffled integers, chain", "buckets of parameters, chain"]
+
+OTHERS = ["bits, chain of pairs", "shuffled models, chain of boxes", "bits, trusted chain"]
 
 
 def letters(done: Round, party: str, kind: str) -> dict[str, dict[str, torch.Tensor]]:
@@ -69,7 +72,7 @@ def witness(done: Round, party: str) -> Witness:
     return Witness(view.given, tuple(one for box in boxes for one in box if isinstance(one, Received)), view.coins)
 
 
-@pytest.mark.parametrize("name", CHAINED)
+@pytest.mark.parametrize("name", [*CHAINED, *OTHERS])
 def test_those_who_are_kept_apart_read_every_row_with_its_sender(name: str) -> None:
     pipeline = PIPELINES[name]
     (done,) = play(pipeline, count=1, threat=absent("c1"))
@@ -83,7 +86,9 @@ def test_those_who_are_kept_apart_read_every_row_with_its_sender(name: str) -> N
         assert set(got.ids) == {"c0", "c2", "c3"}
         for who, row in zip(got.ids, got.rows, strict=True):
             assert torch.equal(row, true[who]), (parties, who)
-    for party in pipeline.place.names if isinstance(pipeline.place, Chain) else ():
+    for party in pipeline.place.middle(pipeline):
+        if pipeline.place.sight(pipeline, party).kind != "noise":
+            continue
         alone = pipeline.place.pooled(pipeline, {party: witness(done, party)}).rows
         assert alone is not None
         assert not any(torch.equal(row, table.numbers(table.words(own))) for row in alone for own in true.values())
@@ -179,6 +184,52 @@ def test_what_no_client_sends_is_refused_at_the_end_of_the_chain() -> None:
 def test_what_cannot_be_moved_is_refused_when_the_pipeline_is_built(base: Pipeline, said: str) -> None:
     with pytest.raises(SpecError, match=said):
         placed(base, Chain())
+
+
+@pytest.mark.parametrize(
+    ("base", "place", "said"),
+    [
+        (
+            rns(8, release="bits"),
+            {"shuffle": "pairs", "servers": 4},
+            "protocol.place.servers = 4 with shuffle = 'pairs'",
+        ),
+        (naive("layer"), {"shuffle": "onion"}, "moves whole rows only"),
+        (rns(8, release="bits"), {"shuffle": "onion"}, "moves whole rows only"),
+        (Pipeline(release=Rows(), place=Relay()), {"trust": "full"}, "shuffles, and release = 'rows' does not"),
+    ],
+)
+def test_forms_that_do_not_fit_are_refused(base: Pipeline, place: dict[str, object], said: str) -> None:
+    with pytest.raises(SpecError) as error:
+        Pipeline.parse({**base.plain(), "place": {"use": "chain", **place}})
+    assert said in str(error.value)
+
+
+def test_a_trusted_chain_gives_the_relays_release_and_takes_fewer_bytes() -> None:
+    chain, relay = PIPELINES["bits, trusted chain"], PIPELINES["bits"]
+    here, there = play(chain), play(relay)
+    assert torch.equal(here[-1].state.model.vector, there[-1].state.model.vector)
+    up, unary = (letters(done[0], who, "up")["c0"]["vector"] for done, who in ((here, "mix1"), (there, "relay")))
+    field = chain.place.schemas(chain, here[0].views["server"].given)["up"].fields[0]
+    assert sum(field.widths) * len(up) < 8 * len(unary)
+
+
+@pytest.mark.parametrize("name", ["bits, chain", *OTHERS])
+def test_every_form_says_how_many_servers_must_live(name: str) -> None:
+    said = explain(PIPELINES[name])
+    assert "of 3 must be live" in said.liveness_threshold or name == "bits, trusted chain"
+    assert said.must_not_collude
+
+
+def test_a_box_that_was_altered_on_its_way_is_seen_by_its_sender() -> None:
+    def spoil(sent: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:
+        return tuple(
+            replace(one, body={"box": one.body["box"] ^ 1}) if one.kind == "box" else one  # type: ignore[call-overload]
+            for one in sent
+        )
+
+    with pytest.raises(CroupierError, match="mix1 did not sign for what this client sent it"):
+        play(PIPELINES["shuffled models, chain of boxes"], count=1, threat=Threat(corrupted={"c2": spoil}))
 
 
 def test_the_statement_says_who_must_be_honest_and_what_the_dealer_adds() -> None:
