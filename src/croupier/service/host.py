@@ -23,7 +23,7 @@ _OVER = "over"
 
 
 class Host(PartyProcess):
-    """A relay, a sum server, the second server or the dealer."""
+    """A relay, a sum server, a mix server, the second server or the dealer."""
 
     def __init__(self, member: Member, store: Store, work: WorkByName, options: Options) -> None:
         super().__init__(member, store, work, options)
