@@ -8,6 +8,7 @@ it begins. A janitor process outlives even a kill of this one: it ends the other
 from __future__ import annotations
 
 import ctypes
+import gc
 import json
 import os
 import resource
@@ -188,9 +189,13 @@ class _Parent:
 
     def run(self) -> UpResult:
         """Start everybody, listen until all have ended. Raises: ProtocolError with what the first one said."""
+        # A collector that walked over what all forks share would make a copy of it for each.
+        gc.collect()
+        gc.freeze()
         for name in sorted(self.members, key=lambda name: (self.members[name].is_client, name)):
             if name not in self.rehearsal.absent:
                 self._start(name)
+        gc.unfreeze()
         try:
             while self.pids:
                 for key, _ in self.selector.select(0.5):
@@ -204,8 +209,7 @@ class _Parent:
         )
 
     def _start(self, name: str, again: bool = False) -> None:
-        reader, writer = os.pipe()
-        parent = os.getpid()
+        (reader, writer), parent = os.pipe(), os.getpid()
         sys.stdout.flush()
         pid = os.fork()
         if pid == 0:
@@ -236,8 +240,7 @@ class _Parent:
         event = said.pop("event")
         if event == "round":
             if said == self.lines.get(int(said["round"])):
-                # A server that starts again tells of all rounds, in case that it had no time to.
-                return
+                return  # a server that starts again tells of all rounds
             self.lines[int(said["round"])] = said
         elif event == "view":
             self.views.setdefault(name, {})[int(said["round"])] = str(said["digest"])
@@ -252,8 +255,7 @@ class _Parent:
         os.close(fd)
         del self.pipes[fd]
         _, status = os.waitpid(self.pids.pop(name), 0)
-        if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
-            # Somebody killed it: a service manager would start it again, and so do we.
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:  # as a service manager would:
             self.restarts += 1
             self.watch("restarted", {"party": name})
             self._start(name, again=True)
@@ -274,8 +276,7 @@ def _child(rehearsal: Rehearsal, member: Member, writer: int, parent: int) -> No
     """One party, from its fork to its end."""
     code = 1
     try:
-        with suppress(OSError, AttributeError):
-            # Linux: whatever ends the parent ends this process, too.
+        with suppress(OSError, AttributeError):  # Linux: whatever ends the parent ends this process, too
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
