@@ -19,6 +19,7 @@ from croupier.core.envelope import CHUNK, HEADER_BYTES, Header
 from croupier.core.flow import Received
 from croupier.errors import CroupierError, StoreError
 from croupier.service.database import LARGE
+from croupier.service.identity import Keyring
 from croupier.service.incoming import IncomingBody
 from croupier.service.member import Member, OneVersion
 from croupier.service.options import Options
@@ -55,6 +56,7 @@ class PartyDoor:
         self.moved = asyncio.Event()
         self.in_flight = 0
         self._former: Roster | None = None
+        self._shown: tuple[tuple[Keyring, tuple[Roster, ...]], Tls] | None = None
         self._stirred = asyncio.Event()
         self._reading: set[tuple[str, str]] = set()
 
@@ -75,9 +77,13 @@ class PartyDoor:
 
     def tls(self) -> Tls:
         """Its own certificate in the version that holds; hands are shaken with everybody in any version it accepted."""
-        keys = self.member.keyring
-        trusted = dict.fromkeys(card.certificate for roster in self.versions.rosters() for card in roster.cards)
-        return Tls(keys.tls_key_pem, keys.tls_cert_pem, "".join(trusted).encode())
+        now = (self.member.keyring, self.versions.rosters())
+        if self._shown is None or self._shown[0] != now:
+            # Asked for at every handshake, and a federation may have thousands of certificates.
+            keys, rosters = now
+            trusted = dict.fromkeys(card.certificate for roster in rosters for card in roster.cards)
+            self._shown = now, Tls(keys.tls_key_pem, keys.tls_cert_pem, "".join(trusted).encode())
+        return self._shown[1]
 
     def caller(self, certificate: bytes, call: Call) -> str | None:
         """Whose certificate it is, in the version that holds; nobody's once it has ended, on open connections too.

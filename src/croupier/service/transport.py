@@ -48,8 +48,9 @@ _OPTIONS = [
     ("grpc.max_send_message_length", CHUNK + 4096),
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
+    # By its name a pause; in fact so long a connection may take to be made, on a slow line or by a busy host.
+    ("grpc.min_reconnect_backoff_ms", 10_000),
     ("grpc.enable_retries", 0),
 ]
 

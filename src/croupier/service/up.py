@@ -8,7 +8,6 @@ it begins. A janitor process outlives even a kill of this one: it ends the other
 from __future__ import annotations
 
 import ctypes
-import gc
 import json
 import os
 import resource
@@ -189,13 +188,9 @@ class _Parent:
 
     def run(self) -> UpResult:
         """Start everybody, listen until all have ended. Raises: ProtocolError with what the first one said."""
-        # A collector that walked over what all forks share would make a copy of it for each.
-        gc.collect()
-        gc.freeze()
         for name in sorted(self.members, key=lambda name: (self.members[name].is_client, name)):
             if name not in self.rehearsal.absent:
                 self._start(name)
-        gc.unfreeze()
         try:
             while self.pids:
                 for key, _ in self.selector.select(0.5):
