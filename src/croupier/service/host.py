@@ -47,6 +47,7 @@ class Host(PartyProcess):
             except CroupierError as error:
                 # Not written down, not begun: the server will push it again.
                 self._queued = b""
+                self._move()
                 self.options.tell("not played", round=notice.round + 1, why=str(error))
                 continue
             await self._play(player)
@@ -87,7 +88,8 @@ class Host(PartyProcess):
         """Whether an attempt is written down before long: who says ok must know of it after a crash."""
         end = time.monotonic() + self.member.roster.timetable.hold
         while self.store.state(notice.key) is None and notice.key == self._queued and time.monotonic() < end:
-            await asyncio.sleep(0.005)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.moved.wait(), end - time.monotonic())
         return self.store.state(notice.key) is not None
 
     async def _turn(self) -> None:
@@ -98,6 +100,6 @@ class Host(PartyProcess):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(patience):
                     while self.store.state(player.key) == "open":
-                        await asyncio.sleep(0.01)
+                        await self.moved.wait()
                     return
             player.supersede()

@@ -6,6 +6,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -153,11 +154,9 @@ class Lead(Announcer):
         wanted = set(place.witnesses) if outcome.error is None else set(self.member.roster.hosts) - {self.name}
         end = time.monotonic() + self.member.roster.timetable.hold
         while not wanted <= set(self.reports.get(player.key, {})) and time.monotonic() < end:
-            self.turned.clear()
-            try:
-                await asyncio.wait_for(self.turned.wait(), 0.2)
-            except TimeoutError:
-                continue
+            # No wait between the question above and this one: nothing that moves is missed.
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.moved.wait(), end - time.monotonic())
         return self.reports.pop(player.key, {})
 
     async def _content(

@@ -188,7 +188,7 @@ class PartyProcess(PartyDoor, ABC):
             time.monotonic() - ago,
         )  # fmt: skip
         self.now, self.plan = player, plan
-        self.turned.set()
+        self._move()
         return player
 
     async def end(self, player: Player, outcome: Outcome, facts: Mapping[str, bytes] | None = None) -> None:
@@ -217,6 +217,7 @@ class PartyProcess(PartyDoor, ABC):
         counted, state = dict(player.closed), _ended(error)
         await asyncio.to_thread(self.store.end, key, state, {**more, **(facts or {})}, counted)
         self._stir()
+        self._move()
         # Who renewed its certificate had this attempt to fetch what was left of the one before.
         self._former = None
         if player.seat.view.kept != "nothing":

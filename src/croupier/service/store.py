@@ -62,6 +62,15 @@ class LeavingLetter:
     hold: bool = False
 
 
+@dataclass(frozen=True)
+class HeldLetter:
+    """A letter that lies ready for whoever fetches it: its header, and its body as it lies on disk."""
+
+    header: bytes
+    sealed: bytes = field(repr=False)
+    file: str
+
+
 # More kinds of letters than any protocol has a party send.
 MOST_KINDS = 64
 
@@ -239,13 +248,17 @@ class Store(Database):
         """Whether a letter of this kind left for somebody in an attempt, or was about to."""
         return bool(self._rows("SELECT 1 FROM sent WHERE key=? AND target=? AND kind=?", key, target, kind))
 
-    def waiting(self, key: bytes, target: str, kind: str) -> tuple[bytes, bytes] | None:
-        """A letter that lies ready for somebody who fetches: its header and body."""
+    def waiting(self, key: bytes, target: str, kind: str) -> HeldLetter | None:
+        """A letter that lies ready for somebody who fetches."""
         found = self._rows(
             "SELECT header, body, file FROM sent JOIN held USING(key, digest) WHERE key=? AND target=? AND kind=?",
             key, target, kind,
         )  # fmt: skip
-        return (found[0][0], self._unsealed(key, found[0][1], found[0][2])) if found else None
+        return HeldLetter(*found[0]) if found else None
+
+    def opened_body(self, key: bytes, held: HeldLetter) -> bytes:
+        """What such a letter says. Raises: StoreError."""
+        return self._unsealed(key, held.sealed, held.file)
 
     # ---- steps and facts
 

@@ -204,8 +204,7 @@ class _Parent:
         )
 
     def _start(self, name: str, again: bool = False) -> None:
-        reader, writer = os.pipe()
-        parent = os.getpid()
+        (reader, writer), parent = os.pipe(), os.getpid()
         sys.stdout.flush()
         pid = os.fork()
         if pid == 0:
@@ -236,8 +235,7 @@ class _Parent:
         event = said.pop("event")
         if event == "round":
             if said == self.lines.get(int(said["round"])):
-                # A server that starts again tells of all rounds, in case that it had no time to.
-                return
+                return  # a server that starts again tells of all rounds
             self.lines[int(said["round"])] = said
         elif event == "view":
             self.views.setdefault(name, {})[int(said["round"])] = str(said["digest"])
@@ -252,8 +250,7 @@ class _Parent:
         os.close(fd)
         del self.pipes[fd]
         _, status = os.waitpid(self.pids.pop(name), 0)
-        if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
-            # Somebody killed it: a service manager would start it again, and so do we.
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:  # as a service manager would:
             self.restarts += 1
             self.watch("restarted", {"party": name})
             self._start(name, again=True)
@@ -274,8 +271,7 @@ def _child(rehearsal: Rehearsal, member: Member, writer: int, parent: int) -> No
     """One party, from its fork to its end."""
     code = 1
     try:
-        with suppress(OSError, AttributeError):
-            # Linux: whatever ends the parent ends this process, too.
+        with suppress(OSError, AttributeError):  # Linux: whatever ends the parent ends this process, too
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
