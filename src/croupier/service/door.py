@@ -195,7 +195,8 @@ class PartyDoor:
                 return None
             self.turned.clear()
             try:
-                await asyncio.wait_for(self.turned.wait(), min(left, 1.0))
+                async with asyncio.timeout(min(left, 1.0)):
+                    await self.turned.wait()
             except TimeoutError:
                 continue
         return None
@@ -227,7 +228,8 @@ class PartyDoor:
             if (left := end - time.monotonic()) <= 0:
                 return
             with suppress(TimeoutError):
-                await asyncio.wait_for(stirred.wait(), left)
+                async with asyncio.timeout(left):
+                    await stirred.wait()
 
     async def ended(self, caller: str | None, request: bytes) -> bytes:
         """Another host ended an attempt."""

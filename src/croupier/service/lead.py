@@ -155,7 +155,8 @@ class Lead(Announcer):
         while not wanted <= set(self.reports.get(player.key, {})) and time.monotonic() < end:
             self.turned.clear()
             try:
-                await asyncio.wait_for(self.turned.wait(), 0.2)
+                async with asyncio.timeout(0.2):
+                    await self.turned.wait()
             except TimeoutError:
                 continue
         return self.reports.pop(player.key, {})
