@@ -103,7 +103,8 @@ class Announcer(PartyProcess):
                 return b""
             waiting = self._announced
             try:
-                await asyncio.wait_for(waiting.wait(), max(0.01, end - time.monotonic()))
+                async with asyncio.timeout(max(0.01, end - time.monotonic())):
+                    await waiting.wait()
             except TimeoutError:
                 return b""
 

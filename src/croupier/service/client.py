@@ -34,7 +34,7 @@ class Client(PartyProcess):
         self._check_alarm()
         self.tell_finished("no server may be there to answer")
         if not await self._recalled():
-            self._done()
+            await asyncio.to_thread(self._done)
             return
         if (player := self.resume()) is not None:
             await self._play(player)
@@ -57,8 +57,11 @@ class Client(PartyProcess):
                 self.options.tell("not played", round=notice.round + 1, why=str(error))
                 continue
             await self._play(player)
-        self._done()
-        await self.calls.open(SERVER, self._request(notice.number), 2.0)
+        await asyncio.to_thread(self._done)
+        # The server waits for everybody to say that it has heard: one lost call must not keep it for long.
+        for _ in range(3):
+            if await self.calls.open(SERVER, self._request(notice.number), 2.0) != LATER:
+                return
 
     def _check_alarm(self) -> None:
         """Raises: IntegrityError when it raised an alarm in this run before, whoever starts it again."""
@@ -70,9 +73,8 @@ class Client(PartyProcess):
 
     def _done(self) -> None:
         """The run is over: nothing that was drawn for its last round is kept."""
-        self.store.remember({THIS_ROUND: canon.dump(None)})
+        self.remember_finished({THIS_ROUND: canon.dump(None)})
         self.store.checkpoint()
-        self.remember_finished()
 
     def _tidy(self, notice: Notice) -> None:
         """Forget the secrets that no model lies under any more, when a round begins. Raises: WireError."""

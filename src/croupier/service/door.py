@@ -228,7 +228,8 @@ class PartyDoor:
             if await asyncio.to_thread(self.store.state, key) in ("done", "failed"):
                 return None
             with suppress(TimeoutError):
-                await asyncio.wait_for(moved.wait(), left)
+                async with asyncio.timeout(left):
+                    await moved.wait()
         return None
 
     async def take(self, caller: str | None, request: bytes) -> AsyncIterator[bytes]:
@@ -257,7 +258,8 @@ class PartyDoor:
                 yield b""
                 return
             with suppress(TimeoutError):
-                await asyncio.wait_for(stirred.wait(), left)
+                async with asyncio.timeout(left):
+                    await stirred.wait()
 
     async def _handed_out(self, key: bytes, found: HeldLetter) -> AsyncIterator[bytes]:
         """A letter in pieces; a short one in one piece with its header."""

@@ -52,8 +52,7 @@ class Host(PartyProcess):
                 continue
             await self._play(player)
         # Heard and done: whoever starts this host again wants it to serve.
-        self.store.remember({_OVER: b""})
-        self.remember_finished()
+        self.remember_finished({_OVER: b""})
 
     async def _play(self, player: Player) -> None:
         outcome = await player.play()

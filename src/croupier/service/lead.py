@@ -156,7 +156,8 @@ class Lead(Announcer):
         while not wanted <= set(self.reports.get(player.key, {})) and time.monotonic() < end:
             # No wait between the question above and this one: nothing that moves is missed.
             with suppress(TimeoutError):
-                await asyncio.wait_for(self.moved.wait(), end - time.monotonic())
+                async with asyncio.timeout(end - time.monotonic()):
+                    await self.moved.wait()
         return self.reports.pop(player.key, {})
 
     async def _content(

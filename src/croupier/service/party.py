@@ -94,9 +94,9 @@ class PartyProcess(PartyDoor, ABC):
         number, attempt = (-1, -1) if kept is None else canon.load(kept)
         return int(number), int(attempt)
 
-    def remember_finished(self) -> None:
-        """The server has said that the run is over."""
-        self.store.remember({_FINISHED: self.member.roster.run})
+    def remember_finished(self, facts: Mapping[str, bytes]) -> None:
+        """The server has said that the run is over; facts that hold from now on."""
+        self.store.remember({**facts, _FINISHED: self.member.roster.run})
 
     def tell_finished(self, why: str) -> None:
         """Say to whoever starts it again that the run was over before."""

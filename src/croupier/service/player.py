@@ -144,7 +144,9 @@ class Player(SeatedParty):
                 self.changed.clear()
                 left = (soft if now < soft else self._deadline) - now
                 try:
-                    await asyncio.wait_for(self.changed.wait(), left)
+                    # Not wait_for: it forgets that it was cancelled when a letter comes at the same moment.
+                    async with asyncio.timeout(left):
+                        await self.changed.wait()
                 except TimeoutError:
                     continue
         finally:
