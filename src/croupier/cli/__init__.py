@@ -17,6 +17,7 @@ import typer
 
 from croupier.cli import accept, audit, ceremony, doctor, enrol, explain, lab, plan, report, run, serve, up
 from croupier.errors import CroupierError, OwnError, at_a_shell
+from croupier.kernels.memory import keep_freed
 
 app = typer.Typer(
     name="croupier",
@@ -74,6 +75,7 @@ def root(
 def main() -> NoReturn:
     """Run the command line; what is wrong with what it was given is one line and a status, never a traceback."""
     asked: list[str] = []
+    keep_freed()
     try:
         with at_a_shell():
             code = _with_debug(typer.main.get_command(app), asked).main(prog_name="croupier", standalone_mode=False)

@@ -42,7 +42,7 @@ class Journal:
         # Whether playing a round anew is a remedy at all.
         self.anew_helps = True
         # One model goes to many: it is digested once.
-        self._last: tuple[bytes, str] = (b"", "")
+        self._last: tuple[bytes | memoryview, str] = (b"", "")
 
     @classmethod
     def begin(cls, path: Path) -> Journal:
@@ -166,7 +166,7 @@ class Journal:
         except (KeyError, TypeError, ValueError, AttributeError):
             raise self._damaged(name) from None
 
-    def _digest(self, body: bytes) -> str:
+    def _digest(self, body: bytes | memoryview) -> str:
         if body is not self._last[0]:
             self._last = body, hashlib.sha256(body).hexdigest()
         return self._last[1]

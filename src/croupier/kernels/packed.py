@@ -271,7 +271,7 @@ def _blocks(data: Bytes, start: int, stop: int, bits: int) -> Words:
     """The words of whole blocks, the last one filled up with 0."""
     many = -(-(stop - start) // block(bits)) * _words(block(bits), bits)
     held, first = _words(stop, bits) - _words(start, bits), _words(start, bits)
-    (scratch,) = _scratch(1, many)
+    scratch: Words = _scratch(1, many)[0]
     words = _read(data, first, first + held, scratch)
     if held == many:
         return words

@@ -64,7 +64,7 @@ class Player(SeatedParty):
         fetched = [one for one in envelopes if one.header.target in self.around.clients]
         pushed = [one for one in envelopes if one.header.target not in self.around.clients]
         for group, hold in ((fetched, True), (pushed, False)):
-            rows = [(one.header.target, one.header.kind, one.header.pack(), one.body) for one in group]
+            rows = [(one.header.target, one.header.kind, one.header.pack(), bytes(one.body)) for one in group]
             if rows:
                 await asyncio.to_thread(self.around.store.leave, self.key, rows, hold)
         if fetched:
@@ -86,7 +86,7 @@ class Player(SeatedParty):
         target, pause = envelope.header.target, _PAUSE
         head = envelope.header.pack() + self.key
         while time.monotonic() < self._deadline and target not in self.gone and not self.superseded:
-            said = await self.around.calls.put(target, head, envelope.body, self.around.times.hold * 2)
+            said = await self.around.calls.put(target, head, bytes(envelope.body), self.around.times.hold * 2)
             if said != LATER:
                 if said != OK:
                     self.around.tell("letter not taken", target=target, kind=envelope.header.kind, said=said.decode())
