@@ -127,6 +127,9 @@ def _packed(field: Field, values: Tensor) -> bytes | memoryview:
 
 
 def _unpacked(field: Field, data: memoryview, shape: tuple[int, ...]) -> Tensor:
+    if field.dtype == "|u1" and not field.widths and len(data) and not data.readonly:
+        # The message is the receiver's own: its bytes are taken where they lie.
+        return torch.frombuffer(data, dtype=torch.uint8).reshape(shape)
     if not field.widths:
         return tensor_from(data, field.dtype, shape)
     rows = math.prod(shape) // len(field.widths)

@@ -46,7 +46,7 @@ class Journal:
         # Whether playing a round anew is a remedy at all.
         self.anew_helps = True
         # One model goes to many: it is digested once.
-        self._digested: tuple[bytes, str] = (b"", "")
+        self._digested: tuple[bytes | memoryview, str] = (b"", "")
 
     @classmethod
     def begin(cls, path: Path) -> Journal:
@@ -172,7 +172,7 @@ class Journal:
         except (KeyError, TypeError, ValueError, AttributeError):
             raise self._damaged(name) from None
 
-    def _digest(self, body: bytes) -> str:
+    def _digest(self, body: bytes | memoryview) -> str:
         if body is not self._digested[0]:
             self._digested = body, hashlib.sha256(body).hexdigest()
         return self._digested[1]

@@ -200,45 +200,39 @@ def _form(key: Any, numbers: Any, bits: int) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def cover(numbers: Any, bits: int, masks: Any, minus: Any, tops: Any, key: Any, outer: Any, out: Any) -> Any:
-    """Blocks of residues, packed, masks added or taken away; and their form under the key, where there is one."""
+def lay(numbers: Any, bits: int, key: Any, outer: Any, out: Any) -> Any:
+    """Residues packed, a block at a time; and their form under the key, where there is one."""
     each = 64 // bits
     block, words = LANES * each, each * bits * LANES // 64
-    lanes, sums, carries = np.empty(LANES, np.uint64), np.empty(words, np.uint64), np.zeros(words + 1, np.uint64)
+    lanes, packed = np.empty(LANES, np.uint64), np.empty(words, np.uint64)
     total, full = _NONE, np.zeros(block, numbers.dtype)
-    packed = np.empty(words, np.uint64)
     for number in range((len(numbers) + block - 1) // block):
-        some = numbers[number * block : (number + 1) * block]
+        some, into = numbers[number * block : (number + 1) * block], out[number * words : (number + 1) * words]
         if len(some) < block:
             full[: len(some)] = some
             some = full
-        into = out[number * words : (number + 1) * words]
-        last = len(into) < words
-        target = packed if last else into
         join(some, bits, lanes)
-        squeeze(lanes, each * bits, target)
-        for j in range(masks.shape[0]):
-            row = masks[j, number * words : (number + 1) * words]
-            if minus[j]:
-                subtract(target, row, tops, sums, carries)
-            else:
-                add(target, row, tops, sums, carries)
-        if last:
+        if len(into) < words:
+            squeeze(lanes, each * bits, packed)
             into[:] = packed[: len(into)]
+        else:
+            squeeze(lanes, each * bits, into)
         if len(outer):
-            inner = _form(key, some, bits)
-            total = _plus(total, times(inner, outer[number]))
+            total = _plus(total, times(_form(key, some, bits), outer[number]))
     return total
 
 
 @njit(cache=True, nogil=True)
-def fold(total: Any, row: Any, bits: int, tops: Any) -> None:
-    """Add packed residues to a total, a block at a time."""
+def fold(total: Any, row: Any, tops: Any, minus: bool) -> None:
+    """Add packed residues to a total, or take them away, a block at a time."""
     words = len(tops)
     sums, carries = np.empty(words, np.uint64), np.zeros(words + 1, np.uint64)
     for start in range(0, len(total), words):
-        part = total[start : start + words]
-        add(part, row[start : start + words], tops[: len(part)], sums, carries)
+        part, other = total[start : start + words], row[start : start + words]
+        if minus:
+            subtract(part, other, tops[: len(part)], sums, carries)
+        else:
+            add(part, other, tops[: len(part)], sums, carries)
 
 
 @njit(cache=True, nogil=True)

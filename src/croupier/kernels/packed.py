@@ -90,19 +90,19 @@ def cover(
         return cover_plain(numbers, bits, minus, plus, key)
     from croupier.kernels import _packed_jit as jit
 
-    sources, forms = [*minus, *plus], list[int]()
-    marks = np.array([True] * len(minus) + [False] * len(plus), np.bool_)
     room, data = _room(len(numbers), bits)
+    forms, marked = list[int](), [*((source, True) for source in minus), *((source, False) for source in plus)]
 
     def part(start: int, stop: int) -> None:
-        masks, draws = _scratch(len(sources), _words(_step(bits), bits)), [source(start) for source in sources]
+        (drawn,), draws = _scratch(1, _words(_step(bits), bits)), [(source(start), away) for source, away in marked]
         for a in range(start, stop, _step(bits)):
             b = min(stop, a + _step(bits))
-            for row, draw in zip(masks, draws, strict=True):
-                draw(row[: _words(b - a, bits)], b - a)
-            outer = key.outer[a // block(bits) : -(-b // block(bits))]
-            into = room[_words(a, bits) : _words(b, bits)]
-            forms.append(int(jit.cover(numbers[a:b], bits, masks, marks, _tops(bits), key.halves, outer, into)))
+            total, outer = room[_words(a, bits) : _words(b, bits)], key.outer[a // block(bits) : -(-b // block(bits))]
+            words = drawn[: len(total)]
+            forms.append(int(jit.lay(numbers[a:b], bits, key.halves, outer, total)))
+            for draw, away in draws:
+                draw(words, b - a)
+                jit.fold(total, words, _tops(bits), away)
 
     over(len(numbers), block(bits), part)
     _end(room, len(numbers), bits)
@@ -126,9 +126,9 @@ def fold(rows: Sequence[Bytes], sources: Sequence[Source], count: int, bits: int
             total[:] = 0
             for draw in draws:
                 draw(words, b - a)
-                jit.fold(total, words, bits, _tops(bits))
+                jit.fold(total, words, _tops(bits), False)
             for row in rows:
-                jit.fold(total, _read(row, _words(a, bits), _words(b, bits), words), bits, _tops(bits))
+                jit.fold(total, _read(row, _words(a, bits), _words(b, bits), words), _tops(bits), False)
 
     over(count, block(bits), part)
     _end(room, count, bits)
@@ -271,7 +271,7 @@ def _blocks(data: Bytes, start: int, stop: int, bits: int) -> Words:
     """The words of whole blocks, the last one filled up with 0."""
     many = -(-(stop - start) // block(bits)) * _words(block(bits), bits)
     held, first = _words(stop, bits) - _words(start, bits), _words(start, bits)
-    (scratch,) = _scratch(1, many)
+    scratch: Words = _scratch(1, many)[0]
     words = _read(data, first, first + held, scratch)
     if held == many:
         return words

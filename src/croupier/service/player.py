@@ -99,7 +99,7 @@ class Player(SeatedParty):
         """A letter on its way: clients fetch theirs, everybody else is brought them."""
         head = envelope.header
         return LeavingLetter(
-            head.target, head.kind, head.pack(), envelope.body, hold=head.target in self.around.clients
+            head.target, head.kind, head.pack(), bytes(envelope.body), hold=head.target in self.around.clients
         )  # fmt: skip
 
     async def _put(self, letter: LeavingLetter) -> bytes:
