@@ -109,7 +109,10 @@ class Recipe:
 class RayHands:
     """What an actor holds: one worker, and where all records lie."""
 
-    def __init__(self, recipe: Recipe, shards: PackedShards) -> None:
+    def __init__(self, laid: Sequence[Any]) -> None:
+        import ray
+
+        recipe, shards = ray.get(list(laid))
         self.trainer = ClientTrainer(
             recipe.module, recipe.goal, recipe.fit, recipe.device, recipe.stacked, recipe.augment
         )
@@ -136,6 +139,7 @@ class RayLearner:
         self.learner, self.actors = learner, actors
         self._places = {digest: place for place, digest in enumerate(learner.shards)}
         self._began = False
+        self._laid: list[Any] = []
 
     def __call__(self, jobs: Sequence[tuple[Any, ...]]) -> list[Update | CroupierError]:
         """An update, or the error that says why there is none, for each job. Raises: EngineError."""
@@ -211,11 +215,12 @@ class RayLearner:
                 raise SpecError(f"run.device = {learner.device!r}: Ray sees no GPU; use run.device = 'cpu'")
         _by_value(learner.module)
         recipe = Recipe(learner.module, learner.goal, learner.fit, learner.device, learner.stacked, learner.augment)
-        laid = ray.put(recipe), ray.put(packed)
+        # Held as long as the actors: one that starts anew reads them again.
+        self._laid = [ray.put(recipe), ray.put(packed)]
         kind = ray.remote(RayHands).options(
             num_cpus=1, num_gpus=gpus, max_restarts=-1, max_task_retries=AGAIN
         )  # fmt: skip
-        made = [kind.remote(*laid) for _ in range(count)]
+        made = [kind.remote(self._laid) for _ in range(count)]
         ready, late = ray.wait([hand.here.remote() for hand in made], num_returns=count, timeout=PATIENCE)
         if late:
             raise EngineError(
@@ -233,6 +238,7 @@ class RayLearner:
             return
         # Nothing is told to anybody without being asked.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         own: dict[str, Any] = {}
         if not os.environ.get("RAY_ADDRESS"):
             count = self.actors or os.cpu_count() or 1
@@ -249,6 +255,7 @@ class RayLearner:
 
         for hand in made or ():
             ray.kill(hand)
+        self._laid = []
         if self._began:
             ray.shutdown()
             self._began = False

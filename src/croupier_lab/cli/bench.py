@@ -51,6 +51,10 @@ BENCHES: dict[str, tuple[str, str]] = {
         "speed.client_counts",
         "Whole rounds of a tiny model with 100 to 10,000 clients, plain and behind sum servers: seconds and memory.",
     ),
+    "scale": (
+        "speed.scale",
+        "Thousands of simulated digit clients: ours in one process, ours on Ray's actors, and Flower on Ray.",
+    ),
     "attack": (
         "speed.unshuffling",
         "The un-shuffling attack on single parameters: cached activations against whole forward passes.",

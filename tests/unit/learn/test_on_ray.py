@@ -89,7 +89,7 @@ class FakeActors:
         return self
 
     def remote(self, *given: Any) -> FakeActors:
-        return FakeActors(self.ray, self.kind, self.kind(*(one() for one in given)))
+        return FakeActors(self.ray, self.kind, self.kind(*given))
 
     def __getattr__(self, name: str) -> Any:
         method, ray = getattr(self.held, name), self.ray
