@@ -39,7 +39,8 @@ class Depth:
 
     Of hidden coordinates: rounds of training, and uploads matched a round. Records that must be searched for take
     long: of these a few are tried, in so many steps. `lpips` names the network of LPIPS to measure with as well, where
-    it is installed. `train` and `test` are how many records are drawn of larger data; 0 where all are used.
+    it is installed. `models` is how many an adversary trains itself, 0 for the usual number; `train` and `test`
+    are how many records are drawn of larger data, 0 where all are used.
     """
 
     rounds: int = 5
@@ -47,6 +48,7 @@ class Depth:
     searched: int = 2
     steps: int = 100
     lpips: str = ""
+    models: int = 0
     train: int = 0
     test: int = 0
 
@@ -139,7 +141,7 @@ class Setting:
         """What an adversary knows of a task beside its views: all that is public, and these records."""
         return Knowledge(
             clients, self.model.plain(), self.fit.plain(), made.dataset.classes, records, shadows, suspects,
-            frozen_of(made.module), {"loss": self.loss or made.dataset.goal},
+            frozen_of(made.module), {"loss": self.loss or made.dataset.goal}, self.depth.models,
         )  # fmt: skip
 
 
