@@ -20,7 +20,7 @@ from croupier.engine.federation import Federation
 from croupier.errors import SpecError
 from croupier.learn.assemble import Assembled, Hardware, TaskOptions, assemble
 from croupier.learn.augment import AS_IS, Augment
-from croupier.learn.data import Data, Dataset
+from croupier.learn.data import Data, Dataset, Records, Windows
 from croupier.learn.distort import CLEAN, Distortion
 from croupier.learn.fit import Fit
 from croupier.learn.flat import frozen_of
@@ -71,8 +71,12 @@ class FewerRecords(Data):
             torch.from_numpy(coins.child(name).sampler().permutation(len(part))[:many]).sort().values
             for name, part, many in (("train", whole.train, self.train), ("test", whole.test, self.test))
         )
+        # Of a series all is kept: owners' days are cut out of it by their places.
+        some: Records = whole.train.take(train)
+        if isinstance(whole.train, Windows):
+            some = replace(whole.train, starts=whole.train.starts[train])
         return replace(
-            whole, train=whole.train.take(train), test=whole.test.take(test),
+            whole, train=some, test=whole.test.take(test),
             labels=None if whole.labels is None else whole.labels[train],
             owner=None if whole.owner is None else whole.owner[train],
             test_owner=None if whole.test_owner is None else whole.test_owner[test],
