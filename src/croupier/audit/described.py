@@ -21,7 +21,7 @@ from croupier.audit.report.read import KIND, SCHEMA
 from croupier.audit.report.result import Report
 from croupier.audit.seen import shows
 from croupier.audit.setting import FAST, FULL, Setting, setting_of
-from croupier.audit.verdict import asked, pass_on
+from croupier.audit.verdict import LEAST_RUNS, asked, pass_on
 from croupier.core.coins import Coins
 from croupier.core.intervals import LEVEL, over_runs, smooth
 from croupier.engine.local import Local
@@ -41,8 +41,9 @@ ORDER = (
 )  # fmt: skip
 RUNS, FAST_RUNS = 20, 8
 FAST_ROUNDS = 2
-# With --fast so many records are drawn of larger data: to train on, for each client and in all at least, and to test.
-FAST_HELD, FAST_TRAINED, FAST_TESTED = 200, 8000, 1000
+# With --fast, of larger data: so many records are drawn to train on, for each client and in all at least, and to test;
+# so many of each client are asked about; and so many models an adversary trains itself.
+FAST_HELD, FAST_TRAINED, FAST_TESTED, FAST_ASKED, FAST_MODELS = 100, 2000, 500, 30, 4
 
 
 def audit(
@@ -95,9 +96,10 @@ def audit(
     chosen = [Question.parse(name, "question") for name in _asked(questions)]
     # Data that cannot be had are refused here, before anything is begun.
     made, bounds = setting.assembled(Coins.from_seed(seed)), list[str]()
-    if fast and (smaller := _fewer(made)):
-        setting = replace(setting, depth=replace(depth, train=smaller, test=FAST_TESTED))
-        bounds = [fewer((len(made.dataset.train), len(made.dataset.test)), (smaller, FAST_TESTED))]
+    if fast and (drawn := _fewer(made)):
+        depth = replace(depth, train=drawn, test=FAST_TESTED, models=FAST_MODELS)
+        setting, runs = replace(setting, depth=depth, records=FAST_ASKED), LEAST_RUNS if seeds is None else runs
+        bounds = fewer((len(made.dataset.train), len(made.dataset.test)), depth, FAST_ASKED)
         made = setting.assembled(Coins.from_seed(seed))
     arms, left = arms_of(spec, setting, AGAINST if against is None else against, made, data)
     own = arms[0]

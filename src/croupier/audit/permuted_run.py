@@ -17,7 +17,7 @@ from croupier.agree.standing import Standing
 from croupier.audit.attacked_training import SeededTask as Ground
 from croupier.audit.attacks.permutation import ServerRound, Upload, unmoved
 from croupier.audit.seen import read_server
-from croupier.core.attempt import Attempt, AttemptId, AttemptResult, Drive
+from croupier.core.attempt import Drive
 from croupier.core.epoch import Frame
 from croupier.core.flow import Memory
 from croupier.core.update import Model
@@ -27,22 +27,6 @@ from croupier.engine.loop import Continuation, rounds
 from croupier.engine.state import Round, State, Threat, run_id
 from croupier.errors import ProtocolError, SpecError
 from croupier.pipeline import Pipeline
-
-
-@dataclass
-class AgreedOnce:
-    """Drives an epoch's agreement once: from the same coins every setting has the same one. It alone needs no work."""
-
-    drive: Drive
-    known: dict[AttemptId, AttemptResult] = field(default_factory=dict, repr=False)
-
-    def __call__(self, attempt: Attempt) -> AttemptResult:
-        """How it ended."""
-        if attempt.bench:
-            return self.drive(attempt)
-        if attempt.attempt_id not in self.known:
-            self.known[attempt.attempt_id] = self.drive(attempt)
-        return self.known[attempt.attempt_id]
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from croupier.engine.federation import Federation
 from croupier.errors import SpecError
 from croupier.learn.assemble import Assembled, Hardware, TaskOptions, assemble
 from croupier.learn.augment import AS_IS, Augment
-from croupier.learn.data import Data, Dataset
+from croupier.learn.data import Data, Dataset, Records, Windows
 from croupier.learn.distort import CLEAN, Distortion
 from croupier.learn.fit import Fit
 from croupier.learn.flat import frozen_of
@@ -39,7 +39,8 @@ class Depth:
 
     Of hidden coordinates: rounds of training, and uploads matched a round. Records that must be searched for take
     long: of these a few are tried, in so many steps. `lpips` names the network of LPIPS to measure with as well, where
-    it is installed. `train` and `test` are how many records are drawn of larger data; 0 where all are used.
+    it is installed. `models` is how many an adversary trains itself, 0 for the usual number; `train` and `test`
+    are how many records are drawn of larger data, 0 where all are used.
     """
 
     rounds: int = 5
@@ -47,6 +48,7 @@ class Depth:
     searched: int = 2
     steps: int = 100
     lpips: str = ""
+    models: int = 0
     train: int = 0
     test: int = 0
 
@@ -69,8 +71,12 @@ class FewerRecords(Data):
             torch.from_numpy(coins.child(name).sampler().permutation(len(part))[:many]).sort().values
             for name, part, many in (("train", whole.train, self.train), ("test", whole.test, self.test))
         )
+        # Of a series all is kept: owners' days are cut out of it by their places.
+        some: Records = whole.train.take(train)
+        if isinstance(whole.train, Windows):
+            some = replace(whole.train, starts=whole.train.starts[train])
         return replace(
-            whole, train=whole.train.take(train), test=whole.test.take(test),
+            whole, train=some, test=whole.test.take(test),
             labels=None if whole.labels is None else whole.labels[train],
             owner=None if whole.owner is None else whole.owner[train],
             test_owner=None if whole.test_owner is None else whole.test_owner[test],
@@ -139,7 +145,7 @@ class Setting:
         """What an adversary knows of a task beside its views: all that is public, and these records."""
         return Knowledge(
             clients, self.model.plain(), self.fit.plain(), made.dataset.classes, records, shadows, suspects,
-            frozen_of(made.module), {"loss": self.loss or made.dataset.goal},
+            frozen_of(made.module), {"loss": self.loss or made.dataset.goal}, self.depth.models,
         )  # fmt: skip
 
 

@@ -17,11 +17,10 @@ from croupier.audit.attacks.permutation import Followed, rule_of
 from croupier.audit.bench import Bench
 from croupier.audit.blind import Panel
 from croupier.audit.permutation_report import over_all_runs
-from croupier.audit.permuted_run import AgreedOnce, PermutedRun
+from croupier.audit.permuted_run import PermutedRun
 from croupier.audit.question import Adversary, Arm, Promise, Question, QuestionRun, Score
 from croupier.audit.seen import shows
 from croupier.audit.setting import Depth
-from croupier.core.attempt import Drive
 from croupier.core.coins import Coins
 from croupier.core.intervals import Rate
 from croupier.core.revive import plain, revived
@@ -157,12 +156,9 @@ class Permutation(Question, use="permutation"):
 
 
 def _run(bench: Bench, arm: Arm, pipeline: Pipeline) -> PermutedRun:
-    setting, encode = bench.chosen(arm), pipeline.encode
+    setting = bench.chosen(arm)
     ground = bench.once(("ground", setting), lambda: Ground(setting, bench.seed))
-    drive: Drive = bench.drive
-    if encode.agrees and not encode.every_round and not setting.plan.joins:
-        drive = bench.once(("agreed", setting), lambda: AgreedOnce(bench.drive))
-    return PermutedRun(ground, pipeline, drive)
+    return PermutedRun(ground, pipeline, bench.drive)
 
 
 def _variants(bench: Bench, arm: Arm) -> list[Variant]:

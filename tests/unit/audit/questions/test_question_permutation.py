@@ -21,7 +21,7 @@ from croupier.audit.attacks.permutation import follow, rule_of, rule_plain
 from croupier.audit.bench import Bench
 from croupier.audit.blind import Blind, Panel, answer
 from croupier.audit.permutation_report import recovered
-from croupier.audit.permuted_run import AgreedOnce, PermutedRun, server_round
+from croupier.audit.permuted_run import PermutedRun, server_round
 from croupier.audit.question import SERVER, Adversary, Arm, QuestionRun
 from croupier.audit.questions.permutation import TOPIC, Permutation, Variant, scored, with_control
 from croupier.audit.setting import Depth, setting_of
@@ -99,7 +99,7 @@ def found() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def run() -> PermutedRun:
-    return PermutedRun(Ground(SETTING, 0), pipeline(), AgreedOnce(Local()))
+    return PermutedRun(Ground(SETTING, 0), pipeline(), Local())
 
 
 def by(found: dict[str, Any], first: str, kept: bool) -> dict[str, Any]:
@@ -173,7 +173,7 @@ def test_who_has_nothing_to_match_is_told_why() -> None:
 def asked() -> tuple[tuple[Any, ...], PermutedRun]:
     """Everything that attacks were asked on one variant, and the run with its rules."""
     panel = Still()
-    variant = Variant(PermutedRun(Ground(SETTING, 0), pipeline(), AgreedOnce(Local())), SHORT, panel)
+    variant = Variant(PermutedRun(Ground(SETTING, 0), pipeline(), Local()), SHORT, panel)
     variant.play()()
     return tuple(panel.heard), variant.run
 
@@ -269,20 +269,6 @@ def test_models_of_unknown_frames_are_passed_over(run: PermutedRun) -> None:
     track = follow([second, lost], run.symmetry, Coins.from_seed(0), 1)
     assert [guess.frame for guess in track.guesses] == [second.frame]
     assert lost.frame not in dict(track.frames)
-
-
-def test_an_agreement_is_driven_once() -> None:
-    result: list[int] = []
-
-    def drive(attempt: Any) -> Any:
-        result.append(len(attempt.bench))
-        return Local()(attempt)
-
-    run = PermutedRun(Ground(SETTING, 0), pipeline(), AgreedOnce(drive))
-    run.played(1)
-    replace(run, pipeline=pipeline(first="open")).played(1)
-    assert sum(1 for size in result if not size) == 1
-    assert sum(1 for size in result if size) == 2
 
 
 def test_what_is_shown_are_plain_values_and_holds_the_tables(found: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ import torch
 
 from croupier.audit.attacked_training import SeededTask
 from croupier.audit.attacks.permutation import unmoved
-from croupier.audit.permuted_run import AgreedOnce, PermutedRun
+from croupier.audit.permuted_run import PermutedRun
 from croupier.audit.questions.permutation import onlooker
 from croupier.audit.setting import Depth, setting_of
 from croupier.core.coins import Coins
@@ -29,7 +29,7 @@ SETTING = setting_of(SPEC)
 
 def reader(seed: int = 0, spec: Any = SPEC, **given: Any) -> PermutedReader:
     pipeline = spec.protocol.model_copy(update={"encode": HiddenUnits(**given)}) if given else spec.protocol
-    run = PermutedRun(SeededTask(setting_of(spec), seed), pipeline, AgreedOnce(Local()))
+    run = PermutedRun(SeededTask(setting_of(spec), seed), pipeline, Local())
     return PermutedReader(run, Depth(rounds=2, uploads=1), onlooker(run))
 
 
