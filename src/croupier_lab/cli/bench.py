@@ -105,6 +105,10 @@ BENCHES: dict[str, tuple[str, str]] = {
         "speed.shared_row_shuffles",
         "Shuffles of rows that two servers share: with a dealer, by oblivious transfer, in boxes; and bits to numbers.",
     ),
+    "mix": (
+        "speed.mix_chain",
+        "All bits of a model through a chain of mix servers, form by form, against a copy of the same bits.",
+    ),
     "gates": (
         "speed.two_server_gates",
         "Two servers with a dealer: only signs opened, or the whole of RAIN's rule secret, against opened sums.",
