@@ -79,7 +79,12 @@ class Machine(Part):
 
     device: str = Field("cpu", description="`cpu`, `cuda` or one of several, `cuda:1`")
     workers: int | None = Field(
-        None, ge=1, le=256, description="threads that train; every core unless set; never changes a result"
+        None, ge=1, le=256, description="threads that train, or actors; every core unless set; never changes a result"
+    )
+    engine: Literal["local", "ray"] = Field(
+        "local",
+        description="where clients train: `local`: in threads here; `ray`: on as many actors as `workers`, here or "
+        "where RAY_ADDRESS says; never changes a result",
     )
     through_bytes: bool = Field(False, description="seal, send, open and parse every message; never changes a result")
     checkpoint_every: int = Field(1, ge=1, description="rounds between checkpoints")

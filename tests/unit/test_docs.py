@@ -68,7 +68,7 @@ def test_the_schema_knows_every_choice_and_preset() -> None:
     properties = schema()["properties"]
     assert properties["protocol"]["anyOf"][0]["enum"] == presets()
     places = properties["protocol"]["anyOf"][1]["properties"]["place"]["anyOf"]
-    assert places[0]["enum"] == ["direct", "masks", "pair", "relay", "sum-servers"]
+    assert places[0]["enum"] == ["chain", "direct", "masks", "pair", "relay", "sum-servers"]
     assert places[-1]["properties"] == {}, "a table without `use` is the default part"
 
 

@@ -33,6 +33,7 @@ from croupier.cli import (
     up,
 )
 from croupier.errors import CroupierError, OwnError, at_a_shell
+from croupier.kernels.memory import keep_freed
 
 # Objects more than were freed, and searches of younger ones, between two searches for garbage.
 RARELY = (50_000, 20, 50)
@@ -56,7 +57,7 @@ app.command("recommend")(recommend.command)
 app.command("doctor")(doctor.command)
 app.command("keygen")(ceremony.keygen)
 app.command("enrol")(enrol.command)
-app.command("accept")(accept.command)
+app.command("accept", cls=accept.QuotedWords)(accept.command)
 app.command("group")(ceremony.group)
 app.command("rotate")(ceremony.rotate)
 app.command("serve")(serve.command)
@@ -97,6 +98,7 @@ def main() -> NoReturn:
     asked: list[str] = []
     # Importing makes many objects that stay: by its own numbers Python would search them for garbage all the time.
     gc.set_threshold(*RARELY)
+    keep_freed()
     try:
         with at_a_shell():
             code = _with_debug(typer.main.get_command(app), asked).main(prog_name="croupier", standalone_mode=False)

@@ -201,7 +201,7 @@ class _Loop:
         Threats come in here: parties that follow another flow, or whose letters are rewritten, take the place of honest
         ones.
         """
-        run = run_id(self.coins)
+        run, clients = run_id(self.coins), frozenset(cohort)
         parties = self.pipeline.parties(cohort)
         parties |= {name: party for name, party in self.threat.parties.items() if name in parties}
         changed = {
@@ -228,7 +228,7 @@ class _Loop:
                 }
                 for name in parties
             },
-            coins={name: self._party_coins(name, run, state.round, attempt, name in cohort) for name in parties},
+            coins={name: self._party_coins(name, run, state.round, attempt, name in clients) for name in parties},
             schemas=self.pipeline.schemas(givens["server"]),
             bench=bench,
             absent=self.threat.absent(state.round),
@@ -246,12 +246,13 @@ class _Loop:
 
     def _missing(self, result: AttemptResult, cohort: tuple[str, ...]) -> frozenset[str]:
         """Whom the placement's own parties found missing; what clients say of each other counts for nothing."""
+        clients = frozenset(cohort)
         named = {
             name: frozenset(outcome.error.missing)
             for name, outcome in result.outcomes.items()
-            if isinstance(outcome.error, TooFew) and name not in cohort
+            if isinstance(outcome.error, TooFew) and name not in clients
         }
-        return frozenset(cohort) & self.pipeline.place.missing_of(named)
+        return clients & self.pipeline.place.missing_of(named)
 
     def _finish(
         self, state: State, cohort: tuple[str, ...], attempt: int, result: AttemptResult, book: ReleaseBook

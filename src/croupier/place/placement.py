@@ -113,6 +113,11 @@ class Placement(Part):
         """Which long-lived secrets its parties must hold before the first round."""
         return frozenset()
 
+    @property
+    def clients_check(self) -> bool:
+        """Whether clients check what became of their updates: then a round counts only if one of them is content."""
+        return self.binds
+
     def holders(self, clients: tuple[str, ...]) -> tuple[str, ...]:
         """Who holds them."""
         return clients
