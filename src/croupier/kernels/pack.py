@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from croupier.kernels.few import few
 from croupier.kernels.threads import over
 
 Ints = npt.NDArray[Any]
@@ -19,7 +20,6 @@ Bytes = npt.NDArray[np.uint8]
 # Rows that end on a whole word, whatever their width.
 _WHOLE = 64
 _STEP = 1 << 14
-_FEW = 1 << 10
 
 
 def size(rows: int, widths: tuple[int, ...]) -> int:
@@ -30,7 +30,7 @@ def size(rows: int, widths: tuple[int, ...]) -> int:
 def pack(values: Ints, widths: tuple[int, ...]) -> Bytes:
     """Rows of values, each in as many bits (1 to 63) as its column has. Values must fit."""
     rows = values.reshape(-1, len(widths))
-    if rows.size < _FEW:
+    if few(rows.size):
         return pack_plain(rows, widths)
     from croupier.kernels import _pack_jit
 
@@ -46,7 +46,7 @@ def pack(values: Ints, widths: tuple[int, ...]) -> Bytes:
 
 def unpack(data: Bytes, rows: int, widths: tuple[int, ...], dtype: Any = np.int64) -> Ints:
     """The values, as rows."""
-    if rows * len(widths) < _FEW:
+    if few(rows * len(widths)):
         return unpack_plain(data, rows, widths).astype(dtype)
     from croupier.kernels import _pack_jit
 

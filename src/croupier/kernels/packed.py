@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from croupier.kernels import pack as packing
+from croupier.kernels.few import few
 from croupier.kernels.shares import P, Words
 from croupier.kernels.threads import over
 
@@ -27,7 +28,6 @@ Draw = Callable[[Words, int], None]
 # Opens such draws at a residue, which is the first of a block.
 Source = Callable[[int], Draw]
 
-_FEW = 1 << 10
 # Words of a block that hold as many residues as fit; with bits above their packed form ends on a whole word, too.
 _LANES = 512
 # Residues of one pass over the masks, about: they and what is made of them stay in a core's own cache.
@@ -86,7 +86,7 @@ def cover(
     numbers: Numbers, bits: int, minus: Sequence[Source], plus: Sequence[Source] = (), key: Key = NO_KEY
 ) -> tuple[Bytes, int]:
     """Residues with draws taken away and added, packed; and the key's form of the residues themselves."""
-    if len(numbers) < _FEW:
+    if few(len(numbers)):
         return cover_plain(numbers, bits, minus, plus, key)
     from croupier.kernels import _packed_jit as jit
 
@@ -111,7 +111,7 @@ def cover(
 
 def fold(rows: Sequence[Bytes], sources: Sequence[Source], count: int, bits: int) -> Bytes:
     """The sum of packed rows and of draws, packed."""
-    if count < _FEW:
+    if few(count):
         return fold_plain(rows, sources, count, bits)
     from croupier.kernels import _packed_jit as jit
 
@@ -137,7 +137,7 @@ def fold(rows: Sequence[Bytes], sources: Sequence[Source], count: int, bits: int
 
 def numbers(data: Bytes, count: int, bits: int) -> Numbers:
     """Packed residues one by one."""
-    if count < _FEW:
+    if few(count):
         return packing.unpack_plain(data, count, (bits,))[:, 0].astype(dtype(bits))
     from croupier.kernels import _packed_jit as jit
 
@@ -154,7 +154,7 @@ def numbers(data: Bytes, count: int, bits: int) -> Numbers:
 
 def form(key: Key, data: Bytes, count: int, bits: int) -> int:
     """The key's form of packed residues, each taken as the number nearest to 0."""
-    if count < _FEW:
+    if few(count):
         return form_plain(key, packing.unpack_plain(data, count, (bits,))[:, 0], bits)
     from croupier.kernels import _packed_jit as jit
 

@@ -19,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from croupier.kernels.few import few
 from croupier.kernels.pack import as_words
 from croupier.kernels.threads import over
 
@@ -87,7 +88,7 @@ def wrapped(values: npt.NDArray[Any], grid: Quantiser, draws: Words, bits: int) 
 
 
 def _whole(values: npt.NDArray[Any], grid: Quantiser, draws: Words, out: npt.NDArray[Any], mask: int = -1) -> int:
-    if len(values) < _FEW:
+    if few(len(values)):
         found, clamped = whole_plain(values, grid, draws)
         out[:] = found & mask
         return clamped

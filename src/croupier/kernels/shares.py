@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from croupier.kernels.few import few
 from croupier.kernels.threads import over
 
 P = (1 << 61) - 1
 Words = npt.NDArray[np.uint64]
-_FEW = 1 << 10
 
 
 def signed(residues: npt.NDArray[Any], bits: int) -> npt.NDArray[np.int64]:
     """Residues of 2^bits as the numbers nearest to 0 (half of 2^bits counts as negative)."""
     flat = residues.reshape(-1)
-    if len(flat) < _FEW:
+    if few(len(flat)):
         wide = flat.astype(np.int64)
         return (wide - ((wide >> (bits - 1)) << bits)).reshape(residues.shape)
     from croupier.kernels import _shares_jit as jit
@@ -33,7 +33,7 @@ def signed(residues: npt.NDArray[Any], bits: int) -> npt.NDArray[np.int64]:
 def wrapped(numbers: npt.NDArray[np.int64], bits: int) -> npt.NDArray[Any]:
     """Numbers as residues of 2^bits, in the smaller of two types that holds them."""
     kind = np.int32 if bits <= 31 else np.int64
-    if len(numbers) < _FEW:
+    if few(len(numbers)):
         return (numbers & ((1 << bits) - 1)).astype(kind)
     from croupier.kernels import _shares_jit as jit
 

@@ -1,0 +1,27 @@
+"""Whether numbers are so few that the plain form of a loop is quicker: to call a compiled one, or to load a compiler.
+
+numba and its loops take as long to load as most of a million numbers take plainly. A process that is started for one
+small update, as a Flower client is for every message, never pays for them; one that goes on soon does, and has lost
+little. Both forms give the same, so that nothing depends on which was taken.
+"""
+
+from __future__ import annotations
+
+import sys
+
+# Fewer than this are quicker plainly, whatever is loaded.
+FEW = 1 << 10
+# So many are done plainly in a process before the compiler is loaded.
+AT_FIRST = 1 << 17
+_done = 0
+
+
+def few(count: int) -> bool:
+    """Whether the next so many numbers are to be done plainly."""
+    global _done
+    if count < FEW:
+        return True
+    if "numba" in sys.modules or _done + count > AT_FIRST:
+        return False
+    _done += count
+    return True
