@@ -57,7 +57,9 @@ class _Wanted:
 
 
 def command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The host's name or role: server, sum1, relay, ...")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The host's name or role: server, sum1, mix1, relay, ...")
+    ],
     key: Key,
     roster: RosterFile = None,
     sets: OwnSets = None,

@@ -91,6 +91,7 @@ class Placement(Part):
     """Three sub-flows: `submit` at the client, `middle` with parties of its own, `collect` at the server."""
 
     verb: ClassVar[str] = "place"
+    lies_in: ClassVar[str] = "croupier.place"
     realises: ClassVar[frozenset[Shape]]
     # Whether it can handle residues in unary.
     unary: ClassVar[bool] = False

@@ -6,6 +6,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -153,12 +154,10 @@ class Lead(Announcer):
         wanted = set(place.witnesses) if outcome.error is None else set(self.member.roster.hosts) - {self.name}
         end = time.monotonic() + self.member.roster.timetable.hold
         while not wanted <= set(self.reports.get(player.key, {})) and time.monotonic() < end:
-            self.turned.clear()
-            try:
-                async with asyncio.timeout(0.2):
-                    await self.turned.wait()
-            except TimeoutError:
-                continue
+            # No wait between the question above and this one: nothing that moves is missed.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(end - time.monotonic()):
+                    await self.moved.wait()
         return self.reports.pop(player.key, {})
 
     async def _content(

@@ -123,16 +123,17 @@ class PartyProcess(PartyDoor, ABC):
 
     async def begin(self, notice: Notice) -> Player:
         """Write a new attempt down, and seat the party."""
-        memory, coins = self._begins_with(notice)
+        memory, coins, held = self._begins_with(notice)
         # Before it is written down: what cannot be played must not lie open.
-        plan = self._plan(notice, memory)
+        plan = self._plan(notice, memory, held)
+        facts = {} if held is None else {THIS_ROUND: canon.dump(held)}
         if notice.what != ROUND and (numbered := notice.called.numbered) is not None:
-            self.store.remember({"agreed": canon.dump(numbered)})
+            facts["agreed"] = canon.dump(numbered)
         opened = Opened(
             notice.key, notice.number, notice.what, notice.run, notice.round, notice.attempt,
             canon.dump(notice.plain()), coins, canon.dump(dict(memory)), time.time(),
         )  # fmt: skip
-        await asyncio.to_thread(self.store.open, opened)
+        await asyncio.to_thread(self.store.open, opened, facts)
         self.counts["attempts"] += 1
         self.options.tell("opened", round=notice.round + 1, attempt=notice.attempt + 1, invited=len(notice.cohort))
         self.options.hook("open", notice.round)
@@ -149,25 +150,25 @@ class PartyProcess(PartyDoor, ABC):
         notice = Notice(**canon.load(opened.notice))
         # Not the version that would hold now: another one may have been accepted for this very round meanwhile.
         self.turn_to(self.versions.of(notice.roster))
-        return self._seated(notice, opened, self._plan(notice, canon.load(opened.memory)))
+        held = self._this_round(notice) if self.member.is_client else None
+        return self._seated(notice, opened, self._plan(notice, canon.load(opened.memory), held))
 
-    def _begins_with(self, notice: Notice) -> tuple[Memory, bytes]:
-        """Memory and coins of an attempt.
+    def _begins_with(self, notice: Notice) -> tuple[Memory, bytes, Mapping[str, Any] | None]:
+        """Memory and coins of an attempt, and what a client keeps of a round for another attempt at it.
 
         A client's belong to the round, as its participation does: a second attempt carries the very same update. In an
         agreement everything is drawn afresh.
         """
         if not self.member.is_client or notice.what != ROUND:
-            return self.memory(), self.options.coins(notice)
+            return self.memory(), self.options.coins(notice), None
         if (held := self._this_round(notice)) is None:
             memory, drawn = self.memory(), self.options.coins(notice)
             held = {
                 "name": _round_name(notice), "coins": drawn, "at": self.participation(), "memory": dict(memory),
                 "events": (),
             }  # fmt: skip
-            self.store.remember({THIS_ROUND: canon.dump(held)})
         events = tuple(held["events"])
-        return (with_events(held["memory"], events) if events else held["memory"]), bytes(held["coins"])
+        return (with_events(held["memory"], events) if events else held["memory"]), bytes(held["coins"]), held
 
     def _this_round(self, notice: Notice) -> Mapping[str, Any] | None:
         """What the client drew for a round, if it took part in an attempt of it before."""
@@ -175,8 +176,7 @@ class PartyProcess(PartyDoor, ABC):
         held = None if kept is None else canon.load(kept)
         return held if held is not None and held["name"] == _round_name(notice) else None
 
-    def _plan(self, notice: Notice, memory: Memory) -> SeatPlan:
-        held = self._this_round(notice) if self.member.is_client else None
+    def _plan(self, notice: Notice, memory: Memory, held: Mapping[str, Any] | None) -> SeatPlan:
         return plan_for(notice, self.member, memory, self.options.shard, int(held["at"]) if held else 0)
 
     def _seated(self, notice: Notice, opened: Opened, plan: SeatPlan) -> Player:
@@ -188,7 +188,7 @@ class PartyProcess(PartyDoor, ABC):
             time.monotonic() - ago,
         )  # fmt: skip
         self.now, self.plan = player, plan
-        self.turned.set()
+        self._move()
         return player
 
     async def end(self, player: Player, outcome: Outcome, facts: Mapping[str, bytes] | None = None) -> None:
@@ -217,6 +217,7 @@ class PartyProcess(PartyDoor, ABC):
         counted, state = dict(player.closed), _ended(error)
         await asyncio.to_thread(self.store.end, key, state, {**more, **(facts or {})}, counted)
         self._stir()
+        self._move()
         # Who renewed its certificate had this attempt to fetch what was left of the one before.
         self._former = None
         if player.seat.view.kept != "nothing":

@@ -13,6 +13,7 @@ from tests.unit.service.test_service_refusals import played
 from croupier.core import canon
 from croupier.core.envelope import HEADER_BYTES, Header
 from croupier.service.door import PartyDoor
+from croupier.service.store import LeavingLetter
 from croupier.service.transport import CLOSED, LATER, OK, REFUSED
 
 
@@ -119,7 +120,8 @@ def test_no_more_is_fetched_than_a_letter_can_have() -> None:
     async def case(scene: Scene) -> None:
         notice = await scene.open(scene.notice())
         head, body = scene.letter(notice, "relay", target="c0")
-        scene.host.store.leave(notice.key, [("c0", "up", head[:HEADER_BYTES], body)], True)
+        letter = LeavingLetter("c0", "up", head[:HEADER_BYTES], body, hold=True)
+        scene.host.store.leave(notice.key, [letter]).result()
         request = canon.dump({"key": notice.key, "kind": "up", "hold": 0.0})
         whole = HEADER_BYTES + len(body)
         calls = scene.calls("c0")

@@ -274,7 +274,7 @@ def test_only_letters_that_the_flow_was_handed_count_afterwards(tmp_path: Path) 
     store, key = Store(tmp_path), b"k" * 32
     opened(store, key)
     for source in ("c0", "c1"):
-        assert store.keep(key, StoredLetter(source, "up", b"head", b"body")) == "new"
+        assert store.keep(key, StoredLetter(source, "up", b"head", b"body")).result() == "new"
     store.end(key, "done", {}, {"up": ("c0",)})
     assert store.counted(key, "c0", "up") is not None
     assert store.counted(key, "c1", "up") is None
@@ -286,7 +286,7 @@ def test_what_is_erased_is_in_no_file_of_the_store(tmp_path: Path) -> None:
     store, key, secret = Store(tmp_path), b"k" * 32, b"C" * 32
     opened(store, key)
     # Enough that pages are freed, and not used again at once.
-    store.step(key, 0, "update", secret * 500)
+    store.add_steps(key, [(0, "update", secret * 500)]).result()
     assert any(secret in path.read_bytes() for path in tmp_path.glob("store.db*"))
     store.end(key, "done", {})
     assert not [path.name for path in tmp_path.glob("store.db*") if secret in path.read_bytes()]

@@ -20,6 +20,7 @@ from croupier.service.member import OneVersion
 from croupier.service.notice import END
 from croupier.service.options import Options
 from croupier.service.roster import Roster
+from croupier.service.store import LeavingLetter
 from croupier.service.transport import LATER, OK, REFUSED, Calls
 from croupier.service.versions import next_roster
 
@@ -261,7 +262,8 @@ def test_anothers_letter_is_not_handed_out() -> None:
     async def case(scene: Scene) -> None:
         notice = await scene.open(scene.notice())
         head, body = scene.letter(notice, "relay", target="c0")
-        scene.host.store.leave(notice.key, [("c0", "up", head[:HEADER_BYTES], body)], True)
+        letter = LeavingLetter("c0", "up", head[:HEADER_BYTES], body, hold=True)
+        scene.host.store.leave(notice.key, [letter]).result()
         request = canon.dump({"key": notice.key, "kind": "up", "hold": 0.0})
         assert await scene.calls("c1").take("relay", request, 2.0) == []
         mine = await scene.calls("c0").take("relay", request, 2.0)
