@@ -127,7 +127,7 @@ class Lead(Announcer):
             if not again:
                 if plan.carry and isinstance(outcome.error, TooFew):
                     return
-                raise ProtocolError(f"round {number + 1} cannot go on: {outcome.error}")
+                raise ProtocolError(f"round {number + 1} cannot go on: {outcome.error}{_unheard(reports, cohort)}")
             cohort, attempt = left, attempt + 1
 
     async def _terms(self, number: int, cohort: tuple[str, ...]) -> Mapping[str, Any] | None:
@@ -223,3 +223,9 @@ class Lead(Announcer):
     def lines(self) -> list[dict[str, Any]]:
         """The metrics of every round so far."""
         return [canon.load(value) for value in self.store.facts("line ")]
+
+
+def _unheard(reports: Mapping[str, Mapping[str, Any]], cohort: tuple[str, ...]) -> str:
+    """Who hosts waited for in vain: behind a host that is missing there is often a client that did not come."""
+    names = sorted({who for said in reports.values() for who in said["missing"]} & set(cohort))
+    return f". Hosts did not hear from {', '.join(names[:8])}" if names else ""
