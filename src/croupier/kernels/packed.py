@@ -73,6 +73,11 @@ class Key:
         halves = np.stack([full & np.uint64((1 << 31) - 1), full >> np.uint64(31)])
         return cls(halves.astype(np.int32), outer)
 
+    def part(self, start: int, stop: int) -> Key:
+        """The same for some of the residues, from the first of a block on."""
+        each = self.halves.shape[1]
+        return Key(self.halves, self.outer[start // each : -(-stop // each)])
+
     def at(self, place: int) -> int:
         """How often one residue counts."""
         number, i = divmod(place, self.halves.shape[1])
