@@ -15,7 +15,22 @@ from typing import Annotated, NoReturn
 import click
 import typer
 
-from croupier.cli import accept, audit, ceremony, doctor, enrol, explain, lab, plan, report, run, serve, up
+from croupier.cli import (
+    accept,
+    audit,
+    ceremony,
+    doctor,
+    enrol,
+    explain,
+    init,
+    lab,
+    plan,
+    recommend,
+    report,
+    run,
+    serve,
+    up,
+)
 from croupier.errors import CroupierError, OwnError, at_a_shell
 from croupier.kernels.memory import keep_freed
 
@@ -30,9 +45,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("init")(init.command)
 app.command("run")(run.command)
 app.command("audit")(audit.command)
 app.command("explain")(explain.command)
+app.command("recommend")(recommend.command)
 app.command("doctor")(doctor.command)
 app.command("keygen")(ceremony.keygen)
 app.command("enrol")(enrol.command)
