@@ -145,7 +145,7 @@ class Coins:
         return int.from_bytes(self._expand(b"fast")[:8], "little") >> 1
 
     def _expand(self, purpose: bytes, *labels: Label) -> bytes:
-        info = b"".join(_frame(label) for label in (b"croupier/1", purpose, *labels))
+        info = b"".join([_frame(label) for label in (b"croupier/1", purpose, *labels)])
         # HKDF-Expand for one block of output is this one HMAC; the direct call is several times faster.
         return hmac.digest(self.export(), info + b"\x01", "sha256")
 
@@ -156,7 +156,8 @@ class Coins:
         raise TypeError("coins are not pickled: a seed must not leave its party by accident")
 
 
-@lru_cache(maxsize=1 << 12, typed=True)
+# As many as there may be clients in a simulation.
+@lru_cache(maxsize=1 << 16, typed=True)
 def _frame(label: Label) -> bytes:
     """Typed and length-prefixed, so that no two lists of labels share an encoding."""
     if isinstance(label, str):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import struct
 from dataclasses import dataclass
-from functools import cached_property
+from functools import lru_cache
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
@@ -48,12 +48,19 @@ class Header:
         if len(self.spec) != 32 or len(self.run) != 16:
             sizes = f"{len(self.spec)} and {len(self.run)}"
             raise RangeError(f"a header names the protocol by 32 bytes and the run by 16, not by {sizes}")
-        tops = {"round": 1 << 32, "attempt": 1 << 16, "sequence": 1 << 32, "length": 1 << 64}
-        for name, top in tops.items():
-            if not 0 <= getattr(self, name) < top:
-                raise RangeError(f"{name} = {getattr(self, name)}: a header holds 0 to {top - 1}")
         names = [_padded(self.kind, KIND), _padded(self.source, NAME), _padded(self.target, NAME)]
-        return _HEADER.pack(VERSION, self.spec, self.run, self.round, self.attempt, *names, self.sequence, self.length)
+        try:
+            return _HEADER.pack(
+                VERSION, self.spec, self.run, self.round, self.attempt, *names, self.sequence, self.length
+            )
+        except struct.error:
+            raise self._too_large() from None
+
+    def _too_large(self) -> RangeError:
+        """Which number does not fit."""
+        tops = {"round": 1 << 32, "attempt": 1 << 16, "sequence": 1 << 32, "length": 1 << 64}
+        name = next(name for name, top in tops.items() if not 0 <= getattr(self, name) < top)
+        return RangeError(f"{name} = {getattr(self, name)}: a header holds 0 to {tops[name] - 1}")
 
     @classmethod
     def unpack(cls, data: bytes | memoryview) -> Header:
@@ -66,6 +73,7 @@ class Header:
         return cls(spec, run, round_, attempt, _text(kind), _text(source), _text(target), sequence, length)
 
 
+@lru_cache(maxsize=1 << 16)
 def _padded(name: str, size: int) -> bytes:
     try:
         body = name.encode()
@@ -94,7 +102,7 @@ class Envelope:
     header: Header
     body: bytes | memoryview = dataclasses.field(repr=False)
 
-    @cached_property
+    @property
     def size(self) -> int:
         """Bytes of the encoded message, header included. The channel's own cost (tags, TLS) is not the protocol's."""
         return _HEADER.size + len(self.body)

@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from croupier.kernels.compiled import njit
 
 _ONE = np.uint64(1)
 _WORD = np.uint64(64)

@@ -90,6 +90,11 @@ class SumServers(Placement, use="sum-servers"):
         """One secret that all clients share and no server knows; other clients, another secret."""
         return frozenset({"group"})
 
+    @property
+    def clients_check(self) -> bool:
+        """The tag of what is published."""
+        return True
+
     def own_keys(self, me: str, own: Secrets) -> Keys:
         """The clients' secret."""
         return {"group": own.group}

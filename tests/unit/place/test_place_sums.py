@@ -97,7 +97,7 @@ def test_a_wrong_sum_is_refused() -> None:
 def test_a_wrong_sum_that_no_client_gets_to_see_is_refused_too() -> None:
     def deaf(mail: list[Packet]) -> list[Packet]:
         # A client gets the model and no published sum, which is longer by who is present and the tag.
-        return [p for p in mail if Header.unpack(p.data[:148]).kind != "published"]
+        return [p for p in mail if Header.unpack(bytes(p.data[:148])).kind != "published"]
 
     with pytest.raises(ProtocolError, match="no client ended content"):
         play(SERVERS, threat=Threat(corrupted={"sum2": off_by_one}), drive=through_bytes(network=deaf))
