@@ -94,13 +94,13 @@ class FakeActors:
     def __getattr__(self, name: str) -> Any:
         method, ray = getattr(self.held, name), self.ray
 
-        def asked(jobs: Any = None, *starts: Callable[[], Any]) -> Callable[[], Any]:
+        def asked(laid: Any = None, jobs: Any = None, *starts: Callable[[], Any]) -> Callable[[], Any]:
             def done() -> Any:
                 if jobs is not None and ray.lose:
                     ray.lose -= 1
                     raise ray.exceptions.RayError("the actor died unexpectedly\nand so on")
                 try:
-                    return method() if jobs is None else method(jobs, *(start() for start in starts))
+                    return method() if jobs is None else method(laid, jobs, *(start() for start in starts))
                 except CroupierError as error:
                     wrapped = ray.exceptions.RayTaskError(str(error))
                     wrapped.cause = error
@@ -205,7 +205,8 @@ def test_records_of_any_kind_are_packed_and_found_again() -> None:
     series = torch.arange(40.0)
     cut = Windows(series, torch.arange(20), 6)
     windows = [cut.take(torch.tensor(part)) for part in ([0, 3, 4], [7], [19, 11])]
-    for shards in (rows, windows):
+    every: list[list[Any]] = [[*rows], [*windows]]
+    for shards in every:
         packed = PackedShards.of(shards)
         for place, one in enumerate(shards):
             index = torch.arange(len(one))
