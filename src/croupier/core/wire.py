@@ -138,6 +138,9 @@ def _packed(field: Field, values: Tensor) -> bytes | memoryview:
 
 
 def _unpacked(field: Field, data: memoryview, shape: tuple[int, ...]) -> Tensor:
+    if field.dtype == "|u1" and not field.widths and len(data) and not data.readonly:
+        # The message is the receiver's own: its bytes are taken where they lie.
+        return torch.frombuffer(data, dtype=torch.uint8).reshape(shape)
     if not field.widths:
         return tensor_from(data, field.dtype, shape)
     rows = math.prod(shape) // len(field.widths)
@@ -168,6 +171,12 @@ def bit_rows(name: str, sides: tuple[int | str, ...], slots: int, moduli: tuple[
     """Bytes that hold so many numbers as residues in unary; the last bits, which hold none, are 0."""
     size = residues.size(slots, moduli)
     return Field(name, "|u1", (*sides, size), spare=8 * size - slots * sum(residues.widths(moduli)))
+
+
+def packed(name: str, sides: tuple[int | str, ...], count: int, bits: int) -> Field:
+    """Bytes that hold so many residues of 2^bits without gaps; the last bits, which hold none, are 0."""
+    size = pack.size(count, (bits,))
+    return Field(name, "|u1", (*sides, size), spare=8 * size - count * bits)
 
 
 def attendance(members: tuple[str, ...]) -> Field:

@@ -46,7 +46,7 @@ class Journal:
         # Whether playing a round anew is a remedy at all.
         self.anew_helps = True
         # One model goes to many: it is digested once.
-        self._last: tuple[bytes, str] = (b"", "")
+        self._digested: tuple[bytes | memoryview, str] = (b"", "")
 
     @classmethod
     def begin(cls, path: Path) -> Journal:
@@ -172,10 +172,10 @@ class Journal:
         except (KeyError, TypeError, ValueError, AttributeError):
             raise self._damaged(name) from None
 
-    def _digest(self, body: bytes) -> str:
-        if body is not self._last[0]:
-            self._last = body, hashlib.sha256(body).hexdigest()
-        return self._last[1]
+    def _digest(self, body: bytes | memoryview) -> str:
+        if body is not self._digested[0]:
+            self._digested = body, hashlib.sha256(body).hexdigest()
+        return self._digested[1]
 
     def _recall(self, spec: str, number: int) -> None:
         """Know what left in a round, and let go of others: a long run of many clients would hold all it ever sent."""

@@ -11,10 +11,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from croupier.agree.before_round import AgreementSetting, PreparedRound, UpcomingRound
-from croupier.agree.epochs import Epochs, plain_of
 from croupier.core.attempt import Attempt, AttemptId, AttemptResult, Drive, Traffic, WorkByName
 from croupier.core.coins import Coins
 from croupier.core.flow import Given, corrupt, roster_digest
@@ -28,6 +27,9 @@ from croupier.engine.task import Task
 from croupier.engine.work import ReleaseBook, RoundWork, Spend, nowhere, permuting_of
 from croupier.errors import Overspent, ProtocolError, SpecError, TooFew
 from croupier.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from croupier.agree.epochs import Epochs
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,11 @@ def plain_model(task: Task, coins: Coins, state: State, who: str | None = None) 
     """
     permuting = permuting_of(task)
     model = state.model if who is None else meant_for(who, state.models)
-    return model if permuting is None else plain_of(model, state.memories, run_id(coins), permuting)
+    if permuting is None:
+        return model
+    from croupier.agree.epochs import plain_of
+
+    return plain_of(model, state.memories, run_id(coins), permuting)
 
 
 @dataclass(frozen=True)

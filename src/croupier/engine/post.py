@@ -27,7 +27,7 @@ class Packet:
 
     source: str
     target: str
-    data: bytes
+    data: bytes | bytearray
 
 
 Network = Callable[[list[Packet]], list[Packet]]
@@ -134,7 +134,9 @@ class Post:
     def _link(self, source: str, target: str) -> Link:
         if self._coins is None:
             raise WireError("this post seals nothing: it has no link keys")
-        return self._links.setdefault((source, target), Link(self._coins, source, target))
+        if (source, target) not in self._links:
+            self._links[source, target] = Link(self._coins, source, target)
+        return self._links[source, target]
 
     def _refuse(self, source: str, at: str, error: CroupierError) -> None:
         self.refusals.append(Refusal(source, at, str(error)))

@@ -25,17 +25,17 @@ from torch import Tensor, nn
 
 from croupier.core.coins import Coins
 from croupier.core.update import Model
+from croupier.encode.symmetry import Symmetry
 from croupier.engine.task import Task
 from croupier.errors import DataError, SpecError
 from croupier.learn.augment import AS_IS, Augment
-from croupier.learn.axes import symmetry_of
 from croupier.learn.data import Data, Dataset, Records
 from croupier.learn.evaluate import Evaluate, ModelAnswers
 from croupier.learn.fit import Fit
 from croupier.learn.flat import FlatNet, layout_of
 from croupier.learn.loss import check_loss
 from croupier.learn.metrics import metrics_of
-from croupier.learn.models import Network
+from croupier.learn.models.network import Network
 from croupier.learn.on_ray import RayLearner, check_ray
 from croupier.learn.root import NONE, Root, Rooted
 from croupier.learn.train import Learner
@@ -147,7 +147,7 @@ def assemble(
         # What cannot be measured, or fails in a function of one's own, is found before anything has begun.
         evaluate(first)
     # Found when first asked for: watching a network run takes a moment that few runs need.
-    symmetry = cache(lambda: symmetry_of(module, dataset.train.batch(torch.arange(2))[0], options.opaque))
+    symmetry = cache(lambda: _symmetry(module, dataset, options.opaque))
     drawn = _Drawn(network, dataset, None if options.warm is None else first.vector)
     fits = RayLearner(learner, machine.workers) if afar else learner
     task = Task(digests, layout_of(module), first, fits, evaluate, symmetry=symmetry, fresh=drawn)
@@ -183,6 +183,13 @@ def model_bytes(module: nn.Module, about: Mapping[str, str]) -> bytes:
     tensors = {name: tensor.contiguous() for name, tensor in module.state_dict().items()}
     # One key only: the format writes several in an order that differs from run to run.
     return bytes(save(tensors, {"croupier": json.dumps(about, sort_keys=True)}))
+
+
+def _symmetry(module: nn.Module, dataset: Dataset, opaque: tuple[str, ...]) -> Symmetry:
+    """Which orders of its hidden units leave the network as it is."""
+    from croupier.learn.axes import symmetry_of
+
+    return symmetry_of(module, dataset.train.batch(torch.arange(2))[0], opaque)
 
 
 def _warm(module: nn.Module, path: Path) -> None:

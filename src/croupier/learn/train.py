@@ -21,15 +21,12 @@ from torch import Tensor, nn
 from croupier.core.coins import Coins
 from croupier.core.update import Layout, Update
 from croupier.errors import CroupierError, RangeError, SpecError
-from croupier.learn.apart import check_apart
 from croupier.learn.augment import AS_IS, Augment
 from croupier.learn.batch import train_together
 from croupier.learn.data import Records
-from croupier.learn.dp_fit import Private
 from croupier.learn.fit import Fit
 from croupier.learn.flat import FlatNet, layout_of, loss_of, train_mode
 from croupier.learn.models.layers import draw_from
-from croupier.learn.private import check_private, train_privately
 
 Job = tuple[Tensor, str, Coins]
 
@@ -67,8 +64,10 @@ class ClientTrainer:
         # Nodes of their own: the order of the batches is the same with and without them.
         draw_from(net.module, coins.child("dropout").fast())
         fresh = coins.child("augment").fast()
-        if isinstance(self.fit, Private):
-            train_privately(net, self.goal, self.fit, records, coins, lambda inputs: self.augment(inputs, fresh))
+        if (private := self.fit.private) is not None:
+            from croupier.learn.private import train_privately
+
+            train_privately(net, self.goal, private, records, coins, lambda inputs: self.augment(inputs, fresh))
             return net.vector()
         state = self.fit.start(net.weights)
         for number, index in enumerate(self.fit.batches(len(records), coins.fast(), self.least), 1):
@@ -104,11 +103,14 @@ class Learner:
     _idle: SimpleQueue[ClientTrainer] = field(default_factory=SimpleQueue, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if isinstance(self.fit, Private):
-            check_private(self.module, self.fit.use)
+        if (private := self.fit.private) is not None:
+            from croupier.learn.apart import check_apart
+            from croupier.learn.private import check_private
+
+            check_private(self.module, private.use)
             if self.shards:
                 # One client's records stand for all: their shapes are the same.
-                check_apart(self.module, self.goal, self.fit, max(self.shards.values(), key=len), self.device)
+                check_apart(self.module, self.goal, private, max(self.shards.values(), key=len), self.device)
         least = fewest(self.module)
         if any(len(shard) < least for shard in self.shards.values()):
             raise SpecError(

@@ -23,7 +23,7 @@ from croupier.core.coins import Coins
 from croupier.core.update import Update
 from croupier.errors import CroupierError, EngineError, RangeError, SpecError
 from croupier.learn.assemble import Assembled, Hardware, TaskOptions, assemble
-from croupier.learn.data import TensorRecords, Windows
+from croupier.learn.data import Records, TensorRecords, Windows
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Sgd
 from croupier.learn.models import Mlp
@@ -205,8 +205,8 @@ def test_records_of_any_kind_are_packed_and_found_again() -> None:
     series = torch.arange(40.0)
     cut = Windows(series, torch.arange(20), 6)
     windows = [cut.take(torch.tensor(part)) for part in ([0, 3, 4], [7], [19, 11])]
-    every: list[list[Any]] = [[*rows], [*windows]]
-    for shards in every:
+    both: tuple[Sequence[Records], ...] = (rows, windows)
+    for shards in both:
         packed = PackedShards.of(shards)
         for place, one in enumerate(shards):
             index = torch.arange(len(one))

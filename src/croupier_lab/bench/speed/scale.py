@@ -51,7 +51,7 @@ class ScaleSize(BenchSize):
 
 
 @dataclass(frozen=True)
-class Dealt:
+class DealtDigits:
     """A split by which every client draws its records from all of them."""
 
     clients: int
@@ -87,7 +87,13 @@ def ours(clients: int, size: ScaleSize, seed: int, engine: Literal["local", "ray
     torch.set_num_threads(1)
     with marked(f"{engine} {clients}") as memory:
         made = assemble(
-            spec.task.data, Dealt(clients, size.records), spec.task.model, fit, coins, options=options, machine=machine
+            spec.task.data,
+            DealtDigits(clients, size.records),
+            spec.task.model,
+            fit,
+            coins,
+            options=options,
+            machine=machine,
         )
         ends, marks = [time.perf_counter()], [0]
         try:
