@@ -18,7 +18,7 @@ def test_what_is_measured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
         (4, "plain"), (6, "plain"), (4, "rns-servers"), (6, "rns-servers"),
     ]  # fmt: skip
     for row in found["rows"]:
-        assert row["parameters"] == 610
+        assert row["parameters"] == 1146
         assert row["round_s"] > 0
         assert row["cpu_s_per_client"] == row["round_cpu_s"] / row["clients"]
         assert row["peak_bytes"] >= row["peak_bytes_first"] > 0

@@ -42,13 +42,16 @@ def test_flowers_rounds_are_read_off_what_it_says(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(scale, "run_flower", run_flower)
     found = flower(500, ScaleSize(rounds=3, records=4))
-    assert found is not None
     assert (found["round_s"], found["first_round_s"]) == (3.5, 15.0)
     assert "num-supernodes = 500" in told[0]
     assert told[1:] == ["--run-config", "clients=500 rounds=3 records=4"]
     # A run of which clients failed is no measurement.
-    monkeypatch.setattr(scale, "run_flower", lambda *_, **__: SAID)
-    assert flower(500, ScaleSize(rounds=3)) is None
+    monkeypatch.setattr(scale, "run_flower", lambda *_, **__: SAID + "every client failed\n\n")
+    assert flower(500, ScaleSize(rounds=3)) == {
+        "clients": 500,
+        "side": "Flower on Ray",
+        "failed": "every client failed",
+    }
 
 
 def test_sides_are_compared(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,6 +69,10 @@ def test_sides_are_compared(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     )  # fmt: skip
     found = measure(ScaleSize(clients=(5,)), 0)
     assert [row["to_one_process"] for row in found["rows"]] == [1.0, 1.5, 30.0]
+    lost = {"clients": 5, "side": "Flower on Ray", "failed": "no memory"}
+    monkeypatch.setattr(scale, "flower", lambda clients, size: lost)
+    show(measure(ScaleSize(clients=(5,)), 0))
+    assert "Flower on Ray        failed: no memory" in capsys.readouterr().out
     monkeypatch.setattr(scale, "find_spec", lambda name: None)
     show(measure(ScaleSize(clients=(5,)), 0))
     assert "Flower on Ray: not measured" in capsys.readouterr().out
