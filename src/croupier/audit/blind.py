@@ -8,13 +8,15 @@ function of both.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from importlib import import_module
-from threading import BoundedSemaphore, Lock
+from threading import BoundedSemaphore, Lock, Thread
 from typing import IO, Any, Self
 
 import torch
@@ -144,9 +146,17 @@ def _get(pipe: IO[bytes]) -> Any:
     return canon.load(body) if size and len(body) == size else None
 
 
+def end_with(parent: int) -> None:
+    """End when the process that asks is gone: killed, it hears no answer, and the last question may take an hour."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
+
+
 def main(arguments: Sequence[str]) -> None:
     """Answer questions until there are no more."""
     torch.set_num_threads(1)
+    Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
     told, studied = dict[str, Any](), dict[str, Any]()
     while (message := _get(sys.stdin.buffer)) is not None:
         if "topic" in message:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from croupier.learn.data import Dataset, TensorRecords
-from croupier.learn.models import Network
+from croupier.learn.models.network import Network
 from croupier.learn.own_names import carried, revived
 
 Sample = tuple[Tensor, Tensor]

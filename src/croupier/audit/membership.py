@@ -25,7 +25,7 @@ from croupier.learn.data import TensorRecords
 from croupier.learn.fit import Fit
 from croupier.learn.gradients import gradient_of
 from croupier.learn.loss import loss_of
-from croupier.learn.models import Network
+from croupier.learn.models.network import Network
 from croupier.learn.train import Learner
 
 # How many models the adversary trains itself, and for how many steps at least: its own data are few.

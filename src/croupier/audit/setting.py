@@ -24,7 +24,7 @@ from croupier.learn.data import Data, Dataset, Records, Windows
 from croupier.learn.distort import CLEAN, Distortion
 from croupier.learn.fit import Fit
 from croupier.learn.flat import frozen_of
-from croupier.learn.models import Network
+from croupier.learn.models.network import Network
 from croupier.learn.root import NONE, Root
 from croupier.learn.split import Split
 from croupier.spec import Spec
