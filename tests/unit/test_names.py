@@ -121,7 +121,7 @@ def _params(command: click.Command) -> list[click.Parameter]:
 
 COMMANDS = [
     "accept", "audit", "bench accuse", "bench agree", "bench attack", "bench clusters", "bench coverage",
-    "bench disaggregate", "bench faults", "bench fuzz", "bench gates", "bench intra", "bench opened",
+    "bench disaggregate", "bench faults", "bench fuzz", "bench gates", "bench intra", "bench mix", "bench opened",
     "bench permutation", "bench rain", "bench reveal", "bench rns", "bench serve", "bench shuffles", "bench simulate",
     "bench sum", "bench tamper", "bench tazza", "doctor", "enrol", "explain", "group", "init", "join", "keygen",
     "plan dp", "plan run", "recommend", "report compare", "reproduce", "rotate", "run", "serve", "up",
