@@ -91,7 +91,7 @@ def _party(attempt: Attempt, name: str, links: Coins, pipe: Connection) -> None:
             continue
         for letter in seat.post():
             for packet in post.seal(post.write(name, letter)):
-                pipe.send_bytes(canon.dump({"say": "packet", "target": packet.target, "data": packet.data}))
+                pipe.send_bytes(canon.dump({"say": "packet", "target": packet.target, "data": bytes(packet.data)}))
         if seat.can_go():
             seat.go()
         else:

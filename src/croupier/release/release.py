@@ -46,6 +46,7 @@ class Release(Part):
     """
 
     verb: ClassVar[str] = "release"
+    lies_in: ClassVar[str] = "croupier.release"
     shape: ClassVar[Shape]
     hides: ClassVar[frozenset[str]] = frozenset()
     least: ClassVar[int] = 1

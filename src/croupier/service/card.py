@@ -231,6 +231,18 @@ class Card:
         return cls.parse(Fields(where, read_table(read_file(path, _REMEDY), where, _REMEDY), _REMEDY))
 
 
+def read_within(fields: Fields, where: str, remedy: str) -> Card:
+    """A card that lies in another file. Raises: RosterError that blames that file: when it got there it was whole."""
+    try:
+        return Card.parse(fields)
+    except RosterError as error:
+        said = str(error)
+        if said.startswith(where):
+            raise
+        said = said.removesuffix(f"; {_REMEDY}")
+        raise RosterError(f"{where}: it is damaged or was changed since it was made: {said}; {remedy}") from None
+
+
 def _to_sign(*known: str | bytes) -> bytes:
     """What the identity signs: every field but the signature, in order."""
     return canon.dump(("croupier card", 1, *known))
