@@ -7,11 +7,11 @@ import pytest
 from croupier.core.coins import Coins
 from croupier.learn.datasets import Digits
 from croupier_lab.bench.speed import scale
-from croupier_lab.bench.speed.scale import Dealt, ScaleSize, flower, marked, measure, ours, show
+from croupier_lab.bench.speed.scale import DealtDigits, ScaleSize, flower, marked, measure, ours, show
 
 
 def test_every_client_draws_its_records() -> None:
-    dealt = Dealt(12, 3)(Digits().load(None), Coins.from_seed(1))
+    dealt = DealtDigits(12, 3)(Digits().load(None), Coins.from_seed(1))
     assert list(dealt) == [f"c{number:02}" for number in range(12)]
     assert all(len(rows) == 3 for rows in dealt.values())
     assert len({tuple(rows.tolist()) for rows in dealt.values()}) == 12
