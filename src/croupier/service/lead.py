@@ -29,6 +29,8 @@ from croupier.service.transport import OK
 
 # So long the server stays for clients that have not yet heard that all is over.
 FAREWELL = 10.0
+# Why the run ended early; who starts the server again hears it again.
+_FAILED = "failed"
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,10 @@ class Lead(PartyProcess):
         await self._farewell()
 
     async def _rounds(self) -> None:
+        if (why := self.store.fact(_FAILED)) is not None:
+            # Killed before it could say so, it may have left everybody waiting.
+            self._asked |= set(self.member.roster.clients)
+            raise ProtocolError(why.decode())
         if (player := self.resume()) is not None:
             # They were invited before this start, and may not have asked again since.
             self._asked |= set(player.notice.cohort)
@@ -123,12 +129,16 @@ class Lead(PartyProcess):
             missing = self._missing(outcome, reports, cohort)
             left = tuple(who for who in cohort if who not in missing)
             again = place.restarts and missing and len(left) >= roster.quorum and attempt + 1 < plan.attempts
-            lost = {} if again else self._lost(number)
-            await self.end(player, outcome, lost)
+            passed_over = not again and plan.carry and isinstance(outcome.error, TooFew)
+            why = f"round {number + 1} cannot go on: {outcome.error}"
+            # With the attempt's end: a server that is killed now must not go on as if nothing had been lost.
+            await self.end(
+                player, outcome, {} if again else self._lost(number) if passed_over else {_FAILED: why.encode()}
+            )
+            if passed_over:
+                return
             if not again:
-                if plan.carry and isinstance(outcome.error, TooFew):
-                    return
-                raise ProtocolError(f"round {number + 1} cannot go on: {outcome.error}")
+                raise ProtocolError(why)
             cohort, attempt = left, attempt + 1
 
     async def _open(self, number: int, attempt: int, cohort: tuple[str, ...], terms: Mapping[str, Any]) -> Player:
