@@ -24,7 +24,7 @@ FLOORS = [
     {"audit", "cautions"},
     {"engine.job"},
     {"service"},
-    {"outlook"},
+    {"outlook", "starter", "advice"},
     {"cli"},
     {"__main__"},
 ]

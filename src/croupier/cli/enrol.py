@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from croupier.cli import options
-from croupier.cli.rosters import about, changes, facts_of, now, refuse_given, tell
+from croupier.cli.rosters import about, changes, facts_of, few, now, refuse_given, tell
 
 if TYPE_CHECKING:
     from croupier.service.card import Card
@@ -87,10 +87,10 @@ def command(
 
     given = [Card.read(path) for path in cards or ()]
     times = {"phase": phase, "round": round_limit, "hold": hold}
-    old = None
+    old, notes = None, list[str]()
     if after is None:
         refuse_given({"--without": without, "--from-round": from_round}, "belongs to --after OLD.roster; give both")
-        made = _first(given, _described(given, spec, sets), data, quorum, times)
+        made, notes = _first(given, _described(given, spec, sets), data, quorum, times)
     else:
         refuse_given(
             {"--spec": spec, "--set": sets, "--data": data}, "with --after the description of the old roster stays"
@@ -104,11 +104,13 @@ def command(
     said = [
         f"made {path}: {about(made)}",
         *changes(old, made),
+        *notes,
+        *few(made),
         f"words: {' '.join(made.words)}",
         f"hand {path} to every party; nothing in it is secret",
         f"next: everybody runs croupier accept {path.name} --key NAME.key and compares the words by telephone",
     ]
-    options.give({"file": str(path), **facts_of(made)}, json, None, lambda: tell(said))
+    options.give({"file": str(path), **facts_of(made), "notes": [*notes, *few(made)]}, json, None, lambda: tell(said))
 
 
 def _described(given: list[Card], spec: str | None, sets: list[str] | None) -> Spec:
@@ -125,16 +127,27 @@ def _described(given: list[Card], spec: str | None, sets: list[str] | None) -> S
 
 def _first(
     given: list[Card], described: Spec, data: Path | None, quorum: int | None, times: dict[str, float | None]
-) -> Roster:
+) -> tuple[Roster, list[str]]:
+    """A first roster, and what to say of it."""
     from croupier.core.coins import Coins
     from croupier.service.roster import Timetable
-    from croupier.service.training import shapes_of
-    from croupier.service.versions import make_roster
+    from croupier.service.training import task_at_hand, without_part
+    from croupier.service.versions import Shapes, make_roster
 
     coins, table = Coins.from_os(), Timetable(**{key: value for key, value in times.items() if value is not None})
     # What does not belong together is said before the data are loaded.
     make_roster(given, described, coins.child("draft"), quorum, table)
-    return make_roster(given, described, coins, quorum, table, shapes_of(described, coins.child("shapes"), data))
+    task = task_at_hand(described, coins.child("shapes"), data)
+    made = make_roster(given, described, coins, quorum, table, Shapes(task.layout, task.inputs))
+    if not (bare := without_part(task, made.clients)):
+        return made, []
+    parts = sorted(task.shards)
+    shown = ", ".join(bare[:8]) + (", ..." if len(bare) > 8 else "")
+    return made, [
+        f"warning: task.split gives {len(parts)} parts, {parts[0]} to {parts[-1]}, and none to {shown}: each of them "
+        "joins with records of its own (--data, and --set task.split.clients=1 where the split is made up) or with "
+        "--fit; or name clients like the parts"
+    ]
 
 
 def _timed(old: Timetable, times: dict[str, float | None]) -> Timetable:

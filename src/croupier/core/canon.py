@@ -37,7 +37,9 @@ def tensor_bytes(tensor: Tensor) -> memoryview:
     """The raw little-endian bytes of a tensor, without a copy where it already lies that way."""
     if not tensor.numel():
         return memoryview(b"")
-    array: Any = tensor.detach().cpu().contiguous().numpy()
+    # Most tensors lie as they should, and four calls cost more than a small one's bytes.
+    plain = tensor.device.type == "cpu" and not tensor.requires_grad and tensor.is_contiguous()
+    array: Any = (tensor if plain else tensor.detach().cpu().contiguous()).numpy()
     return memoryview(array).cast("B")
 
 

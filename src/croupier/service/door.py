@@ -19,6 +19,8 @@ from croupier.core.envelope import CHUNK, HEADER_BYTES, Header
 from croupier.core.flow import Received
 from croupier.errors import CroupierError, StoreError
 from croupier.service.database import LARGE
+from croupier.service.doorway import Call, Tls
+from croupier.service.handshakes import Handshakes
 from croupier.service.identity import Keyring
 from croupier.service.incoming import IncomingBody
 from croupier.service.member import Member, OneVersion
@@ -29,18 +31,7 @@ from croupier.service.recall import remembered
 from croupier.service.requests import read_names, read_request
 from croupier.service.roster import Roster
 from croupier.service.store import HeldLetter, Store, StoredLetter
-from croupier.service.transport import (
-    CLOSED,
-    ENDED,
-    KEY_BYTES,
-    LATER,
-    OK,
-    REFUSED,
-    SHORT_IN,
-    SHORT_OUT,
-    Call,
-    Tls,
-)
+from croupier.service.transport import CLOSED, ENDED, KEY_BYTES, LATER, OK, REFUSED, SHORT_IN, SHORT_OUT
 
 
 class PartyDoor:
@@ -59,6 +50,7 @@ class PartyDoor:
         self._shown: tuple[tuple[Keyring, tuple[Roster, ...]], Tls] | None = None
         self._stirred = asyncio.Event()
         self._reading: set[tuple[str, str]] = set()
+        self.hands = Handshakes(self._missed)
 
     @property
     def name(self) -> str:
@@ -94,9 +86,16 @@ class PartyDoor:
         if (name := roster.party_of(certificate)) is not None:
             return name if self.today() < roster.card(name).expires else None
         others = {"take": (self._former,) if self._former else (), "open": self.versions.rosters()}.get(call, ())
-        names = [found for one in others if (found := one.party_of(certificate)) is not None]
+        known = [(one, found) for one in others if (found := one.party_of(certificate)) is not None]
+        names = [found for one, found in known if self.today() < one.card(found).expires]
         stays = [name for name in names if call == "open" or name in (*roster.clients, *roster.hosts)]
         return stays[-1] if stays else None
+
+    def _missed(self, count: int) -> None:
+        """Handshakes were not followed by a call."""
+        self.counts["handshakes"] += count
+        why = "no call followed: a stranger's certificate, one that has ended, or no TLS; gRPC's own line says which"
+        self.options.tell("handshake", count=count, why=why)
 
     def today(self) -> dt.datetime:
         """The time by which certificates end."""
@@ -219,7 +218,8 @@ class PartyDoor:
             if await asyncio.to_thread(self.store.state, key) in ("done", "failed"):
                 return None
             with suppress(TimeoutError):
-                await asyncio.wait_for(moved.wait(), left)
+                async with asyncio.timeout(left):
+                    await moved.wait()
         return None
 
     async def take(self, caller: str | None, request: bytes) -> AsyncIterator[bytes]:
@@ -248,7 +248,8 @@ class PartyDoor:
                 yield b""
                 return
             with suppress(TimeoutError):
-                await asyncio.wait_for(stirred.wait(), left)
+                async with asyncio.timeout(left):
+                    await stirred.wait()
 
     async def _handed_out(self, key: bytes, found: HeldLetter) -> AsyncIterator[bytes]:
         """A letter in pieces; a short one in one piece with its header."""

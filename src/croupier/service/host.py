@@ -23,7 +23,7 @@ _OVER = "over"
 
 
 class Host(PartyProcess):
-    """A relay, a sum server, the second server or the dealer."""
+    """A relay, a sum server, a mix server, the second server or the dealer."""
 
     def __init__(self, member: Member, store: Store, work: WorkByName, options: Options) -> None:
         super().__init__(member, store, work, options)
@@ -33,6 +33,8 @@ class Host(PartyProcess):
     async def run(self) -> None:
         """Play until the server says that the run is over."""
         over = self.store.fact(_OVER) == self.member.roster.run
+        if not over:
+            self.tell_finished("it serves in case the server goes on, and can be stopped")
         if (player := self.resume()) is not None:
             if over:
                 player.supersede()
@@ -50,7 +52,7 @@ class Host(PartyProcess):
                 continue
             await self._play(player)
         # Heard and done: whoever starts this host again wants it to serve.
-        self.store.remember({_OVER: b""})
+        self.remember_finished({_OVER: b""})
 
     async def _play(self, player: Player) -> None:
         outcome = await player.play()

@@ -99,7 +99,7 @@ class Player(SeatedParty):
         """A letter on its way: clients fetch theirs, everybody else is brought them."""
         head = envelope.header
         return LeavingLetter(
-            head.target, head.kind, head.pack(), envelope.body, hold=head.target in self.around.clients
+            head.target, head.kind, head.pack(), bytes(envelope.body), hold=head.target in self.around.clients
         )  # fmt: skip
 
     async def _put(self, letter: LeavingLetter) -> bytes:
@@ -144,7 +144,9 @@ class Player(SeatedParty):
                 self.changed.clear()
                 left = (soft if now < soft else self._deadline) - now
                 try:
-                    await asyncio.wait_for(self.changed.wait(), left)
+                    # Not wait_for: it forgets that it was cancelled when a letter comes at the same moment.
+                    async with asyncio.timeout(left):
+                        await self.changed.wait()
                 except TimeoutError:
                     continue
         finally:

@@ -132,7 +132,7 @@ async def run_party(party: PartyProcess, stop: asyncio.Event | None = None, addr
     try:
         if not party.member.is_client:
             at = address or party.member.roster.address(party.name)
-            server, port = await listen(party, at)
+            server, port = await listen(party, at, party.hands)
             party.listening = True
             party.options.tell("listening", address=at, port=port)
         running = asyncio.ensure_future(party.run())

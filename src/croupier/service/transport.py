@@ -24,13 +24,15 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal, Protocol
+from typing import Any
 
 import grpc
 import grpc.aio
 
 from croupier.core.envelope import CHUNK, HEADER_BYTES
 from croupier.errors import SpecError
+from croupier.service.doorway import Call, Door
+from croupier.service.handshakes import Handshakes
 from croupier.service.member import Member, OneVersion, Versions
 from croupier.service.quota import HeldCalls
 
@@ -63,55 +65,6 @@ def has_run() -> bool:
     return _RAN.is_set()
 
 
-@dataclass(frozen=True)
-class Tls:
-    """What a host shows and whom it lets shake hands: its own key and certificate, and all certificates it knows."""
-
-    key: bytes = field(repr=False)
-    certificate: bytes
-    trusted: bytes
-
-    def configuration(self) -> grpc.ServerCertificateConfiguration:
-        """As gRPC takes it."""
-        return grpc.ssl_server_certificate_configuration([(self.key, self.certificate)], self.trusted)
-
-
-Call = Literal["put", "take", "open", "end", "known"]
-
-
-class Door(Protocol):
-    """What a host answers; `caller` is the name that the roster has for the certificate, or None for a stranger.
-
-    `member` is who it is now: a later version of the roster may be put in force while connections are open.
-    """
-
-    member: Member
-
-    def tls(self) -> Tls:
-        """What it shows now."""
-
-    def caller(self, certificate: bytes, call: Call) -> str | None:
-        """Whose certificate it is, for this kind of call."""
-
-    def asked_to_wait(self, caller: str | None) -> bytes:
-        """Ask somebody to come again who has too many calls waiting."""
-
-    async def put(self, caller: str | None, pieces: AsyncIterator[bytes]) -> bytes:
-        """Take a letter in."""
-
-    def take(self, caller: str | None, request: bytes) -> AsyncIterator[bytes]:
-        """Hand a letter out."""
-
-    async def opened(self, caller: str | None, request: bytes) -> bytes:
-        """Take a notice, or hand out the newest."""
-
-    async def ended(self, caller: str | None, request: bytes) -> bytes:
-        """Hear that somebody's attempt is over."""
-
-    async def known(self, caller: str | None) -> bytes:
-        """Say which letters of the caller's came last."""
-
-
 def _bytes(context: Any) -> bytes:
     """The caller's certificate, as the bytes that the roster pins."""
     pem = context.auth_context().get("x509_pem_cert", [b""])[0]
@@ -123,18 +76,28 @@ def _der(pem: bytes) -> bytes:
     return ssl.PEM_cert_to_DER_cert(pem.decode())
 
 
-async def listen(door: Door, address: str) -> tuple[grpc.aio.Server, int]:
-    """Serve a door at an address; the server, and the port that it got. Raises: SpecError when it is taken."""
+async def listen(
+    door: Door, address: str, hands: Handshakes | None = None
+) -> tuple[grpc.aio.Server, int]:  # fmt: skip
+    """Serve a door at an address; the server, and the port that it got. Raises: SpecError when it is taken.
+
+    hands: hears of handshakes, and of each connection's first call.
+    """
     _RAN.set()
-    held = HeldCalls()
+    held, shaken = HeldCalls(), hands or Handshakes(lambda count: None)
+    shaken.listen()
+
+    def who(context: Any, call: Call) -> str | None:
+        shaken.called(context.peer())
+        return door.caller(_bytes(context), call)
 
     async def put(pieces: AsyncIterator[bytes], context: Any) -> bytes:
-        caller = door.caller(_bytes(context), "put")
+        caller = who(context, "put")
         with held.one_more(caller) as free:
             return await door.put(caller, pieces) if free else door.asked_to_wait(caller)
 
     async def take(request: bytes, context: Any) -> AsyncIterator[bytes]:
-        caller = door.caller(_bytes(context), "take")
+        caller = who(context, "take")
         with held.one_more(caller) as free:
             if not free:
                 door.asked_to_wait(caller)
@@ -143,26 +106,28 @@ async def listen(door: Door, address: str) -> tuple[grpc.aio.Server, int]:
             async for piece in door.take(caller, request):
                 yield piece
 
-    def short(call: Call, answer: Callable[[str | None, bytes], Awaitable[bytes]]) -> grpc.RpcMethodHandler:
-        async def answered(request: bytes, context: Any) -> bytes:
-            caller = door.caller(_bytes(context), call)
+    def answered(call: Call, answer: Callable[[str | None, bytes], Awaitable[bytes]]) -> Any:
+        """How a small request is answered."""
+
+        async def handle(request: bytes, context: Any) -> bytes:
+            caller = who(context, call)
             with held.one_more(caller) as free:
                 return await answer(caller, request) if free else door.asked_to_wait(caller)
 
-        return grpc.unary_unary_rpc_method_handler(answered)
+        return grpc.unary_unary_rpc_method_handler(handle)
 
     handlers = {
         "Put": grpc.stream_unary_rpc_method_handler(put),
         "Take": grpc.unary_stream_rpc_method_handler(take),
-        "Open": short("open", door.opened),
-        "End": short("end", door.ended),
-        "Known": short("known", lambda caller, request: door.known(caller)),
+        "Open": answered("open", door.opened),
+        "End": answered("end", door.ended),
+        "Known": answered("known", lambda caller, request: door.known(caller)),
     }
     # Without its own port a host would share another's, and get some of the calls.
     made = grpc.aio.server(options=[*_OPTIONS, ("grpc.so_reuseport", 0)], maximum_concurrent_rpcs=8192)
     made.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
     try:
-        port = made.add_secure_port(address, _credentials(door))
+        port = made.add_secure_port(address, _credentials(door, shaken))
     except RuntimeError:
         raise SpecError(
             f"{address}: cannot listen there; is another process doing so? name another by --listen"
@@ -171,12 +136,13 @@ async def listen(door: Door, address: str) -> tuple[grpc.aio.Server, int]:
     return made, port
 
 
-def _credentials(door: Door) -> grpc.ServerCredentials:
+def _credentials(door: Door, hands: Handshakes) -> grpc.ServerCredentials:
     """What is asked for at every handshake, so that a new version of the roster holds from the next one on."""
     shown = door.tls()
 
     def fetch() -> grpc.ServerCertificateConfiguration | None:
         nonlocal shown
+        hands.begin()
         if (now := door.tls()) == shown:
             return None
         shown = now

@@ -13,7 +13,7 @@ import pytest
 
 from croupier.core.coins import Coins
 from croupier.errors import IntegrityError
-from croupier.service import client, lead
+from croupier.service import announcer, client
 from croupier.service.roster import Timetable
 from croupier_lab.bench.services.deployment import Deployment, PlayedServices, ServiceFault, clocks
 from croupier_lab.bench.services.faults import PLAN, FaultsSize, judge, measure
@@ -27,7 +27,7 @@ TIMES = Timetable(phase=1.0, round=4.0, hold=0.3)
 @pytest.fixture
 def _short_farewell(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients that are gone for good are not waited for as long as a real server does."""
-    monkeypatch.setattr(lead, "FAREWELL", 2.0)
+    monkeypatch.setattr(announcer, "FAREWELL", 2.0)
 
 
 def played(folder: Path, name: str = "plain", *faults: ServiceFault, times: Timetable = TIMES) -> PlayedServices:
@@ -38,9 +38,11 @@ def played(folder: Path, name: str = "plain", *faults: ServiceFault, times: Time
         return asyncio.run(main())
 
 
-def test_a_short_campaign_finds_nothing() -> None:
-    found = measure(FaultsSize(faults=24, processes=0, pipelines=("plain", "sum servers", "masks")), 5)
-    assert found["injected"] >= 24
+@pytest.mark.usefixtures("_short_farewell")
+@pytest.mark.parametrize("faults", [8, pytest.param(24, marks=pytest.mark.long)])
+def test_a_short_campaign_finds_nothing(faults: int) -> None:
+    found = measure(FaultsSize(faults=faults, processes=0, pipelines=("plain", "sum servers", "masks")), 5)
+    assert found["injected"] >= faults
     assert {what: found[what] for what in ("lost", "wrong", "hung", "reused")} == {
         "lost": 0, "wrong": 0, "hung": 0, "reused": 0,
     }, found["failures"]  # fmt: skip
