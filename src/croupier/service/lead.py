@@ -127,7 +127,7 @@ class Lead(Announcer):
             left = tuple(who for who in cohort if who not in missing)
             again = place.restarts and missing and len(left) >= roster.quorum and attempt + 1 < plan.attempts
             passed_over = not again and plan.carry and isinstance(outcome.error, TooFew)
-            why = f"round {number + 1} cannot go on: {outcome.error}"
+            why = f"round {number + 1} cannot go on: {outcome.error}{_unheard(reports, cohort)}"
             # In the same step: a server that is killed now must not begin with the first attempt once more, nor go on
             # as if nothing had been lost.
             following = replace(player.notice, cohort=left, attempt=attempt + 1)
@@ -232,3 +232,9 @@ class Lead(Announcer):
     def lines(self) -> list[dict[str, Any]]:
         """The metrics of every round so far."""
         return [canon.load(value) for value in self.store.facts("line ")]
+
+
+def _unheard(reports: Mapping[str, Mapping[str, Any]], cohort: tuple[str, ...]) -> str:
+    """Who hosts waited for in vain: behind a host that is missing there is often a client that did not come."""
+    names = sorted({who for said in reports.values() for who in said["missing"]} & set(cohort))
+    return f". Hosts did not hear from {', '.join(names[:8])}" if names else ""

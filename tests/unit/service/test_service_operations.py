@@ -6,6 +6,7 @@ import asyncio
 import datetime as dt
 import io
 import json
+import re
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
@@ -281,3 +282,15 @@ def test_results_that_cannot_be_written_stop_no_round(tmp_path: Path, monkeypatc
     lead.measures.on_round({"round": 1})
     assert events == [{"party": SERVER, "event": "results", "why": "no space"}]
     lead.store.close()
+
+
+def test_every_event_of_a_log_is_in_the_page() -> None:
+    """Those of a rehearsal are the rehearsal's own."""
+    room = Path(doors.__file__).parent
+    sources = [path for path in room.glob("*.py") if path.stem not in ("up", "rehearsal")]
+    text = "".join(path.read_text() for path in (*sources, room.parent / "cli" / "serve.py"))
+    told = set(re.findall(r'\b(?:tell|log)\(\s*"([a-z ]+)"', text))
+    page = (Path(__file__).parents[3] / "docs" / "deploy.md").read_text()
+    shown = set(re.findall(r"`([a-z ]+)`", page[page.index("## What the logs say") :]))
+    assert len(told) > 20
+    assert told <= shown

@@ -27,7 +27,7 @@ TIMES = Timetable(phase=1.0, round=4.0, hold=0.3)
 @pytest.fixture
 def _short_farewell(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients that are gone for good are not waited for as long as a real server does."""
-    monkeypatch.setattr(announcer, "FAREWELL", 2.0)
+    monkeypatch.setattr(announcer, "FAREWELL", 0.5)
 
 
 def played(folder: Path, name: str = "plain", *faults: ServiceFault, times: Timetable = TIMES) -> PlayedServices:
