@@ -20,6 +20,7 @@ from croupier.encode.hidden import HiddenUnits
 from croupier.engine.loop import begin
 from croupier.engine.work import RoundWork
 from croupier.errors import CroupierError, ProtocolError, Replayed, RosterError, TooFew
+from croupier.service.answering import Tls
 from croupier.service.client import Client
 from croupier.service.guard import Past, check_notice
 from croupier.service.host import Host
@@ -29,7 +30,7 @@ from croupier.service.notice import ROUND, Notice
 from croupier.service.options import Options
 from croupier.service.party import _lacks_clients
 from croupier.service.store import MOST_KINDS, Opened, Store, StoredLetter
-from croupier.service.transport import LATER, Tls
+from croupier.service.transport import LATER
 from croupier.service.versions import next_roster
 from croupier_lab.bench.services.toy import PIPELINES, toy_task
 
