@@ -23,8 +23,8 @@ from torch import nn
 from croupier.core import canon
 from croupier.core.envelope import HEADER_BYTES, Header
 from croupier.errors import OwnError, SpecError, StoreError
+from croupier.service import announcer
 from croupier.service import door as doors
-from croupier.service import lead
 from croupier.service.lead import Lead
 from croupier.service.log import Log
 from croupier.service.member import SERVER
@@ -179,7 +179,7 @@ def test_a_client_whose_own_training_fails_ends_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody waits for it longer than a step of the timetable."""
-    monkeypatch.setattr(lead, "FAREWELL", 0.5)
+    monkeypatch.setattr(announcer, "FAREWELL", 0.5)
     town = Town(tmp_path, times=Timetable(phase=1.0, round=20.0, hold=0.5))
     parties = {name: town.party(name, []) for name in (*HOSTS, *FIRST)}
     parties["ann"].work = {**parties["ann"].work, "fit": lambda jobs: [OwnError("mine.py line 3")]}

@@ -13,7 +13,7 @@ import pytest
 
 from croupier.core.coins import Coins
 from croupier.errors import IntegrityError
-from croupier.service import client, lead
+from croupier.service import announcer, client
 from croupier.service.roster import Timetable
 from croupier_lab.bench.services.deployment import Deployment, PlayedServices, ServiceFault, clocks
 from croupier_lab.bench.services.faults import PLAN, FaultsSize, judge, measure
@@ -27,7 +27,7 @@ TIMES = Timetable(phase=1.0, round=4.0, hold=0.3)
 @pytest.fixture
 def _short_farewell(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients that are gone for good are not waited for as long as a real server does."""
-    monkeypatch.setattr(lead, "FAREWELL", 2.0)
+    monkeypatch.setattr(announcer, "FAREWELL", 2.0)
 
 
 def played(folder: Path, name: str = "plain", *faults: ServiceFault) -> PlayedServices:
