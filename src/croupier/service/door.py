@@ -18,9 +18,9 @@ from typing import Any
 from croupier.core.envelope import CHUNK, HEADER_BYTES, Header
 from croupier.core.flow import Received
 from croupier.errors import CroupierError, StoreError
-from croupier.service.answering import Call, Tls
 from croupier.service.database import LARGE
-from croupier.service.handshakes import Handshakes, tell_missed
+from croupier.service.doorway import Call, Tls
+from croupier.service.handshakes import Handshakes
 from croupier.service.identity import Keyring
 from croupier.service.incoming import IncomingBody
 from croupier.service.member import Member, OneVersion
@@ -50,7 +50,7 @@ class PartyDoor:
         self._shown: tuple[tuple[Keyring, tuple[Roster, ...]], Tls] | None = None
         self._stirred = asyncio.Event()
         self._reading: set[tuple[str, str]] = set()
-        self.hands = Handshakes(lambda count: tell_missed(count, self.counts, self.options.tell))
+        self.hands = Handshakes(self._missed)
 
     @property
     def name(self) -> str:
@@ -90,6 +90,12 @@ class PartyDoor:
         names = [found for one, found in known if self.today() < one.card(found).expires]
         stays = [name for name in names if call == "open" or name in (*roster.clients, *roster.hosts)]
         return stays[-1] if stays else None
+
+    def _missed(self, count: int) -> None:
+        """Handshakes were not followed by a call."""
+        self.counts["handshakes"] += count
+        why = "no call followed: a stranger's certificate, one that has ended, or no TLS; gRPC's own line says which"
+        self.options.tell("handshake", count=count, why=why)
 
     def today(self) -> dt.datetime:
         """The time by which certificates end."""

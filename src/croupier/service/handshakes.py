@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -58,10 +58,3 @@ class Handshakes:
             count += 1
         if count:
             self._missed(count)
-
-
-def tell_missed(count: int, counts: Counter[str], tell: Callable[..., None]) -> None:
-    """Count handshakes that no call followed, and tell the own operator what they may have been."""
-    counts["handshakes"] += count
-    why = "no call followed: a stranger's certificate, one that has ended, or no TLS; gRPC's own line says which"
-    tell("handshake", count=count, why=why)

@@ -31,7 +31,7 @@ import grpc.aio
 
 from croupier.core.envelope import CHUNK, HEADER_BYTES
 from croupier.errors import SpecError
-from croupier.service.answering import Call, Door
+from croupier.service.doorway import Call, Door
 from croupier.service.handshakes import Handshakes
 from croupier.service.member import Member, OneVersion, Versions
 from croupier.service.quota import HeldCalls

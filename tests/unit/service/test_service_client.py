@@ -16,8 +16,8 @@ from croupier.core import canon
 from croupier.core.envelope import HEADER_BYTES, Header
 from croupier.engine.work import RoundWork
 from croupier.errors import IntegrityError
-from croupier.service.answering import Call, Tls
 from croupier.service.client import Client
+from croupier.service.doorway import Call, Tls
 from croupier.service.member import SERVER, Member
 from croupier.service.notice import END, ROUND, Notice
 from croupier.service.options import Options

@@ -20,8 +20,8 @@ from croupier.encode.hidden import HiddenUnits
 from croupier.engine.loop import begin
 from croupier.engine.work import RoundWork
 from croupier.errors import CroupierError, ProtocolError, Replayed, RosterError, TooFew
-from croupier.service.answering import Tls
 from croupier.service.client import Client
+from croupier.service.doorway import Tls
 from croupier.service.guard import Past, check_notice
 from croupier.service.host import Host
 from croupier.service.lead import Lead, Measures

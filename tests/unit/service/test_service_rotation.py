@@ -24,8 +24,8 @@ from croupier.engine.loop import begin
 from croupier.engine.work import RoundWork
 from croupier.errors import ProtocolError, RosterError, StoreError
 from croupier.service.accepted import Accepted
-from croupier.service.answering import Call
 from croupier.service.client import Client
+from croupier.service.doorway import Call
 from croupier.service.home import Home, next_stem, save_keys
 from croupier.service.host import Host
 from croupier.service.identity import make_keys, renew_keys

@@ -36,7 +36,7 @@ from croupier.errors import CroupierError
 from croupier.pipeline import Pipeline
 from croupier.place.servers import SumServers
 from croupier.release.sums import Sum
-from croupier.service.answering import Call, Tls
+from croupier.service.doorway import Call, Tls
 from croupier.service.host import Host
 from croupier.service.member import SERVER, Member
 from croupier.service.notice import END, ROUND, Notice

@@ -1,6 +1,6 @@
-"""What a host shows and answers, as `transport` meets it: a certificate, and five kinds of calls.
+"""What the transport asks of a host: whom it lets shake hands, who calls, and what it answers.
 
-`door` is the one that parties have; tests and loads put others in its place.
+`door` answers, `transport` carries; tests put other doors in its place.
 """
 
 from __future__ import annotations
