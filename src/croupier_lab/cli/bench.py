@@ -95,7 +95,7 @@ BENCHES: dict[str, tuple[str, str]] = {
     ),
     "permutation": (
         "leakage.permuted_pictures",
-        "Pictures in an unknown order laid out by public ones, against chance, and clients that break the rule.",
+        "Records of single steps under a permutation, laid out by public pictures, and clients that break the rule.",
     ),
     "sum": (
         "speed.secure_sum",
