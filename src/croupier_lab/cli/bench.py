@@ -95,11 +95,16 @@ BENCHES: dict[str, tuple[str, str]] = {
     ),
     "permutation": (
         "leakage.permuted_pictures",
-        "Pictures in an unknown order laid out by public ones, against chance, and clients that break the rule.",
+        "Records of single steps under a permutation, laid out by public pictures, and clients that break the rule.",
     ),
     "sum": (
         "speed.secure_sum",
         "One secure sum from updates to the decoded total, against SecAgg+ (flwr) and CKKS (tenseal) where installed.",
+    ),
+    "large": (
+        "speed.large_models",
+        "One update of a thousand million parameters through sum servers and through buckets, streamed, against "
+        "copying it.",
     ),
     "shuffles": (
         "speed.shared_row_shuffles",
