@@ -1,8 +1,9 @@
 """Many simulated clients: ours in one process, ours on Ray, and Flower on Ray, on the same records and network.
 
 `croupier bench scale`. Every client holds a few of scikit-learn's digits, drawn with others' (there are fewer records
-than clients), and takes one local step. Seconds are of rounds after the first; memory is the sum of the high-water
-marks of all processes that a side started. Flower is measured where it is installed with its simulation engine.
+than clients), and takes one local step. Seconds are of rounds after the first, by the clock and of the processor;
+memory is the sum of the high-water marks of all processes that a side started. Flower is measured where it is installed
+with its simulation engine.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -103,11 +104,14 @@ def ours(clients: int, size: ScaleSize, seed: int, engine: Literal["local", "ray
                 accuracy = done.metrics["accuracy"]
         finally:
             made.close()
+    # Each look was made right after its round.
+    looks = [when for when, _ in memory.used]
     side = "one process" if engine == "local" else f"{size.actors} actors of Ray"
     later = [after - before for before, after in pairwise(ends[1:])]
     return {
-        "clients": clients, "side": side, "round_s": min(later), "first_round_s": ends[1] - ends[0],
-        "peak_bytes": max(marks), "peak_bytes_first": marks[1], "accuracy": accuracy,
+        "clients": clients, "side": side, "round_s": min(later), "round_cpu_s": memory.least_between(looks),
+        "first_round_s": ends[1] - ends[0], "peak_bytes": max(marks), "peak_bytes_first": marks[1],
+        "accuracy": accuracy,
     }  # fmt: skip
 
 
@@ -124,30 +128,41 @@ def flower(clients: int, size: ScaleSize) -> dict[str, Any]:
         return {"clients": clients, "side": "Flower on Ray", "failed": last[-300:]}
     later = [after - before for before, after in pairwise(ends[1:])]
     return {
-        "clients": clients, "side": "Flower on Ray", "round_s": min(later), "first_round_s": ends[1] - ends[0],
+        "clients": clients, "side": "Flower on Ray", "round_s": min(later),
+        "round_cpu_s": memory.least_between(ends[1:]), "first_round_s": ends[1] - ends[0],
         "peak_bytes": memory.most,
     }  # fmt: skip
 
 
 @dataclass
 class SideMemory:
-    """The memory of all processes that carry a mark: what they hold at their highest, added up."""
+    """The memory of all processes that carry a mark: what they hold at their highest, added up; and their seconds."""
 
     mark: bytes
     most: int = 0
+    # When, and how many seconds of processors they had used by then.
+    used: list[tuple[float, float]] = field(default_factory=list)
 
     def now(self) -> int:
         """The sum of the high-water marks of those that are there now."""
-        total = 0
+        total, ticks, now = 0, 0, time.perf_counter()
         for entry in Path("/proc").glob("[0-9]*"):
             try:
                 if int(entry.name) == os.getpid() or self.mark in (entry / "environ").read_bytes().split(b"\0"):
                     status = (entry / "status").read_text("ascii")
                     total += next((int(line.split()[1]) for line in status.splitlines() if "VmHWM" in line), 0) * 1024
+                    # Times of the process stand behind its name, which may hold anything.
+                    ticks += sum(map(int, (entry / "stat").read_text("utf-8").rpartition(")")[2].split()[11:13]))
             except OSError:
                 continue  # ended meanwhile, or not ours
         self.most = max(self.most, total)
+        self.used.append((now, ticks / os.sysconf("SC_CLK_TCK")))
         return total
+
+    def least_between(self, ends: Sequence[float]) -> float:
+        """The fewest seconds of processors that were used between two of these moments, as far as they were seen."""
+        by = [next((used for when, used in reversed(self.used) if when <= end), 0.0) for end in ends]
+        return min(after - before for before, after in pairwise(by))
 
     @contextmanager
     def polled(self) -> Iterator[None]:
@@ -179,10 +194,12 @@ def marked(name: str) -> Iterator[SideMemory]:
 
 
 def _compared(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """With how many times longer than ours in one process a side takes for a round."""
-    here = {row["clients"]: row["round_s"] for row in rows if row["side"] == "one process"}
+    """With how many times the seconds of ours in one process a side takes for a round: by the clock, of processors."""
+    here = {row["clients"]: row for row in rows if row["side"] == "one process"}
+    told = {"to_one_process": "round_s", "cpu_to_one_process": "round_cpu_s"}
     return [
-        row if "failed" in row else {**row, "to_one_process": row["round_s"] / here[row["clients"]]} for row in rows
+        row if "failed" in row else {**row, **{to: row[key] / here[row["clients"]][key] for to, key in told.items()}}
+        for row in rows
     ]
 
 
@@ -195,7 +212,8 @@ def show(found: dict[str, Any]) -> None:
             continue
         print(
             f"{row['clients']:>8} {row['side']:<20} {row['round_s']:>9.3f} s a round "
-            f"({row['to_one_process']:.1f} times one process) {row['peak_bytes'] / 1e6:>8.0f} MB"
+            f"({row['to_one_process']:.1f} times one process), {row['round_cpu_s']:.2f} of processors "
+            f"({row['cpu_to_one_process']:.1f} times) {row['peak_bytes'] / 1e6:>8.0f} MB"
         )
     if not any("Flower" in row["side"] for row in found["rows"]):
         print("Flower on Ray: not measured (pip install 'croupier[flower]')")

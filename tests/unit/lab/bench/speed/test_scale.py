@@ -59,16 +59,15 @@ def test_sides_are_compared(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 
     def apart(work: object, clients: int, size: ScaleSize, seed: int, engine: str) -> dict[str, object]:
         side = "one process" if engine == "local" else "2 actors of Ray"
-        return {"clients": clients, "side": side, "round_s": seconds[engine], "peak_bytes": 1}
+        return {"clients": clients, "side": side, "round_s": seconds[engine], "round_cpu_s": 0.5, "peak_bytes": 1}
 
     monkeypatch.setattr(scale, "apart", apart)
     monkeypatch.setattr(scale, "find_spec", lambda name: name)
-    monkeypatch.setattr(
-        scale, "flower", lambda clients, size: {"clients": clients, "side": "Flower on Ray", "round_s": 15.0,
-                                                "peak_bytes": 2}
-    )  # fmt: skip
+    theirs = {"clients": 5, "side": "Flower on Ray", "round_s": 15.0, "round_cpu_s": 20.0, "peak_bytes": 2}
+    monkeypatch.setattr(scale, "flower", lambda clients, size: theirs)
     found = measure(ScaleSize(clients=(5,)), 0)
     assert [row["to_one_process"] for row in found["rows"]] == [1.0, 1.5, 30.0]
+    assert [row["cpu_to_one_process"] for row in found["rows"]] == [1.0, 1.0, 40.0]
     lost = {"clients": 5, "side": "Flower on Ray", "failed": "no memory"}
     monkeypatch.setattr(scale, "flower", lambda clients, size: lost)
     show(measure(ScaleSize(clients=(5,)), 0))
@@ -83,4 +82,8 @@ def test_memory_counts_this_process() -> None:
         assert memory.now() > 10_000_000
         with memory.polled():
             pass
+        memory.now()
+    assert len(memory.used) == 2
+    memory.used = [(1.0, 10.0), (2.0, 14.0), (3.0, 15.5), (9.0, 30.0)]
+    assert memory.least_between([1.5, 2.5, 3.5, 9.5]) == 1.5
     assert memory.most > 0
