@@ -39,6 +39,8 @@ SAMPLED: Mapping[str, int] = {
     "test_the_example_as_other_servers_see_it": 1,
     "test_an_audit_that_was_stopped_ends_as_one_that_was_not": 1,
     "test_through_services_with_one_client_missing": 8,
+    "test_through_flower": 4,
+    "test_clients_that_must_be_there_together_are_refused": 1,
 }
 
 # Seconds of training or of starting processes, to show at length what a lighter test beside it shows too.

@@ -24,6 +24,7 @@ FLOORS = [
     {"audit", "cautions"},
     {"engine.job"},
     {"service"},
+    {"flower"},
     {"outlook"},
     {"cli"},
     {"__main__"},
