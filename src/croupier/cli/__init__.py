@@ -15,7 +15,7 @@ from typing import Annotated, NoReturn
 import click
 import typer
 
-from croupier.cli import accept, audit, ceremony, doctor, enrol, explain, lab, plan, report, run, serve, up
+from croupier.cli import accept, audit, ceremony, doctor, enrol, explain, flower, lab, plan, report, run, serve, up
 from croupier.errors import CroupierError, OwnError, at_a_shell
 
 app = typer.Typer(
@@ -42,6 +42,7 @@ app.command("serve")(serve.command)
 app.command("join")(serve.join)
 app.command("up")(up.command)
 app.add_typer(plan.app, name="plan")
+app.add_typer(flower.app, name="flower-guard")
 app.add_typer(report.app, name="report")
 lab.attach(app)
 

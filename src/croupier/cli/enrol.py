@@ -12,8 +12,12 @@ from croupier.cli import options
 from croupier.cli.rosters import about, changes, facts_of, now, refuse_given, tell
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from croupier.core.coins import Coins
     from croupier.service.card import Card
     from croupier.service.roster import Roster, Timetable
+    from croupier.service.versions import Shapes
     from croupier.spec import Spec
 
 
@@ -50,6 +54,14 @@ Hold = Annotated[
     Optional[float],  # noqa: UP045
     typer.Option(help="Seconds that a host keeps a caller waiting (15 unless given)."),
 ]
+Like = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(metavar="MODEL.safetensors", help="The model of an app of your own (Flower), in place of the task's."),
+]
+Metrics = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option("--metric", metavar="NAME=BOUND", help="With --like: a metric that is summed too; may be repeated."),
+]
 Out = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option(help="The roster's file; federation.roster, or federation.VERSION.roster, unless given."),
@@ -68,15 +80,20 @@ def command(
     round_limit: RoundLimit = None,
     hold: Hold = None,
     data: options.Data = None,
+    like: Like = None,
+    metric: Metrics = None,
     out: Out = None,
     json: options.Json = False,
 ) -> None:
     """Make a roster from everybody's cards: who takes part, in which protocol, by which timetable.
 
     Anybody may make it: everybody compares it with the others before it counts (`croupier accept`). It says how large
-    updates are, so the description's data, or some of the same shape, must be at hand.
+    updates are, so the description's data, or some of the same shape, must be at hand; for an app that brings its own
+    model, such as Flower's, --like names a file of it.
 
     `croupier enrol *.card --spec rns-servers`
+
+    `croupier enrol *.card --spec flower --like model.safetensors --metric train_loss=16`
 
     `croupier enrol new.card --after federation.roster --without hospital-b --from-round 12`
     """
@@ -90,10 +107,14 @@ def command(
     old = None
     if after is None:
         refuse_given({"--without": without, "--from-round": from_round}, "belongs to --after OLD.roster; give both")
-        made = _first(given, _described(given, spec, sets), data, quorum, times)
+        if like is None:
+            refuse_given({"--metric": metric}, "belongs to --like MODEL.safetensors; give both")
+        described = _described(given, spec, sets)
+        made = _first(given, described, _shapes(described, data, like, metric or []), quorum, times)
     else:
         refuse_given(
-            {"--spec": spec, "--set": sets, "--data": data}, "with --after the description of the old roster stays"
+            {"--spec": spec, "--set": sets, "--data": data, "--like": like, "--metric": metric},
+            "with --after the description of the old roster stays",
         )
         old = Roster.read(after)
         made = next_roster(old, _round(old, from_round), given, without or (), quorum, _timed(old.timetable, times))
@@ -101,9 +122,13 @@ def command(
         card.check_time(now())
     plain = "federation.roster" if made.version == 1 else f"federation.{made.version}.roster"
     path = write_new(out or Path(plain), made.text(), "name another file with --out")
+    _report(path, made, changes(old, made), json)
+
+
+def _report(path: Path, made: Roster, changed: list[str], json: bool) -> None:
     said = [
         f"made {path}: {about(made)}",
-        *changes(old, made),
+        *changed,
         f"words: {' '.join(made.words)}",
         f"hand {path} to every party; nothing in it is secret",
         f"next: everybody runs croupier accept {path.name} --key NAME.key and compares the words by telephone",
@@ -123,18 +148,31 @@ def _described(given: list[Card], spec: str | None, sets: list[str] | None) -> S
     return load(spec, sets or (), count=lambda _: max(1, clients))
 
 
+def _shapes(described: Spec, data: Path | None, like: Path | None, metrics: list[str]) -> Callable[[Coins], Shapes]:
+    """What says how large updates are: the description's task, or the model of an app."""
+    if like is None:
+        from croupier.service.training import shapes_of
+
+        return lambda coins: shapes_of(described, coins, data)
+    from croupier.flower.layouts import read_layout
+    from croupier.service.versions import Shapes
+
+    found = Shapes(read_layout(like, metrics))
+    return lambda coins: found
+
+
 def _first(
-    given: list[Card], described: Spec, data: Path | None, quorum: int | None, times: dict[str, float | None]
-) -> Roster:
+    given: list[Card], described: Spec, shapes: Callable[[Coins], Shapes], quorum: int | None,
+    times: dict[str, float | None],
+) -> Roster:  # fmt: skip
     from croupier.core.coins import Coins
     from croupier.service.roster import Timetable
-    from croupier.service.training import shapes_of
     from croupier.service.versions import make_roster
 
     coins, table = Coins.from_os(), Timetable(**{key: value for key, value in times.items() if value is not None})
     # What does not belong together is said before the data are loaded.
     make_roster(given, described, coins.child("draft"), quorum, table)
-    return make_roster(given, described, coins, quorum, table, shapes_of(described, coins.child("shapes"), data))
+    return make_roster(given, described, coins, quorum, table, shapes(coins.child("shapes")))
 
 
 def _timed(old: Timetable, times: dict[str, float | None]) -> Timetable:

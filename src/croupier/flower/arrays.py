@@ -9,65 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord
 from torch import Tensor
 
-from croupier.core.update import Layout, Role, Slice
+from croupier.core.update import Layout
 from croupier.errors import RangeError, SpecError
+from croupier.flower.layouts import laid_out, metric_slots
 
-# A slot of the layout that is a metric: this, its name, and the largest value that it can carry.
-_METRIC = "metric"
-_ORDER: tuple[Role, ...] = ("weight", "statistic", "counter")
 _REMEDY = "make the roster for this model: croupier enrol --like MODEL.safetensors"
-
-
-@dataclass(frozen=True)
-class MetricSlot:
-    """A metric that travels with the update: its name, and the largest size that it may have."""
-
-    name: str
-    bound: float
-
-    def __post_init__(self) -> None:
-        if not self.name or ":" in self.name or not self.name.isprintable() or " " in self.name:
-            raise SpecError(f"metric {self.name!r:.60}: its name must have letters and no spaces or colons")
-        if not (math.isfinite(self.bound) and self.bound > 0):
-            raise SpecError(f"metric {self.name} = {self.bound}: give the largest value it can have, above 0")
-
-    @property
-    def part(self) -> Slice:
-        """Its place in a layout: averaged, and no weight of the network."""
-        return Slice(f"{_METRIC}:{self.name}:{self.bound!r}", (), "statistic")
-
-    @classmethod
-    def of(cls, part: Slice) -> MetricSlot | None:
-        """The metric of a slot; None where it is a tensor of the model."""
-        head, _, rest = part.name.partition(":")
-        name, _, bound = rest.rpartition(":")
-        return cls(name, float(bound)) if head == _METRIC and name and part.shape == () else None
-
-
-def metric_slots(layout: Layout) -> dict[str, MetricSlot]:
-    """The metrics that a layout carries, by the names of their slots."""
-    return {part.name: slot for part in layout.carried if (slot := MetricSlot.of(part)) is not None}
-
-
-def role_of(name: str, floating: bool) -> Role:
-    """What an array is: learned, measured by a normalising layer, or only counted."""
-    if not floating:
-        return "counter"
-    return "statistic" if name.rpartition(".")[2] in ("running_mean", "running_var") else "weight"
-
-
-def laid_out(shapes: Mapping[str, tuple[tuple[int, ...], bool]], metrics: Mapping[str, float] | None = None) -> Layout:
-    """The layout of named arrays, each with its sides and whether it holds floats, and of metrics with their bounds."""
-    parts = [Slice(name, shape, role_of(name, floating)) for name, (shape, floating) in shapes.items()]
-    parts += [MetricSlot(name, float(bound)).part for name, bound in (metrics or {}).items()]
-    return Layout(tuple(sorted(parts, key=lambda part: _ORDER.index(part.role))))
 
 
 def layout_of(arrays: ArrayRecord, metrics: Mapping[str, float] | None = None) -> Layout:

@@ -29,6 +29,7 @@ from flwr.serverapp.strategy import (
 )
 
 from croupier.errors import SpecError
+from croupier.flower.trust import unfit
 from croupier.pipeline import Pipeline
 
 # Each takes a step from the mean and the last model.
@@ -71,17 +72,9 @@ def check_strategy(strategy: Strategy) -> None:
 
 
 def check_protocol(pipeline: Pipeline) -> None:
-    """Raises: SpecError when nodes would have to be there at the same time, which Flower's messages do not promise."""
-    if pipeline.encode.rules is not None:
-        raise SpecError(
-            f"protocol.encode = {pipeline.encode.use!r}: clients agree on a secret before rounds, in several turns and "
-            "all at once, and a Flower node is there for one message at a time; run it as services (croupier join)"
-        )
-    if not pipeline.place.sends_once:
-        raise SpecError(
-            f"protocol.place = {pipeline.place.use!r}: clients send in several turns and all at once, and a Flower "
-            "node is there for one message at a time; use place.decks = 1, or run it as services (croupier join)"
-        )
+    """Raises: SpecError when nodes would have to be there at the same time."""
+    if why := unfit(pipeline):
+        raise SpecError(why)
 
 
 def check_rule(strategy: Strategy, pipeline: Pipeline) -> None:

@@ -18,8 +18,9 @@ from torch import Tensor
 
 from croupier.core.update import Update
 from croupier.errors import CroupierError, IntegrityError, OwnError, ProtocolError, SpecError
-from croupier.flower.arrays import check_arrays, from_vector, metric_slots, to_vector, with_metrics
+from croupier.flower.arrays import check_arrays, from_vector, to_vector, with_metrics
 from croupier.flower.background import Workbench
+from croupier.flower.layouts import metric_slots
 from croupier.flower.letters import Told, introduced, refusal, taken
 from croupier.flower.node import Fits, Handed, NodeClient, check_trust
 from croupier.flower.station import Find, NodeFacts, Station, find_station

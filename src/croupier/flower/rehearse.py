@@ -51,8 +51,8 @@ class RehearsalPlan:
 class Rehearsed:
     """A federation that was made up for one run."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, hosts: tuple[str, ...]) -> None:
+        self.folder, self.hosts = folder, hosts
         self.tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -74,12 +74,12 @@ class Rehearsed:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
-    def serve(self, hosts: tuple[str, ...]) -> None:
+    def serve(self) -> None:
         """Start the hosts as tasks of the loop."""
-        wait_for(self._serve(hosts))
+        wait_for(self._serve())
 
-    async def _serve(self, hosts: tuple[str, ...]) -> None:
-        for name in hosts:
+    async def _serve(self) -> None:
+        for name in self.hosts:
             ready = asyncio.Event()
             task = asyncio.get_running_loop().create_task(_serving(self.key(name), ready))
             self.tasks.append(task)
@@ -117,12 +117,20 @@ def troubles(tell: Callable[..., None]) -> Callable[..., None]:
 
 def rehearse(plan: RehearsalPlan, clients: int, arrays: ArrayRecord) -> Rehearsed:
     """Make a federation for so many nodes, with its hosts running. Raises: SpecError, RosterError."""
+    made = make_homes(plan, clients, arrays)
+    made.serve()
+    return made
+
+
+def make_homes(plan: RehearsalPlan, clients: int, arrays: ArrayRecord) -> Rehearsed:
+    """Everybody's keys and accepted rosters in one folder, and nothing that runs. Raises: SpecError, RosterError."""
     sets = {"task.split": {"use": "iid", "clients": clients}, "federation.rounds": plan.rounds}
     spec = load(plan.describe, sets)
     names = tuple(client_name(number) for number in range(clients))
     task = _nothing_to_learn(names, layout_of(arrays, plan.metrics))
     members = make_members(spec, task, Coins.from_os(), plan.times, seeded=False)
-    made = Rehearsed(Path(tempfile.mkdtemp(prefix="croupier-flower-")))
+    hosts = tuple(name for name, member in members.items() if not member.is_client and name != SERVER)
+    made = Rehearsed(Path(tempfile.mkdtemp(prefix="croupier-flower-")), hosts)
     today = dt.datetime.now(dt.UTC).date()
     for name, member in members.items():
         save_keys(made.folder / name, member.keyring, member.roster.card(name), name)
@@ -130,7 +138,6 @@ def rehearse(plan: RehearsalPlan, clients: int, arrays: ArrayRecord) -> Rehearse
         home.pin(member.roster, today)
         if member.is_client and "group" in spec.protocol.place.needs:
             home.keep_group(member.roster, member.group)
-    made.serve(tuple(name for name in members if not members[name].is_client and name != SERVER))
     return made
 
 

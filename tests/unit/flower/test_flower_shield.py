@@ -10,12 +10,13 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedYogi, Result, Strategy
-from tests.flowers import LENGTH, QUICK, HereGrid, deployed, numbers, numbers_app, packed
+from tests.flowers import LENGTH, QUICK, deployed, numbers, numbers_app
 
 import croupier.flower
 from croupier.errors import CroupierWarning
 from croupier.flower.letters import FIXED_WORD
 from croupier.flower.rehearse import RehearsalPlan
+from croupier_lab.bench.flower.grid import HereGrid, packed
 
 NODES = 3
 METRICS = {"train_loss": 16.0}
