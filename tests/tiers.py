@@ -47,6 +47,8 @@ SAMPLED: Mapping[str, int] = {
 HEAVY = frozenset(
     {
         "test_the_experiment_finds_nothing_in_a_fixed_cohort",
+        "test_the_example_under_rain_learns",
+        "test_the_example_in_tiers_ends_well",
         "test_a_board_trains_once_and_alike_in_several_processes",
         "test_runs_in_several_processes_give_the_same",
         "test_a_defences_result_does_not_depend_on_the_others",

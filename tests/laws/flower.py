@@ -116,7 +116,7 @@ class FlowerScene:
             with _hosting(hosts), warnings.catch_warnings():
                 warnings.simplefilter("ignore" if self.lost_is_fine else "error", CroupierWarning)
 
-                def opened(grid: Any, arrays: Any, plan: Any) -> Session:
+                def opened(*given: Any) -> Session:
                     return begin_session(stations[SERVER], root=self.made.task.root)
 
                 strategy = Protected(self.strategy(), RehearsalPlan(), opened)

@@ -21,9 +21,11 @@ from flwr.app import ArrayRecord
 from croupier.core.coins import Coins
 from croupier.core.update import Layout, Model
 from croupier.engine.task import Task
+from croupier.errors import SpecError
 from croupier.flower.arrays import layout_of
 from croupier.flower.background import wait_for
 from croupier.flower.station import Station, client_name, station_at
+from croupier.flower.trust import unfit
 from croupier.service.home import Home, save_keys
 from croupier.service.host import Host
 from croupier.service.member import SERVER
@@ -31,7 +33,7 @@ from croupier.service.rehearsal import make_members
 from croupier.service.roster import Timetable
 from croupier.service.store import Store
 from croupier.service.transport import listen
-from croupier.spec import Source, load
+from croupier.spec import Source, Spec, load
 
 # Simulated nodes wait for each other's turn on the same cores.
 TIMES = Timetable(phase=900.0, round=1800.0, hold=5.0)
@@ -124,8 +126,9 @@ def rehearse(plan: RehearsalPlan, clients: int, arrays: ArrayRecord) -> Rehearse
 
 def make_homes(plan: RehearsalPlan, clients: int, arrays: ArrayRecord) -> Rehearsed:
     """Everybody's keys and accepted rosters in one folder, and nothing that runs. Raises: SpecError, RosterError."""
-    sets = {"task.split": {"use": "iid", "clients": clients}, "federation.rounds": plan.rounds}
-    spec = load(plan.describe, sets)
+    spec = _for_nodes(load(plan.describe, count=lambda _: clients), clients, plan.rounds)
+    if why := unfit(spec.protocol):
+        raise SpecError(why)
     names = tuple(client_name(number) for number in range(clients))
     task = _nothing_to_learn(names, layout_of(arrays, plan.metrics))
     members = make_members(spec, task, Coins.from_os(), plan.times, seeded=False)
@@ -139,6 +142,15 @@ def make_homes(plan: RehearsalPlan, clients: int, arrays: ArrayRecord) -> Rehear
         if member.is_client and "group" in spec.protocol.place.needs:
             home.keep_group(member.roster, member.group)
     return made
+
+
+def _for_nodes(spec: Spec, clients: int, rounds: int) -> Spec:
+    """The description for as many clients as there are nodes; the strategy decides who is invited."""
+    table = spec.plain()
+    table["task"]["split"] = {"use": "iid", "clients": clients}
+    table["federation"] |= {"rounds": rounds, "cohort": None, "joins": {}}
+    table["protocol"]["encode"].pop("clients", None)
+    return load(table)
 
 
 def _nothing_to_learn(names: tuple[str, ...], layout: Layout) -> Task:

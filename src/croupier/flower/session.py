@@ -94,11 +94,13 @@ class Session:
             self.rehearsed.close()
 
 
-def open_session(key: Path | None, grid: Grid, arrays: ArrayRecord, plan: RehearsalPlan) -> Session:
+def open_session(
+    key: Path | None, grid: Grid, arrays: ArrayRecord, plan: RehearsalPlan, root: Root | None
+) -> Session:  # fmt: skip
     """The server's party, listening. Raises: SpecError, RosterError, StoreError."""
     found = key or server_key()
     if found is not None:
-        return begin_session(station_at(found))
+        return begin_session(station_at(found), root=root)
     if type(grid).__name__ != "InMemoryGrid":
         raise SpecError(
             "the server has no key file: name it by CROUPIER_KEY in the environment of the SuperLink, or by "
@@ -106,7 +108,7 @@ def open_session(key: Path | None, grid: Grid, arrays: ArrayRecord, plan: Rehear
         )
     rehearsed = rehearse(plan, len(list(grid.get_node_ids())), arrays)
     try:
-        return begin_session(rehearsed.server, rehearsed)
+        return begin_session(rehearsed.server, rehearsed, root)
     except BaseException:
         rehearsed.close()
         raise

@@ -10,28 +10,33 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
+from torch import Tensor
 
-from croupier.errors import CroupierError, CroupierWarning, SpecError
+from croupier.core.coins import Coins
+from croupier.errors import CroupierError, CroupierWarning, ProtocolError, SpecError
 from croupier.flower.arrays import check_arrays, from_vector, to_vector, typed_as
 from croupier.flower.fitting import check_protocol, check_rule, check_strategy
-from croupier.flower.lead import RoundMean
+from croupier.flower.lead import Root, RoundMean
 from croupier.flower.letters import RECORD, Told
 from croupier.flower.rehearse import WARNING, RehearsalPlan
 from croupier.flower.session import Session, open_session
 from croupier.spec import Source
 
-Open = Callable[[Grid, ArrayRecord, RehearsalPlan], Session]
+Open = Callable[[Grid, ArrayRecord, RehearsalPlan, Root | None], Session]
+# A training function of the server's own, on records that it keeps for itself.
+OwnTraining = Callable[[ArrayRecord], ArrayRecord]
 
 
 def protect(
     strategy: Strategy, *, key: str | Path | None = None, describe: Source = "flower",
-    metrics: Mapping[str, float] | None = None,
+    metrics: Mapping[str, float] | None = None, root: OwnTraining | None = None,
 ) -> Protected:  # fmt: skip
     """The same strategy, to which nobody's update is shown.
 
@@ -39,21 +44,22 @@ def protect(
     key: the server's key file; what CROUPIER_KEY names unless given.
     describe: in a simulation, where there is no roster, the description whose protocol is rehearsed.
     metrics: in a simulation, metrics of training that travel with updates, each with the largest value it can have.
+    root: trains a model on the server's own records, for protocols that compare updates with that (`rain`).
 
     Raises: SpecError when the strategy needs more than the mean of the updates.
     """
     plan = RehearsalPlan(describe, dict(metrics or {}))
     found = None if key is None else Path(key)
-    return Protected(strategy, plan, lambda grid, arrays, wanted: open_session(found, grid, arrays, wanted))
+    return Protected(strategy, plan, partial(open_session, found), root)
 
 
 class Protected(Strategy):
     """A strategy behind the roster's protocol."""
 
-    def __init__(self, strategy: Strategy, plan: RehearsalPlan, opened: Open) -> None:
+    def __init__(self, strategy: Strategy, plan: RehearsalPlan, opened: Open, root: OwnTraining | None = None) -> None:
         check_strategy(strategy)
         self.strategy = strategy
-        self._plan, self._open = plan, opened
+        self._plan, self._open, self._root = plan, opened, root
         self._session: Session | None = None
         self._arrays, self._asked = ArrayRecord(), list[Message]()
 
@@ -81,7 +87,7 @@ class Protected(Strategy):
     def session(self, grid: Grid, arrays: ArrayRecord) -> Session:
         """The server's party, listening."""
         if self._session is None:
-            made = self._open(grid, arrays, self._plan)
+            made = self._open(grid, arrays, self._plan, self._trained if self._root else None)
             self._session = made
             if made.rehearsed:
                 warnings.warn(WARNING, CroupierWarning, stacklevel=3)
@@ -90,13 +96,20 @@ class Protected(Strategy):
             check_arrays(arrays, made.member.roster.layout)
         return self._session
 
+    def _trained(self, start: Tensor, coins: Coins) -> Tensor:
+        """What the server's own training makes of a model."""
+        if self._session is None or self._root is None:
+            raise ProtocolError("the server has no training of its own")
+        layout = self._session.member.roster.layout
+        return to_vector(self._root(from_vector(start, layout, self._arrays)[0]), layout)
+
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """As the strategy inside chooses nodes; of them, those that are clients of the roster get a notice."""
+        self._arrays, self._asked = arrays, []
         session = self.session(grid, arrays)
         chosen = list(self.strategy.configure_train(server_round, arrays, config, grid))
-        self._arrays, self._asked = arrays, []
         if not chosen:
             return []
         session.meet(grid, [message.metadata.dst_node_id for message in chosen])

@@ -89,6 +89,10 @@ BENCHES: dict[str, tuple[str, str]] = {
         "speed.secure_sum",
         "One secure sum from updates to the decoded total, against SecAgg+ (flwr) and CKKS (tenseal) where installed.",
     ),
+    "flower": (
+        "flower.rounds",
+        "A round inside Flower, plain and protected, against SecAgg+; with --nodes, on a real SuperLink too.",
+    ),
     "shuffles": (
         "speed.shared_row_shuffles",
         "Shuffles of rows that two servers share: with a dealer, by oblivious transfer, in boxes; and bits to numbers.",

@@ -22,10 +22,10 @@ class HereGrid(Grid):
 
     def __init__(
         self, app: ClientApp, configs: Mapping[int, Mapping[str, Any]], run_config: Mapping[str, Any] | None = None,
-        drops: Callable[[int, Message], bool] = lambda node, message: False,
+        drops: Callable[[int, Message], bool] = lambda node, message: False, keeps: bool = True,
     ) -> None:  # fmt: skip
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 0, 1
-        self.app, self.drops = app, drops
+        self.app, self.drops, self.keeps = app, drops, keeps
         self.contexts = {
             node: Context(1, node, dict(config), RecordDict(), dict(run_config or {}))
             for node, config in configs.items()
@@ -64,7 +64,8 @@ class HereGrid(Grid):
     def _answered(self, number: int, message: Message) -> Message:
         node = message.metadata.dst_node_id
         message.metadata.__dict__["_message_id"] = f"{node}-{number}"
-        self.relayed.append(packed(message))
+        if self.keeps:
+            self.relayed.append(packed(message))
         if self.drops(node, message):
             reply = Message(Error(code=UNREACHABLE, reason="unreachable"), reply_to=message)
         else:
@@ -72,8 +73,9 @@ class HereGrid(Grid):
                 reply = self.app(message, self.contexts[node])
             except Exception as error:
                 reply = Message(Error(code=2, reason=repr(error)), reply_to=message)
-        self.relayed.append(packed(reply))
-        self.replies.append(reply)
+        if self.keeps:
+            self.relayed.append(packed(reply))
+            self.replies.append(reply)
         return reply
 
 
