@@ -26,6 +26,8 @@ from croupier.service.player import Player
 from croupier.service.recall import check_recall
 from croupier.service.store import Store, StoredLetter
 
+# Seconds for what came of a round, which lies ready as a rule.
+_PATIENCE = 30.0
 Fits = Callable[[Sequence[tuple[Any, ...]]], Sequence[Any]]
 # The last step of an attempt whose letters all hosts have acknowledged: what they hold is not sent again.
 _SENT = "step sent"
@@ -75,6 +77,11 @@ class NodePlayer(Player):
             return ProtocolError(f"not all of {', '.join(hosts)} answer; nothing was sent")
         return None
 
+    @property
+    def _deadline(self) -> float:
+        """A round ends when it should; what came of it may be fetched later, when the next message comes."""
+        return super()._deadline if self.pausing else float("inf")
+
     async def _wait(self) -> None:
         if self.pausing and self._left and not self.seat.can_go():
             raise Paused
@@ -117,10 +124,8 @@ class NodeClient(PartyProcess):
         player = self.resume()
         if player is None:
             return
-        if last:
-            player.supersede()
         try:
-            async with asyncio.timeout(max(5.0, self.member.roster.timetable.hold)):
+            async with asyncio.timeout(max(_PATIENCE, 2 * self.member.roster.timetable.hold)):
                 outcome = await player.play()
         except TimeoutError:
             if last:

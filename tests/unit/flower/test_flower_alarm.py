@@ -20,7 +20,7 @@ from croupier.place.placement import NOTHING, Mechanism, ServerHoldings
 from croupier.place.servers import SumServers
 
 
-class ForgingServers(SumServers, use="forging-servers"):
+class ForgingServers(SumServers):
     """Honest sum servers, and a server that moves one coordinate of what it publishes."""
 
     def collect(self, mechanism: Mechanism, given: object, coins: Coins, own: ServerHoldings = NOTHING) -> SubFlow:

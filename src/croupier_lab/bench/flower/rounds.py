@@ -13,6 +13,8 @@ import sys
 import tempfile
 import time
 import warnings
+from importlib import import_module
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -41,11 +43,10 @@ class FlowerRoundSize(BenchSize):
 
 def measure(size: FlowerRoundSize, seed: int, watch: Watch = ignore) -> dict[str, Any]:
     """Both sides on the grid, SecAgg+ beside them, and both sides on a SuperLink where one is asked for."""
-    from importlib.util import find_spec
-
     if find_spec("flwr") is None:
         raise SpecError("flwr is not installed: pip install 'croupier[flower]'")
     os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
+    import_module("flwr.common")
     logging.getLogger("flwr").setLevel(logging.CRITICAL)
     updates = drawn(size.params, size.clients, Coins.from_seed(seed))
     watch("plain, in this process")

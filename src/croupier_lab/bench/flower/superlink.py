@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -103,12 +104,22 @@ def superlink(env: Mapping[str, str] | None = None) -> Iterator[SuperLink]:
     (folder / "config.toml").write_text(text, "utf-8")
     try:
         made.start("superlink", ["flower-superlink", "--insecure", "--port", str(port)])
-        time.sleep(3.0)
+        _await_port(port)
         yield made
     finally:
         for name in list(made.processes):
             made.kill(name)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _await_port(port: int, seconds: float = 2 * _READY) -> None:
+    """Wait until something listens at a port of this machine. Raises: ProtocolError when nothing does."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):
+            return
+        time.sleep(0.1)
+    raise ProtocolError(f"nothing listens at port {port} after {seconds:.0f} s")
 
 
 def add_node(link: SuperLink, number: int, count: int, key: Path | None = None, guard: Path | None = None) -> str:
