@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
@@ -12,6 +13,14 @@ from tests.tiers import TIERS, Case, selected
 
 LATER = "cases that a longer tier runs: make test, make test-long"
 NO_DATA = "tests need real data: set CROUPIER_DATA to run them"
+# Lines count as covered when tests of their own rooms run them, and not when only a law or a whole command passes by.
+# To watch those too would make the Python in them half again as slow.
+UNWATCHED = (
+    "tests/laws/",
+    "tests/claims/",
+    "tests/browser/",
+    *(f"tests/unit/{room}/" for room in ("lab", "service", "cli", "learn", "kernels")),
+)
 _left_out: Counter[str] = Counter()
 
 
@@ -47,6 +56,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say in words what was not run."""
     for why, count in _left_out.items():
         terminalreporter.write_line(f"not run: {count} {why}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Where lines are counted (`make test`), they are while tests of the counted rooms run."""
+    counting = sys.modules["coverage"].Coverage.current() if "coverage" in sys.modules else None
+    if counting is None or not item.nodeid.startswith(UNWATCHED):
+        return (yield)
+    counting.stop()
+    try:
+        return (yield)
+    finally:
+        counting.start()
 
 
 @pytest.fixture

@@ -17,7 +17,9 @@ from croupier.flower.rehearse import RehearsalPlan, Rehearsed, rehearse
 from croupier.flower.station import KEY, client_name
 from croupier.service.roster import Timetable
 
-QUICK = Timetable(phase=2.0, round=20.0, hold=2.0)
+# Long enough for a busy machine; and for tests in which somebody is missed, short.
+QUICK = Timetable(phase=60.0, round=120.0, hold=2.0)
+SHORT = Timetable(phase=4.0, round=60.0, hold=2.0)
 
 
 @contextmanager

@@ -117,7 +117,7 @@ async def serving(members: dict[str, Member] | None = None, name: str = "relay")
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder) / name)
         host = Host(every[name], store, {}, Options(tell=lambda event, **facts: told.append((event, facts))))
-        server, _ = await listen(host, every[name].roster.address(name))
+        server, _ = await listen(host, every[name].roster.address(name), host.hands)
         running = asyncio.create_task(host.run())
         scene = Scene(every, host, told)
         try:

@@ -30,7 +30,7 @@ SPANNED = frozenset(
 
 # Long lists of like cases: `make test` takes so many of them, spread evenly over the list; `make test-long` all.
 SAMPLED: Mapping[str, int] = {
-    "test_source": 2,
+    "test_source": 1,
     "test_permutation": 3,
     "test_attacks_that_know_nothing_score_at_one_in_n": 1,
     "test_each_is_audited": 1,
@@ -38,7 +38,12 @@ SAMPLED: Mapping[str, int] = {
     "test_a_fresh_process_answers_the_same_and_is_not_told_the_truth": 2,
     "test_the_example_as_other_servers_see_it": 1,
     "test_an_audit_that_was_stopped_ends_as_one_that_was_not": 1,
-    "test_through_services_with_one_client_missing": 8,
+    "test_through_services_with_one_client_missing": 4,
+    "test_agreements_through_services_with_one_client_missing": 1,
+    "test_newcomers_through_services": 1,
+    "test_a_client_that_is_killed_while_it_agrees_goes_on_where_it_was": 2,
+    "test_a_server_that_is_killed_while_clients_agree_goes_on_where_it_was": 2,
+    "test_a_restored_backup_sends_nothing_more": 1,
     "test_through_flower": 4,
     "test_clients_that_must_be_there_together_are_refused": 1,
 }
@@ -60,6 +65,7 @@ HEAVY = frozenset(
         "test_a_protocol_that_is_one_of_those_compared_stands_once",
         "test_protocols_that_do_not_fit_the_task_are_left_out_with_the_reason",
         "test_arms_that_train_alike_train_once",
+        "test_the_same_seeds_give_the_same_report",
         "test_clusters_have_their_purity_and_the_baselines_beside_them",
     }
 )

@@ -57,8 +57,7 @@ def _kind(field: FieldInfo) -> type[Part] | None:
 
 def chosen_by(kind: type[Part]) -> dict[str, type[Part]]:
     """The product's own parts for a slot, by name."""
-    own = {name: part for (verb, name), part in Part.named.items() if verb == kind.verb}
-    return {name: part for name, part in sorted(own.items()) if part.__module__.startswith("croupier.")}
+    return {name: part for name, part in kind.offered().items() if part.__module__.startswith("croupier.")}
 
 
 def table_of(name: str) -> str:

@@ -8,6 +8,7 @@ CroupierError            what was wrong, where, and what to do about it
 ├── RosterError          a card, a key file or a roster that cannot be trusted or used
 ├── StoreError           a run directory that cannot be written, resumed or trusted
 │   └── Replayed         a message that differs from one that left under the same secrets
+├── EngineError          processes or machines that train were lost; the run can be resumed
 ├── WireError            bytes that are not the message they should be
 ├── RangeError           a value outside what the protocol can carry: NaN, Inf, wrong length, wrong type
 ├── IntegrityError       proof that somebody changed something
@@ -59,6 +60,10 @@ class StoreError(CroupierError):
 
 class Replayed(StoreError):  # noqa: N818 - reads as what happened
     """A message that differs from one that left before under the same secrets: it is not sent."""
+
+
+class EngineError(CroupierError):
+    """Processes or machines that train were lost, and nothing has gone wrong besides: the run can be resumed."""
 
 
 class WireError(CroupierError):

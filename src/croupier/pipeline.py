@@ -7,17 +7,14 @@ they reveal, and `tests/laws/pipelines.py` lists those that the laws are tested 
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from importlib import import_module
 from typing import Any, Self
 
 import pydantic
 import torch
 from pydantic import model_validator
 
-from croupier import aggregate, encode, place, privacy, release
 from croupier.aggregate.aggregator import Aggregator
 from croupier.aggregate.mean import Mean
 from croupier.core import canon
@@ -41,11 +38,6 @@ from croupier.release.release import Release
 from croupier.release.rows import Rows
 from croupier.release.shuffle import Shuffle
 from croupier.release.sums import Sum
-
-# A part is known by its name as soon as its file lies in its room: nobody keeps a list.
-for _room in (privacy, encode, release, aggregate, place):
-    for _found in pkgutil.walk_packages(_room.__path__, f"{_room.__name__}."):
-        import_module(_found.name)
 
 __all__ = ["Direct", "FixedPoint", "Floats", "Mean", "NoNoise", "Pipeline", "Relay", "Rows", "Shuffle", "Sum"]
 

@@ -19,15 +19,15 @@ from croupier.core.part import Part
 from croupier.encode.encoder import Encoder
 from croupier.engine.federation import Federation
 from croupier.errors import SpecError, nearest
-from croupier.learn import dp_fit as dp_fit  # its parts are known by name once it is imported
 from croupier.learn.assemble import TaskOptions
 from croupier.learn.augment import Augment, NoAugment
 from croupier.learn.data import Data, folder_of
-from croupier.learn.datasets import Digits
+from croupier.learn.datasets.digits import Digits
 from croupier.learn.fit import Fit, Sgd
 from croupier.learn.loss import LossName
 from croupier.learn.metrics import MetricName
-from croupier.learn.models import Mlp, Network
+from croupier.learn.models.mlp import Mlp
+from croupier.learn.models.network import Network
 from croupier.learn.own_names import reading
 from croupier.learn.root import NONE, Root
 from croupier.learn.split import Dirichlet, Split
@@ -79,7 +79,12 @@ class Machine(Part):
 
     device: str = Field("cpu", description="`cpu`, `cuda` or one of several, `cuda:1`")
     workers: int | None = Field(
-        None, ge=1, le=256, description="threads that train; every core unless set; never changes a result"
+        None, ge=1, le=256, description="threads that train, or actors; every core unless set; never changes a result"
+    )
+    engine: Literal["local", "ray"] = Field(
+        "local",
+        description="where clients train: `local`: in threads here; `ray`: on as many actors as `workers`, here or "
+        "where RAY_ADDRESS says; never changes a result",
     )
     through_bytes: bool = Field(False, description="seal, send, open and parse every message; never changes a result")
     checkpoint_every: int = Field(1, ge=1, description="rounds between checkpoints")
@@ -231,7 +236,7 @@ def _sized(protocol: Any, table: Mapping[str, Any], count: Count | None) -> Any:
     given = {"use": encode} if isinstance(encode, str) else encode
     if not isinstance(given, Mapping) or "clients" in given:
         return protocol
-    kind = Part.named.get((Encoder.verb, str(given.get("use"))))
+    kind = Encoder.known_as(str(given.get("use")))
     if kind is None or "clients" not in kind.model_fields:
         return protocol
     return {**protocol, "encode": {**given, "clients": _invited(table, count)}}

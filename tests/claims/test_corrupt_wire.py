@@ -30,7 +30,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 ALTERED = "a message was altered on the way"
 WHY = {
     **dict.fromkeys(DAMAGE, ALTERED),
-    "a bit of the header": "version 5 of the wire format; this program speaks 1",
+    "a bit of the header": "version 6 of the wire format; this program speaks 2",
     "nearly nothing": "a sealed chunk of 5 bytes is too short",
     "nothing": "a sealed chunk of 0 bytes is too short",
 }
@@ -54,7 +54,7 @@ def _play(harm: Callable[[Packet], list[Packet]], quorum: float = 0.5) -> dict[s
 def _from(source: str, target: str, change: Callable[[bytes], bytes]) -> Callable[[Packet], list[Packet]]:
     def harm(packet: Packet) -> list[Packet]:
         meant = (packet.source, packet.target) == (source, target)
-        return [replace(packet, data=change(packet.data))] if meant else [packet]
+        return [replace(packet, data=change(bytes(packet.data)))] if meant else [packet]
 
     return harm
 
@@ -105,7 +105,7 @@ def test_packets_swapped_between_clients_are_refused() -> None:
 
     def swap(packet: Packet) -> list[Packet]:
         if packet.source == "c2":
-            kept.append(packet.data)
+            kept.append(bytes(packet.data))
         return [replace(packet, data=kept[0])] if packet.source == "c3" else [packet]
 
     found = _play(swap)

@@ -65,7 +65,9 @@ def _await_rounds(path: Path, count: int, process: subprocess.Popen[bytes]) -> N
     raise AssertionError("the run did not get anywhere")
 
 
-SETS = ("federation.rounds=80", "task.fit.epochs=2", "run.workers=1")
+# Enough for a command to be under way when it is killed.
+ROUNDS = 40
+SETS = (f"federation.rounds={ROUNDS}", "task.fit.epochs=2", "run.workers=1")
 
 
 def _command(path: Path) -> list[str]:
@@ -104,5 +106,5 @@ def test_a_killed_command_is_resumed(tmp_path: Path) -> None:
     assert not (stopped / "summary.json").exists()
     run("digits-sum", sets=SETS, out=tmp_path / "alone", seed=5)
     for path in (killed, stopped):
-        assert len(resume(path).metrics) == 80
+        assert len(resume(path).metrics) == ROUNDS
         assert contents(path) == contents(tmp_path / "alone")

@@ -14,6 +14,7 @@ from croupier.encode.floats import Floats
 from croupier.encode.hidden import HiddenUnits
 from croupier.encode.signs import Signs
 from croupier.pipeline import Pipeline
+from croupier.place.chain.chain import Chain
 from croupier.place.masks import Masks
 from croupier.place.placement import Placement
 from croupier.place.relay import Relay
@@ -36,6 +37,11 @@ def signed(place: Placement, rule: SignTrust | None = None, **more: Any) -> Pipe
     """Rows of signs, scored; so few clients and coordinates that nothing is turned away for being few."""
     loose = ScoredSum(gate=False, among=1, **more)
     return Pipeline(encode=Signs(), release=loose, aggregate=rule or SignTrust(), place=place)
+
+
+def placed(pipeline: Pipeline, place: Placement) -> Pipeline:
+    """The same pipeline, with other parties between clients and server."""
+    return Pipeline.parse({**pipeline.plain(), "place": place.plain()})
 
 
 BY_SIGN = SignTrust(output="sign")
@@ -143,6 +149,15 @@ PIPELINES: dict[str, Pipeline] = {
     "two servers, one malicious, three sets": signed(Pair(entropy=0, decks=3)),
     "two servers, two sets": signed(Pair(malicious=False, decks=2)),
     "shuffled signs": Pipeline(encode=Signs(), release=Shuffle(grain="model"), aggregate=Mean(), place=Relay()),
+    "bits, chain": placed(rns(8, release="bits"), Chain()),
+    "parameter shuffle, chain of two": placed(naive("parameter"), Chain(servers=2)),
+    "shuffled integers, chain": Pipeline(
+        encode=FixedPoint(clients=8), release=Shuffle(grain="layer"), place=Chain(smallest=2)
+    ),
+    "buckets of parameters, chain": bucketed(Chain(), "parameter"),
+    "bits, chain of pairs": placed(rns(8, release="bits"), Chain(shuffle="pairs")),
+    "shuffled models, chain of boxes": placed(naive("model"), Chain(shuffle="onion")),
+    "bits, trusted chain": placed(rns(8, release="bits"), Chain(trust="full")),
     "two hops, rows": Pipeline(release=Rows(), place=TwoHop()),
     "two hops, shuffle": Pipeline(release=Shuffle(), place=TwoHop()),
     "two hops, sum": total(8).model_copy(update={"place": TwoHop()}),

@@ -91,7 +91,7 @@ def _party(attempt: Attempt, name: str, links: Coins, pipe: Connection) -> None:
             continue
         for letter in seat.post():
             for packet in post.seal(post.write(name, letter)):
-                pipe.send_bytes(canon.dump({"say": "packet", "target": packet.target, "data": packet.data}))
+                pipe.send_bytes(canon.dump({"say": "packet", "target": packet.target, "data": bytes(packet.data)}))
         if seat.can_go():
             seat.go()
         else:
@@ -127,6 +127,7 @@ def _listen(seat: Seat, post: Post, pipe: Connection, read: int) -> int:
         seat.go()
     elif heard["say"] == "gone" and isinstance(seat.ask, Exchange):
         known = set(seat.view.given.roster) | {"server", "relay", "first", "second", "dealer", "sum1", "sum2", "sum3"}
+        known |= {"mix1", "mix2", "mix3"}
         if all(source in heard["ended"] or source not in known for source in seat.absent()):
             seat.give_up()
     return 0

@@ -70,7 +70,7 @@ class Tap:
         for envelope in envelopes:
             head = envelope.header
             slot = (attempt_id.spec, attempt_id.round, attempt_id.attempt, head.source, head.target, head.kind)
-            self.trace.left.append((slot, envelope.body))
+            self.trace.left.append((slot, bytes(envelope.body)))
 
     def release(self, client: str, event: Mapping[str, Any]) -> None:
         """The same for a release."""

@@ -41,7 +41,8 @@ from croupier.spec import Spec
 
 # Every party's view of an attempt: by round, by what was called for and how often before, and by party.
 Seen = dict[tuple[int, str, int, str], View]
-QUICK = Timetable(phase=2.0, round=20.0, hold=2.0)
+# Long enough for a busy machine: no law that uses it waits for a step to end.
+QUICK = Timetable(phase=15.0, round=60.0, hold=2.0)
 
 
 def free_ports(count: int) -> list[int]:

@@ -8,6 +8,7 @@ import torch
 from croupier.core.coins import Coins
 from croupier.engine.federation import Federation
 from croupier.errors import SpecError
+from tests.flowers import QUICK
 from tests.laws.flower import FlowerScene
 from tests.laws.pipelines import PIPELINES
 from tests.laws.services import Deployment
@@ -21,7 +22,7 @@ NAMES = tuple(name for name, one in PIPELINES.items() if one.place.sends_once)
 def scene(name: str, seed: int = SEED) -> FlowerScene:
     """A pipeline of the laws inside Flower."""
     pipeline = PIPELINES[name]
-    made = Deployment(pipeline, task(layout=layout_for(pipeline)), Federation(rounds=2), Coins.from_seed(seed))
+    made = Deployment(pipeline, task(layout=layout_for(pipeline)), Federation(rounds=2), Coins.from_seed(seed), QUICK)
     return FlowerScene(made)
 
 

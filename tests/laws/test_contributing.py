@@ -25,6 +25,7 @@ from croupier.spec import load
 from croupier.toml_read import about, presets
 from croupier.toml_text import to_toml
 from tests.laws import pipelines, test_abort, test_carry, test_fresh, test_realise, test_replay, test_twin, test_vectors
+from tests.laws.test_rooms import SLOTS
 
 PAGE = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text("utf-8")
 # Adds a module of the page for one test: its name, and its source.
@@ -39,7 +40,9 @@ def block(section: str, kind: str, number: int = 0) -> str:
 
 @pytest.fixture
 def add(monkeypatch: pytest.MonkeyPatch) -> Add:
-    """What parts are known is as before once the test has ended."""
+    """What parts are known is as before once the test has ended; those that are loaded meanwhile stay loaded."""
+    for slot in SLOTS:
+        slot.offered()
     monkeypatch.setattr(Part, "named", dict(Part.named))
 
     def added(name: str, source: str) -> ModuleType:

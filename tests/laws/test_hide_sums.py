@@ -21,8 +21,7 @@ from croupier.core.tape import Tape, outcomes
 from croupier.core.update import Layout, Slice
 from croupier.encode.encoder import Payload
 from croupier.encode.fixed import FixedPoint
-from croupier.kernels import shares
-from croupier.mpc.shares import hidden, stretched
+from croupier.mpc.shares import added, hidden, stretched, unpacked
 from croupier.pipeline import Pipeline
 from croupier.place.masks import Masks
 from croupier.place.servers import SumServers
@@ -44,7 +43,7 @@ class Known(Tape):
 
 def honest(vector: Tensor, masks: list[np.ndarray]) -> Tensor:
     """The long share as clients make it."""
-    return hidden(vector, ((Known(mask), True) for mask in masks), BITS)
+    return unpacked(hidden(vector, ((Known(mask), True) for mask in masks), BITS), len(vector), BITS)
 
 
 def careless(vector: Tensor, masks: list[np.ndarray]) -> Tensor:
@@ -98,7 +97,7 @@ def under_masks(inputs: tuple[int, ...], colluder: int | None, fresh: bool = Tru
         sent = []
         for client, value in enumerate(inputs):
             masks = ((Known(mask), client == pair[1]) for pair, mask in pairs.items() if client in pair)
-            sent.append(int(hidden(torch.tensor([value], dtype=torch.int32), masks, BITS)[0]))
+            sent.append(int(unpacked(hidden(torch.tensor([value], dtype=torch.int32), masks, BITS), 1, BITS)[0]))
         return (*sent, *(int(mask[0]) for pair, mask in pairs.items() if colluder in pair))
 
     return {key: round(value, 12) for key, value in outcomes(view).items()}
@@ -143,10 +142,9 @@ def share(letter: Letter) -> Any:
     """The share that a letter stands for."""
     assert not isinstance(letter.body, bytes)
     if letter.kind == "seed":
-        total = shares.total(DRAWS, ENCODE.bits)
-        stretched(letter.body["seed"].numpy().tobytes())[0].blind(total, ENCODE.bits)
-        return total.astype(np.int64) % ENCODE.modulus
-    return letter.body["vector"].numpy().astype(np.int64)
+        numbers = stretched(letter.body["seed"].numpy().tobytes())[0]
+        return unpacked(added((), [numbers], DRAWS, ENCODE.bits), DRAWS, ENCODE.bits).numpy().astype(np.int64)
+    return unpacked(letter.body["vector"], DRAWS, ENCODE.bits).numpy().astype(np.int64)
 
 
 def alike(one: list[Any], other: list[Any]) -> float:

@@ -25,7 +25,7 @@ FLOORS = [
     {"engine.job"},
     {"service"},
     {"flower"},
-    {"outlook"},
+    {"outlook", "starter", "advice"},
     {"cli"},
     {"__main__"},
 ]

@@ -6,14 +6,12 @@ change; the run is resumed. What would differ is refused, or leaves under fresh 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from croupier.core.attempt import AttemptId
-from croupier.core.envelope import Envelope
 from croupier.engine.journal import Journal
 from croupier.engine.restart import Restart
 from croupier.errors import Replayed
@@ -97,10 +95,9 @@ def test_a_run_that_trains_the_same_is_resumed_byte_for_byte(name: str, tmp_path
 class Forgetful(Journal):
     """A planted fault: what leaves is written down and never compared."""
 
-    def leave(self, attempt_id: AttemptId, envelopes: Sequence[Envelope]) -> None:
+    def _recall(self, spec: str, number: int) -> None:
         """Let everything pass."""
         self._known.clear()
-        super().leave(attempt_id, envelopes)
 
 
 class Stuck(Journal):
@@ -110,8 +107,10 @@ class Stuck(Journal):
         """Forget the attempts."""
         made = super().restart(spec, number, clients)
         self._restarts[-1] = Restart(made.round, {}, made.participations, made.ledgers)
-        self._known.clear()
         return made
+
+    def _recall(self, spec: str, number: int) -> None:
+        """Forget what left, too."""
 
 
 class SameUpdate(Journal):

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -27,9 +28,11 @@ from croupier.engine.journal import Journal
 from croupier.engine.state import run_id
 from croupier.engine.store import RunDir
 from croupier.errors import Replayed, StoreError
+from croupier.kernels import packed
 from croupier.learn.assemble import Assembled, assemble
+from croupier.mpc.shares import unpacked
 from croupier.pipeline import Pipeline
-from croupier.place.servers import SumServers, _numbers
+from croupier.place.servers import SumServers
 from tests.laws.pipelines import PIPELINES
 from tests.laws.rerun import Killed, Run, Trace, nudged
 from tests.laws.test_once import Forgetful
@@ -70,7 +73,8 @@ def test_masks_a_server_reads_no_difference_of_a_clients_updates(kind: type[Jour
     encode = pipeline.encode
     assert isinstance(encode, FixedPoint)
     left = twice(pipeline, tmp_path, kind, nudged)
-    was, now = (one["c0", "server", "up"]["vector"].double() for one in left)
+    slots = encode.slots(layout_for(pipeline))
+    was, now = (unpacked(one["c0", "server", "up"]["vector"], slots, encode.bits).double() for one in left)
     full = 2.0**encode.bits
     apart = (was - now + full / 2).remainder(full) - full / 2
     # Updates differ by a few hundredths; two fresh masks differ by anything.
@@ -86,16 +90,16 @@ def test_sum_servers_no_mixture_of_two_sums_passes_the_tags(kind: type[Journal],
     assert isinstance(encode, FixedPoint)
     was, now = (one["server", "c0", "published"] for one in twice(pipeline, tmp_path, kind, nudged))
     # S2 + c (S1 - S2) for c = 2, as residues again.
-    half = 1 << (encode.bits - 1)
-    sums = [(body["vector"].long() + half) % (2 * half) - half for body in (was, now)]
+    slots = encode.slots(layout_for(pipeline))
+    sums = [encode.signed(unpacked(body["vector"], slots, encode.bits)) for body in (was, now)]
     assert not torch.equal(*sums)
-    residues = ((2 * sums[0] - sums[1]) % (2 * half)).to(was["vector"].dtype)
-    forged, tag = _numbers(encode, encode.bits, residues), 2 * int(was["tag"][0]) - int(now["tag"][0])
+    forged, tag = encode.coded(2 * sums[0] - sums[1]), 2 * int(was["tag"][0]) - int(now["tag"][0])
     keys = place.enrol(CLIENTS, Coins.from_seed(SEED).child("enrol", roster_digest(CLIENTS)))["c0"]
     passes = []
     for attempt in (0, 1):
         tagger = place._tagger(given(pipeline, attempt), keys, encode.bits)
-        passes.append(tagger.fits(tagger.key(len(forged)), forged, tag, CLIENTS))
+        form = packed.form_plain(tagger.key(slots), forged.numpy(), encode.bits)
+        passes.append(tagger.fits(form, tag, np.arange(len(CLIENTS))))
     assert any(passes) == (kind is Forgetful)
 
 

@@ -13,6 +13,7 @@ from croupier.core.flow import Received
 from croupier.core.update import Layout, Modulus
 from croupier.encode.fixed import FixedPoint
 from croupier.engine.state import Round
+from croupier.kernels import residues
 from croupier.pipeline import Pipeline
 from croupier.place.relay import Relay
 from croupier.place.two_servers.pair import Pair
@@ -38,6 +39,12 @@ def released(pipeline: Pipeline, done: Round) -> dict[str, Tensor]:
     view = done.views["server"]
     inbox = [box for box in view.inputs if isinstance(box, tuple) and box and isinstance(box[0], Received)][-1]
     got = pipeline.place.opened(pipeline, view.given.roster, view.given.layout, inbox)
+    if pipeline.release.unary and got.rows is not None:
+        # Bits that were moved lie elsewhere when others sent them; which arrangement is seen is up to chance alone.
+        modulus = pipeline.encode.modulus
+        assert isinstance(modulus, tuple)
+        slots = pipeline.encode.slots(view.given.layout)
+        return {"ones": torch.from_numpy(residues.counts([row.numpy() for row in got.rows], slots, modulus))}
     return {name: values for name in ("rows", "sums") if (values := getattr(got, name)) is not None}
 
 

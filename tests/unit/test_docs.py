@@ -8,14 +8,15 @@ import re
 from pathlib import Path
 
 import pytest
-from tools.describe import MARK, PAGE, SCHEMA, described, schema, slots
+from tests.laws.test_rooms import SLOTS
+from tools.describe import MARK, PAGE, SCHEMA, chosen_by, described, schema, slots
 
 from croupier.core.part import Part
 from croupier.spec import Spec, _keys
 from croupier.toml_read import presets
 
 TEXT = PAGE.read_text("utf-8")
-PARTS = [(name, part) for (_, name), part in Part.named.items() if part.__module__.startswith("croupier.")]
+PARTS = [(name, part) for kind in SLOTS for name, part in chosen_by(kind).items()]
 REPOSITORY = Path(__file__).parents[2]
 PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/*.md"), *REPOSITORY.glob("examples/*.md")])
 # The changelog also names what is gone.
@@ -67,7 +68,7 @@ def test_the_schema_knows_every_choice_and_preset() -> None:
     properties = schema()["properties"]
     assert properties["protocol"]["anyOf"][0]["enum"] == presets()
     places = properties["protocol"]["anyOf"][1]["properties"]["place"]["anyOf"]
-    assert places[0]["enum"] == ["direct", "masks", "pair", "relay", "sum-servers"]
+    assert places[0]["enum"] == ["chain", "direct", "masks", "pair", "relay", "sum-servers"]
     assert places[-1]["properties"] == {}, "a table without `use` is the default part"
 
 

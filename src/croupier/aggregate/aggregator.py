@@ -49,6 +49,7 @@ class Aggregator(Part):
     """
 
     verb: ClassVar[str] = "aggregate"
+    lies_in: ClassVar[str] = "croupier.aggregate"
     needs: ClassVar[frozenset[str]] = frozenset()
     forms: ClassVar[frozenset[Form]] = frozenset({"weights", "delta"})
     linear: ClassVar[bool] = False

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from typing import ClassVar, Self
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
@@ -24,8 +26,9 @@ from croupier.core.update import Gathered, Layout, Model
 from croupier.encode.encoder import Brief
 from croupier.errors import ProtocolError, RangeError, SpecError
 
-# Coordinates that are summed at once.
-_BLOCK = 1 << 18
+Floats = npt.NDArray[np.float64]
+# Numbers that are summed at once, about what a processor's caches hold, and the fewest coordinates.
+_BLOCK, _LEAST = 1 << 16, 64
 
 
 class Mean(Aggregator, use="mean"):
@@ -139,27 +142,45 @@ def _total(gathered: Gathered, factor: Tensor | None) -> Tensor:
         raise ProtocolError(f"{len(gathered.weights)} weights for {len(gathered.rows)} rows")
     weights = torch.ones_like(gathered.weights) if gathered.scaled else gathered.weights
     weights = weights if factor is None else weights.double() * factor
-    blocks = gathered.rows.split(_BLOCK, 1)  # type: ignore[no-untyped-call]
-    # Two steps on purpose: a fused multiply-add rounds differently where a processor has one.
-    return torch.cat([_added(block.double() * weights.reshape(-1, 1)) for block in blocks])
+    rows, factor_column = gathered.rows.cpu().numpy(), weights.cpu().double().reshape(-1, 1).numpy()
+    count, width = rows.shape
+    step = max(_LEAST, _BLOCK // max(1, count))
+    room = np.empty((4, count, min(step, width)))
+    out = np.empty(width)
+    for start in range(0, width, step):
+        block = rows[:, start : start + step]
+        # Two steps on purpose: a fused multiply-add rounds differently where a processor has one.
+        mine = room[:, :, : block.shape[1]]
+        np.multiply(block, factor_column, out=mine[0])
+        out[start : start + step] = _added(mine)
+    return torch.from_numpy(out)
 
 
-def _added(rows: Tensor) -> Tensor:
-    """The sum of the rows, pair by pair, with what each addition rounds away carried along.
+def _added(room: Floats) -> Floats:
+    """The sum of the rows of the first of four buffers, pair by pair, carrying along what each addition rounds away.
 
     From: Knuth's two-sum. The result is off by some 2^-100 of the largest row, so that the order of the rows does not
     show in the float that it is rounded to, unless far larger values cancel; a library's own sum may regroup and would.
+    All is done in buffers that are used again: fresh memory costs more than the sums.
     """
-    lost = torch.zeros_like(rows)
-    while (count := len(rows)) > 1:
-        half = count // 2
-        one, two = rows[:half], rows[half : 2 * half]
-        total = one + two
-        part = total - one
-        missed = (one - (total - part)) + (two - part)
-        lost = torch.cat([lost[:half] + lost[half : 2 * half] + missed, lost[2 * half :]])
-        rows = torch.cat([total, rows[2 * half :]])
-    return rows[0] + lost[0]
+    rows, total, lost, missed = room
+    count = len(rows)
+    lost.fill(0.0)
+    while count > 1:
+        half, odd = count // 2, count % 2
+        one, two, sums, off = rows[:half], rows[half : 2 * half], total[:half], missed[:half]
+        np.add(one, two, out=sums)
+        part = np.subtract(sums, one, out=missed[half : 2 * half])
+        np.subtract(sums, part, out=off)
+        np.subtract(one, off, out=off)
+        off += np.subtract(two, part, out=part)
+        lost[:half] += lost[half : 2 * half]
+        lost[:half] += off
+        if odd:
+            total[half], lost[half] = rows[2 * half], lost[2 * half]
+        rows, total, count = total, rows, half + odd
+    found: Floats = rows[0] + lost[0]
+    return found
 
 
 def _weight(gathered: Gathered, factor: Tensor | None) -> float:

@@ -22,6 +22,7 @@ class Step(Part):
     """What the server makes of the mean difference. One that `adapts` remembers moments of the weights."""
 
     verb: ClassVar[str] = "step"
+    lies_in: ClassVar[str] = "croupier.aggregate"
     adapts: ClassVar[bool] = True
 
     @abstractmethod

@@ -105,32 +105,19 @@ class _PoisonedFit:
 
 
 @dataclass(frozen=True)
-class ClusterRound:
-    """A round of clusters: who was grouped with whom, and everybody's label after it."""
-
-    number: int
-    groups: tuple[tuple[str, ...], ...]
-    labels: Mapping[str, int]
-
-
-@dataclass(frozen=True)
 class TrainingOutcome:
     """How a training went.
 
-    `received`: the mean over all honest clients of the accuracy of the model that each would get next; `weighted`: the
-    same over those that have a cluster; `clusters`: the mean over clusters with an honest client, each counting once,
-    as the paper has it. One model for all is one cluster. `success`: the backdoor's, as `received`. `accepted`: how
-    many updates of the malicious came through, over all rounds. `lost`: why a training ended early.
+    `received`: the mean over all honest clients of the accuracy of the model that each would get next. `success`: the
+    backdoor's, in the same way. `accepted`: how many updates of the malicious came through, over all rounds. `lost`:
+    why a training ended early.
     """
 
     malicious: tuple[str, ...]
     enrolled: int
     received: float
-    weighted: float
-    clusters: float
     models: int
     success: float | None = None
-    by_round: tuple[ClusterRound, ...] = ()
     lost: str = ""
     accepted: int = 0
 
@@ -169,6 +156,11 @@ class SeededTask:
         chosen = self.coins.child("malicious").sampler().choice(len(everyone), count, replace=False)
         return tuple(everyone[at] for at in sorted(chosen.tolist()))
 
+    @property
+    def honest(self) -> list[str]:
+        """The others."""
+        return [name for name in self.made.task.enrolled if name not in self.malicious]
+
     def train(
         self, pipeline: Pipeline, drive: Drive, attack: Poison | None = None, trigger: Scaling | None = None
     ) -> TrainingOutcome:
@@ -191,32 +183,24 @@ class SeededTask:
 
     def measure(self, played: Iterable[Round], state: State, trigger: Scaling | None) -> TrainingOutcome:
         """Play rounds to the end or until no model is left, and look at what honest clients would get then."""
-        by_round, lost, accepted = list[ClusterRound](), "", 0
+        lost, accepted = "", 0
         try:
             for done in played:
                 state = done.state
-                memory = state.memories["server"].get("rule", {})
-                if "groups" in memory:
-                    by_round.append(ClusterRound(done.number, memory["groups"], dict(memory["labels"])))
                 accepted += sum(name in self.malicious for name in done.present)
         except ProtocolError as error:
             # Updates that overflow leave a round without its quorum: what was there stays.
             lost = str(error)
-        models = self._plain(state)
-        honest = [name for name in self.made.task.enrolled if name not in self.malicious]
-        served = served_models(models, honest)
+        models = self.plain_models(state)
+        served = served_models(models, self.honest)
         known = {at: dict(self.made.task.evaluate(models[at]))["accuracy"] for at in sorted(set(served.values()))}
-        own = {at: sum(name in (models[at].recipients or honest) for name in honest) for at in known}
-        kept = {at: count for at, count in own.items() if count} or own
+        success = None if trigger is None else self._success(trigger, models, served)
+        received = fmean(known[at] for at in served.values())
         return TrainingOutcome(
-            self.malicious, len(self.made.task.enrolled), received=fmean(known[at] for at in served.values()),
-            weighted=fmean(known[at] for at, count in kept.items() for _ in range(count)),
-            clusters=fmean(known[at] for at in kept), models=len(models),
-            success=None if trigger is None else self._success(trigger, models, served),
-            by_round=tuple(by_round), lost=lost, accepted=accepted,
+            self.malicious, len(self.made.task.enrolled), received, len(models), success, lost, accepted
         )  # fmt: skip
 
-    def _plain(self, state: State) -> list[Model]:
+    def plain_models(self, state: State) -> list[Model]:
         """The server's models as clients read them."""
         find = self.made.task.symmetry
         if find is None or not any(model.frame for model in state.models):

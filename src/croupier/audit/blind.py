@@ -2,19 +2,21 @@
 
 `Blind` starts the process; `python -m croupier.audit.blind` is the process. Questions and answers are canonical bytes,
 each after its length. A topic is a module of `croupier.audit.attacks`: `study(known, device)` is what follows from
-knowledge alone, kept from question to question, and `mount(studied, asked)` the attack, a pure function of both.
+knowledge alone, kept from question to question on the same topic, and `mount(studied, asked)` the attack, a pure
+function of both.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from importlib import import_module
-from queue import SimpleQueue
-from threading import BoundedSemaphore
+from threading import BoundedSemaphore, Lock, Thread
 from typing import IO, Any, Self
 
 import torch
@@ -31,7 +33,7 @@ class Blind:
 
     def __init__(self, device: str = "cpu") -> None:
         self.device = device
-        self._known = b""
+        self._known: dict[str, bytes] = {}
 
     def __enter__(self) -> Self:
         command = [sys.executable, "-m", "croupier.audit.blind", self.device]
@@ -52,17 +54,24 @@ class Blind:
                 self._process.stdin.close()
         self._process.wait()
 
+    def knows(self, topic: str, learnt: bytes) -> bool:
+        """Whether it has studied this last on the topic."""
+        return self._known.get(topic) == learnt
+
     def ask(self, topic: str, known: Plain, asked: Plain) -> dict[str, Any]:
-        """What the attacks answer; knowledge is sent when it changed. Raises: ProtocolError when an attack fails."""
-        learnt = canon.dump({"topic": topic, "known": dict(known)})
+        """What the attacks answer. Raises: ProtocolError when an attack fails."""
+        return self.answer(topic, learnt_of(topic, known), asked)
+
+    def answer(self, topic: str, learnt: bytes, asked: Plain) -> dict[str, Any]:
+        """The same of knowledge in canonical bytes, which is sent when it changed."""
         if self._process.stdin is None or self._process.stdout is None:
             raise ProtocolError("the attacks' process is not running")
         answer = None
         with suppress(BrokenPipeError):
-            if learnt != self._known:
+            if not self.knows(topic, learnt):
                 _put(self._process.stdin, learnt)
-                self._known = learnt
-            _put(self._process.stdin, canon.dump({"asked": dict(asked)}))
+                self._known[topic] = learnt
+            _put(self._process.stdin, canon.dump({"of": topic, "asked": dict(asked)}))
             answer = _get(self._process.stdout)
         if answer is None or answer["error"] is not None:
             raise ProtocolError(f"an attack failed: {answer['error'] if answer else 'its process ended'}")
@@ -75,13 +84,12 @@ class Panel:
 
     def __init__(self, count: int, device: str = "cpu") -> None:
         self._count, self._device = count, device
-        self._idle: SimpleQueue[Blind] = SimpleQueue()
+        self._idle, self._turn = list[Blind](), Lock()
 
     def __enter__(self) -> Self:
         self._open = ExitStack()
         self._blinds = [self._open.enter_context(Blind(self._device)) for _ in range(self._count)]
-        for blind in self._blinds:
-            self._idle.put(blind)
+        self._idle.extend(self._blinds)
         self._pool = self._open.enter_context(ThreadPoolExecutor(self._count))
         # Views wait here with all they hold: no more of them than are being read and one to come.
         self._room = BoundedSemaphore(2 * self._count)
@@ -101,12 +109,22 @@ class Panel:
         return self._pool.submit(self._ask, topic, known, asked)
 
     def _ask(self, topic: str, known: Plain, asked: Plain) -> dict[str, Any]:
-        blind = self._idle.get()
+        learnt = learnt_of(topic, known)
+        with self._turn:
+            # As many threads as processes: one is idle. To study takes long, so that who has done it is asked first.
+            blind = max(self._idle, key=lambda one: one.knows(topic, learnt))
+            self._idle.remove(blind)
         try:
-            return blind.ask(topic, known, asked)
+            return blind.answer(topic, learnt, asked)
         finally:
-            self._idle.put(blind)
+            with self._turn:
+                self._idle.append(blind)
             self._room.release()
+
+
+def learnt_of(topic: str, known: Plain) -> bytes:
+    """What a process is sent of knowledge, before any question on a topic."""
+    return canon.dump({"topic": topic, "known": dict(known)})
 
 
 def answer(topic: str, known: Plain, asked: Plain, device: str = "cpu") -> dict[str, Any]:
@@ -128,23 +146,33 @@ def _get(pipe: IO[bytes]) -> Any:
     return canon.load(body) if size and len(body) == size else None
 
 
+def end_with(parent: int) -> None:
+    """End when the process that asks is gone: killed, it hears no answer, and the last question may take an hour."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
+
+
 def main(arguments: Sequence[str]) -> None:
     """Answer questions until there are no more."""
     torch.set_num_threads(1)
-    told: Mapping[str, Any] | None = None
-    studied: Any = None
+    Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
+    told, studied = dict[str, Any](), dict[str, Any]()
     while (message := _get(sys.stdin.buffer)) is not None:
         if "topic" in message:
             # Studied with the first question, so that every answer, an error too, is to a question.
-            told, studied = message, None
+            told[message["topic"]] = message["known"]
+            studied.pop(message["topic"], None)
             continue
         reply: dict[str, Any] = {"found": {}, "error": None}
         try:
-            if told is None:
+            topic = message["of"]
+            if topic not in told:
                 raise ProtocolError("a question came before any knowledge")
-            room = import_module(f"{TOPICS}.{told['topic']}")
-            studied = studied or room.study(told["known"], arguments[0])
-            reply["found"] = room.mount(studied, message["asked"])
+            room = import_module(f"{TOPICS}.{topic}")
+            if topic not in studied:
+                studied[topic] = room.study(told[topic], arguments[0])
+            reply["found"] = room.mount(studied[topic], message["asked"])
         except CroupierError as error:
             reply["error"] = str(error)
         _put(sys.stdout.buffer, canon.dump(reply))

@@ -15,13 +15,13 @@ from croupier.audit.arms import AGAINST, arms_of
 from croupier.audit.bench import Watch, is_undefended
 from croupier.audit.harness import ArmAnswers, part, run
 from croupier.audit.judgement import judged
-from croupier.audit.notes import notes, threat
+from croupier.audit.notes import fewer, notes, threat
 from croupier.audit.question import SERVER, Adversary, Arm, Question, adversaries, parse
 from croupier.audit.report.read import KIND, SCHEMA
 from croupier.audit.report.result import Report
 from croupier.audit.seen import shows
 from croupier.audit.setting import FAST, FULL, Setting, setting_of
-from croupier.audit.verdict import asked, pass_on
+from croupier.audit.verdict import LEAST_RUNS, asked, pass_on
 from croupier.core.coins import Coins
 from croupier.core.intervals import LEVEL, over_runs, smooth
 from croupier.engine.local import Local
@@ -41,6 +41,9 @@ ORDER = (
 )  # fmt: skip
 RUNS, FAST_RUNS = 20, 8
 FAST_ROUNDS = 2
+# With --fast, of larger data: so many records are drawn to train on, for each client and in all at least, and to test;
+# so many of each client are asked about; and so many models an adversary trains itself.
+FAST_HELD, FAST_TRAINED, FAST_TESTED, FAST_ASKED, FAST_MODELS = 100, 2000, 500, 30, 4
 
 
 def audit(
@@ -92,13 +95,18 @@ def audit(
     )
     chosen = [Question.parse(name, "question") for name in _asked(questions)]
     # Data that cannot be had are refused here, before anything is begun.
-    made = setting.assembled(Coins.from_seed(seed))
+    made, bounds = setting.assembled(Coins.from_seed(seed)), list[str]()
+    if fast and (drawn := _fewer(made)):
+        depth = replace(depth, train=drawn, test=FAST_TESTED, models=FAST_MODELS)
+        setting, runs = replace(setting, depth=depth, records=FAST_ASKED), LEAST_RUNS if seeds is None else runs
+        bounds = fewer((len(made.dataset.train), len(made.dataset.test)), depth, FAST_ASKED)
+        made = setting.assembled(Coins.from_seed(seed))
     arms, left = arms_of(spec, setting, AGAINST if against is None else against, made, data)
     own = arms[0]
     who = {arm.key: (SERVER,) for arm in arms} | {
         own.key: tuple(parse(one, own.pipeline) for one in adversary) or adversaries(own.pipeline)
     }
-    one = _Audit(spec, setting, made, range(seed, seed + runs), arms, who, chosen)
+    one = _Audit(spec, setting, made, range(seed, seed + runs), arms, who, chosen, bounds)
     shelf = FolderShelf() if kept is None else kept
     shelf.begin(spec.name, one.deciding(), [part(number, arm) for number in one.seeds for arm in arms], "parts")
     answers = run(setting, arms, who, chosen, one.seeds, Local(), watch, shelf)
@@ -121,6 +129,12 @@ def _asked(names: Sequence[str]) -> list[str]:
     return [name for name in known if not names or name in names]
 
 
+def _fewer(made: Assembled) -> int:
+    """How many training records --fast draws of data that have more; none where all are used."""
+    trained = max(FAST_TRAINED, FAST_HELD * len(made.task.enrolled))
+    return trained if len(made.dataset.train) > trained else 0
+
+
 def quicker(spec: Spec, sets: Sets) -> Spec:
     """What --fast changes in a description: fewer rounds, unless their number was said."""
     said = any(str(one).startswith("federation.rounds") for one in sets)
@@ -139,6 +153,7 @@ class _Audit:
     arms: Sequence[Arm]
     who: Mapping[str, Sequence[Adversary]]
     chosen: Sequence[Question]
+    bounds: Sequence[str]
 
     @property
     def described(self) -> dict[str, Any]:
@@ -175,7 +190,7 @@ class _Audit:
             "questions": {one.use: one.about() for one in self.chosen},
             "verdict": judged(rows, f"{round(setting.share * clients)} of {clients} clients"), "rows": rows,
             "left_out": dict(left), "pictures": _pictures(rows),
-            "threat": threat(setting.shadow), "notes": notes(len(self.seeds)),
+            "threat": threat(setting.shadow), "bounds": list(self.bounds), "notes": notes(len(self.seeds)),
         }  # fmt: skip
 
     def _row(self, arm: Arm, answers: Sequence[ArmAnswers], control: Sequence[ArmAnswers]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def judged(rows: Sequence[Mapping[str, Any]], malicious: str = "some of the clie
     own = rows[0]
     parties = {key: one["forbidden"] for each in own["questions"].values() for key, one in each["adversaries"].items()}
     against = [_against(own, key, banned, malicious) for key, banned in parties.items()]
-    leaks, rare, broken = _leaks(own), _worst(own), _broken(own)
+    leaks, rare, broken = _leaks(own), _leaks(own, rare=True), _broken(own)
     doubt = any(one["unsure"] for one in own["questions"].values())
     waits = doubt or any(one["light"] == "amber" for one in against if not one["forbidden"])
     light = "red" if leaks else "amber" if rare or broken or waits else "green"
@@ -70,18 +70,10 @@ def _curious(cell: Mapping[str, Any]) -> bool:
     return bool(cell["adversary"] != MALICIOUS.key and not cell["forbidden"])
 
 
-def _found(row: Mapping[str, Any], *, rare: bool) -> list[str]:
+def _leaks(row: Mapping[str, Any], *, rare: bool = False) -> list[str]:
     """The questions in which it leaks: as the description trains, or in the worst case that they assume."""
     cells = row["questions"].items()
     return [n for n, one in cells if one["status"] == "leak" and bool(one["worst_case"]) == rare and _curious(one)]
-
-
-def _leaks(row: Mapping[str, Any]) -> list[str]:
-    return _found(row, rare=False)
-
-
-def _worst(row: Mapping[str, Any]) -> list[str]:
-    return _found(row, rare=True)
 
 
 def _broken(row: Mapping[str, Any]) -> bool:
@@ -117,7 +109,7 @@ def _recommend(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     It costs so many times the bytes of the description's own, and so much accuracy.
     """
     own, others = rows[0], rows[1:]
-    measure, mine = own["measure"], [*_leaks(own), *_worst(own)]
+    measure, mine = own["measure"], [*_leaks(own), *_leaks(own, rare=True)]
     sign = 1 if measure == "accuracy" else -1
     known = [row for row in others if row[measure] is not None and own[measure] is not None]
     better = [row for row in known if _badness(row, own) < _badness(own, row)]
@@ -150,7 +142,7 @@ def _remains(own: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:
         said.append(f"It could not be asked whether it shows {_learnt(own, [name])}: {why}.")
     if left := _leaks(best):
         said.append(f"It still leaks {_learnt(best, left)}.")
-    for name in [name for name in _worst(best) if own["questions"][name]["gain"]]:
+    for name in [name for name in _leaks(best, rare=True) if own["questions"][name]["gain"]]:
         then, now = (row["questions"][name]["gain"]["rate"] for row in (own, best))
         said.append(f"In the worst case it still leaks {_learnt(best, [name])}: a gain of {now:.2g}, yours {then:.2g}.")
     if apart := best["must_not_collude"]:
@@ -176,10 +168,10 @@ def _judged(one: Mapping[str, Any], other: Mapping[str, Any]) -> set[str]:
 def _badness(row: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[int, int]:
     """Leaks as it trains, then in the worst case, in what was answered of both."""
     both = _judged(row, other)
-    return sum(name in both for name in _leaks(row)), sum(name in both for name in _worst(row))
+    return sum(name in both for name in _leaks(row)), sum(name in both for name in _leaks(row, rare=True))
 
 
 def _left(row: Mapping[str, Any]) -> tuple[int, float]:
     """What a protocol leaves open: leaks as it trains, and how much in the worst case."""
-    rare = sum(row["questions"][name]["gain"]["rate"] for name in _worst(row))
+    rare = sum(row["questions"][name]["gain"]["rate"] for name in _leaks(row, rare=True))
     return len(_leaks(row)), float(rare)

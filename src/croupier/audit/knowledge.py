@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from croupier.learn.data import Dataset, TensorRecords
-from croupier.learn.models import Network
+from croupier.learn.models.network import Network
 from croupier.learn.own_names import carried, revived
 
 Sample = tuple[Tensor, Tensor]
@@ -40,6 +40,8 @@ class Knowledge:
     frozen: Mapping[str, Tensor] = field(default_factory=dict)
     # The loss that clients train by: a goal's usual one, or the one that the description names.
     by: Mapping[str, str] = field(default_factory=lambda: {"loss": "classify"})
+    # How many models it trains itself, to see how records do that were not trained on; 0 for the usual number.
+    models: int = 0
 
     def __post_init__(self) -> None:
         # Another process wrote down where a function of the user's own lies.

@@ -25,7 +25,7 @@ from croupier.learn.data import TensorRecords
 from croupier.learn.fit import Fit
 from croupier.learn.gradients import gradient_of
 from croupier.learn.loss import loss_of
-from croupier.learn.models import Network
+from croupier.learn.models.network import Network
 from croupier.learn.train import Learner
 
 # How many models the adversary trains itself, and for how many steps at least: its own data are few.
@@ -131,14 +131,14 @@ def _outside(context: AttackContext) -> tuple[Tensor, Tensor]:
 
 def _trained(context: AttackContext, coins: Coins) -> list[Tensor]:
     known = context.knowledge
-    pool = known.pool
+    pool, count = known.pool, known.models or MODELS
     device = str(context.net.weights.device)
-    shards = {str(number): _half(pool, coins.child("half", number)).to(device) for number in range(MODELS)}
+    shards = {str(number): _half(pool, coins.child("half", number)).to(device) for number in range(count)}
     recipe = Fit.parse(known.fit)
     epochs = max(recipe.epochs, math.ceil(STEPS * recipe.epochs / recipe.steps(len(shards["0"]))))
     learner = Learner(
         known.module, known.trained, recipe.model_copy(update={"epochs": epochs}), shards,
-        device, group=MODELS if Network.parse(known.model).batchable else 1,
+        device, group=count if Network.parse(known.model).batchable else 1,
     )  # fmt: skip
     with coins.child("start").ambient():
         start = context.net.layout.flatten(known.build().state_dict())
@@ -146,7 +146,7 @@ def _trained(context: AttackContext, coins: Coins) -> list[Tensor]:
     # A model of its own that diverged tells the adversary nothing; with fewer than two there is no spread.
     whole = [update.vector for update in got if isinstance(update, Update)]
     if len(whole) < 2:
-        raise RangeError(f"{len(whole)} of {MODELS} models of the adversary's own could be trained; lower task.fit.lr")
+        raise RangeError(f"{len(whole)} of {count} models of the adversary's own could be trained; lower task.fit.lr")
     return whole
 
 

@@ -5,6 +5,8 @@ Of audits of a description (`audit.described`), and of recorded updates (`audit.
 
 from __future__ import annotations
 
+from croupier.audit.setting import Depth
+
 PRIOR = "The prior is the best attack with the same knowledge and no view. "
 
 
@@ -17,6 +19,17 @@ def threat(shadow: float) -> str:
         "distribution and not trained on. A coalition puts the views of its parties together; one that the protocol "
         "forbids is shown as a what-if and decides no verdict."
     )
+
+
+def fewer(there: tuple[int, int], depth: Depth, asked: int) -> list[str]:
+    """What --fast leaves out of larger data, of which so many records are there to train and to test on."""
+    return [
+        f"--fast: {depth.train} of {there[0]} training records were drawn, anew for each run, and "
+        f"{min(depth.test, there[1])} of {there[1]} test records. Clients hold fewer records than yours, and may tell "
+        "more of each: for your own sizes repeat it without --fast.",
+        f"--fast: {asked} records of each client are asked about, and adversaries train {depth.models} models "
+        "themselves, not 100 and 16.",
+    ]
 
 
 def notes(runs: int) -> list[str]:

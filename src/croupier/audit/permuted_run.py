@@ -17,9 +17,7 @@ from croupier.agree.standing import Standing
 from croupier.audit.attacked_training import SeededTask as Ground
 from croupier.audit.attacks.permutation import ServerRound, Upload, unmoved
 from croupier.audit.seen import read_server
-from croupier.audit.single import SingleSteps, single_steps, unreadable
-from croupier.core.attempt import Attempt, AttemptId, AttemptResult, Drive
-from croupier.core.coins import Coins
+from croupier.core.attempt import Drive
 from croupier.core.epoch import Frame
 from croupier.core.flow import Memory
 from croupier.core.update import Model
@@ -27,24 +25,8 @@ from croupier.core.view import View, facts, replay
 from croupier.encode.symmetry import Rule, Symmetry
 from croupier.engine.loop import Continuation, rounds
 from croupier.engine.state import Round, State, Threat, run_id
-from croupier.errors import ProtocolError, SpecError, Unsuited
+from croupier.errors import ProtocolError, SpecError
 from croupier.pipeline import Pipeline
-
-
-@dataclass
-class AgreedOnce:
-    """Drives an epoch's agreement once: from the same coins every setting has the same one. It alone needs no work."""
-
-    drive: Drive
-    known: dict[AttemptId, AttemptResult] = field(default_factory=dict, repr=False)
-
-    def __call__(self, attempt: Attempt) -> AttemptResult:
-        """How it ended."""
-        if attempt.bench:
-            return self.drive(attempt)
-        if attempt.attempt_id not in self.known:
-            self.known[attempt.attempt_id] = self.drive(attempt)
-        return self.known[attempt.attempt_id]
 
 
 @dataclass(frozen=True)
@@ -92,13 +74,6 @@ class PermutedRun:
     def seen(self, done: Sequence[Round]) -> list[ServerRound]:
         """What the server saw in rounds."""
         return [server_round(one.views["server"], self.pipeline) for one in done]
-
-    def steps(self, coins: Coins) -> SingleSteps:
-        """Clients that take one step each. Raises: SpecError where their records are not shown, or cannot be found."""
-        made = self.ground.made
-        if why := unreadable(made):
-            raise Unsuited(why)
-        return single_steps(made, coins)
 
     def truth(self, frame: bytes) -> Rule:
         """The rule behind a frame of the rounds played so far: for the scorer, and for what a client tells."""

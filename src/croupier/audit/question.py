@@ -104,6 +104,7 @@ class Question(Part):
     """
 
     verb: ClassVar[str] = "question"
+    lies_in: ClassVar[str] = "croupier.audit.questions"
     asks: ClassVar[str]
     # What an adversary learns, or malicious clients break, where it leaks: for sentences.
     learns: ClassVar[str]

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from croupier.audit.knowledge import Knowledge, Sample
@@ -19,11 +20,11 @@ from croupier.engine.federation import Federation
 from croupier.errors import SpecError
 from croupier.learn.assemble import Assembled, Hardware, TaskOptions, assemble
 from croupier.learn.augment import AS_IS, Augment
-from croupier.learn.data import Data, Dataset
+from croupier.learn.data import Data, Dataset, Records, Windows
 from croupier.learn.distort import CLEAN, Distortion
 from croupier.learn.fit import Fit
 from croupier.learn.flat import frozen_of
-from croupier.learn.models import Network
+from croupier.learn.models.network import Network
 from croupier.learn.root import NONE, Root
 from croupier.learn.split import Split
 from croupier.spec import Spec
@@ -38,7 +39,8 @@ class Depth:
 
     Of hidden coordinates: rounds of training, and uploads matched a round. Records that must be searched for take
     long: of these a few are tried, in so many steps. `lpips` names the network of LPIPS to measure with as well, where
-    it is installed.
+    it is installed. `models` is how many an adversary trains itself, 0 for the usual number; `train` and `test`
+    are how many records are drawn of larger data, 0 where all are used.
     """
 
     rounds: int = 5
@@ -46,9 +48,39 @@ class Depth:
     searched: int = 2
     steps: int = 100
     lpips: str = ""
+    models: int = 0
+    train: int = 0
+    test: int = 0
 
 
 FULL, FAST = Depth(), Depth(rounds=3, uploads=3, searched=1, steps=50)
+
+
+class FewerRecords(Data):
+    """Some records of other data, drawn by coins: at most `train` to train on, and `test` to test on."""
+
+    data: Data
+    train: int
+    test: int
+    coins: bytes
+
+    def load(self, folder: Path | None) -> Dataset:
+        """The others' records, in their order, as far as they were drawn."""
+        whole, coins = self.data.load(folder), Coins(self.coins)
+        train, test = (
+            torch.from_numpy(coins.child(name).sampler().permutation(len(part))[:many]).sort().values
+            for name, part, many in (("train", whole.train, self.train), ("test", whole.test, self.test))
+        )
+        # Of a series all is kept: owners' days are cut out of it by their places.
+        some: Records = whole.train.take(train)
+        if isinstance(whole.train, Windows):
+            some = replace(whole.train, starts=whole.train.starts[train])
+        return replace(
+            whole, train=some, test=whole.test.take(test),
+            labels=None if whole.labels is None else whole.labels[train],
+            owner=None if whole.owner is None else whole.owner[train],
+            test_owner=None if whole.test_owner is None else whole.test_owner[test],
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -89,8 +121,12 @@ class Setting:
 
     def assembled(self, coins: Coins, split: Cut | None = None) -> Assembled:
         """The task, on its own split or another one of the data. Raises: SpecError, DataError."""
+        data, depth = self.data, self.depth
+        if depth.train:
+            drawn = coins.child("fewer records").export()
+            data = FewerRecords(data=data, train=depth.train, test=depth.test, coins=drawn)
         return assemble(
-            self.data,
+            data,
             split or self.split,
             self.model,
             self.fit,
@@ -109,7 +145,7 @@ class Setting:
         """What an adversary knows of a task beside its views: all that is public, and these records."""
         return Knowledge(
             clients, self.model.plain(), self.fit.plain(), made.dataset.classes, records, shadows, suspects,
-            frozen_of(made.module), {"loss": self.loss or made.dataset.goal},
+            frozen_of(made.module), {"loss": self.loss or made.dataset.goal}, self.depth.models,
         )  # fmt: skip
 
 

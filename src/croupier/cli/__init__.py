@@ -7,6 +7,7 @@ ours, and shows its traceback. The laboratory adds two commands through `lab`.
 
 from __future__ import annotations
 
+import gc
 import sys
 import traceback
 from importlib.metadata import version
@@ -15,8 +16,28 @@ from typing import Annotated, NoReturn
 import click
 import typer
 
-from croupier.cli import accept, audit, ceremony, doctor, enrol, explain, flower, lab, plan, report, run, serve, up
+from croupier.cli import (
+    accept,
+    audit,
+    ceremony,
+    doctor,
+    enrol,
+    explain,
+    flower,
+    init,
+    lab,
+    plan,
+    recommend,
+    report,
+    run,
+    serve,
+    up,
+)
 from croupier.errors import CroupierError, OwnError, at_a_shell
+from croupier.kernels.memory import keep_freed
+
+# Objects more than were freed, and searches of younger ones, between two searches for garbage.
+RARELY = (50_000, 20, 50)
 
 app = typer.Typer(
     name="croupier",
@@ -29,13 +50,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("init")(init.command)
 app.command("run")(run.command)
 app.command("audit")(audit.command)
 app.command("explain")(explain.command)
+app.command("recommend")(recommend.command)
 app.command("doctor")(doctor.command)
 app.command("keygen")(ceremony.keygen)
 app.command("enrol")(enrol.command)
-app.command("accept")(accept.command)
+app.command("accept", cls=accept.QuotedWords)(accept.command)
 app.command("group")(ceremony.group)
 app.command("rotate")(ceremony.rotate)
 app.command("serve")(serve.command)
@@ -75,6 +98,9 @@ def root(
 def main() -> NoReturn:
     """Run the command line; what is wrong with what it was given is one line and a status, never a traceback."""
     asked: list[str] = []
+    # Importing makes many objects that stay: by its own numbers Python would search them for garbage all the time.
+    gc.set_threshold(*RARELY)
+    keep_freed()
     try:
         with at_a_shell():
             code = _with_debug(typer.main.get_command(app), asked).main(prog_name="croupier", standalone_mode=False)

@@ -138,12 +138,13 @@ def _draw(home: Home, found: Roster, out: Path | None, json: bool) -> None:
     from croupier.core.coins import Coins
     from croupier.errors import StoreError
     from croupier.service.fields import write_new
-    from croupier.service.group import draw_group
+    from croupier.service.group import draw_group, fingerprint, group_check
 
     if home.has_group(home.pinned_as(found)):
+        check = group_check(found, home.group(found))
         raise StoreError(
-            f"{home.keys.name} has a group secret under version {found.version} already; one client draws it for all, "
-            "and another secret takes a new roster"
+            f"{home.keys.name} has a group secret under version {found.version} already ({fingerprint(check)}); one "
+            "client draws it for all, and another secret takes a new roster"
         )
     made, secret = draw_group(found, home.keys, Coins.from_os())
     plain = "group.sealed" if found.version == 1 else f"group.{found.version}.sealed"
@@ -151,27 +152,29 @@ def _draw(home: Home, found: Roster, out: Path | None, json: bool) -> None:
     path = write_new(out or Path(plain), made.text(), "name another file with --out")
     kept = home.keep_group(found, secret)
     facts = {"file": str(path), "name": home.keys.name, "kept": str(kept), "clients": list(found.clients),
-             "roster": found.digest.hex()}  # fmt: skip
+             "roster": found.digest.hex(), "fingerprint": fingerprint(made.check)}  # fmt: skip
     said = [
         f"drew the secret of {len(found.clients)} clients for version {found.version} of the roster",
         f"secret: {kept} (yours; it stays in your folder)",
         f"sealed: {path} (hand this one file to every client; whoever else reads it learns nothing)",
+        f"fingerprint: {facts['fingerprint']} (the same at every client; no other client draws one)",
         f"next: the other clients run croupier group --open {path.name} --key NAME.key",
     ]
     options.give(facts, json, None, lambda: tell(said))
 
 
 def _open(home: Home, path: Path, json: bool) -> None:
-    from croupier.service.group import SealedGroup, open_group
+    from croupier.service.group import SealedGroup, fingerprint, open_group
 
     sealed = SealedGroup.read(path)
     found = home.pinned_by(sealed.roster)
     kept = home.keep_group(found, open_group(sealed, found, home.keys))
     facts = {"file": str(path), "name": home.keys.name, "kept": str(kept), "drawn_by": sealed.drawn_by,
-             "roster": found.digest.hex()}  # fmt: skip
+             "roster": found.digest.hex(), "fingerprint": fingerprint(sealed.check)}  # fmt: skip
     said = [
         f"opened the clients' secret that {sealed.drawn_by} drew for version {found.version} of the roster",
         f"secret: {kept} (it stays in your folder)",
-        "next: start the client",
+        f"fingerprint: {facts['fingerprint']} (the same at every client)",
+        f"next: start the client: croupier join --key {home.file}",
     ]
     options.give(facts, json, None, lambda: tell(said))

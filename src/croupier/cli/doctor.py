@@ -96,10 +96,9 @@ def _version(name: str) -> str | None:
 
 
 def _datasets(folder: Path | None) -> dict[str, dict[str, Any]]:
-    from croupier.core.part import Part
     from croupier.learn.data import Data
 
-    kinds = [kind for (verb, _), kind in sorted(Part.named.items()) if verb == Data.verb and issubclass(kind, Data)]
+    kinds = [kind for kind in Data.offered().values() if issubclass(kind, Data)]
     return {
         kind.use: {"present": kind.present(folder), "licence": kind.licence, "files": list(kind.files)}
         for kind in kinds

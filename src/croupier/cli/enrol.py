@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
 from croupier.cli import options
-from croupier.cli.rosters import about, changes, facts_of, now, refuse_given, tell
+from croupier.cli.rosters import about, changes, facts_of, few, now, refuse_given, tell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from croupier.core.coins import Coins
     from croupier.service.card import Card
     from croupier.service.roster import Roster, Timetable
-    from croupier.service.versions import Shapes
     from croupier.spec import Spec
 
 
@@ -104,13 +100,12 @@ def command(
 
     given = [Card.read(path) for path in cards or ()]
     times = {"phase": phase, "round": round_limit, "hold": hold}
-    old = None
+    old, notes = None, list[str]()
     if after is None:
         refuse_given({"--without": without, "--from-round": from_round}, "belongs to --after OLD.roster; give both")
         if like is None:
             refuse_given({"--metric": metric}, "belongs to --like MODEL.safetensors; give both")
-        described = _described(given, spec, sets)
-        made = _first(given, described, _shapes(described, data, like, metric or []), quorum, times)
+        made, notes = _first(given, _described(given, spec, sets), _Hand(data, like, metric or []), quorum, times)
     else:
         refuse_given(
             {"--spec": spec, "--set": sets, "--data": data, "--like": like, "--metric": metric},
@@ -122,18 +117,19 @@ def command(
         card.check_time(now())
     plain = "federation.roster" if made.version == 1 else f"federation.{made.version}.roster"
     path = write_new(out or Path(plain), made.text(), "name another file with --out")
-    _report(path, made, changes(old, made), json)
+    _report(path, made, changes(old, made), [*notes, *few(made)], json)
 
 
-def _report(path: Path, made: Roster, changed: list[str], json: bool) -> None:
+def _report(path: Path, made: Roster, changed: list[str], notes: list[str], json: bool) -> None:
     said = [
         f"made {path}: {about(made)}",
         *changed,
+        *notes,
         f"words: {' '.join(made.words)}",
         f"hand {path} to every party; nothing in it is secret",
         f"next: everybody runs croupier accept {path.name} --key NAME.key and compares the words by telephone",
     ]
-    options.give({"file": str(path), **facts_of(made)}, json, None, lambda: tell(said))
+    options.give({"file": str(path), **facts_of(made), "notes": notes}, json, None, lambda: tell(said))
 
 
 def _described(given: list[Card], spec: str | None, sets: list[str] | None) -> Spec:
@@ -148,31 +144,42 @@ def _described(given: list[Card], spec: str | None, sets: list[str] | None) -> S
     return load(spec, sets or (), count=lambda _: max(1, clients))
 
 
-def _shapes(described: Spec, data: Path | None, like: Path | None, metrics: list[str]) -> Callable[[Coins], Shapes]:
-    """What says how large updates are: the description's task, or the model of an app."""
-    if like is None:
-        from croupier.service.training import shapes_of
+@dataclass(frozen=True)
+class _Hand:
+    """What tells how large updates are: the description's data, or the model of an app of one's own, with metrics."""
 
-        return lambda coins: shapes_of(described, coins, data)
-    from croupier.flower.layouts import read_layout
-    from croupier.service.versions import Shapes
-
-    found = Shapes(read_layout(like, metrics))
-    return lambda coins: found
+    data: Path | None
+    like: Path | None
+    metrics: list[str]
 
 
 def _first(
-    given: list[Card], described: Spec, shapes: Callable[[Coins], Shapes], quorum: int | None,
-    times: dict[str, float | None],
-) -> Roster:  # fmt: skip
+    given: list[Card], described: Spec, hand: _Hand, quorum: int | None, times: dict[str, float | None]
+) -> tuple[Roster, list[str]]:
+    """A first roster, and what to say of it."""
     from croupier.core.coins import Coins
     from croupier.service.roster import Timetable
-    from croupier.service.versions import make_roster
+    from croupier.service.training import task_at_hand, without_part
+    from croupier.service.versions import Shapes, make_roster
 
     coins, table = Coins.from_os(), Timetable(**{key: value for key, value in times.items() if value is not None})
     # What does not belong together is said before the data are loaded.
     make_roster(given, described, coins.child("draft"), quorum, table)
-    return make_roster(given, described, coins, quorum, table, shapes(coins.child("shapes")))
+    if hand.like is not None:
+        from croupier.flower.layouts import read_layout
+
+        return make_roster(given, described, coins, quorum, table, Shapes(read_layout(hand.like, hand.metrics))), []
+    task = task_at_hand(described, coins.child("shapes"), hand.data)
+    made = make_roster(given, described, coins, quorum, table, Shapes(task.layout, task.inputs))
+    if not (bare := without_part(task, made.clients)):
+        return made, []
+    parts = sorted(task.shards)
+    shown = ", ".join(bare[:8]) + (", ..." if len(bare) > 8 else "")
+    return made, [
+        f"warning: task.split gives {len(parts)} parts, {parts[0]} to {parts[-1]}, and none to {shown}: each of them "
+        "joins with records of its own (--data, and --set task.split.clients=1 where the split is made up) or with "
+        "--fit; or name clients like the parts"
+    ]
 
 
 def _timed(old: Timetable, times: dict[str, float | None]) -> Timetable:

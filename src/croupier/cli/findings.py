@@ -35,6 +35,8 @@ def show(found: Mapping[str, Any], verbose: bool = False) -> None:
         what_if = " (what if: the protocol forbids it)" if one.get("forbidden") else ""
         print(wrapped(f"{one['adversary']}{what_if}: {one['sentence']}"))
     print(wrapped(found["verdict"]["recommend"]["sentence"], ""))
+    for one in found.get("bounds", ()):
+        print(wrapped(one, ""))
     for name, why in found["left_out"].items():
         print(wrapped(f"not compared: {name}: {why}"))
     for name, one in found["rows"][0]["questions"].items():

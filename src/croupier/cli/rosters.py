@@ -42,6 +42,29 @@ def about(roster: Roster) -> str:
     )
 
 
+def more_about(roster: Roster) -> list[str]:
+    """What a roster asks of whoever accepts it: rounds, records, time; and a warning where few hide among few."""
+    spec, times = roster.spec, roster.timetable
+    invited = spec.federation.cohort or len(roster.clients)
+    lines = [
+        f"rounds: {spec.federation.rounds}, of {invited} invited clients each",
+        f"data: {spec.task.data.use}, split {spec.task.split.use}; model {spec.task.model.use}, "
+        f"{roster.layout.size} numbers an update",
+        f"protocol: privacy {spec.protocol.privacy.use}, release {spec.protocol.release.use}, place "
+        f"{spec.protocol.place.use}; croupier explain says who learns what",
+        f"timetable: {times.phase:g} s a step, {times.round:g} s a round, {times.hold:g} s held",
+    ]
+    return lines + few(roster)
+
+
+def few(roster: Roster) -> list[str]:
+    """A warning where a sum or a shuffle of so few clients hides little."""
+    needed, hiding = roster.quorum, roster.spec.protocol.release.least
+    if needed > 2 or hiding < 2:
+        return []
+    return [f"warning: a round counts with {needed} clients: of what two release together each knows the other's part"]
+
+
 def changes(old: Roster | None, new: Roster) -> list[str]:
     """Who joined, left or renewed its keys."""
     if old is None:

@@ -118,7 +118,6 @@ def _resumed(path: Path, data: Path | None, anew: bool, rounds: int | None) -> R
 def _watched(name: str, start: Callable[..., Result]) -> Result:
     """Run with a progress bar; Ctrl-C leaves a run that can be resumed, and says how."""
     # This process is ours alone: what was loaded stays, and need not be searched for garbage in every round.
-    gc.collect()
     gc.freeze()
     with watching(name) as watch:
         place = ""

@@ -6,11 +6,11 @@ it has proof of foul play.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
@@ -57,7 +57,9 @@ class _Wanted:
 
 
 def command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The host's name or role: server, sum1, relay, ...")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The host's name or role: server, sum1, mix1, relay, ...")
+    ],
     key: Key,
     roster: RosterFile = None,
     sets: OwnSets = None,
@@ -172,9 +174,12 @@ def _check_host(name: str, home: Home, accepted: Accepted) -> None:
 
     mine = accepted.rosters()[-1].card(home.keys.name)
     if not mine.is_host:
-        raise RosterError(f"{mine.name} is a client; croupier join --key {mine.name}.key")
+        raise RosterError(f"{mine.name} is a client; croupier join --key {home.file}")
     if name not in (mine.name, mine.role):
-        raise RosterError(f"{name!r:.60}: the key file is that of {mine.name}, a {mine.role}; name the right one")
+        raise RosterError(
+            f"{name!r:.60}: the key file is that of {mine.name}, a {mine.role}; croupier serve {mine.name} --key "
+            f"{home.file}, or name the right one"
+        )
 
 
 def _member(home: Home, accepted: Accepted) -> Member:
@@ -194,7 +199,9 @@ def _run(member: Member, accepted: Accepted, place: Workplace, wanted: _Wanted, 
 
     log = Log(member.name)
     with alone(place.folder):
-        party = make_party(member, place, _options(accepted, place, wanted, log), lambda line: log("round", **line))
+        party = make_party(
+            member, place, _options(accepted, place, wanted, log), lambda line: log("round", **_from_one(line))
+        )
         code = 0
         with _status(party, wanted.status, log):
             try:
@@ -211,6 +218,11 @@ def _run(member: Member, accepted: Accepted, place: Workplace, wanted: _Wanted, 
         facts = {"party": party.name, "run": accepted.run.hex(), "over": party.over, "counts": dict(party.counts)}
         options.give(facts, wanted.json, None)
     raise typer.Exit(code)
+
+
+def _from_one(line: Mapping[str, Any]) -> dict[str, Any]:
+    """A round's line with its attempt counted from 1, as all events of a log count; metrics.jsonl counts from 0."""
+    return {**line, "attempt": line["attempt"] + 1}
 
 
 def _options(accepted: Accepted, place: Workplace, wanted: _Wanted, log: Log) -> Options:

@@ -39,40 +39,49 @@ def command(
     from croupier.service.up import up
 
     described = load(spec, sets or (), count=counted(data))
-    with _watching(described.name, quiet=json) as watch:
+    live = not json and sys.stderr.isatty()
+    with _watching(described.name, quiet=json, live=live) as watch:
         found = up(described, seed=seed, data=data, watch=watch)
-    options.give({"name": described.name, **found.plain()}, json, None, lambda: _show(found))
+    options.give({"name": described.name, **found.plain()}, json, None, lambda: _show(found, told=not live))
 
 
 @contextmanager
-def _watching(name: str, quiet: bool) -> Iterator[Watch]:
-    """A live table on a terminal; a line for each round anywhere else."""
-    if quiet or not sys.stderr.isatty():
+def _watching(name: str, quiet: bool, live: bool) -> Iterator[Watch]:
+    """A live table on a terminal; a line for each round, once it has ended, anywhere else."""
+    if not live:
         yield lambda event, facts: None if quiet else _line(event, facts)
         return
     from rich.console import Console
     from rich.live import Live
 
     parties: dict[str, str] = {}
-    with Live(console=Console(stderr=True), refresh_per_second=8, transient=True) as live:
+    with Live(console=Console(stderr=True), refresh_per_second=8, transient=True) as table:
 
         def watch(event: str, facts: Mapping[str, Any]) -> None:
             parties[str(facts.get("party", ""))] = _said(event, facts)
-            live.update(_live(name, parties))
+            table.update(_live(name, parties))
 
         yield watch
 
 
 def _line(event: str, facts: Mapping[str, Any]) -> None:
-    if event in ("round", "restarted", "failed", "error"):
+    """Rounds are results and go where results go; troubles go to the other place."""
+    if event == "round":
+        print(_said(event, facts), flush=True)
+    elif event in ("restarted", "failed", "error"):
         print(f"{facts.get('party', '')}: {_said(event, facts)}", file=sys.stderr)
 
 
 def _said(event: str, facts: Mapping[str, Any]) -> str:
     if event == "round":
-        measured = next((f"{key} {facts[key]:.4g}" for key in ("accuracy", "mae", "loss") if key in facts), "")
-        return f"round {facts['round']}: {measured}, {facts['present']} of {facts['invited']} clients"
+        # A server that cannot read its models has nothing to tell of them.
+        measured = f"{_measured(facts)}, " if _measured(facts) else ""
+        return f"round {facts['round']}: {measured}{facts['present']} of {facts['invited']} clients"
     return f"{event}: {facts['why']}" if "why" in facts else str(event)
+
+
+def _measured(facts: Mapping[str, Any]) -> str:
+    return next((f"{key} {facts[key]:.4g}" for key in ("accuracy", "mae", "loss") if key in facts), "")
 
 
 def _live(name: str, parties: Mapping[str, str]) -> Table:
@@ -86,13 +95,16 @@ def _live(name: str, parties: Mapping[str, str]) -> Table:
     return table
 
 
-def _show(found: UpResult) -> None:
+def _show(found: UpResult, told: bool) -> None:
+    """What came out; rounds only where they were not told one by one."""
     from rich.console import Console
     from rich.table import Table
 
     console = Console()
-    for line in found.rounds:
+    for line in () if told else found.rounds:
         console.print(_said("round", line), highlight=False)
+    if found.only_clients_read:
+        console.print(f"The last model, measured as a client would: {_measured(found.rounds[-1])}.", highlight=False)
     table = Table(title="Bytes of messages, processor seconds and memory of each party", title_justify="left")
     for head in ("party", "in", "out", "seconds", "MB"):
         table.add_column(head, justify="left" if head == "party" else "right")

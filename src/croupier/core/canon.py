@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 import struct
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -28,6 +29,7 @@ DTYPES = {
     torch.bool: "|b1",
 }  # fmt: skip
 _DEPTH = 64
+_u64, _f64 = struct.Struct("<Q").pack, struct.Struct("<d").pack
 _BACK = {name: dtype for dtype, name in DTYPES.items()}
 
 
@@ -35,7 +37,9 @@ def tensor_bytes(tensor: Tensor) -> memoryview:
     """The raw little-endian bytes of a tensor, without a copy where it already lies that way."""
     if not tensor.numel():
         return memoryview(b"")
-    array: Any = tensor.detach().cpu().contiguous().numpy()
+    # Most tensors lie as they should, and four calls cost more than a small one's bytes.
+    plain = tensor.device.type == "cpu" and not tensor.requires_grad and tensor.is_contiguous()
+    array: Any = (tensor if plain else tensor.detach().cpu().contiguous()).numpy()
     return memoryview(array).cast("B")
 
 
@@ -61,38 +65,41 @@ def digest(value: Value) -> bytes:
 
 def _write(value: Value, put: Callable[[bytes | memoryview], Any]) -> None:
     """Hand a value's canonical bytes to `put`, piece by piece: a digest needs no copy of a large tensor."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = sorted(field.name for field in dataclasses.fields(value))
-        put(b"D" + _sized(type(value).__name__.encode()))
-        return _write({name: getattr(value, name) for name in names}, put)
-    if isinstance(value, Mapping):
-        put(b"M" + struct.pack("<Q", len(value)))
-        if strange := [key for key in value if not isinstance(key, str)]:
-            raise WireError(f"a mapping of plain values has text keys, not {type(strange[0]).__name__}")
-        for key in sorted(value):
-            put(_sized(_utf8(key)))
-            _write(value[key], put)
-        return None
-    if isinstance(value, tuple | list):
-        put(b"T" + struct.pack("<Q", len(value)))
+    # By exact type first: most of what is written are words and numbers in mappings.
+    if (scalar := _SCALARS.get(type(value))) is not None:
+        put(scalar(value))
+    elif isinstance(value, Mapping):
+        _write_mapping(value, put)
+    elif isinstance(value, tuple | list):
+        put(b"T" + _u64(len(value)))
         for item in value:
             _write(item, put)
-        return None
-    if isinstance(value, Tensor):
+    elif isinstance(value, Tensor):
         if value.dtype not in DTYPES:
             raise WireError(f"a tensor of {value.dtype} has no canonical bytes")
         body = tensor_bytes(value)
         shape = struct.pack(f"<B{value.dim()}Q", value.dim(), *value.shape)
         put(b"A" + DTYPES[value.dtype].encode() + shape)
         put(body)
-        return None
-    put(_scalar(value))
-    return None
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        put(b"D" + _sized(type(value).__name__.encode()))
+        _write_mapping({field.name: getattr(value, field.name) for field in dataclasses.fields(value)}, put)
+    else:
+        put(_scalar(value))
+
+
+def _write_mapping(value: Mapping[str, Value], put: Callable[[bytes | memoryview], Any]) -> None:
+    put(b"M" + _u64(len(value)))
+    if strange := [key for key in value if not isinstance(key, str)]:
+        raise WireError(f"a mapping of plain values has text keys, not {type(strange[0]).__name__}")
+    for key in sorted(value):
+        put(_sized(_utf8(key)))
+        _write(value[key], put)
 
 
 def _sized(body: bytes) -> bytes:
     """Bytes after their number, so that what follows cannot be taken for a part of them."""
-    return struct.pack("<Q", len(body)) + body
+    return _u64(len(body)) + body
 
 
 def _utf8(text: str) -> bytes:
@@ -103,97 +110,146 @@ def _utf8(text: str) -> bytes:
         raise WireError(f"text has no UTF-8 form: {error.reason}") from None
 
 
+def _whole(value: int) -> bytes:
+    """Whole numbers are as short as can be: each has one form."""
+    body = value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
+    return b"I" + _u64(len(body)) + body
+
+
+# How a single value is written, after a letter for its kind.
+_SCALARS: dict[type, Callable[[Any], bytes]] = {
+    type(None): lambda value: b"N",
+    bool: lambda value: b"+" if value else b"-",
+    int: _whole,
+    float: lambda value: b"F" + _f64(value),
+    str: lambda value: b"S" + _sized(_utf8(value)),
+    bytes: lambda value: b"B" + _sized(value),
+}
+
+
 def _scalar(value: Value) -> bytes:
-    """A single value after a letter for its kind; whole numbers are as short as can be: each has one form."""
-    match value:
-        case None:
-            return b"N"
-        case bool():
-            return b"+" if value else b"-"
-        case int():
-            return b"I" + _sized(value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True))
-        case float():
-            return b"F" + struct.pack("<d", value)
-        case str():
-            return b"S" + _sized(_utf8(value))
-        case bytes():
-            return b"B" + _sized(value)
+    """A value of a type that is derived from that of a single value. Raises: WireError for anything else."""
+    for kind in (int, float, str, bytes):
+        if isinstance(value, kind):
+            return _SCALARS[kind](value)
     raise WireError(f"{type(value).__name__} is not a plain value and has no canonical bytes")
 
 
 def load(data: bytes) -> Value:
     """The value that these canonical bytes are. Raises: WireError on anything else, left-over bytes included."""
-    reader = _Reader(memoryview(data))
+    reader = _Reader(data)
     value = reader.value(0)
     if reader.at != len(data):
         raise WireError(f"{len(data) - reader.at} bytes are left over after the value")
-    # One value, one encoding: what would be written otherwise is refused, whatever it means.
-    if digest(value) != hashlib.sha256(data).digest():
-        raise WireError("the bytes are not the canonical form of the value they mean")
     return value
 
 
-class _Reader:
-    """Reads a value from bytes that may come from anywhere: no size is believed before its bytes are there."""
+def _check_form(canonical: bool) -> None:
+    """One value, one encoding: what would be written otherwise is refused, whatever it means."""
+    if not canonical:
+        raise WireError("the bytes are not the canonical form of the value they mean")
 
-    def __init__(self, data: memoryview) -> None:
+
+class _Reader:
+    """Reads a value from bytes that may come from anywhere: no size is believed before its bytes are there.
+
+    What can be written in several ways is a whole number, by its length, and a mapping, by its order; each is checked
+    where it is read. All else has one form.
+    """
+
+    def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
 
-    def take(self, count: int) -> memoryview:
+    def take(self, count: int) -> bytes:
         """The next bytes. Raises: WireError where they end early."""
-        if count > len(self.data) - self.at:
+        return self.data[self.at : self._past(count)]
+
+    def _past(self, count: int) -> int:
+        """Go on by so many bytes, and say where they end; they begin so many before."""
+        stop = self.at + count
+        if stop > len(self.data):
             raise WireError(f"the bytes end early: {count} wanted at {self.at}, {len(self.data) - self.at} left")
-        piece = self.data[self.at : self.at + count]
-        self.at += count
-        return piece
+        self.at = stop
+        return stop
 
     def size(self) -> int:
         """A number of bytes, items or pairs to come."""
-        return int(struct.unpack("<Q", self.take(8))[0])
+        stop = self._past(8)
+        return int.from_bytes(self.data[stop - 8 : stop], "little")
+
+    def piece(self) -> bytes:
+        """Bytes after their number."""
+        stop = self._past(size := self.size())
+        return self.data[stop - size : stop]
 
     def text(self) -> str:
         """Text after its size. Raises: WireError."""
         try:
-            return bytes(self.take(self.size())).decode()
+            return self.piece().decode()
         except UnicodeDecodeError as error:
             raise WireError(f"text is not UTF-8: {error.reason}") from None
+
+    def whole(self) -> int:
+        """A whole number, as short as can be."""
+        body = self.piece()
+        found = int.from_bytes(body, "little", signed=True)
+        _check_form(len(body) == found.bit_length() // 8 + 1)
+        return found
 
     def value(self, depth: int) -> Value:
         """The value that begins here; `depth` keeps hostile bytes from nesting for ever. Raises: WireError."""
         if depth > _DEPTH:
             raise WireError(f"values are nested deeper than {_DEPTH}")
-        kind = bytes(self.take(1))
-        plain = {b"N": None, b"+": True, b"-": False}
-        if kind in plain:
-            return plain[kind]
-        readers: dict[bytes, Callable[[], Value]] = {
-            b"I": lambda: int.from_bytes(self.take(self.size()), "little", signed=True),
-            b"F": lambda: struct.unpack("<d", self.take(8))[0],
-            b"S": self.text,
-            b"B": lambda: bytes(self.take(self.size())),
-            b"T": lambda: tuple(self.value(depth + 1) for _ in range(self.size())),
-            b"M": lambda: {self.text(): self.value(depth + 1) for _ in range(self.size())},
-            b"A": self.tensor,
-        }
-        if kind not in readers:
-            raise WireError(f"{kind!r} starts no plain value")
-        return readers[kind]()
+        kind = self.data[self._past(1) - 1]
+        if kind in _SINGLE:
+            return _SINGLE[kind](self)
+        if kind == _TUPLE:
+            items = []
+            for _ in range(self.size()):
+                items.append(self.value(depth + 1))
+            return tuple(items)
+        if kind == _MAPPING:
+            return self.mapping(depth)
+        raise WireError(f"{bytes([kind])!r} starts no plain value")
+
+    def mapping(self, depth: int) -> dict[str, Value]:
+        """Values by name, in the order of their names."""
+        found: dict[str, Value] = {}
+        before = None
+        for _ in range(self.size()):
+            key = self.text()
+            _check_form(before is None or before < key)
+            found[key], before = self.value(depth + 1), key
+        return found
 
     def tensor(self) -> Tensor:
         """A tensor: its type, its sides, its numbers. Raises: WireError on sides that the bytes could not fill."""
-        dtype = bytes(self.take(3)).decode("ascii", "replace")
+        dtype = self.take(3).decode("ascii", "replace")
         if dtype not in _BACK:
             raise WireError(f"{dtype!r} is not a dtype of ours")
         dims = self.take(1)[0]
         if dims > 32:
             raise WireError(f"a tensor of {dims} dimensions")
         shape = struct.unpack(f"<{dims}Q", self.take(8 * dims))
-        count = 1
-        for side in shape:
-            count *= side
+        count = math.prod(shape)
         if count == 0 and max(shape) > len(self.data):
             raise WireError("an empty tensor with an impossible side")
-        body = self.take(count * np.dtype(dtype).itemsize)
+        stop = self._past(size := count * np.dtype(dtype).itemsize)
+        body = memoryview(self.data)[stop - size : stop]
         if dtype == "|b1" and count and max(body) > 1:
             raise WireError("a truth value that is neither 0 nor 1")
         return tensor_from(body, dtype, shape)
+
+
+_TUPLE, _MAPPING = ord("T"), ord("M")
+# How a value is read that holds no others.
+_SINGLE: dict[int, Callable[[_Reader], Value]] = {
+    ord("N"): lambda reader: None,
+    ord("+"): lambda reader: True,
+    ord("-"): lambda reader: False,
+    ord("I"): _Reader.whole,
+    ord("F"): lambda reader: struct.unpack("<d", reader.take(8))[0],
+    ord("S"): _Reader.text,
+    ord("B"): _Reader.piece,
+    ord("A"): _Reader.tensor,
+}

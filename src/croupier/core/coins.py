@@ -27,6 +27,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from croupier.core.normal import from_words, on_device
 from croupier.errors import RangeError
 from croupier.kernels import permute, residues
+from croupier.kernels.packed import Draw, Source
 
 Label = str | int | bytes
 Ints = npt.NDArray[np.int64]
@@ -56,6 +57,9 @@ class Choices(Protocol):
 
     def blind(self, total: npt.NDArray[Any], bits: int, *, minus: bool = False) -> None:
         """Add uniform residues of 2^bits to a total that wraps around at a multiple of it, or take them away."""
+
+    def packed(self, bits: int) -> Source:
+        """Uniform residues of 2^bits, one after another without gaps (see `kernels.packed`)."""
 
     def scatter(self, ones: Ints, people: int, moduli: tuple[int, ...]) -> npt.NDArray[np.uint8]:
         """Rows of bits in which each block's ones lie in a uniform arrangement (see `kernels.residues`)."""
@@ -141,7 +145,7 @@ class Coins:
         return int.from_bytes(self._expand(b"fast")[:8], "little") >> 1
 
     def _expand(self, purpose: bytes, *labels: Label) -> bytes:
-        info = b"".join(_frame(label) for label in (b"croupier/1", purpose, *labels))
+        info = b"".join([_frame(label) for label in (b"croupier/1", purpose, *labels)])
         # HKDF-Expand for one block of output is this one HMAC; the direct call is several times faster.
         return hmac.digest(self.export(), info + b"\x01", "sha256")
 
@@ -152,7 +156,8 @@ class Coins:
         raise TypeError("coins are not pickled: a seed must not leave its party by accident")
 
 
-@lru_cache(maxsize=1 << 12, typed=True)
+# As many as there may be clients in a simulation.
+@lru_cache(maxsize=1 << 16, typed=True)
 def _frame(label: Label) -> bytes:
     """Typed and length-prefixed, so that no two lists of labels share an encoding."""
     if isinstance(label, str):
@@ -167,9 +172,10 @@ def _frame(label: Label) -> bytes:
 class Stream:
     """Choices from AES-256 in counter mode under one node's key."""
 
-    __slots__ = ("_cipher",)
+    __slots__ = ("_cipher", "_key")
 
     def __init__(self, key: bytes) -> None:
+        self._key = key
         self._cipher = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
 
     def __repr__(self) -> str:
@@ -232,6 +238,25 @@ class Stream:
             part = total[start : start + step]
             self._cipher.update_into(_SCRATCH[: part.nbytes], memoryview(buffer)[: part.nbytes])
             (np.subtract if minus else np.add)(part, words[: len(part)], out=part)
+
+    def packed(self, bits: int) -> Source:
+        """The stream's bits from any block of the cipher on, whatever was drawn of it before."""
+
+        def opened(first: int) -> Draw:
+            start, rest = divmod(first * bits, 128)
+            if rest:
+                raise RangeError(f"residue {first} of {bits} bits does not begin where a block of the cipher does")
+            cipher = Cipher(algorithms.AES(self._key), modes.CTR(start.to_bytes(16, "big"))).encryptor()
+
+            def draw(out: npt.NDArray[np.uint64], count: int) -> None:
+                view = out.view(np.uint8).data
+                for at in range(0, len(view), len(_ZEROS)):
+                    piece = view[at : at + len(_ZEROS)]
+                    cipher.update_into(_ZEROS[: len(piece)], piece)
+
+            return draw
+
+        return opened
 
     def scatter(self, ones: Ints, people: int, moduli: tuple[int, ...]) -> npt.NDArray[np.uint8]:
         """Rows of bits in which each block's ones lie in a uniform arrangement."""

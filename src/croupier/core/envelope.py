@@ -9,15 +9,16 @@ from __future__ import annotations
 import dataclasses
 import struct
 from dataclasses import dataclass
-from functools import cached_property
+from functools import lru_cache
 
+import numpy as np
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from croupier.core.coins import Coins
 from croupier.errors import IntegrityError, RangeError, WireError
 
-VERSION = 1
+VERSION = 2
 CHUNK = 1 << 20
 NAME = 32
 KIND = 16
@@ -25,6 +26,7 @@ _HEADER = struct.Struct(f"<H32s16sIH{KIND}s{NAME}s{NAME}sIQ")
 HEADER_BYTES = _HEADER.size
 _PIECE = struct.Struct("<II")
 _PIECES = 1 << 16
+_TAG = 16
 
 
 @dataclass(frozen=True)
@@ -46,12 +48,19 @@ class Header:
         if len(self.spec) != 32 or len(self.run) != 16:
             sizes = f"{len(self.spec)} and {len(self.run)}"
             raise RangeError(f"a header names the protocol by 32 bytes and the run by 16, not by {sizes}")
-        tops = {"round": 1 << 32, "attempt": 1 << 16, "sequence": 1 << 32, "length": 1 << 64}
-        for name, top in tops.items():
-            if not 0 <= getattr(self, name) < top:
-                raise RangeError(f"{name} = {getattr(self, name)}: a header holds 0 to {top - 1}")
         names = [_padded(self.kind, KIND), _padded(self.source, NAME), _padded(self.target, NAME)]
-        return _HEADER.pack(VERSION, self.spec, self.run, self.round, self.attempt, *names, self.sequence, self.length)
+        try:
+            return _HEADER.pack(
+                VERSION, self.spec, self.run, self.round, self.attempt, *names, self.sequence, self.length
+            )
+        except struct.error:
+            raise self._too_large() from None
+
+    def _too_large(self) -> RangeError:
+        """Which number does not fit."""
+        tops = {"round": 1 << 32, "attempt": 1 << 16, "sequence": 1 << 32, "length": 1 << 64}
+        name = next(name for name, top in tops.items() if not 0 <= getattr(self, name) < top)
+        return RangeError(f"{name} = {getattr(self, name)}: a header holds 0 to {tops[name] - 1}")
 
     @classmethod
     def unpack(cls, data: bytes | memoryview) -> Header:
@@ -64,6 +73,7 @@ class Header:
         return cls(spec, run, round_, attempt, _text(kind), _text(source), _text(target), sequence, length)
 
 
+@lru_cache(maxsize=1 << 16)
 def _padded(name: str, size: int) -> bytes:
     try:
         body = name.encode()
@@ -90,9 +100,9 @@ class Envelope:
     """A header with its body."""
 
     header: Header
-    body: bytes = dataclasses.field(repr=False)
+    body: bytes | memoryview = dataclasses.field(repr=False)
 
-    @cached_property
+    @property
     def size(self) -> int:
         """Bytes of the encoded message, header included. The channel's own cost (tags, TLS) is not the protocol's."""
         return _HEADER.size + len(self.body)
@@ -116,11 +126,12 @@ class Link:
     def __init__(self, coins: Coins, source: str, target: str) -> None:
         self._aead = AESGCM(coins.child("link", source, target).export())
         self.source, self.target = source, target
-        self._parts: dict[bytes, dict[int, bytes]] = {}
-        self._counts: dict[bytes, int] = {}
+        # Of every message that is not whole yet: its body as far as it came, and which chunks those are.
+        self._bodies: dict[bytes, memoryview] = {}
+        self._parts: dict[bytes, set[int]] = {}
         self._seen: set[bytes] = set()
 
-    def seal(self, envelope: Envelope) -> list[bytes]:
+    def seal(self, envelope: Envelope) -> list[bytearray]:
         """The sealed chunks of an envelope."""
         head = envelope.header.pack()
         count = max(1, -(-len(envelope.body) // CHUNK))
@@ -131,44 +142,62 @@ class Link:
         for index in range(count):
             clear = head + _PIECE.pack(index, count)
             piece = body[index * CHUNK : (index + 1) * CHUNK]
-            packets.append(clear + self._aead.encrypt(_nonce(envelope.header, index), piece, clear))
+            packet = bytearray(len(clear) + len(piece) + _TAG)
+            packet[: len(clear)] = clear
+            # Into its place at once: a copy would take as long as the cipher.
+            self._aead.encrypt_into(_nonce(envelope.header, index), piece, clear, memoryview(packet)[len(clear) :])
+            packets.append(packet)
         return packets
 
-    def open(self, packet: bytes) -> Envelope | None:
+    def open(self, packet: bytes | bytearray) -> Envelope | None:
         """Take one sealed chunk; the envelope when it is whole, None while chunks are missing.
 
         Raises: IntegrityError when the chunk was altered or repeated; WireError when it is no chunk at all.
         """
         start = _HEADER.size + _PIECE.size
-        if len(packet) < start + 16:
+        if len(packet) < start + _TAG:
             raise WireError(f"a sealed chunk of {len(packet)} bytes is too short")
-        clear = packet[:start]
-        header = Header.unpack(clear[: _HEADER.size])
+        clear, sealed = bytes(packet[:start]), memoryview(packet)[start:]
+        key = clear[: _HEADER.size]
+        header = Header.unpack(key)
         index, count = _PIECE.unpack(clear[_HEADER.size :])
         if not index < count <= _PIECES:
             raise WireError(f"chunk {index} of {count}: no message has such a chunk")
+        size, first = len(sealed) - _TAG, index * CHUNK
+        known = key in self._seen or index in self._parts.get(key, ())
+        fits = size == min(CHUNK, header.length - first) and count == max(1, -(-header.length // CHUNK))
+        body = self._body(key, header.length) if fits and not known else None
         try:
-            piece = self._aead.decrypt(_nonce(header, index), memoryview(packet)[start:], clear)
+            if body is None:
+                self._aead.decrypt(_nonce(header, index), sealed, clear)
+            else:
+                self._aead.decrypt_into(_nonce(header, index), sealed, clear, body[first : first + size])
         except InvalidTag:
             raise IntegrityError("a message was altered on the way") from None
         if (header.source, header.target) != (self.source, self.target):
             raise IntegrityError("a message came over another party's link")
-        return self._join(header, clear[: _HEADER.size], index, count, piece)
-
-    def _join(self, header: Header, key: bytes, index: int, count: int, piece: bytes) -> Envelope | None:
-        parts = self._parts.setdefault(key, {})
-        if key in self._seen or index in parts:
+        if known:
             raise IntegrityError("a message was repeated on the way")
-        if self._counts.setdefault(key, count) != count:
-            raise WireError("the chunks of a message disagree on how many there are")
-        parts[index] = piece
+        if body is None:
+            raise WireError(f"chunk {index} of {count} has {size} bytes, which no body of {header.length} bytes has")
+        return self._join(header, key, body, index, count)
+
+    def _body(self, key: bytes, length: int) -> memoryview:
+        """Where a message's chunks go. What a forged chunk writes there, the true one writes over."""
+        try:
+            return self._bodies.get(key) or np.empty(length, np.uint8).data
+        except MemoryError:
+            raise WireError(f"a body of {length} bytes does not fit the memory") from None
+
+    def _join(self, header: Header, key: bytes, body: memoryview, index: int, count: int) -> Envelope | None:
+        """Keep a genuine chunk."""
+        self._bodies[key] = body
+        parts = self._parts.setdefault(key, set())
+        parts.add(index)
         if len(parts) < count:
             return None
         self._seen.add(key)
-        body = b"".join(parts[i] for i in range(count))
-        del self._parts[key], self._counts[key]
-        if len(body) != header.length:
-            raise WireError(f"body of {len(body)} bytes, {header.length} stated")
+        del self._parts[key], self._bodies[key]
         return Envelope(header, body)
 
 

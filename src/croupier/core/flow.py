@@ -101,10 +101,23 @@ class Given:
     inputs: tuple[int, ...] = ()
 
 
-@lru_cache(maxsize=64)
+_digested = lru_cache(maxsize=64)(canon.digest)
+# The roster that was asked for last, held so that no other can take its place in memory, and its digest.
+_last_roster: tuple[tuple[str, ...], bytes] = ((), canon.digest(()))
+
+
 def roster_digest(roster: tuple[str, ...]) -> bytes:
-    """What binds the invited cohort."""
-    return canon.digest(roster)
+    """What binds the invited cohort.
+
+    All clients of a round ask for that of one tuple, which is known by identity: to hash or to compare it would take
+    each of them as long as there are clients.
+    """
+    global _last_roster
+    held, digest = _last_roster
+    if held is not roster:
+        digest = _digested(roster)
+        _last_roster = roster, digest
+    return digest
 
 
 Party = Callable[[Given, Memory, Coins], Flow]

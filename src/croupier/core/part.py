@@ -2,8 +2,9 @@
 
 A part is chosen by a name in TOML (`release = "shuffle"`), by a table (`{ use = "shuffle", grain = "layer" }`) or in
 Python by its class, and is the same frozen value in all three. A class that says `use=` in its definition is known by
-that name from then on: no list of parts is kept anywhere. Mistakes are told by the path of the key, the value, and the
-nearest name that is known. `spec`, and every slot of a description, is made of these.
+that name: its file is looked for in the slot's room, and imported, when the name is first asked for, and no list of
+parts is kept anywhere (`core.rooms`). Mistakes are told by the path of the key, the value, and the nearest name that is
+known. `spec`, and every slot of a description, is made of these.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
+from croupier.core.rooms import holding, loaded
 from croupier.errors import SpecError, nearest, setting
 
 
@@ -31,13 +34,16 @@ class Part(BaseModel):
     """A named, frozen, checked value.
 
     A direct subclass that sets `verb` opens a slot; a subclass of it with `use="name"` can be chosen for that slot
-    by name. Fields are checked when the value is built; an unknown key is an error at any depth.
+    by name. `lies_in` is the package or module where those lie that are not in the slot's own file. Fields are checked
+    when the value is built; an unknown key is an error at any depth.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
 
     verb: ClassVar[str] = ""
+    lies_in: ClassVar[str] = ""
     use: ClassVar[str] = ""
+    # Those that were imported so far.
     named: ClassVar[dict[tuple[str, str], type[Part]]] = {}
 
     def __init_subclass__(cls, use: str = "", **rest: Any) -> None:
@@ -67,16 +73,31 @@ class Part(BaseModel):
         return chosen._build(fields, where)
 
     @classmethod
+    def offered(cls) -> dict[str, type[Part]]:
+        """All parts that can fill this slot, by their names in order."""
+        if cls.lies_in:
+            loaded(cls.lies_in)
+        return {use: part for (verb, use), part in sorted(Part.named.items()) if verb == cls.verb}
+
+    @classmethod
     def choices(cls) -> list[str]:
         """Names that can fill this slot."""
-        return sorted(use for verb, use in Part.named if verb == cls.verb)
+        return list(cls.offered())
+
+    @classmethod
+    def known_as(cls, name: str) -> type[Part] | None:
+        """The part of this slot that has a name; its file alone is imported."""
+        if cls.lies_in and (cls.verb, name) not in Part.named:
+            for module in holding(cls.lies_in, f'use="{name}"'):
+                import_module(module)
+        return Part.named.get((cls.verb, name))
 
     @classmethod
     def _choose(cls, table: dict[str, Any], where: str) -> tuple[type[Self], dict[str, Any]]:
         if not cls.verb:
             return cls, table
         name = table.pop("use", cls.use or None)
-        found = Part.named.get((cls.verb, str(name)))
+        found = cls.known_as(str(name))
         if found is None or not issubclass(found, cls):
             at = where or cls.verb
             raise SpecError(f"{at} = {name!r}: no {cls.verb} has that name; {nearest(str(name), cls.choices())}")
@@ -102,8 +123,10 @@ class Part(BaseModel):
     def _unknown(cls, key: str, where: str) -> str:
         """What to say of a key that this part does not have: the nearest it has, or the choices that have it."""
         said = f"unknown key{_of(cls, where)}; {nearest(key, cls.model_fields)}"
-        others = [use for (verb, use), part in Part.named.items() if verb == cls.verb and key in part.model_fields]
-        return said if cls.model_fields or not others else f"{said} for it, but {sorted(others)[-1]!r} has this one"
+        if cls.model_fields:
+            return said
+        others = [use for use, part in cls.offered().items() if key in part.model_fields]
+        return f"{said} for it, but {others[-1]!r} has this one" if others else said
 
     def __repr_args__(self) -> list[tuple[str | None, Any]]:
         """Only what is not the default: the rest is in `plain()`."""

@@ -16,7 +16,8 @@ import torch
 
 from croupier.core.coins import Ints, Label
 from croupier.errors import RangeError
-from croupier.kernels import residues
+from croupier.kernels import pack, residues
+from croupier.kernels.packed import Source
 
 T = TypeVar("T", bound=Hashable)
 
@@ -66,6 +67,15 @@ class Tape:
         """The next scripted residues."""
         drawn = self.below(1 << bits, len(total)).astype(total.dtype)
         (np.subtract if minus else np.add)(total, drawn, out=total)
+
+    def packed(self, bits: int) -> Source:
+        """The next scripted residues, one after another without gaps."""
+
+        def draw(out: npt.NDArray[np.uint64], count: int) -> None:
+            data = pack.pack_plain(self.below(1 << bits, count), (bits,))
+            out.view(np.uint8)[: len(data)] = data
+
+        return lambda _first: draw
 
     def scatter(self, ones: Ints, people: int, moduli: tuple[int, ...]) -> npt.NDArray[np.uint8]:
         """One scripted arrangement a block."""

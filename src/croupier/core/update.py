@@ -136,6 +136,14 @@ class Model:
     def __post_init__(self) -> None:
         check_vector(self.vector, self.vector.numel(), "model")
 
+    def serves(self, who: str) -> bool:
+        """Whether it is meant for this client by name."""
+        return who in self._recipients
+
+    @cached_property
+    def _recipients(self) -> frozenset[str]:
+        return frozenset(self.recipients or ())
+
     def plain(self) -> dict[str, Any]:
         """As plain values: what a memory and a checkpoint hold."""
         return {"vector": self.vector, "frame": self.frame, "recipients": self.recipients}
@@ -143,8 +151,8 @@ class Model:
 
 def meant_for(who: str, models: tuple[Model, ...]) -> Model:
     """The model meant for this client: its own cluster's, or the one with most recipients."""
-    own = [model for model in models if model.recipients and who in model.recipients]
-    return own[0] if own else max(models, key=lambda model: len(model.recipients or ()))
+    own = next((model for model in models if model.serves(who)), None)
+    return own or max(models, key=lambda model: len(model.recipients or ()))
 
 
 @dataclass(frozen=True)

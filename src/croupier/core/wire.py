@@ -46,8 +46,15 @@ class Field:
     widths: tuple[int, ...] = ()
     spare: int = 0
 
+    @cached_property
+    def fixed(self) -> tuple[int, ...] | None:
+        """The shape, where it depends on no other field."""
+        return None if any(isinstance(side, str) for side in self.shape) else tuple(map(int, self.shape))
+
     def dims(self, known: Mapping[str, Tensor]) -> tuple[int, ...]:
         """The shape once the fields before it are known."""
+        if self.fixed is not None:
+            return self.fixed
         return tuple(int(known[side].sum()) if isinstance(side, str) else side for side in self.shape)
 
 
@@ -63,20 +70,24 @@ class Schema:
         for field in self.fields:
             _check_content(field, values[field.name])
 
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(field.name for field in self.fields)
+
     def _check_form(self, values: Mapping[str, Tensor]) -> None:
-        if set(values) != {field.name for field in self.fields}:
+        if values.keys() != self._names:
             raise RangeError(f"fields {sorted(values)}, not {sorted(field.name for field in self.fields)}")
         for field in self.fields:
             got = values[field.name]
             if DTYPES.get(got.dtype) != field.dtype:
                 raise RangeError(f"{field.name} has dtype {got.dtype}, not {_BACK[field.dtype]}")
-            if tuple(got.shape) != field.dims(values):
+            if got.shape != field.dims(values):
                 raise RangeError(f"{field.name} has shape {tuple(got.shape)}, not {field.dims(values)}")
 
     def pack(self, values: Mapping[str, Tensor]) -> bytes:
         """Canonical bytes of the values, in form only: what they hold is checked at the receiver's door."""
         self._check_form(values)
-        return b"".join(_packed(field, values[field.name]) for field in self.fields)
+        return b"".join([_packed(field, values[field.name]) for field in self.fields])
 
     def unpack(self, data: bytes | memoryview) -> dict[str, Tensor]:
         """The values. Raises: WireError when bytes are missing or left over; RangeError when a value may not be."""
@@ -127,6 +138,9 @@ def _packed(field: Field, values: Tensor) -> bytes | memoryview:
 
 
 def _unpacked(field: Field, data: memoryview, shape: tuple[int, ...]) -> Tensor:
+    if field.dtype == "|u1" and not field.widths and len(data) and not data.readonly:
+        # The message is the receiver's own: its bytes are taken where they lie.
+        return torch.frombuffer(data, dtype=torch.uint8).reshape(shape)
     if not field.widths:
         return tensor_from(data, field.dtype, shape)
     rows = math.prod(shape) // len(field.widths)
@@ -157,6 +171,12 @@ def bit_rows(name: str, sides: tuple[int | str, ...], slots: int, moduli: tuple[
     """Bytes that hold so many numbers as residues in unary; the last bits, which hold none, are 0."""
     size = residues.size(slots, moduli)
     return Field(name, "|u1", (*sides, size), spare=8 * size - slots * sum(residues.widths(moduli)))
+
+
+def packed(name: str, sides: tuple[int | str, ...], count: int, bits: int) -> Field:
+    """Bytes that hold so many residues of 2^bits without gaps; the last bits, which hold none, are 0."""
+    size = pack.size(count, (bits,))
+    return Field(name, "|u1", (*sides, size), spare=8 * size - count * bits)
 
 
 def attendance(members: tuple[str, ...]) -> Field:

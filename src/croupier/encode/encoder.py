@@ -19,8 +19,6 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from croupier.agree.before_round import AgreementRules, AgreementSetting
-from croupier.agree.epochs import Epochs
 from croupier.core import wire
 from croupier.core.coins import Coins, Node
 from croupier.core.flow import Given, Memory, SubFlow
@@ -29,6 +27,8 @@ from croupier.core.update import NO_LUGGAGE, Form, Gathered, Layout, Model, Modu
 from croupier.errors import ProtocolError, SpecError
 
 if TYPE_CHECKING:
+    from croupier.agree.before_round import AgreementRules, AgreementSetting
+    from croupier.agree.epochs import Epochs
     from croupier.encode.residues import Counted
 
 Brief = Mapping[str, Tensor]
@@ -83,6 +83,7 @@ class Encoder(Part):
     """
 
     verb: ClassVar[str] = "encode"
+    lies_in: ClassVar[str] = "croupier.encode"
     # Whether clients must agree on a secret before the first round.
     agrees: ClassVar[bool] = False
     # Whether coordinates are bare signs, one bit each, which belong together as whole rows and have no size.

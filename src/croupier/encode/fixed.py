@@ -15,7 +15,7 @@ from croupier.core.update import Layout
 from croupier.encode.encoder import PublicGrid, Released
 from croupier.encode.grid import OnGrid
 from croupier.errors import IntegrityError
-from croupier.kernels import shares
+from croupier.kernels import residues, shares
 
 
 class FixedPoint(OnGrid, use="fixed"):
@@ -63,6 +63,14 @@ class FixedPoint(OnGrid, use="fixed"):
     def coded(self, numbers: Tensor) -> Tensor:
         """Residues."""
         return torch.from_numpy(shares.wrapped(numbers.numpy(), self.bits))
+
+    def _rounded(
+        self, values: Tensor, grid: residues.Quantiser, draws: residues.Words, last: list[int]
+    ) -> tuple[Tensor, int]:
+        """Residues at once, without an array of wide integers."""
+        numbers, clamped = residues.wrapped(values.numpy(), grid, draws, self.bits)
+        body = torch.from_numpy(numbers)
+        return torch.cat([body, torch.tensor(last, dtype=body.dtype)]) if last else body, clamped
 
     def summed(self, released: Released) -> Tensor:
         """Centred again."""

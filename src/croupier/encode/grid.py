@@ -96,15 +96,21 @@ class OnGrid(Encoder):
         grid = residues.Quantiser(
             self._scales(brief, update.layout).numpy(), self.unit, self.top, factor, self.rounding
         )  # fmt: skip
-        numbers, clamped = residues.whole(values.numpy(), grid, self._draws(len(values), coins))
         share = round(factor * self.unit)
-        body = torch.from_numpy(numbers)
-        if self.scaled:
-            # The weight is no value: it may reach the unit itself, and is never negative.
-            body = torch.cat([body, torch.tensor([share])])
+        # The weight is no value: it may reach the unit itself, and is never negative.
+        last = [share] if self.scaled else []
+        coded, clamped = self._rounded(values, grid, self._draws(len(values), coins), last)
         beside = {"weight": update.luggage["weight"]} if self.weights == "open" else {}
         lost = {"lost_weights": 1} if self.scaled and share == 0 else {}
-        return Payload(self.coded(body), beside, {"clamped": clamped, "capped_weights": capped, **lost})
+        return Payload(coded, beside, {"clamped": clamped, "capped_weights": capped, **lost})
+
+    def _rounded(
+        self, values: Tensor, grid: residues.Quantiser, draws: residues.Words, last: list[int]
+    ) -> tuple[Tensor, int]:
+        """Values as they travel, with what comes after them, and how many had to be clamped."""
+        numbers, clamped = residues.whole(values.numpy(), grid, draws)
+        body = torch.from_numpy(numbers)
+        return self.coded(torch.cat([body, torch.tensor(last)]) if last else body), clamped
 
     def decode(self, released: Released, brief: Brief) -> Gathered:
         """Floats again. Raises: IntegrityError when a sum lies outside what the present clients could have sent."""

@@ -33,7 +33,8 @@ def alarmed(number: int, cohort: tuple[str, ...], result: AttemptResult, witness
 
 def short(result: AttemptResult, cohort: tuple[str, ...]) -> bool:
     """Whether a round failed for want of clients, and for nothing else that a party of the placement found."""
-    found = [outcome.error for name, outcome in result.outcomes.items() if name not in cohort and outcome.error]
+    clients = frozenset(cohort)
+    found = [outcome.error for name, outcome in result.outcomes.items() if name not in clients and outcome.error]
     return bool(found) and all(isinstance(error, TooFew) for error in found)
 
 
@@ -47,7 +48,8 @@ def why(number: int, result: AttemptResult, overspent: Mapping[str, str]) -> str
     refusals = [one for one in result.refusals if not (one.at == one.source and one.source in vain)]
     turned_away = {refusal.source for refusal in refusals}
     clients = next(iter(result.views.values())).given.roster if result.views else ()
-    middle = [error for name, error in errors.items() if name != "server" and name not in {*turned_away, *clients}]
+    outer = {"server", *turned_away, *clients}
+    middle = [error for name, error in errors.items() if name not in outer]
     causes = [error for error in (*middle, errors["server"]) if not isinstance(error, TooFew)]
     said = f"round {number + 1} cannot go on: {(causes or middle or [errors['server']])[0]}"
     if overspent and not causes:

@@ -6,6 +6,8 @@ releases.jsonl    every release with a privacy cost, client by client
 Both only ever grow, and each line is chained to those before it by a digest. A line that was cut short by a crash
 stands for messages that never left, because they wait for it to be whole; a whole line that cannot be read, or that
 does not follow the one before it, is damage, and then nothing is sent.
+
+Of what was sent, memory holds one round only: an earlier one is read again when it is asked for.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -32,9 +34,11 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        # What left in one round of one protocol, and the last round of each that there is.
         self._known: dict[Slot, str] = {}
-        # By the protocol's digest: the rounds of each party's messages, generation by generation.
-        self._rounds: dict[str, dict[str, set[tuple[int, int]]]] = {}
+        self._at: tuple[str, int] | None = None
+        self._last_round: dict[str, int] = {}
+        self._heard: set[str] = set()
         self._released: dict[str, list[dict[str, Any]]] = {}
         self._restarts: list[Restart] = []
         self._files: dict[str, IO[bytes]] = {}
@@ -42,7 +46,7 @@ class Journal:
         # Whether playing a round anew is a remedy at all.
         self.anew_helps = True
         # One model goes to many: it is digested once.
-        self._last: tuple[bytes, str] = (b"", "")
+        self._digested: tuple[bytes | memoryview, str] = (b"", "")
 
     @classmethod
     def begin(cls, path: Path) -> Journal:
@@ -65,8 +69,9 @@ class Journal:
                     f"{path / name} is missing: nobody knows what left before, so that the same secrets could cover "
                     "two messages; restore it, or start a new run (from task.warm if you have a model)"
                 )
-            for line in made._whole(name):
-                made._take(name, line)
+            made._cut(name)
+            for line in made._lines(name):
+                made._take(name, made._chained(name, line))
             made._open(name)
         return made
 
@@ -78,7 +83,7 @@ class Journal:
 
     def heard_from(self, clients: Collection[str]) -> bool:
         """Whether anything of these clients left, or was about to."""
-        return bool(self._released) or any(not by.keys().isdisjoint(clients) for by in self._rounds.values())
+        return bool(self._released) or not self._heard.isdisjoint(clients)
 
     @property
     def restarts(self) -> tuple[Restart, ...]:
@@ -87,10 +92,11 @@ class Journal:
 
     def leave(self, attempt_id: AttemptId, envelopes: Sequence[Envelope]) -> None:
         """Write down messages that are about to leave. Raises: Replayed, and then none of them may leave."""
-        fresh: dict[Slot, str] = {}
+        spec, fresh = attempt_id.spec.hex(), dict[Slot, str]()
+        self._recall(spec, attempt_id.round)
         for envelope in envelopes:
             head, digest = envelope.header, self._digest(envelope.body)
-            slot = (attempt_id.spec.hex(), attempt_id.round, attempt_id.attempt, head.source, head.target, head.kind)
+            slot = (spec, attempt_id.round, attempt_id.attempt, head.source, head.target, head.kind)
             known = self._known.get(slot, fresh.get(slot))
             if known is None:
                 fresh[slot] = digest
@@ -98,14 +104,10 @@ class Journal:
                 raise Replayed(_refusal(self.path, self.anew_helps, *slot[1:]))
         if fresh:
             letters = [[*slot[3:], digest] for slot, digest in fresh.items()]
-            line = {
-                "spec": attempt_id.spec.hex(),
-                "round": attempt_id.round,
-                "attempt": attempt_id.attempt,
-                "letters": letters,
-            }
+            line = {"spec": spec, "round": attempt_id.round, "attempt": attempt_id.attempt, "letters": letters}
             self._append(SENT, line)
             self._take(SENT, line)
+            self._known |= fresh
 
     def release(self, client: str, event: Mapping[str, Any]) -> None:
         """Write down a release that is about to leave; one that is sent again is written down already."""
@@ -116,7 +118,11 @@ class Journal:
 
     def rounds_of(self, spec: bytes) -> dict[str, set[int]]:
         """The rounds that each party sent something in."""
-        return {name: {number for number, _ in rounds} for name, rounds in self._rounds.get(spec.hex(), {}).items()}
+        found: dict[str, set[int]] = {}
+        for _, line in self._sent(spec.hex()):
+            for source in {letter[0] for letter in line["letters"]}:
+                found.setdefault(source, set()).add(line["round"])
+        return found
 
     def released(self, client: str) -> set[int]:
         """The rounds that a client released something in."""
@@ -125,11 +131,13 @@ class Journal:
     def since(self, spec: bytes, number: int, clients: Collection[str]) -> Restart:
         """What going on anew from a round would have to count."""
         attempts: dict[int, int] = {}
-        for its, at, attempt, *_ in self._known:
-            if its == spec.hex() and at >= number:
-                attempts[at] = max(attempts.get(at, 0), attempt + 1)
-        sent = self._rounds.get(spec.hex(), {})
-        counts = {name: sum(at >= number for at, _ in rounds) for name, rounds in sent.items() if name in clients}
+        known, sent = set(clients), dict[str, set[tuple[int, int]]]()
+        for generation, line in self._sent(spec.hex()):
+            if (at := line["round"]) >= number:
+                attempts[at] = max(attempts.get(at, 0), line["attempt"] + 1)
+                for source in known & {letter[0] for letter in line["letters"]}:
+                    sent.setdefault(source, set()).add((at, generation))
+        counts = {name: len(rounds) for name, rounds in sent.items()}
         ledgers = {
             name: tuple(event for event in events if event["round"] >= number)
             for name, events in self._released.items()
@@ -158,37 +166,64 @@ class Journal:
             elif "anew" in line:
                 self._restarts.append(Restart.read(line["anew"]))
             else:
-                spec, number, attempt = line["spec"], line["round"], line["attempt"]
-                rounds = self._rounds.setdefault(spec, {})
-                for source, target, kind, digest in line["letters"]:
-                    self._known[spec, number, attempt, source, target, kind] = digest
-                    rounds.setdefault(source, set()).add((number, len(self._restarts)))
+                spec, number, _ = line["spec"], line["round"], line["attempt"]
+                self._last_round[spec] = max(number, self._last_round.get(spec, 0))
+                self._heard.update(source for source, _, _, _ in line["letters"])
         except (KeyError, TypeError, ValueError, AttributeError):
             raise self._damaged(name) from None
 
-    def _digest(self, body: bytes) -> str:
-        if body is not self._last[0]:
-            self._last = body, hashlib.sha256(body).hexdigest()
-        return self._last[1]
+    def _digest(self, body: bytes | memoryview) -> str:
+        if body is not self._digested[0]:
+            self._digested = body, hashlib.sha256(body).hexdigest()
+        return self._digested[1]
 
-    def _whole(self, name: str) -> list[dict[str, Any]]:
-        """Every whole line; what a crash cut short is taken off, because nothing left on its account."""
-        path = self.path / name
-        data = path.read_bytes()
-        whole = data[: data.rfind(b"\n") + 1]
-        if len(whole) < len(data):
-            os.truncate(path, len(whole))
-        try:
-            return [self._chained(name, json.loads(line)) for line in whole.splitlines()]
-        except (ValueError, TypeError, KeyError, AttributeError):
-            raise self._damaged(name) from None
+    def _recall(self, spec: str, number: int) -> None:
+        """Know what left in a round, and let go of others: a long run of many clients would hold all it ever sent."""
+        if self._at == (spec, number):
+            return
+        self._known, self._at = {}, (spec, number)
+        if number > self._last_round.get(spec, -1):
+            return
+        for _, line in self._sent(spec):
+            if line["round"] == number:
+                for source, target, kind, digest in line["letters"]:
+                    self._known[spec, number, line["attempt"], source, target, kind] = digest
+
+    def _sent(self, spec: str) -> Iterator[tuple[int, dict[str, Any]]]:
+        """What left under a protocol, line by line, each with how often the run had gone on anew before it."""
+        generation = 0
+        for line in self._lines(SENT):
+            generation += "anew" in line
+            if line.get("spec") == spec:
+                yield generation, line
+
+    def _cut(self, name: str) -> None:
+        """Take off what a crash cut short: nothing left on its account."""
+        whole = 0
+        with (self.path / name).open("rb") as file:
+            for line in file:
+                whole += len(line) if line.endswith(b"\n") else 0
+        if whole < (self.path / name).stat().st_size:
+            os.truncate(self.path / name, whole)
+
+    def _lines(self, name: str) -> Iterator[dict[str, Any]]:
+        """Every line, one at a time: a journal may be longer than memory. Raises: StoreError when one is damaged."""
+        with (self.path / name).open("rb") as file:
+            for line in file:
+                try:
+                    read = json.loads(line)
+                except ValueError:
+                    raise self._damaged(name) from None
+                if not isinstance(read, dict):
+                    raise self._damaged(name)
+                yield read
 
     def _chained(self, name: str, line: dict[str, Any]) -> dict[str, Any]:
-        """A line without its link, if it follows the line before. Raises: ValueError when it does not."""
-        link = line.pop("chain")
-        self._chains[name] = _link(self._chains[name], line)
+        """A line without its link. Raises: StoreError when it does not follow the line before."""
+        link = line.pop("chain", None)
+        self._chains[name] = _linked(self._chains[name], _text(line))
         if link != self._chains[name]:
-            raise ValueError("a line is missing before this one")
+            raise self._damaged(name)
         return line
 
     def _damaged(self, name: str) -> StoreError:
@@ -211,8 +246,9 @@ class Journal:
 
     def _append(self, name: str, line: Mapping[str, Any]) -> None:
         """One line more, on disk when this returns. Raises: StoreError; then the file is as it was."""
-        chain = _link(self._chains[name], line)
-        data = (json.dumps({**line, "chain": chain}, sort_keys=True, allow_nan=False) + "\n").encode()
+        text = _text(line)
+        chain = _linked(self._chains[name], text)
+        data = f'{text[:-1]}, "chain": "{chain}"}}\n'.encode()
         file = self._files[name]
         start = os.fstat(file.fileno()).st_size
         try:
@@ -228,9 +264,13 @@ class Journal:
         self._chains[name] = chain
 
 
-def _link(before: str, line: Mapping[str, Any]) -> str:
+def _text(line: Mapping[str, Any]) -> str:
+    """A line without its link, as it is digested."""
+    return json.dumps(line, sort_keys=True, allow_nan=False)
+
+
+def _linked(before: str, text: str) -> str:
     """The digest that chains a line to all lines before it: none can be taken out or changed unseen."""
-    text = json.dumps(line, sort_keys=True, allow_nan=False)
     return hashlib.sha256(f"{before}\n{text}".encode()).hexdigest()[:32]
 
 

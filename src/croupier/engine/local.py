@@ -8,7 +8,9 @@ parsed, with the same results.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import gc
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from croupier.core.attempt import Attempt, AttemptResult, MessageJournal
@@ -60,8 +62,11 @@ class _Table:
     def run(self) -> AttemptResult:
         """Move whatever can be moved, the least drastic step first, until every party has ended."""
         while any(seat.outcome is None for seat in self.seats.values()):
-            if not (self._work() or self._mail() or self._advance(False)):
-                _ = self._rush() or self._advance(True) or self._give_up()
+            if self._work():
+                continue
+            with _unsearched():
+                if not (self._mail() or self._advance(False)):
+                    _ = self._rush() or self._advance(True) or self._give_up()
         outcomes = {name: seat.outcome for name, seat in self.seats.items() if seat.outcome is not None}
         own = tuple(Refusal(n, n, str(o.error)) for n, o in outcomes.items() if o.error and n in self._clients())
         views = {name: seat.view for name, seat in self.seats.items()}
@@ -78,8 +83,10 @@ class _Table:
                 asked.setdefault(seat.ask.name, []).append(seat)
         for name, seats in asked.items():
             jobs = [seat.ask.args for seat in seats if isinstance(seat.ask, Work)]
-            for seat, result in zip(seats, self.attempt.bench[name](jobs), strict=True):
-                seat.fail(result) if isinstance(result, CroupierError) else seat.finish(result)
+            results = self.attempt.bench[name](jobs)
+            with _unsearched():
+                for seat, result in zip(seats, results, strict=True):
+                    seat.fail(result) if isinstance(result, CroupierError) else seat.finish(result)
         return bool(asked)
 
     def _mail(self) -> bool:
@@ -162,6 +169,20 @@ class _Table:
         """Whether a party will send nothing more: it ended, or never came."""
         seat = self.seats.get(name)
         return seat is None or seat.outcome is not None
+
+
+@contextmanager
+def _unsearched() -> Iterator[None]:
+    """Without Python's search for cycles: parties make none, and searching thousands of them over and over is half of
+    a round's time. Work, which may be anybody's code, is searched as ever.
+    """
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def _seen(seat: Seat) -> View:

@@ -11,10 +11,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from croupier.agree.before_round import AgreementSetting, PreparedRound, UpcomingRound
-from croupier.agree.epochs import Epochs, plain_of
 from croupier.core.attempt import Attempt, AttemptId, AttemptResult, Drive, Traffic, WorkByName
 from croupier.core.coins import Coins
 from croupier.core.flow import Given, corrupt, roster_digest
@@ -28,6 +27,9 @@ from croupier.engine.task import Task
 from croupier.engine.work import ReleaseBook, RoundWork, Spend, nowhere, permuting_of
 from croupier.errors import Overspent, ProtocolError, SpecError, TooFew
 from croupier.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from croupier.agree.epochs import Epochs
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,11 @@ def plain_model(task: Task, coins: Coins, state: State, who: str | None = None) 
     """
     permuting = permuting_of(task)
     model = state.model if who is None else meant_for(who, state.models)
-    return model if permuting is None else plain_of(model, state.memories, run_id(coins), permuting)
+    if permuting is None:
+        return model
+    from croupier.agree.epochs import plain_of
+
+    return plain_of(model, state.memories, run_id(coins), permuting)
 
 
 @dataclass(frozen=True)
@@ -195,7 +201,7 @@ class _Loop:
         Threats come in here: parties that follow another flow, or whose letters are rewritten, take the place of honest
         ones.
         """
-        run = run_id(self.coins)
+        run, clients = run_id(self.coins), frozenset(cohort)
         parties = self.pipeline.parties(cohort)
         parties |= {name: party for name, party in self.threat.parties.items() if name in parties}
         changed = {
@@ -222,7 +228,7 @@ class _Loop:
                 }
                 for name in parties
             },
-            coins={name: self._party_coins(name, run, state.round, attempt, name in cohort) for name in parties},
+            coins={name: self._party_coins(name, run, state.round, attempt, name in clients) for name in parties},
             schemas=self.pipeline.schemas(givens["server"]),
             bench=bench,
             absent=self.threat.absent(state.round),
@@ -240,12 +246,13 @@ class _Loop:
 
     def _missing(self, result: AttemptResult, cohort: tuple[str, ...]) -> frozenset[str]:
         """Whom the placement's own parties found missing; what clients say of each other counts for nothing."""
+        clients = frozenset(cohort)
         named = {
             name: frozenset(outcome.error.missing)
             for name, outcome in result.outcomes.items()
-            if isinstance(outcome.error, TooFew) and name not in cohort
+            if isinstance(outcome.error, TooFew) and name not in clients
         }
-        return frozenset(cohort) & self.pipeline.place.missing_of(named)
+        return clients & self.pipeline.place.missing_of(named)
 
     def _finish(
         self, state: State, cohort: tuple[str, ...], attempt: int, result: AttemptResult, book: ReleaseBook

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from croupier.core.attempt import Attempt, Traffic
@@ -32,7 +33,7 @@ class State:
         """As plain values, for a checkpoint."""
         return {"round": self.round, "memories": dict(self.memories), "participations": dict(self.participations)}
 
-    @property
+    @cached_property
     def models(self) -> tuple[Model, ...]:
         """The server's current models: one, or one for each cluster."""
         return tuple(Model(**plain) for plain in self.memories["server"]["models"])

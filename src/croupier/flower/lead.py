@@ -146,7 +146,7 @@ class StrategyLead(Lead):
             reports = await self._reports(player, outcome)
         finally:
             opening.cancel()
-        outcome = self._content(outcome, reports)
+        outcome = await self._content(player, outcome, reports)
         if outcome.error is None:
             await self._finish(player, outcome, time.perf_counter() - start)
         else:
@@ -154,12 +154,25 @@ class StrategyLead(Lead):
             await self.end(player, outcome, self._lost(player.notice.round))
         return outcome
 
+    async def _content(
+        self, player: Player, outcome: Outcome, reports: Mapping[str, Mapping[str, Any]]
+    ) -> Outcome:  # fmt: skip
+        """The outcome, unless a host without whose consent it may not count is not content.
+
+        Nodes check what is published with their next message, when the strategy has gone on: who refuses it takes no
+        further part, and a round without enough nodes is lost.
+        """
+        for name in self.member.pipeline.place.witnesses:
+            if outcome.error is None and not reports.get(name, {}).get("well"):
+                return Outcome(None, ProtocolError(f"{name} did not end content"))
+        return outcome
+
     def _beside(self, player: Player, client: str) -> bytes:
         """What the server's letter holds besides the model, which Flower carries."""
         found = self.store.waiting(player.key, client, "model")
         if found is None:
             raise ProtocolError("the model was not handed out")
-        body = player.schemas["model"].unpack(found[1])
+        body = player.schemas["model"].unpack(self.store.opened_body(player.key, found))
         return canon.dump({name: value for name, value in body.items() if name != "model"})
 
     async def close_round(self) -> RoundMean:

@@ -147,7 +147,7 @@ class NodeClient(PartyProcess):
         if not isinstance(player, NodePlayer):
             raise AssertionError("seated by another player")
         player.pausing = self._trains = True
-        self._keep_model(player, handed)
+        await self._keep_model(player, handed)
         try:
             outcome = await player.play()
         except Paused:
@@ -157,14 +157,14 @@ class NodeClient(PartyProcess):
         if outcome.error is not None:
             raise outcome.error
 
-    def _keep_model(self, player: Player, handed: Handed) -> None:
+    async def _keep_model(self, player: Player, handed: Handed) -> None:
         """Write the model down as the letter of the server's that it stands for."""
         body = player.schemas["model"].pack({"model": handed.model, **handed.beside})
         ours = player.attempt_id
         header = Header(
             ours.header_spec, ours.run, ours.round, ours.attempt, "model", SERVER, self.name, 0, len(body)
         )  # fmt: skip
-        if self.store.keep(player.key, StoredLetter(SERVER, "model", header.pack(), body)) == "other":
+        if await player.keep(StoredLetter(SERVER, "model", header.pack(), body)) == "other":
             raise StoreError(f"another model was handed out under the same notice; {_OLDER}")
 
     async def _ended(self, player: Player, outcome: Outcome) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from croupier.kernels._shares_jit import times
+from croupier.kernels.compiled import njit
 
 _P = np.uint64((1 << 61) - 1)
 _LOW32 = np.uint64((1 << 32) - 1)

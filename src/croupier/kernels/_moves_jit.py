@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from croupier.kernels.compiled import njit
 
 # Numbers that are written at once: a processor stores one thing a cycle, be it one number or four.
 STORED = 4

@@ -79,17 +79,25 @@ def whole(values: npt.NDArray[Any], grid: Quantiser, draws: Words) -> tuple[Ints
     return out, sum(clamped)
 
 
-def _whole(values: npt.NDArray[Any], grid: Quantiser, draws: Words, out: Ints) -> int:
+def wrapped(values: npt.NDArray[Any], grid: Quantiser, draws: Words, bits: int) -> tuple[npt.NDArray[Any], int]:
+    """The same as residues of 2^bits, in the smaller of two types that holds them."""
+    out, clamped, mask = np.empty(len(values), np.int32 if bits <= 31 else np.int64), list[int](), (1 << bits) - 1
+    over(len(values), 1, lambda a, b: clamped.append(_whole(values[a:b], grid.part(a, b), draws[a:b], out[a:b], mask)))
+    return out, sum(clamped)
+
+
+def _whole(values: npt.NDArray[Any], grid: Quantiser, draws: Words, out: npt.NDArray[Any], mask: int = -1) -> int:
     if len(values) < _FEW:
-        out[:], clamped = whole_plain(values, grid, draws)
+        found, clamped = whole_plain(values, grid, draws)
+        out[:] = found & mask
         return clamped
     from croupier.kernels import _residues_jit as jit
 
     numbers = (grid.factor, float(grid.unit), float(grid.top))
     if grid.rounding == "even":
-        return int(jit.even(values, grid.scales, *numbers, out))
+        return int(jit.even(values, grid.scales, *numbers, mask, out))
     words = draws if grid.rounding == "stochastic" else np.zeros(1, np.uint32)
-    return int(jit.down(values, grid.scales, *numbers, words, out))
+    return int(jit.down(values, grid.scales, *numbers, words, mask, out))
 
 
 def whole_plain(values: npt.NDArray[Any], grid: Quantiser, draws: Words) -> tuple[Ints, int]:

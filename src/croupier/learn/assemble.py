@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 import torch
 from safetensors import SafetensorError
@@ -24,17 +25,18 @@ from torch import Tensor, nn
 
 from croupier.core.coins import Coins
 from croupier.core.update import Model
+from croupier.encode.symmetry import Symmetry
 from croupier.engine.task import Task
 from croupier.errors import DataError, SpecError
 from croupier.learn.augment import AS_IS, Augment
-from croupier.learn.axes import symmetry_of
 from croupier.learn.data import Data, Dataset, Records
 from croupier.learn.evaluate import Evaluate, ModelAnswers
 from croupier.learn.fit import Fit
 from croupier.learn.flat import FlatNet, layout_of
 from croupier.learn.loss import check_loss
 from croupier.learn.metrics import metrics_of
-from croupier.learn.models import Network
+from croupier.learn.models.network import Network
+from croupier.learn.on_ray import RayLearner, check_ray
 from croupier.learn.root import NONE, Root, Rooted
 from croupier.learn.train import Learner
 
@@ -52,6 +54,11 @@ class Assembled:
     sizes: Mapping[str, int]
     tests: Mapping[str, Records]
     root: Records | None = None
+
+    def close(self) -> None:
+        """End what was started to train, where that is more than threads of this process."""
+        if isinstance(self.task.fit, RayLearner):
+            self.task.fit.close()
 
     def export(self, vector: Tensor) -> nn.Module:
         """A plain module with these weights."""
@@ -83,11 +90,15 @@ class TaskOptions:
 
 @dataclass(frozen=True)
 class Hardware:
-    """What trains: a device, so many threads (every core unless said), and who hears how many clients are done."""
+    """What trains: a device, so many threads (every core unless said), and who hears how many clients are done.
+
+    With the engine `ray` it is actors in place of threads.
+    """
 
     device: str = "cpu"
     workers: int | None = None
     tick: Callable[[int], None] | None = None
+    engine: Literal["local", "ray"] = "local"
 
 
 PLAIN, HERE = TaskOptions(), Hardware()
@@ -107,6 +118,8 @@ def assemble(
     """Build the task. What the server keeps as its root is in nobody's data. Raises: DataError, SpecError."""
     device, augment, loss = machine.device, options.augment, options.loss
     _check_device(device)
+    if machine.engine == "ray":
+        check_ray(device)
     with _room(f"task.data = {data.use!r}"):
         dataset = augment.prepare(data.load(folder), folder, coins.child("augment"))
     dataset, kept = options.root.draw(dataset, coins.child("root"))
@@ -123,8 +136,10 @@ def assemble(
     digests = {who: f"{who}:{shard.digest()}" for who, shard in records.items()}
     shards = {digests[who]: shard.to(device) for who, shard in records.items()}
     hands = machine.workers or os.cpu_count() or 1
+    afar = machine.engine == "ray"
     together = options.together if network.batchable and not augment.fresh else 1
-    learner = Learner(module, loss or dataset.goal, fit, shards, device, hands, together, machine.tick, augment)
+    threads = 1 if afar else hands
+    learner = Learner(module, loss or dataset.goal, fit, shards, device, threads, together, machine.tick, augment)
     test = dataset.test.to(device)
     evaluate = Evaluate(FlatNet(module, device), dataset.goal, test, dataset.unit, metrics=asked, loss=loss)
     first = Model(layout_of(module).flatten(module.state_dict()))
@@ -132,9 +147,10 @@ def assemble(
         # What cannot be measured, or fails in a function of one's own, is found before anything has begun.
         evaluate(first)
     # Found when first asked for: watching a network run takes a moment that few runs need.
-    symmetry = cache(lambda: symmetry_of(module, dataset.train.batch(torch.arange(2))[0], options.opaque))
+    symmetry = cache(lambda: _symmetry(module, dataset, options.opaque))
     drawn = _Drawn(network, dataset, None if options.warm is None else first.vector)
-    task = Task(digests, layout_of(module), first, learner, evaluate, symmetry=symmetry, fresh=drawn)
+    fits = RayLearner(learner, machine.workers) if afar else learner
+    task = Task(digests, layout_of(module), first, fits, evaluate, symmetry=symmetry, fresh=drawn)
     if not dataset.worded:
         answers = ModelAnswers(FlatNet(module, device))
         task = replace(task, answers=answers, inputs=dataset.shape, sample=learner.sample)
@@ -167,6 +183,13 @@ def model_bytes(module: nn.Module, about: Mapping[str, str]) -> bytes:
     tensors = {name: tensor.contiguous() for name, tensor in module.state_dict().items()}
     # One key only: the format writes several in an order that differs from run to run.
     return bytes(save(tensors, {"croupier": json.dumps(about, sort_keys=True)}))
+
+
+def _symmetry(module: nn.Module, dataset: Dataset, opaque: tuple[str, ...]) -> Symmetry:
+    """Which orders of its hidden units leave the network as it is."""
+    from croupier.learn.axes import symmetry_of
+
+    return symmetry_of(module, dataset.train.batch(torch.arange(2))[0], opaque)
 
 
 def _warm(module: nn.Module, path: Path) -> None:

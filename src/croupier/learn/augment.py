@@ -22,7 +22,7 @@ from croupier.core.coins import Coins, Stream
 from croupier.core.part import Part
 from croupier.errors import SpecError
 from croupier.learn.data import Data, Dataset, Records, TensorRecords
-from croupier.learn.datasets import Fashion
+from croupier.learn.datasets.fashion import Fashion
 
 # No picture may count for more (InstaHide's c1).
 CEILING = 0.65

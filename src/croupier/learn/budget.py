@@ -13,13 +13,15 @@ import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from croupier.errors import RangeError, SpecError
-from croupier.learn.dp_fit import Private
 from croupier.privacy import renyi
 from croupier.privacy.ledger import ADJACENCY as ADJACENCIES
 from croupier.privacy.losses import library as _library
+
+if TYPE_CHECKING:
+    from croupier.learn.dp_fit import Private
 
 # A constant, not 1 / records: it must not change with the record that is added, and with fewer than 100,000 records a
 # client is below 1 / records, where it should be.

@@ -192,6 +192,7 @@ class Data(Part):
     """What is learnt from."""
 
     verb = "data"
+    lies_in = "croupier.learn.datasets"
     licence: ClassVar[str] = ""
     # What must lie under the data folder, so that a check-up can say what is missing before a run does.
     files: ClassVar[tuple[str, ...]] = ()

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from pydantic import Field
-from scipy.special import log_ndtr, ndtri_exp
 from torch import Tensor
 
 from croupier.core.coins import Choices
@@ -154,6 +153,8 @@ def truncated(low: npt.NDArray[np.float64], high: npt.NDArray[np.float64], choic
 
     In logarithms, and from the side where the ends lie: far out a plain probability has no digits left.
     """
+    from scipy.special import log_ndtr, ndtri_exp
+
     turned = low + high > 0
     least, most = np.where(turned, -high, low), np.where(turned, -low, high)
     share = (choices.below(_FINE, len(low)) + 0.5) / _FINE

@@ -20,6 +20,7 @@ class Fit(Part):
     """How a client trains: epochs of shuffled batches and an optimiser's step."""
 
     verb: ClassVar[str] = "fit"
+    lies_in: ClassVar[str] = "croupier.learn.dp_fit"
     # Whether many clients can be trained as one stacked model: the same gradient then serves a whole batch.
     stacks: ClassVar[bool] = True
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 from torch.nn import functional
 
@@ -67,6 +66,8 @@ def matched(found: Tensor, true: Tensor) -> tuple[Tensor, Tensor]:
     Without names any pairing is as good to the adversary, so the scorer takes its best one; where one side has more
     pictures, the rest of them stays alone.
     """
+    from scipy.optimize import linear_sum_assignment
+
     count, others = len(found), len(true)
     ratios = psnr(found.repeat_interleave(others, 0), true.repeat(count, 1, 1, 1)).reshape(count, others)
     rows, columns = linear_sum_assignment(ratios.cpu().numpy(), maximize=True)

@@ -21,15 +21,12 @@ from torch import Tensor, nn
 from croupier.core.coins import Coins
 from croupier.core.update import Layout, Update
 from croupier.errors import CroupierError, RangeError, SpecError
-from croupier.learn.apart import check_apart
 from croupier.learn.augment import AS_IS, Augment
 from croupier.learn.batch import train_together
 from croupier.learn.data import Records
-from croupier.learn.dp_fit import Private
 from croupier.learn.fit import Fit
 from croupier.learn.flat import FlatNet, layout_of, loss_of, train_mode
 from croupier.learn.models.layers import draw_from
-from croupier.learn.private import check_private, train_privately
 
 Job = tuple[Tensor, str, Coins]
 
@@ -38,6 +35,52 @@ def one_of(records: Records, coins: Coins) -> Tensor:
     """The input of one record, drawn at random."""
     at = int(coins.sampler().integers(len(records)))
     return records.batch(torch.tensor([at]))[0][0]
+
+
+class ClientTrainer:
+    """One worker: a network of its own, on which it trains some clients stacked, or one after the other."""
+
+    def __init__(
+        self, module: nn.Module, goal: str, fit: Fit, device: str = "cpu", stacked: bool = False,
+        augment: Augment = AS_IS,
+    ) -> None:  # fmt: skip
+        self.net = FlatNet(module, device)
+        self.goal, self.fit, self.device, self.stacked, self.augment = goal, fit, device, stacked, augment
+        self.least = fewest(module)
+
+    def __call__(self, jobs: Sequence[tuple[Tensor, Records, Coins]]) -> list[Tensor]:
+        """The vector after each client's training, from its start, its records and its coins."""
+        torch.set_num_threads(1)
+        if self.stacked:
+            work = [(start, records, coins.fast()) for start, records, coins in jobs]
+            return train_together(self.net, self.goal, self.fit, work)
+        return [self._alone(*job) for job in jobs]
+
+    def _alone(self, start: Tensor, records: Records, coins: Coins) -> Tensor:
+        """One client's training. Batches, dropout and augmentation draw from nodes of their own."""
+        net = self.net
+        net.load(start)
+        train_mode(net.module)
+        # Nodes of their own: the order of the batches is the same with and without them.
+        draw_from(net.module, coins.child("dropout").fast())
+        fresh = coins.child("augment").fast()
+        if (private := self.fit.private) is not None:
+            from croupier.learn.private import train_privately
+
+            train_privately(net, self.goal, private, records, coins, lambda inputs: self.augment(inputs, fresh))
+            return net.vector()
+        state = self.fit.start(net.weights)
+        for number, index in enumerate(self.fit.batches(len(records), coins.fast(), self.least), 1):
+            inputs, targets = records.batch(index.to(self.device))
+            net.grads.zero_()
+            loss_of(self.goal, net.module(self.augment(inputs, fresh)), targets).backward()  # type: ignore[no-untyped-call]
+            self.fit.step(net.weights, self.fit.left(net.grads), state, number)
+        return net.vector()
+
+
+def fewest(module: nn.Module) -> int:
+    """The fewest records of a batch: one alone has no spread to normalise by."""
+    return 2 if any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in module.modules()) else 1
 
 
 @dataclass(frozen=True)
@@ -57,56 +100,57 @@ class Learner:
     group: int = 1
     tick: Callable[[int], None] | None = None
     augment: Augment = AS_IS
-    _idle: SimpleQueue[FlatNet] = field(default_factory=SimpleQueue, init=False, repr=False)
+    _idle: SimpleQueue[ClientTrainer] = field(default_factory=SimpleQueue, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if isinstance(self.fit, Private):
-            check_private(self.module, self.fit.use)
+        if (private := self.fit.private) is not None:
+            from croupier.learn.apart import check_apart
+            from croupier.learn.private import check_private
+
+            check_private(self.module, private.use)
             if self.shards:
                 # One client's records stand for all: their shapes are the same.
-                check_apart(self.module, self.goal, self.fit, max(self.shards.values(), key=len), self.device)
-        if any(len(shard) < self.least for shard in self.shards.values()):
+                check_apart(self.module, self.goal, private, max(self.shards.values(), key=len), self.device)
+        least = fewest(self.module)
+        if any(len(shard) < least for shard in self.shards.values()):
             raise SpecError(
                 "task.split.least = 1: a client has one record, but task.model normalises over batches, which takes "
                 "two; set it to 2 or more"
             )
         for _ in range(self.workers):
-            self._idle.put(FlatNet(self.module, self.device))
+            self._idle.put(ClientTrainer(self.module, self.goal, self.fit, self.device, self.stacked, self.augment))
 
     @cached_property
     def layout(self) -> Layout:
         """What lies where in an update."""
         return layout_of(self.module)
 
-    @cached_property
-    def least(self) -> int:
-        """The fewest records of a batch: one alone has no spread to normalise by."""
-        return 2 if any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in self.module.modules()) else 1
-
     def __call__(self, jobs: Sequence[tuple[Any, ...]]) -> list[Update | CroupierError]:
         """An update, or the error that says why there is none, for each job."""
-        parts = self._parts([len(self.shards[job[1]]) for job in jobs])
+        parts = self.parts(jobs)
         done: dict[int, Update | CroupierError] = {}
         for part, vectors in zip(
             parts, self._map(lambda part: self._train([jobs[i] for i in part]), parts), strict=True
         ):
-            done |= {i: self._update(jobs[i], vector) for i, vector in zip(part, vectors, strict=True)}
+            done |= {i: self.update(jobs[i], vector) for i, vector in zip(part, vectors, strict=True)}
         return [done[i] for i in range(len(jobs))]
 
     def sample(self, shard: str, coins: Coins) -> Tensor:
         """The input of one record of a client, as numbers that can travel."""
         return one_of(self.shards[shard], coins).to("cpu", torch.float32)
 
-    def _parts(self, records: Sequence[int]) -> list[list[int]]:
+    def parts(self, jobs: Sequence[tuple[Any, ...]]) -> list[list[int]]:
         """Which jobs train together: equal groups of clients of like size, so that little of a batch is padding."""
-        if not self._stacked:
-            return [[i] for i in range(len(records))]
+        if not self.stacked:
+            return [[i] for i in range(len(jobs))]
+        records = [len(self.shards[job[1]]) for job in jobs]
         order = sorted(range(len(records)), key=lambda i: -records[i])
         groups = -(-len(order) // self.group)
         return [order[len(order) * g // groups : len(order) * (g + 1) // groups] for g in range(groups)]
 
     @property
-    def _stacked(self) -> bool:
+    def stacked(self) -> bool:
+        """Whether clients train stacked."""
         return self.group > 1 and self.fit.stacks
 
     def _map(self, fn: Callable[[list[int]], list[Tensor]], parts: list[list[int]]) -> list[list[Tensor]]:
@@ -120,39 +164,16 @@ class Learner:
         return ThreadPoolExecutor(self.workers)
 
     def _train(self, jobs: list[Job]) -> list[Tensor]:
-        """Some clients' training by one worker, with a network of the worker's own: stacked, or one after the other."""
-        torch.set_num_threads(1)
-        net = self._idle.get()
+        """Some clients' training by one worker that is idle."""
+        trainer = self._idle.get()
         try:
-            if self._stacked:
-                work = [(start, self.shards[shard], coins.fast()) for start, shard, coins in jobs]
-                return train_together(net, self.goal, self.fit, work)
-            return [self._alone(net, *job) for job in jobs]
+            return trainer([(start, self.shards[shard], coins) for start, shard, coins in jobs])
         finally:
-            self._idle.put(net)
+            self._idle.put(trainer)
             if self.tick:
                 self.tick(len(jobs))
 
-    def _alone(self, net: FlatNet, start: Tensor, shard: str, coins: Coins) -> Tensor:
-        """One client's training. Batches, dropout and augmentation draw from nodes of their own."""
-        records = self.shards[shard]
-        net.load(start)
-        train_mode(net.module)
-        # Nodes of their own: the order of the batches is the same with and without them.
-        draw_from(net.module, coins.child("dropout").fast())
-        fresh = coins.child("augment").fast()
-        if isinstance(self.fit, Private):
-            train_privately(net, self.goal, self.fit, records, coins, lambda inputs: self.augment(inputs, fresh))
-            return net.vector()
-        state = self.fit.start(net.weights)
-        for number, index in enumerate(self.fit.batches(len(records), coins.fast(), self.least), 1):
-            inputs, targets = records.batch(index.to(self.device))
-            net.grads.zero_()
-            loss_of(self.goal, net.module(self.augment(inputs, fresh)), targets).backward()  # type: ignore[no-untyped-call]
-            self.fit.step(net.weights, self.fit.left(net.grads), state, number)
-        return net.vector()
-
-    def _update(self, job: Job, vector: Tensor) -> Update | CroupierError:
+    def update(self, job: tuple[Any, ...], vector: Tensor) -> Update | CroupierError:
         """A trained vector as an update that says on how many records; or the error that it is no number any more."""
         count = torch.tensor([float(len(self.shards[job[1]]))], dtype=torch.float64)
         try:

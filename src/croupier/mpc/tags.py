@@ -1,9 +1,11 @@
 """A tag that only clients can make and check, and that adds up with what it authenticates.
 
 From: an affine one-time MAC. With a secret vector k and a pad for each client, a client's tag of its numbers x is
-<k, x> + pad modulo 2^61 - 1. The sum of the tags fits the sum of the numbers, the sum of these very clients' pads, and
-nothing else: to make another sum fit, its difference times k must be guessed, which succeeds with probability 2 / p at
-most. Without pads every multiple of a true sum would fit, 0 among them.
+<k, x> + pad modulo p = 2^61 - 1. The sum of the tags fits the sum of the numbers, the sum of these very clients' pads,
+and nothing else: to make another sum fit, its difference times k must be guessed. k is a product: the i-th number of
+the j-th block counts inner_i * outer_j times, which lets a guess be right with probability 2 / p at most
+(docs/theory.md has the proof) and is drawn in a thousandth of the time. Without pads every multiple of a true sum would
+fit, 0 among them.
 
 `place.servers` uses it: sum servers that alter, drop or add a client's numbers are caught by every client on its own,
 from what is published.
@@ -11,37 +13,46 @@ from what is published.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from croupier.core.coins import Coins
-from croupier.kernels import shares
-from croupier.kernels.shares import P, Words
+from croupier.kernels.packed import Key
+from croupier.kernels.shares import P
 
 
 @dataclass(frozen=True)
 class Tagger:
-    """One attempt's key: drawn once from the clients' common secret, for so many numbers of so many bits."""
+    """One attempt's key: drawn once from the clients' common secret, for so many numbers of so many bits.
+
+    Clients are known by their places among those invited.
+    """
 
     coins: Coins
     bits: int
+    invited: int
     padded: bool = True
 
-    def key(self, count: int) -> Words:
-        """The secret vector."""
-        return self.coins.child("key").secure().words(shares.keys(count, self.bits))
+    def key(self, count: int) -> Key:
+        """The secret linear form: both of its parts are uniform in the field."""
+        inner, outer = Key.sizes(count, self.bits)
+        drawn = self.coins.child("key").secure().below(P, inner + outer).view(np.uint64)
+        return Key.of(drawn[:inner], drawn[inner:], self.bits)
 
-    def pad(self, client: str) -> int:
-        """What makes this client's tag its own."""
-        return int(self.coins.child("pad", client).secure().below(P)[0]) if self.padded else 0
+    @cached_property
+    def pads(self) -> npt.NDArray[np.int64]:
+        """What makes each client's tag its own. One draw for all: every client needs those of all present."""
+        drawn = self.coins.child("pads").secure().below(P, self.invited)
+        return drawn if self.padded else np.zeros_like(drawn)
 
-    def tag(self, key: Words, numbers: npt.NDArray[np.int64], client: str) -> int:
-        """A client's tag."""
-        return (shares.dot(key, numbers, self.bits) + self.pad(client)) % P
+    def fits(self, form: int, tag: int, places: npt.NDArray[np.int64]) -> bool:
+        """Whether a sum of this form and a tag are those of exactly the clients at these places."""
+        return (form + _added(self.pads[places]) - tag) % P == 0
 
-    def fits(self, key: Words, sums: npt.NDArray[np.int64], tag: int, clients: Sequence[str]) -> bool:
-        """Whether a sum and a tag are those of exactly these clients."""
-        return (shares.dot(key, sums, self.bits) + sum(self.pad(client) for client in clients) - tag) % P == 0
+
+def _added(elements: npt.NDArray[np.int64]) -> int:
+    """The sum of elements of the field, by halves, which no number of clients lets overflow."""
+    return (int((elements & 0x7FFFFFFF).sum()) + (int((elements >> 31).sum()) << 31)) % P

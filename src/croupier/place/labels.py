@@ -10,11 +10,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from croupier.core.flow import Given
 from croupier.core.tier import Tier
 from croupier.core.update import Gathered
+from croupier.core.wire import chosen
 from croupier.encode.encoder import Released
 from croupier.errors import TooFew
 from croupier.place.placement import Mechanism, release_tiers
@@ -27,6 +31,16 @@ def together(mechanism: Mechanism, present: tuple[str, ...]) -> tuple[tuple[str,
     """Whose updates are added up: everybody's, or those of each bucket."""
     found = mechanism.release.added_together(len(present), release_tiers(mechanism, present))
     return tuple(tuple(present[i] for i in members) for members in found)
+
+
+def places_together(mechanism: Mechanism, roster: tuple[str, ...], present: Tensor) -> list[npt.NDArray[np.int64]]:
+    """The same by places among those invited, from a bitmap: without names where there is one sum of all."""
+    here = np.flatnonzero(present.numpy())
+    if not mechanism.release.grouped:
+        return [here]
+    names = chosen(roster, present)
+    at = dict(zip(names, here.tolist(), strict=True))
+    return [np.array([at[who] for who in group]) for group in together(mechanism, names)]
 
 
 def labels(mechanism: Mechanism, released: Released) -> tuple[Label, ...] | None:

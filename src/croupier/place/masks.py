@@ -26,8 +26,7 @@ from croupier.core.update import Layout
 from croupier.core.wire import Schema
 from croupier.encode.encoder import Brief, Payload, Released
 from croupier.errors import ProtocolError, TooFew
-from croupier.kernels import shares
-from croupier.mpc.shares import hidden, reduced
+from croupier.mpc.shares import added, hidden, unpacked
 from croupier.place.placement import (
     NO_BRIEF,
     NOTHING,
@@ -75,9 +74,7 @@ class Masks(Placement, use="masks"):
 
     def schemas(self, mechanism: Mechanism, given: Given) -> Mapping[str, Schema]:
         """One kind of message."""
-        encode = mechanism.encode
-        widths = (residue_bits(mechanism),)
-        field = wire.Field("vector", encode.dtype, (encode.slots(given.layout),), widths=widths)
+        field = wire.packed("vector", (), mechanism.encode.slots(given.layout), residue_bits(mechanism))
         return {"up": Schema((field,))}
 
     def submit(
@@ -104,11 +101,9 @@ class Masks(Placement, use="masks"):
 
     def opened(self, mechanism: Mechanism, roster: tuple[str, ...], layout: Layout, inbox: Inbox) -> Released:
         """The sum."""
-        bits = residue_bits(mechanism)
-        total = shares.total(len(inbox[0].body["vector"]), bits)
-        for letter in inbox:
-            shares.add(letter.body["vector"].numpy(), total)
-        return Released(tuple(letter.source for letter in inbox), sums=reduced(total, bits), layout=layout)
+        bits, slots = residue_bits(mechanism), mechanism.encode.slots(layout)
+        sums = unpacked(added((letter.body["vector"] for letter in inbox), (), slots, bits), slots, bits)
+        return Released(tuple(letter.source for letter in inbox), sums=sums, layout=layout)
 
     def learns(self, mechanism: Mechanism) -> Mapping[str, str]:
         """The sum."""

@@ -91,6 +91,7 @@ class Placement(Part):
     """Three sub-flows: `submit` at the client, `middle` with parties of its own, `collect` at the server."""
 
     verb: ClassVar[str] = "place"
+    lies_in: ClassVar[str] = "croupier.place"
     realises: ClassVar[frozenset[Shape]]
     # Whether it can handle residues in unary.
     unary: ClassVar[bool] = False
@@ -113,6 +114,11 @@ class Placement(Part):
     def needs(self) -> frozenset[Need]:
         """Which long-lived secrets its parties must hold before the first round."""
         return frozenset()
+
+    @property
+    def clients_check(self) -> bool:
+        """Whether clients check what became of their updates: then a round counts only if one of them is content."""
+        return self.binds
 
     def holders(self, clients: tuple[str, ...]) -> tuple[str, ...]:
         """Who holds them."""

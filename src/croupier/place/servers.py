@@ -12,25 +12,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from croupier.core import wire
-from croupier.core.coins import Coins
+from croupier.core.coins import Choices, Coins
 from croupier.core.flow import Exchange, Flow, Given, Inbox, Letter, Memory, Party, SubFlow, Wait
 from croupier.core.update import Layout
 from croupier.core.wire import Schema, attendance, bitmap, chosen
 from croupier.encode.encoder import Brief, Encoder, Payload, Released
 from croupier.errors import IntegrityError, ProtocolError, TooFew
-from croupier.kernels import shares
+from croupier.kernels import packed
+from croupier.kernels.packed import Key
 from croupier.kernels.shares import P
-from croupier.mpc.shares import reduced, rest, stretched
+from croupier.mpc.shares import added, rest, stretched, unpacked
 from croupier.mpc.tags import Tagger
-from croupier.place.labels import together, too_few
+from croupier.place.labels import places_together, together, too_few
 from croupier.place.placement import (
     NO_BRIEF,
     NOTHING,
@@ -90,6 +90,11 @@ class SumServers(Placement, use="sum-servers"):
         """One secret that all clients share and no server knows; other clients, another secret."""
         return frozenset({"group"})
 
+    @property
+    def clients_check(self) -> bool:
+        """The tag of what is published."""
+        return True
+
     def own_keys(self, me: str, own: Secrets) -> Keys:
         """The clients' secret."""
         return {"group": own.group}
@@ -108,7 +113,7 @@ class SumServers(Placement, use="sum-servers"):
         def adder(given: Given, memory: Memory, coins: Coins) -> Flow:
             me, others = self.names.index(given.me), tuple(name for name in self.names if name != given.me)
             long = tuple(who for place, who in enumerate(given.roster) if place % self.servers == me)
-            short = tuple(who for who in given.roster if who not in long)
+            short = tuple(who for place, who in enumerate(given.roster) if place % self.servers != me)
             inbox = yield Exchange(wait=Wait("share", long, 0))
             inbox += yield Exchange(wait=Wait("seed", short, 0))
             here = bitmap(given.roster, tuple(letter.source for letter in inbox))
@@ -119,16 +124,16 @@ class SumServers(Placement, use="sum-servers"):
                 here = here & letter.body["present"]
             present = chosen(given.roster, here)
             if len(present) < (least := quorum(mechanism, given)):
-                missing = tuple(name for name in given.roster if name not in present)
+                missing = chosen(given.roster, 1 - here)
                 few = TooFew(
                     f"{given.me}: {len(present)} of the {least} needed reached all sum servers; missing "
                     f"{', '.join(missing[:8])}", missing,
                 )  # fmt: skip
                 raise too_few(mechanism, given, few)
+            own = {letter.source: letter for letter in inbox}
             groups = together(mechanism, present)
-            added = [self._added(mechanism, given, tuple(m for m in inbox if m.source in group)) for group in groups]
-            sums = torch.cat([sums for sums, _ in added])
-            body = self._body(mechanism, given, here, sums, [tag for _, tag in added])
+            added = [self._added(mechanism, given.layout, tuple(own[who] for who in group)) for group in groups]
+            body = self._body(mechanism, given, here, [sums for sums, _ in added], [tag for _, tag in added])
             yield Exchange((Letter("server", "sum", body),))
             return memory
 
@@ -136,11 +141,11 @@ class SumServers(Placement, use="sum-servers"):
 
     def schemas(self, mechanism: Mechanism, given: Given) -> Mapping[str, Schema]:
         """A long share, a seed, who is here, a server's sum, and what is published."""
-        encode, widths = mechanism.encode, (residue_bits(mechanism),)
-        vector = wire.Field("vector", encode.dtype, (encode.slots(given.layout),), widths=widths)
+        vector = wire.packed("vector", (), mechanism.encode.slots(given.layout), residue_bits(mechanism))
         tag = wire.Field("tag", "<i8", (1,), P - 1)
         present = attendance(given.roster)
-        sums = Schema((present, vector, tag))
+        # What is long comes first: it then lies on whole words wherever a message does.
+        sums = Schema((vector, tag, present))
         if mechanism.release.grouped:
             # As many sums and tags as there are buckets, which depends on who is present.
             grouped = replace(present, name="grouped")
@@ -161,28 +166,30 @@ class SumServers(Placement, use="sum-servers"):
 
         Raises: IntegrityError when the published sum is not that of the clients it names, or leaves this one out.
         """
-        encode, bits = mechanism.encode, residue_bits(mechanism)
+        encode, bits, count = mechanism.encode, residue_bits(mechanism), len(payload.vector)
         tagger = self._tagger(given, keys, bits)
-        key = tagger.key(len(payload.vector))
-        tag = tagger.tag(key, _numbers(encode, bits, payload.vector), given.me)
-        holder = given.roster.index(given.me) % self.servers
+        key, mine = tagger.key(count), given.roster.index(given.me)
+        holder = mine % self.servers
         seeds = {name: coins.child("seed", name).export() for at, name in enumerate(self.names) if at != holder}
-        share, left = rest(payload.vector, tag, tuple(seeds.values()), bits)
+        pad = int(tagger.pads[mine]) + _weight(encode, key, count, bits, int(payload.vector[-1]))
+        share, left = rest(payload.vector, pad, tuple(seeds.values()), bits, key)
         letters = [Letter(self.names[holder], "share", {"vector": share, "tag": torch.tensor([left])})]
         for name, seed in seeds.items():
             letters.append(Letter(name, "seed", {"seed": torch.frombuffer(bytearray(seed), dtype=torch.uint8)}))
         (published,) = yield Exchange(tuple(letters), Wait("published", ("server",)))
         body = published.body
-        present = chosen(given.roster, body["present"])
-        if len(present) < quorum(mechanism, given):
-            raise IntegrityError(f"the published sum is of {len(present)} clients, fewer than the round needs")
-        if given.me not in present:
+        if (present := int(body["present"].sum())) < quorum(mechanism, given):
+            raise IntegrityError(f"the published sum is of {present} clients, fewer than the round needs")
+        if not body["present"][mine]:
             raise IntegrityError("a client that sent its update is missing from the published sum")
-        groups, sums = together(mechanism, present), body["vector"].reshape(-1, len(payload.vector))
+        groups = places_together(mechanism, given.roster, body["present"])
+        sums = body["vector"].reshape(-1, packed.size(count, bits)).numpy()
         if len(groups) != len(sums):
             raise IntegrityError(f"{len(sums)} sums are published, and the clients named give {len(groups)} buckets")
         for group, total, tag in zip(groups, sums, body["tag"].tolist(), strict=True):
-            if not tagger.fits(key, _numbers(encode, bits, total), tag, group):
+            form = packed.form(key, total, count, bits)
+            form += _weight(encode, key, count, bits, packed.last(total, count, bits))
+            if not tagger.fits(form, tag, group):
                 raise IntegrityError(
                     "the published sum is not the sum of the clients that it names: its tag does not fit"
                 )
@@ -190,31 +197,38 @@ class SumServers(Placement, use="sum-servers"):
     def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: ServerHoldings = NOTHING) -> SubFlow:
         """Add the servers' sums and publish them."""
         inbox = yield Exchange(wait=Wait("sum", self.names))
-        released = self.opened(mechanism, given.roster, given.layout, inbox)
+        sums = self._totals(mechanism, given.roster, given.layout, inbox)
         tags = [sum(column) % P for column in zip(*(letter.body["tag"].tolist() for letter in inbox), strict=True)]
-        sums = released.sums if released.rows is None else released.rows.reshape(-1)
         body = self._body(mechanism, given, inbox[0].body["present"], sums, tags)
         yield Exchange(tuple(Letter(name, "published", body) for name in given.roster))
-        return released
+        return self._released(mechanism, given.layout, chosen(given.roster, inbox[0].body["present"]), sums)
 
     def opened(self, mechanism: Mechanism, roster: tuple[str, ...], layout: Layout, inbox: Inbox) -> Released:
         """The servers' sums, added. Raises: ProtocolError when they are not of the same clients."""
-        bits = residue_bits(mechanism)
+        sums = self._totals(mechanism, roster, layout, inbox)
+        return self._released(mechanism, layout, chosen(roster, inbox[0].body["present"]), sums)
+
+    def _totals(self, mechanism: Mechanism, roster: tuple[str, ...], layout: Layout, inbox: Inbox) -> Sequence[Tensor]:
+        """The servers' sums, added, packed: one, or one a bucket."""
+        bits, slots = residue_bits(mechanism), mechanism.encode.slots(layout)
         present = inbox[0].body["present"]
         if other := [letter.source for letter in inbox if not torch.equal(letter.body["present"], present)]:
             raise ProtocolError(f"{inbox[0].source} and {other[0]} added different clients; the round is lost")
-        names = chosen(roster, present)
-        slots, groups = mechanism.encode.slots(layout), together(mechanism, names)
-        if other := [letter.source for letter in inbox if letter.body["vector"].numel() != len(groups) * slots]:
+        many = len(places_together(mechanism, roster, present))
+        rows = [letter.body["vector"].reshape(-1, packed.size(slots, bits)) for letter in inbox]
+        if other := [letter.source for letter, row in zip(inbox, rows, strict=True) if len(row) != many]:
             raise ProtocolError(f"{other[0]} did not add as the buckets of the clients present say; the round is lost")
-        total = shares.total(len(groups) * slots, bits)
-        for letter in inbox:
-            shares.add(letter.body["vector"].reshape(-1).numpy(), total)
-        sums = reduced(total, bits)
+        return [added(row, (), slots, bits) for row in zip(*rows, strict=True)]
+
+    def _released(
+        self, mechanism: Mechanism, layout: Layout, names: tuple[str, ...], sums: Sequence[Tensor]
+    ) -> Released:
+        """What packed sums let the server know."""
+        found = unpacked(torch.stack(tuple(sums)), mechanism.encode.slots(layout), residue_bits(mechanism))
         if not mechanism.release.grouped:
-            return Released(names, sums=sums, layout=layout)
-        sizes = torch.tensor([len(group) for group in groups], dtype=torch.int32)
-        return Released(names, sums.reshape(len(groups), slots), layout=layout, sizes=sizes, by_size=True)
+            return Released(names, sums=found[0], layout=layout)
+        sizes = torch.tensor([len(group) for group in together(mechanism, names)], dtype=torch.int32)
+        return Released(names, found, layout=layout, sizes=sizes, by_size=True)
 
     def learns(self, mechanism: Mechanism) -> Mapping[str, str]:
         """The server and the clients the sum, a sum server nothing."""
@@ -248,41 +262,38 @@ class SumServers(Placement, use="sum-servers"):
         held = [letter for one in servers for letter in one.letters if letter.kind in ("share", "seed")]
         parts = {who: tuple(letter for letter in held if letter.source == who) for who in given.roster}
         names = tuple(who for who, letters in parts.items() if len(letters) == len(servers))
-        rows = torch.stack([self._added(mechanism, given, parts[who])[0] for who in names])
+        slots, bits = mechanism.encode.slots(given.layout), residue_bits(mechanism)
+        rows = torch.stack([self._added(mechanism, given.layout, parts[who])[0] for who in names])
+        rows = unpacked(rows, slots, bits)
         return Released(names, rows, ids=names, layout=given.layout)
 
-    def _added(self, mechanism: Mechanism, given: Given, inbox: Inbox) -> tuple[Tensor, int]:
-        bits = residue_bits(mechanism)
-        total, tag = shares.total(mechanism.encode.slots(given.layout), bits), 0
+    def _added(self, mechanism: Mechanism, layout: Layout, inbox: Inbox) -> tuple[Tensor, int]:
+        """The sum of the shares in some clients' letters, packed, and that of the shares of their tags."""
+        rows, drawn, tag = list[Tensor](), list[Choices](), 0
         for letter in inbox:
             if letter.kind == "share":
-                shares.add(letter.body["vector"].numpy(), total)
+                rows.append(letter.body["vector"])
                 part = int(letter.body["tag"][0])
             else:
                 numbers, part = stretched(letter.body["seed"].numpy().tobytes())
-                numbers.blind(total, bits)
+                drawn.append(numbers)
             tag = (tag + part) % P
-        return reduced(total, bits), tag
+        return added(rows, drawn, mechanism.encode.slots(layout), residue_bits(mechanism)), tag
 
     def _body(
-        self, mechanism: Mechanism, given: Given, present: Tensor, sums: Tensor | None, tags: Sequence[int]
+        self, mechanism: Mechanism, given: Given, present: Tensor, sums: Sequence[Tensor], tags: Sequence[int]
     ) -> dict[str, Tensor]:
         """A message with sums: one, or one a bucket."""
-        if sums is None:
-            raise ProtocolError("there is no sum to send")
         if not mechanism.release.grouped:
-            return {"present": present, "vector": sums, "tag": torch.tensor(tags)}
+            return {"vector": sums[0], "tag": torch.tensor(tags), "present": present}
         grouped = torch.tensor([number < len(tags) for number in range(len(given.roster))], dtype=torch.uint8)
-        return {
-            "present": present, "grouped": grouped, "vector": sums.reshape(len(tags), -1), "tag": torch.tensor(tags),
-        }  # fmt: skip
+        several = {"vector": torch.stack(tuple(sums)), "tag": torch.tensor(tags)}
+        return {"present": present, "grouped": grouped, **several}
 
     def _tagger(self, given: Given, keys: Keys, bits: int) -> Tagger:
-        return Tagger(once(keys["group"], given).child("tags"), bits, self._padded)
+        return Tagger(once(keys["group"], given).child("tags"), bits, len(given.roster), self._padded)
 
 
-def _numbers(encode: Encoder, bits: int, residues: Tensor) -> Any:
-    """What the tag is of: residues, which it takes for the signed integers that they stand for, or these themselves."""
-    if shares.centred(bits) and not encode.scaled:
-        return np.ascontiguousarray(residues.numpy())
-    return np.ascontiguousarray(encode.signed(residues).numpy())
+def _weight(encode: Encoder, key: Key, count: int, bits: int, last: int) -> int:
+    """What the form of residues lacks where the last one is a weight, which is never negative."""
+    return key.at(count - 1) << bits if encode.scaled and last >> (bits - 1) else 0

@@ -5,5 +5,6 @@ can hold. `gdp`, `losses` and `renyi` turn noise into epsilon, `ledger` adds rel
 what sums and shuffles add, and `plan` does it all before a run.
 
 A sentence about privacy is computed here or refused. Epsilons are rounded up and noise is rounded up, because a rounded
-guarantee must still hold.
+guarantee must still hold. scipy takes as long to import as a small run, so it is imported where something is computed
+with it.
 """

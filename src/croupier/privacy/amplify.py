@@ -17,7 +17,6 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import binom
 
 from croupier.errors import RangeError
 from croupier.privacy.local import rounded_up
@@ -84,6 +83,8 @@ def amplified(honest: int, epsilon: float, delta: float) -> float:
 
 def shuffled_delta(honest: int, local: float, epsilon: float) -> float:
     """An upper bound of delta for a central epsilon; both directions, because the two neighbours mirror each other."""
+    from scipy.stats import binom
+
     if epsilon >= local:
         return 0.0
     first, last = binom.ppf(_TAIL, honest - 1, math.exp(-local)), binom.isf(_TAIL, honest - 1, math.exp(-local))
@@ -98,6 +99,8 @@ def hockey_stick(clones: Floats, local: float, epsilon: float) -> Floats:
     P / Q grows with A, so the sum runs from a threshold upwards and is a difference of two tails, here with the tails'
     common part taken out.
     """
+    from scipy.stats import binom
+
     q = 1 / (1 + math.exp(-local))
     lead = q - math.exp(epsilon) * (1 - q)
     ratio = (math.exp(epsilon) * q - (1 - q)) / lead

@@ -16,8 +16,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scipy.special import log_ndtr
-
 from croupier.errors import RangeError
 from croupier.privacy.gdp import epsilon_of
 from croupier.privacy.local import shown, times
@@ -66,6 +64,8 @@ def clamping(members: int, clip: float, sigma: float, edge: float) -> float:
     """The chance that some member's value of one coordinate lies beyond the edge, at a deviation of sigma at most."""
     if edge <= clip:
         return 1.0
+    from scipy.special import log_ndtr
+
     return min(1.0, 2 * members * math.exp(float(log_ndtr(-(edge - clip) / sigma))))
 
 

@@ -15,7 +15,6 @@ from typing import ClassVar, Self
 import numpy as np
 import torch
 from pydantic import Field, model_validator
-from scipy.special import log_ndtr
 
 from croupier.core.coins import BLOCK, Coins
 from croupier.core.norm import length
@@ -121,6 +120,8 @@ class Gaussian(LocalPrivacy, use="gaussian"):
         """
         if self.sigma == 0:
             return 0.0
+        from scipy.special import log_ndtr
+
         return float(-size * log_ndtr(self.clip / (self.sigma * math.sqrt(size))) / math.log(2))
 
     def claims(self, participations: int = 1) -> str:

@@ -11,8 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-from scipy.special import erfcx, ndtr, ndtri
-
 from croupier.errors import RangeError
 
 # The rounding of doubles ends every bisection long before this many halvings.
@@ -40,6 +38,8 @@ def delta_of(mu: float, epsilon: float) -> float:
         raise RangeError(f"mu = {mu}, epsilon = {epsilon}: both are 0 or more")
     if mu == 0 or math.isinf(mu):
         return 0.0 if mu == 0 else 1.0
+    from scipy.special import ndtr
+
     a, b = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
     density = math.exp(-a * a / 2) / math.sqrt(2 * math.pi)
     found = density * (_mills(-a) - _mills(-b)) if a < 0 else float(ndtr(a)) - density * _mills(-b)
@@ -53,6 +53,8 @@ def epsilon_of(mu: float, delta: float) -> float:
         return math.inf
     if delta_of(mu, 0.0) <= delta:
         return 0.0
+    from scipy.special import ndtri
+
     # Beyond this the first term alone is below delta.
     top = mu * mu / 2 + mu * max(0.0, -float(ndtri(delta)))
     return _bisect(lambda epsilon: delta_of(mu, epsilon) > delta, 0.0, top)[1]
@@ -88,6 +90,8 @@ def participations_for(epsilon: float, delta: float, clip: float, sigma: float) 
 
 def _mills(x: float) -> float:
     """Phi(-x) / phi(x)."""
+    from scipy.special import erfcx
+
     return math.sqrt(math.pi / 2) * float(erfcx(x / math.sqrt(2)))
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, Self
 
@@ -66,7 +66,8 @@ class Event:
 
     def plain(self) -> dict[str, Any]:
         """As plain values, for a memory."""
-        return asdict(self)
+        # Every field is a single value, which needs no copy.
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,7 @@ class LocalPrivacy(Part):
     """Noise and clipping at the client."""
 
     verb: ClassVar[str] = "privacy"
+    lies_in: ClassVar[str] = "croupier.privacy"
     # Which forms of an update it can work on; a pipeline that sends another is refused when built.
     forms: ClassVar[tuple[Form, ...]] = ("weights", "delta")
     # Whether it leaves updates as they are.

@@ -11,8 +11,6 @@ import math
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context
 
-from scipy.stats import binom
-
 from croupier.errors import RangeError, option
 from croupier.privacy.amplify import HOPELESS, ShuffleGuarantee, amplified, claim, closed_form
 from croupier.privacy.gdp import epsilon_of, mu_of, participations_for, sigma_for
@@ -121,6 +119,8 @@ def turns(clients: int, cohort: int, total: int) -> Turns:
             f"clients = {clients}, cohort = {cohort}, total = {total}: a cohort is 1 client or more and at most all, "
             "and there is 1 round or more"
         )
+    from scipy.stats import binom
+
     chance = cohort / clients
     # No client of all more often than this, by adding up their chances.
     likely = int(binom.isf((1 - SURE) / clients, total, chance)) if cohort < clients else total

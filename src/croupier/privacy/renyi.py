@@ -14,7 +14,6 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import gammaln, logsumexp
 
 from croupier.errors import RangeError
 
@@ -38,6 +37,8 @@ def divergence(order: int, noise: float, rate: float) -> float:
     """The Rényi divergence of one step, at a whole order."""
     if rate == 1:
         return order / (2 * noise**2)
+    from scipy.special import gammaln, logsumexp
+
     k = np.arange(order + 1)
     chances = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1) + k * math.log(rate)
     terms = chances + (order - k) * math.log1p(-rate) + (k * k - k) / (2 * noise**2)

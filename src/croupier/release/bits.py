@@ -19,9 +19,9 @@ from croupier.core.coins import Choices, Node
 from croupier.core.update import Layout, Modulus
 from croupier.core.wire import Field, bit_rows
 from croupier.errors import ProtocolError
-from croupier.kernels import residues
+from croupier.kernels import residues, unary
 from croupier.kernels.threads import each
-from croupier.release.release import Release, Shape, blocks
+from croupier.release.release import Release, Shape, Table, blocks
 
 
 class _Unary(Release):
@@ -64,6 +64,31 @@ class Bits(_Unary, use="bits"):
             ]
         )
         return {"rows": out}
+
+    @property
+    def permutes(self) -> bool:
+        """Every arrangement of a block's ones is as likely as by permuting it, and a permutation can be had."""
+        return True
+
+    def moved(self, rows: Table, layout: Layout, modulus: Modulus, coins: Node) -> Table:
+        """Every block by a permutation of its own."""
+        return self._moved(rows, _moduli(modulus), coins, back=False)
+
+    def moved_back(self, rows: Table, layout: Layout, modulus: Modulus, coins: Node) -> Table:
+        """Every block as it was."""
+        return self._moved(rows, _moduli(modulus), coins, back=True)
+
+    def _moved(self, rows: Table, moduli: tuple[int, ...], coins: Node, *, back: bool) -> Table:
+        out, slots = np.empty_like(rows), 8 * rows.shape[1] // sum(residues.widths(moduli))
+
+        def move(start: int, stop: int, choices: Choices) -> None:
+            span = _bytes(start, stop, moduli)
+            out[:, span] = unary.moved(rows[:, span], stop - start, moduli, choices.permute_columns, back=back)
+
+        each(
+            [partial(move, start, stop, coins.child("block", number).secure()) for number, start, stop in blocks(slots)]
+        )
+        return out
 
     def reveals(self) -> str:
         """More than a sum."""

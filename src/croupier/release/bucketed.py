@@ -22,8 +22,8 @@ from croupier.core.tier import Tier
 from croupier.core.update import Layout, Modulus
 from croupier.errors import IntegrityError, ProtocolError, SpecError
 from croupier.release.buckets import Bucket, Gap, Label, form, label
-from croupier.release.release import Release, ReleaseContext, Shape, whole
-from croupier.release.shuffle import Grain, shuffle_into
+from croupier.release.release import Release, ReleaseContext, Shape, Table, whole
+from croupier.release.shuffle import Grain, Shuffle, shuffle_into
 from croupier.release.sums import Sum
 
 # One honest member alone is hidden by nobody.
@@ -103,10 +103,6 @@ class Tiered(Release):
         """By the tiers of the clients present."""
         return self.within(rows, layout, modulus, coins, context.tiers)
 
-    @abstractmethod
-    def facts(self, tiers: Sequence[Tier]) -> dict[str, Tensor]:
-        """What leaves beside the rows, and anybody who knows the tiers can compute."""
-
     def verify(self, body: Mapping[str, Tensor], tiers: Sequence[Tier]) -> None:
         """Raises: IntegrityError when buckets or labels are not those of the clients named as present."""
         for name, want in self.facts(tiers).items():
@@ -184,6 +180,14 @@ class Buckets(Tiered, use="buckets"):
             shuffle_into(out[at : at + bucket.size], members, self.grain, layout, coins.child("bucket", number))
             at += bucket.size
         return {**self.facts(tiers), "rows": torch.from_numpy(out)}
+
+    def mixed_together(self, clients: int, tiers: Sequence[Tier]) -> tuple[tuple[int, ...], ...]:
+        """Those of each bucket."""
+        return tuple(bucket.members for bucket in self.buckets(tiers))
+
+    def moved(self, rows: Table, layout: Layout, modulus: Modulus, coins: Node) -> Table:
+        """One bucket's rows, by the very permutations of the release."""
+        return Shuffle(grain=self.grain).moved(rows, layout, modulus, coins)
 
     def facts(self, tiers: Sequence[Tier]) -> dict[str, Tensor]:
         """Each row's bucket and label."""

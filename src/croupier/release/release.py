@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+import numpy.typing as npt
 from torch import Tensor
 
 from croupier.core.coins import BLOCK, Node
@@ -23,6 +25,8 @@ from croupier.errors import ProtocolError
 from croupier.release.buckets import Bucket, Label
 from croupier.release.scoring import ScoreRule
 
+# One row a client.
+Table = npt.NDArray[Any]
 # Rows, one sum, one sum a bucket, or a sum of rows that were scored against a reference.
 Shape = Literal["rows", "sums", "bucketed", "scored"]
 
@@ -42,6 +46,7 @@ class Release(Part):
     """
 
     verb: ClassVar[str] = "release"
+    lies_in: ClassVar[str] = "croupier.release"
     shape: ClassVar[Shape]
     hides: ClassVar[frozenset[str]] = frozenset()
     least: ClassVar[int] = 1
@@ -120,6 +125,30 @@ class Release(Part):
         """The rule by which rows are scored against a reference; None where they are not."""
         return None
 
+    @property
+    def permutes(self) -> bool:
+        """Whether it only moves what clients sent, so that those who move it need not be able to read it."""
+        return self.pieces is not None
+
+    def moved(self, rows: Table, layout: Layout, modulus: Modulus, coins: Node) -> Table:
+        """Rows among which pieces changed places as coins say, whatever the rows hold: shares of rows move alike.
+
+        Raises: ProtocolError where the release does not only move what clients sent.
+        """
+        raise ProtocolError(f"release = {self.use!r} does not only move what clients sent; use 'shuffle' or 'bits'")
+
+    def moved_back(self, rows: Table, layout: Layout, modulus: Modulus, coins: Node) -> Table:
+        """Rows as they were before `moved` with the same coins."""
+        return unmoved(rows, self.moved(places_of(rows), layout, modulus, coins))
+
+    def mixed_together(self, clients: int, tiers: Sequence[Tier]) -> tuple[tuple[int, ...], ...]:
+        """Among whom pieces change places, by their places; in the order in which the groups' rows leave."""
+        return (tuple(range(clients)),)
+
+    def facts(self, tiers: Sequence[Tier]) -> dict[str, Tensor]:
+        """What leaves beside the rows, and anybody who knows the tiers can compute."""
+        return {}
+
     def over_rounds(self) -> str:
         """What several rounds tell together, where it does not follow from what is hidden."""
         return ""
@@ -131,6 +160,18 @@ class Release(Part):
     @abstractmethod
     def reveals(self) -> str:
         """What the receiver learns, as a sentence of the statement."""
+
+
+def places_of(rows: Table) -> Table:
+    """Of each number of a table the row that it lies in."""
+    return np.repeat(np.arange(len(rows), dtype=np.int64)[:, None], rows.shape[1], 1)
+
+
+def unmoved(rows: Table, places: Table) -> Table:
+    """A table whose every number goes back to the row that `places` says it came from."""
+    out = np.empty_like(rows)
+    np.put_along_axis(out, places, rows, 0)
+    return out
 
 
 def whole(modulus: Modulus) -> dict[str, Any]:

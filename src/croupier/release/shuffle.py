@@ -21,12 +21,11 @@ from croupier.core.coins import Choices, Ints, Node
 from croupier.core.update import Layout, Modulus
 from croupier.core.wire import Field
 from croupier.kernels.threads import each
-from croupier.release.release import Release, Shape, blocks, whole
+from croupier.release.release import Release, Shape, Table, blocks, whole
 
 Grain = Literal["model", "layer", "parameter"]
 Span = tuple[int, int]
 Row = npt.NDArray[Any]
-Table = npt.NDArray[Any]
 
 
 class Shuffle(Release, use="shuffle"):
@@ -75,6 +74,12 @@ class Shuffle(Release, use="shuffle"):
         shuffle_into(out, rows, self.grain, layout, coins)
         return {"rows": torch.from_numpy(out)}
 
+    def moved(self, rows: Table, layout: Layout, modulus: Modulus, coins: Node) -> Table:
+        """By the very permutations of the release."""
+        out = np.empty_like(rows)
+        move_into(out, list(rows), self.grain, layout, coins)
+        return out
+
     def reveals(self) -> str:
         """What is left of the rows."""
         return {
@@ -86,11 +91,15 @@ class Shuffle(Release, use="shuffle"):
 
 def shuffle_into(out: Table, rows: Sequence[Tensor], grain: Grain, layout: Layout, coins: Node) -> None:
     """Write rows whose pieces are permuted among them."""
-    arrays = [row.numpy() for row in rows]
+    move_into(out, [row.numpy() for row in rows], grain, layout, coins)
+
+
+def move_into(out: Table, rows: Sequence[Row], grain: Grain, layout: Layout, coins: Node) -> None:
+    """The same for rows that need not be numbers of the house's own kinds: shares of them, for example."""
     if grain == "parameter":
-        _single(arrays, out, coins)
+        _single(rows, out, coins)
     else:
-        _pieces(arrays, out, _draw(grain, len(rows), layout, out.shape[1], coins))
+        _pieces(rows, out, _draw(grain, len(rows), layout, out.shape[1], coins))
 
 
 def _draw(grain: Grain, count: int, layout: Layout, slots: int, coins: Node) -> list[tuple[Span, Ints]]:

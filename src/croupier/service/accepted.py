@@ -9,7 +9,7 @@ from __future__ import annotations
 from croupier.errors import CroupierError, RosterError, StoreError
 from croupier.service.home import Home
 from croupier.service.identity import Keyring
-from croupier.service.member import Member
+from croupier.service.member import Member, not_accepted
 from croupier.service.roster import Roster
 
 
@@ -33,10 +33,17 @@ class Accepted:
         held = [roster for roster in self.rosters() if roster.from_round <= number]
         if not held:
             raise RosterError(
-                f"round {number}: {self.home.keys.name} has accepted no roster for it; croupier accept FILE --key "
-                f"{self.home.keys.name}.key"
+                f"round {number}: {self.home.keys.name} has accepted no roster for it; croupier accept FILE.roster "
+                f"--key {self.home.file}"
             )
         return self._member(held[-1])
+
+    def of(self, digest: bytes) -> Member:
+        """The party as it takes part under one of the rosters that it accepted. Raises: RosterError, StoreError."""
+        for roster in self.rosters():
+            if roster.digest == digest:
+                return self._member(roster)
+        raise RosterError(not_accepted(self.home.keys.name, digest))
 
     def first(self) -> Member:
         """The party as it starts: in the first version whose keys it still has. The next notice turns it to its own.

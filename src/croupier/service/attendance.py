@@ -92,7 +92,8 @@ class Attendance:
         while not (done := until()) and (left := end - time.monotonic()) > 0:
             self._changed.clear()
             try:
-                await asyncio.wait_for(self._changed.wait(), min(left, GRACE))
+                async with asyncio.timeout(min(left, GRACE)):
+                    await self._changed.wait()
             except TimeoutError:
                 continue
         return done

@@ -27,8 +27,10 @@ from croupier.errors import RosterError, nearest
 from croupier.mpc.signatures import verified
 from croupier.service.fields import Fields, read_file, read_table, write_table
 
-Role = Literal["client", "server", "relay", "sum-server", "second", "dealer", "host"]
+Role = Literal["client", "server", "relay", "sum-server", "mix-server", "second", "dealer", "host"]
 ROLES: tuple[Role, ...] = get_args(Role)
+# Of these a protocol has several, by number.
+_NUMBERED: dict[Role, str] = {"sum-server": r"sum[1-9][0-9]*", "mix-server": r"mix[1-9][0-9]*"}
 DOMAIN = ".croupier.internal"
 IDENTITY, BOX, SIGNATURE = 32, 32, 64
 _REMEDY = "ask its owner for the .card file once more"
@@ -37,9 +39,10 @@ _HEAD = "A party's card. Nothing in it is secret: hand it to whoever makes the r
 
 def role_of(name: str) -> Role:
     """The role that a name stands for: pipelines name their parties, and everybody else is a client."""
-    if re.fullmatch(r"sum[1-9][0-9]*", name):
-        return "sum-server"
-    return next((role for role in ROLES if role == name and role not in ("client", "sum-server", "host")), "client")
+    for role, pattern in _NUMBERED.items():
+        if re.fullmatch(pattern, name):
+            return role
+    return next((role for role in ROLES if role == name and role not in ("client", *_NUMBERED, "host")), "client")
 
 
 def check_role(name: str, role: str | None) -> Role:
@@ -53,7 +56,11 @@ def check_role(name: str, role: str | None) -> Role:
     if role == "host" and known == "client":
         return "host"
     if role not in (None, known):
-        called = {"sum-server": "sum1, sum2, ...", "client": "anything else than a host"}
+        called = {
+            "sum-server": "sum1, sum2, ...",
+            "mix-server": "mix1, mix2, ...",
+            "client": "anything else than a host",
+        }
         raise RosterError(
             f"role = {role!r}: {name!r:.60} is the name of a {known}; a {role} is called {called.get(str(role), role)}"
         )
@@ -222,6 +229,18 @@ class Card:
         """A card from its file. Raises: RosterError, StoreError."""
         where = str(path)
         return cls.parse(Fields(where, read_table(read_file(path, _REMEDY), where, _REMEDY), _REMEDY))
+
+
+def read_within(fields: Fields, where: str, remedy: str) -> Card:
+    """A card that lies in another file. Raises: RosterError that blames that file: when it got there it was whole."""
+    try:
+        return Card.parse(fields)
+    except RosterError as error:
+        said = str(error)
+        if said.startswith(where):
+            raise
+        said = said.removesuffix(f"; {_REMEDY}")
+        raise RosterError(f"{where}: it is damaged or was changed since it was made: {said}; {remedy}") from None
 
 
 def _to_sign(*known: str | bytes) -> bytes:

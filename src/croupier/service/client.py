@@ -9,9 +9,10 @@ from croupier.agree.seats import forget
 from croupier.agree.standing import Standing
 from croupier.core import canon
 from croupier.errors import CroupierError, IntegrityError, OwnError, ProtocolError
+from croupier.service.heard import read_at_odds, said_of, word_of
 from croupier.service.member import SERVER
 from croupier.service.notice import END, ROUND, Notice
-from croupier.service.party import PartyProcess
+from croupier.service.party import ENDED_ROUND, THIS_ROUND, PartyProcess
 from croupier.service.player import Player
 from croupier.service.recall import check_recall
 from croupier.service.transport import LATER, REFUSED
@@ -22,25 +23,32 @@ class Client(PartyProcess):
 
     # Heard once, remembered: the server may be gone when it is asked for again.
     _newest: Notice | None = None
+    _odds = ""
 
     async def run(self) -> None:
         """Play until the run is over.
 
-        Raises: IntegrityError when it has proof of foul play: then it is the last round that it plays. OwnError when
+        Raises: IntegrityError when it has proof of foul play, or had it before: it takes no further part. OwnError when
         its own training fails: nobody else can mend it.
         """
+        self._check_alarm()
+        self.tell_finished("no server may be there to answer")
         if not await self._recalled():
+            await asyncio.to_thread(self._done)
             return
         if (player := self.resume()) is not None:
             await self._play(player)
         after = self.store.last_number()
         while (notice := await self._next(after)).what != END:
             after = notice.number
+            invited = self.name in notice.cohort
             try:
-                self._tidy(notice)
-                if self.name not in notice.cohort:
+                # Before anything is done at its word: what a false notice names must not be forgotten either.
+                if invited or notice.what == ROUND:
+                    self.check(notice)
+                    self._tidy(notice)
+                if not invited:
                     continue
-                self.check(notice)
                 player = await self.begin(notice)
             except IntegrityError:
                 raise
@@ -49,7 +57,24 @@ class Client(PartyProcess):
                 self.options.tell("not played", round=notice.round + 1, why=str(error))
                 continue
             await self._play(player)
-        await self.calls.open(SERVER, canon.dump({"after": notice.number}), 2.0)
+        await asyncio.to_thread(self._done)
+        # The server waits for everybody to say that it has heard: one lost call must not keep it for long.
+        for _ in range(3):
+            if await self.calls.open(SERVER, self._request(notice.number), 2.0) != LATER:
+                return
+
+    def _check_alarm(self) -> None:
+        """Raises: IntegrityError when it raised an alarm in this run before, whoever starts it again."""
+        if alarm := (self.store.fact("alarm") or b"").decode():
+            raise IntegrityError(
+                f"{self.name} raised an alarm in this run before and takes no further part: {alarm}. Call the others; "
+                "once it is settled, take part in a new run (croupier enrol), or under another name"
+            )
+
+    def _done(self) -> None:
+        """The run is over: nothing that was drawn for its last round is kept."""
+        self.remember_finished({THIS_ROUND: canon.dump(None)})
+        self.store.checkpoint()
 
     def _tidy(self, notice: Notice) -> None:
         """Forget the secrets that no model lies under any more, when a round begins. Raises: WireError."""
@@ -60,10 +85,12 @@ class Client(PartyProcess):
             self.store.remember({"memory": canon.dump(dict(forget(self.memory(), live)))})
 
     def _request(self, after: int) -> bytes:
-        """What it asks the server for notices with: the last one it heard of and, where clients agree on something,
-        public facts of its standing, the attempt that it ended last, and whom it complains about.
+        """What it asks the server for notices with: the last one it heard of, how its last round ended and which
+        secret it holds (`heard`); and, where clients agree on something, public facts of its standing, the attempt that
+        it ended last, and whom it complains about.
         """
-        asked: dict[str, object] = {"after": after}
+        ended, content = canon.load(self.store.fact(ENDED_ROUND) or canon.dump((b"", False)))
+        asked: dict[str, object] = {"after": after, "word": word_of(self.versions, (ended, content))}
         if self.member.pipeline.encode.rules is not None:
             told = canon.load(self.store.fact("told") or canon.dump({"ended": b"", "complaints": {}}))
             asked["facts"] = {"standing": Standing.of(self.memory()).public.plain(), **told}
@@ -110,6 +137,9 @@ class Client(PartyProcess):
         if outcome.error:
             self.options.tell("failed", round=player.notice.round + 1, why=str(outcome.error))
         await self.end(player, outcome)
+        if isinstance(outcome.error, IntegrityError):
+            # The last that it says: that it is not content, never why.
+            await self.calls.open(SERVER, self._request(player.notice.number), 2.0)
         if isinstance(outcome.error, IntegrityError | OwnError):
             raise outcome.error
 
@@ -120,27 +150,38 @@ class Client(PartyProcess):
 
     async def _next(self, after: int) -> Notice:
         """The server's newest notice after this one."""
-        public, pause, refused = self.member.roster.card(SERVER).identity, 0.02, time.monotonic()
+        pause, refused = 0.02, time.monotonic()
         while self._newest is None or self._newest.number <= after:
             said = await self.calls.open(SERVER, self._request(after), self.member.roster.timetable.hold * 2)
-            bad = said in (LATER, REFUSED)
-            if said not in (b"", LATER, REFUSED):
-                try:
-                    notice = Notice.read(said, public)
-                    if self._newest is None or notice.number > self._newest.number:
-                        self._newest = notice
-                except CroupierError as error:
-                    self.counts["refused"] += 1
-                    self.options.tell("refused", source=SERVER, why=str(error))
-                    bad = True
             if said == REFUSED:
                 self._check_refused(refused)
-            if bad:
-                await asyncio.sleep(pause)
-                pause = min(1.0, pause * 2)
+            elif said != LATER and self._heard(said):
+                refused = time.monotonic()
                 continue
-            refused = time.monotonic()
+            await asyncio.sleep(pause)
+            pause = min(1.0, pause * 2)
         return self._newest
+
+    def _heard(self, said: bytes) -> bool:
+        """Take in what the server answered; False when it is nothing to go on with, and is asked for again later."""
+        try:
+            if held := read_at_odds(said):
+                self._tell_at_odds(said_of(held, self.member.roster))
+                return False
+            notice = Notice.read(said, self.member.roster.card(SERVER).identity) if said else None
+        except CroupierError as error:
+            self.counts["refused"] += 1
+            self.options.tell("refused", source=SERVER, why=str(error))
+            return False
+        if notice is not None and (self._newest is None or notice.number > self._newest.number):
+            self._newest = notice
+        return True
+
+    def _tell_at_odds(self, why: str) -> None:
+        """Say once that clients hold different secrets: nobody can play until one of them is mended."""
+        if why != self._odds:
+            self._odds = why
+            self.options.tell("group secrets differ", why=why)
 
     def _check_refused(self, since: float) -> None:
         """Raises: ProtocolError when the server has been refusing this client for so long that it means it."""

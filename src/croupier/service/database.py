@@ -8,6 +8,7 @@ database overwrites what it deletes, and its log is emptied when an attempt ends
 
 from __future__ import annotations
 
+import asyncio
 import os
 import queue
 import sqlite3
@@ -27,6 +28,8 @@ from croupier.errors import CroupierError, StoreError
 T = TypeVar("T")
 # Larger bodies lie in files of their own: a value of the database ends at 1 GB, and is copied whole.
 LARGE = 1 << 16
+# So many writes are committed together at most.
+_TOGETHER = 256
 _TABLES = """
 CREATE TABLE IF NOT EXISTS attempts(
     key BLOB PRIMARY KEY, number INT, what TEXT, run BLOB, round INT, attempt INT, notice BLOB, coins BLOB, memory BLOB,
@@ -46,6 +49,8 @@ CREATE TABLE IF NOT EXISTS facts(name TEXT PRIMARY KEY, value BLOB);
 class _Job:
     run: Callable[[sqlite3.Connection], Any]
     done: Future[Any]
+    # Not in a transaction, nor together with others.
+    alone: bool = False
 
 
 class Database:
@@ -96,30 +101,52 @@ class Database:
 
     def write(self, job: Callable[[sqlite3.Connection], T]) -> T:
         """Do something in a transaction that is on disk when this returns. Raises: StoreError, or what `job` raises."""
-        done: Future[T] = Future()
+        return self.begin_write(job).result()
+
+    def begin_write(self, job: Callable[[sqlite3.Connection], T]) -> Future[T]:
+        """Ask for a write, which is on disk when the future is done; writes are done in the order they are asked for.
+
+        Raises: StoreError when the store is closed.
+        """
+        return self._ask(_Job(job, Future()))
+
+    def _ask(self, job: _Job) -> Future[Any]:
+        # Nobody who stops waiting for it takes it back.
+        job.done.set_running_or_notify_cancel()
         with self._gate:
             if self._closed:
                 raise StoreError(f"{self.folder}: the store is closed")
-            self._jobs.put(_Job(job, done))
-        return done.result()
+            self._jobs.put(job)
+        return job.done
 
     def checkpoint(self) -> None:
         """Move what is written into the file and empty the log, so that nothing that was erased stays in it."""
-        with suppress(sqlite3.Error), self._lock:
-            if not self._closed:
-                self._read.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        with suppress(sqlite3.Error, StoreError):
+            empty = "PRAGMA wal_checkpoint(TRUNCATE)"
+            self._ask(_Job(lambda db: db.execute(empty).fetchall(), Future(), alone=True)).result()
 
     def _work(self) -> None:
+        """Commit together what waits together."""
+        group: list[_Job] = []
         while True:
-            first = self._jobs.get()
-            group = [first]
-            while first is not None and not self._jobs.empty():
-                group.append(self._jobs.get())
-            jobs = [job for job in group if job is not None]
-            if jobs:
-                self._commit(jobs)
-            if len(jobs) < len(group):
+            job = self._jobs.get()
+            if job is not None and not job.alone:
+                group.append(job)
+                if len(group) < _TOGETHER and not self._jobs.empty():
+                    continue
+            if group:
+                self._commit(group)
+                group = []
+            if job is None:
                 return
+            if job.alone:
+                self._do_alone(job)
+
+    def _do_alone(self, job: _Job) -> None:
+        try:
+            job.done.set_result(job.run(self._write))
+        except sqlite3.Error as error:
+            job.done.set_exception(error)
 
     def _commit(self, jobs: list[_Job]) -> None:
         ended: list[tuple[Future[Any], Any, BaseException | None]] = []
@@ -183,3 +210,16 @@ class Database:
             return self._vault(key).decrypt(box[:12], box[12:], key)
         except (OSError, InvalidTag, ValueError):
             raise StoreError(f"{self.folder}: a letter that was accepted cannot be read any more") from None
+
+
+def done_with(result: T) -> Future[T]:
+    """A write that there was no need for."""
+    done: Future[T] = Future()
+    done.set_result(result)
+    return done
+
+
+async def on_disk(begun: Callable[[], Future[T]], size: int = 0) -> T:
+    """What a write gives, once it is on disk; what takes long to hash and seal is begun beside the event loop."""
+    future = begun() if size <= LARGE else await asyncio.to_thread(begun)
+    return await asyncio.wrap_future(future)

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import hashlib
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from croupier.core.envelope import HEADER_BYTES, Header
+from croupier.core.envelope import CHUNK, HEADER_BYTES, Header
+from croupier.core.flow import Received
 from croupier.errors import CroupierError, StoreError
+from croupier.service.database import LARGE
+from croupier.service.handshakes import Handshakes
+from croupier.service.identity import Keyring
+from croupier.service.incoming import IncomingBody
 from croupier.service.member import Member, OneVersion
 from croupier.service.options import Options
 from croupier.service.player import Player
@@ -25,8 +29,19 @@ from croupier.service.quota import IN_FLIGHT, has_room
 from croupier.service.recall import remembered
 from croupier.service.requests import read_names, read_request
 from croupier.service.roster import Roster
-from croupier.service.store import Store, StoredLetter
-from croupier.service.transport import CLOSED, ENDED, LATER, OK, REFUSED, Call, Tls
+from croupier.service.store import HeldLetter, Store, StoredLetter
+from croupier.service.transport import (
+    CLOSED,
+    ENDED,
+    KEY_BYTES,
+    LATER,
+    OK,
+    REFUSED,
+    SHORT_IN,
+    SHORT_OUT,
+    Call,
+    Tls,
+)
 
 
 class PartyDoor:
@@ -38,11 +53,14 @@ class PartyDoor:
         self.counts: Counter[str] = Counter()
         self.now: Player | None = None
         self.reports: dict[bytes, dict[str, Mapping[str, Any]]] = {}
-        self.turned = asyncio.Event()
+        # Set, and made anew, when an attempt begins or ends, here or elsewhere.
+        self.moved = asyncio.Event()
         self.in_flight = 0
         self._former: Roster | None = None
+        self._shown: tuple[tuple[Keyring, tuple[Roster, ...]], Tls] | None = None
         self._stirred = asyncio.Event()
         self._reading: set[tuple[str, str]] = set()
+        self.hands = Handshakes(self._missed)
 
     @property
     def name(self) -> str:
@@ -54,11 +72,20 @@ class PartyDoor:
         self._stirred.set()
         self._stirred = asyncio.Event()
 
+    def _move(self) -> None:
+        """Wake those who wait for an attempt to begin or to end."""
+        self.moved.set()
+        self.moved = asyncio.Event()
+
     def tls(self) -> Tls:
         """Its own certificate in the version that holds; hands are shaken with everybody in any version it accepted."""
-        keys = self.member.keyring
-        trusted = dict.fromkeys(card.certificate for roster in self.versions.rosters() for card in roster.cards)
-        return Tls(keys.tls_key_pem, keys.tls_cert_pem, "".join(trusted).encode())
+        now = (self.member.keyring, self.versions.rosters())
+        if self._shown is None or self._shown[0] != now:
+            # Asked for at every handshake, and a federation may have thousands of certificates.
+            keys, rosters = now
+            trusted = dict.fromkeys(card.certificate for roster in rosters for card in roster.cards)
+            self._shown = now, Tls(keys.tls_key_pem, keys.tls_cert_pem, "".join(trusted).encode())
+        return self._shown[1]
 
     def caller(self, certificate: bytes, call: Call) -> str | None:
         """Whose certificate it is, in the version that holds; nobody's once it has ended, on open connections too.
@@ -69,9 +96,16 @@ class PartyDoor:
         if (name := roster.party_of(certificate)) is not None:
             return name if self.today() < roster.card(name).expires else None
         others = {"take": (self._former,) if self._former else (), "open": self.versions.rosters()}.get(call, ())
-        names = [found for one in others if (found := one.party_of(certificate)) is not None]
+        known = [(one, found) for one in others if (found := one.party_of(certificate)) is not None]
+        names = [found for one, found in known if self.today() < one.card(found).expires]
         stays = [name for name in names if call == "open" or name in (*roster.clients, *roster.hosts)]
         return stays[-1] if stays else None
+
+    def _missed(self, count: int) -> None:
+        """Handshakes were not followed by a call."""
+        self.counts["handshakes"] += count
+        why = "no call followed: a stranger's certificate, one that has ended, or no TLS; gRPC's own line says which"
+        self.options.tell("handshake", count=count, why=why)
 
     def today(self) -> dt.datetime:
         """The time by which certificates end."""
@@ -89,16 +123,19 @@ class PartyDoor:
         try:
             async with asyncio.timeout(self._slowest):
                 head = await anext(pieces, b"")
-            header, key = Header.unpack(head[:HEADER_BYTES]), head[HEADER_BYTES:]
+            header, key = Header.unpack(head[:HEADER_BYTES]), head[HEADER_BYTES : HEADER_BYTES + KEY_BYTES]
         except CroupierError as error:
             return self._refuse(caller, str(error))
         except TimeoutError:
             return self.asked_to_wait(caller)
         if header.source != caller or header.target != self.name:
             return self._refuse(caller, "not its own letter, or not one for here")
+        if len(begun := head[HEADER_BYTES + KEY_BYTES :]) > SHORT_IN:
+            return self._refuse(caller, "a first piece that is longer than it may be")
+        body = IncomingBody(begun, pieces)
         player = await self._playing(key)
         if player is None:
-            return await self._late(caller, key, header, pieces)
+            return await self._late(caller, key, header, body)
         schema = player.schemas.get(header.kind)
         if schema is None or caller not in {*player.notice.cohort, *self.member.roster.hosts}:
             return self._refuse(caller, f"no such kind or party: {header.kind!r}")
@@ -116,7 +153,7 @@ class PartyDoor:
         self._reading.add(place)
         self.in_flight += header.length
         try:
-            return await self._accept(player, header, head[:HEADER_BYTES], pieces)
+            return await self._accept(player, header, head[:HEADER_BYTES], body)
         except TimeoutError:
             return self.asked_to_wait(caller)
         finally:
@@ -128,15 +165,14 @@ class PartyDoor:
         """Seconds that a caller may take to send what it has begun."""
         return max(5.0, self.member.roster.timetable.hold * 2)
 
-    async def _accept(self, player: Player, header: Header, head: bytes, pieces: AsyncIterator[bytes]) -> bytes:
+    async def _accept(self, player: Player, header: Header, head: bytes, coming: IncomingBody) -> bytes:
         async with asyncio.timeout(self._slowest):
-            body = await _read(pieces, header.length)
+            body = await coming.read(header.length)
         if body is None:
             return self._refuse(header.source, "shorter or longer than its header says")
         try:
-            letter = await asyncio.to_thread(player.admit, header, body)
-            kept = StoredLetter(header.source, header.kind, head, body)
-            said = await asyncio.to_thread(self.store.keep, player.key, kept)
+            letter = await self._admitted(player, header, body)
+            said = await player.keep(StoredLetter(header.source, header.kind, head, body))
         except StoreError as error:
             self.options.tell("store", why=str(error))
             return self.asked_to_wait(header.source)
@@ -149,7 +185,13 @@ class PartyDoor:
         # Only now, and on this side of every wait: what is answered with ok is what the flow is handed.
         return OK if player.deliver(letter, len(head) + len(body)) else self._closed(header)
 
-    async def _late(self, caller: str, key: bytes, header: Header, pieces: AsyncIterator[bytes]) -> bytes:
+    async def _admitted(self, player: Player, header: Header, body: bytes) -> Received:
+        """A letter that is what it should be; a large one is read beside the event loop. Raises: CroupierError."""
+        if len(body) <= LARGE:
+            return player.admit(header, body)
+        return await asyncio.to_thread(player.admit, header, body)
+
+    async def _late(self, caller: str, key: bytes, header: Header, coming: IncomingBody) -> bytes:
         """A letter for an attempt that is not played now: the same as before, too late, or too early."""
         state = await asyncio.to_thread(self.store.state, key)
         if state not in ("done", "failed"):
@@ -159,7 +201,7 @@ class PartyDoor:
         if known is not None and known[0] == header.pack():
             try:
                 async with asyncio.timeout(self._slowest):
-                    if await _digest(pieces, known[0]) == known[1]:
+                    if await coming.digest(known[0]) == known[1]:
                         return OK
             except TimeoutError:
                 return self.asked_to_wait(caller)
@@ -180,15 +222,14 @@ class PartyDoor:
         """The attempt of this key, once it is played; None when it is over, or does not begin in time."""
         end = time.monotonic() + self.member.roster.timetable.hold
         while (left := end - time.monotonic()) > 0:
+            moved = self.moved
             if self.now is not None and self.now.key == key and self.now.seat.outcome is None:
                 return self.now
             if await asyncio.to_thread(self.store.state, key) in ("done", "failed"):
                 return None
-            self.turned.clear()
-            try:
-                await asyncio.wait_for(self.turned.wait(), min(left, 1.0))
-            except TimeoutError:
-                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await moved.wait()
         return None
 
     async def take(self, caller: str | None, request: bytes) -> AsyncIterator[bytes]:
@@ -197,28 +238,42 @@ class PartyDoor:
             key, kind, hold = read_request(request, key=bytes, kind=str, hold=float)
         except CroupierError:
             self._refuse(caller, "a request that cannot be read")
+            yield b""
             return
         if caller is None:
             self._refuse(caller, "nothing lies ready for strangers")
+            yield b""
             return
         end = time.monotonic() + min(max(0.0, hold), self.member.roster.timetable.hold)
         while True:
             stirred = self._stirred
-            found = await asyncio.to_thread(self.store.waiting, key, caller, kind)
-            if found is not None:
-                yield found[0]
-                view = memoryview(found[1])
-                for at in range(0, len(view), 1 << 20):
-                    yield bytes(view[at : at + (1 << 20)])
+            if (found := self.store.waiting(key, caller, kind)) is not None:
+                async for piece in self._handed_out(key, found):
+                    yield piece
                 return
-            state = await asyncio.to_thread(self.store.state, key)
-            if state in ("done", "failed"):
+            if self.store.state(key) in ("done", "failed"):
                 yield ENDED
                 return
             if (left := end - time.monotonic()) <= 0:
+                yield b""
                 return
             with suppress(TimeoutError):
-                await asyncio.wait_for(stirred.wait(), left)
+                async with asyncio.timeout(left):
+                    await stirred.wait()
+
+    async def _handed_out(self, key: bytes, found: HeldLetter) -> AsyncIterator[bytes]:
+        """A letter in pieces; a short one in one piece with its header."""
+        if not found.file:
+            body = self.store.opened_body(key, found)
+        else:
+            body = await asyncio.to_thread(self.store.opened_body, key, found)
+        if len(body) <= SHORT_OUT:
+            yield found.header + body
+            return
+        yield found.header
+        view = memoryview(body)
+        for at in range(0, len(view), CHUNK):
+            yield bytes(view[at : at + CHUNK])
 
     async def ended(self, caller: str | None, request: bytes) -> bytes:
         """Another host ended an attempt."""
@@ -234,7 +289,7 @@ class PartyDoor:
         self.reports.setdefault(key, {})[caller] = {"well": well, "missing": missing}
         if self.now is not None and self.now.key == key and not well:
             self.now.lose(caller)
-        self.turned.set()
+        self._move()
         return OK
 
     async def known(self, caller: str | None) -> bytes:
@@ -246,21 +301,3 @@ class PartyDoor:
     async def opened(self, caller: str | None, request: bytes) -> bytes:
         """Notices come by what each role does with them."""
         return self._refuse(caller, "no notices are taken here")
-
-
-async def _read(pieces: AsyncIterator[bytes], length: int) -> bytes | None:
-    """A body of exactly so many bytes, or None."""
-    body = bytearray()
-    async for piece in pieces:
-        if len(body) + len(piece) > length:
-            return None
-        body += piece
-    return bytes(body) if len(body) == length else None
-
-
-async def _digest(pieces: AsyncIterator[bytes], head: bytes) -> bytes:
-    """What binds a letter that is read again, without holding it."""
-    state = hashlib.sha256(head)
-    async for piece in pieces:
-        state.update(piece)
-    return state.digest()

@@ -75,7 +75,7 @@ def draw_group(roster: Roster, keys: Keyring, coins: Coins) -> tuple[SealedGroup
             boxes[name] = seal(roster.card(name).box, secret, _info(roster, keys.name, name), coins.child("box", name))
         except WireError:
             raise RosterError(f"card of {name}: box is no public key; {name} must make new keys") from None
-    check = _check_of(roster, secret)
+    check = group_check(roster, secret)
     signature = keys.sign(_to_sign(roster, keys.name, check, boxes))
     return SealedGroup(roster.digest, roster.from_round, keys.name, check, boxes, signature), secret
 
@@ -98,12 +98,17 @@ def open_group(sealed: SealedGroup, roster: Roster, keys: Keyring) -> bytes:
     if len(sealed.signature) != SIGNATURE or not verified(public, signed, sealed.signature):
         raise RosterError(f"sealed group secret: the signature is not that of {sealed.drawn_by}; {_REMEDY}")
     secret = keys.open(sealed.boxes[keys.name], _info(roster, sealed.drawn_by, keys.name))
-    if _check_of(roster, secret) != sealed.check:
+    if group_check(roster, secret) != sealed.check:
         raise IntegrityError(
             f"sealed group secret: the box of {keys.name} does not hold the secret that was announced to all; another "
             "client draws it anew: croupier group"
         )
     return secret
+
+
+def fingerprint(check: bytes) -> str:
+    """So many digits of a check as people compare."""
+    return " ".join(check[at : at + 2].hex() for at in range(0, 8, 2))
 
 
 def _check_client(roster: Roster, keys: Keyring) -> None:
@@ -118,7 +123,8 @@ def _info(roster: Roster, source: str, target: str) -> bytes:
     return canon.dump(("croupier group box", 1, roster.run, roster.digest, roster.from_round, source, target))
 
 
-def _check_of(roster: Roster, secret: bytes) -> bytes:
+def group_check(roster: Roster, secret: bytes) -> bytes:
+    """What binds a secret to its roster and tells nothing of it: everybody may know it."""
     return canon.digest(("croupier group secret", 1, roster.digest, secret))
 
 

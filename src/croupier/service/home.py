@@ -27,15 +27,16 @@ from croupier.service.versions import verify_chain, verify_identities
 
 SECRET = 32
 _SPACE = "free space, or see who may write there"
-_GROUP = "open the sealed file that a client made for this roster: croupier group --open group.sealed"
 _HEAD = "SECRET: what all clients share under one roster. Hosts must never see it."
 
 
 class Home:
     """One party's folder, with its keys."""
 
-    def __init__(self, folder: Path, keys: Keyring) -> None:
+    def __init__(self, folder: Path, keys: Keyring, file: Path | None = None) -> None:
         self.folder, self.keys = folder, keys
+        # The key file as its owner named it: remedies repeat it, so that they can be pasted.
+        self.file = file or folder / f"{keys.name}.key"
 
     def __repr__(self) -> str:
         return f"Home({str(self.folder)!r}, {self.keys!r})"
@@ -44,7 +45,7 @@ class Home:
     def open(cls, key: Path) -> Home:
         """The home in which a key file lies. Raises: StoreError, RosterError."""
         check_folder(key.parent)
-        return cls(key.parent, Keyring.read(key))
+        return cls(key.parent, Keyring.read(key), key)
 
     def keyrings(self) -> Iterator[Keyring]:
         """The keys that were named, then this party's others beside them: NAME.key, NAME.2.key and so on."""
@@ -99,7 +100,7 @@ class Home:
                     return roster
         raise RosterError(
             f"roster with digest {digest.hex():.16}...: {self.keys.name} has not accepted it; compare its words with "
-            f"the others: croupier accept FILE --key {self.keys.name}.key"
+            f"the others: croupier accept FILE.roster --key {self.file}"
         )
 
     def in_force(self, run: bytes, number: int) -> Roster:
@@ -108,8 +109,8 @@ class Home:
             if roster.from_round <= number:
                 return roster
         raise RosterError(
-            f"round {number} of run {run.hex()}: {self.keys.name} has accepted no roster for it; croupier accept FILE "
-            f"--key {self.keys.name}.key"
+            f"round {number} of run {run.hex()}: {self.keys.name} has accepted no roster for it; croupier accept "
+            f"FILE.roster --key {self.file}"
         )
 
     def check_next(self, roster: Roster) -> None:
@@ -152,14 +153,23 @@ class Home:
         """The clients' secret under a roster. Raises: StoreError when there is none yet."""
         path = self._file(roster.run, roster.version, "group")
         if not self.has_group(roster):
-            raise StoreError(f"{self.keys.name} has no group secret under version {roster.version}; {_GROUP}")
+            raise StoreError(f"{self.keys.name} has no group secret under version {roster.version}; {self._to_open}")
         check_private(path)
-        fields = Fields(str(path), read_table(read_file(path, _GROUP), str(path), _GROUP), _GROUP, secret=True)
+        text = read_file(path, self._to_open)
+        fields = Fields(str(path), read_table(text, str(path), self._to_open), self._to_open, secret=True)
         digest, secret = fields.raw("roster"), fields.raw("secret")
         fields.end()
         if digest != roster.digest or len(secret) != SECRET:
-            raise RosterError(f"{path}: belongs to another roster; {_GROUP}")
+            raise RosterError(f"{path}: belongs to another roster; {self._to_open}")
         return secret
+
+    @property
+    def _to_open(self) -> str:
+        """What a client does that has no secret."""
+        return (
+            "open the sealed file that one client made for this roster: croupier group --open group.sealed --key "
+            f"{self.file}"
+        )
 
     def has_group(self, roster: Roster) -> bool:
         """Whether the clients' secret under a roster is here already."""
@@ -172,7 +182,10 @@ class Home:
         if self.has_group(roster) and self.group(roster) == secret:
             return path
         text = write_table(_HEAD, {"roster": roster.digest.hex(), "secret": secret.hex()})
-        remedy = "one client draws the secret of a roster for all; go by its file, or make a new roster"
+        remedy = (
+            "one client draws the secret of a roster for all. If the other file is the one that all clients go by, "
+            f"delete {path} and open that file again"
+        )
         return write_new(path, text, remedy, 0o600)
 
     def _folder(self, run: bytes) -> Path:

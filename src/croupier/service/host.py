@@ -23,7 +23,7 @@ _OVER = "over"
 
 
 class Host(PartyProcess):
-    """A relay, a sum server, the second server or the dealer."""
+    """A relay, a sum server, a mix server, the second server or the dealer."""
 
     def __init__(self, member: Member, store: Store, work: WorkByName, options: Options) -> None:
         super().__init__(member, store, work, options)
@@ -33,6 +33,8 @@ class Host(PartyProcess):
     async def run(self) -> None:
         """Play until the server says that the run is over."""
         over = self.store.fact(_OVER) == self.member.roster.run
+        if not over:
+            self.tell_finished("it serves in case the server goes on, and can be stopped")
         if (player := self.resume()) is not None:
             if over:
                 player.supersede()
@@ -45,11 +47,12 @@ class Host(PartyProcess):
             except CroupierError as error:
                 # Not written down, not begun: the server will push it again.
                 self._queued = b""
+                self._move()
                 self.options.tell("not played", round=notice.round + 1, why=str(error))
                 continue
             await self._play(player)
         # Heard and done: whoever starts this host again wants it to serve.
-        self.store.remember({_OVER: b""})
+        self.remember_finished({_OVER: b""})
 
     async def _play(self, player: Player) -> None:
         outcome = await player.play()
@@ -84,7 +87,8 @@ class Host(PartyProcess):
         """Whether an attempt is written down before long: who says ok must know of it after a crash."""
         end = time.monotonic() + self.member.roster.timetable.hold
         while self.store.state(notice.key) is None and notice.key == self._queued and time.monotonic() < end:
-            await asyncio.sleep(0.005)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.moved.wait(), end - time.monotonic())
         return self.store.state(notice.key) is not None
 
     async def _turn(self) -> None:
@@ -95,6 +99,6 @@ class Host(PartyProcess):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(patience):
                     while self.store.state(player.key) == "open":
-                        await asyncio.sleep(0.01)
+                        await self.moved.wait()
                     return
             player.supersede()

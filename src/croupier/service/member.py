@@ -11,6 +11,7 @@ from typing import Protocol
 
 from croupier.core.flow import Given
 from croupier.engine.federation import Federation, least
+from croupier.errors import RosterError
 from croupier.pipeline import Pipeline
 from croupier.place.placement import Keys
 from croupier.place.secrets import Secrets
@@ -90,8 +91,19 @@ class Versions(Protocol):
     def at(self, number: int) -> Member:
         """As it takes part in a round, of which the first is 1. Raises: RosterError when no version holds there."""
 
+    def of(self, digest: bytes) -> Member:
+        """As it takes part under the roster with a digest. Raises: RosterError when it has not accepted that one."""
+
     def rosters(self) -> tuple[Roster, ...]:
         """Every version, in order."""
+
+
+def not_accepted(name: str, digest: bytes) -> str:
+    """What is said where an attempt lies open under a roster that its party does not hold."""
+    return (
+        f"an attempt lies open under the roster {digest.hex()[:16]}..., which {name} has not accepted; take the "
+        "roster's files in NAME.runs from where they were put"
+    )
 
 
 @dataclass(frozen=True)
@@ -102,6 +114,12 @@ class OneVersion:
 
     def at(self, number: int) -> Member:
         """The same in every round."""
+        return self.member
+
+    def of(self, digest: bytes) -> Member:
+        """The same, if it is the one that is meant. Raises: RosterError."""
+        if digest != self.member.roster.digest:
+            raise RosterError(not_accepted(self.member.name, digest))
         return self.member
 
     def rosters(self) -> tuple[Roster, ...]:

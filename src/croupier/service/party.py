@@ -31,6 +31,13 @@ from croupier.service.seated import Surroundings
 from croupier.service.store import Opened, Store
 from croupier.service.transport import Calls
 
+# What a client drew for the round that it plays: its coins, its participation, the memory that it began with.
+THIS_ROUND = "this round"
+# The attempt at a round that a client ended last, and whether it was content.
+ENDED_ROUND = "ended round"
+# The run that was over when the party stopped: who starts it again is told so.
+_FINISHED = "finished"
+
 
 class PartyProcess(PartyDoor, ABC):
     """One party: what it is, what it remembers, and what it is playing now."""
@@ -90,6 +97,15 @@ class PartyProcess(PartyDoor, ABC):
         number, attempt = (-1, -1) if kept is None else canon.load(kept)
         return int(number), int(attempt)
 
+    def remember_finished(self, facts: Mapping[str, bytes]) -> None:
+        """The server has said that the run is over; facts that hold from now on."""
+        self.store.remember({**facts, _FINISHED: self.member.roster.run})
+
+    def tell_finished(self, why: str) -> None:
+        """Say to whoever starts it again that the run was over before."""
+        if self.store.fact(_FINISHED) == self.member.roster.run:
+            self.options.tell("finished", why=f"this run was over when {self.name} stopped: {why}")
+
     # ---- playing
 
     def check(self, notice: Notice) -> None:
@@ -110,56 +126,60 @@ class PartyProcess(PartyDoor, ABC):
 
     async def begin(self, notice: Notice) -> Player:
         """Write a new attempt down, and seat the party."""
-        memory, coins = self._begins_with(notice)
+        memory, coins, held = self._begins_with(notice)
         # Before it is written down: what cannot be played must not lie open.
-        plan = self._plan(notice, memory)
+        plan = self._plan(notice, memory, held)
+        facts = {} if held is None else {THIS_ROUND: canon.dump(held)}
         if notice.what != ROUND and (numbered := notice.called.numbered) is not None:
-            self.store.remember({"agreed": canon.dump(numbered)})
+            facts["agreed"] = canon.dump(numbered)
         opened = Opened(
             notice.key, notice.number, notice.what, notice.run, notice.round, notice.attempt,
             canon.dump(notice.plain()), coins, canon.dump(dict(memory)), time.time(),
         )  # fmt: skip
-        await asyncio.to_thread(self.store.open, opened)
+        await asyncio.to_thread(self.store.open, opened, facts)
         self.counts["attempts"] += 1
         self.options.tell("opened", round=notice.round + 1, attempt=notice.attempt + 1, invited=len(notice.cohort))
         self.options.hook("open", notice.round)
         return self._seated(notice, opened, plan)
 
     def resume(self) -> Player | None:
-        """The attempt that was open when the party stopped, seated again."""
+        """The attempt that was open when the party stopped, seated again under the roster that it began under.
+
+        Raises: RosterError when that one is no longer accepted here.
+        """
         opened = self.store.current()
         if opened is None:
             return None
         notice = Notice(**canon.load(opened.notice))
-        self.turn_to(self.versions.at(notice.round + 1))
-        return self._seated(notice, opened, self._plan(notice, canon.load(opened.memory)))
+        # Not the version that would hold now: another one may have been accepted for this very round meanwhile.
+        self.turn_to(self.versions.of(notice.roster))
+        held = self._this_round(notice) if self.member.is_client else None
+        return self._seated(notice, opened, self._plan(notice, canon.load(opened.memory), held))
 
-    def _begins_with(self, notice: Notice) -> tuple[Memory, bytes]:
-        """Memory and coins of an attempt.
+    def _begins_with(self, notice: Notice) -> tuple[Memory, bytes, Mapping[str, Any] | None]:
+        """Memory and coins of an attempt, and what a client keeps of a round for another attempt at it.
 
         A client's belong to the round, as its participation does: a second attempt carries the very same update. In an
         agreement everything is drawn afresh.
         """
         if not self.member.is_client or notice.what != ROUND:
-            return self.memory(), self.options.coins(notice)
+            return self.memory(), self.options.coins(notice), None
         if (held := self._this_round(notice)) is None:
             memory, drawn = self.memory(), self.options.coins(notice)
             held = {
                 "name": _round_name(notice), "coins": drawn, "at": self.participation(), "memory": dict(memory),
                 "events": (),
             }  # fmt: skip
-            self.store.remember({"this round": canon.dump(held)})
         events = tuple(held["events"])
-        return (with_events(held["memory"], events) if events else held["memory"]), bytes(held["coins"])
+        return (with_events(held["memory"], events) if events else held["memory"]), bytes(held["coins"]), held
 
     def _this_round(self, notice: Notice) -> Mapping[str, Any] | None:
         """What the client drew for a round, if it took part in an attempt of it before."""
-        kept = self.store.fact("this round")
+        kept = self.store.fact(THIS_ROUND)
         held = None if kept is None else canon.load(kept)
         return held if held is not None and held["name"] == _round_name(notice) else None
 
-    def _plan(self, notice: Notice, memory: Memory) -> SeatPlan:
-        held = self._this_round(notice) if self.member.is_client else None
+    def _plan(self, notice: Notice, memory: Memory, held: Mapping[str, Any] | None) -> SeatPlan:
         return plan_for(notice, self.member, memory, self.options.shard, int(held["at"]) if held else 0)
 
     def _seated(self, notice: Notice, opened: Opened, plan: SeatPlan) -> Player:
@@ -171,7 +191,7 @@ class PartyProcess(PartyDoor, ABC):
             time.monotonic() - ago,
         )  # fmt: skip
         self.now, self.plan = player, plan
-        self.turned.set()
+        self._move()
         return player
 
     async def end(self, player: Player, outcome: Outcome, facts: Mapping[str, bytes] | None = None) -> None:
@@ -189,13 +209,18 @@ class PartyProcess(PartyDoor, ABC):
             # What the server may know of it: never why an attempt ended early.
             complaints = (outcome.memory or {}).get("complaints", {})
             more["told"] = canon.dump({"ended": key, "complaints": complaints})
-        if is_round and self.member.is_client and (error is None or self.store.left(key)):
-            more["participation"] = canon.dump(player.seat.view.given.participation + 1)
+        if is_round and self.member.is_client:
+            more[ENDED_ROUND] = canon.dump((key, error is None))
+            if error is None or self.store.left(key):
+                more["participation"] = canon.dump(player.seat.view.given.participation + 1)
+            if not self._may_come_again(error):
+                more[THIS_ROUND] = canon.dump(None)
         if self.member.is_client and isinstance(error, IntegrityError):
             more["alarm"] = str(error).encode()
         counted, state = dict(player.closed), _ended(error)
         await asyncio.to_thread(self.store.end, key, state, {**more, **(facts or {})}, counted)
         self._stir()
+        self._move()
         # Who renewed its certificate had this attempt to fetch what was left of the one before.
         self._former = None
         if player.seat.view.kept != "nothing":
@@ -206,6 +231,11 @@ class PartyProcess(PartyDoor, ABC):
         self.options.hook("end", player.notice.round)
         if is_round and not self.member.is_client:
             await self._say_ended(player, error)
+
+    def _may_come_again(self, error: CroupierError | None) -> bool:
+        """Whether this client would play another attempt at the round: if not, its coins have done their work."""
+        place = self.member.pipeline.place
+        return place.restarts and not (error is None and place.binds)
 
     def _count_end(self, player: Player, error: CroupierError | None) -> None:
         seconds, notice = time.monotonic() - player.opened, player.notice
@@ -226,12 +256,12 @@ class PartyProcess(PartyDoor, ABC):
     def _spend(self, jobs: Sequence[tuple[Any, ...]]) -> Sequence[None]:
         """Write down what a client is about to release of its budget; it counts however the round ends."""
         for _, event in jobs:
-            held = dict(canon.load(self.store.fact("this round") or b"N"))
+            held = dict(canon.load(self.store.fact(THIS_ROUND) or b"N"))
             if dict(event) not in held["events"]:
                 held["events"] = (*held["events"], dict(event))
             # In the memory at once, not at the end: a crash must not make anybody forget it.
             memory = with_events(self.memory(), held["events"])
-            self.store.remember({"this round": canon.dump(held), "memory": canon.dump(dict(memory))})
+            self.store.remember({THIS_ROUND: canon.dump(held), "memory": canon.dump(dict(memory))})
         return [None for _ in jobs]
 
     async def close(self) -> None:

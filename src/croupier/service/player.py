@@ -2,8 +2,9 @@
 
 The order that keeps promises across a crash: the attempt and its coins are on disk before the flow begins; a letter is
 on disk before its sender is told so; the result of training, and what a client spends of its privacy budget, before
-anything leaves; the list of letters that a flow is handed before it is handed them. A party that starts again replays
-these steps, arrives at the same bytes, and goes on.
+anything leaves; the list of letters that a flow is handed, where some are missing, before it is handed them. What else
+it was handed follows from what is on disk already, and is written down together with the next letters that leave. A
+party that starts again replays these steps, arrives at the same bytes, and goes on.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from croupier.core import canon
 from croupier.core.envelope import HEADER_BYTES, Envelope, Header
 from croupier.core.flow import Outcome, Work
 from croupier.errors import CroupierError, ProtocolError, StoreError, TooLate, WireError
+from croupier.service.database import on_disk
 from croupier.service.seated import SeatedParty, written
-from croupier.service.store import StoredLetter
+from croupier.service.store import LeavingLetter, Step, StoredLetter
 from croupier.service.transport import CLOSED, ENDED, LATER, OK, REFUSED
 
 _PAUSE, _LONGEST_PAUSE = 0.02, 1.0
@@ -45,13 +47,27 @@ class Player(SeatedParty):
             self.seat.fail(result)
             return
         what, value = written(ask.name, result)
-        await self._write(what, value)
+        self._note(what, value)
+        if value:
+            # It may not come out the same again, and took long.
+            await self._write()
         self.around.hook(f"work:{ask.name}", self.notice.round)
         self.seat.finish(result)
 
-    async def _write(self, what: str, value: bytes) -> None:
-        await asyncio.to_thread(self.around.store.step, self.key, self._step, what, value)
+    def _note(self, what: str, value: bytes) -> None:
+        """Take down a step, to be written before anything leaves that follows from it."""
+        self._unwritten.append((self._step, what, value))
         self._step += 1
+
+    def _noted(self) -> list[Step]:
+        noted, self._unwritten = self._unwritten, []
+        return noted
+
+    async def _write(self) -> None:
+        """Write down the steps that were noted, now."""
+        steps = self._noted()
+        size = sum(len(value) for _, _, value in steps)
+        await on_disk(lambda: self.around.store.add_steps(self.key, steps), size)
 
     # ---- sending
 
@@ -60,19 +76,16 @@ class Player(SeatedParty):
         letters = self.seat.post()
         if not letters:
             return None
-        envelopes = [self._envelope(letter) for letter in letters]
-        fetched = [one for one in envelopes if one.header.target in self.around.clients]
-        pushed = [one for one in envelopes if one.header.target not in self.around.clients]
-        for group, hold in ((fetched, True), (pushed, False)):
-            rows = [(one.header.target, one.header.kind, one.header.pack(), one.body) for one in group]
-            if rows:
-                await asyncio.to_thread(self.around.store.leave, self.key, rows, hold)
-        if fetched:
+        leaving = [self._leaving(self._envelope(letter)) for letter in letters]
+        pushed = [one for one in leaving if not one.hold]
+        steps, size = self._noted(), max(len(one.body) for one in leaving)
+        await on_disk(lambda: self.around.store.leave(self.key, leaving, steps), size)
+        if len(pushed) < len(leaving):
             self.around.stir()
         self.around.hook(f"leave:{letters[0].kind}", self.notice.round)
         answers = await asyncio.gather(*(self._put(one) for one in pushed))
         self.around.hook(f"sent:{letters[0].kind}", self.notice.round)
-        said = {one.header.target: answer for one, answer in zip(pushed, answers, strict=True)}
+        said = {one.target: answer for one, answer in zip(pushed, answers, strict=True)}
         me, kind = self.around.name, letters[0].kind
         refused = [host for host, answer in said.items() if answer == REFUSED and me in self.around.clients]
         if refused:
@@ -82,14 +95,21 @@ class Player(SeatedParty):
         late = [host for host, answer in said.items() if answer in missed]
         return TooLate(f"{me} reached {late[0]} too late, and the round went on without it") if late else None
 
-    async def _put(self, envelope: Envelope) -> bytes:
-        target, pause = envelope.header.target, _PAUSE
-        head = envelope.header.pack() + self.key
+    def _leaving(self, envelope: Envelope) -> LeavingLetter:
+        """A letter on its way: clients fetch theirs, everybody else is brought them."""
+        head = envelope.header
+        return LeavingLetter(
+            head.target, head.kind, head.pack(), bytes(envelope.body), hold=head.target in self.around.clients
+        )  # fmt: skip
+
+    async def _put(self, letter: LeavingLetter) -> bytes:
+        target, pause = letter.target, _PAUSE
+        head = letter.header + self.key
         while time.monotonic() < self._deadline and target not in self.gone and not self.superseded:
-            said = await self.around.calls.put(target, head, envelope.body, self.around.times.hold * 2)
+            said = await self.around.calls.put(target, head, letter.body, self.around.times.hold * 2)
             if said != LATER:
                 if said != OK:
-                    self.around.tell("letter not taken", target=target, kind=envelope.header.kind, said=said.decode())
+                    self.around.tell("letter not taken", target=target, kind=letter.kind, said=said.decode())
                 return said
             await asyncio.sleep(pause)
             pause = min(_LONGEST_PAUSE, pause * 2)
@@ -124,7 +144,9 @@ class Player(SeatedParty):
                 self.changed.clear()
                 left = (soft if now < soft else self._deadline) - now
                 try:
-                    await asyncio.wait_for(self.changed.wait(), left)
+                    # Not wait_for: it forgets that it was cancelled when a letter comes at the same moment.
+                    async with asyncio.timeout(left):
+                        await self.changed.wait()
                 except TimeoutError:
                     continue
         finally:
@@ -139,7 +161,11 @@ class Player(SeatedParty):
         taken = tuple(source for source in wait.sources if (wait.kind, source) in seat.box) if wait else ()
         if wait:
             self.closed[wait.kind] = self.closed.get(wait.kind, frozenset()) | frozenset(taken)
-        await self._write("inbox", canon.dump(taken))
+        self._note("inbox", canon.dump(taken))
+        if wait and len(taken) < len(wait.sources):
+            # Whoever comes later is told that it is too late: that must hold after a crash, too. Where nobody is
+            # missing, the same letters lie here then.
+            await self._write()
         if wait:
             self.around.hook(f"got:{wait.kind}", self.notice.round)
         seat.go()
@@ -164,8 +190,7 @@ class Player(SeatedParty):
                 ):  # fmt: skip
                     raise WireError(f"{source} handed out another letter than was asked for")
                 letter = self.admit(header, body)
-                kept = StoredLetter(source, kind, pieces[0], body)
-                said = await asyncio.to_thread(self.around.store.keep, self.key, kept)
+                said = await self.keep(StoredLetter(source, kind, pieces[0], body))
             except StoreError as error:
                 self.around.tell("store", why=str(error))
                 await asyncio.sleep(_LONGEST_PAUSE)

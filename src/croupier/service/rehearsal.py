@@ -15,6 +15,7 @@ from typing import Any
 
 from croupier.core.coins import Coins
 from croupier.core.flow import roster_digest
+from croupier.core.view import Kept
 from croupier.engine.federation import least
 from croupier.engine.state import run_id
 from croupier.engine.task import Task
@@ -57,15 +58,13 @@ class Rehearsal:
     def party(self, member: Member, tell: Callable[..., None]) -> PartyProcess:
         """One party, in the process that is to be its own."""
         hook = self.hooks.get(member.name, lambda: nothing)()
-        options = Options(coins=self._coins(member.name), hook=hook, tell=tell, keep="digest", on_view=_viewed(tell))
+        # Views are compared with a simulation's, which has the same coins only where there is a seed.
+        keep: Kept = "digest" if self.seeded else "nothing"
+        options = Options(coins=self._coins(member.name), hook=hook, tell=tell, keep=keep, on_view=_viewed(tell))
         place = Workplace(self.folder / member.name, task=self.made)
         made = make_party(member, place, options, lambda line: tell("round", **line))
         if self.seeded and isinstance(made, Lead):
             made.measures = replace(made.measures, cohorts=self.coins)
-        if isinstance(made, Lead):
-            # A server that was killed had no time to tell of the round that it had just ended.
-            for line in made.lines():
-                tell("round", **line)
         return made
 
     def _coins(self, name: str) -> CoinSource:

@@ -21,7 +21,7 @@ from croupier.core import canon
 from croupier.core.update import Layout, Slice
 from croupier.engine.federation import check, check_names
 from croupier.errors import RosterError, SpecError
-from croupier.service.card import Card
+from croupier.service.card import Card, read_within
 from croupier.service.fields import Fields, read_file, read_table, write_table
 from croupier.service.words import words_of
 from croupier.spec import Machine, Spec, load
@@ -223,7 +223,7 @@ class Roster:
         """A roster from the text of its file. Raises: RosterError when it is not the one that its digest stands for."""
         top = Fields(where, read_table(text, where, _REMEDY), _REMEDY)
         times, cards = top.fields("timetable"), top.table("cards")
-        named = {name: Card.parse(top.fields("cards").fields(name)) for name in sorted(cards)}
+        named = {name: read_within(top.fields("cards").fields(name), where, _REMEDY) for name in sorted(cards)}
         for name, card in named.items():
             if name != card.name:
                 raise RosterError(f"{where}: cards.{name!r:.60} is the card of {card.name}; {_REMEDY}")

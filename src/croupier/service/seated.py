@@ -19,9 +19,10 @@ from croupier.core.update import Layout, Update
 from croupier.core.wire import Schema
 from croupier.engine.post import Post
 from croupier.errors import CroupierError, StoreError, WireError
+from croupier.service.database import on_disk
 from croupier.service.notice import Notice
 from croupier.service.roster import Timetable
-from croupier.service.store import Store, StoredLetter
+from croupier.service.store import Kept, Step, Store, StoredLetter
 from croupier.service.transport import Calls
 
 # Tests hook in here: called with a name for every step that is on disk or on its way.
@@ -68,6 +69,7 @@ class SeatedParty:
     bytes_in: int = 0
     bytes_out: int = 0
     _step: int = 0
+    _unwritten: list[Step] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._post = Post(self.attempt_id, self.schemas, None)
@@ -92,6 +94,10 @@ class SeatedParty:
         if schema is None:
             raise WireError(f"a message of unknown kind {header.kind!r}")
         return Received(header.source, header.kind, schema.unpack(body))
+
+    async def keep(self, letter: StoredLetter) -> Kept:
+        """Make a letter durable: it is new, the very same again, or another. Raises: StoreError."""
+        return await on_disk(lambda: self.around.store.keep(self.key, letter), len(letter.body))
 
     def deliver(self, letter: Received, size: int) -> bool:
         """Hand a durable letter to the flow; False when it no longer waits for it."""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -114,7 +115,7 @@ async def run_party(party: PartyProcess, stop: asyncio.Event | None = None, addr
     try:
         if not party.member.is_client:
             at = address or party.member.roster.address(party.name)
-            server, port = await listen(party, at)
+            server, port = await listen(party, at, party.hands)
             party.listening = True
             party.options.tell("listening", address=at, port=port)
         running = asyncio.ensure_future(party.run())
@@ -146,4 +147,10 @@ def run_here(party: PartyProcess, address: str = "") -> None:
             loop.add_signal_handler(number, stop.set)
         await run_party(party, stop, address)
 
-    asyncio.run(main())
+    # What is loaded by now stays: a collector that walked over it again and again would find nothing, and in a fork
+    # copy it.
+    gc.freeze()
+    try:
+        asyncio.run(main())
+    finally:
+        gc.unfreeze()

@@ -28,6 +28,7 @@ _COUNTS = {
     "bytes_in": ("received_bytes", "Bytes of letters of attempts that have ended."),
     "bytes_out": ("sent_bytes", "Bytes of letters of attempts that have ended."),
     "refused": ("refused", "Calls and notices that were refused."),
+    "handshakes": ("failed_handshakes", "Handshakes that no call followed: strangers and ended certificates."),
     "late": ("late", "Letters that came too late."),
     "asked to wait": ("asked_to_wait", "Calls that were asked to come again."),
     "equivocations": ("equivocations", "Second letters that differed from the first."),

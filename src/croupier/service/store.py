@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal, TypeVar
+from typing import Literal
 
 from croupier.core.coins import Coins
 from croupier.core.envelope import Header
 from croupier.errors import Replayed
-from croupier.service.database import Database
+from croupier.service.database import LARGE, Database, done_with
 
-T = TypeVar("T")
-# Larger bodies lie in files of their own: a value of the database ends at 1 GB, and is copied whole.
-LARGE = 1 << 16
+Kept = Literal["new", "again", "other"]
+# A step of a flow: its number, what it was, and what must be known to repeat it.
+Step = tuple[int, str, bytes]
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,26 @@ class StoredLetter:
     body: bytes = field(repr=False)
 
 
+@dataclass(frozen=True)
+class LeavingLetter:
+    """A letter that is about to leave; with `hold`, its body is kept for whoever fetches it."""
+
+    target: str
+    kind: str
+    header: bytes
+    body: bytes = field(repr=False)
+    hold: bool = False
+
+
+@dataclass(frozen=True)
+class HeldLetter:
+    """A letter that lies ready for whoever fetches it: its header, and its body as it lies on disk."""
+
+    header: bytes
+    sealed: bytes = field(repr=False)
+    file: str
+
+
 # More kinds of letters than any protocol has a party send.
 MOST_KINDS = 64
 
@@ -59,13 +80,18 @@ class Store(Database):
 
     # ---- attempts
 
-    def open(self, opened: Opened) -> None:
-        """Write an attempt down, before anything is done in it."""
+    def open(self, opened: Opened, facts: Mapping[str, bytes] = MappingProxyType({})) -> None:
+        """Write an attempt down, before anything is done in it, and facts that hold from now on."""
         row = (
             opened.key, opened.number, opened.what, opened.run, opened.round, opened.attempt, opened.notice,
             opened.coins, opened.memory, Coins.from_os().export(), opened.opened,
         )  # fmt: skip
-        self.write(lambda db: db.execute("INSERT INTO attempts VALUES(?,?,?,?,?,?,?,?,?,?,?,'open')", row))
+
+        def write(db: sqlite3.Connection) -> None:
+            db.execute("INSERT INTO attempts VALUES(?,?,?,?,?,?,?,?,?,?,?,'open')", row)
+            db.executemany("INSERT OR REPLACE INTO facts VALUES(?,?)", list(facts.items()))
+
+        self.write(write)
 
     def current(self) -> Opened | None:
         """The attempt that was open when the party stopped, if one was."""
@@ -125,14 +151,17 @@ class Store(Database):
 
     # ---- letters that came
 
-    def keep(self, key: bytes, letter: StoredLetter) -> Literal["new", "again", "other"]:
+    def keep(self, key: bytes, letter: StoredLetter) -> Future[Kept]:
         """Write a letter down: a new one, the very same again, or another than the one that was accepted."""
-        digest = hashlib.sha256(letter.header + letter.body).digest()
-        if (known := self._known(key, letter)) is not None:
-            return "again" if known == digest else "other"
+        state = hashlib.sha256(letter.header)
+        state.update(letter.body)
+        digest = state.digest()
+        if len(letter.body) > LARGE and (known := self._known(key, letter)) is not None:
+            # Not sealed and written to a file of its own once more.
+            return done_with("again" if known == digest else "other")
         body, file = self._sealed(key, letter.body)
 
-        def write(db: sqlite3.Connection) -> Literal["new", "again", "other"]:
+        def write(db: sqlite3.Connection) -> Kept:
             row = (key, letter.source, letter.kind, digest, letter.header, body, file)
             if db.execute("INSERT OR IGNORE INTO letters VALUES(?,?,?,?,?,?,?,0)", row).rowcount:
                 return "new"
@@ -140,7 +169,7 @@ class Store(Database):
             (kept,) = db.execute("SELECT digest FROM letters WHERE key=? AND source=? AND kind=?", where).fetchone()
             return "again" if kept == digest else "other"
 
-        return self.write(write)
+        return self.begin_write(write)
 
     def counted(self, key: bytes, source: str, kind: str) -> tuple[bytes, bytes] | None:
         """Header and digest of a letter that its receiver's flow was handed, after the attempt has ended."""
@@ -182,28 +211,34 @@ class Store(Database):
 
     # ---- letters that leave
 
-    def leave(self, key: bytes, letters: list[tuple[str, str, bytes, bytes]], hold: bool) -> None:
-        """Write down letters (target, kind, header, body) that are about to leave; with `hold`, keep their bodies.
+    def leave(self, key: bytes, letters: Sequence[LeavingLetter], steps: Sequence[Step] = ()) -> Future[None]:
+        """Write down letters that are about to leave, and the steps that led to them, together.
 
-        Raises: Replayed when another letter left in the same place before: then none of these may leave.
+        The future raises Replayed when another letter left in the same place before: then none of these may leave.
         """
-        bodies = {hashlib.sha256(body).digest(): body for _, _, _, body in letters} if hold else {}
-        sealed = {digest: self._sealed(key, body) for digest, body in bodies.items()}
+        # One body goes to many: it is hashed once and sealed once.
+        bodies = {id(one.body): one.body for one in letters}
+        digests = {known: hashlib.sha256(body).digest() for known, body in bodies.items()}
+        held = {digests[id(one.body)]: one.body for one in letters if one.hold}
+        sealed = {digest: self._sealed(key, body) for digest, body in held.items()}
 
         def write(db: sqlite3.Connection) -> None:
-            for target, kind, header, body in letters:
-                digest = hashlib.sha256(body).digest()
-                row = (key, target, kind, digest, header)
+            _add_steps(db, key, steps)
+            for one in letters:
+                digest = digests[id(one.body)]
+                row = (key, one.target, one.kind, digest, one.header)
                 if db.execute("INSERT OR IGNORE INTO sent VALUES(?,?,?,?,?)", row).rowcount:
                     continue
-                where = (key, target, kind)
+                where = (key, one.target, one.kind)
                 (left,) = db.execute("SELECT digest FROM sent WHERE key=? AND target=? AND kind=?", where).fetchone()
                 if left != digest:
-                    raise Replayed(f"another {kind!r} left for {target} in this attempt before; nothing is sent")
+                    raise Replayed(
+                        f"another {one.kind!r} left for {one.target} in this attempt before; nothing is sent"
+                    )
             for digest, (body, file) in sealed.items():
                 db.execute("INSERT OR IGNORE INTO held VALUES(?,?,?,?)", (key, digest, body, file))
 
-        self.write(write)
+        return self.begin_write(write)
 
     def left(self, key: bytes) -> bool:
         """Whether anything left in an attempt."""
@@ -213,25 +248,23 @@ class Store(Database):
         """Whether a letter of this kind left for somebody in an attempt, or was about to."""
         return bool(self._rows("SELECT 1 FROM sent WHERE key=? AND target=? AND kind=?", key, target, kind))
 
-    def waiting(self, key: bytes, target: str, kind: str) -> tuple[bytes, bytes] | None:
-        """A letter that lies ready for somebody who fetches: its header and body."""
+    def waiting(self, key: bytes, target: str, kind: str) -> HeldLetter | None:
+        """A letter that lies ready for somebody who fetches."""
         found = self._rows(
             "SELECT header, body, file FROM sent JOIN held USING(key, digest) WHERE key=? AND target=? AND kind=?",
             key, target, kind,
         )  # fmt: skip
-        return (found[0][0], self._unsealed(key, found[0][1], found[0][2])) if found else None
+        return HeldLetter(*found[0]) if found else None
+
+    def opened_body(self, key: bytes, held: HeldLetter) -> bytes:
+        """What such a letter says. Raises: StoreError."""
+        return self._unsealed(key, held.sealed, held.file)
 
     # ---- steps and facts
 
-    def step(self, key: bytes, number: int, what: str, value: bytes, facts: Mapping[str, bytes] | None = None) -> None:
-        """Write down what a flow is about to be handed, and facts that hold from now on."""
-
-        def write(db: sqlite3.Connection) -> None:
-            db.execute("INSERT INTO steps VALUES(?,?,?,?)", (key, number, what, value))
-            for name, fact in (facts or {}).items():
-                db.execute("INSERT OR REPLACE INTO facts VALUES(?,?)", (name, fact))
-
-        self.write(write)
+    def add_steps(self, key: bytes, steps: Sequence[Step]) -> Future[None]:
+        """Write down what a flow was handed."""
+        return self.begin_write(lambda db: _add_steps(db, key, steps))
 
     def steps(self, key: bytes) -> list[tuple[str, bytes]]:
         """What a flow was handed so far, in order."""
@@ -251,3 +284,7 @@ class Store(Database):
         """Remember facts."""
         rows = list(facts.items())
         self.write(lambda db: db.executemany("INSERT OR REPLACE INTO facts VALUES(?,?)", rows))
+
+
+def _add_steps(db: sqlite3.Connection, key: bytes, steps: Sequence[Step]) -> None:
+    db.executemany("INSERT INTO steps VALUES(?,?,?,?)", [(key, *step) for step in steps])

@@ -39,13 +39,23 @@ def assembled(spec: Spec, coins: Coins, data: Path | None = None) -> Assembled:
 
 def shapes_of(spec: Spec, coins: Coins, data: Path | None = None) -> Shapes:
     """What a roster must say of updates and records. Raises: SpecError, DataError where the data are not at hand."""
+    task = task_at_hand(spec, coins, data)
+    return Shapes(task.layout, task.inputs)
+
+
+def task_at_hand(spec: Spec, coins: Coins, data: Path | None = None) -> Task:
+    """The task of whoever makes a roster. Raises: SpecError, DataError where the data are not at hand."""
     try:
-        task = assembled(spec, coins, data).task
+        return assembled(spec, coins, data).task
     except (DataError, SpecError) as error:
         raise type(error)(
             f"{error} (a roster says how large updates are, so it is made where the data or some like them are at hand)"
         ) from None
-    return Shapes(task.layout, task.inputs)
+
+
+def without_part(task: Task, names: Sequence[str]) -> list[str]:
+    """Clients that have no part of these data: each needs records or a function of its own."""
+    return [] if len(task.shards) == 1 else [name for name in names if name not in task.shards]
 
 
 def at_home(roster: Roster, sets: Sequence[str]) -> Spec | None:

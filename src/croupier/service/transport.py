@@ -3,11 +3,14 @@
 Hosts listen; clients only dial out. Five calls, all of plain bytes:
 
 Put      a letter to a host: a header with the attempt's key, then its body in chunks; answered when it is durable
-Take     a letter that this host holds for the caller: the header, then the body; held open until there is one
+Take     a letter that this host holds for the caller: the header, then the body in chunks; held open until there is
+         one, and empty where none comes in time
 Open     a signed notice, pushed to a host; or fetched by a client, which names the last one that it heard of and, where
          clients agree on something, says what it signed and holds: public facts, no secret, no reason of an abort
 End      that the caller has ended an attempt, and whether it ended well
 Known    which letters of the caller's this host saw last, so that one that has forgotten them finds out
+
+A short letter comes in one piece with its header. So a host reads `SHORT_IN` bytes at most before it asks its quotas.
 
 Who calls is read off the certificate on every call, because a connection outlives a revocation. Certificates of later
 versions of the roster are served and trusted at the next handshake, without a restart.
@@ -17,33 +20,48 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal, Protocol
 
 import grpc
 import grpc.aio
 
-from croupier.core.envelope import CHUNK
+from croupier.core.envelope import CHUNK, HEADER_BYTES
 from croupier.errors import SpecError
+from croupier.service.handshakes import Handshakes
 from croupier.service.member import Member, OneVersion, Versions
 from croupier.service.quota import HeldCalls
 
 SERVICE = "croupier.Post"
-# What a host answers to a letter: it is durable; come again; it came too late; it is none that could ever be taken.
+# What a host answers to a letter: it is durable; come again; too late; it is none that could ever be taken.
 OK, LATER, CLOSED, REFUSED = b"ok", b"later", b"closed", b"refused"
 # What a host answers to somebody who fetches: the attempt ended without such a letter.
 ENDED = b"ended"
+KEY_BYTES = 32
+# Bodies of so many bytes come together with their header: into a host, and out of it.
+SHORT_IN, SHORT_OUT = 1 << 14, 1 << 16
 DOMAIN = ".croupier.internal"
 _OPTIONS = [
     ("grpc.max_receive_message_length", CHUNK + 4096),
     ("grpc.max_send_message_length", CHUNK + 4096),
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
+    # By its name a pause; in fact so long a connection may take to be made, on a slow line or by a busy host.
+    ("grpc.min_reconnect_backoff_ms", 10_000),
     ("grpc.enable_retries", 0),
 ]
+
+# Whether gRPC has run in this process: forks of it would crash or hang.
+_RAN = threading.Event()
+
+
+def has_run() -> bool:
+    """Whether this process has listened or dialled."""
+    return _RAN.is_set()
 
 
 @dataclass(frozen=True)
@@ -98,54 +116,66 @@ class Door(Protocol):
 def _bytes(context: Any) -> bytes:
     """The caller's certificate, as the bytes that the roster pins."""
     pem = context.auth_context().get("x509_pem_cert", [b""])[0]
-    return ssl.PEM_cert_to_DER_cert(pem.decode()) if pem else b""
+    return _der(pem) if pem else b""
 
 
-async def listen(door: Door, address: str) -> tuple[grpc.aio.Server, int]:
-    """Serve a door at an address; the server, and the port that it got. Raises: SpecError when it is taken."""
-    held = HeldCalls()
+@lru_cache(maxsize=1 << 12)
+def _der(pem: bytes) -> bytes:
+    return ssl.PEM_cert_to_DER_cert(pem.decode())
+
+
+async def listen(
+    door: Door, address: str, hands: Handshakes | None = None
+) -> tuple[grpc.aio.Server, int]:  # fmt: skip
+    """Serve a door at an address; the server, and the port that it got. Raises: SpecError when it is taken.
+
+    hands: hears of handshakes, and of each connection's first call.
+    """
+    _RAN.set()
+    held, shaken = HeldCalls(), hands or Handshakes(lambda count: None)
+    shaken.listen()
+
+    def who(context: Any, call: Call) -> str | None:
+        shaken.called(context.peer())
+        return door.caller(_bytes(context), call)
 
     async def put(pieces: AsyncIterator[bytes], context: Any) -> bytes:
-        caller = door.caller(_bytes(context), "put")
+        caller = who(context, "put")
         with held.one_more(caller) as free:
             return await door.put(caller, pieces) if free else door.asked_to_wait(caller)
 
     async def take(request: bytes, context: Any) -> AsyncIterator[bytes]:
-        caller = door.caller(_bytes(context), "take")
+        caller = who(context, "take")
         with held.one_more(caller) as free:
             if not free:
                 door.asked_to_wait(caller)
+                yield b""
                 return
             async for piece in door.take(caller, request):
                 yield piece
 
-    async def opened(request: bytes, context: Any) -> bytes:
-        caller = door.caller(_bytes(context), "open")
-        with held.one_more(caller) as free:
-            return await door.opened(caller, request) if free else door.asked_to_wait(caller)
+    def answered(call: Call, answer: Callable[[str | None, bytes], Awaitable[bytes]]) -> Any:
+        """How a small request is answered."""
 
-    async def ended(request: bytes, context: Any) -> bytes:
-        caller = door.caller(_bytes(context), "end")
-        with held.one_more(caller) as free:
-            return await door.ended(caller, request) if free else door.asked_to_wait(caller)
+        async def handle(request: bytes, context: Any) -> bytes:
+            caller = who(context, call)
+            with held.one_more(caller) as free:
+                return await answer(caller, request) if free else door.asked_to_wait(caller)
 
-    async def known(request: bytes, context: Any) -> bytes:
-        caller = door.caller(_bytes(context), "known")
-        with held.one_more(caller) as free:
-            return await door.known(caller) if free else door.asked_to_wait(caller)
+        return grpc.unary_unary_rpc_method_handler(handle)
 
     handlers = {
         "Put": grpc.stream_unary_rpc_method_handler(put),
         "Take": grpc.unary_stream_rpc_method_handler(take),
-        "Open": grpc.unary_unary_rpc_method_handler(opened),
-        "End": grpc.unary_unary_rpc_method_handler(ended),
-        "Known": grpc.unary_unary_rpc_method_handler(known),
+        "Open": answered("open", door.opened),
+        "End": answered("end", door.ended),
+        "Known": answered("known", lambda caller, request: door.known(caller)),
     }
     # Without its own port a host would share another's, and get some of the calls.
     made = grpc.aio.server(options=[*_OPTIONS, ("grpc.so_reuseport", 0)], maximum_concurrent_rpcs=8192)
     made.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
     try:
-        port = made.add_secure_port(address, _credentials(door))
+        port = made.add_secure_port(address, _credentials(door, shaken))
     except RuntimeError:
         raise SpecError(
             f"{address}: cannot listen there; is another process doing so? name another by --listen"
@@ -154,12 +184,13 @@ async def listen(door: Door, address: str) -> tuple[grpc.aio.Server, int]:
     return made, port
 
 
-def _credentials(door: Door) -> grpc.ServerCredentials:
+def _credentials(door: Door, hands: Handshakes) -> grpc.ServerCredentials:
     """What is asked for at every handshake, so that a new version of the roster holds from the next one on."""
     shown = door.tls()
 
     def fetch() -> grpc.ServerCertificateConfiguration | None:
         nonlocal shown
+        hands.begin()
         if (now := door.tls()) == shown:
             return None
         shown = now
@@ -178,6 +209,7 @@ class _Line:
     certificate: bytes
 
     def dial(self, host: str) -> grpc.aio.Channel:
+        _RAN.set()
         options = [*_OPTIONS, ("grpc.ssl_target_name_override", host + DOMAIN)]
         credentials = grpc.ssl_channel_credentials(self.trusted, self.key, self.certificate)
         return grpc.aio.secure_channel(self.address, credentials, options)
@@ -219,6 +251,8 @@ class Calls:
 
     async def put(self, host: str, head: bytes, body: bytes, timeout: float) -> bytes:
         """Send a letter, once."""
+        if len(body) <= SHORT_IN:
+            return await self._try(self._channel(host).unary_unary(f"/{SERVICE}/Put")(head + body, timeout=timeout))
 
         async def pieces() -> AsyncIterator[bytes]:
             yield head
@@ -229,12 +263,16 @@ class Calls:
         return await self._try(self._channel(host).stream_unary(f"/{SERVICE}/Put")(pieces(), timeout=timeout))
 
     async def take(self, host: str, request: bytes, timeout: float, most: int = CHUNK) -> list[bytes]:
-        """Fetch a letter of at most so many bytes, once: nothing when there is none yet, or one that is longer."""
-        call = self._channel(host).unary_stream(f"/{SERVICE}/Take")(request, timeout=timeout)
+        """Fetch a letter of at most so many bytes, once: its header, then its body; nothing when there is none yet."""
+        channel, path = self._channel(host), f"/{SERVICE}/Take"
+        if most <= HEADER_BYTES + SHORT_OUT:
+            said = await self._try(channel.unary_unary(path)(request, timeout=timeout))
+            return _parted(said) if said != LATER and len(said) <= most else []
+        call = channel.unary_stream(path)(request, timeout=timeout)
         pieces, size = list[bytes](), 0
         try:
             async for piece in call:
-                pieces.append(piece)
+                pieces += [piece] if pieces else _parted(piece)
                 size += len(piece)
                 if size > most:
                     call.cancel()
@@ -268,3 +306,9 @@ class Calls:
         for _, channel in self._channels.values():
             await channel.close()
         await asyncio.gather(*self._hanging_up)
+
+
+def _parted(piece: bytes) -> list[bytes]:
+    """The first piece of an answer: a header, with what came along of the body; a word; or nothing."""
+    parts = [piece[:HEADER_BYTES], piece[HEADER_BYTES:]]
+    return [part for part in parts if part]

@@ -42,6 +42,7 @@ from croupier.service.seated import Hook
 from croupier.service.start import run_here
 from croupier.service.store import Store
 from croupier.service.training import assembled
+from croupier.service.transport import has_run
 from croupier.spec import Spec
 
 Watch = Callable[[str, Mapping[str, Any]], None]
@@ -50,13 +51,18 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True)
 class UpResult:
-    """What a rehearsal gave: the server's lines, and what each party sent, got and took."""
+    """What a rehearsal gave: the server's lines, and what each party sent, got and took.
+
+    `only_clients_read` says that the server cannot measure its models: then only the last line has a measure, made with
+    the clients' secrets, which all lie on this machine.
+    """
 
     rounds: tuple[Mapping[str, Any], ...]
     parties: Mapping[str, Mapping[str, Any]]
     seconds: float
     views: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     restarts: int = 0
+    only_clients_read: bool = False
 
     def plain(self) -> dict[str, Any]:
         """As plain values, for JSON."""
@@ -73,7 +79,15 @@ def up(
     watch: Watch = lambda event, facts: None, absent: frozenset[str] = frozenset(),
     hooks: Mapping[str, Callable[[], Hook]] | None = None,
 ) -> UpResult:  # fmt: skip
-    """Run every party of a description as a process of its own. Raises: ProtocolError when one of them failed."""
+    """Run every party of a description as a process of its own.
+
+    Raises: ProtocolError when one of them failed, and in a process in which gRPC has run.
+    """
+    if has_run():
+        raise ProtocolError(
+            "croupier up starts its parties as forks of this process, in which gRPC has run, and forks do not survive "
+            "that; call it from a fresh process: `croupier up`, or multiprocessing with the method 'spawn'"
+        )
     torch.set_num_threads(1)
     started = time.perf_counter()
     coins = Coins.from_os() if seed is None else Coins.from_seed(seed)
@@ -83,8 +97,9 @@ def up(
         rehearsal = Rehearsal(spec, folder, made, coins, seed is not None, times, absent, hooks or {})
         found = _Parent(rehearsal, janitor, watch).run()
         if spec.protocol.encode.rules is not None and found.rounds:
-            last = {**found.rounds[-1], **_measured_for_all(rehearsal)}
-            found = replace(found, rounds=(*found.rounds[:-1], last))
+            measured = _measured_for_all(rehearsal)
+            last = {**found.rounds[-1], **measured}
+            found = replace(found, rounds=(*found.rounds[:-1], last), only_clients_read=bool(measured))
     return replace(found, seconds=time.perf_counter() - started)
 
 
@@ -189,8 +204,7 @@ class _Parent:
         )
 
     def _start(self, name: str, again: bool = False) -> None:
-        reader, writer = os.pipe()
-        parent = os.getpid()
+        (reader, writer), parent = os.pipe(), os.getpid()
         sys.stdout.flush()
         pid = os.fork()
         if pid == 0:
@@ -220,6 +234,8 @@ class _Parent:
     def _take(self, name: str, said: dict[str, Any]) -> None:
         event = said.pop("event")
         if event == "round":
+            if said == self.lines.get(int(said["round"])):
+                return  # a server that starts again tells of all rounds
             self.lines[int(said["round"])] = said
         elif event == "view":
             self.views.setdefault(name, {})[int(said["round"])] = str(said["digest"])
@@ -234,8 +250,7 @@ class _Parent:
         os.close(fd)
         del self.pipes[fd]
         _, status = os.waitpid(self.pids.pop(name), 0)
-        if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
-            # Somebody killed it: a service manager would start it again, and so do we.
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:  # as a service manager would:
             self.restarts += 1
             self.watch("restarted", {"party": name})
             self._start(name, again=True)
@@ -256,8 +271,7 @@ def _child(rehearsal: Rehearsal, member: Member, writer: int, parent: int) -> No
     """One party, from its fork to its end."""
     code = 1
     try:
-        with suppress(OSError, AttributeError):
-            # Linux: whatever ends the parent ends this process, too.
+        with suppress(OSError, AttributeError):  # Linux: whatever ends the parent ends this process, too
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)

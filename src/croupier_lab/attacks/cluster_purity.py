@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from croupier.audit.attacked_training import TrainingOutcome
+from croupier_lab.attacks.clustered_training import ClusterOutcome
 
 Groups = Sequence[Sequence[str]]
 
@@ -56,12 +56,12 @@ def _share(groups: Groups, malicious: Collection[str]) -> float:
     return right / sum(len(group) for group in groups)
 
 
-def purity_by_round(outcome: TrainingOutcome, since: int = 0) -> list[Purity]:
+def purity_by_round(outcome: ClusterOutcome, since: int = 0) -> list[Purity]:
     """Of those who took part in each round, from the round `since` on."""
     return [purity(one.groups, outcome.malicious) for one in outcome.by_round if one.number >= since]
 
 
-def purity_of_labels(outcome: TrainingOutcome) -> Purity | None:
+def purity_of_labels(outcome: ClusterOutcome) -> Purity | None:
     """Of everybody's last label; None without clusters."""
     if not outcome.by_round:
         return None

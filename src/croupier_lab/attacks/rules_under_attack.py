@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from croupier.aggregate.aggregator import Aggregator
-from croupier.audit.attacked_training import SeededTask, TrainingOutcome, with_malicious_clients
+from croupier.audit.attacked_training import with_malicious_clients
 from croupier.audit.poison import Poison, Scaling
 from croupier.audit.setting import Setting
 from croupier.core.attempt import Drive
@@ -30,6 +30,7 @@ from croupier.learn.data import TensorRecords
 from croupier.learn.fit import Fit
 from croupier.learn.train import Learner, one_of
 from croupier.pipeline import Pipeline
+from croupier_lab.attacks.clustered_training import ClusterOutcome, ClusterTask
 from croupier_lab.processes import each
 
 Watch = Callable[[str], None]
@@ -55,13 +56,13 @@ class RuleUnderAttack:
     probes: Probes = "noise"
     fit: Fit | None = None
 
-    def train(self, seeded: SeededTask, drive: Drive) -> TrainingOutcome:
+    def train(self, seeded: ClusterTask, drive: Drive) -> ClusterOutcome:
         """Train from one seed, to the end or until no model is left."""
         task = self.asked(seeded)
         mark = self.attack if isinstance(self.attack, Scaling) else None
         return seeded.measure(self._rounds(seeded, task, drive), begin(task), mark)
 
-    def _rounds(self, seeded: SeededTask, task: Task, drive: Drive) -> Iterator[Round]:
+    def _rounds(self, seeded: ClusterTask, task: Task, drive: Drive) -> Iterator[Round]:
         pipeline, plan, state = on_clear_updates(self.aggregate), seeded.setting.plan, None
         if self.sleeps:
             early = plan.model_copy(update={"rounds": min(self.sleeps, plan.rounds)})
@@ -71,7 +72,7 @@ class RuleUnderAttack:
         task, threat = self.attacked(seeded, task)
         yield from rounds(pipeline, task, plan, seeded.coins, drive, start=Continuation(state), threat=threat)
 
-    def attacked(self, seeded: SeededTask, task: Task) -> tuple[Task, Threat]:
+    def attacked(self, seeded: ClusterTask, task: Task) -> tuple[Task, Threat]:
         """The task with malicious clients, where there is an attack."""
         if self.attack is None or not seeded.malicious:
             return task, Threat()
@@ -91,7 +92,7 @@ class RuleUnderAttack:
                 task.fit.held[shard] = self.attack.change(task.fit.held[shard], classes, draw)
         return task, threat
 
-    def asked(self, seeded: SeededTask) -> Task:
+    def asked(self, seeded: ClusterTask) -> Task:
         """The task, with what the server's probes are, and without measuring every round."""
         task = replace(seeded.made.task, evaluate=lambda _: {})
         if self.fit is not None:
@@ -139,12 +140,12 @@ def on_clear_updates(rule: Aggregator) -> Pipeline:
 def run(
     setting: Setting, arms: Sequence[RuleUnderAttack], seeds: Sequence[int], drive: Drive, watch: Watch,
     processes: int = 1,
-) -> list[list[TrainingOutcome]]:  # fmt: skip
+) -> list[list[ClusterOutcome]]:  # fmt: skip
     """Every arm from every seed, arm by arm; `processes` trainings at once, each in a process of its own."""
     jobs = {f"seed {seed}, arm {at}": (setting, arm, seed, drive) for seed in seeds for at, arm in enumerate(arms)}
-    done: dict[str, TrainingOutcome] = {}
+    done: dict[str, ClusterOutcome] = {}
 
-    def keep(name: str, outcome: TrainingOutcome) -> None:
+    def keep(name: str, outcome: ClusterOutcome) -> None:
         _, arm, seed, _ = jobs[name]
         done[name] = outcome
         watch(f"seed {seed}, {arm.title}: {arm.rule}, honest clients receive {outcome.received:.1%}")
@@ -155,10 +156,10 @@ def run(
 
 
 @lru_cache(maxsize=1)
-def _seeded(setting: Setting, seed: int) -> SeededTask:
-    return SeededTask(setting, seed)
+def _seeded(setting: Setting, seed: int) -> ClusterTask:
+    return ClusterTask(setting, seed)
 
 
-def _train(job: tuple[Setting, RuleUnderAttack, int, Drive]) -> TrainingOutcome:
+def _train(job: tuple[Setting, RuleUnderAttack, int, Drive]) -> ClusterOutcome:
     setting, arm, seed, drive = job
     return arm.train(_seeded(setting, seed), drive)

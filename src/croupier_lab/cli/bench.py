@@ -43,6 +43,18 @@ BENCHES: dict[str, tuple[str, str]] = {
         "speed.simulation",
         "Batched simulation of small clients against training them one by one, memory over rounds, and start-up time.",
     ),
+    "start": (
+        "speed.start_up",
+        "What commands pay before they do anything: help, a tiny job, a client, a first run; against `import torch`.",
+    ),
+    "clients": (
+        "speed.client_counts",
+        "Whole rounds of a tiny model with 100 to 10,000 clients, plain and behind sum servers: seconds and memory.",
+    ),
+    "scale": (
+        "speed.scale",
+        "Thousands of simulated digit clients: ours in one process, ours on Ray's actors, and Flower on Ray.",
+    ),
     "attack": (
         "speed.unshuffling",
         "The un-shuffling attack on single parameters: cached activations against whole forward passes.",
@@ -96,6 +108,10 @@ BENCHES: dict[str, tuple[str, str]] = {
     "shuffles": (
         "speed.shared_row_shuffles",
         "Shuffles of rows that two servers share: with a dealer, by oblivious transfer, in boxes; and bits to numbers.",
+    ),
+    "mix": (
+        "speed.mix_chain",
+        "All bits of a model through a chain of mix servers, form by form, against a copy of the same bits.",
     ),
     "gates": (
         "speed.two_server_gates",

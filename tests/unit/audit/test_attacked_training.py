@@ -11,7 +11,7 @@ import torch
 from croupier.aggregate.aggregator import Aggregator
 from croupier.aggregate.clusters import Clusters
 from croupier.aggregate.mean import Mean
-from croupier.audit.attacked_training import ClusterRound, SeededTask, TrainingOutcome, served_models
+from croupier.audit.attacked_training import served_models
 from croupier.audit.poison import LabelFlip, NoiseInjection, Scaling
 from croupier.audit.setting import Setting
 from croupier.core.coins import Coins
@@ -28,6 +28,7 @@ from croupier.learn.root import Root
 from croupier.learn.split import Iid
 from croupier.pipeline import Pipeline
 from croupier_lab.attacks.cluster_purity import purity, purity_by_round, purity_of_labels
+from croupier_lab.attacks.clustered_training import ClusterOutcome, ClusterRound, ClusterTask
 from croupier_lab.attacks.poisoning import MinMax
 from croupier_lab.attacks.rules_under_attack import Probes, RuleUnderAttack, Samples, on_clear_updates, run
 
@@ -35,11 +36,11 @@ SETTING = Setting(
     Digits(), Iid(clients=12), Mlp(hidden=(32,)), Adam(lr=0.01, epochs=3, batch=16), Federation(rounds=3),
     root=Root(records=50), together=1,
 )  # fmt: skip
-SEEDED = SeededTask(SETTING, 0)
+SEEDED = ClusterTask(SETTING, 0)
 BAD = frozenset("xyz")
 
 
-def play(rule: Aggregator, *given: object, **more: object) -> TrainingOutcome:
+def play(rule: Aggregator, *given: object, **more: object) -> ClusterOutcome:
     return RuleUnderAttack("rule", rule, *given, **more).train(SEEDED, Local())  # type: ignore[arg-type]
 
 
@@ -61,8 +62,8 @@ def test_who_has_no_cluster_gets_the_largest_ones_model() -> None:
 
 def test_a_quarter_is_malicious_drawn_by_the_seed() -> None:
     assert len(SEEDED.malicious) == 3
-    assert SEEDED.malicious == SeededTask(SETTING, 0).malicious
-    assert len({SeededTask(SETTING, seed).malicious for seed in range(4)}) > 1
+    assert SEEDED.malicious == ClusterTask(SETTING, 0).malicious
+    assert len({ClusterTask(SETTING, seed).malicious for seed in range(4)}) > 1
 
 
 def test_noise_is_kept_apart_and_breaks_the_mean() -> None:
@@ -149,8 +150,14 @@ def test_runs_come_arm_by_arm_and_seed_by_seed() -> None:
 
 
 def test_rounds_know_their_labels() -> None:
-    ended = TrainingOutcome(
-        ("x",), 3, 0.5, 0.5, 0.5, 2, by_round=(ClusterRound(0, (("a", "x"),), {"a": 0, "x": 0, "b": 1}),)
+    ended = ClusterOutcome(
+        ("x",),
+        3,
+        0.5,
+        2,
+        weighted=0.5,
+        clusters=0.5,
+        by_round=(ClusterRound(0, (("a", "x"),), {"a": 0, "x": 0, "b": 1}),),
     )
     end = purity_of_labels(ended)
     assert end is not None
@@ -162,7 +169,7 @@ def test_the_malicious_may_show_samples_with_their_triggers() -> None:
     shown = {}
     kinds: tuple[Probes, ...] = ("samples", "trained")
     for probes in kinds:
-        seeded, arm = SeededTask(SETTING, 0), RuleUnderAttack("clusters", Clusters(), mark, probes=probes)
+        seeded, arm = ClusterTask(SETTING, 0), RuleUnderAttack("clusters", Clusters(), mark, probes=probes)
         task, _ = arm.attacked(seeded, arm.asked(seeded))
         assert isinstance(task.fit, Samples)
         bad = {task.shards[name] for name in seeded.malicious}
@@ -172,7 +179,7 @@ def test_the_malicious_may_show_samples_with_their_triggers() -> None:
 
 
 def test_what_is_remembered_changes_nothing() -> None:
-    seeded = SeededTask(SETTING, 0)
+    seeded = ClusterTask(SETTING, 0)
     mark = Scaling(corner="upper-left", factor=1.0)
     for attack in (None, LabelFlip(), NoiseInjection(scale=0.25), mark):
         first, again = (seeded.train(on_clear_updates(Mean()), Local(), attack) for _ in range(2))
@@ -190,7 +197,7 @@ def test_a_trigger_is_measured_though_nobody_mounts_it() -> None:
 
 
 def test_a_whole_protocol_is_attacked_as_it_is() -> None:
-    seeded = SeededTask(replace(SETTING, plan=Federation(rounds=2)), 0)
+    seeded = ClusterTask(replace(SETTING, plan=Federation(rounds=2)), 0)
     hidden = Pipeline(encode=HiddenUnits(first="open", weights="uniform"), aggregate=Mean())
     clear, whole = (seeded.train(each, Local(), LabelFlip()) for each in (on_clear_updates(Mean()), hidden))
     # Permuted uploads have the same mean, and are scored in plain order.

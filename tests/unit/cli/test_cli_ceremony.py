@@ -203,9 +203,10 @@ def test_other_words_are_refused_and_nothing_is_pinned(enrolled: Shell) -> None:
 def test_without_words_nothing_is_accepted(enrolled: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("croupier.cli.accept._at_a_terminal", lambda: False)
     code, out, said = enrolled("accept", "federation.roster", "--key", key("ann"))
-    assert (code, said) == (0, "")
+    assert (code, said) == (1, "")
     assert "nothing was accepted yet; once the words agree: croupier accept federation.roster --key" in out
-    assert enrolled.json("accept", "federation.roster", "--key", key("ann"))["accepted"] is False
+    code, out, _ = enrolled("accept", "federation.roster", "--key", key("ann"), "--json")
+    assert (code, json.loads(out)["accepted"]) == (1, False)
     assert not Path("ann/ann.runs").exists()
 
 
@@ -222,7 +223,7 @@ def test_words_are_asked_for_at_a_terminal(enrolled: Shell, monkeypatch: pytest.
 
     monkeypatch.setattr(typer, "prompt", abort)
     code, out, said = enrolled("accept", "federation.roster", "--key", key("bob"))
-    assert (code, said) == (0, "")
+    assert (code, said) == (1, "")
     assert "nothing was accepted yet" in out
 
 
@@ -243,7 +244,10 @@ def test_who_has_accepted_is_shown(enrolled: Shell) -> None:
 def test_a_changed_roster_is_not_even_shown(enrolled: Shell) -> None:
     path = Path("federation.roster")
     path.write_text(path.read_text().replace("localhost:7443", "localhost:7444", 1))
-    assert "the signature is not that of its identity" in enrolled.refused("accept", path, "--key", key("ann"))
+    said = enrolled.refused("accept", path, "--key", key("ann"))
+    assert "the signature is not that of its identity" in said
+    assert said.startswith("federation.roster: it is damaged or was changed since it was made")
+    assert said.endswith("ask whoever made the roster for the file once more")
 
 
 def test_brackets_of_an_address_are_shown(keyed: Shell) -> None:
@@ -259,7 +263,7 @@ def test_without_sum_servers_no_secret_is_asked_for(keyed: Shell) -> None:
     words = keyed.json("enrol", *few, "--spec", "digits")["words"]
     code, out, _ = keyed("accept", "federation.roster", "--key", key("ann"), "--yes", *words)
     assert code == 0
-    assert out.endswith("next: start the client\n")
+    assert out.endswith("next: start the client: croupier join --key ann/ann.key\n")
 
 
 def test_a_secret_takes_an_accepted_roster(enrolled: Shell) -> None:

@@ -43,7 +43,7 @@ def events(said: str) -> list[dict[str, Any]]:
 
 
 def test_what_cannot_begin_is_one_line(shell: Shell, town: Town) -> None:
-    assert "ann is a client; croupier join --key ann.key" in shell.refused("serve", "ann", "--key", key("ann"))
+    assert "ann is a client; croupier join --key ann/ann.key" in shell.refused("serve", "ann", "--key", key("ann"))
     assert "sum1 is a host; croupier serve sum1" in shell.refused("join", "--key", key("sum1"))
     assert "the key file is that of sum1, a sum-server" in shell.refused("serve", "relay", "--key", key("sum1"))
     assert "dora has accepted no roster" in shell.refused("join", "--key", key("dora"))
@@ -63,7 +63,9 @@ def test_a_roster_that_was_not_accepted_is_refused(shell: Shell, town: Town) -> 
 
 def test_a_missing_group_secret_is_named(shell: Shell, town: Town) -> None:
     (Path("ann") / "ann.runs" / town.first.run.hex() / "1.group").unlink()
-    assert "ann has no group secret under version 1" in shell.refused("join", "--key", key("ann"))
+    said = shell.refused("join", "--key", key("ann"))
+    assert "ann has no group secret under version 1" in said
+    assert said.endswith("croupier group --open group.sealed --key ann/ann.key")
 
 
 def test_of_several_runs_one_must_be_named(shell: Shell, town: Town, tmp_path: Path) -> None:

@@ -228,7 +228,7 @@ def test_a_huge_size_costs_no_memory(data: bytes) -> None:
 @given(st.one_of(st.binary(max_size=120), st.text("NTMABSIF+-\0\1\2<f48|ui", max_size=120).map(str.encode)))
 def test_random_bytes_raise_nothing_else(data: bytes) -> None:
     with contextlib.suppress(WireError):
-        canon.load(data)
+        assert canon.dump(canon.load(data)) == data
 
 
 @settings(deadline=None, max_examples=200)
@@ -237,4 +237,20 @@ def test_changed_bytes_raise_nothing_else(items: list[Any], at: int, flip: int) 
     data = bytearray(canon.dump({"all": tuple(items)}))
     data[at % len(data)] ^= flip
     with contextlib.suppress(WireError):
-        canon.load(bytes(data))
+        assert canon.dump(canon.load(bytes(data))) == bytes(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"I" + sized(0),
+        b"I" + sized(2) + b"\1\0",
+        b"I" + sized(2) + b"\xff\xff",
+        b"M" + sized(2) + (sized(1) + b"b" + b"N") + (sized(1) + b"a" + b"N"),
+        b"M" + sized(2) + (sized(1) + b"a" + b"N") * 2,
+        b"T" + sized(1) + b"M" + sized(2) + (sized(2) + "\u00e9".encode() + b"N") + (sized(1) + b"z" + b"N"),
+    ],
+)
+def test_another_form_of_a_value_is_refused(data: bytes) -> None:
+    with pytest.raises(WireError, match="not the canonical form"):
+        canon.load(data)

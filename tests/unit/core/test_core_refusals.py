@@ -12,7 +12,7 @@ import torch
 
 from croupier.core import canon, envelope
 from croupier.core.coins import Coins
-from croupier.core.envelope import Envelope, Header, Link
+from croupier.core.envelope import CHUNK, Envelope, Header, Link
 from croupier.core.flow import Exchange, Flow, Given, Memory, Received, Seat, Wait
 from croupier.core.normal import from_words
 from croupier.core.tape import Tape
@@ -54,16 +54,28 @@ def test_a_chunk_past_its_count_is_refused_though_it_is_sealed(index: int, count
         end.open(clear + sealed)
 
 
-def test_chunks_that_disagree_on_their_number_are_refused() -> None:
-    end = link()
-    for index, count in ((0, 3), (1, 2)):
-        clear = HEAD.pack() + struct.pack("<II", index, count)
-        sealed = clear + end._aead.encrypt(envelope._nonce(HEAD, index), b"abc", clear)
-        if index == 0:
-            assert end.open(sealed) is None
-        else:
-            with pytest.raises(WireError, match="disagree"):
-                end.open(sealed)
+@pytest.mark.parametrize(("index", "count"), [(0, 3), (1, 2), (0, 1)])
+def test_chunks_that_do_not_make_up_the_stated_length_are_refused(index: int, count: int) -> None:
+    end, head = link(), replace(HEAD, length=4)
+    clear = head.pack() + struct.pack("<II", index, count)
+    sealed = clear + end._aead.encrypt(envelope._nonce(head, index), b"abc", clear)
+    with pytest.raises(WireError, match=f"chunk {index} of {count} has 3 bytes, which no body of 4 bytes has"):
+        end.open(sealed)
+
+
+def test_a_forged_chunk_spoils_none_that_came_before() -> None:
+    body = bytes(range(256)) * (CHUNK // 128)
+    head = replace(HEAD, length=len(body))
+    end, packets = link(), link().seal(Envelope(head, body))
+    assert end.open(packets[0]) is None
+    for packet in packets:
+        forged = bytearray(packet)
+        forged[-20] ^= 1
+        with pytest.raises(IntegrityError, match="altered"):
+            end.open(forged)
+    whole = end.open(packets[1])
+    assert whole is not None
+    assert whole.body == body
 
 
 @pytest.mark.parametrize(

@@ -214,7 +214,7 @@ def test_the_frozen_header() -> None:
     assert header.pack().hex() == case["bytes"]
     assert Header.unpack(bytes.fromhex(case["bytes"])) == header
     # Written out by hand, field by field.
-    want = struct.pack("<H", 1) + header.spec + header.run + struct.pack("<IH", header.round, header.attempt)
+    want = struct.pack("<H", 2) + header.spec + header.run + struct.pack("<IH", header.round, header.attempt)
     for name, width in ((header.kind, 16), (header.source, 32), (header.target, 32)):
         want += name.encode() + bytes(width - len(name.encode()))
     assert header.pack() == want + struct.pack("<IQ", header.sequence, header.length)
@@ -336,7 +336,7 @@ def test_a_sender_cannot_speak_for_another() -> None:
 
 def test_a_message_of_another_length_than_stated_is_refused() -> None:
     (packet,) = link().seal(Envelope(replace(HEAD, length=4), b"abc"))
-    with pytest.raises(WireError, match="body of 3 bytes, 4 stated"):
+    with pytest.raises(WireError, match="chunk 0 of 1 has 3 bytes, which no body of 4 bytes has"):
         link().open(packet)
 
 
@@ -352,7 +352,7 @@ def test_nonces_differ_for_every_chunk_message_round_and_attempt() -> None:
     for change in changes:
         for packet in link().seal(envelope(bytes(CHUNK + 16), **change)):
             # Counter mode: equal clear text under equal nonces would show as equal bytes.
-            seen.add(packet[SIZE + 8 : SIZE + 24])
+            seen.add(bytes(packet[SIZE + 8 : SIZE + 24]))
     assert len(seen) == 10
 
 

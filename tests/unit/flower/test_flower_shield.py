@@ -10,12 +10,13 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedYogi, Result, Strategy
-from tests.flowers import LENGTH, QUICK, deployed, numbers, numbers_app
+from tests.flowers import LENGTH, QUICK, SHORT, deployed, numbers, numbers_app
 
 import croupier.flower
 from croupier.errors import CroupierWarning
 from croupier.flower.letters import FIXED_WORD
 from croupier.flower.rehearse import RehearsalPlan
+from croupier.service.roster import Timetable
 from croupier_lab.bench.flower.grid import HereGrid, packed
 
 NODES = 3
@@ -40,8 +41,9 @@ def play(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> 
         strategy: Strategy | None = None, count: int = 2, *, config: dict[str, Any] | None = None,
         drops: Callable[[int, Message], bool] = lambda node, message: False,
         train: Callable[[int, Any], None] = lambda node, context: None, app: ClientApp | None = None,
+        times: Timetable = QUICK,
     ) -> Scene:  # fmt: skip
-        with deployed(numbers(), NODES, RehearsalPlan(metrics=METRICS, times=QUICK)) as (made, configs):
+        with deployed(numbers(), NODES, RehearsalPlan(metrics=METRICS, times=times)) as (made, configs):
             monkeypatch.setenv("CROUPIER_KEY", str(made.key("server")))
             grid = HereGrid(app or numbers_app([croupier.flower.shield], train), configs, config, drops)
             protected = croupier.flower.protect(strategy or FedAvg())
@@ -105,7 +107,7 @@ def test_a_node_that_is_lost_leaves_the_rest(play: Play) -> None:
     def lost(node: int, message: Message) -> bool:
         return node == 2 and "arrays" in message.content and message.metadata.message_type == "train"
 
-    scene = play(count=1, drops=lost)
+    scene = play(count=1, drops=lost, times=SHORT)
     start = numbers()["w"].numpy()
     rest = (learned(start, 0) * 10 + learned(start, 2) * 30) / 40
     assert np.abs(scene.result.arrays["w"].numpy() - rest).max() < 1e-5
@@ -130,7 +132,7 @@ def test_what_an_app_raises_stays_on_its_node(play: Play) -> None:
         if node == 1:
             raise ValueError("patient 4711 has no weight")
 
-    scene = play(count=1, train=fails)
+    scene = play(count=1, train=fails, times=SHORT)
     assert b"4711" not in b"\n".join(scene.grid.relayed)
     assert "4711" in scene.said
     assert {reply.error.reason for reply in scene.grid.replies if reply.has_error()} == {FIXED_WORD}
@@ -164,6 +166,6 @@ def test_too_few_nodes_lose_the_round_and_keep_the_model(play: Play) -> None:
         return node > 1 and "arrays" in message.content and message.metadata.message_type == "train"
 
     with pytest.warns(CroupierWarning, match="round 1 was lost"):
-        scene = play(count=1, drops=lost)
+        scene = play(count=1, drops=lost, times=SHORT)
     assert scene.result.arrays is None or not len(scene.result.arrays)
     assert packed(scene.grid.replies[0])

@@ -148,8 +148,8 @@ def test_frozen_parts_are_neither_trained_nor_sent() -> None:
     assert isinstance(got, Update)
     assert len(got.vector) == layout_of(module).size == 6 * 2 + 14 + 12
     assert not torch.equal(got.vector, start)
-    net = learner._idle.get()
-    after = net.module.state_dict()
+    trainer = learner._idle.get()
+    after = trainer.net.module.state_dict()
     assert all(torch.equal(after[name], value) for name, value in frozen.items() if "num_batches" not in name)
 
 

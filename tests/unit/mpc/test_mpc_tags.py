@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -9,43 +11,54 @@ import pytest
 import torch
 
 from croupier.core.coins import Coins
-from croupier.kernels import shares
+from croupier.kernels import packed
 from croupier.kernels.shares import P
-from croupier.mpc.shares import rest, stretched
+from croupier.mpc.shares import added, joined, rest, stretched, unpacked
 from croupier.mpc.tags import Tagger
 
-WHO = ("a", "b", "c", "d")
+# The places of clients that are present, and of one that is invited and is not.
+WHO, OTHER = (0, 1, 2, 3), 4
 
 
-def made(bits: int, padded: bool = True, count: int = 7) -> tuple[Tagger, Any, dict[str, Any]]:
+def made(bits: int, padded: bool = True, count: int = 7) -> tuple[Tagger, Any, dict[int, Any]]:
     """A tagger, its key, and numbers for every client."""
-    tagger = Tagger(Coins.from_seed(3), bits, padded)
+    tagger = Tagger(Coins.from_seed(3), bits, len(WHO) + 1, padded)
     top = 1 << (bits - 4)
-    numbers = {w: Coins.from_seed(n).secure().below(2 * top, count) - top for n, w in enumerate(WHO)}
+    numbers = {who: Coins.from_seed(who).secure().below(2 * top, count) - top for who in WHO}
     return tagger, tagger.key(count), numbers
+
+
+def fits(tagger: Tagger, key: Any, sums: Any, tag: int, places: tuple[int, ...]) -> bool:
+    """Whether a sum of signed numbers fits."""
+    return tagger.fits(packed.form_plain(key, sums, tagger.bits), tag, np.array(places))
+
+
+def own_tag(tagger: Tagger, key: Any, numbers: Any, place: int) -> int:
+    """A client's tag."""
+    return (packed.form_plain(key, numbers, tagger.bits) + int(tagger.pads[place])) % P
 
 
 @pytest.mark.parametrize("bits", [6, 21, 28, 29, 33, 60])
 def test_the_tags_of_some_fit_their_sum_and_no_other(bits: int) -> None:
     tagger, key, numbers = made(bits)
-    tags = {who: tagger.tag(key, numbers[who], who) for who in WHO}
+    tags = {who: own_tag(tagger, key, numbers[who], who) for who in WHO}
     total, tag = np.sum([*numbers.values()], 0), sum(tags.values()) % P
-    assert tagger.fits(key, total, tag, WHO)
+    assert fits(tagger, key, total, tag, WHO)
     # A wrong roster: one more, one less, one twice, another.
-    assert not tagger.fits(key, total, tag, WHO[:3])
-    assert not tagger.fits(key, total, tag, (*WHO, "e"))
-    assert not tagger.fits(key, total, tag, (*WHO[:3], "e"))
+    assert not fits(tagger, key, total, tag, WHO[:3])
+    assert not fits(tagger, key, total, tag, (*WHO, OTHER))
+    assert not fits(tagger, key, total, tag, (*WHO[:3], OTHER))
     # A client left out, or counted twice, with its tag and named or not.
     for sign in (-1, 1):
-        other, its = total + sign * numbers["a"], (tag + sign * tags["a"]) % P
-        assert not tagger.fits(key, other, its, WHO)
-        assert tagger.fits(key, other, its, WHO[1:] if sign < 0 else ("a", *WHO))
+        other, its = total + sign * numbers[0], (tag + sign * tags[0]) % P
+        assert not fits(tagger, key, other, its, WHO)
+        assert fits(tagger, key, other, its, WHO[1:] if sign < 0 else (0, *WHO))
     for place in range(len(total)):
         off = total.copy()
         off[place] += 1
-        assert not tagger.fits(key, off, tag, WHO)
-    assert not tagger.fits(key, total, (tag + 1) % P, WHO)
-    assert not tagger.fits(key, total[::-1].copy(), tag, WHO)
+        assert not fits(tagger, key, off, tag, WHO)
+    assert not fits(tagger, key, total, (tag + 1) % P, WHO)
+    assert not fits(tagger, key, total[::-1].copy(), tag, WHO)
 
 
 @pytest.mark.parametrize("factor", [0, -1, 2])
@@ -53,30 +66,74 @@ def test_the_tags_of_some_fit_their_sum_and_no_other(bits: int) -> None:
 def test_only_pads_keep_multiples_out(factor: int, padded: bool) -> None:
     tagger, key, numbers = made(21, padded)
     total = np.sum([*numbers.values()], 0)
-    tag = sum(tagger.tag(key, numbers[who], who) for who in WHO) % P
-    assert tagger.fits(key, total, tag, WHO)
-    assert tagger.fits(key, factor * total, factor * tag % P, WHO) is not padded
+    tag = sum(own_tag(tagger, key, numbers[who], who) for who in WHO) % P
+    assert fits(tagger, key, total, tag, WHO)
+    assert fits(tagger, key, factor * total, factor * tag % P, WHO) is not padded
 
 
 def test_another_attempt_has_another_key_and_other_pads() -> None:
-    one, two = (Tagger(Coins.from_seed(1).child("attempt", n), 21) for n in (0, 1))
-    assert not np.array_equal(one.key(9), two.key(9))
-    assert one.pad("a") != two.pad("a")
-    assert one.pad("a") != one.pad("b")
+    one, two = (Tagger(Coins.from_seed(1).child("attempt", n), 21, 9) for n in (0, 1))
+    keys = [one.key(2000), two.key(2000)]
+    assert not np.array_equal(keys[0].halves, keys[1].halves)
+    assert not np.array_equal(keys[0].outer, keys[1].outer)
+    pads = [*one.pads.tolist(), *two.pads.tolist()]
+    assert len(set(pads)) == 18
+    assert all(0 <= pad < P for pad in pads)
+
+
+def test_pads_of_many_clients_add_up_without_overflow() -> None:
+    tagger = Tagger(Coins.from_seed(1), 21, 5000)
+    everyone = np.arange(5000)
+    tag = sum(tagger.pads.tolist()) % P
+    assert tagger.fits(0, tag, everyone)
+    assert not tagger.fits(0, tag, everyone[1:])
+
+
+def forged(prime: int, difference: tuple[tuple[int, ...], ...], off: int) -> Fraction:
+    """How often a change to blocks of a sum, and to its tag, goes unseen, over all keys of a small field."""
+    sizes = len(difference[0]), len(difference)
+    passed = sum(
+        sum(o * sum(i * d for i, d in zip(inner, row, strict=True)) for o, row in zip(outer, difference, strict=True))
+        % prime
+        == off
+        for inner in product(range(prime), repeat=sizes[0])
+        for outer in product(range(prime), repeat=sizes[1])
+    )
+    return Fraction(passed, prime ** sum(sizes))
+
+
+@pytest.mark.parametrize("prime", [3, 5])
+def test_no_change_passes_more_often_than_two_in_p(prime: int) -> None:
+    worst = Fraction(0)
+    for values in product(range(prime), repeat=4):
+        if any(values):
+            rows = values[:2], values[2:]
+            worst = max(worst, *(forged(prime, rows, off) for off in range(prime)))
+    # Of one block that changed: the inner product vanishes, or the outer key does.
+    assert worst == Fraction(2, prime) - Fraction(1, prime**2)
+    assert forged(prime, ((0, 0), (0, 0)), 0) == 1
+
+
+def test_the_key_counts_as_the_product_of_its_parts() -> None:
+    tagger = Tagger(Coins.from_seed(2), 21, 1)
+    key, size = tagger.key(4000), packed.block(21)
+    inner = [int(low) + (int(high) << 31) for low, high in key.halves.T]
+    for place in (0, 1, size - 1, size, 3999):
+        assert key.at(place) == inner[place % size] * int(key.outer[place // size]) % P
+    assert all(0 <= value < P for value in [*inner, *key.outer.tolist()])
+    assert len({*inner, *key.outer.tolist()}) == size + 3
 
 
 @pytest.mark.parametrize("bits", [1, 21, 31, 32, 33, 60])
 @pytest.mark.parametrize("count", [1, 12, 1500])
 def test_shares_add_up(bits: int, count: int) -> None:
-    kind = torch.int32 if bits <= 31 else torch.int64
-    vector = torch.from_numpy(Coins.from_seed(bits).secure().below(1 << bits, count)).to(kind)
+    vector = torch.from_numpy(Coins.from_seed(bits).secure().below(1 << bits, count).astype(packed.dtype(bits)))
     seeds = tuple(Coins.from_seed(n).export() for n in range(3))
-    long, left = rest(vector, 5, seeds, bits)
-    total = shares.total(count, bits)
-    shares.add(long.numpy(), total)
-    for seed in seeds:
-        numbers, part = stretched(seed)
-        numbers.blind(total, bits)
-        left += part
-    assert np.array_equal(total & total.dtype.type((1 << bits) - 1), vector.numpy().astype(total.dtype))
-    assert left % P == 5
+    key = Tagger(Coins.from_seed(4), bits, 1).key(count)
+    long, left = rest(vector, 5, seeds, bits, key)
+    parts = [stretched(seed) for seed in seeds]
+    total = added([long], [numbers for numbers, _ in parts], count, bits)
+    assert torch.equal(unpacked(total, count, bits), vector)
+    assert torch.equal(joined(vector, bits), total)
+    form = packed.form_plain(key, vector.numpy(), bits)
+    assert (left + sum(part for _, part in parts)) % P == (form + 5) % P

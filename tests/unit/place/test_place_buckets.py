@@ -23,6 +23,7 @@ from croupier.encode.fixed import FixedPoint
 from croupier.encode.floats import Floats
 from croupier.engine.state import Threat
 from croupier.errors import IntegrityError, ProtocolError, SpecError
+from croupier.mpc.shares import added
 from croupier.pipeline import Pipeline
 from croupier.place.direct import Direct
 from croupier.place.masks import Masks
@@ -183,7 +184,7 @@ def test_a_relay_that_labels_wrongly_is_refused(name: str, by: float) -> None:
 def off(body: dict[str, Tensor]) -> dict[str, Tensor]:
     """The last bucket's sum is wrong by one."""
     vector = body["vector"].clone()
-    vector[-1, 0] = (vector[-1, 0] + 1) % GRID.modulus
+    vector[-1, 0] ^= 1
     return {"vector": vector}
 
 
@@ -194,10 +195,11 @@ def swapped(body: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def merged(body: dict[str, Tensor]) -> dict[str, Tensor]:
     """One true sum of everybody in place of two."""
-    vector = body["vector"].sum(0, keepdim=True) % GRID.modulus
+    count = 8 * body["vector"].shape[1] // GRID.bits
+    vector = added(body["vector"], (), count, GRID.bits).unsqueeze(0)
     grouped = torch.tensor([1, 0, 0, 0], dtype=torch.uint8)
     tag = torch.tensor([sum(body["tag"].tolist()) % ((1 << 61) - 1)])
-    return {"vector": vector.to(body["vector"].dtype), "grouped": grouped, "tag": tag}
+    return {"vector": vector, "grouped": grouped, "tag": tag}
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from croupier.engine.local import Local
 from croupier.engine.post import Packet
 from croupier.engine.state import Threat
 from croupier.errors import CroupierError, IntegrityError, ProtocolError
-from croupier.kernels import shares as kernel
+from croupier.kernels.shares import P
 from croupier.mpc import shares
 from croupier.pipeline import Pipeline
 from croupier.place.masks import Masks
@@ -76,14 +76,14 @@ def test_masks_lose_the_round_when_one_is_missing_and_say_so() -> None:
 
 
 def off_by_one(letters: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:
-    """A sum server that adds one to its sum."""
+    """A sum server whose sum is off by one."""
 
     def moved(letter: Letter) -> Letter:
         assert not isinstance(letter.body, bytes)
         if letter.kind != "sum":
             return letter
         vector = letter.body["vector"].clone()
-        vector[0] = (vector[0] + 1) % FixedPoint(clients=8).modulus
+        vector[0] ^= 1
         return replace(letter, body={**letter.body, "vector": vector})
 
     return tuple(moved(letter) for letter in letters)
@@ -97,7 +97,7 @@ def test_a_wrong_sum_is_refused() -> None:
 def test_a_wrong_sum_that_no_client_gets_to_see_is_refused_too() -> None:
     def deaf(mail: list[Packet]) -> list[Packet]:
         # A client gets the model and no published sum, which is longer by who is present and the tag.
-        return [p for p in mail if Header.unpack(p.data[:148]).kind != "published"]
+        return [p for p in mail if Header.unpack(bytes(p.data[:148])).kind != "published"]
 
     with pytest.raises(ProtocolError, match="no client ended content"):
         play(SERVERS, threat=Threat(corrupted={"sum2": off_by_one}), drive=through_bytes(network=deaf))
@@ -286,23 +286,24 @@ def test_a_client_is_not_content_with_a_sum_of_fewer_than_the_quorum() -> None:
     made = seated(SERVERS, updates, Coins.from_seed(7))
     alone = made.attempt.givens["c00"]
     keys = made.attempt.memories["c00"]["keys"]
-    flow = SERVERS.place.submit(
-        SERVERS, alone, SERVERS.encode.encode(updates["c00"], {}, Coins.from_seed(2)), keys, Coins.from_seed(3)
-    )
+    payload = SERVERS.encode.encode(updates["c00"], {}, Coins.from_seed(2))
+    flow = SERVERS.place.submit(SERVERS, alone, payload, keys, Coins.from_seed(3))
     ask = next(flow)
     assert isinstance(ask, Exchange)
     bits = FixedPoint(clients=8).bits
-    total, tag = kernel.total(4, bits), 0
+    drawn_shares, tag = [], 0
     for letter in ask.send:
         assert not isinstance(letter.body, bytes)
         if letter.kind == "share":
-            kernel.add(letter.body["vector"].numpy(), total)
+            long = letter.body["vector"]
             tag += int(letter.body["tag"][0])
         else:
             numbers, part = shares.stretched(letter.body["seed"].numpy().tobytes())
-            numbers.blind(total, bits)
+            drawn_shares.append(numbers)
             tag += part
     present = torch.tensor([1, 0, 0, 0], dtype=torch.uint8)
-    body = {"present": present, "vector": shares.reduced(total, bits), "tag": torch.tensor([tag % kernel.P])}
+    total = shares.added([long], drawn_shares, 4, bits)
+    assert torch.equal(shares.unpacked(total, 4, bits), payload.vector)
+    body = {"present": present, "vector": total, "tag": torch.tensor([tag % P])}
     with pytest.raises(IntegrityError, match="of 1 clients, fewer than the round needs"):
         flow.send((Received("server", "published", body),))

@@ -143,9 +143,11 @@ def test_every_party_of_every_preset_has_a_role() -> None:
     for name in presets():
         for host in load(name, count=lambda _: 10).protocol.parties(()):
             assert role_of(host) != "client", (name, host)
-    assert {role_of(name) for name in ("c", "server", "relay", "sum1", "second", "dealer")} == {*ROLES} - {"host"}
-    assert [role_of(name) for name in ("sum", "sum0", "sum01", "sum-server", "client", "sum12")] == [
-        *["client"] * 5, "sum-server",
+    assert {role_of(name) for name in ("c", "server", "relay", "sum1", "mix1", "second", "dealer")} == {*ROLES} - {
+        "host"
+    }
+    assert [role_of(name) for name in ("sum", "sum0", "sum01", "sum-server", "client", "mix", "sum12", "mix3")] == [
+        *["client"] * 6, "sum-server", "mix-server",
     ]  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from croupier.service.member import SERVER, Member
 from croupier.service.notice import END, ROUND, Notice
 from croupier.service.options import Options
 from croupier.service.store import Store
-from croupier.service.transport import ENDED, LATER, OK, REFUSED, Call, Tls, listen
+from croupier.service.transport import ENDED, KEY_BYTES, LATER, OK, REFUSED, Call, Tls, listen
 from croupier_lab.bench.services.deployment import copy_store
 from croupier_lab.bench.services.toy import PIPELINES, toy_task
 
@@ -50,8 +50,8 @@ class Liar:
         return LATER
 
     async def put(self, caller: str | None, pieces: AsyncIterator[bytes]) -> bytes:
-        head, *body = [piece async for piece in pieces]
-        self.got.append((Header.unpack(head[:HEADER_BYTES]), b"".join(body)))
+        whole = b"".join([piece async for piece in pieces])
+        self.got.append((Header.unpack(whole[:HEADER_BYTES]), whole[HEADER_BYTES + KEY_BYTES :]))
         return self.answer
 
     async def take(self, caller: str | None, request: bytes) -> AsyncIterator[bytes]:
@@ -65,10 +65,8 @@ class Liar:
         fields = {one.name: torch.full(one.dims({}), 0.1 * self.models, dtype=torch.float32) for one in schema.fields}
         body = schema.pack(fields)
         ours = notice.attempt_id(self.member.pipeline.digest())
-        yield Header(
-            ours.header_spec, ours.run, ours.round, ours.attempt, "model", SERVER, str(caller), 0, len(body)
-        ).pack()  # fmt: skip
-        yield body
+        head = Header(ours.header_spec, ours.run, ours.round, ours.attempt, "model", SERVER, str(caller), 0, len(body))
+        yield head.pack() + body
 
     @property
     def notices(self) -> list[Notice]:

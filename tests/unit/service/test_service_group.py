@@ -13,7 +13,7 @@ from croupier.core.coins import Coins
 from croupier.errors import IntegrityError, RosterError
 from croupier.mpc.seal import seal
 from croupier.service.card import Card
-from croupier.service.group import SealedGroup, _check_of, _info, _to_sign, draw_group, open_group
+from croupier.service.group import SealedGroup, _info, _to_sign, draw_group, group_check, open_group
 from croupier.service.identity import renew_keys
 from croupier.service.versions import make_roster, next_roster
 
@@ -120,7 +120,7 @@ def test_a_new_roster_takes_a_new_secret() -> None:
 def test_a_client_that_hands_out_two_secrets_is_caught() -> None:
     boxes = dict(SEALED.boxes)
     boxes["cleo"] = seal(card_of("cleo").box, bytes(32), _info(roster(), "ann", "cleo"), Coins.from_seed(6))
-    check = _check_of(roster(), SECRET)
+    check = group_check(roster(), SECRET)
     forged = replace(SEALED, boxes=boxes, signature=keys_of("ann").sign(_to_sign(roster(), "ann", check, boxes)))
     assert open_group(forged, roster(), keys_of("bob")) == SECRET
     with pytest.raises(IntegrityError, match="the box of cleo does not hold the secret that was announced to all"):

@@ -24,7 +24,7 @@ SECOND = next_roster(roster(), 5, without=["cleo"])
 
 def test_a_pinned_roster_is_there_again(tmp_path: Path) -> None:
     home = home_of("ann", tmp_path)
-    with pytest.raises(RosterError, match=r"ann has not accepted it; .*croupier accept FILE --key ann\.key"):
+    with pytest.raises(RosterError, match=r"ann has not accepted it; .*croupier accept FILE\.roster --key .*ann\.key"):
         home.pinned_as(roster())
     made = home.pin(roster(), DAY)
     again = Home.open(home.folder / "ann.key")

@@ -23,6 +23,7 @@ from croupier.core import canon
 from croupier.core.envelope import HEADER_BYTES, Header
 from croupier.errors import OwnError, SpecError, StoreError
 from croupier.service import door as doors
+from croupier.service import lead
 from croupier.service.alone import alone
 from croupier.service.lead import Lead
 from croupier.service.log import Log
@@ -31,6 +32,7 @@ from croupier.service.options import Options
 from croupier.service.party import PartyProcess
 from croupier.service.quota import HeldCalls, has_room
 from croupier.service.results import Results
+from croupier.service.roster import Timetable
 from croupier.service.start import _keep_results, run_party
 from croupier.service.status import not_ready, serving
 from croupier.service.transport import LATER, listen
@@ -173,8 +175,12 @@ def test_the_body_of_a_letter_is_not_read_while_the_disk_is_full(tmp_path: Path)
     host.store.close()
 
 
-def test_a_client_whose_own_training_fails_ends_and_the_others_go_on(tmp_path: Path) -> None:
-    town = Town(tmp_path)
+def test_a_client_whose_own_training_fails_ends_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for it longer than a step of the timetable."""
+    monkeypatch.setattr(lead, "FAREWELL", 0.5)
+    town = Town(tmp_path, times=Timetable(phase=1.0, round=20.0, hold=0.5))
     parties = {name: town.party(name, []) for name in (*HOSTS, *FIRST)}
     parties["ann"].work = {**parties["ann"].work, "fit": lambda jobs: [OwnError("mine.py line 3")]}
     found = ended(town, parties)

@@ -20,9 +20,12 @@ from croupier.service.member import OneVersion
 from croupier.service.notice import END
 from croupier.service.options import Options
 from croupier.service.roster import Roster
+from croupier.service.store import LeavingLetter
 from croupier.service.transport import LATER, OK, REFUSED, Calls
 from croupier.service.versions import next_roster
 
+# So long a handshake may go without a call here.
+QUICKLY = 0.5
 Case = Callable[[Scene], Coroutine[Any, Any, None]]
 
 
@@ -31,6 +34,7 @@ def played(case: Case, members: dict[str, Any] | None = None) -> None:
 
     async def main() -> None:
         async with serving(members) as scene:
+            scene.host.hands._patience = QUICKLY
             await case(scene)
             facts = [value for _, told in scene.told for value in told.values()]
             assert all(isinstance(value, str | int | float) and len(str(value)) < 300 for value in facts)
@@ -47,6 +51,8 @@ def test_an_honest_letter_is_taken() -> None:
         assert await scene.put("c0", head, body) == OK
         assert await scene.put("c0", head, body) == OK
         assert scene.host.counts["refused"] == 0
+        await asyncio.sleep(QUICKLY * 2)
+        assert scene.host.counts["handshakes"] == 0
 
     played(case)
 
@@ -61,8 +67,19 @@ def test_a_strangers_certificate() -> None:
             assert scene.host.store.newest_from("c0") == (b"", ())
         finally:
             await stranger.close()
+        await handshake_told(scene)
 
     played(case)
+
+
+async def handshake_told(scene: Scene) -> None:
+    """Who was turned away by TLS is counted and told, as far as can be known."""
+    async with asyncio.timeout(10):
+        while not scene.host.counts["handshakes"]:
+            await asyncio.sleep(0.05)
+    told = [facts for event, facts in scene.told if event == "handshake"]
+    assert sum(facts["count"] for facts in told) == scene.host.counts["handshakes"]
+    assert "a stranger's certificate, one that has ended, or no TLS" in told[0]["why"]
 
 
 def put_in_force(host: Host, roster: Roster) -> None:
@@ -76,6 +93,7 @@ def test_an_expired_certificate() -> None:
         notice = await scene.open(scene.notice())
         assert await scene.put("c0", *scene.letter(notice, "c0")) == LATER
         assert await scene.put("c1", *scene.letter(notice, "c1")) == OK
+        await handshake_told(scene)
 
     played(case, outdated(made(), "c0"))
 
@@ -244,7 +262,8 @@ def test_anothers_letter_is_not_handed_out() -> None:
     async def case(scene: Scene) -> None:
         notice = await scene.open(scene.notice())
         head, body = scene.letter(notice, "relay", target="c0")
-        scene.host.store.leave(notice.key, [("c0", "up", head[:HEADER_BYTES], body)], True)
+        letter = LeavingLetter("c0", "up", head[:HEADER_BYTES], body, hold=True)
+        scene.host.store.leave(notice.key, [letter]).result()
         request = canon.dump({"key": notice.key, "kind": "up", "hold": 0.0})
         assert await scene.calls("c1").take("relay", request, 2.0) == []
         mine = await scene.calls("c0").take("relay", request, 2.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -11,13 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.served import serving
 
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.engine.local import Local
 from croupier.engine.loop import rounds
 from croupier.engine.state import Round
+from croupier.errors import ProtocolError
 from croupier.service.training import assembled
+from croupier.service.up import up
 from croupier.spec import load
 
 SETS = ["federation.rounds=2", "task.together=1", "task.split.clients=4"]
@@ -83,6 +87,16 @@ def test_a_party_that_is_killed_goes_on_to_the_same_model(here: list[Round], par
     found = rehearsed(party, step)
     assert found["restarts"] == 1
     assert [line["model"] for line in found["rounds"]] == models(here)
+
+
+def test_a_process_in_which_grpc_has_run_is_refused() -> None:
+    async def listen() -> None:
+        async with serving():
+            pass
+
+    asyncio.run(listen())
+    with pytest.raises(ProtocolError, match="call it from a fresh process"):
+        up(load("rns-servers", SETS))
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes under /proc")

@@ -1,44 +1,27 @@
-"""Hidden coordinates: orders brought together by matching weights, and records read in them.
+"""Hidden coordinates: orders of uploads, brought together by matching weights.
 
-The attacks are a server's: it knows the public network, what it handed out and what came back, and nothing of the rule.
-A rule that is given to a reading was found by matching, or told by a client. Mounted blindly (`audit.blind`) for the
-question of permutations, which alone scores the answers (`audit.questions.permutation`).
+The attack is a server's: it knows the network's symmetries, what it handed out and what came back, and nothing of the
+rule. Mounted blindly (`audit.blind`) for the question of permutations, which alone scores the answers
+(`audit.questions.permutation`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from croupier.audit.invert import SearchRecipe, record_behind
-from croupier.audit.knowledge import Knowledge
 from croupier.core.coins import Coins
 from croupier.core.revive import plain, revived
 from croupier.encode.symmetry import Rule, Symmetry
-from croupier.errors import SpecError
 from croupier.learn.axes.matching import after, match
-from croupier.learn.gradients import gradient_from, holding
 
 # A rule as plain values: where each place of a group goes.
 Places = Mapping[str, Tensor]
-
-
-@dataclass(frozen=True)
-class Public:
-    """The network, its symmetries and the shape of a record; `search` is None where records are read off a layer."""
-
-    module: nn.Module
-    symmetry: Symmetry
-    shape: tuple[int, ...]
-    classes: int
-    rate: float
-    search: SearchRecipe | None
 
 
 @dataclass(frozen=True)
@@ -79,10 +62,10 @@ class Followed:
     guesses: tuple[Guess, ...]
     frames: tuple[tuple[bytes, Places], ...]
 
-    @cached_property
-    def known(self) -> dict[bytes, Rule]:
-        """The rule of each frame, that of the first model first."""
-        return {frame: rule_of(places) for frame, places in self.frames}
+    @property
+    def base(self) -> bytes:
+        """The frame of the first model."""
+        return self.frames[0][0]
 
 
 def rule_plain(rule: Rule) -> dict[str, Tensor]:
@@ -100,30 +83,19 @@ def unmoved(symmetry: Symmetry) -> Rule:
     return Rule({group: np.arange(size) for group, size in symmetry.groups.items()})
 
 
-def study(known: Mapping[str, Any], device: str = "cpu") -> Public:
+def study(known: Mapping[str, Any], device: str = "cpu") -> Symmetry:
     """What everybody knows."""
-    knowledge = Knowledge(**known["knowledge"])
-    search = None if known["search"] is None else SearchRecipe(**known["search"])
-    shape = tuple(knowledge.records[0].shape[1:])
-    return Public(
-        knowledge.module, revived(Symmetry, known["symmetry"]), shape, knowledge.classes, known["rate"], search
-    )
-
-
-def mount(public: Public, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """What one of the attacks comes to; `does` names it."""
-    found: dict[str, Any] = {"match": _match, "read": _read}[asked["does"]](public, asked)
+    found: Symmetry = revived(Symmetry, known["symmetry"])
     return found
 
 
-def _match(public: Public, asked: Mapping[str, Any]) -> dict[str, Any]:
+def mount(symmetry: Symmetry, asked: Mapping[str, Any]) -> dict[str, Any]:
     """The orders of rounds: each guess, and for each frame the one that fitted best.
 
-    `asked` has `rounds`, the orders of earlier `frames`, how many uploads to match a round at `most`, and `coins`.
+    `asked` has `rounds`, how many uploads to match a round at `most`, and `coins`.
     """
     rounds = revived(tuple[ServerRound, ...], asked["rounds"])
-    known = {frame: rule_of(places) for frame, places in asked["frames"]}
-    found: dict[str, Any] = plain(follow(rounds, public.symmetry, Coins(asked["coins"]), asked["most"], known))
+    found: dict[str, Any] = plain(follow(rounds, symmetry, Coins(asked["coins"]), asked["most"]))
     return found
 
 
@@ -152,26 +124,3 @@ def follow(
         if fits:
             known.setdefault(one.frame, min(fits, key=lambda fit: fit[0])[1])
     return Followed(tuple(guesses), tuple((frame, rule_plain(rule)) for frame, rule in known.items()))
-
-
-def _read(public: Public, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The record behind each of `steps`: the model, its upload of one step, what their rules are taken for, coins."""
-    try:
-        return {"records": tuple(_record(public, **step) for step in asked["steps"]), "unread": ""}
-    except SpecError as error:
-        # Not every network's gradients can be read.
-        return {"records": (), "unread": str(error)}
-
-
-def _record(
-    public: Public, model: Tensor, upload: Tensor, of_model: Places | None, of_upload: Places | None, coins: bytes
-) -> Tensor:
-    """In the order that both rules lead back to; without rules model and upload are read as they lie."""
-    symmetry = public.symmetry
-    start = model if of_model is None else symmetry.invert(model, rule_of(of_model))
-    end = upload if of_upload is None else symmetry.invert(upload, rule_of(of_upload))
-    size = sum(part.numel() for part in public.module.parameters() if part.requires_grad)
-    gradient = gradient_from(end[:size], start[:size], public.rate)
-    network = holding(public.module, start, symmetry.layout).eval()
-    found = record_behind(gradient, network, public.shape, public.classes, Coins(coins).child(0), public.search)
-    return found.detach().nan_to_num(0.5)

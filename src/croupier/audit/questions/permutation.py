@@ -1,40 +1,31 @@
 """Can hidden coordinates be put back in order? Asked of a server's views where clients permute what they send.
 
 Asked of protocols whose clients hide coordinates (Tazza). A `Variant` plays the protocol: uploads, rules and views come
-from the real loop and the real agreement. Attacks run in a process of their own (`audit.attacks.permutation`);
-`audit.permutation_score` scores their answers, `audit.permutation_report` shows them.
+from the real loop and the real agreement. Attacks run in a process of their own (`audit.attacks.permutation`); only
+here their guesses meet the rules, and `audit.permutation_report` shows them over runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, ClassVar
 
-import torch
-from torch import Tensor
-
 from croupier.audit.attacked_training import SeededTask as Ground
-from croupier.audit.attacks.permutation import Followed, ServerRound, rule_plain
-from croupier.audit.bench import Answered, Bench
+from croupier.audit.attacks.permutation import Followed, rule_of
+from croupier.audit.bench import Bench
 from croupier.audit.blind import Panel
-from croupier.audit.invert import SearchRecipe
 from croupier.audit.permutation_report import over_all_runs
-from croupier.audit.permutation_score import PlayedVariant, Rules, SingleStepRound
-from croupier.audit.permuted_run import AgreedOnce, PermutedRun
+from croupier.audit.permuted_run import PermutedRun
 from croupier.audit.question import Adversary, Arm, Promise, Question, QuestionRun, Score
 from croupier.audit.seen import shows
 from croupier.audit.setting import Depth
-from croupier.audit.single import RATE
-from croupier.core.attempt import Drive
 from croupier.core.coins import Coins
 from croupier.core.intervals import Rate
-from croupier.core.revive import plain
-from croupier.engine.state import Round
+from croupier.core.revive import plain, revived
 from croupier.errors import SpecError
-from croupier.learn.ends import find_entrance
-from croupier.learn.likeness import pictured
+from croupier.learn.axes.matching import after, shares
 from croupier.pipeline import Pipeline
 
 TOPIC = "permutation"
@@ -52,99 +43,55 @@ def with_control(pipeline: Pipeline) -> list[Pipeline]:
     return [pipeline.model_copy(update={"encode": encode}) for encode in encoders]
 
 
+def onlooker(run: PermutedRun) -> Coins:
+    """The attacks' own, and those of what is drawn for them; attacks are given single nodes of it."""
+    encode = run.pipeline.encode.plain()
+    return Coins.from_seed(run.ground.seed).child("onlooker", str(sorted(encode.items())))
+
+
 @dataclass(frozen=True)
 class Variant:
-    """A variant of the protocol, the description's `own` or its control; `whole`: records are read, too."""
+    """A variant of the protocol, the description's `own` or its control."""
 
     run: PermutedRun
     depth: Depth
     panel: Panel
     own: bool = True
-    whole: bool = True
-
-    @property
-    def coins(self) -> Coins:
-        """The attacks' own, and those of what is drawn for them; attacks are given single nodes of it."""
-        encode = self.run.pipeline.encode.plain()
-        return Coins.from_seed(self.run.ground.seed).child("onlooker", str(sorted(encode.items())))
-
-    @cached_property
-    def known(self) -> dict[str, Any]:
-        """What everybody knows: the network, its symmetries, what a record looks like."""
-        made, setting = self.run.ground.made, self.run.ground.setting
-        stand_in = made.dataset.test.batch(torch.arange(1))
-        knowledge = setting.knowledge(made, stand_in, stand_in)
-        search = None if self.search is None else asdict(self.search)
-        return {"knowledge": knowledge.plain(), "symmetry": plain(self.run.symmetry), "search": search, "rate": RATE}
-
-    @cached_property
-    def search(self) -> SearchRecipe | None:
-        """How records are searched for; None where a linear layer with biases reads them, whichever layer that is."""
-        made = self.run.ground.made
-        if find_entrance(made.module, made.dataset.shape) is not None:
-            return None
-        boxed = pictured(made.dataset) is not None
-        return SearchRecipe(steps=self.depth.steps, variation=1e-2, boxed=boxed)
 
     @property
     def kept(self) -> bool:
         """Whether one rule serves the whole epoch."""
         return self.run.pipeline.encode.keeps_rule
 
-    def play(self) -> PlayedVariant:
-        """Everything that is trained, and the first thing that attacks are asked: the orders of its rounds."""
+    def play(self) -> Callable[[], dict[str, Any]]:
+        """Train, and ask for the orders of its rounds; as plain values, scored, once the attack has answered."""
         run = self.run
         # Under one rule all rounds look alike: two of them say it.
         done = run.played(min(self.depth.rounds, 2 if self.kept else 99))
-        seen = run.seen(done)
-        asked = self.matching(seen, self.coins.child("follow"), self.depth.uploads)
-        singles, unread = list[SingleStepRound](), ""
-        if self.whole and (self.own or not self.kept):
-            try:
-                singles = self._single_steps(done[-1])
-            except SpecError as error:
-                # Not every network's gradients can be read; what was matched stands all the same.
-                unread = str(error)
-        return PlayedVariant(self, len(done), asked, tuple(singles), unread)
-
-    def _single_steps(self, last: Round) -> list[SingleStepRound]:
-        """Single steps from the first model, and from the last one where that takes no search."""
-        found = []
-        for name, begin in (("first model", None), ("trained model", last.state)):
-            if begin is not None and self.search is not None:
-                continue
-            steps = self.run.steps(self.coins.child("records", name))
-            (done,) = self.run.played(1, begin, fit=steps)
-            (seen,) = self.run.seen([done])
-            shards = self.run.ground.made.task.shards
-            found.append(
-                SingleStepRound(name, seen, {one.client: steps.drawn[shards[one.client]] for one in seen.uploads})
-            )
-        return found
-
-    def ask(self, asked: Mapping[str, Any]) -> Answered:
-        """Ask the attacks, in a process of their own."""
-        return self.panel.ask(TOPIC, self.known, asked)
-
-    def matching(
-        self, rounds: Sequence[ServerRound], coins: Coins, most: int, track: Followed | None = None
-    ) -> Answered:
-        """Ask for the orders of rounds; `track` is what was found of earlier ones."""
         asked = {
-            "does": "match", "rounds": plain(tuple(rounds)), "most": most, "coins": coins.export(),
-            "frames": () if track is None else track.frames,
+            "rounds": plain(tuple(run.seen(done))), "most": self.depth.uploads,
+            "coins": onlooker(run).child("follow").export(),
         }  # fmt: skip
-        return self.ask(asked)
+        answer = self.panel.ask(TOPIC, {"symmetry": plain(run.symmetry)}, asked)
+        told = {"first": run.first, "kept": self.kept, "own": self.own, "rounds": len(done)}
+        return lambda: {**told, "groups": scored(revived(Followed, answer.result()), run)}
 
-    def reading(self, steps: Sequence[tuple[Tensor, Tensor, Rules, Coins]]) -> Answered:
-        """Ask for the records behind uploads of single steps, each with its model and what the rules are taken for."""
-        asked = tuple(
-            {"model": model, "upload": upload, "coins": coins.export(),
-             "of_model": None if rules[0] is None else rule_plain(rules[0]),
-             "of_upload": None if rules[1] is None else rule_plain(rules[1])}
-            for model, upload, rules, coins in steps
-        )  # fmt: skip
-        return self.ask({"does": "read", "steps": asked})
+
+def scored(track: Followed, run: PermutedRun) -> list[dict[str, Any]]:
+    """The share of each group's places that were recovered, absolutely and from the order of the first model.
+
+    Of guesses that needed matching, where any did. Each is a mean over uploads; `least` is the worst upload's.
+    """
+    base = run.truth(track.base)
+    guesses = [guess for guess in track.guesses if guess.matched] or list(track.guesses)
+    truths = {guess.frame: run.truth(guess.frame) for guess in guesses}
+    absolute = [shares(rule_of(guess.places), truths[guess.frame]) for guess in guesses]
+    relative = [shares(after(base, rule_of(guess.places)), truths[guess.frame]) for guess in guesses]
+    return [
+        {"group": group, "size": size, "uploads": len(guesses), "absolute": fmean(one[group] for one in absolute),
+         "relative": fmean(one[group] for one in relative), "least": min(one[group] for one in relative)}
+        for group, size in run.symmetry.groups.items()
+    ]  # fmt: skip
 
 
 class Permutation(Question, use="permutation"):
@@ -182,11 +129,11 @@ class Permutation(Question, use="permutation"):
         return "" if found.kind == "named" else found.why or "it sees no single updates that could be matched"
 
     def play(self, bench: Bench, arm: Arm, adversaries: Sequence[Adversary]) -> Promise:
-        """The protocol and its control; of the description's own also what its records look like."""
+        """The protocol and its control."""
         accounts = bench.once(("orders", arm.key), lambda: [one.play() for one in _variants(bench, arm)])
 
         def trials() -> Mapping[str, QuestionRun]:
-            found = {"orders": [account.plain() for account in accounts]}
+            found = {"orders": [account() for account in accounts]}
             alone = _trial(found, arm.own)
             return {
                 who.key: alone if who.parties == ("server",) else _told(found, alone, who) for who in adversaries
@@ -209,19 +156,14 @@ class Permutation(Question, use="permutation"):
 
 
 def _run(bench: Bench, arm: Arm, pipeline: Pipeline) -> PermutedRun:
-    setting, encode = bench.chosen(arm), pipeline.encode
+    setting = bench.chosen(arm)
     ground = bench.once(("ground", setting), lambda: Ground(setting, bench.seed))
-    drive: Drive = bench.drive
-    if encode.agrees and not encode.every_round and not setting.plan.joins:
-        drive = bench.once(("agreed", setting), lambda: AgreedOnce(bench.drive))
-    return PermutedRun(ground, pipeline, drive)
+    return PermutedRun(ground, pipeline, bench.drive)
 
 
 def _variants(bench: Bench, arm: Arm) -> list[Variant]:
     depth, every = bench.setting.depth, with_control(arm.pipeline)
-    return [
-        Variant(_run(bench, arm, one), depth, bench.panel, number == 0, arm.own) for number, one in enumerate(every)
-    ]
+    return [Variant(_run(bench, arm, one), depth, bench.panel, number == 0) for number, one in enumerate(every)]
 
 
 def _shares(order: Mapping[str, Any]) -> dict[str, Score]:

@@ -24,7 +24,7 @@ from croupier.core.update import Layout
 from croupier.errors import DataError, SpecError
 from croupier.learn.fit import Fit, Sgd
 from croupier.learn.loss import LossName
-from croupier.learn.models import Network
+from croupier.learn.models.network import Network
 from croupier.learn.own_names import reading
 from croupier.learn.tensor_files import TensorFiles
 

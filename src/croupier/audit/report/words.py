@@ -39,7 +39,7 @@ class Estimate:
 
 def who(key: str) -> str:
     """An adversary in words."""
-    each = [WHO.get(name) or re.sub(r"^sum(\d+)$", r"sum server \1", name) for name in key.split("+")]
+    each = [WHO.get(name) or re.sub(r"^(sum|mix)(\d+)$", r"\1 server \2", name) for name in key.split("+")]
     return " with ".join(each) if len(each) < 3 else f"{', '.join(each[:-1])} and {each[-1]} together"
 
 

@@ -24,6 +24,7 @@ from croupier.errors import CroupierError, SpecError
 from croupier.learn.attributes import Attribute, attributes
 from croupier.learn.data import Data, Dataset
 from croupier.learn.remembered import Remembered
+from croupier.learn.root import NONE
 from croupier.learn.split import Natural, Split
 
 # With fewer a spread of their updates says nothing.
@@ -143,7 +144,8 @@ def _households(stage: Stage) -> AuxiliaryClients:
             f"{LEAST} or more stay outside"
         )
     held = SetAside(split)
-    task, dataset = assembled(replace(stage.setting, data=data), held, stage.coins)
+    # What the server keeps for itself is taken out of a series, by whose places days are told.
+    task, dataset = assembled(replace(stage.setting, data=data, root=NONE), held, stage.coins)
     aside = held.aside[:MOST]
     return AuxiliaryClients(task, aside, attributes(dataset, held.index, aside))
 

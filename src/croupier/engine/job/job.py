@@ -8,6 +8,7 @@ state, and measures the last model for each client. The order of writes is what 
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -30,7 +31,7 @@ from croupier.engine.local import Local
 from croupier.engine.loop import Continuation, plain_model, rounds
 from croupier.engine.state import Round, State, view_digests
 from croupier.engine.store import NOTED, RunDir
-from croupier.errors import CroupierError, SpecError, StoreError
+from croupier.errors import CroupierError, EngineError, SpecError, StoreError
 from croupier.learn.assemble import Assembled, Hardware, assemble, model_bytes
 from croupier.learn.budget import UNIT, so_far
 from croupier.learn.clients import clients_of
@@ -69,8 +70,8 @@ class Job:
             return self.finish(made, journal, None, [], [])
         except Exception as error:
             # Before a client sent anything nothing is spent and no secret used; a full disk can be resumed from.
-            full = journal is not None and isinstance(error, StoreError)
-            if not full and (journal is None or not journal.heard_from(made.task.enrolled)):
+            goes_on = journal is not None and isinstance(error, StoreError | EngineError)
+            if not goes_on and (journal is None or not journal.heard_from(made.task.enrolled)):
                 self.store.discard()
             raise
         finally:
@@ -90,7 +91,12 @@ class Job:
             self.coins,
             options=replace(task.options, warm=warm),
             folder=self.folder,
-            machine=Hardware(machine.device, machine.workers, lambda count: self.watch("trained", {"clients": count})),
+            machine=Hardware(
+                machine.device,
+                machine.workers,
+                lambda count: self.watch("trained", {"clients": count}),
+                machine.engine,
+            ),
         )
         check(self.spec.protocol, len(made.task.enrolled), self.spec.federation, made.task.offers)
         check_names(self.spec.protocol, made.task.enrolled, self.spec.federation)
@@ -108,19 +114,30 @@ class Job:
         timing: list[dict[str, Any]],
     ) -> Result:
         """Play the rounds that are left, write each down, and wrap up."""
+        with contextlib.closing(made):
+            return self._played(made, journal, state, metrics, timing)
+
+    def _played(
+        self,
+        made: Assembled,
+        journal: Journal,
+        state: State | None,
+        metrics: list[dict[str, Any]],
+        timing: list[dict[str, Any]],
+    ) -> Result:
         cohort = self.spec.federation.cohort or len(made.task.enrolled)
         self.watch("started", {"rounds": self.spec.federation.rounds, "cohort": cohort, "done": len(metrics)})
         if (held := self._permuted(made)) and not metrics:
             self.watch("note", {"text": held[0]})
         for text in () if metrics else at_start(self.spec, made):
             self.watch("warning", {"text": text})
-        course = Course.of(made)
+        course, ahead = Course.of(made), self._accounts_ahead(len(metrics))
         clock = time.perf_counter()
         told: set[str] = set()
         for done in self._unspent(self._rounds(made, journal, state), len(metrics)):
             line, state = {**metrics_of(done), **self._spent(done), **self._of_records(made, done)}, done.state
             spent = {"round": line["round"], "seconds": time.perf_counter() - clock, "peak_bytes": peak_bytes()}
-            self._keep(done, line, spent)
+            self._keep(done, line, spent, ahead)
             if came := sorted(who for who, first in self.spec.federation.joins.items() if first == line["round"] > 1):
                 self.watch("note", {"text": f"round {line['round']}: {', '.join(came)} joined"})
             if done.lost:
@@ -152,7 +169,7 @@ class Job:
                 done = next(played)
             except StopIteration:
                 return
-            except StoreError:
+            except (StoreError, EngineError):
                 # Nothing left that was not written down: the round can be repeated.
                 raise
             except CroupierError as error:
@@ -193,7 +210,14 @@ class Job:
         found = so_far(private, ((made.sizes[name], times) for name, times in counts.items()))
         return {} if found is None else {"record": found.plain()}
 
-    def _keep(self, done: Round, line: Mapping[str, Any], spent: Mapping[str, Any]) -> None:
+    def _accounts_ahead(self, done: int) -> list[dict[str, Any]]:
+        """Accounts of rounds that had begun, and are repeated now."""
+        lines = self.store.read(LEDGER, self.spec.federation.rounds) if self.accounted else []
+        return [line for line in lines if line["round"] > done]
+
+    def _keep(
+        self, done: Round, line: Mapping[str, Any], spent: Mapping[str, Any], ahead: list[dict[str, Any]]
+    ) -> None:
         """Log lines first, state last: what a checkpoint promises is already on disk."""
         number = int(line["round"])
         self.store.append("metrics.jsonl", line)
@@ -202,7 +226,7 @@ class Job:
         if self.accounted:
             account = round_line(self.spec.protocol, done)
             # A round that is repeated has its line already, and one that is played anew adds its own.
-            if account not in self.store.read(LEDGER, number):
+            if account not in ahead:
                 self.store.append(LEDGER, account)
         if self.spec.run.record == "digest":
             self.store.append("digests.jsonl", {"round": number, "views": view_digests(done)})

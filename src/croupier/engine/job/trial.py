@@ -26,7 +26,7 @@ from croupier.engine.loop import rounds
 from croupier.engine.task import Fits
 from croupier.errors import CroupierError
 from croupier.learn.assemble import Assembled, Hardware, assemble
-from croupier.learn.train import Learner
+from croupier.learn.train import Learner, fewest
 from croupier.spec import Spec
 
 # A cohort that trains faster than this is trained whole; of a slower one, a part that takes about so long.
@@ -125,7 +125,7 @@ def _train(made: Assembled, cohort: int, coins: Coins) -> Trained:
 
 def _cut(learner: Learner, shards: Sequence[str], most: int) -> Learner:
     """The same training on the first so many records of a few clients."""
-    most = max(most, learner.least)
+    most = max(most, fewest(learner.module))
     held = {shard: learner.shards[shard] for shard in shards}
     return replace(learner, shards={s: part.take(torch.arange(min(most, len(part)))) for s, part in held.items()})
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from croupier.core.coins import Coins, Ints
@@ -74,6 +73,8 @@ def shares(found: Rule, true: Rule) -> dict[str, float]:
 
 def assigned(scores: Floats, coins: Coins) -> Ints:
     """For each row the column it is given, with the highest sum; ties fall at random and not by place."""
+    from scipy.optimize import linear_sum_assignment
+
     generator = coins.fast()
     rows, columns = (torch.randperm(size, generator=generator).numpy() for size in scores.shape)
     taken, given = linear_sum_assignment(scores[rows][:, columns], maximize=True)

@@ -5,22 +5,27 @@ Each file is one architecture: a torch module, which is what a trained model is 
 `own` takes the user's instead.
 """
 
-from croupier.learn.models.activity import ActivityCnn, TimeNet
-from croupier.learn.models.cnn import CifarCnn, ConvNet, MnistCnn
-from croupier.learn.models.densenet import DenseNet, DenseNet121
-from croupier.learn.models.layers import Dropout, Standardise
-from croupier.learn.models.lenet import DlgLeNet, SigmoidNet
-from croupier.learn.models.lstm import Forecaster, Lstm
-from croupier.learn.models.mixer import Mixer, PatchMixer
-from croupier.learn.models.mlp import Mlp, Perceptron
-from croupier.learn.models.mobilenet import MobileNet, MobileNetV2
-from croupier.learn.models.network import Network
-from croupier.learn.models.own import OwnNetwork
-from croupier.learn.models.resnet import ResidualNet, ResNet18
-from croupier.learn.models.rnn import Listener, Rnn
-from croupier.learn.models.series import PatchForecaster, SeriesTransformer
-from croupier.learn.models.transformer import Reader, TextTransformer
-from croupier.learn.models.vit import AttentionBlocks, PatchReader, Vit
+from typing import TYPE_CHECKING
+
+from croupier.core.rooms import when_asked
+
+if TYPE_CHECKING:
+    from croupier.learn.models.activity import ActivityCnn, TimeNet
+    from croupier.learn.models.cnn import CifarCnn, ConvNet, MnistCnn
+    from croupier.learn.models.densenet import DenseNet, DenseNet121
+    from croupier.learn.models.layers import Dropout, Standardise
+    from croupier.learn.models.lenet import DlgLeNet, SigmoidNet
+    from croupier.learn.models.lstm import Forecaster, Lstm
+    from croupier.learn.models.mixer import Mixer, PatchMixer
+    from croupier.learn.models.mlp import Mlp, Perceptron
+    from croupier.learn.models.mobilenet import MobileNet, MobileNetV2
+    from croupier.learn.models.network import Network
+    from croupier.learn.models.own import OwnNetwork
+    from croupier.learn.models.resnet import ResidualNet, ResNet18
+    from croupier.learn.models.rnn import Listener, Rnn
+    from croupier.learn.models.series import PatchForecaster, SeriesTransformer
+    from croupier.learn.models.transformer import Reader, TextTransformer
+    from croupier.learn.models.vit import AttentionBlocks, PatchReader, Vit
 
 __all__ = [
     "ActivityCnn",
@@ -56,3 +61,7 @@ __all__ = [
     "TimeNet",
     "Vit",
 ]
+
+if not TYPE_CHECKING:
+    # A run uses one of them; a type checker sees all, and no others.
+    __getattr__ = when_asked(__name__, __all__)

@@ -20,6 +20,7 @@ class Network(Part):
     """What is trained."""
 
     verb = "model"
+    lies_in = "croupier.learn.models"
 
     @property
     def own_function(self) -> str:

@@ -19,7 +19,6 @@ from croupier.aggregate.geometry import MultiKrum, TrimmedMean
 from croupier.aggregate.mean import Mean
 from croupier.aggregate.median import Median
 from croupier.aggregate.reference import FLTrust
-from croupier.audit.attacked_training import SeededTask, TrainingOutcome
 from croupier.audit.poison import NONE, audit_attacks
 from croupier.audit.report.words import interval, rate_of
 from croupier.audit.setting import Setting, setting_of
@@ -29,6 +28,7 @@ from croupier.errors import SpecError
 from croupier.learn.root import Root
 from croupier.spec import load
 from croupier_lab.attacks.cluster_purity import purity_by_round, purity_of_labels
+from croupier_lab.attacks.clustered_training import ClusterOutcome, ClusterTask
 from croupier_lab.attacks.rules_under_attack import on_clear_updates
 from croupier_lab.bench.size import BenchSize, Watch, ignore
 
@@ -69,13 +69,15 @@ def measure(size: ClusterSize, seed: int, watch: Watch = ignore) -> dict[str, An
 
 def beside_clusters(setting: Setting, rule: Aggregator, seed: int, watch: Watch = ignore) -> dict[str, Any]:
     """One run: a rule that clusters and the baselines, each under every attack and none."""
-    seeded, drive = SeededTask(setting, seed), Local()
+    seeded, drive = ClusterTask(setting, seed), Local()
     cohort = setting.plan.cohort or len(seeded.made.task.enrolled)
     rows = []
     for title, (attack, _) in audit_attacks(setting, seeded.made.dataset.shape).items():
         for name, part in {"Clusters": rule, **baselines(cohort)}.items():
             watch(f"seed {seed}: {title}: {name}")
-            rows.append(_line(title, name, seeded.train(on_clear_updates(part), drive, attack)))
+            ended = seeded.train(on_clear_updates(part), drive, attack)
+            assert isinstance(ended, ClusterOutcome)
+            rows.append(_line(title, name, ended))
     return {"clients": len(seeded.made.task.enrolled), "malicious": len(seeded.malicious), "rows": rows}
 
 
@@ -105,7 +107,7 @@ def unfit_baselines(cohort: int) -> dict[str, str]:
     }
 
 
-def _line(title: str, rule: str, one: TrainingOutcome) -> dict[str, Any]:
+def _line(title: str, rule: str, one: ClusterOutcome) -> dict[str, Any]:
     """One training as plain values."""
     attacked = title != NONE
     return {

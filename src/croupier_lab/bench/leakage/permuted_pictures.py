@@ -1,8 +1,9 @@
-"""What a permutation that clients agree on leaves to others: pictures laid out again, and clients that break the rule.
+"""What a permutation that clients agree on leaves to others: records, pictures laid out again, clients that break it.
 
-The audit's question `permutation` asks whether the server puts hidden coordinates in order. Where only the clients know
-the first model's order, single steps still give pictures in one unknown order; here public pictures lay these out. And
-one client uploads under another rule: does that spoil the others' model, and is it noticed?
+The audit's question `permutation` asks whether the server puts hidden coordinates in order; here it is seen what
+records of single steps then look like. Where only the clients know the first model's order, they come out in one
+unknown order; public pictures lay these out. And one client uploads under another rule: does that spoil the others'
+model, and is it noticed?
 """
 
 from __future__ import annotations
@@ -17,10 +18,8 @@ import torch
 from pydantic import Field
 
 from croupier.audit.attacked_training import SeededTask
-from croupier.audit.blind import Panel
-from croupier.audit.permutation_score import records_of
 from croupier.audit.permuted_run import PermutedRun
-from croupier.audit.questions.permutation import Variant, with_control
+from croupier.audit.questions.permutation import onlooker, with_control
 from croupier.audit.report.words import interval, rate_of
 from croupier.audit.setting import Depth, setting_of
 from croupier.audit.single import stepped
@@ -31,12 +30,12 @@ from croupier.errors import SpecError
 from croupier.learn.likeness import like, pictured
 from croupier.spec import load
 from croupier_lab.attacks.broken_rule import LIES, broken_rounds
+from croupier_lab.attacks.permuted_records import KNOWN, PermutedReader, over_all_runs
 from croupier_lab.attacks.pixel_layout import by_example, chance_neighbours, kept_neighbours, laid_out
 from croupier_lab.bench.size import BenchSize, Watch, ignore
 
 PUBLIC = 5000
-# Uploads that are handed over at a time where there are many.
-_CHUNK = 50
+FIRST_MODEL = {"open": "known to the server", "clients": "drawn by the clients"}
 
 
 class PermutationSize(BenchSize):
@@ -54,30 +53,35 @@ def measure(size: PermutationSize, seed: int, watch: Watch = ignore) -> dict[str
     if not spec.protocol.encode.agrees:
         raise SpecError(f"--description = {size.description!r}: nothing is permuted; use 'tazza'")
     setting = replace(setting_of(spec), depth=Depth(rounds=size.rounds))
-    laid, broken = list[dict[str, Any]](), list[list[dict[str, Any]]]()
-    with Panel(1, setting.device) as panel:
-        for one in range(seed, seed + size.seeds):
-            runs = [PermutedRun(SeededTask(setting, one), each, Local()) for each in with_control(spec.protocol)]
-            watch(f"seed {one}: a client breaks the rule")
-            state = runs[0].played(size.rounds)[-1].state
-            own = Variant(runs[0], setting.depth, panel)
-            broken.append(list(broken_rounds(runs[0], state, own.coins.child("tamper"))))
-            watch(f"seed {one}: pictures laid out")
-            hidden = next((run for run in runs if run.first == "clients"), None)
-            found = layout(Variant(hidden, setting.depth, panel), size.pictures) if hidden else None
-            laid += [found] if found else []
+    laid, broken, read = list[dict[str, Any]](), list[list[dict[str, Any]]](), dict[str, list[list[dict[str, Any]]]]()
+    for one in range(seed, seed + size.seeds):
+        runs = [PermutedRun(SeededTask(setting, one), each, Local()) for each in with_control(spec.protocol)]
+        watch(f"seed {one}: a client breaks the rule")
+        state = runs[0].played(size.rounds)[-1].state
+        broken.append(list(broken_rounds(runs[0], state, onlooker(runs[0]).child("tamper"))))
+        for run in runs:
+            reader = PermutedReader(run, setting.depth, onlooker(run))
+            # Under one rule for all rounds the control reads what the description's own does.
+            if run is runs[0] or not run.pipeline.encode.keeps_rule:
+                watch(f"seed {one}: records of single steps")
+                read.setdefault(run.first, []).append(reader.lines())
+            if run.first == "clients":
+                watch(f"seed {one}: pictures laid out")
+                found = layout(reader, size.pictures)
+                laid += [found] if found else []
     return {
         "description": size.description, "runs": size.seeds, "layout": _laid(laid) if len(laid) > 1 else None,
         "broken": [_broken(lines) for lines in zip(*broken, strict=True)],
+        "records": {first: over_all_runs(lines) for first, lines in read.items()},
     }  # fmt: skip
 
 
-def layout(variant: Variant, pictures: int) -> dict[str, Any] | None:
+def layout(reader: PermutedReader, pictures: int) -> dict[str, Any] | None:
     """So many pictures in the first model's unknown order, laid out by public ones; None without pictures."""
-    run, coins = variant.run, variant.coins
+    run, coins = reader.run, reader.coins
     made, group = run.ground.made, input_group(run.symmetry)
     shape = pictured(made.dataset)
-    if shape is None or group is None or variant.search is not None:
+    if shape is None or group is None or reader.search is not None:
         return None
     (seen,) = run.seen(run.played(1))
     model, rule = seen.uploads[0].model, run.truth(seen.frame)
@@ -86,13 +90,12 @@ def layout(variant: Variant, pictures: int) -> dict[str, Any] | None:
     start, count = moves.invert(model), min(pictures, len(made.dataset.train))
     drawn = coins.child("pictures").sampler().permutation(len(made.dataset.train))[:count]
     x, y = made.dataset.train.batch(torch.from_numpy(drawn))
-    waiting = []
-    for at in range(0, count, _CHUNK):
-        steps = range(at, min(at + _CHUNK, count))
-        sent = [moves.apply(stepped(made.module, made.task.layout, start, x[n : n + 1], y[n : n + 1])) for n in steps]
-        # The first model and what comes back are in one frame, so that there is nothing to match.
-        waiting.append(variant.reading([(model, one, (None, None), coins.child("still")) for one in sent]))
-    samples = torch.cat([one for answer in waiting for one in records_of(answer)]).clamp(0, 1).flatten(1)
+    # The first model and what comes back are in one frame, so that there is nothing to match.
+    sent = [
+        moves.apply(stepped(made.module, made.task.layout, start, x[n : n + 1], y[n : n + 1])) for n in range(count)
+    ]
+    read = [reader.record(model, one, (None, None), coins.child("still")) for one in sent]
+    samples = torch.cat(read).clamp(0, 1).flatten(1)
     public = made.dataset.test.batch(torch.arange(min(PUBLIC, len(made.dataset.test))))[0].flatten(1)
     places, true = by_example(samples, public, coins.child("layout")), rule.of[group]
     out = laid_out(samples, places).reshape(x.shape)
@@ -152,6 +155,11 @@ def show(found: dict[str, Any]) -> None:
             f"{interval(laid['neighbours'], 100)} % of neighbours (by chance {laid['chance_neighbours']:.1%}), "
             f"{interval(laid['psnr'])} dB"
         )
+    for first, lines in found["records"].items():
+        print(f"records of single steps, PSNR in dB, where the first model is {FIRST_MODEL[first]}")
+        for one in lines:
+            how = f", compared {one['read']}" if one["knows"] == "relative" else ""
+            print(f"  {one['moment']}: the server knows {KNOWN[one['knows']]}{how}: {interval(one['psnr'])}")
     print("one client breaks the rule; accuracy of what the others are handed next, percent")
     for one in found["broken"]:
         honest, with_it = interval(one["honest"], 100), interval(one["accuracy"], 100)

@@ -9,6 +9,7 @@ hosts have added them up, the memory of each host, and bytes a second beside a b
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import resource
@@ -51,6 +52,8 @@ from croupier_lab.bench.size import BenchSize, Watch, ignore
 TIMES = Timetable(phase=900.0, round=1800.0, hold=5.0)
 # So many clients send at a time: as many as come to a host at once, not as many as there are.
 TOGETHER = 24
+# To whom, the header with the attempt's key, and the body.
+Letters = list[tuple[str, bytes, bytes]]
 GOAL_BYTES, GOAL_SECONDS = 2_000_000_000, 20.0
 
 
@@ -120,7 +123,7 @@ class Submissions:
     members: dict[str, Member]
     notice: Notice
 
-    def letters(self, name: str) -> list[tuple[str, bytes, bytes]]:
+    def letters(self, name: str) -> Letters:
         """A client's letters: to whom, the header with the attempt's key, and the body."""
         member, roster = self.members[name], self.notice.cohort
         schemas = member.pipeline.schemas(member.given(self.notice, "", 0))
@@ -168,20 +171,22 @@ def _start_host(member: Member, folder: Path) -> tuple[int, int]:
         os._exit(code)
 
 
-async def _submit(batch: Submissions, name: str, gate: asyncio.Semaphore) -> int:
-    """Send a client's letters until each is durable; how many bytes they had."""
+async def _submit(batch: Submissions, name: str, letters: Letters, gate: asyncio.Semaphore) -> int:
+    """Send a client's letters, all at once, as a client does, until each is durable; how many bytes they had."""
     async with gate:
-        calls, sent = Calls(batch.members[name]), 0
+        calls = Calls(batch.members[name])
+
+        async def put(host: str, head: bytes, body: bytes) -> int:
+            while (said := await calls.put(host, head, body, 120.0)) == LATER:
+                await asyncio.sleep(0.05)
+            if said in (REFUSED, CLOSED):
+                raise CroupierError(f"{host} did not take a letter of {name}: {said.decode()}")
+            return len(head) + len(body)
+
         try:
-            for host, head, body in batch.letters(name):
-                while (said := await calls.put(host, head, body, 120.0)) == LATER:
-                    await asyncio.sleep(0.05)
-                if said in (REFUSED, CLOSED):
-                    raise CroupierError(f"{host} did not take a letter of {name}: {said.decode()}")
-                sent += len(head) + len(body)
+            return sum(await asyncio.gather(*(put(*letter) for letter in letters)))
         finally:
             await calls.close()
-    return sent
 
 
 async def _play(batch: Submissions) -> dict[str, float]:
@@ -200,8 +205,10 @@ async def _play(batch: Submissions) -> dict[str, float]:
 
     try:
         await push(batch.notice)
+        # Clients make their letters each on its own machine, before they submit.
+        letters = {name: batch.letters(name) for name in batch.notice.cohort}
         start = time.perf_counter()
-        sent = sum(await asyncio.gather(*(_submit(batch, name, gate) for name in batch.notice.cohort)))
+        sent = sum(await asyncio.gather(*(_submit(batch, name, mine, gate) for name, mine in letters.items())))
         submitted = time.perf_counter() - start
         await asyncio.wait_for(sink.done.wait(), 600.0)
         added = time.perf_counter() - start
@@ -247,6 +254,7 @@ def load(clients: int, params: int) -> dict[str, Any]:
             for name, member in batch.members.items()
             if not member.is_client and name != SERVER
         }
+        gc.freeze()  # as every party does that is a process of its own
         found: dict[str, Any] = asyncio.run(_play(batch))
         said = {}
         for name, (pid, reader) in hosts.items():

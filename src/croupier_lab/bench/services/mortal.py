@@ -12,6 +12,7 @@ import hashlib
 import sqlite3
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -56,7 +57,7 @@ class MortalStore(Store):
         self.life = life
         super().__init__(folder)
 
-    def write(self, job: Callable[[sqlite3.Connection], T]) -> T:
+    def begin_write(self, job: Callable[[sqlite3.Connection], T]) -> Future[T]:
         """As the store does, where the disk lets it."""
         self.life.check()
 
@@ -66,7 +67,7 @@ class MortalStore(Store):
                 raise OSError(errno.ENOSPC, "no space left on device")
             return job(db)
 
-        return super().write(tried)
+        return super().begin_write(tried)
 
     def _rows(self, sql: str, *values: Any) -> list[Any]:
         self.life.check()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -18,12 +17,13 @@ from torch import Tensor
 
 from croupier.core.coins import Coins
 from croupier.core.update import Layout, Slice, Update
-from croupier.core.wire import Schema
+from croupier.core.wire import Schema, packed
 from croupier.encode.encoder import Released
 from croupier.encode.fixed import FixedPoint
 from croupier.encode.residues import Residues
-from croupier.kernels import residues, shares
-from croupier.mpc.shares import reduced, rest, stretched
+from croupier.kernels import packed as kernel
+from croupier.kernels import residues
+from croupier.mpc.shares import added, rest, stretched, unpacked
 from croupier.mpc.tags import Tagger
 from croupier.release.bits import Bits, Mod
 from croupier_lab.bench.size import BenchSize
@@ -112,32 +112,32 @@ def _summed(encoder: Residues, clients: Iterator[npt.NDArray[np.float32]], count
 def _shared(encoder: Residues, clients: Iterator[npt.NDArray[np.float32]], count: int, coins: Coins) -> float:
     """One client at a time: tagged, shared among the servers through bytes, added by them, checked and decoded."""
     fixed = FixedPoint(clients=encoder.clients, digits=encoder.digits)
-    tagger, names, spent = Tagger(coins.child("tags"), fixed.bits), list[str](), 0.0
-    totals, tags = [shares.total(count, fixed.bits) for _ in range(SERVERS)], [0] * SERVERS
-    wire = Schema((fixed.field(flat(count)),))
+    tagger, bits = Tagger(coins.child("tags"), fixed.bits, encoder.clients), fixed.bits
+    totals, tags, names, spent = dict[int, Tensor](), 0, list[str](), 0.0
+    wire = Schema((packed("vector", (), count, bits),))
     for who, values in enumerate(clients):
         update = Update(torch.from_numpy(values), flat(count))
         start = time.perf_counter()
         vector = fixed.encode(update, {}, coins).vector
-        tag = tagger.tag(tagger.key(count), vector.numpy(), str(who))
         seeds = [coins.child("seed", who, number).export() for number in range(SERVERS - 1)]
-        share, left = rest(vector, tag, seeds, fixed.bits)
-        sent = Schema((replace(wire.fields[0], gap=None),)).unpack(wire.pack({"vector": share}))["vector"]
+        share, left = rest(vector, int(tagger.pads[who]), seeds, bits, tagger.key(count))
+        sent = wire.unpack(wire.pack({"vector": share}))["vector"]
         for place, seed in enumerate(seeds):
             numbers, part = stretched(seed)
             at = (who + 1 + place) % SERVERS
-            numbers.blind(totals[at], fixed.bits)
-            tags[at] += part
-        shares.add(sent.numpy(), totals[who % SERVERS])
-        tags[who % SERVERS] += left
+            totals[at] = added([totals[at]] if at in totals else [], [numbers], count, bits)
+            tags += part
+        at = who % SERVERS
+        totals[at] = added([totals[at], sent] if at in totals else [sent], (), count, bits)
+        tags += left
         names.append(str(who))
         spent += time.perf_counter() - start
     start = time.perf_counter()
-    total = sum(totals[1:], start=totals[0])
-    sums = reduced(total, fixed.bits)
-    if not tagger.fits(tagger.key(count), sums.numpy(), sum(tags), names):
-        raise AssertionError
-    fixed.decode(Released(tuple(names), sums=sums, layout=flat(count)), {})
+    sums = added(totals.values(), (), count, bits)
+    form = kernel.form(tagger.key(count), sums.numpy(), count, bits)
+    if not tagger.fits(form, tags, np.arange(len(names))):
+        raise AssertionError("the sum does not fit its tag")
+    fixed.decode(Released(tuple(names), sums=unpacked(sums, count, bits), layout=flat(count)), {})
     return spent + time.perf_counter() - start
 
 

@@ -26,9 +26,11 @@ from croupier.engine.state import run_id
 from croupier.errors import CroupierError
 from croupier.pipeline import Pipeline
 from croupier.place.masks import Masks
+from croupier.place.placement import residue_bits
 from croupier.systems import sum_servers
 from croupier_lab.bench.size import BenchSize, Watch, ignore
 from croupier_lab.bench.speed.other_secure_sums import PACKAGES, RIVALS
+from croupier_lab.bench.speed.sum_limit import limit
 
 
 class SecureSumSize(BenchSize):
@@ -128,6 +130,9 @@ def measure(size: SecureSumSize, seed: int, watch: Watch = ignore) -> dict[str, 
         sent = max(result.traffic.sent[who] for who in updates)
         found |= {f"{name}round_s": seconds, f"{name}bytes_up": sent, f"{name}largest_error": off}
     found["itemised"] = _itemised(servers, size)
+    watch("the limit")
+    found |= limit(size.params, size.clients, size.servers, residue_bits(servers), size.repeats)
+    found["limit_ratio"] = found["round_s"] / found["limit_s"]
     for name, rival in RIVALS.items():
         if find_spec(PACKAGES[name]):
             watch(name)
@@ -169,6 +174,7 @@ def show(found: dict[str, Any]) -> None:
     """The same numbers for people."""
     print(f"{found['clients']} clients, {found['params']} parameters of {found['digits']} digits: best of the repeats")
     rows = {"sum servers": "", "masks": "masks_", "SecAgg+ (flwr)": "secaggplus_", "CKKS (tenseal)": "ckks_"}
+    print(f"{'limit':<16}{found['limit_s']:9.3f} s: the bytes alone, at this machine's rates")
     for name, key in rows.items():
         seconds = found.get(f"{key}s" if key in ("secaggplus_", "ckks_") else f"{key}round_s")
         if seconds is None:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -166,11 +166,19 @@ def _timed(command: list[str]) -> float:
 
 def _tiny_flower() -> float | None:
     """The same under `flwr run`, or None where Flower and its simulation engine are not installed."""
+    start = time.perf_counter()
+    said = run_flower(FLOWER_HOME)
+    # Its exit status is 0 even when every client failed: the app's own last line is the proof.
+    return time.perf_counter() - start if "tinyapp: trained" in said else None
+
+
+def run_flower(config: str, more: Sequence[str] = (), timeout: float = 300) -> str:
+    """What the tiny app says under `flwr run`; nothing where Flower is not installed. Whatever it starts is ended."""
     # Flower starts its own background programs by name: they lie beside this interpreter.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     flwr = shutil.which("flwr", path=path)
     if flwr is None:
-        return None
+        return ""
     quiet = {
         "PATH": path,
         "FLWR_TELEMETRY_ENABLED": "0",
@@ -181,21 +189,20 @@ def _tiny_flower() -> float | None:
     with tempfile.TemporaryDirectory() as home:
         # To a file: the background program that Flower leaves running would hold a pipe open for ever.
         said = Path(home) / "said.txt"
-        (Path(home) / "config.toml").write_text(FLOWER_HOME, "utf-8")
-        start = time.perf_counter()
-        with said.open("w") as file:
-            subprocess.run(
-                [flwr, "run", str(FLOWER), "--stream"],
-                env={**os.environ, **quiet, "FLWR_HOME": home},
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                check=False,
-                timeout=300,
-            )
-        spent = time.perf_counter() - start
-        _end_all(home)
-        # Its exit status is 0 even when every client failed: the app's own last line is the proof.
-        return spent if "tinyapp: trained" in said.read_text("utf-8", "replace") else None
+        (Path(home) / "config.toml").write_text(config, "utf-8")
+        try:
+            with said.open("w") as file:
+                subprocess.run(
+                    [flwr, "run", str(FLOWER), "--stream", *more],
+                    env={**os.environ, **quiet, "FLWR_HOME": home},
+                    stdout=file,
+                    stderr=subprocess.STDOUT,
+                    check=False,
+                    timeout=timeout,
+                )
+        finally:
+            _end_all(home)
+        return said.read_text("utf-8", "replace")
 
 
 def _end_all(home: str) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
+from torch import Tensor
 
 from croupier.core.coins import Stream
 from croupier.core.flow import Change, Inbox, Letter
@@ -16,6 +17,7 @@ from croupier.core.view import View
 from croupier.encode.encoder import Released
 from croupier.engine.post import Network, Packet
 from croupier.kernels.shares import P
+from croupier.mpc.shares import joined, unpacked
 from croupier.pipeline import Pipeline
 from croupier.place.placement import residue_bits
 from croupier.place.servers import SumServers
@@ -35,6 +37,7 @@ class SumTrial:
     """What whoever tampers can use: the protocol, chance, and all that was sent in a round or attempt before."""
 
     pipeline: Pipeline
+    slots: int
     clients: tuple[str, ...]
     chance: Stream
     letters: Mapping[str, tuple[Letter, ...]]
@@ -43,6 +46,15 @@ class SumTrial:
     def pick(self, limit: int) -> int:
         """A choice below a limit."""
         return int(self.chance.below(limit)[0])
+
+    def read(self, letter: Letter, name: str = "vector") -> Tensor:
+        """A field's values; a vector's are its residues."""
+        values = body_of(letter)[name]
+        return values.clone() if name != "vector" else unpacked(values, self.slots, residue_bits(self.pipeline))
+
+    def written(self, letter: Letter, name: str, values: Tensor) -> Letter:
+        """The same letter with other values in a field."""
+        return filled(letter, **{name: values if name != "vector" else joined(values, residue_bits(self.pipeline))})
 
 
 @dataclass(frozen=True)
@@ -62,33 +74,34 @@ def flip(name: str) -> Alter:
     """One value becomes another that the field can hold."""
 
     def alter(trial: SumTrial, letter: Letter) -> Letter:
-        values = body_of(letter)[name].clone()
+        values = trial.read(letter, name)
         limit = {"present": 2, "seed": 256, "tag": P, "vector": 1 << residue_bits(trial.pipeline)}[name]
         at = trial.pick(len(values))
         values[at] = (int(values[at]) + 1 + trial.pick(limit - 1)) % limit
-        return filled(letter, **{name: values})
+        return trial.written(letter, name, values)
 
     return alter
 
 
 def swap_values(trial: SumTrial, letter: Letter) -> Letter:
     """Two values change places."""
-    values = body_of(letter)["vector"].clone()
+    values = trial.read(letter)
     one = trial.pick(len(values))
     two = (one + 1 + trial.pick(len(values) - 1)) % len(values)
     values[[one, two]] = values[[two, one]]
-    return filled(letter, vector=values)
+    return trial.written(letter, "vector", values)
 
 
 def scale(factor: int) -> Alter:
     """The vector and its tag, where there is one, times a number."""
 
     def alter(trial: SumTrial, letter: Letter) -> Letter:
-        vector = body_of(letter)["vector"]
-        fields = {"vector": (vector.long() * factor % (1 << residue_bits(trial.pipeline))).to(vector.dtype)}
+        vector = trial.read(letter)
+        multiple = (vector.long() * factor % (1 << residue_bits(trial.pipeline))).to(vector.dtype)
+        scaled = trial.written(letter, "vector", multiple)
         if "tag" in FIELDS[letter.kind]:
-            fields["tag"] = torch.tensor([int(body_of(letter)["tag"][0]) * factor % P])
-        return filled(letter, **fields)
+            scaled = filled(scaled, tag=torch.tensor([int(body_of(letter)["tag"][0]) * factor % P]))
+        return scaled
 
     return alter
 
@@ -171,18 +184,16 @@ def count_again(
         def change(letters: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:
             inboxes: list[Inbox] = view.inputs
             its = tuple(letter for inbox in inboxes[:2] for letter in inbox if letter.source == victim)
-            sums, tag = place._added(trial.pipeline, view.given, its)
+            share, tag = place._added(trial.pipeline, view.given.layout, its)
+            sums = unpacked(share, trial.slots, residue_bits(trial.pipeline))
 
             def altered(letter: Letter) -> Letter:
-                vector, present = body_of(letter)["vector"], body_of(letter)["present"].clone()
+                vector, present = trial.read(letter), body_of(letter)["present"].clone()
                 if named:
                     present[view.given.roster.index(victim)] = 0
-                return filled(
-                    letter,
-                    present=present,
-                    vector=((vector.long() + times * sums.long()) % modulus).to(vector.dtype),
-                    tag=torch.tensor([(int(body_of(letter)["tag"][0]) + times * tag) % P]),
-                )
+                total = ((vector.long() + times * sums.long()) % modulus).to(vector.dtype)
+                tags = torch.tensor([(int(body_of(letter)["tag"][0]) + times * tag) % P])
+                return trial.written(filled(letter, present=present, tag=tags), "vector", total)
 
             return tuple(altered(letter) if letter.kind == "sum" else letter for letter in letters)
 

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import torch
-
 from croupier.core.flow import Letter
 from croupier.encode.encoder import Released
 from croupier.engine.post import Packet
@@ -34,7 +32,7 @@ from croupier_lab.bench.tamper.sum_alterations import (
     silence,
     swap_values,
 )
-from croupier_lab.bench.tamper.verdicts import body_of, exchanged
+from croupier_lab.bench.tamper.verdicts import exchanged
 
 System = Literal["sum-servers", "masks"]
 SENDERS: dict[System, dict[str, tuple[str, ...]]] = {
@@ -147,8 +145,10 @@ def _by_masked() -> Iterator[SumTamperCell]:
 
     def altered(trial: SumTrial) -> TamperedSum:
         def result(got: Released) -> Released:
-            letter = Letter("server", "up", {"vector": torch.empty(0) if got.sums is None else got.sums})
-            return replace(got, sums=body_of(flip("vector")(trial, letter))["vector"])
+            if got.sums is None:
+                raise AssertionError("masks give one sum")
+            letter = trial.written(Letter("server", "up", {}), "vector", got.sums)
+            return replace(got, sums=trial.read(flip("vector")(trial, letter)))
 
         return TamperedSum(result=result)
 

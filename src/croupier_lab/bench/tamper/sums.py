@@ -24,6 +24,7 @@ from croupier.engine.failure import alarmed
 from croupier.engine.local import Local
 from croupier.engine.post import Packet
 from croupier.errors import CroupierError
+from croupier.mpc.shares import unpacked
 from croupier.pipeline import Pipeline
 from croupier.place.masks import Masks
 from croupier.place.placement import residue_bits
@@ -92,6 +93,7 @@ def attempted(pipeline: Pipeline, cell: SumTamperCell, params: int, coins: Coins
     updates = drawn(params, len(CLIENTS) + (crowd > 0), coins.child("now"))
     # Where nobody stands between (masks), a missing client would end the round before anything is tampered with.
     absent = frozenset({"c04"}) if crowd == 2 and pipeline.place.middle(pipeline) else frozenset[str]()
+    slots = pipeline.encode.slots(next(iter(updates.values())).layout)
     letters: dict[str, tuple[Letter, ...]] = {}
     packets: list[Packet] = []
     links = coins.child("links")
@@ -99,7 +101,7 @@ def attempted(pipeline: Pipeline, cell: SumTamperCell, params: int, coins: Coins
         # What was summed then is not what is summed now, so that an old sum cannot be right by chance.
         earlier = seated(pipeline, drawn(params, len(updates), coins.child("old")), coins, quorum=2)
         _heard(pipeline, earlier, letters, packets, links)
-    trial = SumTrial(pipeline, tuple(updates), chance, letters, tuple(packets))
+    trial = SumTrial(pipeline, slots, tuple(updates), chance, letters, tuple(packets))
     tampered = cell.tamper(trial)
     now = seated(
         pipeline, updates, coins, round_=int(cell.before == "round"), attempt=int(cell.before == "attempt"), quorum=2
@@ -138,18 +140,19 @@ def _verdict(
     pipeline: Pipeline, updates: Mapping[str, Update], now: Seated, result: AttemptResult, tampered: TamperedSum
 ) -> Verdict:
     """Whether anybody honest took a wrong sum, and else whether the round loop would have gone on."""
-    encode, modulus = pipeline.encode, 1 << residue_bits(pipeline)
+    encode, bits = pipeline.encode, residue_bits(pipeline)
     own = {name: encode.encode(update, {}, Coins.from_seed(0)).vector.long() for name, update in updates.items()}
 
     def right(present: tuple[str, ...], sums: Tensor) -> bool:
-        return torch.equal(torch.stack([own[name] for name in present]).sum(0) % modulus, sums.long())
+        return torch.equal(torch.stack([own[name] for name in present]).sum(0) % (1 << bits), sums.long())
 
     roster = tuple(updates)
     content = [name for name in roster if name in result.outcomes and result.outcomes[name].error is None]
     for name in content:
         inbox = result.views[name].inputs[-1] if result.views[name].inputs else ()
         for letter in inbox if name not in tampered.changes else ():
-            if not right(chosen(roster, letter.body["present"]), letter.body["vector"]):
+            published = unpacked(letter.body["vector"], len(own[name]), bits)
+            if not right(chosen(roster, letter.body["present"]), published):
                 return "escapes"
     try:
         alarmed(0, roster, result)

@@ -1,6 +1,7 @@
-"""`croupier bench tamper`: one bench for three placements, each with its own ways to cheat.
+"""`croupier bench tamper`: one bench for four placements, each with its own ways to cheat.
 
-`sums` has the ways to cheat of sum servers and masks, `rain/` those of the pair.
+`sums` has the ways to cheat of sum servers and masks, `rain/` those of the pair, `chain` those of mix
+servers.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ from typing import Any, Literal
 from pydantic import Field
 
 from croupier_lab.bench.size import BenchSize, Watch, ignore
-from croupier_lab.bench.tamper import sums
+from croupier_lab.bench.tamper import chain, sums
 from croupier_lab.bench.tamper.rain import tampering
 
 
 class TamperSize(BenchSize):
     """Which placement is tampered with, and how often."""
 
-    system: Literal["sum-servers", "masks", "rain"] = Field(
+    system: Literal["sum-servers", "masks", "rain", "chain"] = Field(
         "sum-servers", description="Which placement is tampered with."
     )
     trials: int = Field(10_000, ge=1, description="How many times somebody cheats.")
@@ -27,6 +28,8 @@ def describe(size: TamperSize) -> BenchSize:
     """The whole size of what is tried on the chosen placement."""
     if size.system == "rain":
         return tampering.RainTamperSize(trials=size.trials)
+    if size.system == "chain":
+        return chain.ChainTamperSize(trials=size.trials)
     return sums.SumTamperSize(trials=size.trials)
 
 
@@ -34,9 +37,12 @@ def measure(size: TamperSize, seed: int, watch: Watch = ignore) -> dict[str, Any
     """Cheat in every place that the placement has, and count how it ends."""
     if size.system == "rain":
         return tampering.measure(tampering.RainTamperSize(trials=size.trials), seed, watch)
+    if size.system == "chain":
+        return chain.measure(chain.ChainTamperSize(trials=size.trials), seed, watch)
     return sums.measure(size.system, sums.SumTamperSize(trials=size.trials), seed, watch)
 
 
 def show(found: dict[str, Any]) -> None:
     """The same numbers for people."""
-    (tampering if found["system"] == "rain" else sums).show(found)
+    shown = {"rain": tampering.show, "chain": chain.show}
+    shown.get(found["system"], sums.show)(found)

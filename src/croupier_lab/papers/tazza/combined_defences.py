@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from croupier.audit.attacked_training import TrainingOutcome
 from croupier.engine.local import Local
 from croupier.learn.fit import Adam
+from croupier_lab.attacks.clustered_training import ClusterOutcome
 from croupier_lab.attacks.rules_under_attack import RuleUnderAttack, run
 from croupier_lab.papers.shared.figure import Means, Scale
 from croupier_lab.papers.shared.trainings import shown
@@ -102,7 +102,7 @@ def played(
         )
         for one in every
     ]  # fmt: skip
-    done: list[list[TrainingOutcome]] = run(
+    done: list[list[ClusterOutcome]] = run(
         known, arms, seeds, Local(), lambda word: watch(f"{case}, {word}"), means.processes
     )  # fmt: skip
     return {one: marks(ended) for one, ended in zip(every, done, strict=True)}

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from croupier.audit.attacked_training import TrainingOutcome
 from croupier.engine.local import Local
 from croupier_lab.attacks.cluster_purity import purity_by_round
+from croupier_lab.attacks.clustered_training import ClusterOutcome
 from croupier_lab.attacks.rules_under_attack import Probes, RuleUnderAttack, run
 from croupier_lab.drawing.pictures import cluster_map
 from croupier_lab.papers.shared.figure import Figure, Means, Scale
@@ -111,7 +111,7 @@ def _figure13(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) ->
     return rows
 
 
-def _labels(ended: TrainingOutcome) -> list[dict[str, int]]:
+def _labels(ended: ClusterOutcome) -> list[dict[str, int]]:
     """The labels of those who took part, round by round."""
     return [{name: one.labels[name] for group in one.groups for name in group} for one in ended.by_round]
 

@@ -15,7 +15,6 @@ from croupier.aggregate.geometry import MultiKrum, TrimmedMean
 from croupier.aggregate.mean import Mean
 from croupier.aggregate.median import Median
 from croupier.aggregate.reference import FLTrust
-from croupier.audit.attacked_training import TrainingOutcome
 from croupier.audit.poison import LabelFlip, NoiseInjection, Poison, Scaling
 from croupier.audit.setting import Setting
 from croupier.engine.federation import Federation
@@ -26,6 +25,7 @@ from croupier.learn.models import Mixer, Mlp, Network, Rnn, Vit
 from croupier.learn.root import Root
 from croupier.learn.split import Dirichlet
 from croupier_lab.attacks.cluster_purity import purity_by_round
+from croupier_lab.attacks.clustered_training import ClusterOutcome
 from croupier_lab.papers.shared.figure import Means, Scale
 from croupier_lab.papers.shared.trainings import cell, shown
 
@@ -141,7 +141,7 @@ def mean_of(values: Sequence[float | None]) -> float:
     return sum(known) / len(known) if known else float("nan")
 
 
-def marks(done: Sequence[TrainingOutcome], sleeps: int = 0) -> dict[str, Any]:
+def marks(done: Sequence[ClusterOutcome], sleeps: int = 0) -> dict[str, Any]:
     """What an arm came to, over seeds: purity as a mean over rounds, less those in which everybody was honest."""
     by = [purity_by_round(ended, sleeps) for ended in done]
     found = {

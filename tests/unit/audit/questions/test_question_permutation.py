@@ -17,14 +17,13 @@ import torch
 
 from croupier.audit.attacked_training import SeededTask as Ground
 from croupier.audit.attacks import permutation as topic
-from croupier.audit.attacks.permutation import Public, Upload, follow, mount, rule_of, rule_plain, unmoved
+from croupier.audit.attacks.permutation import follow, rule_of, rule_plain
 from croupier.audit.bench import Bench
 from croupier.audit.blind import Blind, Panel, answer
-from croupier.audit.permutation_report import FAILED, at, over_all_runs, recovered, sentences
-from croupier.audit.permutation_score import scored
-from croupier.audit.permuted_run import AgreedOnce, PermutedRun, server_round
+from croupier.audit.permutation_report import recovered
+from croupier.audit.permuted_run import PermutedRun, server_round
 from croupier.audit.question import SERVER, Adversary, Arm, QuestionRun
-from croupier.audit.questions.permutation import TOPIC, Permutation, Variant, with_control
+from croupier.audit.questions.permutation import TOPIC, Permutation, Variant, scored, with_control
 from croupier.audit.setting import Depth, setting_of
 from croupier.audit.verdict import cell
 from croupier.core import canon
@@ -36,7 +35,6 @@ from croupier.encode.symmetry import Rule
 from croupier.engine.local import Local
 from croupier.errors import ProtocolError, SpecError
 from croupier.learn.axes.matching import shares
-from croupier.learn.likeness import like
 from croupier.pipeline import Pipeline
 from croupier.spec import Spec, load
 
@@ -101,7 +99,7 @@ def found() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def run() -> PermutedRun:
-    return PermutedRun(Ground(SETTING, 0), pipeline(), AgreedOnce(Local()))
+    return PermutedRun(Ground(SETTING, 0), pipeline(), Local())
 
 
 def by(found: dict[str, Any], first: str, kept: bool) -> dict[str, Any]:
@@ -155,8 +153,8 @@ def test_uploads_that_are_drowned_in_noise_are_not_matched() -> None:
         ]
 
     ground.__dict__["made"] = replace(ground.made, task=replace(ground.made.task, fit=drowned))
-    variant = Variant(PermutedRun(ground, pipeline(first="open"), Local()), SHORT, Still(), whole=False)
-    assert all(group["absolute"] <= 0.1 for group in variant.play().plain()["groups"])
+    variant = Variant(PermutedRun(ground, pipeline(first="open"), Local()), SHORT, Still())
+    assert all(group["absolute"] <= 0.1 for group in variant.play()()["groups"])
 
 
 def test_who_has_nothing_to_match_is_told_why() -> None:
@@ -175,17 +173,16 @@ def test_who_has_nothing_to_match_is_told_why() -> None:
 def asked() -> tuple[tuple[Any, ...], PermutedRun]:
     """Everything that attacks were asked on one variant, and the run with its rules."""
     panel = Still()
-    variant = Variant(PermutedRun(Ground(SETTING, 0), pipeline(), AgreedOnce(Local())), SHORT, panel)
-    variant.play().plain()
+    variant = Variant(PermutedRun(Ground(SETTING, 0), pipeline(), Local()), SHORT, panel)
+    variant.play()()
     return tuple(panel.heard), variant.run
 
 
 def test_blind() -> None:
-    """A fresh process answers the same, to the last bit, of each kind of attack."""
+    """A fresh process answers the same, to the last bit."""
     heard, _ = asked()
     with Blind() as process:
-        for does in ("match", "read"):
-            known, one = next((known, one) for known, one in heard if one["does"] == does)
+        for known, one in heard:
             assert canon.dump(process.ask(TOPIC, known, one)) == canon.dump(answer(TOPIC, known, one))
 
 
@@ -195,25 +192,10 @@ def test_attacks_are_given_no_rule_no_secret_and_no_coins_of_others() -> None:
     rules = [run.truth(frame) for frame in frames]
     marks = [bytes(canon.tensor_bytes(order)) for rule in rules for order in rule_plain(rule).values()]
     marks += [Coins.from_seed(0).export(), Coins.from_seed(0).child("run").export()]
-    # The readings that a client's rule is told to are the last of every moment, and the only ones.
-    told = [one["does"] == "read" and _is_told(one, rules) for _, one in heard]
-    assert sum(told) == 2
-    for (known, one), given in zip(heard, told, strict=True):
+    assert heard
+    for known, one in heard:
         body = canon.dump({"known": dict(known), "asked": dict(one)})
-        assert bool([mark for mark in marks if mark in body]) is given
-
-
-def _is_told(one: Any, rules: list[Rule]) -> bool:
-    given = [step["of_upload"] for step in one["steps"] if step["of_upload"] is not None]
-    return bool(given) and all(
-        any(canon.dump(rule_plain(rule)) == canon.dump(each) for rule in rules) for each in given
-    )
-
-
-def test_a_topic_does_one_of_two_things() -> None:
-    heard, _ = asked()
-    assert {one["does"] for _, one in heard} == {"match", "read"}
-    assert topic.study(heard[0][0]).search is None
+        assert not [mark for mark in marks if mark in body]
 
 
 def test_matching_recovers_every_group_where_the_first_model_is_known(found: dict[str, Any]) -> None:
@@ -230,17 +212,6 @@ def test_matching_is_relative_where_the_clients_draw_it(found: dict[str, Any]) -
     # Two runs of at most 64 places: a random order has at most a few right.
     assert all(group["absolute"]["rate"] <= 5 / group["size"] for group in order["groups"])
     assert all(group["chance"] == 1 / group["size"] for group in order["groups"])
-
-
-def test_inversion_tells_what_the_rule_was_worth(found: dict[str, Any]) -> None:
-    known, drawn = by(found, "open", False), by(found, "clients", False)
-    for moment in ("first model", "trained model"):
-        prior = at(known, "prior", moment=moment)["psnr"]["rate"]
-        assert at(known, "nothing", moment=moment)["psnr"]["rate"] < prior
-        assert at(known, "matched", moment=moment)["psnr"]["rate"] > 30
-        assert at(drawn, "told", moment=moment)["psnr"]["rate"] > 30
-        assert at(drawn, "relative", moment=moment)["psnr"]["rate"] < prior
-        assert at(drawn, "relative", "in the unknown order", moment)["psnr"]["rate"] > 30
 
 
 def test_what_was_found_does_not_depend_on_the_truth_but_the_score_does(run: PermutedRun) -> None:
@@ -297,59 +268,17 @@ def test_models_of_unknown_frames_are_passed_over(run: PermutedRun) -> None:
     lost = replace(third, uploads=tuple(replace(one, model_frame=b"x" * 40) for one in third.uploads))
     track = follow([second, lost], run.symmetry, Coins.from_seed(0), 1)
     assert [guess.frame for guess in track.guesses] == [second.frame]
-    assert lost.frame not in track.known
-
-
-def test_without_rules_an_upload_is_read_as_it_lies(run: PermutedRun) -> None:
-    made = run.ground.made
-    steps = run.steps(Coins.from_seed(3))
-    (done,) = run.played(1, fit=steps)
-    (seen,) = run.seen([done])
-    public = Public(made.module, run.symmetry, made.dataset.shape, made.dataset.classes, 0.1, None)
-    sent = seen.uploads[0]
-    still, same = (_read(public, sent, rule) for rule in (None, rule_plain(unmoved(run.symmetry))))
-    assert torch.equal(still, same)
-    x = steps.drawn[made.task.shards[sent.client]]
-    moved = run.symmetry.permute_inputs(x, run.truth(seen.frame))
-    assert like(still, moved, None)["psnr"] > 40
-
-
-def _read(public: Public, sent: Upload, rule: Any) -> torch.Tensor:
-    step = {"model": sent.model, "upload": sent.vector, "of_model": rule, "of_upload": rule, "coins": bytes(32)}
-    found: torch.Tensor = mount(public, {"does": "read", "steps": (step,)})["records"][0]
-    return found
-
-
-def test_an_agreement_is_driven_once() -> None:
-    result: list[int] = []
-
-    def drive(attempt: Any) -> Any:
-        result.append(len(attempt.bench))
-        return Local()(attempt)
-
-    run = PermutedRun(Ground(SETTING, 0), pipeline(), AgreedOnce(drive))
-    run.played(1)
-    replace(run, pipeline=pipeline(first="open")).played(1)
-    assert sum(1 for size in result if not size) == 1
-    assert sum(1 for size in result if size) == 2
+    assert lost.frame not in dict(track.frames)
 
 
 def test_what_is_shown_are_plain_values_and_holds_the_tables(found: dict[str, Any]) -> None:
     assert json.loads(json.dumps(found, allow_nan=False)) == json.loads(json.dumps(found))
     page = json.dumps(found["tables"])
-    for word in ("layers.0.weight.0", "Plain order, %", "PSNR, dB", "told by a client"):
+    for word in ("layers.0.weight.0", "Plain order, %", "Between rounds, %"):
         assert word in page
     assert all(len(row) == len(table["heads"]) for table in found["tables"] for row in table["rows"])
-    assert [len(strip["pictures"]) for strip in found["pictures"]] == [4, 4]
     assert any("nothing that depends on the rule survives" in said for said in found["sentences"])
     assert found["sentences"][0].startswith("Obfuscation, not encryption")
-
-
-def test_an_inversion_that_fails_in_plain_order_is_said_to_have_failed(found: dict[str, Any]) -> None:
-    assert FAILED not in found["sentences"]
-    poor = copy.deepcopy(found["orders"])
-    at(poor[0], "told")["psnr"]["rate"] = 3.0
-    assert sentences(poor)[-1] == FAILED
 
 
 def test_what_cannot_be_looked_into_is_refused(run: PermutedRun) -> None:
@@ -359,10 +288,6 @@ def test_what_cannot_be_looked_into_is_refused(run: PermutedRun) -> None:
     other.__dict__["made"] = blind
     with pytest.raises(SpecError, match="matched"):
         _ = PermutedRun(other, run.pipeline, run.drive).symmetry
-    odd = Ground(SETTING, 0)
-    odd.__dict__["made"] = replace(ground.made, task=replace(ground.made.task, fit=lambda _: []))
-    with pytest.raises(SpecError, match="quantities"):
-        PermutedRun(odd, run.pipeline, run.drive).steps(Coins.from_seed(0))
 
 
 def test_a_view_of_sums_shows_no_uploads() -> None:
@@ -395,11 +320,6 @@ def test_differences_are_read_as_well_as_weights() -> None:
     found = [trials(load("tazza", [*SMALL, *sets]), seed)["server"] for seed in (0, 1)]
     # One rule for the epoch: the frames say themselves that all rounds are in one order.
     assert all(one.scores["between"].value == 1 and one.scores["plain"].value < 0.1 for one in found)
-    told = over_all_runs([one.facts["account"] for one in found])
-    (own,) = told["numbers"]["orders"]
-    assert at(own, "told")["psnr"]["rate"] > 40
-    assert at(own, "relative", "in the unknown order")["psnr"]["rate"] > 40
-    assert FAILED not in told["sentences"]
 
 
 def test_uploads_to_a_mean_are_matched_as_well() -> None:
@@ -414,4 +334,3 @@ def test_what_withstood_is_no_proof(found: dict[str, Any]) -> None:
     assert "nothing that depends on the rule survives" in recovered(poor)
     poor["groups"][1]["absolute"] = {"rate": 0.5, "low": 0.4, "high": 0.6}
     assert "no proof that no attack can" in recovered(poor)
-    assert " dB" not in recovered(poor | {"inversion": []})

@@ -18,7 +18,6 @@ from tests.claims.tools import SMALL
 
 from croupier.core import canon
 from croupier.core.coins import Coins
-from croupier.core.part import Part
 from croupier.encode.encoder import Released
 from croupier.engine.job.result import Result
 from croupier.engine.job.run import resume, run
@@ -26,6 +25,7 @@ from croupier.errors import CroupierError, DataError, ProtocolError, SpecError, 
 from croupier.learn.assemble import assemble
 from croupier.learn.data import TensorRecords
 from croupier.learn.datasets import Digits
+from croupier.place.placement import Placement
 from croupier.spec import load
 from croupier.toml_text import to_toml
 
@@ -491,7 +491,7 @@ def test_a_round_that_failed_with_keys_of_one_use_is_not_run_again(
         raise ProtocolError("the network is down")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Part.named["place", place], "opened", broken)
+        patch.setattr(Placement.known_as(place), "opened", broken)
         with pytest.raises(CroupierError, match="the network is down"):
             run(preset, seed=3, out=folder, sets=["federation.rounds=2"])
     with pytest.raises(StoreError, match="start a new run"):

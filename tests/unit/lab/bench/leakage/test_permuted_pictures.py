@@ -11,7 +11,7 @@ import torch
 
 from croupier.aggregate.clusters import Clusters
 from croupier.audit.attacked_training import SeededTask
-from croupier.audit.permuted_run import AgreedOnce, PermutedRun
+from croupier.audit.permuted_run import PermutedRun
 from croupier.audit.setting import setting_of
 from croupier.core.coins import Coins
 from croupier.core.epoch import frame_of
@@ -35,7 +35,7 @@ def found() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def run() -> PermutedRun:
-    return PermutedRun(SeededTask(SETTING, 0), SPEC.protocol, AgreedOnce(Local()))
+    return PermutedRun(SeededTask(SETTING, 0), SPEC.protocol, Local())
 
 
 def test_public_pictures_find_neighbours_above_chance(capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,7 +43,9 @@ def test_public_pictures_find_neighbours_above_chance(capsys: pytest.CaptureFixt
     assert laid["neighbours"]["rate"] > 2 * laid["chance_neighbours"]
     assert laid["pictures"] == 200
     show(found())
-    assert "200 records of single steps in one unknown order" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "200 records of single steps in one unknown order" in said
+    assert "first model: the server knows the rule, told by a client: 100.0" in said
 
 
 def test_a_tampered_upload_is_left_out_put_apart_or_averaged_in() -> None:

@@ -38,9 +38,11 @@ def played(folder: Path, name: str = "plain", *faults: ServiceFault) -> PlayedSe
         return asyncio.run(main())
 
 
-def test_a_short_campaign_finds_nothing() -> None:
-    found = measure(FaultsSize(faults=24, processes=0, pipelines=("plain", "sum servers", "masks")), 5)
-    assert found["injected"] >= 24
+@pytest.mark.usefixtures("_short_farewell")
+@pytest.mark.parametrize("faults", [8, pytest.param(24, marks=pytest.mark.long)])
+def test_a_short_campaign_finds_nothing(faults: int) -> None:
+    found = measure(FaultsSize(faults=faults, processes=0, pipelines=("plain", "sum servers", "masks")), 5)
+    assert found["injected"] >= faults
     assert {what: found[what] for what in ("lost", "wrong", "hung", "reused")} == {
         "lost": 0, "wrong": 0, "hung": 0, "reused": 0,
     }, found["failures"]  # fmt: skip

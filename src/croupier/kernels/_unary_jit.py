@@ -1,0 +1,51 @@
+"""The compiled loops of `unary`; in their own file so that their compiled form can be cached on disk.
+
+A residue's bits may straddle two words. A table's rows are as many as a block has bits, and far apart; a few columns at
+a time are written while their lines are near.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+_ONE = np.uint64(1)
+_WORD = np.uint64(64)
+_LOW = np.uint64(63)
+_SIX = np.uint64(6)
+
+
+@njit(cache=True, nogil=True)
+def lay_out(words: Any, at: int, wide: int, width: int, out: Any) -> None:
+    """Bit b of row r's residue in column i goes to row r * width + b."""
+    for r in range(words.shape[0]):
+        line = words[r]
+        place = np.uint64(at)
+        for i in range(out.shape[1]):
+            word, shift = place >> _SIX, place & _LOW
+            value = line[word] >> shift
+            if shift > 0:
+                value |= line[word + _ONE] << (_WORD - shift)
+            for b in range(width):
+                out[r * width + b, i] = np.uint8(value & _ONE)
+                value >>= _ONE
+            place += np.uint64(wide)
+
+
+@njit(cache=True, nogil=True)
+def put_back(table: Any, at: int, wide: int, width: int, out: Any) -> None:
+    """The other way round, into words that are 0 there."""
+    for r in range(out.shape[0]):
+        line = out[r]
+        place = np.uint64(at)
+        for i in range(table.shape[1]):
+            value = np.uint64(0)
+            for b in range(width):
+                value |= np.uint64(table[r * width + b, i]) << np.uint64(b)
+            word, shift = place >> _SIX, place & _LOW
+            line[word] |= value << shift
+            if shift > 0:
+                line[word + _ONE] |= value >> (_WORD - shift)
+            place += np.uint64(wide)

@@ -1,0 +1,40 @@
+"""numba's `njit`, with what it made kept on disk where anything can be written.
+
+numba keeps it beside the source, where that can be written, or else in the user's cache folder; NUMBA_CACHE_DIR names
+another. Where all of these are closed (a container without a home) it refuses to compile at all: here the loops are
+then compiled anew in each process, and a warning says so once.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numba
+
+from croupier.errors import CroupierWarning
+
+Loop = TypeVar("Loop", bound=Callable[..., Any])
+CLOSED = (
+    "compiled loops cannot be kept: neither the package's folder nor the user's cache can be written, so that each "
+    "process compiles them anew, which takes seconds; name a folder with NUMBA_CACHE_DIR"
+)
+
+
+def njit(*, cache: bool, **options: Any) -> Callable[[Loop], Loop]:
+    """As numba's; `cache` is a wish."""
+
+    def compiled(loop: Loop) -> Loop:
+        made: Loop
+        try:
+            made = numba.njit(cache=cache, **options)(loop)
+        except RuntimeError as error:
+            if "no locator available" not in str(error):
+                raise
+            # One place in the source, so that Python shows it once.
+            warnings.warn(CLOSED, CroupierWarning, stacklevel=1)
+            made = numba.njit(**options)(loop)
+        return made
+
+    return compiled

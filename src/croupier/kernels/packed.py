@@ -1,0 +1,280 @@
+"""Residues of 2^bits as they travel, one after another without gaps: masked, added and tagged a cache full at a time.
+
+What a client of the sum servers does to its update, and what they do to its shares (`mpc.shares`, `place.servers`). The
+residues of a vector are added where they lie in the packed words, so that nobody but a reader unpacks them. Compiled
+loops, with plain references of the same names that end in `_plain`; a short vector is done by those.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from croupier.kernels import pack as packing
+from croupier.kernels.shares import P, Words
+from croupier.kernels.threads import over
+
+Bytes = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[Any]
+# Writes the next so many uniform residues into words, packed.
+Draw = Callable[[Words, int], None]
+# Opens such draws at a residue, which is the first of a block.
+Source = Callable[[int], Draw]
+
+_FEW = 1 << 10
+# Words of a block that hold as many residues as fit; with bits above their packed form ends on a whole word, too.
+_LANES = 512
+# Residues of one pass over the masks, about: they and what is made of them stay in a core's own cache.
+_PASS = 1 << 16
+_own = threading.local()
+
+
+def size(count: int, bits: int) -> int:
+    """Bytes of so many residues."""
+    return (count * bits + 7) // 8
+
+
+def block(bits: int) -> int:
+    """Residues of a block."""
+    return _LANES * (64 // bits)
+
+
+def dtype(bits: int) -> Any:
+    """The smaller of two types that holds a residue."""
+    return np.int32 if bits <= 31 else np.int64
+
+
+@dataclass(frozen=True)
+class Key:
+    """A secret linear form: residue i of block j counts inner[i] * outer[j] times, modulo 2^61 - 1.
+
+    The inner part lies in halves of 31 and 30 bits.
+    """
+
+    halves: npt.NDArray[np.int32]
+    outer: Words
+
+    @staticmethod
+    def sizes(count: int, bits: int) -> tuple[int, int]:
+        """How many elements the inner and the outer part have, for so many residues."""
+        return min(count, block(bits)), -(-count // block(bits))
+
+    @classmethod
+    def of(cls, inner: Words, outer: Words, bits: int) -> Key:
+        """From elements of the field; the inner part is filled up with 0, where no residue lies."""
+        full = np.zeros(block(bits), np.uint64)
+        full[: len(inner)] = inner
+        halves = np.stack([full & np.uint64((1 << 31) - 1), full >> np.uint64(31)])
+        return cls(halves.astype(np.int32), outer)
+
+    def at(self, place: int) -> int:
+        """How often one residue counts."""
+        number, i = divmod(place, self.halves.shape[1])
+        return (int(self.halves[0, i]) + (int(self.halves[1, i]) << 31)) * int(self.outer[number]) % P
+
+
+NO_KEY = Key(np.zeros((2, 0), np.int32), np.zeros(0, np.uint64))
+
+
+def cover(
+    numbers: Numbers, bits: int, minus: Sequence[Source], plus: Sequence[Source] = (), key: Key = NO_KEY
+) -> tuple[Bytes, int]:
+    """Residues with draws taken away and added, packed; and the key's form of the residues themselves."""
+    if len(numbers) < _FEW:
+        return cover_plain(numbers, bits, minus, plus, key)
+    from croupier.kernels import _packed_jit as jit
+
+    room, data = _room(len(numbers), bits)
+    forms, marked = list[int](), [*((source, True) for source in minus), *((source, False) for source in plus)]
+
+    def part(start: int, stop: int) -> None:
+        (drawn,), draws = _scratch(1, _words(_step(bits), bits)), [(source(start), away) for source, away in marked]
+        for a in range(start, stop, _step(bits)):
+            b = min(stop, a + _step(bits))
+            total, outer = room[_words(a, bits) : _words(b, bits)], key.outer[a // block(bits) : -(-b // block(bits))]
+            words = drawn[: len(total)]
+            forms.append(int(jit.lay(numbers[a:b], bits, key.halves, outer, total)))
+            for draw, away in draws:
+                draw(words, b - a)
+                jit.fold(total, words, _tops(bits), away)
+
+    over(len(numbers), block(bits), part)
+    _end(room, len(numbers), bits)
+    return data, sum(forms) % P
+
+
+def fold(rows: Sequence[Bytes], sources: Sequence[Source], count: int, bits: int) -> Bytes:
+    """The sum of packed rows and of draws, packed."""
+    if count < _FEW:
+        return fold_plain(rows, sources, count, bits)
+    from croupier.kernels import _packed_jit as jit
+
+    room, data = _room(count, bits)
+
+    def part(start: int, stop: int) -> None:
+        draws, (drawn,) = [source(start) for source in sources], _scratch(1, _words(_step(bits), bits))
+        for a in range(start, stop, _step(bits)):
+            b = min(stop, a + _step(bits))
+            total = room[_words(a, bits) : _words(b, bits)]
+            words = drawn[: len(total)]
+            total[:] = 0
+            for draw in draws:
+                draw(words, b - a)
+                jit.fold(total, words, _tops(bits), False)
+            for row in rows:
+                jit.fold(total, _read(row, _words(a, bits), _words(b, bits), words), _tops(bits), False)
+
+    over(count, block(bits), part)
+    _end(room, count, bits)
+    return data
+
+
+def numbers(data: Bytes, count: int, bits: int) -> Numbers:
+    """Packed residues one by one."""
+    if count < _FEW:
+        return packing.unpack_plain(data, count, (bits,))[:, 0].astype(dtype(bits))
+    from croupier.kernels import _packed_jit as jit
+
+    out = np.empty(count, dtype(bits))
+
+    def part(start: int, stop: int) -> None:
+        for a in range(start, stop, _step(bits)):
+            b = min(stop, a + _step(bits))
+            jit.spread(_blocks(data, a, b, bits), bits, out[a:b])
+
+    over(count, block(bits), part)
+    return out
+
+
+def form(key: Key, data: Bytes, count: int, bits: int) -> int:
+    """The key's form of packed residues, each taken as the number nearest to 0."""
+    if count < _FEW:
+        return form_plain(key, packing.unpack_plain(data, count, (bits,))[:, 0], bits)
+    from croupier.kernels import _packed_jit as jit
+
+    forms, kind = list[int](), np.zeros(0, dtype(bits))
+
+    def part(start: int, stop: int) -> None:
+        for a in range(start, stop, _step(bits)):
+            b = min(stop, a + _step(bits))
+            outer = key.outer[a // block(bits) : -(-b // block(bits))]
+            forms.append(int(jit.form_packed(key.halves, outer, _blocks(data, a, b, bits), bits, kind)))
+
+    over(count, block(bits), part)
+    return sum(forms) % P
+
+
+def packed(numbers: Numbers, bits: int) -> Bytes:
+    """Residues without gaps."""
+    return cover(numbers, bits, ())[0]
+
+
+def last(data: Bytes, count: int, bits: int) -> int:
+    """The last of packed residues."""
+    first = (count - 1) * bits // 8
+    return (int.from_bytes(data[first:].tobytes(), "little") >> ((count - 1) * bits % 8)) & ((1 << bits) - 1)
+
+
+def cover_plain(
+    numbers: Numbers, bits: int, minus: Sequence[Source], plus: Sequence[Source] = (), key: Key = NO_KEY
+) -> tuple[Bytes, int]:
+    """The same residue by residue."""
+    total = numbers.astype(np.int64)
+    for source in minus:
+        total -= _drawn(source, len(numbers), bits)
+    for source in plus:
+        total += _drawn(source, len(numbers), bits)
+    own = form_plain(key, numbers, bits) if len(key.outer) else 0
+    return packing.pack_plain(total & ((1 << bits) - 1), (bits,)), own
+
+
+def fold_plain(rows: Sequence[Bytes], sources: Sequence[Source], count: int, bits: int) -> Bytes:
+    """The same residue by residue."""
+    total = np.zeros(count, np.int64)
+    for row in rows:
+        total += packing.unpack_plain(row, count, (bits,))[:, 0]
+    for source in sources:
+        total += _drawn(source, count, bits)
+    return packing.pack_plain(total & ((1 << bits) - 1), (bits,))
+
+
+def form_plain(key: Key, numbers: Numbers, bits: int) -> int:
+    """The same in whole numbers."""
+    half = 1 << (bits - 1)
+    return sum(key.at(i) * ((int(number) + half) % (2 * half) - half) for i, number in enumerate(numbers)) % P
+
+
+def _drawn(source: Source, count: int, bits: int) -> npt.NDArray[np.int64]:
+    words = np.zeros(_words(count, bits), np.uint64)
+    source(0)(words, count)
+    return packing.unpack_plain(words.view(np.uint8), count, (bits,))[:, 0]
+
+
+def _words(count: int, bits: int) -> int:
+    return -(-count * bits // 64)
+
+
+def _step(bits: int) -> int:
+    """Residues of a pass: whole blocks."""
+    return -(-_PASS // block(bits)) * block(bits)
+
+
+@lru_cache(maxsize=64)
+def _tops(bits: int) -> Words:
+    """The top bit of every residue of a packed block."""
+    bit = np.zeros(block(bits) * bits, np.uint8)
+    bit[bits - 1 :: bits] = 1
+    words: Words = np.packbits(bit, bitorder="little").view(np.uint64)
+    return words
+
+
+def _room(count: int, bits: int) -> tuple[Words, Bytes]:
+    """Room for packed residues, as words and as the bytes that travel."""
+    room = np.empty(_words(count, bits), np.uint64)
+    return room, room.view(np.uint8)[: size(count, bits)]
+
+
+def _end(room: Words, count: int, bits: int) -> None:
+    """What lies past the last residue is 0, whatever was drawn for it."""
+    if used := count * bits % 64:
+        room[-1] &= np.uint64((1 << used) - 1)
+
+
+def _scratch(rows: int, words: int) -> Words:
+    """Words to draw into, which a thread keeps: fresh pages would have to be cleared every time."""
+    kept: Words | None = getattr(_own, "words", None)
+    if kept is None or kept.size < rows * words:
+        kept = _own.words = np.empty(max(1, rows * words), np.uint64)
+    return kept[: rows * words].reshape(rows, words)
+
+
+def _read(data: Bytes, start: int, stop: int, scratch: Words) -> Words:
+    """Some words of packed bytes: where they lie, or copied where no whole aligned words lie there."""
+    part = data[8 * start : 8 * stop]
+    if len(part) == 8 * (stop - start):
+        words: Words = part.view(np.uint64)
+        if words.flags.aligned:
+            return words
+    out = scratch[: stop - start]
+    out[-1] = 0
+    out.view(np.uint8)[: len(part)] = part
+    return out
+
+
+def _blocks(data: Bytes, start: int, stop: int, bits: int) -> Words:
+    """The words of whole blocks, the last one filled up with 0."""
+    many = -(-(stop - start) // block(bits)) * _words(block(bits), bits)
+    held, first = _words(stop, bits) - _words(start, bits), _words(start, bits)
+    scratch: Words = _scratch(1, many)[0]
+    words = _read(data, first, first + held, scratch)
+    if held == many:
+        return words
+    scratch[:held] = words
+    scratch[held:] = 0
+    return scratch

@@ -1,0 +1,172 @@
+"""A mix network: servers in a chain permute what they cannot read, and one honest one suffices.
+
+From: Algorithms 8 and 9 of the source-inference paper, in forms that can be built: a bit in an onion of its own grows
+two thousand times, and keys shared with single clients tell the second server whose bit it is. Here clients share rows
+by XOR, and servers move shares. Any release that only moves what clients sent can be computed (`Release.permutes`);
+mechanism, encoding and aggregation do not change.
+
+The presets `rns-chain` and `intra-chain`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from croupier.core.coins import Coins
+from croupier.core.flow import Exchange, Given, Inbox, Party, SubFlow, Wait
+from croupier.core.update import Layout
+from croupier.core.wire import Schema
+from croupier.encode.encoder import Brief, Payload, Released
+from croupier.errors import SpecError
+from croupier.place.chain.boxes import Boxes
+from croupier.place.chain.dealt import Dealt
+from croupier.place.chain.form import DEALER, MixForm
+from croupier.place.chain.pairs import Pairs
+from croupier.place.chain.table import MixTable
+from croupier.place.chain.trusted import Trusted
+from croupier.place.placement import (
+    NO_BRIEF,
+    NOTHING,
+    Keys,
+    Mechanism,
+    Placement,
+    Reads,
+    ServerHoldings,
+    Sight,
+    Tolerance,
+)
+from croupier.place.secrets import Need, Secrets
+from croupier.place.witness import Witnesses
+from croupier.release.release import Shape
+
+
+class Chain(Placement, use="chain"):
+    """`servers` parties, mix1, mix2, ..., that permute what they cannot read, one after the other."""
+
+    realises: ClassVar[frozenset[Shape]] = frozenset({"rows", "sums"})
+    unary: ClassVar[bool] = True
+    bystanders: ClassVar[tuple[str, ...]] = (DEALER,)
+
+    trust: Literal["full", "semi-honest"] = Field(
+        "semi-honest",
+        description="servers that follow the protocol and must not read updates (`semi-honest`), or one, mix1, that "
+        "may (`full`), to which residues travel in binary",
+    )
+    shuffle: Literal["dealer", "pairs", "onion"] = Field(
+        "dealer",
+        description="with masks that a `dealer` deals; by `pairs` of three servers, of which no two may collude; or "
+        "boxes within boxes (`onion`), for whole models only",
+    )
+    servers: int = Field(
+        3, ge=2, le=16, description="how many servers mix, one after the other; 3 where `pairs` do, 1 with full trust"
+    )
+    smallest: int = Field(
+        3, ge=2, description="fewest clients that are mixed, those who are assumed to collude not counted"
+    )
+    colluders: int = Field(0, ge=0, description="so many clients are assumed to tell what they sent")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the servers are called."""
+        return tuple(f"mix{number}" for number in range(1, (1 if self.trust == "full" else self.servers) + 1))
+
+    @model_validator(mode="after")
+    def _three(self) -> Self:
+        if self.shuffle == "pairs" and self.servers != 3:
+            raise SpecError(
+                f"protocol.place.servers = {self.servers} with shuffle = 'pairs': each pair of three servers moves "
+                "what the third cannot follow; use servers = 3, or shuffle = 'dealer'"
+            )
+        return self
+
+    @property
+    def form(self) -> MixForm:
+        """How it is mixed."""
+        if self.trust == "full":
+            return Trusted(self.names, self.smallest + self.colluders)
+        kind: Callable[[tuple[str, ...], int], MixForm] = {"dealer": Dealt, "pairs": Pairs, "onion": Boxes}[
+            self.shuffle
+        ]
+        return kind(self.names, self.smallest + self.colluders)
+
+    @property
+    def tolerance(self) -> Tolerance:  # type: ignore[override]
+        """As the form says."""
+        return self.form.tolerance
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """Servers sign for clients."""
+        return frozenset({"identity"})
+
+    def holders(self, clients: tuple[str, ...]) -> tuple[str, ...]:
+        """The clients, who must know the servers' keys, and the servers."""
+        return (*clients, *self.names)
+
+    def own_keys(self, me: str, own: Secrets) -> Keys:
+        """Its own signature key, and everybody's public one."""
+        return {"identity": own.identity, "public": dict(own.identities)}
+
+    def misfits(self, mechanism: Mechanism) -> Iterator[str]:
+        """Only what clients sent can be moved by who cannot read it, and nothing may travel beside it."""
+        if self.trust == "full" and "ids" not in mechanism.release.hides:
+            yield f"shuffles, and release = {mechanism.release.use!r} does not; use release = 'shuffle'"
+        if self.trust != "full" and self.shuffle == "onion" and mechanism.release.pieces != "model":
+            yield (
+                "with shuffle = 'onion' moves whole rows only, because every piece would need a box of its own; use "
+                "release = 'shuffle' or 'buckets' with grain = 'model', or shuffle = 'dealer'"
+            )
+        if self.trust != "full" and not mechanism.release.permutes:
+            yield (
+                f"only moves what clients sent, and release = {mechanism.release.use!r} does more; use release = "
+                "'shuffle', 'buckets' or 'bits', or place = 'relay' or 'sum-servers'"
+            )
+        if mechanism.encode.luggage():
+            yield f"hides rows, and encode = {mechanism.encode.use!r} sends something beside them; use place = 'relay'"
+
+    def middle(self, mechanism: Mechanism) -> Mapping[str, Party]:
+        """The mix servers, and who else the form needs."""
+        return self.form.middle(mechanism)
+
+    def schemas(self, mechanism: Mechanism, given: Given) -> Mapping[str, Schema]:
+        """As the form says."""
+        return self.form.schemas(mechanism, given)
+
+    def submit(
+        self, mechanism: Mechanism, given: Given, payload: Payload, keys: Keys, coins: Coins, brief: Brief = NO_BRIEF
+    ) -> SubFlow:
+        """Share, and check what the servers sign. Reveals: to each mix server uniform bits.
+
+        Raises: IntegrityError when a server did not sign for what this client sent it.
+        """
+        yield from self.form.submit(mechanism, given, payload, keys, coins)
+
+    def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: ServerHoldings = NOTHING) -> SubFlow:
+        """Wait for the chain's end."""
+        inbox = yield Exchange(wait=Wait("mixed", self.form.last))
+        return self.opened(mechanism, given.roster, given.layout, inbox)
+
+    def opened(self, mechanism: Mechanism, roster: tuple[str, ...], layout: Layout, inbox: Inbox) -> Released:
+        """What came out of the chain."""
+        return self.form.opened(MixTable(mechanism, roster, layout), inbox)
+
+    def learns(self, mechanism: Mechanism) -> Mapping[str, str]:
+        """The server the release, the others as the form says."""
+        return {"server": f"{mechanism.release.reveals()}; and which clients took part", **self.form.learns()}
+
+    @property
+    def breaks(self) -> Mapping[tuple[str, ...], Reads]:
+        """As the form says."""
+        return self.form.breaks
+
+    def sight(self, mechanism: Mechanism, party: str) -> Sight:
+        """As the form says."""
+        return self.form.sight(party)
+
+    def pooled(self, mechanism: Mechanism, parties: Witnesses) -> Released:
+        """What parties that are to stay apart read together; one server alone, noise."""
+        given = next(iter(parties.values())).given
+        return self.form.pooled(MixTable.of(mechanism, given), parties)

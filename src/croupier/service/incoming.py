@@ -1,0 +1,36 @@
+"""A letter's body on its way in: what came with its header, and the pieces that follow."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class IncomingBody:
+    """The bytes that are here, and where the rest comes from."""
+
+    begun: bytes = field(repr=False)
+    pieces: AsyncIterator[bytes] = field(repr=False)
+
+    async def read(self, length: int) -> bytes | None:
+        """A body of exactly so many bytes, or None."""
+        if len(self.begun) > length:
+            return None
+        if len(self.begun) == length:
+            # All of it: nothing may follow.
+            return self.begun if await anext(self.pieces, None) is None else None
+        body = bytearray(self.begun)
+        async for piece in self.pieces:
+            if len(body) + len(piece) > length:
+                return None
+            body += piece
+        return bytes(body) if len(body) == length else None
+
+    async def digest(self, head: bytes) -> bytes:
+        """What binds a letter that is read again, without holding it."""
+        state = hashlib.sha256(head + self.begun)
+        async for piece in self.pieces:
+            state.update(piece)
+        return state.digest()

@@ -1,0 +1,195 @@
+"""Many simulated clients: ours in one process, ours on Ray, and Flower on Ray, on the same records and network.
+
+`croupier bench scale`. Every client holds a few of scikit-learn's digits, drawn with others' (there are fewer records
+than clients), and takes one local step. Seconds are of rounds after the first; memory is the sum of the high-water
+marks of all processes that a side started. Flower is measured where it is installed with its simulation engine.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from croupier.core.coins import Coins
+from croupier.engine.federation import Federation
+from croupier.engine.local import Local
+from croupier.engine.loop import rounds
+from croupier.learn.assemble import Hardware, TaskOptions, assemble
+from croupier.learn.data import Dataset
+from croupier.learn.fit import Sgd
+from croupier.spec import load
+from croupier_lab.bench.size import BenchSize, Watch, ignore
+from croupier_lab.bench.speed.process import apart
+from croupier_lab.bench.speed.simulation import FLOWER_HOME, run_flower
+
+# What marks the processes of one side: they inherit it, so that their memory can be added up.
+MARK = "CROUPIER_BENCH_SIDE"
+
+
+class ScaleSize(BenchSize):
+    """How much is simulated: numbers of clients, rounds, records of each client, and actors."""
+
+    clients: tuple[Annotated[int, Field(ge=2, le=100_000)], ...] = Field(
+        (1000, 10_000), description="Clients, all of them in every round; may be given several times."
+    )
+    rounds: int = Field(3, ge=2, description="Rounds; the first, in which processes start, does not count.")
+    records: int = Field(8, ge=1, description="Records of each client.")
+    actors: int = Field(2, ge=1, description="Actors of Ray.")
+    flower: bool = Field(True, description="Measure Flower on Ray, too, where it is installed.")
+
+
+@dataclass(frozen=True)
+class DealtDigits:
+    """A split by which every client draws its records from all of them."""
+
+    clients: int
+    records: int
+
+    def __call__(self, dataset: Dataset, coins: Coins) -> Mapping[str, Tensor]:
+        """Client id to the numbers of its records."""
+        drawn = coins.sampler().integers(len(dataset.train), size=(self.clients, self.records))
+        digits = len(str(self.clients - 1))
+        return {f"c{at:0{digits}}": torch.from_numpy(row) for at, row in enumerate(drawn)}
+
+
+def measure(size: ScaleSize, seed: int, watch: Watch = ignore) -> dict[str, Any]:
+    """One row for each number of clients and side."""
+    rows = []
+    for clients in sorted(size.clients):
+        watch(f"{clients} clients, one process")
+        rows.append(apart(ours, clients, size, seed, "local"))
+        if find_spec("ray"):
+            watch(f"{clients} clients, {size.actors} actors of Ray")
+            rows.append(apart(ours, clients, size, seed, "ray"))
+        if size.flower and find_spec("flwr") and find_spec("ray"):
+            watch(f"{clients} clients, Flower on Ray")
+            rows += [row for row in (flower(clients, size),) if row]
+    return {"rounds": size.rounds, "records": size.records, "actors": size.actors, "rows": _compared(rows)}
+
+
+def ours(clients: int, size: ScaleSize, seed: int, engine: Literal["local", "ray"]) -> dict[str, Any]:
+    """Rounds of plain averaging by our own loop."""
+    spec, coins = load("digits"), Coins.from_seed(seed)
+    machine = Hardware(workers=size.actors if engine == "ray" else None, engine=engine)
+    fit, options = Sgd(lr=0.1, epochs=1, batch=32), TaskOptions(together=spec.task.together)
+    torch.set_num_threads(1)
+    with marked(f"{engine} {clients}") as memory:
+        made = assemble(
+            spec.task.data,
+            DealtDigits(clients, size.records),
+            spec.task.model,
+            fit,
+            coins,
+            options=options,
+            machine=machine,
+        )
+        ends, marks = [time.perf_counter()], [0]
+        try:
+            for done in rounds(spec.protocol, made.task, Federation(rounds=size.rounds), coins, Local()):
+                ends.append(time.perf_counter())
+                marks.append(memory.now())
+                accuracy = done.metrics["accuracy"]
+        finally:
+            made.close()
+    side = "one process" if engine == "local" else f"{size.actors} actors of Ray"
+    later = [after - before for before, after in pairwise(ends[1:])]
+    return {
+        "clients": clients, "side": side, "round_s": min(later), "first_round_s": ends[1] - ends[0],
+        "peak_bytes": max(marks), "peak_bytes_first": marks[1], "accuracy": accuracy,
+    }  # fmt: skip
+
+
+def flower(clients: int, size: ScaleSize) -> dict[str, Any] | None:
+    """The same under `flwr run`; None where it failed."""
+    home = FLOWER_HOME.replace("num-supernodes = 10", f"num-supernodes = {clients}")
+    home += "options.backend.client-resources.num-cpus = 1\n"
+    config = f"clients={clients} rounds={size.rounds} records={size.records}"
+    with marked(f"flower {clients}") as memory, memory.polled():
+        said = run_flower(home, ("--run-config", config), timeout=3600)
+    ends = [float(line.split()[-1]) for line in said.splitlines() if "tinyapp: round" in line]
+    if "tinyapp: trained" not in said or len(ends) <= size.rounds:
+        return None
+    later = [after - before for before, after in pairwise(ends[1:])]
+    return {
+        "clients": clients, "side": "Flower on Ray", "round_s": min(later), "first_round_s": ends[1] - ends[0],
+        "peak_bytes": memory.most,
+    }  # fmt: skip
+
+
+@dataclass
+class SideMemory:
+    """The memory of all processes that carry a mark: what they hold at their highest, added up."""
+
+    mark: bytes
+    most: int = 0
+
+    def now(self) -> int:
+        """The sum of the high-water marks of those that are there now."""
+        total = 0
+        for entry in Path("/proc").glob("[0-9]*"):
+            try:
+                if int(entry.name) == os.getpid() or self.mark in (entry / "environ").read_bytes().split(b"\0"):
+                    status = (entry / "status").read_text("ascii")
+                    total += next((int(line.split()[1]) for line in status.splitlines() if "VmHWM" in line), 0) * 1024
+            except OSError:
+                continue  # ended meanwhile, or not ours
+        self.most = max(self.most, total)
+        return total
+
+    @contextmanager
+    def polled(self) -> Iterator[None]:
+        """Look every second: for processes that nobody here sees ending."""
+        over = threading.Event()
+
+        def look() -> None:
+            while not over.wait(1):
+                self.now()
+
+        thread = threading.Thread(target=look, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+
+@contextmanager
+def marked(name: str) -> Iterator[SideMemory]:
+    """Whatever is started meanwhile carries a mark of its own."""
+    value = f"{name} {os.getpid()} {time.monotonic_ns()}"
+    os.environ[MARK] = value
+    try:
+        yield SideMemory(f"{MARK}={value}".encode())
+    finally:
+        del os.environ[MARK]
+
+
+def _compared(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """With how many times longer than ours in one process a side takes for a round."""
+    here = {row["clients"]: row["round_s"] for row in rows if row["side"] == "one process"}
+    return [{**row, "to_one_process": row["round_s"] / here[row["clients"]]} for row in rows]
+
+
+def show(found: dict[str, Any]) -> None:
+    """The same numbers for people."""
+    print(f"digit clients of {found['records']} records, one local step; the best of the rounds after the first")
+    for row in found["rows"]:
+        print(
+            f"{row['clients']:>8} {row['side']:<20} {row['round_s']:>9.3f} s a round "
+            f"({row['to_one_process']:.1f} times one process) {row['peak_bytes'] / 1e6:>8.0f} MB"
+        )
+    if not any("Flower" in row["side"] for row in found["rows"]):
+        print("Flower on Ray: not measured (pip install 'croupier[flower]')")

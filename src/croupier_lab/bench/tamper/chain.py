@@ -1,0 +1,253 @@
+"""What becomes of a mix when somebody cheats: what clients and the network notice, and what nobody can.
+
+The forms of a chain are for servers that follow the protocol: nothing in them proves that rows were only moved. So this
+bench tells two kinds of escape apart. `by_design`: a mix server or the dealer altered rows, which the statement says
+that nobody notices. Anything else is an escape against the promise: a packet that was altered on its way, a client that
+was left out, a receipt that was forged, parties that mean different clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from croupier.core.attempt import AttemptResult
+from croupier.core.coins import Choices, Coins
+from croupier.core.flow import Change, Letter, corrupt
+from croupier.core.update import Update
+from croupier.core.view import View
+from croupier.encode.encoder import Released
+from croupier.engine.failure import alarmed
+from croupier.engine.local import Local
+from croupier.engine.post import Packet
+from croupier.errors import CroupierError
+from croupier.pipeline import Pipeline
+from croupier.place.chain.chain import Chain
+from croupier.systems import rns
+from croupier_lab.bench.size import BenchSize, Watch, ignore
+from croupier_lab.bench.speed.secure_sum import drawn, seated
+from croupier_lab.bench.tamper.verdicts import Verdict, body_of, counted, filled, places, table
+
+NOTE = (
+    "servers of a chain are trusted to follow the protocol: rows that they alter escape by design; packets on their "
+    "way, who takes part and receipts are checked: no other escape is expected"
+)
+BY_DESIGN = ("alter rows", "exchange rows", "alter what is dealt", "alter an opening")
+# What each server sends of rows; all but the last open a part of the last mask.
+SERVERS = {"mix1": ("hop", "mixed"), "mix2": ("masked", "hop", "mixed"), "mix3": ("masked", "mixed")}
+Alter = Callable[[Letter, Choices], Letter]
+
+
+class ChainTamperSize(BenchSize):
+    """How much is tried: trials, clients, and numbers a vector."""
+
+    trials: int = Field(10_000, ge=1)
+    clients: int = Field(4, ge=4)
+    params: int = Field(6, ge=2)
+
+
+@dataclass(frozen=True)
+class ChainTamperCell:
+    """One way to cheat: what a party makes of its letters, or what the network makes of packets."""
+
+    kind: str
+    party: str = ""
+    change: Callable[[tuple[Letter, ...], Choices], tuple[Letter, ...]] | None = None
+    carry: Callable[[list[Packet], int, Choices], list[Packet]] | None = None
+    # Whose letters the party does as if they had never come.
+    ignored: str = ""
+
+
+def cells() -> list[ChainTamperCell]:
+    """Every way that is tried."""
+    return [*_network(), *_servers(), *_dealer()]
+
+
+def _pick(chance: Choices, limit: int) -> int:
+    return int(chance.below(limit)[0])
+
+
+def _network() -> Iterator[ChainTamperCell]:
+    def flip(mail: list[Packet], at: int, chance: Choices) -> list[Packet]:
+        data = bytearray(mail[at].data)
+        data[_pick(chance, len(data))] ^= 1 << _pick(chance, 8)
+        return [*mail[:at], replace(mail[at], data=bytes(data)), *mail[at + 1 :]]
+
+    def swap(mail: list[Packet], at: int, chance: Choices) -> list[Packet]:
+        other, out = _pick(chance, len(mail)), list(mail)
+        out[at], out[other] = replace(mail[at], data=mail[other].data), replace(mail[other], data=mail[at].data)
+        return out
+
+    yield ChainTamperCell("network flips", carry=flip)
+    yield ChainTamperCell("network drops", carry=lambda mail, at, chance: [*mail[:at], *mail[at + 1 :]])
+    yield ChainTamperCell("network repeats", carry=lambda mail, at, chance: [*mail, mail[at]])
+    yield ChainTamperCell("network swaps", carry=swap)
+
+
+def _one(kind: str, alter: Alter) -> Callable[[tuple[Letter, ...], Choices], tuple[Letter, ...]]:
+    """Alter one of the letters of a kind."""
+
+    def change(letters: tuple[Letter, ...], chance: Choices) -> tuple[Letter, ...]:
+        if not (at := places(letters, kind)):
+            return letters
+        chosen = at[_pick(chance, len(at))]
+        return tuple(alter(one, chance) if place == chosen else one for place, one in enumerate(letters))
+
+    return change
+
+
+def _every(kind: str, alter: Alter) -> Callable[[tuple[Letter, ...], Choices], tuple[Letter, ...]]:
+    """Alter all letters of a kind alike, the way that those who get them cannot tell."""
+
+    def change(letters: tuple[Letter, ...], chance: Choices) -> tuple[Letter, ...]:
+        return tuple(alter(one, chance) if one.kind == kind else one for one in letters)
+
+    return change
+
+
+def _flip(name: str) -> Alter:
+    def alter(letter: Letter, chance: Choices) -> Letter:
+        values = body_of(letter)[name].clone()
+        flat = values.reshape(-1)
+        if len(flat):
+            flat[_pick(chance, len(flat))] ^= 1 << _pick(chance, 6)
+        return filled(letter, **{name: values})
+
+    return alter
+
+
+def _without(who: int) -> Alter:
+    def alter(letter: Letter, chance: Choices) -> Letter:
+        present = body_of(letter)["present"].clone()
+        present[who] = 0
+        return filled(letter, present=present)
+
+    return alter
+
+
+def _exchange(letter: Letter, chance: Choices) -> Letter:
+    """Rows change places under masks that do not."""
+    return filled(letter, rows=body_of(letter)["rows"].flip(0))
+
+
+def _servers() -> Iterator[ChainTamperCell]:
+    for server, kinds in SERVERS.items():
+        for kind in kinds:
+            if kind != "mixed" or server == "mix3":
+                yield ChainTamperCell("alter rows", server, _one(kind, _flip("rows")))
+                yield ChainTamperCell("exchange rows", server, _one(kind, _exchange))
+            yield ChainTamperCell("drop", server, lambda letters, chance, k=kind: _dropped(letters, k))  # type: ignore[misc]
+            yield ChainTamperCell("name others", server, _one(kind, _without(1)))
+        if server != "mix3":
+            yield ChainTamperCell("alter an opening", server, _one("mixed", _flip("seed")))
+        yield ChainTamperCell("leave out", server, ignored="c01")
+        yield ChainTamperCell("leave out, to others", server, _every("here", _without(1)))
+        yield ChainTamperCell("leave out, to one", server, _one("here", _without(1)))
+        yield ChainTamperCell("forge a receipt", server, _one("receipt", _flip("signature")))
+        yield ChainTamperCell("forge a receipt", server, _every("receipt", _without(1)))
+
+
+def _dropped(letters: tuple[Letter, ...], kind: str) -> tuple[Letter, ...]:
+    return tuple(one for one in letters if one.kind != kind)
+
+
+def _dealer() -> Iterator[ChainTamperCell]:
+    yield ChainTamperCell("alter what is dealt", "dealer", _one("dealt", _flip("rows")))
+    yield ChainTamperCell("alter what is dealt", "dealer", _one("dealt", _flip("seed")))
+    yield ChainTamperCell("name others", "dealer", _one("dealt", _without(1)))
+    yield ChainTamperCell("drop", "dealer", lambda letters, chance: _dropped(letters, "dealt"))
+
+
+def measure(size: ChainTamperSize, seed: int, watch: Watch = ignore) -> dict[str, Any]:
+    """Trials spread evenly over the ways to cheat."""
+    base = rns(size.clients, digits=2, release="bits")
+    pipeline = Pipeline.parse({**base.plain(), "place": Chain(servers=len(SERVERS)).plain()})
+    coins, every = Coins.from_seed(seed), cells()
+
+    def ended() -> Iterator[tuple[str, Verdict]]:
+        for number in range(size.trials):
+            cell = every[number % len(every)]
+            yield cell.kind, attempted(pipeline, cell, size, coins.child("trial", number))
+            if number and number % 1000 == 0:
+                watch(f"{number} trials")
+
+    found = counted(ended())
+    against = sum(kind["escapes"] for name, kind in found["kinds"].items() if name not in BY_DESIGN)
+    return {"system": "chain", "params": size.params, "note": NOTE, **found, "against_promise": against}
+
+
+def attempted(pipeline: Pipeline, cell: ChainTamperCell, size: ChainTamperSize, coins: Coins) -> Verdict:
+    """One trial: a round in which somebody cheats, and whether a wrong sum was taken for right."""
+    chance = coins.child("tampering").secure()
+    updates = drawn(size.params, size.clients, coins)
+    sitting = seated(pipeline, updates, coins, quorum=3)
+    parties, network = dict(sitting.attempt.parties), None
+    if cell.change is not None:
+        parties[cell.party] = corrupt(parties[cell.party], _change(cell.change, chance))
+    if cell.carry is not None:
+        network = _Network(cell.carry, _pick(chance, 40), chance)
+    carry = _ignoring(cell) if cell.ignored else network
+    links = coins.child("links") if carry else None
+    result = Local(links, carry)(replace(sitting.attempt, parties=parties))
+    return _verdict(pipeline, updates, result)
+
+
+def _change(change: Callable[[tuple[Letter, ...], Choices], tuple[Letter, ...]], chance: Choices) -> Change:
+    def changed(letters: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:
+        return change(letters, chance)
+
+    return changed
+
+
+def _ignoring(cell: ChainTamperCell) -> Callable[[list[Packet]], list[Packet]]:
+    def carry(mail: list[Packet]) -> list[Packet]:
+        return [one for one in mail if (one.source, one.target) != (cell.ignored, cell.party)]
+
+    return carry
+
+
+class _Network:
+    """Alters the packet of one number, counted over the round."""
+
+    def __init__(self, carry: Callable[[list[Packet], int, Choices], list[Packet]], at: int, chance: Choices) -> None:
+        self.carry, self.at, self.chance, self.seen = carry, at, chance, 0
+
+    def __call__(self, mail: list[Packet]) -> list[Packet]:
+        place, self.seen = self.at - self.seen, self.seen + len(mail)
+        return self.carry(mail, place, self.chance) if 0 <= place < len(mail) else mail
+
+
+def _verdict(pipeline: Pipeline, updates: Mapping[str, Update], result: AttemptResult) -> Verdict:
+    try:
+        alarmed(0, tuple(updates), result)
+    except CroupierError:
+        return "aborted"
+    memory = result.outcomes["server"].memory
+    if memory is None:
+        return "aborted"
+    got = memory["gathered"]
+    return "harmless" if torch.equal(got.sums, _honest(pipeline, updates, got.present)) else "escapes"
+
+
+def _honest(pipeline: Pipeline, updates: Mapping[str, Update], present: tuple[str, ...]) -> Tensor:
+    """The sum of the clients that are named."""
+    encode, layout = pipeline.encode, next(iter(updates.values())).layout
+    rows = [encode.encode(updates[name], {}, Coins.from_seed(0)).vector for name in present]
+    sums = encode.decode(Released(present, torch.stack(rows), layout=layout), {}).sums
+    if sums is None:
+        raise AssertionError("bits add up to a sum")
+    return sums
+
+
+def show(found: dict[str, Any]) -> None:
+    """The same numbers for people."""
+    print(
+        f"chain: {found['trials']} trials, {found['escapes']} escapes, {found['against_promise']} of them against the "
+        f"promise; {found['note']}"
+    )
+    print(table(found))

@@ -1,0 +1,80 @@
+"""Advice follows written rules, for the very numbers that were asked for, and says what is missing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from croupier import explain, plain
+from croupier.advice import RULES, WORRIES, Needs, Worry, recommend
+from croupier.errors import SpecError
+from croupier.spec import load
+
+DIGITS = 4_810
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.preset)
+def test_every_rule_is_reached_with_just_what_it_needs(rule: object) -> None:
+    assert rule in RULES
+    one = next(found for found in RULES if found is rule)
+    advice = recommend(Needs(one.worry, max(10, one.clients), DIGITS, one.hosts))
+    assert advice.preset == one.preset
+    assert type(advice.protocol.place) is type(load(one.preset).protocol.place)
+    assert advice.statement == explain(advice.protocol, rounds=10)
+    # A host is a party that is neither the server nor a client.
+    assert len(set(advice.protocol.parties(())) - {"server"}) <= one.hosts
+
+
+def test_bytes_are_those_of_a_real_round() -> None:
+    """A round of the preset, as the run itself counts it."""
+    import croupier
+
+    forecast = croupier.plan("rns-servers", sets={"federation.rounds": 1}, seed=1)
+    advice = recommend(Needs("updates", forecast.clients, forecast.parameters, 3))
+    assert abs(advice.up / forecast.up - 1) < 0.01
+    assert advice.plain == pytest.approx(recommend(Needs("model", 10, forecast.parameters)).up)
+
+
+def test_the_budget_of_a_run_is_split_over_its_rounds() -> None:
+    advice = recommend(Needs("budgets", 20, DIGITS, 3, rounds=5, epsilon=2.0))
+    tier = advice.protocol.privacy.tier("anybody")
+    assert tier is not None
+    assert tier.epsilon == pytest.approx(0.4)
+
+
+def test_few_clients_are_warned() -> None:
+    assert not any("much of the others" in one for one in recommend(Needs("updates", 10, DIGITS, 3)).remains)
+    assert any("much of the others" in one for one in recommend(Needs("updates", 3, DIGITS, 3)).remains)
+
+
+@pytest.mark.parametrize(
+    ("needs", "said"),
+    [
+        (("poisoning", 20, 10, 0), "rain needs 10 clients and 2 hosts at least"),
+        (("updates", 1, 10, 0), "clients = 1: give 2 or more"),
+        (("updates", 9, 10, 0, 10, 2.0), "epsilon with worry = 'updates'"),
+        (("budgets", 9, 10, 3, 10, 0.0), "epsilon = 0: give a number above 0"),
+    ],
+)
+def test_what_cannot_be_is_said(needs: tuple[Worry, int, int, int], said: str) -> None:
+    with pytest.raises(SpecError, match=said):
+        recommend(Needs(*needs))
+
+
+def test_the_command_asks_nobody_where_nobody_sits() -> None:
+    program = [sys.executable, "-m", "croupier", "recommend"]
+    done = subprocess.run(program, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "--worry is missing" in done.stderr
+    asked = [*program, "--worry", "updates", "--clients", "20", "--parameters", "1000", "--hosts", "3", "--json"]
+    told = json.loads(subprocess.run(asked, capture_output=True, text=True, check=True).stdout)
+    assert (told["preset"], told["worry"]) == ("rns-servers", "updates")
+    assert told["up"] < told["plain_up"]
+
+
+def test_every_worry_has_a_rule() -> None:
+    assert {rule.worry for rule in RULES} == set(WORRIES)
+    assert plain().digest() not in {rule.make(Needs(rule.worry, 20, 10, 3)).digest() for rule in RULES}

@@ -1,0 +1,80 @@
+"""Projects to start from run as they are written, with made-up records and with a table of one's own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from croupier.errors import DataError, SpecError, StoreError
+from croupier.starter import KINDS, Kind, Table, write_starter
+
+WORDS = "site,age,blood pressure,note,outcome\n" + "".join(
+    f"ward {'ABC'[i % 3]},{20 + i},{110.5 + i % 7},fine,{('well', 'ill')[i % 2]}\n" for i in range(60)
+)
+
+
+def passes(folder: Path) -> None:
+    """Its own tests pass, in a process of their own: `task` is every project's name."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_task.py"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_project_passes_its_own_tests(tmp_path: Path, kind: Kind) -> None:
+    files, _ = write_starter(tmp_path / "new", kind)
+    assert [path.name for path in files] == ["task.toml", "task.py", "test_task.py"]
+    passes(tmp_path / "new")
+
+
+def test_a_table_of_ones_own_is_read_by_its_columns(tmp_path: Path) -> None:
+    file = tmp_path / "wards.csv"
+    file.write_text(WORDS, "utf-8")
+    _, left_out = write_starter(tmp_path / "new", "table", Table(file, "outcome", "site"))
+    assert left_out == ["note"]
+    made = (tmp_path / "new" / "task.py").read_text("utf-8")
+    assert "COLUMNS = ('age', 'blood pressure')" in made
+    assert "CLASSES = ['ill', 'well']" in made
+    passes(tmp_path / "new")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "read"), [((0, 1, 2), "int(float(row['y']))"), ((0.5, 1, 2), "float(row['y'])"), ((5, 9, 7), "float(")]
+)
+def test_targets_are_classes_or_quantities(tmp_path: Path, numbers: tuple[float, ...], read: str) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text("who,x,y\n" + "".join(f"a,{i},{one}\n" for i, one in enumerate(numbers)), "utf-8")
+    write_starter(tmp_path / "new", "table", Table(file, "y", "who"))
+    assert read in (tmp_path / "new" / "task.py").read_text("utf-8")
+
+
+def test_nothing_is_overwritten_or_half_written(tmp_path: Path) -> None:
+    (tmp_path / "test_task.py").write_text("mine", "utf-8")
+    with pytest.raises(StoreError, match=r"test_task.py: is there already, and nothing is overwritten"):
+        write_starter(tmp_path, "images")
+    assert [path.name for path in tmp_path.iterdir()] == ["test_task.py"]
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "said"),
+    [
+        ("who,x,y\n", "y", "has no records"),
+        ("who,x,y\na,1,2\n", "z", "--target = 'z': t.csv has the columns who, x, y"),
+        ("who,x,y\na b,1,2\na-b,1,2\n", "y", "two in the column become the same"),
+        ("who,x,y\na,red,2\n", "y", "no column but the target holds numbers only"),
+    ],
+)
+def test_a_table_that_cannot_be_used_is_said(tmp_path: Path, text: str, target: str, said: str) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text(text, "utf-8")
+    with pytest.raises(DataError, match=said):
+        write_starter(tmp_path / "new", "table", Table(file, target, "who"))
+    assert not (tmp_path / "new").exists()
+
+
+def test_pictures_come_from_no_table(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="only a table comes from a CSV file"):
+        write_starter(tmp_path / "new", "images", Table(tmp_path / "t.csv", "y", "who"))
