@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from croupier.audit import blind as blind_law
 from croupier.audit import membership
 from croupier.audit.attacks import source
 from croupier.audit.blind import Blind, Panel
@@ -26,7 +27,7 @@ from croupier.core.view import facts
 from croupier.engine.federation import Federation
 from croupier.engine.local import Local
 from croupier.engine.loop import rounds
-from croupier.errors import CroupierError
+from croupier.errors import CroupierError, ProtocolError
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Sgd
 from croupier.learn.models import Mlp
@@ -314,6 +315,27 @@ def test_processes_end_when_the_experiment_does(capfd: pytest.CaptureFixture[str
         raise KeyboardInterrupt
     assert all(blind._process.poll() is not None for blind in panel._blinds)
     assert capfd.readouterr().err == ""
+
+
+def test_a_topic_is_studied_once_whatever_is_asked_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another topic's question does not make a process forget; other knowledge of the same topic does."""
+    _, _, knowledge, _ = view_of(3)
+    told: list[str] = []
+    put = blind_law._put
+
+    def heard(pipe: Any, body: bytes) -> None:
+        told.append(canon.load(body).get("topic", "a question"))
+        put(pipe, body)
+
+    monkeypatch.setattr(blind_law, "_put", heard)
+    with Blind() as started:
+        first = started.ask("source", known(knowledge), nothing_seen())
+        with pytest.raises(ProtocolError, match="guess"):
+            started.ask("separation", {"layout": ()}, {"rounds": (), "protocol": {}, "attacks": ("guess",)})
+        assert same(started.ask("source", known(knowledge), nothing_seen()), first)
+        assert told == ["source", "a question", "separation", "a question", "a question"]
+        started.ask("source", known(replace(knowledge, models=2)), nothing_seen())
+        assert told[5:] == ["source", "a question"]
 
 
 def test_a_question_that_is_cut_off_ends_the_process_quietly(capfd: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from croupier.audit import questions as _questions  # noqa: F401 - they are known once they are loaded
-from croupier.audit.arms import AGAINST, arms_of
+from croupier.audit.arms import AGAINST, FEWER, arms_of
 from croupier.audit.bench import Watch, is_undefended
 from croupier.audit.harness import ArmAnswers, part, run
 from croupier.audit.judgement import judged
@@ -84,8 +84,7 @@ def audit(
 
     Raises: SpecError, DataError; StoreError where parts cannot be kept.
     """
-    runs = seeds if seeds is not None else FAST_RUNS if fast else RUNS
-    _check(runs, shadow)
+    _check(seeds, shadow)
     spec = load(source, sets, count=counted(data))
     tried = FAST if fast else FULL
     depth = replace(tried, lpips=lpips, rounds=min(tried.rounds, spec.federation.rounds))
@@ -95,13 +94,9 @@ def audit(
     )
     chosen = [Question.parse(name, "question") for name in _asked(questions)]
     # Data that cannot be had are refused here, before anything is begun.
-    made, bounds = setting.assembled(Coins.from_seed(seed)), list[str]()
-    if fast and (drawn := _fewer(made)):
-        depth = replace(depth, train=drawn, test=FAST_TESTED, models=FAST_MODELS)
-        setting, runs = replace(setting, depth=depth, records=FAST_ASKED), LEAST_RUNS if seeds is None else runs
-        bounds = fewer((len(made.dataset.train), len(made.dataset.test)), depth, FAST_ASKED)
-        made = setting.assembled(Coins.from_seed(seed))
-    arms, left = arms_of(spec, setting, AGAINST if against is None else against, made, data)
+    setting, made, bounds = _made(setting, seed, fast)
+    runs = seeds or (LEAST_RUNS if bounds else FAST_RUNS if fast else RUNS)
+    arms, left = arms_of(spec, setting, (FEWER if bounds else AGAINST) if against is None else against, made, data)
     own = arms[0]
     who = {arm.key: (SERVER,) for arm in arms} | {
         own.key: tuple(parse(one, own.pipeline) for one in adversary) or adversaries(own.pipeline)
@@ -113,11 +108,11 @@ def audit(
     return Report(one.found(answers, left))
 
 
-def _check(seeds: int, shadow: float) -> None:
+def _check(seeds: int | None, shadow: float) -> None:
     if not 0 < shadow < 0.5:
         held = "a share above 0 and below 0.5 of each client's records is withheld"
         raise SpecError(f"{option('shadow')} = {shadow}: {held}")
-    if seeds < 2:
+    if seeds is not None and seeds < 2:
         raise SpecError(f"{option('seeds')} = {seeds}: intervals are over runs; ask for at least 2")
 
 
@@ -129,10 +124,15 @@ def _asked(names: Sequence[str]) -> list[str]:
     return [name for name in known if not names or name in names]
 
 
-def _fewer(made: Assembled) -> int:
-    """How many training records --fast draws of data that have more; none where all are used."""
-    trained = max(FAST_TRAINED, FAST_HELD * len(made.task.enrolled))
-    return trained if len(made.dataset.train) > trained else 0
+def _made(setting: Setting, seed: int, fast: bool) -> tuple[Setting, Assembled, list[str]]:
+    """The task; with --fast less is tried where its data are large, and that is said."""
+    made = setting.assembled(Coins.from_seed(seed))
+    drawn = max(FAST_TRAINED, FAST_HELD * len(made.task.enrolled))
+    if not fast or len(made.dataset.train) <= drawn:
+        return setting, made, []
+    depth = replace(setting.depth, train=drawn, test=FAST_TESTED, models=FAST_MODELS)
+    setting = replace(setting, depth=depth, records=FAST_ASKED)
+    return setting, setting.assembled(Coins.from_seed(seed)), fewer(made.dataset, setting)
 
 
 def quicker(spec: Spec, sets: Sets) -> Spec:

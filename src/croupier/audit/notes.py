@@ -5,7 +5,8 @@ Of audits of a description (`audit.described`), and of recorded updates (`audit.
 
 from __future__ import annotations
 
-from croupier.audit.setting import Depth
+from croupier.audit.setting import Setting
+from croupier.learn.data import Dataset
 
 PRIOR = "The prior is the best attack with the same knowledge and no view. "
 
@@ -21,14 +22,15 @@ def threat(shadow: float) -> str:
     )
 
 
-def fewer(there: tuple[int, int], depth: Depth, asked: int) -> list[str]:
-    """What --fast leaves out of larger data, of which so many records are there to train and to test on."""
+def fewer(whole: Dataset, setting: Setting) -> list[str]:
+    """What --fast leaves out where the data are large."""
+    depth, train, test = setting.depth, len(whole.train), len(whole.test)
     return [
-        f"--fast: {depth.train} of {there[0]} training records were drawn, anew for each run, and "
-        f"{min(depth.test, there[1])} of {there[1]} test records. Clients hold fewer records than yours, and may tell "
+        f"--fast: {depth.train} of {train} training records were drawn, anew for each run, and "
+        f"{min(depth.test, test)} of {test} test records. Clients hold fewer records than yours, and may tell "
         "more of each: for your own sizes repeat it without --fast.",
-        f"--fast: {asked} records of each client are asked about, and adversaries train {depth.models} models "
-        "themselves, not 100 and 16.",
+        f"--fast: {setting.records} records of each client are asked about, not 100, and adversaries train "
+        f"{depth.models} models themselves, not 16. Naive shuffles are compared only where --against names them.",
     ]
 
 

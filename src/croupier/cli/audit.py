@@ -53,9 +53,9 @@ Against = Annotated[
 ]
 Seeds = Annotated[
     Optional[int],  # noqa: UP045
-    typer.Option(help="Independent runs; intervals are over runs. Default: 20, with --fast 8.", min=2, max=1000),
+    typer.Option(help="Independent runs; intervals are over runs. Default: 20, with --fast 8 or 4.", min=2, max=1000),
 ]
-Fast = Annotated[bool, typer.Option("--fast", help="Fewer runs, 2 rounds: some minutes on digits.")]
+Fast = Annotated[bool, typer.Option("--fast", help="Fewer runs, 2 rounds, fewer records of large data: some minutes.")]
 Shadow = Annotated[float, typer.Option(help="Share of each client's records in the shadow set.")]
 Noise = Annotated[
     str, typer.Option(help="For data of pictures, how the shadow sets are off: clean, rotate, mirror, colour.")

@@ -95,7 +95,7 @@ BENCHES: dict[str, tuple[str, str]] = {
     ),
     "permutation": (
         "leakage.permuted_pictures",
-        "Pictures in an unknown order laid out by public ones, against chance, and clients that break the rule.",
+        "Records of single steps under a permutation, laid out by public pictures, and clients that break the rule.",
     ),
     "sum": (
         "speed.secure_sum",
@@ -104,6 +104,11 @@ BENCHES: dict[str, tuple[str, str]] = {
     "flower": (
         "flower.rounds",
         "A round inside Flower, plain and protected, against SecAgg+; with --nodes, on a real SuperLink too.",
+    ),
+    "large": (
+        "speed.large_models",
+        "One update of a thousand million parameters through sum servers and through buckets, streamed, against "
+        "copying it.",
     ),
     "shuffles": (
         "speed.shared_row_shuffles",

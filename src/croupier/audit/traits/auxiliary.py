@@ -20,7 +20,7 @@ from croupier.core.coins import Coins
 from croupier.core.norm import length
 from croupier.core.update import Update
 from croupier.engine.task import Task
-from croupier.errors import CroupierError, SpecError
+from croupier.errors import CroupierError, SpecError, Unsuited
 from croupier.learn.attributes import Attribute, attributes
 from croupier.learn.data import Data, Dataset
 from croupier.learn.remembered import Remembered
@@ -50,7 +50,8 @@ class AuxiliaryClients:
     def learn_from(self, starts: Mapping[int, Tensor], clip: float, coins: Coins) -> AuxiliaryUpdates:
         """What they learn from the models that were handed out in these rounds, clipped.
 
-        It takes nothing but such models and their own records. Raises: CroupierError when one cannot train.
+        It takes nothing but such models and their own records. Raises: Unsuited when one cannot train, as from models
+        that noise has spoilt.
         """
         found = []
         for number, start in starts.items():
@@ -58,7 +59,7 @@ class AuxiliaryClients:
                 [(start, self.task.shards[who], coins.child("lesson", number, who)) for who in self.names]
             )
             if wrong := next((one for one in done if isinstance(one, CroupierError)), None):
-                raise wrong
+                raise Unsuited(f"auxiliary clients cannot train from the models of round {number + 1}: {wrong}")
             made = [one.vector - start for one in done if isinstance(one, Update)]
             found.append(torch.stack([clipped(one, clip) for one in made]))
         return AuxiliaryUpdates(

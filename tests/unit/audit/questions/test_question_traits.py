@@ -25,6 +25,7 @@ from croupier.core.coins import Coins
 from croupier.encode.floats import Floats
 from croupier.engine.federation import Federation
 from croupier.engine.local import Local
+from croupier.errors import Unsuited
 from croupier.learn.datasets import Digits, Households
 from croupier.learn.fit import Sgd
 from croupier.learn.models import Lstm, Mlp
@@ -136,6 +137,9 @@ def test_auxiliary_clients_are_made_of_records_that_nobody_trains_on() -> None:
     assert float(auxiliary.updates.norm(dim=2).max()) < 0.1001
     assert torch.equal(auxiliary.updates, found.learn_from(starts, 0.1, Coins.from_seed(0)).updates)
     assert prior(auxiliary, TraitTruth((), {}), {}) == {}
+    # From a model that noise has spoilt nobody trains: the question is not run, and the audit goes on.
+    with pytest.raises(Unsuited, match=r"cannot train from the models of round 4: .*diverged"):
+        found.learn_from({3: torch.full_like(stage.task.first.vector, 1e30)}, 0.1, Coins.from_seed(0))
 
 
 def test_values_are_traced_to_their_senders_and_equal_ones_at_random() -> None:

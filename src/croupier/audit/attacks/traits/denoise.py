@@ -28,6 +28,8 @@ FOLDS = 5
 _COPIES = 3
 # Groups that each auxiliary client is put into, where means of several are judged.
 _GROUPS = 4
+# Numbers that are denoised at once: rows of large networks would not fit into memory together.
+_AT_ONCE = 1 << 25
 Floats = npt.NDArray[np.float64]
 
 
@@ -159,7 +161,7 @@ class TraitClassifier:
         flat, repeated = clean.reshape(-1, size), labels.repeat(studies)
         who = np.tile(np.arange(clients), studies)
         unit = float(directions.spread.sum().sqrt()) or 1.0
-        levels = torch.unique(levels.double())
+        levels, rows = torch.unique(levels.double()), max(1, _AT_ONCE // size)
         strength, models = None, []
         for number, sigma in enumerate(levels):
             copies = _COPIES if sigma > 0 else 1
@@ -167,8 +169,10 @@ class TraitClassifier:
             features = []
             for _ in range(copies):
                 # In the whole space: the denoiser may look at all of it.
-                noised = flat + float(sigma) * torch.randn(flat.shape, generator=draw)
-                features.append(directions.project(denoise(noised, sigma.expand(len(flat)))))
+                noise = torch.randn(flat.shape, generator=draw)
+                for at in range(0, len(flat), rows):
+                    noised = flat[at : at + rows] + float(sigma) * noise[at : at + rows]
+                    features.append(directions.project(denoise(noised, sigma.expand(len(noised)))))
             x = (torch.cat(features) / unit).numpy()
             y, group = repeated.repeat(copies).numpy(), np.tile(who, copies)
             if strength is None:
@@ -186,13 +190,12 @@ class TraitClassifier:
         clean = auxiliary.centred()
         studies, clients, _ = clean.shape
         draw, labels = coins.child("groups").fast(), auxiliary.labels[key]
-        means = []
+        grouped = clean.new_empty(studies, _GROUPS * clients, clean.shape[2])
         for study in range(studies):
             for own in range(_GROUPS * clients):
                 others = torch.randperm(clients, generator=draw)
                 others = others[others != own % clients][: size - 1]
-                means.append((clean[study, own % clients] + clean[study, others].sum(0)) / (1 + len(others)))
-        grouped = torch.stack(means).reshape(studies, _GROUPS * clients, -1)
+                grouped[study, own] = (clean[study, own % clients] + clean[study, others].sum(0)) / (1 + len(others))
         levels = torch.quantile(sigmas.double(), torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64))
         named, classes = labels.repeat(_GROUPS), auxiliary.classes[key]
         return cls.trained(directions, grouped, named, classes, denoise, levels, coins.child("noise"))
