@@ -44,12 +44,16 @@ SAMPLED: Mapping[str, int] = {
     "test_a_client_that_is_killed_while_it_agrees_goes_on_where_it_was": 2,
     "test_a_server_that_is_killed_while_clients_agree_goes_on_where_it_was": 2,
     "test_a_restored_backup_sends_nothing_more": 1,
+    "test_through_flower": 4,
+    "test_clients_that_must_be_there_together_are_refused": 1,
 }
 
 # Seconds of training or of starting processes, to show at length what a lighter test beside it shows too.
 HEAVY = frozenset(
     {
         "test_the_experiment_finds_nothing_in_a_fixed_cohort",
+        "test_the_example_under_rain_learns",
+        "test_the_example_in_tiers_ends_well",
         "test_a_board_trains_once_and_alike_in_several_processes",
         "test_runs_in_several_processes_give_the_same",
         "test_a_defences_result_does_not_depend_on_the_others",

@@ -24,6 +24,7 @@ FLOORS = [
     {"audit", "cautions"},
     {"engine.job"},
     {"service"},
+    {"flower"},
     {"outlook", "starter", "advice"},
     {"cli"},
     {"__main__"},

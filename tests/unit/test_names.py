@@ -121,11 +121,12 @@ def _params(command: click.Command) -> list[click.Parameter]:
 
 COMMANDS = [
     "accept", "audit", "bench accuse", "bench agree", "bench attack", "bench clients", "bench clusters",
-    "bench coverage", "bench disaggregate", "bench faults", "bench fuzz", "bench gates", "bench intra", "bench mix",
-    "bench opened", "bench permutation", "bench rain", "bench reveal", "bench rns", "bench scale", "bench serve",
-    "bench shuffles", "bench simulate", "bench start", "bench sum", "bench tamper", "bench tazza", "doctor",
-    "enrol", "explain", "group", "init", "join", "keygen", "plan dp", "plan run", "recommend",
-    "report compare", "reproduce", "rotate", "run", "serve", "up",
+    "bench coverage", "bench disaggregate", "bench faults", "bench flower", "bench fuzz", "bench gates",
+    "bench intra", "bench large", "bench mix", "bench opened", "bench permutation", "bench rain", "bench reveal",
+    "bench rns", "bench scale", "bench serve", "bench shuffles", "bench simulate", "bench start", "bench sum",
+    "bench tamper", "bench tazza", "doctor", "enrol", "explain", "flower-guard approve", "flower-guard install",
+    "group", "init", "join", "keygen", "plan dp", "plan run", "recommend", "report compare", "reproduce", "rotate",
+    "run", "serve", "up",
 ]  # fmt: skip
 COMMON = {"--print-config", "--seed", "--out", "--json"}
 # A reproduction is many descriptions at once, so there is not one to print; a plan comes before any, and draws nothing.
@@ -133,6 +134,8 @@ LACKS = {
     "reproduce": {"--print-config"}, "plan dp": {"--print-config", "--seed"},
     "report compare": {"--print-config", "--seed"}, "init": {"--print-config", "--seed"},
     "recommend": {"--seed"},
+    # A list of digests is a file that is named otherwise.
+    **{f"flower-guard {name}": {"--print-config", "--seed", "--out"} for name in ("approve", "install")},
     # Keys and rosters are secret or belong to everybody: no seed may repeat them.
     **{name: {"--print-config", "--seed"} for name in ("accept", "enrol", "group", "keygen")},
     "rotate": {"--print-config", "--seed", "--out"},

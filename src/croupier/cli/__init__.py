@@ -23,6 +23,7 @@ from croupier.cli import (
     doctor,
     enrol,
     explain,
+    flower,
     init,
     lab,
     plan,
@@ -64,6 +65,7 @@ app.command("serve")(serve.command)
 app.command("join")(serve.join)
 app.command("up")(up.command)
 app.add_typer(plan.app, name="plan")
+app.add_typer(flower.app, name="flower-guard")
 app.add_typer(report.app, name="report")
 lab.attach(app)
 

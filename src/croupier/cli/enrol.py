@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
 
@@ -50,6 +50,14 @@ Hold = Annotated[
     Optional[float],  # noqa: UP045
     typer.Option(help="Seconds that a host keeps a caller waiting (15 unless given)."),
 ]
+Like = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(metavar="MODEL.safetensors", help="The model of an app of your own (Flower), in place of the task's."),
+]
+Metrics = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option("--metric", metavar="NAME=BOUND", help="With --like: a metric that is summed too; may be repeated."),
+]
 Out = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option(help="The roster's file; federation.roster, or federation.VERSION.roster, unless given."),
@@ -68,15 +76,20 @@ def command(
     round_limit: RoundLimit = None,
     hold: Hold = None,
     data: options.Data = None,
+    like: Like = None,
+    metric: Metrics = None,
     out: Out = None,
     json: options.Json = False,
 ) -> None:
     """Make a roster from everybody's cards: who takes part, in which protocol, by which timetable.
 
     Anybody may make it: everybody compares it with the others before it counts (`croupier accept`). It says how large
-    updates are, so the description's data, or some of the same shape, must be at hand.
+    updates are, so the description's data, or some of the same shape, must be at hand; for an app that brings its own
+    model, such as Flower's, --like names a file of it.
 
     `croupier enrol *.card --spec rns-servers`
+
+    `croupier enrol *.card --spec flower --like model.safetensors --metric train_loss=16`
 
     `croupier enrol new.card --after federation.roster --without hospital-b --from-round 12`
     """
@@ -90,10 +103,13 @@ def command(
     old, notes = None, list[str]()
     if after is None:
         refuse_given({"--without": without, "--from-round": from_round}, "belongs to --after OLD.roster; give both")
-        made, notes = _first(given, _described(given, spec, sets), data, quorum, times)
+        if like is None:
+            refuse_given({"--metric": metric}, "belongs to --like MODEL.safetensors; give both")
+        made, notes = _first(given, _described(given, spec, sets), _Hand(data, like, metric or []), quorum, times)
     else:
         refuse_given(
-            {"--spec": spec, "--set": sets, "--data": data}, "with --after the description of the old roster stays"
+            {"--spec": spec, "--set": sets, "--data": data, "--like": like, "--metric": metric},
+            "with --after the description of the old roster stays",
         )
         old = Roster.read(after)
         made = next_roster(old, _round(old, from_round), given, without or (), quorum, _timed(old.timetable, times))
@@ -101,16 +117,19 @@ def command(
         card.check_time(now())
     plain = "federation.roster" if made.version == 1 else f"federation.{made.version}.roster"
     path = write_new(out or Path(plain), made.text(), "name another file with --out")
+    _report(path, made, changes(old, made), [*notes, *few(made)], json)
+
+
+def _report(path: Path, made: Roster, changed: list[str], notes: list[str], json: bool) -> None:
     said = [
         f"made {path}: {about(made)}",
-        *changes(old, made),
+        *changed,
         *notes,
-        *few(made),
         f"words: {' '.join(made.words)}",
         f"hand {path} to every party; nothing in it is secret",
         f"next: everybody runs croupier accept {path.name} --key NAME.key and compares the words by telephone",
     ]
-    options.give({"file": str(path), **facts_of(made), "notes": [*notes, *few(made)]}, json, None, lambda: tell(said))
+    options.give({"file": str(path), **facts_of(made), "notes": notes}, json, None, lambda: tell(said))
 
 
 def _described(given: list[Card], spec: str | None, sets: list[str] | None) -> Spec:
@@ -125,8 +144,17 @@ def _described(given: list[Card], spec: str | None, sets: list[str] | None) -> S
     return load(spec, sets or (), count=lambda _: max(1, clients))
 
 
+@dataclass(frozen=True)
+class _Hand:
+    """What tells how large updates are: the description's data, or the model of an app of one's own, with metrics."""
+
+    data: Path | None
+    like: Path | None
+    metrics: list[str]
+
+
 def _first(
-    given: list[Card], described: Spec, data: Path | None, quorum: int | None, times: dict[str, float | None]
+    given: list[Card], described: Spec, hand: _Hand, quorum: int | None, times: dict[str, float | None]
 ) -> tuple[Roster, list[str]]:
     """A first roster, and what to say of it."""
     from croupier.core.coins import Coins
@@ -137,7 +165,11 @@ def _first(
     coins, table = Coins.from_os(), Timetable(**{key: value for key, value in times.items() if value is not None})
     # What does not belong together is said before the data are loaded.
     make_roster(given, described, coins.child("draft"), quorum, table)
-    task = task_at_hand(described, coins.child("shapes"), data)
+    if hand.like is not None:
+        from croupier.flower.layouts import read_layout
+
+        return make_roster(given, described, coins, quorum, table, Shapes(read_layout(hand.like, hand.metrics))), []
+    task = task_at_hand(described, coins.child("shapes"), hand.data)
     made = make_roster(given, described, coins, quorum, table, Shapes(task.layout, task.inputs))
     if not (bare := without_part(task, made.clients)):
         return made, []

@@ -27,6 +27,9 @@ def command(
         bool,
         typer.Option("--table", help="Instead: moduli and bits by clients and digits, beside the paper's."),
     ] = False,
+    flower: Annotated[
+        bool, typer.Option("--flower", help="Say too what running inside Flower adds to what must be trusted.")
+    ] = False,
     seed: options.Seed = None,
     out: options.OutFile = None,
     print_config: options.PrintConfig = False,
@@ -39,6 +42,8 @@ def command(
     `croupier explain digits --set protocol.place=relay --json`
 
     `croupier explain rns --table`
+
+    `croupier explain flower --flower`
     """
     from croupier.outlook import stated
     from croupier.spec import unread
@@ -53,7 +58,15 @@ def command(
     options.caution(spec, sets or ())
     statement = stated(described, supposed)
     told = {"name": described.name, "seed": seed, **statement.plain()}
-    options.give(told, json, out, lambda: _show(described.name, statement))
+    inside = _inside_flower(described) if flower else []
+    told |= {"flower": dict(inside)} if flower else {}
+    options.give(told, json, out, lambda: _show(described.name, statement, inside))
+
+
+def _inside_flower(described: Spec) -> list[tuple[str, str]]:
+    from croupier.flower.trust import sentences
+
+    return sentences(described.protocol)
 
 
 def _table(described: Spec, as_json: bool, out: Path | None) -> None:
@@ -120,11 +133,15 @@ def _show_claims(claims: list[dict[str, Any]]) -> None:
     print(wrapped(said))
 
 
-def _show(name: str, statement: Statement) -> None:
+def _show(name: str, statement: Statement, inside: list[tuple[str, str]]) -> None:
     from croupier.cli.fit import line
 
     print(line(f"{name}: {statement.backend}") + "\n")
     for head, text in statement.sentences():
+        _line(head, text)
+    if inside:
+        print("\ninside Flower\n")
+    for head, text in inside:
         _line(head, text)
 
 

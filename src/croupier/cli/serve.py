@@ -193,8 +193,9 @@ def _member(home: Home, accepted: Accepted) -> Member:
 
 def _run(member: Member, accepted: Accepted, place: Workplace, wanted: _Wanted, address: str = "") -> None:
     from croupier.errors import CroupierError, IntegrityError
+    from croupier.service.alone import alone
     from croupier.service.log import Log
-    from croupier.service.start import alone, make_party, run_here
+    from croupier.service.start import make_party, run_here
 
     log = Log(member.name)
     with alone(place.folder):

@@ -100,6 +100,8 @@ class Placement(Part):
     restarts: ClassVar[bool] = False
     # Whether it uses secrets that are good for one sum only: a round that failed may then not be run again.
     spends: ClassVar[bool] = False
+    # Whether a client has sent all that it sends before it waits for what the others did.
+    sends_once: ClassVar[bool] = True
     # Whether clients sign what they were handed, so that a server cannot hand one of them something else.
     binds: ClassVar[bool] = False
     # Middle parties that see nothing of updates: what they did in an attempt keeps nobody from starting it again.

@@ -10,7 +10,7 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from croupier.agree.seats import SeatPlan
 from croupier.agree.standing import Standing
@@ -41,6 +41,9 @@ _FINISHED = "finished"
 
 class PartyProcess(PartyDoor, ABC):
     """One party: what it is, what it remembers, and what it is playing now."""
+
+    # Who plays its seats.
+    players: ClassVar[type[Player]] = Player
 
     def __init__(self, member: Member, store: Store, work: WorkByName, options: Options) -> None:
         super().__init__(member, store, options)
@@ -192,7 +195,7 @@ class PartyProcess(PartyDoor, ABC):
         seat = Seat.take(plan.party, plan.given, plan.memory, Coins(opened.coins), self.options.keep)
         # The clock may have jumped while the party was down: never wait longer than from the start again.
         ago = min(max(0.0, time.time() - opened.opened), self.member.roster.timetable.round)
-        player = Player(
+        player = self.players(
             self.around, notice, seat, plan.schemas, self.work, notice.attempt_id(plan.spec), plan.given.layout,
             time.monotonic() - ago,
         )  # fmt: skip

@@ -80,7 +80,7 @@ def make_members(spec: Spec, task: Task, coins: Coins, times: Timetable, seeded:
     now, clients = dt.datetime.now(dt.UTC), task.enrolled
     hosts = tuple(spec.protocol.parties(()))
     rings = {name: make_keys(name, Coins.from_os(), now) for name in (*clients, *hosts)}
-    ports = dict(zip(hosts, _free_ports(len(hosts)), strict=True))
+    ports = dict(zip(hosts, free_ports(len(hosts)), strict=True))
     today = now.date()
     cards = [
         ring.card(f"127.0.0.1:{ports[name]}", today, host_role(name)) if name in ports else ring.card("", today)
@@ -115,7 +115,8 @@ def _viewed(tell: Callable[..., None]) -> Callable[[Notice, Any], None]:
     return lambda notice, view: tell("view", round=notice.round + 1, digest=view.digest().hex())
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Ports of this machine that nobody listens at."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:

@@ -6,24 +6,20 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import gc
 import signal
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from croupier.core.coins import Coins
-from croupier.core.files import open_lock
 from croupier.engine.loop import begin
 from croupier.engine.work import RoundWork
 from croupier.errors import StoreError
 from croupier.learn.assemble import Assembled
 from croupier.learn.own_names import FunctionName
 from croupier.service.client import Client
-from croupier.service.home import make_private
 from croupier.service.host import Host
 from croupier.service.lead import Lead, Measures
 from croupier.service.member import SERVER, Member
@@ -109,18 +105,6 @@ def _root(store: Store) -> Coins:
         kept = Coins.from_os().export()
         store.remember({ROOT: kept})
     return Coins(kept)
-
-
-@contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Take a store's folder for this process. Raises: StoreError when another one has it: two would send twice."""
-    make_private(folder)
-    try:
-        with open_lock(folder / "lock") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield
-    except BlockingIOError:
-        raise StoreError(f"{folder}: another process is this party already; wait for it, or stop it first") from None
 
 
 async def run_party(party: PartyProcess, stop: asyncio.Event | None = None, address: str = "") -> None:

@@ -101,6 +101,10 @@ BENCHES: dict[str, tuple[str, str]] = {
         "speed.secure_sum",
         "One secure sum from updates to the decoded total, against SecAgg+ (flwr) and CKKS (tenseal) where installed.",
     ),
+    "flower": (
+        "flower.rounds",
+        "A round inside Flower, plain and protected, against SecAgg+; with --nodes, on a real SuperLink too.",
+    ),
     "large": (
         "speed.large_models",
         "One update of a thousand million parameters through sum servers and through buckets, streamed, against "

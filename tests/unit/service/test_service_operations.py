@@ -25,6 +25,7 @@ from croupier.core.envelope import HEADER_BYTES, Header
 from croupier.errors import OwnError, SpecError, StoreError
 from croupier.service import announcer
 from croupier.service import door as doors
+from croupier.service.alone import alone
 from croupier.service.lead import Lead
 from croupier.service.log import Log
 from croupier.service.member import SERVER
@@ -33,7 +34,7 @@ from croupier.service.party import PartyProcess
 from croupier.service.quota import HeldCalls, has_room
 from croupier.service.results import Results
 from croupier.service.roster import Timetable
-from croupier.service.start import _keep_results, alone, run_party
+from croupier.service.start import _keep_results, run_party
 from croupier.service.status import not_ready, serving
 from croupier.service.transport import LATER, listen
 

@@ -97,18 +97,20 @@ class Pair(Placement, use="pair"):
         "(croupier[transfer]) or `onion`",
     )
     decks: int = Field(
-        1,
-        ge=1,
-        le=256,
-        description="whole sets dealt, all but one opened and checked: a cheating dealer escapes with a chance of 1 "
-        "in `decks`",
-    )
+        1, ge=1, le=256, description="whole sets dealt, all but one opened and checked: a cheating dealer escapes with "
+        "a chance of 1 in `decks`",
+    )  # fmt: skip
     _checked: ClassVar[bool] = True
 
     @property
     def binds(self) -> bool:  # type: ignore[override]
         """Malicious servers might hand clients different models."""
         return self.malicious
+
+    @property
+    def sends_once(self) -> bool:  # type: ignore[override]
+        """Unless clients say first what they were dealt, and send only after one of several sets was kept."""
+        return self.decks == 1
 
     def missing_of(self, named: Mapping[str, frozenset[str]]) -> frozenset[str]:
         """Only what both servers found alike, before anything was opened: one alone could ask for rows again."""

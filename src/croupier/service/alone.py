@@ -1,0 +1,24 @@
+"""A store's folder for one process at a time: two that are the same party would send twice."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from croupier.core.files import open_lock
+from croupier.errors import StoreError
+from croupier.service.home import make_private
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Take a store's folder for this process. Raises: StoreError when another one has it: two would send twice."""
+    make_private(folder)
+    try:
+        with open_lock(folder / "lock") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+    except BlockingIOError:
+        raise StoreError(f"{folder}: another process is this party already; wait for it, or stop it first") from None

@@ -1,0 +1,141 @@
+"""A SuperLink and SuperNodes on this machine, as the processes that they are, for one run of an app.
+
+Everything lies in a folder of its own (`FLWR_HOME`), every process in a group of its own, and both are gone at the end.
+With keys, each node is told where its own lie, and the SuperLink's environment names the server's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from croupier.errors import ProtocolError
+from croupier.service.rehearsal import free_ports
+
+APP = Path(__file__).parent / "app"
+QUIET = {
+    "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1", "OMP_NUM_THREADS": "1", "FLWR_LOG_LEVEL": "INFO",
+}  # fmt: skip
+_READY = 60.0
+
+
+def plain_copy(app: Path, folder: Path) -> Path:
+    """The app without protection: as it is but for the two lines."""
+    copy = folder / "plain"
+    shutil.copytree(app, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in copy.rglob("*.py"):
+        lines = path.read_text("utf-8").splitlines(keepends=True)
+        kept = [line for line in lines if "import croupier.flower" not in line and "flower.protect(" not in line]
+        text = "".join(kept).replace("mods=[croupier.flower.shield]", "")
+        path.write_text(text, "utf-8")
+    return copy
+
+
+@dataclass
+class SuperLink:
+    """A running SuperLink with its nodes."""
+
+    folder: Path
+    port: int
+    env: dict[str, str]
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def start(self, name: str, command: list[str], env: Mapping[str, str] | None = None) -> None:
+        """Start a process that writes NAME.log."""
+        with (self.folder / f"{name}.log").open("wb") as log:
+            self.processes[name] = subprocess.Popen(
+                command, env={**self.env, **(env or {})}, stdin=subprocess.DEVNULL, stdout=log,
+                stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+
+    def log(self, name: str) -> str:
+        """What a process said so far."""
+        return (self.folder / f"{name}.log").read_text("utf-8", "replace")
+
+    def await_text(self, name: str, text: str, seconds: float = _READY) -> None:
+        """Wait until a process has said something. Raises: ProtocolError when it does not."""
+        end = time.monotonic() + seconds
+        while text not in self.log(name):
+            if time.monotonic() > end or self.processes[name].poll() is not None:
+                raise ProtocolError(f"{name} did not say {text!r} in {seconds:.0f} s: {self.log(name)[-800:]}")
+            time.sleep(0.1)
+
+    def kill(self, name: str) -> None:
+        """Kill a process with all that it started, at once."""
+        process = self.processes.pop(name)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def run(self, app: Path, config: str = "", seconds: float = 400.0) -> str:
+        """Run an app to its end, and give what it said. Raises: ProtocolError when it takes too long."""
+        more = ["--run-config", config] if config else []
+        self.start("run", ["flwr", "run", str(app), "here", "--stream", *more])
+        try:
+            self.processes["run"].wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise ProtocolError(f"flwr run did not end in {seconds:.0f} s: {self.log('run')[-800:]}") from None
+        finally:
+            self.kill("run")
+        return self.log("run")
+
+
+@contextmanager
+def superlink(env: Mapping[str, str] | None = None) -> Iterator[SuperLink]:
+    """A SuperLink without nodes; all that was started is ended."""
+    folder = Path(tempfile.mkdtemp(prefix="croupier-superlink-"))
+    (port,) = free_ports(1)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    made = SuperLink(folder, port, {**os.environ, **QUIET, "PATH": path, "FLWR_HOME": str(folder), **(env or {})})
+    text = f'[superlink]\ndefault = "here"\n\n[superlink.here]\naddress = "127.0.0.1:{port}"\ninsecure = true\n'
+    (folder / "config.toml").write_text(text, "utf-8")
+    try:
+        made.start("superlink", ["flower-superlink", "--insecure", "--port", str(port)])
+        _await_port(port)
+        yield made
+    finally:
+        for name in list(made.processes):
+            made.kill(name)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _await_port(port: int, seconds: float = 2 * _READY) -> None:
+    """Wait until something listens at a port of this machine. Raises: ProtocolError when nothing does."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):
+            return
+        time.sleep(0.1)
+    raise ProtocolError(f"nothing listens at port {port} after {seconds:.0f} s")
+
+
+def add_node(link: SuperLink, number: int, count: int, key: Path | None = None, guard: Path | None = None) -> str:
+    """Start a SuperNode for one partition; with its operator's key file, and a guard before Flower's command."""
+    name, (port,) = f"node{number}", free_ports(1)
+    config = f"partition-id={number} num-partitions={count}" + (f' croupier-key="{key}"' if key else "")
+    path = {"PATH": f"{guard}{os.pathsep}{link.env['PATH']}"} if guard else {}
+    command = ["flower-supernode", "--insecure", "--superlink", f"127.0.0.1:{link.port}", "--port", str(port)]
+    link.start(name, [*command, "--node-config", config], {**path, "CROUPIER_KEY": ""})
+    return name
+
+
+def found_in(said: str) -> dict[str, Any]:
+    """What the app printed at its end. Raises: ProtocolError when it did not come so far."""
+    for line in said.splitlines():
+        if "roundapp: {" in line:
+            found: dict[str, Any] = json.loads(line.partition("roundapp: ")[2])
+            return found
+    raise ProtocolError(f"the app did not end: {said[-1500:]}")
