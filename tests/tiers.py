@@ -74,9 +74,18 @@ WHOLE_IN_CHECK = frozenset(
     }
 )
 
-# Tests of laws that start processes of their own: `make check` leaves them out; each law has another test there.
+# Tests of laws that start processes of their own, or wait for somebody who does not come: `make check` leaves them out;
+# each law has another test there.
 SLOW_LAWS = frozenset(
     {
+        "test_a_client_that_breaks_off_is_complained_about_and_left_out",
+        "test_a_client_that_is_gone_after_it_signed_remembers_that_it_did",
+        "test_a_round_that_too_few_can_agree_on_is_passed_over_where_it_may_be",
+        "test_a_server_that_is_killed_while_clients_agree_goes_on_where_it_was",
+        "test_agreements_through_services_with_one_client_missing",
+        "test_newcomers_through_services",
+        "test_the_last_rule_is_handed_on_through_services",
+        "test_through_services_with_one_client_missing",
         "test_a_process_that_dies_is_an_error_and_stays_one",
         "test_a_question_is_added",
         "test_a_question_that_is_cut_off_ends_the_process_quietly",

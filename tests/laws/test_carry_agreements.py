@@ -18,7 +18,7 @@ from croupier.engine.loop import rounds
 from croupier.engine.state import Round
 from croupier.errors import ProtocolError
 from croupier.pipeline import Pipeline
-from croupier.service import lead
+from croupier.service import announcer
 from croupier.service.member import Member
 from croupier.service.roster import Timetable
 from croupier.service.seated import Hook
@@ -139,7 +139,7 @@ def test_a_server_that_is_killed_while_clients_agree_goes_on_where_it_was(step: 
 
 def test_a_client_that_is_gone_after_it_signed_remembers_that_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
     """It never hears the outcome. Started again it signs no other one for the number, and nobody else gets one."""
-    monkeypatch.setattr(lead, "FAREWELL", 0.5)
+    monkeypatch.setattr(announcer, "FAREWELL", 0.5)
     times = Timetable(phase=0.5, round=8.0, hold=0.5)
     found: dict[str, Standing] = {}
 
@@ -168,7 +168,7 @@ def test_a_client_that_is_gone_after_it_signed_remembers_that_it_did(monkeypatch
 
 def test_a_client_that_breaks_off_is_complained_about_and_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next attempt is among the others, who complained with their signatures; the round is held without it."""
-    monkeypatch.setattr(lead, "FAREWELL", 0.5)
+    monkeypatch.setattr(announcer, "FAREWELL", 0.5)
     times = Timetable(phase=1.0, round=15.0, hold=0.5)
     made = Deployment(
         HIDDEN["hidden units, agreed on every round"], task(FIVE), Federation(rounds=1), Coins.from_seed(SEED), times,

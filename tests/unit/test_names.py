@@ -121,11 +121,11 @@ def _params(command: click.Command) -> list[click.Parameter]:
 
 COMMANDS = [
     "accept", "audit", "bench accuse", "bench agree", "bench attack", "bench clients", "bench clusters",
-    "bench coverage", "bench disaggregate", "bench faults", "bench fuzz", "bench gates", "bench intra", "bench opened",
-    "bench permutation", "bench rain", "bench reveal", "bench rns", "bench scale", "bench serve", "bench shuffles",
-    "bench simulate", "bench start", "bench sum", "bench tamper", "bench tazza", "doctor", "enrol", "explain", "group",
-    "init", "join", "keygen", "plan dp", "plan run", "recommend", "report compare", "reproduce", "rotate", "run",
-    "serve", "up",
+    "bench coverage", "bench disaggregate", "bench faults", "bench fuzz", "bench gates", "bench intra", "bench mix",
+    "bench opened", "bench permutation", "bench rain", "bench reveal", "bench rns", "bench scale", "bench serve",
+    "bench shuffles", "bench simulate", "bench start", "bench sum", "bench tamper", "bench tazza", "doctor",
+    "enrol", "explain", "group", "init", "join", "keygen", "plan dp", "plan run", "recommend",
+    "report compare", "reproduce", "rotate", "run", "serve", "up",
 ]  # fmt: skip
 COMMON = {"--print-config", "--seed", "--out", "--json"}
 # A reproduction is many descriptions at once, so there is not one to print; a plan comes before any, and draws nothing.

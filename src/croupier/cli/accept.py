@@ -145,6 +145,8 @@ def _secret(found: Roster, home: Home) -> list[str]:
 
 
 def _next_step(found: Roster, home: Home, file: Path, key: Path) -> str:
+    from croupier.service.home import sealed_name
+
     if home.keys.name in found.hosts:
         return f"start the host: croupier serve {home.keys.name} --key {key}"
     # Sum servers' tags are what the clients' secret is for.
@@ -153,7 +155,7 @@ def _next_step(found: Roster, home: Home, file: Path, key: Path) -> str:
     if home.has_group(found):
         return f"start the client: croupier join --key {key}"
     draw = f"croupier group --key {key} --roster {file}"
-    opened = f"croupier group --key {key} --open group.sealed"
+    opened = f"croupier group --key {key} --open {sealed_name(found)}"
     return f"exactly one client draws the clients' secret ({draw}), and every other opens its file ({opened})"
 
 

@@ -139,6 +139,7 @@ def _draw(home: Home, found: Roster, out: Path | None, json: bool) -> None:
     from croupier.errors import StoreError
     from croupier.service.fields import write_new
     from croupier.service.group import draw_group, fingerprint, group_check
+    from croupier.service.home import sealed_name
 
     if home.has_group(home.pinned_as(found)):
         check = group_check(found, home.group(found))
@@ -147,9 +148,8 @@ def _draw(home: Home, found: Roster, out: Path | None, json: bool) -> None:
             "client draws it for all, and another secret takes a new roster"
         )
     made, secret = draw_group(found, home.keys, Coins.from_os())
-    plain = "group.sealed" if found.version == 1 else f"group.{found.version}.sealed"
     # The sealed file first: whoever drew the secret can open it too, and nobody else can seal this secret again.
-    path = write_new(out or Path(plain), made.text(), "name another file with --out")
+    path = write_new(out or Path(sealed_name(found)), made.text(), "name another file with --out")
     kept = home.keep_group(found, secret)
     facts = {"file": str(path), "name": home.keys.name, "kept": str(kept), "clients": list(found.clients),
              "roster": found.digest.hex(), "fingerprint": fingerprint(made.check)}  # fmt: skip

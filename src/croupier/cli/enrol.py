@@ -162,4 +162,9 @@ def _round(old: Roster, from_round: int | None) -> int:
             "--from-round is missing: from which round on does the new version hold? name one after "
             f"{old.from_round}, late enough for everybody to accept it"
         )
+    if from_round > old.spec.federation.rounds:
+        raise RosterError(
+            f"--from-round = {from_round}: the run has {old.spec.federation.rounds} rounds, and the version would "
+            "never hold; name an earlier one, or make a roster of a new run"
+        )
     return from_round

@@ -172,14 +172,24 @@ def _frame(label: Label) -> bytes:
 class Stream:
     """Choices from AES-256 in counter mode under one node's key."""
 
-    __slots__ = ("_cipher", "_key")
+    __slots__ = ("_key", "_made")
 
     def __init__(self, key: bytes) -> None:
         self._key = key
-        self._cipher = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+        self._made: Any = None
+
+    @property
+    def _cipher(self) -> Any:
+        """Made when first drawn from: `packed` opens ciphers of its own."""
+        if self._made is None:
+            self._made = Cipher(algorithms.AES(self._key), modes.CTR(bytes(16))).encryptor()
+        return self._made
 
     def __repr__(self) -> str:
         return "Stream(...)"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("streams are not pickled: a key must not leave its party by accident")
 
     def bytes(self, count: int) -> bytearray:
         """The next bytes of the stream."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from croupier.kernels._shares_jit import times
+from croupier.kernels.compiled import njit
 
 LANES = 512
 _ONE = np.uint64(1)

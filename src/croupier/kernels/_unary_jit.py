@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from croupier.kernels.compiled import njit
 
 _ONE = np.uint64(1)
 _WORD = np.uint64(64)

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,11 @@ class Key:
         full[: len(inner)] = inner
         halves = np.stack([full & np.uint64((1 << 31) - 1), full >> np.uint64(31)])
         return cls(halves.astype(np.int32), outer)
+
+    def part(self, start: int, stop: int) -> Key:
+        """The same for some of the residues, from the first of a block on."""
+        each = self.halves.shape[1]
+        return Key(self.halves, self.outer[start // each : -(-stop // each)])
 
     def at(self, place: int) -> int:
         """How often one residue counts."""
@@ -206,8 +212,12 @@ def fold_plain(rows: Sequence[Bytes], sources: Sequence[Source], count: int, bit
 
 def form_plain(key: Key, numbers: Numbers, bits: int) -> int:
     """The same in whole numbers."""
-    half = 1 << (bits - 1)
-    return sum(key.at(i) * ((int(number) + half) % (2 * half) - half) for i, number in enumerate(numbers)) % P
+    half, size = 1 << (bits - 1), key.halves.shape[1]
+    signed = [(number + half) % (2 * half) - half for number in numbers.tolist()]
+    low, high = (part[: len(signed)].tolist() for part in key.halves)
+    inner = [one + (two << 31) for one, two in zip(low, high, strict=True)]
+    blocks = (sum(map(mul, inner, signed[at : at + size])) for at in range(0, len(signed), size))
+    return int(sum(map(mul, blocks, key.outer.tolist())) % P)
 
 
 def _drawn(source: Source, count: int, bits: int) -> npt.NDArray[np.int64]:

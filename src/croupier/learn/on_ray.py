@@ -107,28 +107,32 @@ class Recipe:
 
 
 class RayHands:
-    """What an actor holds: one worker, and where all records lie."""
+    """What an actor holds: one worker, and where all records lie. Both are read when first asked for, and again by an
+    actor that starts anew.
+    """
 
-    def __init__(self, laid: Sequence[Any]) -> None:
-        import ray
-
-        recipe, shards = ray.get(list(laid))
-        self.trainer = ClientTrainer(
-            recipe.module, recipe.goal, recipe.fit, recipe.device, recipe.stacked, recipe.augment
-        )
-        self.shards = shards
+    def __init__(self) -> None:
+        self._held: tuple[ClientTrainer, PackedShards] | None = None
 
     def here(self) -> int:
         """The process that this is, once it can work."""
         return os.getpid()
 
-    def train(self, jobs: Sequence[tuple[int, int, bytes]], *starts: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def train(
+        self, laid: Sequence[Any], jobs: Sequence[tuple[int, int, bytes]], *starts: npt.NDArray[Any]
+    ) -> npt.NDArray[Any]:
         """One row for each job: which start, whose records, and the seed of the client's coins."""
+        if self._held is None:
+            import ray
+
+            how, shards = ray.get(list(laid))
+            self._held = (
+                ClientTrainer(how.module, how.goal, how.fit, how.device, how.stacked, how.augment), shards,
+            )  # fmt: skip
+        trainer, shards = self._held
         first = [torch.from_numpy(start.copy()) for start in starts]
-        work = [
-            (first[start], self.shards.at(place).to(self.trainer.device), Coins(seed)) for start, place, seed in jobs
-        ]
-        rows: npt.NDArray[Any] = torch.stack(self.trainer(work)).numpy()
+        work = [(first[start], shards.at(place).to(trainer.device), Coins(seed)) for start, place, seed in jobs]
+        rows: npt.NDArray[Any] = torch.stack(trainer(work)).numpy()
         return rows
 
 
@@ -194,7 +198,7 @@ class RayLearner:
         """Ask an actor to train a group. Coins do not travel by themselves: their seeds are handed over on purpose."""
         order = {key: number for number, key in enumerate(dict.fromkeys(id(job[0]) for job in jobs))}
         told = [(order[id(start)], self._places[shard], coins.export()) for start, shard, coins in jobs]
-        return hand.train.remote(told, *(laid[key] for key in order))
+        return hand.train.remote(self._laid, told, *(laid[key] for key in order))
 
     @cached_property
     def _hands(self) -> list[Any]:
@@ -220,7 +224,7 @@ class RayLearner:
         kind = ray.remote(RayHands).options(
             num_cpus=1, num_gpus=gpus, max_restarts=-1, max_task_retries=AGAIN
         )  # fmt: skip
-        made = [kind.remote(self._laid) for _ in range(count)]
+        made = [kind.remote() for _ in range(count)]
         ready, late = ray.wait([hand.here.remote() for hand in made], num_returns=count, timeout=PATIENCE)
         if late:
             raise EngineError(

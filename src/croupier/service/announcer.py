@@ -125,6 +125,10 @@ class Announcer(PartyProcess):
     async def _wait_for_secrets(self, roster: Roster, cohort: tuple[str, ...]) -> None:
         word, wait = self.word, self.attendance.wait
         # Who does not come for a step of the timetable is told when it does.
+        if not word.spoke(cohort):
+            seconds = roster.timetable.phase
+            why = f"the first round begins when all {len(cohort)} invited clients have come, or after {seconds:g} s"
+            self.options.tell("waiting", why=why)
         await wait(lambda: word.spoke(cohort) or len(word.holders(roster)) > 1, roster.timetable.phase)
         said = ""
         while len(held := word.holders(roster)) > 1:

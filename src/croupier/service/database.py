@@ -54,10 +54,13 @@ class _Job:
 
 
 class Database:
-    """The file and the folder. Reads may be made from any thread; writes go through one that commits them in groups."""
+    """The file and the folder. Reads may be made from any thread; writes go through one that commits them in groups.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    Without `flush` what is written outlives the process and not the machine: for a folder that is thrown away.
+    """
+
+    def __init__(self, folder: Path, flush: bool = True) -> None:
+        self.folder, self.flush = folder, flush
         (folder / "bodies").mkdir(parents=True, exist_ok=True, mode=0o700)
         path = folder / "store.db"
         path.touch(mode=0o600)
@@ -74,7 +77,10 @@ class Database:
     def _connect(self, path: Path) -> sqlite3.Connection:
         try:
             made = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-            made.executescript(f"PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA secure_delete=ON; {_TABLES}")
+            made.executescript(
+                f"PRAGMA journal_mode=WAL; PRAGMA synchronous={'FULL' if self.flush else 'OFF'}; "
+                f"PRAGMA secure_delete=ON; {_TABLES}"
+            )
         except sqlite3.Error as error:
             raise StoreError(
                 f"{path}: cannot be used as a store ({error}); restore it, or enrol this party anew"
@@ -198,7 +204,8 @@ class Database:
             with os.fdopen(handle, "wb") as file:
                 file.write(box)
                 file.flush()
-                os.fsync(file.fileno())
+                if self.flush:
+                    os.fsync(file.fileno())
         except OSError as error:
             (self.folder / "bodies" / name).unlink(missing_ok=True)
             raise StoreError(f"{self.folder}: a letter cannot be kept ({error.strerror}); free some space") from None

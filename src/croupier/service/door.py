@@ -19,6 +19,7 @@ from croupier.core.envelope import CHUNK, HEADER_BYTES, Header
 from croupier.core.flow import Received
 from croupier.errors import CroupierError, StoreError
 from croupier.service.database import LARGE
+from croupier.service.doorway import Call, Tls
 from croupier.service.handshakes import Handshakes
 from croupier.service.identity import Keyring
 from croupier.service.incoming import IncomingBody
@@ -30,18 +31,7 @@ from croupier.service.recall import remembered
 from croupier.service.requests import read_names, read_request
 from croupier.service.roster import Roster
 from croupier.service.store import HeldLetter, Store, StoredLetter
-from croupier.service.transport import (
-    CLOSED,
-    ENDED,
-    KEY_BYTES,
-    LATER,
-    OK,
-    REFUSED,
-    SHORT_IN,
-    SHORT_OUT,
-    Call,
-    Tls,
-)
+from croupier.service.transport import CLOSED, ENDED, KEY_BYTES, LATER, OK, REFUSED, SHORT_IN, SHORT_OUT
 
 
 class PartyDoor:

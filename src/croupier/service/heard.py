@@ -15,6 +15,7 @@ from typing import Any
 from croupier.core import canon
 from croupier.errors import CroupierError, WireError
 from croupier.service.group import fingerprint, group_check
+from croupier.service.home import sealed_name
 from croupier.service.member import Versions
 from croupier.service.roster import Roster
 from croupier.service.store import Store
@@ -141,6 +142,6 @@ def said_of(held: Mapping[bytes, tuple[str, ...]], roster: Roster) -> str:
     return (
         f"clients hold different group secrets under version {roster.version} ({'; '.join(each)}): one client draws "
         "the secret, and the others open its file. Nothing was sent. Whoever drew one by mistake deletes "
-        f"NAME.runs/{roster.run.hex()}/{roster.version}.group beside its key, runs croupier group --open group.sealed "
-        "--key NAME.key, and starts again"
+        f"NAME.runs/{roster.run.hex()}/{roster.version}.group beside its key, runs croupier group --open "
+        f"{sealed_name(roster)} --key NAME.key, and starts again"
     )

@@ -152,24 +152,19 @@ class Home:
     def group(self, roster: Roster) -> bytes:
         """The clients' secret under a roster. Raises: StoreError when there is none yet."""
         path = self._file(roster.run, roster.version, "group")
+        remedy = (
+            "open the sealed file that one client made for this roster: croupier group --open "
+            f"{sealed_name(roster)} --key {self.file}"
+        )
         if not self.has_group(roster):
-            raise StoreError(f"{self.keys.name} has no group secret under version {roster.version}; {self._to_open}")
+            raise StoreError(f"{self.keys.name} has no group secret under version {roster.version}; {remedy}")
         check_private(path)
-        text = read_file(path, self._to_open)
-        fields = Fields(str(path), read_table(text, str(path), self._to_open), self._to_open, secret=True)
+        fields = Fields(str(path), read_table(read_file(path, remedy), str(path), remedy), remedy, secret=True)
         digest, secret = fields.raw("roster"), fields.raw("secret")
         fields.end()
         if digest != roster.digest or len(secret) != SECRET:
-            raise RosterError(f"{path}: belongs to another roster; {self._to_open}")
+            raise RosterError(f"{path}: belongs to another roster; {remedy}")
         return secret
-
-    @property
-    def _to_open(self) -> str:
-        """What a client does that has no secret."""
-        return (
-            "open the sealed file that one client made for this roster: croupier group --open group.sealed --key "
-            f"{self.file}"
-        )
 
     def has_group(self, roster: Roster) -> bool:
         """Whether the clients' secret under a roster is here already."""
@@ -193,6 +188,11 @@ class Home:
 
     def _file(self, run: bytes, version: int, kind: str) -> Path:
         return self._folder(run) / f"{version}.{kind}"
+
+
+def sealed_name(roster: Roster) -> str:
+    """What the file is called in which one client hands the others their secret."""
+    return "group.sealed" if roster.version == 1 else f"group.{roster.version}.sealed"
 
 
 def _warn(roster: Roster) -> str:

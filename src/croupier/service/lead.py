@@ -27,6 +27,8 @@ from croupier.service.store import Store
 
 # The notice of the attempt that follows a failed one.
 _AGAIN = "again"
+# Why the run ended early; who starts the server again hears it again.
+_FAILED = "failed"
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,10 @@ class Lead(Announcer):
         await self._farewell(self._done())
 
     async def _rounds(self) -> None:
+        if (why := self.store.fact(_FAILED)) is not None:
+            # Killed before it could say so, it may have left everybody waiting.
+            self._asked |= set(self.member.roster.clients)
+            raise ProtocolError(why.decode())
         if (player := self.resume()) is not None:
             # They were invited before this start, and may not have asked again since.
             self._asked |= set(player.notice.cohort)
@@ -120,14 +126,17 @@ class Lead(Announcer):
             missing = self._missing(outcome, reports, cohort)
             left = tuple(who for who in cohort if who not in missing)
             again = place.restarts and missing and len(left) >= roster.quorum and attempt + 1 < plan.attempts
-            # In the same step: a server that is killed before the next attempt opens must not begin with the first.
+            passed_over = not again and plan.carry and isinstance(outcome.error, TooFew)
+            why = f"round {number + 1} cannot go on: {outcome.error}{_unheard(reports, cohort)}"
+            # In the same step: a server that is killed now must not begin with the first attempt once more, nor go on
+            # as if nothing had been lost.
             following = replace(player.notice, cohort=left, attempt=attempt + 1)
-            facts = {_AGAIN: canon.dump(following.plain())} if again else self._lost(number)
-            await self.end(player, outcome, facts)
+            lost = self._lost(number) if passed_over else {_FAILED: why.encode()}
+            await self.end(player, outcome, {_AGAIN: canon.dump(following.plain())} if again else lost)
+            if passed_over:
+                return
             if not again:
-                if plan.carry and isinstance(outcome.error, TooFew):
-                    return
-                raise ProtocolError(f"round {number + 1} cannot go on: {outcome.error}")
+                raise ProtocolError(why)
             cohort, attempt = left, attempt + 1
 
     async def _terms(self, number: int, cohort: tuple[str, ...]) -> Mapping[str, Any] | None:
@@ -223,3 +232,9 @@ class Lead(Announcer):
     def lines(self) -> list[dict[str, Any]]:
         """The metrics of every round so far."""
         return [canon.load(value) for value in self.store.facts("line ")]
+
+
+def _unheard(reports: Mapping[str, Mapping[str, Any]], cohort: tuple[str, ...]) -> str:
+    """Who hosts waited for in vain: behind a host that is missing there is often a client that did not come."""
+    names = sorted({who for said in reports.values() for who in said["missing"]} & set(cohort))
+    return f". Hosts did not hear from {', '.join(names[:8])}" if names else ""

@@ -46,6 +46,7 @@ class PartyProcess(PartyDoor, ABC):
         super().__init__(member, store, options)
         self.work: WorkByName = {**work, "spend": self._spend}
         self.calls = Calls(member, self.versions)
+        self._read: dict[str, tuple[bytes, Any]] = {}
         # Of rounds that ended well, all together.
         self.seconds = 0.0
         self.listening, self.over = False, False
@@ -73,8 +74,17 @@ class PartyProcess(PartyDoor, ABC):
 
     def memory(self) -> Memory:
         """What its flow remembers of the rounds before."""
-        kept = self.store.fact("memory")
-        return dict(self.options.first_memory) if kept is None else canon.load(kept)
+        found: Memory | None = self._fact("memory")
+        return dict(self.options.first_memory) if found is None else found
+
+    def _fact(self, name: str) -> Any:
+        """A value that is remembered under a name; what was read before and has not changed is not read again."""
+        kept = self.store.fact(name)
+        if kept is None:
+            return None
+        if self._read.get(name, (b"", None))[0] != kept:
+            self._read[name] = kept, canon.load(kept)
+        return self._read[name][1]
 
     def participation(self) -> int:
         """How often something of this client left before, over all runs."""
@@ -172,8 +182,7 @@ class PartyProcess(PartyDoor, ABC):
 
     def _this_round(self, notice: Notice) -> Mapping[str, Any] | None:
         """What the client drew for a round, if it took part in an attempt of it before."""
-        kept = self.store.fact(THIS_ROUND)
-        held = None if kept is None else canon.load(kept)
+        held: Mapping[str, Any] | None = self._fact(THIS_ROUND)
         return held if held is not None and held["name"] == _round_name(notice) else None
 
     def _plan(self, notice: Notice, memory: Memory, held: Mapping[str, Any] | None) -> SeatPlan:
@@ -216,6 +225,8 @@ class PartyProcess(PartyDoor, ABC):
             more["alarm"] = str(error).encode()
         counted, state = dict(player.closed), _ended(error)
         await asyncio.to_thread(self.store.end, key, state, {**more, **(facts or {})}, counted)
+        # Coins that are erased there are not kept here.
+        self._read.clear()
         self._stir()
         self._move()
         # Who renewed its certificate had this attempt to fetch what was left of the one before.
@@ -253,7 +264,7 @@ class PartyProcess(PartyDoor, ABC):
     def _spend(self, jobs: Sequence[tuple[Any, ...]]) -> Sequence[None]:
         """Write down what a client is about to release of its budget; it counts however the round ends."""
         for _, event in jobs:
-            held = dict(canon.load(self.store.fact(THIS_ROUND) or b"N"))
+            held = dict(self._fact(THIS_ROUND))
             if dict(event) not in held["events"]:
                 held["events"] = (*held["events"], dict(event))
             # In the memory at once, not at the end: a crash must not make anybody forget it.

@@ -61,7 +61,8 @@ class Rehearsal:
         # Views are compared with a simulation's, which has the same coins only where there is a seed.
         keep: Kept = "digest" if self.seeded else "nothing"
         options = Options(coins=self._coins(member.name), hook=hook, tell=tell, keep=keep, on_view=_viewed(tell))
-        place = Workplace(self.folder / member.name, task=self.made)
+        # A party that is killed loses nothing so, and no machine that falls is asked for this folder again.
+        place = Workplace(self.folder / member.name, task=self.made, flush=False)
         made = make_party(member, place, options, lambda line: tell("round", **line))
         if self.seeded and isinstance(made, Lead):
             made.measures = replace(made.measures, cohorts=self.coins)

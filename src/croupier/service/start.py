@@ -44,7 +44,7 @@ class Workplace:
 
     `task` is what was assembled already, where several parties run on one machine; `own` changes the description's
     task here and nowhere else, as a client does whose records lie in a file of its own. `out` is where the server's
-    results go.
+    results go. `flush`: whether the store outlives the machine, as it must but for a folder that is thrown away.
     """
 
     folder: Path
@@ -53,13 +53,14 @@ class Workplace:
     task: Assembled | None = None
     own: Spec | None = None
     out: Path | None = None
+    flush: bool = True
 
 
 def make_party(
     member: Member, place: Workplace, options: Options, on_round: Callable[[Mapping[str, Any]], None] = lambda _: None
 ) -> PartyProcess:
     """One party, ready to run. Raises: SpecError, DataError, StoreError."""
-    store = Store(place.folder)
+    store = Store(place.folder, place.flush)
     if not member.is_client and member.name != SERVER:
         return Host(member, store, {}, options)
     if member.is_client and place.fit is not None:

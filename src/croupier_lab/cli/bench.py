@@ -101,6 +101,11 @@ BENCHES: dict[str, tuple[str, str]] = {
         "speed.secure_sum",
         "One secure sum from updates to the decoded total, against SecAgg+ (flwr) and CKKS (tenseal) where installed.",
     ),
+    "large": (
+        "speed.large_models",
+        "One update of a thousand million parameters through sum servers and through buckets, streamed, against "
+        "copying it.",
+    ),
     "shuffles": (
         "speed.shared_row_shuffles",
         "Shuffles of rows that two servers share: with a dealer, by oblivious transfer, in boxes; and bits to numbers.",

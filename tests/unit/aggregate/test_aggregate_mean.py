@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from croupier.aggregate.aggregator import Desk
-from croupier.aggregate.mean import Mean, Scaled
+from croupier.aggregate.mean import Mean, Scaled, _total
 from croupier.core.coins import Coins
 from croupier.core.update import Gathered, Layout, Model, Slice
 from croupier.errors import ProtocolError, RangeError, SpecError
@@ -175,3 +175,28 @@ def test_the_order_of_the_rows_does_not_show() -> None:
     # The test can fail: one addition after the other shows the order.
     naive = [torch.stack(list(part.double())).cumsum(0)[-1] for part in (rows, mixed)]
     assert not torch.equal(*naive)
+
+
+def _plainly_added(rows: torch.Tensor) -> torch.Tensor:
+    """The same sum with a fresh tensor for every step: the reference."""
+    lost = torch.zeros_like(rows)
+    while (count := len(rows)) > 1:
+        half = count // 2
+        one, two = rows[:half], rows[half : 2 * half]
+        total = one + two
+        part = total - one
+        missed = (one - (total - part)) + (two - part)
+        lost = torch.cat([lost[:half] + lost[half : 2 * half] + missed, lost[2 * half :]])
+        rows = torch.cat([total, rows[2 * half :]])
+    return rows[0] + lost[0]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 33, 1100])
+def test_sums_in_buffers_have_the_same_bits(count: int) -> None:
+    draw = torch.Generator().manual_seed(count)
+    rows = torch.randn(count, 200, generator=draw) * torch.logspace(-6, 6, 200)
+    rows[:, 5] = -0.0
+    weights = torch.rand(count, generator=draw, dtype=torch.float64) * 50
+    found = _total(Gathered(("c",) * count, rows, weights=weights), None)
+    wanted = _plainly_added(rows.double() * weights.reshape(-1, 1))
+    assert found.view(torch.int64).equal(wanted.view(torch.int64))

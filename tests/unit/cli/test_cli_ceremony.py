@@ -305,6 +305,9 @@ def test_parties_join_leave_and_renew_their_keys(enrolled: Shell) -> None:
     fresh = ("dora/dora.card", "ann/ann.2.card", "sum1/sum1.2.card")
     after = ("--after", "federation.roster")
     assert "--from-round is missing" in enrolled.refused("enrol", *fresh, *after)
+    assert "the run has 10 rounds, and the version would never hold" in enrolled.refused(
+        "enrol", *fresh, *after, "--from-round", "11"
+    )  # fmt: skip
     assert "the description of the old roster stays" in enrolled.refused("enrol", *fresh, *after, "--spec", "rns")
     assert "'eve' has no card" in enrolled.refused("enrol", *after, "--without", "eve", "--from-round", "5")
     code, out, said = enrolled("enrol", *fresh, *after, "--without", "cleo", "--from-round", "5", "--phase", "7")

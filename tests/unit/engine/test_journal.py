@@ -146,3 +146,16 @@ def test_restarts_of_later_rounds_stay() -> None:
     assert in_force([one, two]) == (one, two)
     assert in_force([one, two, three]) == (one, three)
     assert in_force([two, three, one]) == (one,)
+
+
+def test_memory_holds_one_round_and_the_file_all(journal: Journal) -> None:
+    for number in range(6):
+        journal.leave(attempt_id(number), [letter(who, b"x", number) for who in ("c0", "c1", "c2")])
+    assert len(journal._known) == 3
+    # An earlier round is read again, and held to what left.
+    journal.leave(attempt_id(2), [letter("c1", b"x", 2)])
+    with pytest.raises(Replayed, match="round 3 had begun"):
+        journal.leave(attempt_id(2), [letter("c1", b"y", 2)])
+    assert journal.rounds_of(SPEC) == {who: set(range(6)) for who in ("c0", "c1", "c2")}
+    assert journal.heard_from(("c2", "c9"))
+    assert not journal.heard_from(("c9",))

@@ -94,13 +94,13 @@ class FakeActors:
     def __getattr__(self, name: str) -> Any:
         method, ray = getattr(self.held, name), self.ray
 
-        def asked(jobs: Any = None, *starts: Callable[[], Any]) -> Callable[[], Any]:
+        def asked(laid: Any = None, jobs: Any = None, *starts: Callable[[], Any]) -> Callable[[], Any]:
             def done() -> Any:
                 if jobs is not None and ray.lose:
                     ray.lose -= 1
                     raise ray.exceptions.RayError("the actor died unexpectedly\nand so on")
                 try:
-                    return method() if jobs is None else method(jobs, *(start() for start in starts))
+                    return method() if jobs is None else method(laid, jobs, *(start() for start in starts))
                 except CroupierError as error:
                     wrapped = ray.exceptions.RayTaskError(str(error))
                     wrapped.cause = error

@@ -17,11 +17,12 @@ from croupier.core.envelope import HEADER_BYTES, Header
 from croupier.engine.work import RoundWork
 from croupier.errors import IntegrityError
 from croupier.service.client import Client
+from croupier.service.doorway import Call, Tls
 from croupier.service.member import SERVER, Member
 from croupier.service.notice import END, ROUND, Notice
 from croupier.service.options import Options
 from croupier.service.store import Store
-from croupier.service.transport import ENDED, KEY_BYTES, LATER, OK, REFUSED, Call, Tls, listen
+from croupier.service.transport import ENDED, KEY_BYTES, LATER, OK, REFUSED, listen
 from croupier_lab.bench.services.deployment import copy_store
 from croupier_lab.bench.services.toy import PIPELINES, toy_task
 

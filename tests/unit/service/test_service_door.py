@@ -77,7 +77,8 @@ def test_who_never_ends_is_not_waited_for(what: str, monkeypatch: pytest.MonkeyP
         notice = await scene.open(scene.notice())
         head, body = scene.letter(notice, "c0")
         sent = Pieces(head, body, stall=asyncio.Event()).__aiter__() if what == "body" else _endless()
-        assert await scene.host.put("c0", sent) == LATER
+        async with asyncio.timeout(10):
+            assert await scene.host.put("c0", sent) == LATER
         assert scene.host.in_flight == 0
         assert scene.host.counts["asked to wait"] == 1
         assert await put(scene, "c0", Pieces(head, body)) == OK

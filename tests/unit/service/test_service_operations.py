@@ -6,6 +6,7 @@ import asyncio
 import datetime as dt
 import io
 import json
+import re
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
@@ -22,8 +23,8 @@ from torch import nn
 from croupier.core import canon
 from croupier.core.envelope import HEADER_BYTES, Header
 from croupier.errors import OwnError, SpecError, StoreError
+from croupier.service import announcer
 from croupier.service import door as doors
-from croupier.service import lead
 from croupier.service.lead import Lead
 from croupier.service.log import Log
 from croupier.service.member import SERVER
@@ -178,7 +179,7 @@ def test_a_client_whose_own_training_fails_ends_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody waits for it longer than a step of the timetable."""
-    monkeypatch.setattr(lead, "FAREWELL", 0.5)
+    monkeypatch.setattr(announcer, "FAREWELL", 0.5)
     town = Town(tmp_path, times=Timetable(phase=1.0, round=20.0, hold=0.5))
     parties = {name: town.party(name, []) for name in (*HOSTS, *FIRST)}
     parties["ann"].work = {**parties["ann"].work, "fit": lambda jobs: [OwnError("mine.py line 3")]}
@@ -281,3 +282,15 @@ def test_results_that_cannot_be_written_stop_no_round(tmp_path: Path, monkeypatc
     lead.measures.on_round({"round": 1})
     assert events == [{"party": SERVER, "event": "results", "why": "no space"}]
     lead.store.close()
+
+
+def test_every_event_of_a_log_is_in_the_page() -> None:
+    """Those of a rehearsal are the rehearsal's own."""
+    room = Path(doors.__file__).parent
+    sources = [path for path in room.glob("*.py") if path.stem not in ("up", "rehearsal")]
+    text = "".join(path.read_text() for path in (*sources, room.parent / "cli" / "serve.py"))
+    told = set(re.findall(r'\b(?:tell|log)\(\s*"([a-z ]+)"', text))
+    page = (Path(__file__).parents[3] / "docs" / "deploy.md").read_text()
+    shown = set(re.findall(r"`([a-z ]+)`", page[page.index("## What the logs say") :]))
+    assert len(told) > 20
+    assert told <= shown

@@ -25,6 +25,7 @@ from croupier.engine.work import RoundWork
 from croupier.errors import ProtocolError, RosterError, StoreError
 from croupier.service.accepted import Accepted
 from croupier.service.client import Client
+from croupier.service.doorway import Call
 from croupier.service.home import Home, next_stem, save_keys
 from croupier.service.host import Host
 from croupier.service.identity import make_keys, renew_keys
@@ -35,7 +36,6 @@ from croupier.service.party import PartyProcess
 from croupier.service.roster import Roster, Timetable
 from croupier.service.start import run_party
 from croupier.service.store import Store
-from croupier.service.transport import Call
 from croupier.service.versions import Shapes, make_roster, next_roster
 from croupier.spec import Spec
 

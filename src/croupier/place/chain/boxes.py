@@ -126,8 +126,8 @@ class Boxes(MixForm):
     def learns(self) -> dict[str, str]:
         """The last one what is released."""
         return {
-            "each mix server": "its own permutation, and boxes that it cannot open; the first also which clients took "
-            "part, as all others do, and the last also what is released",
+            "each mix server": "which clients took part, its own permutation, and boxes that it cannot open; the last "
+            "one also what is released",
         }
 
     @property

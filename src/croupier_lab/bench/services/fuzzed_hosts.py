@@ -29,7 +29,7 @@ from croupier.service.notice import Notice
 from croupier.service.options import Options
 from croupier.service.party import PartyProcess
 from croupier.service.store import Store
-from croupier.service.transport import OK, SERVICE, Calls, listen
+from croupier.service.transport import KEY_BYTES, OK, SERVICE, Calls, listen
 from croupier.service.versions import next_roster
 from croupier_lab.bench.services.fuzz_input import FuzzTally, Mutator, filled, members_of, notice_of
 from croupier_lab.bench.services.toy import CLIENTS, toy_task
@@ -103,15 +103,16 @@ def _samples(members: dict[str, Member], notice: Notice, target: str) -> dict[st
 
 
 async def call(target: FuzzedHost, who: str, method: str, data: bytes, tally: FuzzTally) -> None:
-    """One call with these bytes; a letter's are cut into pieces as a header and a body would be."""
+    """One call with these bytes; a letter's come in one piece, or as a header and a body would."""
     channel, path = target.callers[who]._channel(target.party.name), f"/{SERVICE}/{method}"
     start = time.perf_counter()
     try:
         if method == "Put":
 
             async def pieces() -> AsyncIterator[bytes]:
-                yield data[: HEADER_BYTES + 32]
-                yield data[HEADER_BYTES + 32 :]
+                cut = HEADER_BYTES + KEY_BYTES if len(data) % 2 else len(data)
+                yield data[:cut]
+                yield data[cut:]
 
             await channel.stream_unary(path)(pieces(), timeout=20.0)
         elif method == "Take":

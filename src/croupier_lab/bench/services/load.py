@@ -36,6 +36,7 @@ from croupier.errors import CroupierError
 from croupier.pipeline import Pipeline
 from croupier.place.servers import SumServers
 from croupier.release.sums import Sum
+from croupier.service.doorway import Call, Tls
 from croupier.service.host import Host
 from croupier.service.member import SERVER, Member
 from croupier.service.notice import END, ROUND, Notice
@@ -44,7 +45,7 @@ from croupier.service.rehearsal import make_members
 from croupier.service.roster import Timetable
 from croupier.service.start import run_here
 from croupier.service.store import Store
-from croupier.service.transport import CLOSED, ENDED, LATER, OK, REFUSED, Call, Calls, Tls, listen
+from croupier.service.transport import CLOSED, ENDED, LATER, OK, REFUSED, Calls, listen
 from croupier.spec import Spec
 from croupier_lab.bench.services.toy import toy_task
 from croupier_lab.bench.size import BenchSize, Watch, ignore

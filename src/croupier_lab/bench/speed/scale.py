@@ -75,7 +75,7 @@ def measure(size: ScaleSize, seed: int, watch: Watch = ignore) -> dict[str, Any]
             rows.append(apart(ours, clients, size, seed, "ray"))
         if size.flower and find_spec("flwr") and find_spec("ray"):
             watch(f"{clients} clients, Flower on Ray")
-            rows += [row for row in (flower(clients, size),) if row]
+            rows.append(flower(clients, size))
     return {"rounds": size.rounds, "records": size.records, "actors": size.actors, "rows": _compared(rows)}
 
 
@@ -111,8 +111,8 @@ def ours(clients: int, size: ScaleSize, seed: int, engine: Literal["local", "ray
     }  # fmt: skip
 
 
-def flower(clients: int, size: ScaleSize) -> dict[str, Any] | None:
-    """The same under `flwr run`; None where it failed."""
+def flower(clients: int, size: ScaleSize) -> dict[str, Any]:
+    """The same under `flwr run`; where it failed, the last of what it said."""
     home = FLOWER_HOME.replace("num-supernodes = 10", f"num-supernodes = {clients}")
     home += "options.backend.client-resources.num-cpus = 1\n"
     config = f"clients={clients} rounds={size.rounds} records={size.records}"
@@ -120,7 +120,8 @@ def flower(clients: int, size: ScaleSize) -> dict[str, Any] | None:
         said = run_flower(home, ("--run-config", config), timeout=3600)
     ends = [float(line.split()[-1]) for line in said.splitlines() if "tinyapp: round" in line]
     if "tinyapp: trained" not in said or len(ends) <= size.rounds:
-        return None
+        last = ([line for line in said.splitlines() if line.strip()] or ["it said nothing"])[-1]
+        return {"clients": clients, "side": "Flower on Ray", "failed": last[-300:]}
     later = [after - before for before, after in pairwise(ends[1:])]
     return {
         "clients": clients, "side": "Flower on Ray", "round_s": min(later), "first_round_s": ends[1] - ends[0],
@@ -180,13 +181,18 @@ def marked(name: str) -> Iterator[SideMemory]:
 def _compared(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """With how many times longer than ours in one process a side takes for a round."""
     here = {row["clients"]: row["round_s"] for row in rows if row["side"] == "one process"}
-    return [{**row, "to_one_process": row["round_s"] / here[row["clients"]]} for row in rows]
+    return [
+        row if "failed" in row else {**row, "to_one_process": row["round_s"] / here[row["clients"]]} for row in rows
+    ]
 
 
 def show(found: dict[str, Any]) -> None:
     """The same numbers for people."""
     print(f"digit clients of {found['records']} records, one local step; the best of the rounds after the first")
     for row in found["rows"]:
+        if "failed" in row:
+            print(f"{row['clients']:>8} {row['side']:<20} failed: {row['failed']}")
+            continue
         print(
             f"{row['clients']:>8} {row['side']:<20} {row['round_s']:>9.3f} s a round "
             f"({row['to_one_process']:.1f} times one process) {row['peak_bytes'] / 1e6:>8.0f} MB"

@@ -232,6 +232,32 @@ def test_a_box_that_was_altered_on_its_way_is_seen_by_its_sender() -> None:
         play(PIPELINES["shuffled models, chain of boxes"], count=1, threat=Threat(corrupted={"c2": spoil}))
 
 
+def test_a_server_that_marks_a_row_finds_it_again_as_the_statement_says() -> None:
+    """The second of two honest-looking servers flips one bit of one client's share: that client's number stands out."""
+    pipeline = placed(naive("model"), Chain())
+    assert "can mark an update and find it again" in explain(pipeline).privacy_threshold
+
+    def mark(sent: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:
+        def marked(letter: Letter) -> Letter:
+            if letter.kind != "masked" or isinstance(letter.body, bytes):
+                return letter
+            rows = letter.body["rows"].clone()
+            rows[2, 0] ^= 1
+            return replace(letter, body={**letter.body, "rows": rows})
+
+        return tuple(marked(letter) for letter in sent)
+
+    honest = play(pipeline, count=1)[0].views["server"].inputs[-2]
+    cheated = play(pipeline, count=1, threat=Threat(corrupted={"mix2": mark}))[0].views["server"].inputs[-2]
+    layout = play(pipeline, count=1)[0].views["server"].given.layout
+    one, other = (pipeline.place.opened(pipeline, CLIENTS, layout, inbox).rows for inbox in (honest, cheated))
+    assert one is not None
+    assert other is not None
+    (changed,) = [at for at in range(len(one)) if not torch.equal(one[at], other[at])]
+    relay = play(placed(pipeline, Relay()), count=1)[0]
+    assert torch.equal(one[changed], letters(relay, "relay", "up")["c2"]["vector"])
+
+
 def test_the_statement_says_who_must_be_honest_and_what_the_dealer_adds() -> None:
     said = explain(PIPELINES["bits, chain"])
     assert ("the dealer", "any mix server") in said.must_not_collude

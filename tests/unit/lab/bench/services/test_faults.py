@@ -13,7 +13,7 @@ import pytest
 
 from croupier.core.coins import Coins
 from croupier.errors import IntegrityError
-from croupier.service import client, lead
+from croupier.service import announcer, client
 from croupier.service.roster import Timetable
 from croupier_lab.bench.services.deployment import Deployment, PlayedServices, ServiceFault, clocks
 from croupier_lab.bench.services.faults import PLAN, FaultsSize, judge, measure
@@ -27,12 +27,12 @@ TIMES = Timetable(phase=1.0, round=4.0, hold=0.3)
 @pytest.fixture
 def _short_farewell(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients that are gone for good are not waited for as long as a real server does."""
-    monkeypatch.setattr(lead, "FAREWELL", 2.0)
+    monkeypatch.setattr(announcer, "FAREWELL", 0.5)
 
 
-def played(folder: Path, name: str = "plain", *faults: ServiceFault) -> PlayedServices:
+def played(folder: Path, name: str = "plain", *faults: ServiceFault, times: Timetable = TIMES) -> PlayedServices:
     async def main() -> PlayedServices:
-        return await Deployment(PIPELINES[name], toy_task(), PLAN, COINS, folder, TIMES, faults).clocked()
+        return await Deployment(PIPELINES[name], toy_task(), PLAN, COINS, folder, times, faults).clocked()
 
     with clocks():
         return asyncio.run(main())
@@ -46,6 +46,16 @@ def test_a_short_campaign_finds_nothing(faults: int) -> None:
     assert {what: found[what] for what in ("lost", "wrong", "hung", "reused")} == {
         "lost": 0, "wrong": 0, "hung": 0, "reused": 0,
     }, found["failures"]  # fmt: skip
+
+
+@pytest.mark.usefixtures("_short_farewell")
+def test_a_server_that_is_killed_when_a_round_is_lost_does_not_go_on(tmp_path: Path) -> None:
+    faults = (ServiceFault("gone", "c2", "got:model", 0), ServiceFault("killed", "server", "end", 0))
+    found = played(tmp_path, "masks", *faults, times=Timetable(phase=0.5, round=1.0, hold=0.2))
+    assert {one.what for one in found.injected} >= {"killed"}
+    assert found.lines == []
+    assert "round 1 cannot go on" in str(found.ended["server"])
+    assert judge("masks", found, COINS) == Counter()
 
 
 def test_processes_that_are_killed_come_back() -> None:

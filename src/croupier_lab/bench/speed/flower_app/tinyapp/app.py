@@ -45,14 +45,15 @@ def mine(context: Context) -> tuple[torch.Tensor, torch.Tensor]:
 def train(message: Message, context: Context) -> Message:
     """One local epoch on this client's share of the records."""
     model = network()
-    model.load_state_dict(message.content["arrays"].to_torch_state_dict())
+    arrays: Any = message.content["arrays"]
+    model.load_state_dict(arrays.to_torch_state_dict())
     x, y = mine(context)
     steps = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     for index in torch.randperm(len(x)).split(32):
         steps.zero_grad()
         nn.functional.cross_entropy(model(x[index]), y[index]).backward()
         steps.step()
-    content = {"arrays": ArrayRecord(model.state_dict()), "metrics": MetricRecord({"num-examples": len(x)})}
+    content: Any = {"arrays": ArrayRecord(model.state_dict()), "metrics": MetricRecord({"num-examples": len(x)})}
     return Message(RecordDict(content), reply_to=message)
 
 

@@ -1,0 +1,86 @@
+"""The bench of thousands of clients: three sides on the same records, and memory of all processes of a side."""
+
+from __future__ import annotations
+
+import pytest
+
+from croupier.core.coins import Coins
+from croupier.learn.datasets import Digits
+from croupier_lab.bench.speed import scale
+from croupier_lab.bench.speed.scale import DealtDigits, ScaleSize, flower, marked, measure, ours, show
+
+
+def test_every_client_draws_its_records() -> None:
+    dealt = DealtDigits(12, 3)(Digits().load(None), Coins.from_seed(1))
+    assert list(dealt) == [f"c{number:02}" for number in range(12)]
+    assert all(len(rows) == 3 for rows in dealt.values())
+    assert len({tuple(rows.tolist()) for rows in dealt.values()}) == 12
+
+
+def test_ours_trains() -> None:
+    found = ours(20, ScaleSize(rounds=6), 2, "local")
+    assert found["side"] == "one process"
+    assert found["round_s"] > 0
+    assert found["accuracy"] > 0.2, "a model that learnt nothing gets a tenth right"
+    assert found["peak_bytes"] >= found["peak_bytes_first"] > 0
+
+
+SAID = """tinyapp: round 0 at 10.0
+INFO: and so on
+tinyapp: round 1 at 25.0
+tinyapp: round 2 at 29.0
+tinyapp: round 3 at 32.5
+"""
+
+
+def test_flowers_rounds_are_read_off_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+
+    def run_flower(home: str, more: tuple[str, ...], timeout: float) -> str:
+        told.extend((home, *more))
+        return SAID + "tinyapp: trained\n"
+
+    monkeypatch.setattr(scale, "run_flower", run_flower)
+    found = flower(500, ScaleSize(rounds=3, records=4))
+    assert (found["round_s"], found["first_round_s"]) == (3.5, 15.0)
+    assert "num-supernodes = 500" in told[0]
+    assert told[1:] == ["--run-config", "clients=500 rounds=3 records=4"]
+    # A run of which clients failed is no measurement.
+    monkeypatch.setattr(scale, "run_flower", lambda *_, **__: SAID + "every client failed\n\n")
+    assert flower(500, ScaleSize(rounds=3)) == {
+        "clients": 500,
+        "side": "Flower on Ray",
+        "failed": "every client failed",
+    }
+
+
+def test_sides_are_compared(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    seconds = {"local": 0.5, "ray": 0.75}
+
+    def apart(work: object, clients: int, size: ScaleSize, seed: int, engine: str) -> dict[str, object]:
+        side = "one process" if engine == "local" else "2 actors of Ray"
+        return {"clients": clients, "side": side, "round_s": seconds[engine], "peak_bytes": 1}
+
+    monkeypatch.setattr(scale, "apart", apart)
+    monkeypatch.setattr(scale, "find_spec", lambda name: name)
+    monkeypatch.setattr(
+        scale, "flower", lambda clients, size: {"clients": clients, "side": "Flower on Ray", "round_s": 15.0,
+                                                "peak_bytes": 2}
+    )  # fmt: skip
+    found = measure(ScaleSize(clients=(5,)), 0)
+    assert [row["to_one_process"] for row in found["rows"]] == [1.0, 1.5, 30.0]
+    lost = {"clients": 5, "side": "Flower on Ray", "failed": "no memory"}
+    monkeypatch.setattr(scale, "flower", lambda clients, size: lost)
+    show(measure(ScaleSize(clients=(5,)), 0))
+    assert "Flower on Ray        failed: no memory" in capsys.readouterr().out
+    monkeypatch.setattr(scale, "find_spec", lambda name: None)
+    show(measure(ScaleSize(clients=(5,)), 0))
+    assert "Flower on Ray: not measured" in capsys.readouterr().out
+
+
+def test_memory_counts_this_process() -> None:
+    with marked("a test") as memory:
+        assert memory.now() > 10_000_000
+        with memory.polled():
+            pass
+    assert memory.most > 0
