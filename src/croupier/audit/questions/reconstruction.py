@@ -19,6 +19,7 @@ from torch import Tensor
 from croupier.audit.attacks.reconstruction import TITLES
 from croupier.audit.bench import Answered, Bench, PlayedRounds
 from croupier.audit.question import SERVER, Adversary, Arm, Promise, Question, QuestionRun, Score, Unit
+from croupier.audit.questions.source import UNSEEN
 from croupier.audit.seen import Kind, shows
 from croupier.audit.single import RATE, SingleSteps, single_steps, unreadable
 from croupier.audit.stage import Stage
@@ -219,8 +220,15 @@ class Reconstruction(Question, use="reconstruction"):
         played = bench.play(arm, steps, 2 if waits else 1)
         if not played.rounds:
             raise Unsuited("no round of single steps was held: too few clients could take part")
-        looks = {who.key: _look(bench, arm, who, scene, played, steps) for who in adversaries}
-        return lambda: {key: one.trial() for key, one in looks.items()}
+        shown = [who for who in adversaries if 0 in played.shown_to(who)]
+        looks = {who.key: _look(bench, arm, who, scene, played, steps) for who in shown}
+        # Of a large federation nobody may come twice running.
+        unseen = {
+            who.key: QuestionRun(not_run=dict.fromkeys(scene.attacks(shows(arm.pipeline, who).kind), UNSEEN))
+            for who in adversaries
+            if who not in shown
+        }
+        return lambda: {key: one.trial() for key, one in looks.items()} | unseen
 
     def words(self, gain: Rate, attack: str = "") -> str:
         """On one scale for all: every 20 dB are a tenth of a public average's error."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import Tensor
 from croupier.audit.attacks.reconstruction import PublicKnowledge
 from croupier.audit.bench import Bench
 from croupier.audit.blind import Blind, Panel, answer
-from croupier.audit.question import SERVER, Arm, QuestionRun
+from croupier.audit.question import SERVER, Adversary, Arm, QuestionRun
 from croupier.audit.questions.reconstruction import Reconstruction, Scene
 from croupier.audit.setting import FAST, Setting
 from croupier.audit.single import RATE, SingleSteps, single_steps, unreadable
@@ -149,6 +150,22 @@ def test_pictures_and_a_table_are_shown() -> None:
     assert table["heads"] == ["attack", "PSNR (dB)", "SSIM"]
     assert all(len(row) == 3 for row in table["rows"])
     canon.dump(canon.load(canon.dump(dict(tried("none").facts))))
+
+
+def test_a_client_that_comes_once_is_handed_nothing() -> None:
+    """Two of twenty clients take part in a round: what came of it neither of them is handed, if others come next."""
+    alone = replace(SETTING, split=Dirichlet(clients=20, alpha=1.0, least=20), plan=Federation(rounds=2, cohort=2))
+    client = Adversary(("client",))
+    arm = Arm("none", "none", plain("uniform"))
+    for seed in range(4):
+        one = Bench(alone, seed, Heard(), Local(), arms=(arm,))
+        first, second = one.play(arm, one.stage(arm).task.fit, 2).rounds
+        if not set(first.present) & set(second.present):
+            break
+    else:
+        pytest.fail("in every run a client came twice running")
+    found = Reconstruction().play(one, arm, [client])()
+    assert found["client"].not_run == {"peel": "it sees nothing of a round before the next one"}
 
 
 def test_a_gain_is_said_on_one_scale() -> None:
