@@ -24,7 +24,7 @@ TREE = Path(__file__).parents[2]
 SOURCES = TREE / "src"
 # What the build needs of the tree; in a copy, so that no build folder is left in it or found there.
 NEEDED = ("pyproject.toml", "README.md", "LICENSE")
-SHIPPED = {".py", ".toml", ".css", ".html", ".js", ".typed"}
+SHIPPED = {".py", ".toml", ".jinja", ".css", ".html", ".js", ".typed"}
 # What the borrowed environment must not have: the package itself, and what only the extra `lab` brings.
 NOT_BORROWED = ("croupier", "__editable__", "matplotlib", "mpl_toolkits")
 HERE = tuple(dict.fromkeys(sysconfig.get_paths()[key] for key in ("purelib", "platlib")))

@@ -491,7 +491,7 @@ def test_a_round_that_failed_with_keys_of_one_use_is_not_run_again(
         raise ProtocolError("the network is down")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Placement.known_as(place), "opened", broken)
+        patch.setattr(Placement.known_as(place), {"sum-servers": "_totals", "masks": "opened"}[place], broken)
         with pytest.raises(CroupierError, match="the network is down"):
             run(preset, seed=3, out=folder, sets=["federation.rounds=2"])
     with pytest.raises(StoreError, match="start a new run"):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests import zoo
 
 from croupier.audit.attacked_training import SeededTask
 from croupier.audit.attacks.permutation import unmoved
@@ -81,3 +82,38 @@ def test_what_training_does_not_show_is_refused() -> None:
     one.run.ground.__dict__["made"] = replace(made, task=replace(made.task, fit=lambda _: []))
     with pytest.raises(SpecError, match="quantities"):
         steps_of(one.run, Coins.from_seed(0))
+
+
+# What a server does with single steps of a network: reads them off, searches, or why it does nothing.
+READS = {
+    "bare_unbiased": "no biases, and two classes",
+    "head_first": "read off",
+    "unbiased": "searched",
+    "conv": "searched",
+    "conv_max": "no layer gives each logit",
+    "normed": "read off",
+    "unused": "read off",
+    "embedding": "no gradient in its inputs",
+    "frozen_head": "read off",
+}
+DATA = {"bare_unbiased": "two", "conv": "pictures", "conv_max": "pictures", "unused": "two", "embedding": "words"}
+
+
+@pytest.mark.parametrize("model", READS)
+def test_networks_of_every_shape_are_read_searched_or_refused(model: str) -> None:
+    data, net = getattr(zoo, DATA.get(model, "table")), getattr(zoo, model)
+    task = {"data": {"use": "own", "make": data}, "model": {"use": "own", "make": net}}
+    spec = load("tazza", {
+        **{f"task.{name}": value for name, value in task.items()}, "task.split": {"use": "iid", "clients": 4},
+        "federation.cohort": 4, "task.fit.epochs": 1, "federation.rounds": 1, "run.workers": 1,
+    })  # fmt: skip
+    run = PermutedRun(SeededTask(setting_of(spec), 0), spec.protocol, Local())
+    one = PermutedReader(run, Depth(rounds=1, uploads=1, searched=1, steps=2), onlooker(run))
+    if READS[model] not in ("read off", "searched"):
+        with pytest.raises(SpecError, match=READS[model]):
+            one.lines()
+        return
+    told = [line for line in one.lines() if (line["knows"], line["moment"]) == ("told", "first model")]
+    assert told
+    # Two steps of a search find nothing; what is read off is the record itself.
+    assert all((line["psnr"] > 30) is (READS[model] == "read off") for line in told)
