@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-from tests.flowers import QUICK
+from tests.flowers import QUICK, SHORT
 from tests.laws.flower import FlowerScene
 from tests.laws.pipelines import PIPELINES
 from tests.laws.services import Deployment
@@ -70,7 +70,7 @@ def test_a_forged_sum_raises_the_alarm_at_every_node() -> None:
 
 def test_a_node_that_raised_the_alarm_takes_no_further_part() -> None:
     made = Deployment(
-        PIPELINES["sum servers"], task(), Federation(rounds=2, carry=True), Coins.from_seed(SEED), QUICK, bend=bend
+        PIPELINES["sum servers"], task(), Federation(rounds=2, carry=True), Coins.from_seed(SEED), SHORT, bend=bend
     )  # fmt: skip
     scene = FlowerScene(made, lost_is_fine=True)
     scene.run(2)
