@@ -38,7 +38,7 @@ types: $(VENV)/.dev
 	$(BIN)/mypy
 
 fast: $(VENV)/.dev
-	$(BIN)/python -m pytest --tier fast
+	$(BIN)/python -m pytest --tier fast -n 2 --dist worksteal
 
 docs: $(VENV)/.dev
 	$(BIN)/python -m tools.describe

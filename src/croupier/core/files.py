@@ -39,7 +39,7 @@ def put_whole(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
-        _sync(path.parent)
+        sync_folder(path.parent)
     except OSError:
         with suppress(OSError):
             draft.unlink(missing_ok=True)
@@ -79,7 +79,7 @@ def drop_folders(made: list[Path]) -> None:
             one.rmdir()
 
 
-def _sync(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """The name, too, must outlive a power cut."""
     handle = os.open(folder, os.O_RDONLY)
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import mul
 from typing import Any
@@ -58,8 +58,8 @@ class Key:
     The inner part lies in halves of 31 and 30 bits.
     """
 
-    halves: npt.NDArray[np.int32]
-    outer: Words
+    halves: npt.NDArray[np.int32] = field(repr=False)
+    outer: Words = field(repr=False)
 
     @staticmethod
     def sizes(count: int, bits: int) -> tuple[int, int]:

@@ -23,6 +23,8 @@ from croupier.service.transport import OK
 
 # So long the server stays for clients that have not yet heard that all is over.
 FAREWELL = 10.0
+# Bytes of a request for notices, and of what it says of each client.
+_SHORT, _EACH = 1 << 16, 1 << 10
 
 
 class Announcer(PartyProcess):
@@ -66,10 +68,14 @@ class Announcer(PartyProcess):
 
     async def opened(self, caller: str | None, request: bytes) -> bytes:
         """A client asks for the newest notice."""
-        if caller is None:
+        if caller is None or caller not in (*self.member.roster.clients, *self._coming()):
             return self._refuse(caller, "only clients of the roster ask for notices")
+        if len(request) > _SHORT + _EACH * len(self.member.roster.clients):
+            return self._refuse(caller, "a request that is longer than it may be")
         try:
             asked = canon.load(request)
+            if not {"after"} <= set(asked) <= {"after", "word", "facts"}:
+                return self._refuse(caller, "a request that has other fields than it should")
             after = int(asked["after"])
             if "word" in asked:
                 self.word.hear(caller, asked["word"])
@@ -77,7 +83,9 @@ class Announcer(PartyProcess):
                 facts = await self.attendance.hear(caller, asked["facts"])
                 if self.now is not None and self.now.key == facts.ended:
                     self.now.lose(caller)
-        except (CroupierError, KeyError, TypeError, ValueError):
+            # It may wait for long: what it was read from, or stands in for something large, is not kept meanwhile.
+            del asked, request
+        except (CroupierError, LookupError, TypeError, ValueError, OverflowError):
             return self._refuse(caller, "a request that cannot be read")
         with self.attendance.asking(caller):
             return await self._newer(caller, after)

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from croupier.core.files import sync_folder
 from croupier.errors import CroupierError, StoreError
 
 T = TypeVar("T")
@@ -196,7 +197,7 @@ class Database:
         """A body as it lies on disk: in the database, or in a file that is whole before the database names it."""
         nonce = os.urandom(12)
         box = nonce + self._vault(key).encrypt(nonce, body, key)
-        if len(box) <= LARGE:
+        if len(body) <= LARGE:
             return box, ""
         name = nonce.hex()
         try:
@@ -206,6 +207,8 @@ class Database:
                 file.flush()
                 if self.flush:
                     os.fsync(file.fileno())
+            if self.flush:
+                sync_folder(self.folder / "bodies")
         except OSError as error:
             (self.folder / "bodies" / name).unlink(missing_ok=True)
             raise StoreError(f"{self.folder}: a letter cannot be kept ({error.strerror}); free some space") from None

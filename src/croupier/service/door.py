@@ -106,6 +106,12 @@ class PartyDoor:
         self.counts["asked to wait"] += 1
         return LATER
 
+    def failed(self, caller: str | None, error: Exception) -> bytes:
+        """An answer failed here: its operator hears why, the caller only that it may come again."""
+        self.counts["failed"] += 1
+        self.options.tell("call failed", source=caller or "a stranger", why=f"{type(error).__name__}: {error}")
+        return LATER
+
     async def put(self, caller: str | None, pieces: AsyncIterator[bytes]) -> bytes:
         """Take a letter in: refused, asked to come again, too late, or durable."""
         if caller is None:

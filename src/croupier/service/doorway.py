@@ -47,6 +47,9 @@ class Door(Protocol):
     def asked_to_wait(self, caller: str | None) -> bytes:
         """Ask somebody to come again who has too many calls waiting."""
 
+    def failed(self, caller: str | None, error: Exception) -> bytes:
+        """Hear that an answer failed here, which the caller is told nothing of."""
+
     async def put(self, caller: str | None, pieces: AsyncIterator[bytes]) -> bytes:
         """Take a letter in."""
 

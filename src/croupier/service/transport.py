@@ -94,7 +94,10 @@ async def listen(
     async def put(pieces: AsyncIterator[bytes], context: Any) -> bytes:
         caller = who(context, "put")
         with held.one_more(caller) as free:
-            return await door.put(caller, pieces) if free else door.asked_to_wait(caller)
+            try:
+                return await door.put(caller, pieces) if free else door.asked_to_wait(caller)
+            except Exception as error:  # gRPC would send its text to the caller
+                return door.failed(caller, error)
 
     async def take(request: bytes, context: Any) -> AsyncIterator[bytes]:
         caller = who(context, "take")
@@ -103,8 +106,11 @@ async def listen(
                 door.asked_to_wait(caller)
                 yield b""
                 return
-            async for piece in door.take(caller, request):
-                yield piece
+            try:
+                async for piece in door.take(caller, request):
+                    yield piece
+            except Exception as error:  # as above; what came so far is not whole, and the receiver sees that
+                door.failed(caller, error)
 
     def answered(call: Call, answer: Callable[[str | None, bytes], Awaitable[bytes]]) -> Any:
         """How a small request is answered."""
@@ -112,7 +118,10 @@ async def listen(
         async def handle(request: bytes, context: Any) -> bytes:
             caller = who(context, call)
             with held.one_more(caller) as free:
-                return await answer(caller, request) if free else door.asked_to_wait(caller)
+                try:
+                    return await answer(caller, request) if free else door.asked_to_wait(caller)
+                except Exception as error:  # as above
+                    return door.failed(caller, error)
 
         return grpc.unary_unary_rpc_method_handler(handle)
 

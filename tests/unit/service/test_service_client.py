@@ -47,6 +47,9 @@ class Liar:
     def caller(self, certificate: bytes, call: Call) -> str | None:
         return self.member.roster.party_of(certificate)
 
+    def failed(self, caller: str | None, error: Exception) -> bytes:
+        raise error
+
     def asked_to_wait(self, caller: str | None) -> bytes:
         return LATER
 

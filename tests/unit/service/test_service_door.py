@@ -12,6 +12,7 @@ from tests.unit.service.test_service_refusals import played
 
 from croupier.core import canon
 from croupier.core.envelope import HEADER_BYTES, Header
+from croupier.errors import StoreError
 from croupier.service.door import PartyDoor
 from croupier.service.store import LeavingLetter
 from croupier.service.transport import CLOSED, LATER, OK, REFUSED
@@ -159,5 +160,21 @@ def test_a_notice_is_checked_again_when_its_turn_comes() -> None:
             while not [event for event, _ in scene.told if event == "not played"]:
                 await asyncio.sleep(0.01)
         assert scene.host.store.state(other.key) is None
+
+    played(case)
+
+
+def test_a_caller_hears_nothing_of_what_fails_inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def case(scene: Scene) -> None:
+        notice = await scene.open(scene.notice())
+
+        async def broken(*_: Any) -> bytes:
+            raise StoreError("/srv/relay/bodies/a1: cannot be read any more")
+
+        monkeypatch.setattr(scene.host, "known", broken)
+        assert await scene.calls("c0").known("relay", 2.0) == LATER
+        assert scene.host.counts["failed"] == 1
+        assert scene.host.now is not None
+        assert scene.host.now.notice == notice
 
     played(case)

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.served import made
 from tests.unit.service.test_service_client import Liar, end_of, members, notice_of, run_client
@@ -20,7 +21,9 @@ from croupier.encode.hidden import HiddenUnits
 from croupier.engine.loop import begin
 from croupier.engine.work import RoundWork
 from croupier.errors import CroupierError, ProtocolError, Replayed, RosterError, TooFew
+from croupier.kernels.packed import Key
 from croupier.service.client import Client
+from croupier.service.database import LARGE
 from croupier.service.doorway import Tls
 from croupier.service.guard import Past, check_notice
 from croupier.service.host import Host
@@ -296,6 +299,17 @@ def test_what_is_erased_is_in_no_file_of_the_store(tmp_path: Path) -> None:
     store.close()
 
 
+@pytest.mark.parametrize("less", [0, 10, 28, -1])
+def test_a_letter_that_comes_again_leaves_no_second_file(less: int, tmp_path: Path) -> None:
+    store, key = Store(tmp_path), b"k" * 32
+    opened(store, key)
+    letter = StoredLetter("c0", "up", b"head", bytes(LARGE - less))
+    assert [store.keep(key, letter).result() for _ in range(3)] == ["new", "again", "again"]
+    assert len(list((tmp_path / "bodies").iterdir())) == (less < 0)
+    store.close()
+
+
 def test_no_key_is_shown() -> None:
     shown = Tls(b"-----BEGIN PRIVATE KEY-----", b"certificate", b"trusted")
     assert "PRIVATE" not in repr(shown)
+    assert repr(Key.of(np.arange(3, dtype=np.uint64), np.arange(1, dtype=np.uint64), 21)) == "Key()"

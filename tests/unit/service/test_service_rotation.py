@@ -207,6 +207,8 @@ def test_who_left_is_refused_and_who_comes_waits(tmp_path: Path) -> None:
     server.turn_to(server.versions.at(3))
     assert asyncio.run(ask("ann")) == b"refused"
     assert events[-1]["event"] == "refused"
+    for odd in ({"after": -1, "more": 1}, {"after": float("inf")}, {"word": b""}, bytes(1 << 20)):
+        assert asyncio.run(server.opened("bob", canon.dump(odd))) == b"refused", "read as it should be, or not at all"
     server.store.close()
 
 

@@ -148,5 +148,7 @@ async def call_hosts(count: int, mutate: Mutator, tally: FuzzTally, watch: Watch
             done += len(batch)
             watch(f"{done} of {count} calls")
         for target in targets:
+            # What fails inside is told to the operator only: the caller sees no difference.
+            tally.counts["crashes"] += target.party.counts["failed"]
             refused = target.party.counts["refused"]
             tally.counts["refused_calls"] += refused

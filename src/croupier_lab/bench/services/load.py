@@ -84,6 +84,10 @@ class Sink:
         """Whose certificate it is."""
         return self.member.roster.party_of(certificate)
 
+    def failed(self, caller: str | None, error: Exception) -> bytes:
+        """Nothing here may fail."""
+        raise error
+
     def asked_to_wait(self, caller: str | None) -> bytes:
         """Ask somebody to come again."""
         return LATER
