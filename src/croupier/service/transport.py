@@ -76,6 +76,23 @@ def _der(pem: bytes) -> bytes:
     return ssl.PEM_cert_to_DER_cert(pem.decode())
 
 
+async def _told(door: Door, caller: str | None, answer: Awaitable[bytes]) -> bytes:
+    """An answer, or that there is none now: gRPC would send an error's text to the caller."""
+    try:
+        return await answer
+    except Exception as error:
+        return door.failed(caller, error)
+
+
+async def _handed(door: Door, caller: str | None, request: bytes) -> AsyncIterator[bytes]:
+    """The pieces of a letter; where one fails, what came so far is not whole, and the receiver sees that."""
+    try:
+        async for piece in door.take(caller, request):
+            yield piece
+    except Exception as error:
+        door.failed(caller, error)
+
+
 async def listen(
     door: Door, address: str, hands: Handshakes | None = None
 ) -> tuple[grpc.aio.Server, int]:  # fmt: skip
@@ -94,10 +111,7 @@ async def listen(
     async def put(pieces: AsyncIterator[bytes], context: Any) -> bytes:
         caller = who(context, "put")
         with held.one_more(caller) as free:
-            try:
-                return await door.put(caller, pieces) if free else door.asked_to_wait(caller)
-            except Exception as error:  # gRPC would send its text to the caller
-                return door.failed(caller, error)
+            return await _told(door, caller, door.put(caller, pieces)) if free else door.asked_to_wait(caller)
 
     async def take(request: bytes, context: Any) -> AsyncIterator[bytes]:
         caller = who(context, "take")
@@ -106,11 +120,8 @@ async def listen(
                 door.asked_to_wait(caller)
                 yield b""
                 return
-            try:
-                async for piece in door.take(caller, request):
-                    yield piece
-            except Exception as error:  # as above; what came so far is not whole, and the receiver sees that
-                door.failed(caller, error)
+            async for piece in _handed(door, caller, request):
+                yield piece
 
     def answered(call: Call, answer: Callable[[str | None, bytes], Awaitable[bytes]]) -> Any:
         """How a small request is answered."""
@@ -118,10 +129,7 @@ async def listen(
         async def handle(request: bytes, context: Any) -> bytes:
             caller = who(context, call)
             with held.one_more(caller) as free:
-                try:
-                    return await answer(caller, request) if free else door.asked_to_wait(caller)
-                except Exception as error:  # as above
-                    return door.failed(caller, error)
+                return await _told(door, caller, answer(caller, request)) if free else door.asked_to_wait(caller)
 
         return grpc.unary_unary_rpc_method_handler(handle)
 

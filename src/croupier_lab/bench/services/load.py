@@ -85,11 +85,9 @@ class Sink:
         return self.member.roster.party_of(certificate)
 
     def failed(self, caller: str | None, error: Exception) -> bytes:
-        """Nothing here may fail."""
         raise error
 
     def asked_to_wait(self, caller: str | None) -> bytes:
-        """Ask somebody to come again."""
         return LATER
 
     async def put(self, caller: str | None, pieces: AsyncIterator[bytes]) -> bytes:
