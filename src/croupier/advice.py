@@ -23,6 +23,7 @@ from croupier.engine.task import Task
 from croupier.errors import SpecError
 from croupier.pipeline import Pipeline
 from croupier.place.masks import Masks
+from croupier.privacy.gdp import epsilon_of, mu_for
 from croupier.statement import Statement, explain
 
 Worry = Literal["updates", "poisoning", "budgets", "model"]
@@ -37,6 +38,8 @@ FEW = 5
 # Stand-ins for the model: two sizes, from which the bytes of any size follow, since lengths are linear.
 _SIZES = (8_000, 16_000)
 _PLAYED = 20
+# The delta of tiers.
+_DELTA = 1e-5
 
 
 @dataclass(frozen=True)
@@ -78,8 +81,10 @@ class AdviceRule:
 
 
 def _each_time(needs: Needs) -> tuple[float, ...]:
-    """The epsilon of one participation: the whole budget divided by rounds, which composition never exceeds."""
-    return systems.TIERS if needs.epsilon is None else (needs.epsilon / needs.rounds,)
+    """The epsilon of one participation of which so many rounds together spend the budget, as the ledger counts them."""
+    if needs.epsilon is None:
+        return systems.TIERS
+    return (epsilon_of(mu_for(needs.epsilon, _DELTA) / needs.rounds**0.5, _DELTA),)
 
 
 # The first rule that fits is taken: the strongest come first.

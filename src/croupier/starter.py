@@ -40,12 +40,19 @@ class Table:
         Raises: DataError.
         """
         try:
-            with self.file.open(newline="", encoding="utf-8") as lines:
+            # Some programs begin a file with a mark that nobody sees.
+            with self.file.open(newline="", encoding="utf-8-sig") as lines:
                 rows = list(csv.DictReader(lines))
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"--csv = {self.file}: cannot be read ({error}); name a CSV file in UTF-8") from None
         if not rows:
             raise DataError(f"--csv = {self.file}: has no records; its first line names the columns, then records come")
+        for number, row in enumerate(rows, 2):
+            if None in row or None in row.values():
+                raise DataError(
+                    f"--csv = {self.file}: record {number - 1} has another number of cells than the first line has "
+                    f"columns ({', '.join(map(str, rows[0]))}); separate cells by commas, and mend the line"
+                )
         for option, column in (("--target", self.target), ("--owner", self.owner)):
             if column not in rows[0]:
                 raise DataError(f"{option} = {column!r}: {self.file.name} has the columns {', '.join(rows[0])}")

@@ -11,6 +11,7 @@ import pytest
 from croupier import explain, plain
 from croupier.advice import RULES, WORRIES, Needs, Worry, recommend
 from croupier.errors import SpecError
+from croupier.privacy.gdp import sigma_for
 from croupier.spec import load
 
 DIGITS = 4_810
@@ -42,7 +43,8 @@ def test_the_budget_of_a_run_is_split_over_its_rounds() -> None:
     advice = recommend(Needs("budgets", 20, DIGITS, 3, rounds=5, epsilon=2.0))
     tier = advice.protocol.privacy.tier("anybody")
     assert tier is not None
-    assert tier.epsilon == pytest.approx(0.4)
+    assert advice.protocol.privacy.guarantee() is not None
+    assert tier.sigma == pytest.approx(sigma_for(2.0, 1e-5, 1.0, participations=5), rel=1e-3)
 
 
 def test_few_clients_are_warned() -> None:
@@ -69,6 +71,8 @@ def test_the_command_asks_nobody_where_nobody_sits() -> None:
     done = subprocess.run(program, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "--worry is missing" in done.stderr
+    twice = subprocess.run([*program, "--worry", "updates", "--worry", "model"], capture_output=True, text=True)
+    assert "--worry is named 2 times" in twice.stderr
     asked = [*program, "--worry", "updates", "--clients", "20", "--parameters", "1000", "--hosts", "3", "--json"]
     told = json.loads(subprocess.run(asked, capture_output=True, text=True, check=True).stdout)
     assert (told["preset"], told["worry"]) == ("rns-servers", "updates")

@@ -32,7 +32,7 @@ def test_a_project_passes_its_own_tests(tmp_path: Path, kind: Kind) -> None:
 
 def test_a_table_of_ones_own_is_read_by_its_columns(tmp_path: Path) -> None:
     file = tmp_path / "wards.csv"
-    file.write_text(WORDS, "utf-8")
+    file.write_text(WORDS, "utf-8-sig")
     _, left_out = write_starter(tmp_path / "new", "table", Table(file, "outcome", "site"))
     assert left_out == ["note"]
     made = (tmp_path / "new" / "task.py").read_text("utf-8")
@@ -63,6 +63,8 @@ def test_nothing_is_overwritten_or_half_written(tmp_path: Path) -> None:
     [
         ("who,x,y\n", "y", "has no records"),
         ("who,x,y\na,1,2\n", "z", "--target = 'z': t.csv has the columns who, x, y"),
+        ("who,x,y\na,1\n", "y", "record 1 has another number of cells"),
+        ("who;x;y\na;1,5;2\n", "y", "record 1 has another number of cells"),
         ("who,x,y\na b,1,2\na-b,1,2\n", "y", "two in the column become the same"),
         ("who,x,y\na,red,2\n", "y", "no column but the target holds numbers only"),
     ],

@@ -27,7 +27,7 @@ from croupier.core.view import facts
 from croupier.engine.loop import rounds
 from croupier.engine.state import Round
 from croupier.engine.task import Fits
-from croupier.errors import CroupierError
+from croupier.errors import CroupierError, ProtocolError
 from croupier.learn.distort import CLEAN
 
 Watch = Callable[[str], None]
@@ -39,7 +39,7 @@ class PlayedRounds:
     """A protocol's rounds, with everybody's view as plain values: by round, then by party.
 
     `starts` is the model that was handed out in each round, as its first client got it; `coins` are everybody's own;
-    `seconds` is what a round takes beside training, all parties on this machine.
+    `seconds` is what a round takes beside training, all parties on this machine; `lost` is why there is none.
     """
 
     rounds: tuple[Round, ...]
@@ -47,6 +47,7 @@ class PlayedRounds:
     starts: tuple[Tensor, ...] = field(repr=False)
     coins: tuple[Mapping[str, bytes], ...] = field(default=(), repr=False)
     seconds: float = 0.0
+    lost: str = "no round was held: too few clients could take part"
 
     def seen_by(self, adversary: Adversary, at: int) -> dict[str, tuple[Mapping[str, Any], ...]]:
         """The views of its parties of a round, and of the next one, in which clients are handed what came of it.
@@ -143,7 +144,13 @@ class Bench:
             spent[0] += perf_counter() - begun
             return done
 
-        found = self.play(arm, fit, self.chosen(arm).plan.rounds)
+        try:
+            found = self.play(arm, fit, self.chosen(arm).plan.rounds)
+        except ProtocolError as error:
+            # What a description is compared with may not fit its task; the rest is asked all the same.
+            if arm.own:
+                raise
+            return PlayedRounds((), (), (), lost=f"no round could be held: {error}")
         each = (perf_counter() - begun - spent[0]) / max(1, len(found.rounds))
         return replace(found, seconds=each)
 

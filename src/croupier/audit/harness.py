@@ -29,7 +29,6 @@ class Cost:
     seconds: float
 
 
-NO_ROUND = "no round was held: too few clients could take part"
 # In place of an adversary, where a question makes no sense of a protocol or task at all.
 EVERYBODY = ""
 
@@ -88,7 +87,7 @@ def _play(bench: Bench, arm: Arm, questions: Sequence[Question]) -> Callable[[],
     refused: dict[str, dict[str, str]] = {}
     for question in questions:
         every = (question.by,) if question.by else bench.adversaries(arm)
-        if why := NO_ROUND if not bench.played(arm).rounds else question.unfit(bench, arm):
+        if why := bench.played(arm).lost if not bench.played(arm).rounds else question.unfit(bench, arm):
             refused[question.use] = {EVERYBODY: why}
             continue
         reasons = {one: question.unseen(bench, arm, one) for one in every}

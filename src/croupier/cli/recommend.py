@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 def command(
     worry: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option(help="What must not happen: updates, poisoning, budgets or model."),
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(help="What must not happen: updates, poisoning, budgets or model; one of them."),
     ] = None,
     clients: Annotated[Optional[int], typer.Option(help="How many clients take part in a round.")] = None,  # noqa: UP045
     parameters: Annotated[Optional[int], typer.Option(help="Parameters of the model.")] = None,  # noqa: UP045
@@ -43,10 +43,12 @@ def command(
     from croupier.advice import WORRIES, Needs, recommend
     from croupier.errors import SpecError
 
-    if worry is None and sys.stdin.isatty():
+    if worry and len(worry) > 1:
+        raise SpecError(f"--worry is named {len(worry)} times: no preset answers several; ask once for each")
+    if not worry and sys.stdin.isatty():
         for name, meaning in WORRIES.items():
             print(f"  {name:<10} {meaning}", file=sys.stderr)
-    named = worry or _ask("worry", "What worries you most?", "updates")
+    named = worry[0] if worry else _ask("worry", "What worries you most?", "updates")
     chosen = next((one for one in WORRIES if one == named), None)
     if chosen is None:
         raise SpecError(f"--worry = {named!r}: there are {', '.join(WORRIES)}")

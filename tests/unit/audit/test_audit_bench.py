@@ -1,0 +1,26 @@
+"""A protocol that a description is compared with, and that cannot play its task, is left without answers, and said so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.audit.questions.test_question_permutation import Still
+
+from croupier.audit.bench import Bench
+from croupier.audit.question import Arm
+from croupier.audit.setting import setting_of
+from croupier.engine.local import Local
+from croupier.errors import ProtocolError
+from croupier.spec import load
+
+
+def test_only_ones_own_protocol_must_be_able_to_play() -> None:
+    small = ["task.model={use='mlp',hidden=[2]}", "task.split.clients=4", "federation.rounds=1", "task.fit.epochs=1"]
+    spec = load("rain", [*small, "run.workers=1"])
+    other = Arm("rain", "rain", spec.protocol)
+    bench = Bench(setting_of(spec), 0, Still(), Local(), arms=(other,))
+    assert bench.played(other).rounds == ()
+    assert "bits of noise" in bench.played(other).lost
+    with pytest.raises(ProtocolError, match="bits of noise"):
+        bench.played(replace(other, own=True))
