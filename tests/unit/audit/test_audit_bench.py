@@ -1,4 +1,4 @@
-"""A protocol that a description is compared with, and that cannot play its task, is left without answers, and said so."""
+"""A compared protocol that cannot play the task is left without answers, and it is said why."""
 
 from __future__ import annotations
 
