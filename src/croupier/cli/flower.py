@@ -44,11 +44,12 @@ def install(
     listed: Listed = LISTED,
     json: options.Json = False,
 ) -> None:
-    """Write the command that stands before Flower's own and runs approved bundles only.
+    """Write the commands that stand before Flower's own: approved bundles run, and nothing else does.
 
     `croupier flower-guard install /srv/ann/guard --list /srv/ann/approved.txt`
 
-    Then start the SuperNode with that folder first: `PATH=/srv/ann/guard:$PATH flower-supernode ...`
+    Then start the SuperNode with that folder first: `PATH=/srv/ann/guard:$PATH flower-supernode ...` Its user must be
+    able to write there: bundles are unpacked in it. Install again when Flower is upgraded.
     """
     from croupier.flower.guard import install as write
 

@@ -1,17 +1,22 @@
 """The node's own gatekeeper: an app runs only if its bundle is one that this organisation has approved.
 
-The SuperLink ships the code that nodes run. A SuperNode starts `flwr-clientapp` for every message, found by PATH; the
-command that `croupier flower-guard install` writes stands in its place, compares the bundle's SHA-256 with the list of
-approved ones before anything of it is unpacked, and then does what Flower's own does. Packages that a bundle asks for
-are not covered by its digest, so that none are installed at run time.
+The SuperLink ships the code that nodes run. A SuperNode starts one of Flower's commands for every task, found by PATH.
+The commands that `croupier flower-guard install` writes stand in their place. That for `flwr-clientapp` compares the
+bundle's SHA-256 with the list of approved ones before anything of it is unpacked, unpacks it into a folder that nobody
+else has written, and runs it from there; all the others refuse. Packages that a bundle asks for are not covered by its
+digest, so that none are installed at run time. What an app raises outside its mods stays on the node, too.
 """
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
+import shutil
 import stat
 import sys
+import tempfile
+import traceback
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -20,7 +25,11 @@ from typing import Any
 from croupier.errors import DataError, IntegrityError, SpecError, StoreError
 
 COMMAND = "flwr-clientapp"
-_RUNTIME, _HOOK = "flwr.supernode.runtime.run_clientapp", "install_from_fab"
+_COMMANDS, _TABLE = "flwr.supercore.constant", "TASK_TYPE_TO_COMMAND"
+_RUNTIME = "flwr.supernode.runtime.run_clientapp"
+# What Flower's command calls to unpack a bundle, to load an app and to fetch packages.
+_UNPACK, _LOADER, _PACKAGES = "install_from_fab", "get_load_client_app_fn", "install_app_dependencies"
+_UNPACKED = "unpacked"
 _HEX = 64
 _WORD = "failed"
 
@@ -80,41 +89,135 @@ def approve(bundle: Path, listed: Path) -> str:
     return digest
 
 
-def install(folder: Path, listed: Path) -> Path:
-    """Write the command that stands in Flower's place. Raises: StoreError."""
-    approved(listed)
-    path = folder / COMMAND
-    text = f"#!{sys.executable}\nfrom croupier.flower.guard import main\n\nmain({str(listed.resolve())!r})\n"
+def commands() -> list[str]:
+    """Every command that a SuperNode may start for a task. Raises: SpecError when this Flower has no table of them."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, "utf-8")
-        path.chmod(0o755)
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be written ({error.strerror}); choose another folder") from None
-    return path
+        found = sorted({str(name) for name in getattr(import_module(_COMMANDS), _TABLE).values()})
+    except (ImportError, AttributeError):
+        found = []
+    if COMMAND not in found:
+        raise SpecError(
+            f"{_COMMANDS}.{_TABLE} does not name {COMMAND}; pip install 'croupier[flower]' (flwr 1.41, 1.42)"
+        )
+    return found
 
 
-def checked(listed: Path, unpack: Callable[..., Any]) -> Callable[..., Any]:
-    """What unpacks a bundle, for bundles on the list alone."""
+def install(folder: Path, listed: Path) -> Path:
+    """Write the commands that stand in Flower's place; give the one that runs apps. Raises: SpecError, StoreError."""
+    approved(listed)
+    allowed = f"main({str(listed.resolve())!r}, {str(folder.resolve())!r})"
+    for name in commands():
+        entry, call = ("main", allowed) if name == COMMAND else ("refuse", f"refuse({name!r})")
+        path = folder / name
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"#!{sys.executable}\nfrom croupier.flower.guard import {entry}\n\n{call}\n", "utf-8")
+            path.chmod(0o755)
+        except OSError as error:
+            raise StoreError(f"{path}: cannot be written ({error.strerror}); choose another folder") from None
+    return folder / COMMAND
 
-    def unpacked(content: bytes, *more: Any, **named: Any) -> Any:
-        digest = digest_of(content) if isinstance(content, bytes) else "no bytes"
-        if digest not in approved(listed):
-            print(f"croupier: bundle {digest} is not approved in {listed}; it was not run", file=sys.stderr, flush=True)
-            raise IntegrityError(_WORD)
-        return unpack(content, *more, **named)
 
-    return unpacked
+class Gate:
+    """One run of Flower's command: which bundle it unpacked, and where."""
+
+    def __init__(self, listed: Path, folder: Path) -> None:
+        self.listed, self.folder = listed, folder
+        self._app: Path | None = None
+
+    def unpacking(self, unpack: Callable[..., Path]) -> Callable[..., Path]:
+        """What unpacks a bundle: of those on the list alone, and never where something lies already."""
+
+        def unpacked(content: bytes, **_: Any) -> Path:
+            digest = digest_of(content) if isinstance(content, bytes) else "no bytes"
+            try:
+                known = digest in approved(self.listed)
+            except StoreError as error:
+                raise _refused(str(error)) from None
+            if not known:
+                raise _refused(f"bundle {digest} is not approved in {self.listed}; it was not run")
+            # Flower would take any folder whose name has the first eight digits.
+            self._app = unpack(content, install_dir=self._fresh(digest), skip_prompt=True)
+            return self._app
+
+        return unpacked
+
+    def _fresh(self, digest: str) -> Path:
+        """A new folder for one process, that only this user may enter."""
+        home = self.folder / _UNPACKED
+        try:
+            home.mkdir(mode=0o700, exist_ok=True)
+            found = home.lstat()
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+                raise _refused(f"{home}: others may write there; remove it, and it is made anew")
+            fresh = Path(tempfile.mkdtemp(prefix=f"{digest}-", dir=home))
+        except OSError as error:
+            raise _refused(f"{home}: cannot be written ({error.strerror}); install the guard into a folder that this "
+                           "user may write") from None  # fmt: skip
+        atexit.register(shutil.rmtree, fresh, ignore_errors=True)
+        return fresh
+
+    def loading(self, loader: Callable[..., Callable[..., Any]]) -> Callable[..., Callable[..., Any]]:
+        """What loads an app: from where it was unpacked, whatever the run says; Flower compares id and version."""
+
+        def make(**_: Any) -> Callable[..., Any]:
+            def load(name: str, version: str, _: str) -> Callable[..., Any]:
+                if self._app is None:
+                    raise _refused("an app was to be loaded before its bundle was checked; it was not run")
+                try:
+                    return kept_in(
+                        loader(default_app_ref="", app_path=str(self._app), multi_app=True)(name, version, "")
+                    )
+                except Exception as error:
+                    raise _refused(
+                        f"{self._app.name} was not loaded as {name!r:.80} {version!r:.40}: {error}"
+                    ) from error
+
+            return load
+
+        return make
 
 
-def main(listed: str) -> None:
+def kept_in(app: Callable[..., Any]) -> Callable[..., Any]:
+    """An app whose exceptions stay on the node: its lifespan runs outside its mods."""
+
+    def run(message: Any, context: Any) -> Any:
+        try:
+            return app(message=message, context=context)
+        except Exception:
+            traceback.print_exc()
+        raise _refused("the app raised an exception outside its mods; see above")
+
+    return run
+
+
+def _no_packages(*_: Any, **__: Any) -> Any:
+    raise _refused("packages are no part of an approved bundle: leave out --allow-runtime-dependency-installation")
+
+
+def _refused(why: str) -> IntegrityError:
+    """Say why on this machine; what is raised travels, and is one fixed word."""
+    print(f"croupier: {why}", file=sys.stderr, flush=True)
+    return IntegrityError(_WORD)
+
+
+def refuse(command: str) -> None:
+    """Be a command of Flower's that no node needs for protected training: it would run what nobody approved."""
+    print(f"croupier: {command} is refused on this node: the guard lets {COMMAND} run, and only approved bundles; "
+          "nothing was run", file=sys.stderr, flush=True)  # fmt: skip
+    raise SystemExit(1)
+
+
+def main(listed: str, folder: str) -> None:
     """Be Flower's command, with the guard before it. Raises: SpecError when this Flower cannot be guarded."""
     # Packages from an index are no part of the bundle that was approved.
     os.environ["FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION"] = "1"
-    runtime = import_module(_RUNTIME)
-    if not callable(getattr(runtime, _HOOK, None)):
+    runtime, gate = import_module(_RUNTIME), Gate(Path(listed), Path(folder))
+    if not all(callable(getattr(runtime, name, None)) for name in (_UNPACK, _LOADER, _PACKAGES)):
         raise SpecError(f"this version of Flower unpacks bundles elsewhere than in {_RUNTIME}; use flwr 1.41 or 1.42")
-    setattr(runtime, _HOOK, checked(Path(listed), getattr(runtime, _HOOK)))
+    setattr(runtime, _UNPACK, gate.unpacking(getattr(runtime, _UNPACK)))
+    setattr(runtime, _LOADER, gate.loading(getattr(runtime, _LOADER)))
+    setattr(runtime, _PACKAGES, _no_packages)
     # Flower tells by its own name which command it is.
     sys.argv[0] = str(Path(sys.argv[0]).with_name(COMMAND))
     import_module("flwr.supernode.cli").flwr_clientapp()

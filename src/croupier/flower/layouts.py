@@ -18,6 +18,8 @@ from croupier.errors import DataError, SpecError
 _METRIC = "metric"
 _ORDER: tuple[Role, ...] = ("weight", "statistic", "counter")
 _WHOLE = ("I", "U", "BOOL")
+# What clients count by, unless the roster names another number.
+EXAMPLES = "num-examples"
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,16 @@ class MetricSlot:
 def metric_slots(layout: Layout) -> dict[str, MetricSlot]:
     """The metrics that a layout carries, by the names of their slots."""
     return {part.name: slot for part in layout.carried if (slot := MetricSlot.of(part)) is not None}
+
+
+def check_weight(key: str, layout: Layout) -> None:
+    """Raises: SpecError for a weight that nobody agreed to: its sum is let out, so the server alone may not choose."""
+    named = {slot.name for slot in metric_slots(layout).values()}
+    if key not in {EXAMPLES} | named:
+        raise SpecError(
+            f"weighted_by_key = {key!r:.60}: the roster names no such metric; weigh by {EXAMPLES!r}, or enrol with "
+            "--metric NAME=BOUND"
+        )
 
 
 def role_of(name: str, floating: bool) -> Role:

@@ -20,7 +20,7 @@ from croupier.core.update import Update
 from croupier.errors import CroupierError, IntegrityError, OwnError, ProtocolError, SpecError
 from croupier.flower.arrays import check_arrays, from_vector, to_vector, with_metrics
 from croupier.flower.background import Workbench
-from croupier.flower.layouts import metric_slots
+from croupier.flower.layouts import check_weight, metric_slots
 from croupier.flower.letters import Told, introduced, refusal, taken
 from croupier.flower.node import Fits, Handed, NodeClient, check_trust
 from croupier.flower.station import Find, NodeFacts, Station, find_station
@@ -31,6 +31,8 @@ from croupier.service.store import Store
 CallNext = Callable[[Message, Context], Message]
 # What a node's operator may set to let queries pass, whose answers nobody protects.
 QUERIES = "croupier-queries"
+# An evaluation says how good a model is: a few numbers, with short names. More of either could hold an update.
+MOST_NUMBERS, LONGEST_NAME = 64, 64
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,7 @@ class AppFit:
     ) -> None:  # fmt: skip
         self.layout, self.tell = station.member.roster.layout, station.options.tell
         self.told, self.message, self.context, self.call_next = told, message, context, call_next
+        check_weight(told.weight, self.layout)
         held = message.content.array_records
         if len(held) != 1:
             raise ProtocolError(f"a training message with {len(held)} models; protected strategies send one")
@@ -183,10 +186,20 @@ class AppFit:
 
 
 def _check_evaluation(reply: Message) -> None:
-    """Raises: ProtocolError for what could hold a model: evaluation answers with single numbers."""
+    """Raises: ProtocolError for what could hold a model: evaluation answers with a few single numbers."""
     content: RecordDict = reply.content if not reply.has_error() else RecordDict()
     if reply.has_error() or content.array_records or content.config_records:
         raise ProtocolError("the app's evaluation gave more than metrics; only single numbers leave a node unprotected")
-    for record in content.metric_records.values():
+    records = content.metric_records
+    for record in records.values():
         if listed := [name for name, value in record.items() if isinstance(value, list)]:
             raise ProtocolError(f"metric {listed[0]!r:.40} of the app's evaluation is a list; give single numbers")
+    # A record without numbers still has a name.
+    if (count := max(len(records), sum(map(len, records.values())))) > MOST_NUMBERS:
+        raise ProtocolError(f"the app's evaluation gave {count} numbers; give at most {MOST_NUMBERS}")
+    for name in (*records, *(name for record in records.values() for name in record)):
+        if len(name) > LONGEST_NAME:
+            raise ProtocolError(
+                f"metric {name!r:.40} of the app's evaluation has a name of {len(name)} characters; give at most "
+                f"{LONGEST_NAME}"
+            )

@@ -23,6 +23,7 @@ from croupier.core.coins import Coins
 from croupier.errors import CroupierError, CroupierWarning, ProtocolError, SpecError
 from croupier.flower.arrays import check_arrays, from_vector, to_vector, typed_as
 from croupier.flower.fitting import check_protocol, check_rule, check_strategy
+from croupier.flower.layouts import EXAMPLES, check_weight
 from croupier.flower.lead import Root, RoundMean
 from croupier.flower.letters import RECORD, Told
 from croupier.flower.rehearse import WARNING, RehearsalPlan
@@ -109,6 +110,7 @@ class Protected(Strategy):
         """As the strategy inside chooses nodes; of them, those that are clients of the roster get a notice."""
         self._arrays, self._asked = arrays, []
         session = self.session(grid, arrays)
+        check_weight(self._weight_key, session.member.roster.layout)
         chosen = list(self.strategy.configure_train(server_round, arrays, config, grid))
         if not chosen:
             return []
@@ -125,7 +127,7 @@ class Protected(Strategy):
 
     @property
     def _weight_key(self) -> str:
-        return str(getattr(self.strategy, "weighted_by_key", "num-examples"))
+        return str(getattr(self.strategy, "weighted_by_key", EXAMPLES))
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]

@@ -55,7 +55,8 @@ def sentences(pipeline: Pipeline) -> list[tuple[str, str]]:
         ),
         (
             "evaluation",
-            "single numbers pass in the clear, with the node's name; arrays, lists and answers to queries are refused",
+            "at most 64 single numbers pass in the clear, with the node's name; arrays, lists and answers to queries "
+            "are refused",
         ),
         (
             "checks",

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 from croupier.errors import DataError, RangeError, SpecError
 from croupier.flower.arrays import check_arrays, from_vector, layout_of, to_vector, typed_as, with_metrics
-from croupier.flower.layouts import MetricSlot, metric_slots, read_layout
+from croupier.flower.layouts import MetricSlot, check_weight, metric_slots, read_layout
 from croupier.service.roster import _read_slice, _slice_text
 
 
@@ -95,3 +95,12 @@ def test_a_saved_model_says_how_large_updates_are(tmp_path: Path) -> None:
     path.write_bytes(b"nothing")
     with pytest.raises(DataError, match="no safetensors file"):
         read_layout(path)
+
+
+def test_clients_count_by_examples_or_by_what_the_roster_names() -> None:
+    layout = layout_of(model(), {"train_loss": 16.0})
+    check_weight("num-examples", layout)
+    check_weight("train_loss", layout)
+    for key in ("positives", "", "fc.weight", "metric:train_loss:16.0"):
+        with pytest.raises(SpecError, match="the roster names no such metric"):
+            check_weight(key, layout)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,10 @@ from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedYogi, Result, S
 from tests.flowers import LENGTH, QUICK, SHORT, deployed, numbers, numbers_app
 
 import croupier.flower
-from croupier.errors import CroupierWarning
-from croupier.flower.letters import FIXED_WORD
+from croupier.errors import CroupierWarning, ProtocolError, SpecError
+from croupier.flower.arrays import layout_of
+from croupier.flower.letters import FIXED_WORD, Told
+from croupier.flower.mod import LONGEST_NAME, MOST_NUMBERS, AppFit, _check_evaluation
 from croupier.flower.rehearse import RehearsalPlan
 from croupier.service.roster import Timetable
 from croupier_lab.bench.flower.grid import HereGrid, packed
@@ -138,7 +141,42 @@ def test_what_an_app_raises_stays_on_its_node(play: Play) -> None:
     assert {reply.error.reason for reply in scene.grid.replies if reply.has_error()} == {FIXED_WORD}
 
 
-@pytest.mark.parametrize("form", ["arrays", "list", "config"])
+def test_a_server_does_not_choose_which_number_is_the_weight(play: Play) -> None:
+    with pytest.raises(SpecError, match="weighted_by_key = 'positives'"):
+        play(FedAvg(weighted_by_key="positives"), count=1)
+    # The node's own check: this server does not keep to ours.
+    message = Message(RecordDict({"arrays": numbers()}), dst_node_id=1, message_type="train")
+    member = SimpleNamespace(roster=SimpleNamespace(layout=layout_of(numbers(), METRICS)))
+    station: Any = SimpleNamespace(member=member, options=SimpleNamespace(tell=print))
+    context: Any = None
+    for key in ("positives", "seen", ""):
+        with pytest.raises(SpecError, match="the roster names no such metric"):
+            AppFit(station, Told(notice=b"signed", weight=key), message, context, lambda one, _: one)
+    assert AppFit(station, Told(notice=b"signed", weight="num-examples"), message, context, lambda one, _: one).key
+
+
+def metrics_reply(**records: MetricRecord) -> Message:
+    """What an app's evaluation answers."""
+    HereGrid(ClientApp(), {})
+    return Message(RecordDict(dict(records)), dst_node_id=1, message_type="evaluate")
+
+
+def test_an_evaluation_is_a_few_numbers_with_short_names() -> None:
+    few = {f"w{number}": 0.5 for number in range(MOST_NUMBERS)}
+    _check_evaluation(metrics_reply(metrics=MetricRecord({**few})))
+    _check_evaluation(metrics_reply(metrics=MetricRecord({"n" * LONGEST_NAME: 1})))
+    halves = MetricRecord({f"w{number}": 0.5 for number in range(MOST_NUMBERS // 2 + 1)})
+    empty = {f"w{number}": MetricRecord({}) for number in range(MOST_NUMBERS + 1)}
+    for many in ({"metrics": MetricRecord({**few, "more": 1})}, {"one": halves, "two": halves}, empty):
+        with pytest.raises(ProtocolError, match="numbers; give at most 64"):
+            _check_evaluation(metrics_reply(**many))
+    long = "n" * (LONGEST_NAME + 1)
+    for named in ({"metrics": MetricRecord({long: 1})}, {long: MetricRecord({"loss": 1})}):
+        with pytest.raises(ProtocolError, match="a name of 65 characters"):
+            _check_evaluation(metrics_reply(**named))
+
+
+@pytest.mark.parametrize("form", ["arrays", "list", "config", "many"])
 def test_an_evaluation_that_could_hold_a_model_is_refused(play: Play, form: str) -> None:
     app = numbers_app([croupier.flower.shield])
     secret = learned(numbers()["w"].numpy(), 0)
@@ -146,6 +184,7 @@ def test_an_evaluation_that_could_hold_a_model_is_refused(play: Play, form: str)
         "arrays": ArrayRecord({"w": Array(secret)}),
         "list": MetricRecord({"all": [float(one) for one in secret]}),
         "config": ConfigRecord({"all": secret.tobytes()}),
+        "many": MetricRecord({f"w{at}": float(one) for at, one in enumerate(secret)}),
     }
 
     # The app's own evaluation is replaced.
