@@ -80,15 +80,18 @@ class PartyDoor:
     def caller(self, certificate: bytes, call: Call) -> str | None:
         """Whose certificate it is, in the version that holds; nobody's once it has ended, on open connections too.
 
-        Who renewed it may fetch what is left of the round before with the old one, and ask for notices with any.
+        Who renewed it may fetch what is left of the round before with the old one, and ask with any for notices and
+        for what is known of its letters: who starts again does not know yet which version holds.
         """
         roster = self.member.roster
         if (name := roster.party_of(certificate)) is not None:
             return name if self.today() < roster.card(name).expires else None
-        others = {"take": (self._former,) if self._former else (), "open": self.versions.rosters()}.get(call, ())
+        asks = call in ("open", "known")
+        former = (self._former,) if call == "take" and self._former else ()
+        others = self.versions.rosters() if asks else former
         known = [(one, found) for one in others if (found := one.party_of(certificate)) is not None]
         names = [found for one, found in known if self.today() < one.card(found).expires]
-        stays = [name for name in names if call == "open" or name in (*roster.clients, *roster.hosts)]
+        stays = [name for name in names if asks or name in (*roster.clients, *roster.hosts)]
         return stays[-1] if stays else None
 
     def _missed(self, count: int) -> None:
