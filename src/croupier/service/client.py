@@ -102,8 +102,9 @@ class Client(PartyProcess):
         Raises: IntegrityError, once and for all, when one has letters that this client has forgotten. ProtocolError
         when the server keeps refusing this client.
         """
-        roster = self.member.roster
-        asking = asyncio.create_task(check_recall(self.calls, self.store, roster.hosts, roster.timetable.hold * 2))
+        roster, tell = self.member.roster, self.options.tell
+        check = check_recall(self.calls, self.store, roster.hosts, roster.timetable.hold * 2, tell)
+        asking = asyncio.create_task(check)
         ending = asyncio.create_task(self._over())
         try:
             # Hosts leave when a run is over: a client that comes back only then must not wait for them for long.

@@ -13,9 +13,10 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
-from croupier.core.envelope import CHUNK, HEADER_BYTES, Header
+from croupier.core.envelope import HEADER_BYTES, Header
 from croupier.core.flow import Received
 from croupier.errors import CroupierError, StoreError
 from croupier.service.database import LARGE
@@ -25,6 +26,7 @@ from croupier.service.identity import Keyring
 from croupier.service.incoming import IncomingBody
 from croupier.service.member import Member, OneVersion
 from croupier.service.options import Options
+from croupier.service.outgoing import OutgoingBodies
 from croupier.service.player import Player
 from croupier.service.quota import IN_FLIGHT, has_room
 from croupier.service.recall import remembered
@@ -45,7 +47,7 @@ class PartyDoor:
         self.reports: dict[bytes, dict[str, Mapping[str, Any]]] = {}
         # Set, and made anew, when an attempt begins or ends, here or elsewhere.
         self.moved = asyncio.Event()
-        self.in_flight = 0
+        self.in_flight, self.outgoing = 0, OutgoingBodies()
         self._former: Roster | None = None
         self._shown: tuple[tuple[Keyring, tuple[Roster, ...]], Tls] | None = None
         self._stirred = asyncio.Event()
@@ -80,15 +82,18 @@ class PartyDoor:
     def caller(self, certificate: bytes, call: Call) -> str | None:
         """Whose certificate it is, in the version that holds; nobody's once it has ended, on open connections too.
 
-        Who renewed it may fetch what is left of the round before with the old one, and ask for notices with any.
+        Who renewed it may fetch what is left of the round before with the old one, and ask with any for notices and
+        for what is known of its letters: who starts again does not know yet which version holds.
         """
         roster = self.member.roster
         if (name := roster.party_of(certificate)) is not None:
             return name if self.today() < roster.card(name).expires else None
-        others = {"take": (self._former,) if self._former else (), "open": self.versions.rosters()}.get(call, ())
+        asks = call in ("open", "known")
+        former = (self._former,) if call == "take" and self._former else ()
+        others = self.versions.rosters() if asks else former
         known = [(one, found) for one in others if (found := one.party_of(certificate)) is not None]
         names = [found for one, found in known if self.today() < one.card(found).expires]
-        stays = [name for name in names if call == "open" or name in (*roster.clients, *roster.hosts)]
+        stays = [name for name in names if asks or name in (*roster.clients, *roster.hosts)]
         return stays[-1] if stays else None
 
     def _missed(self, count: int) -> None:
@@ -244,7 +249,7 @@ class PartyDoor:
         while True:
             stirred = self._stirred
             if (found := self.store.waiting(key, caller, kind)) is not None:
-                async for piece in self._handed_out(key, found):
+                async for piece in self._handed_out(caller, key, found):
                     yield piece
                 return
             if self.store.state(key) in ("done", "failed"):
@@ -257,19 +262,20 @@ class PartyDoor:
                 async with asyncio.timeout(left):
                     await stirred.wait()
 
-    async def _handed_out(self, key: bytes, found: HeldLetter) -> AsyncIterator[bytes]:
+    async def _handed_out(self, caller: str, key: bytes, found: HeldLetter) -> AsyncIterator[bytes]:
         """A letter in pieces; a short one in one piece with its header."""
-        if not found.file:
-            body = self.store.opened_body(key, found)
-        else:
-            body = await asyncio.to_thread(self.store.opened_body, key, found)
-        if len(body) <= SHORT_OUT:
-            yield found.header + body
+        length, read = len(found.sealed), partial(self.store.opened_body, key, found)
+        if found.file:
+            length = Header.unpack(found.header).length
+        if length <= SHORT_OUT:
+            yield found.header + read()
             return
-        yield found.header
-        view = memoryview(body)
-        for at in range(0, len(view), CHUNK):
-            yield bytes(view[at : at + CHUNK])
+        if (fetched := self.outgoing.begin(caller, found.file, length, read)) is None:
+            self.asked_to_wait(caller)
+            yield b""
+            return
+        async for piece in fetched.pieces(found.header, self._slowest):
+            yield piece
 
     async def ended(self, caller: str | None, request: bytes) -> bytes:
         """Another host ended an attempt."""

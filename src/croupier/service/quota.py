@@ -13,6 +13,9 @@ from pathlib import Path
 
 # So many bytes of letters may be on their way into a host at a time; more are asked to come again.
 IN_FLIGHT = 512 << 20
+# So many bytes of large letters may be open at a time to be handed out, one that many fetch counted once; and so many
+# of them one party may fetch at a time.
+OUT_FLIGHT, MOST_FETCHED = 512 << 20, 2
 # So many calls of one party may wait at a host at a time: more than any flow makes.
 MOST_HELD = 64
 # So many bytes stay free on the disk that a store lies on: room for its log, and for its operator to act.

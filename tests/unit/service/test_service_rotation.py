@@ -19,10 +19,11 @@ from tests.laws.toy import LAYOUT, task
 
 from croupier.core import canon
 from croupier.core.coins import Coins
+from croupier.core.envelope import HEADER_BYTES
 from croupier.engine.federation import Federation
 from croupier.engine.loop import begin
 from croupier.engine.work import RoundWork
-from croupier.errors import ProtocolError, RosterError, StoreError
+from croupier.errors import IntegrityError, ProtocolError, RosterError, StoreError
 from croupier.service.accepted import Accepted
 from croupier.service.client import Client
 from croupier.service.doorway import Call
@@ -33,9 +34,11 @@ from croupier.service.lead import Lead, Measures
 from croupier.service.member import SERVER
 from croupier.service.options import Options
 from croupier.service.party import PartyProcess
+from croupier.service.recall import check_recall
 from croupier.service.roster import Roster, Timetable
 from croupier.service.start import run_party
-from croupier.service.store import Store
+from croupier.service.store import Opened, Store, StoredLetter
+from croupier.service.transport import listen
 from croupier.service.versions import Shapes, make_roster, next_roster
 from croupier.spec import Spec
 
@@ -169,29 +172,86 @@ def test_one_leaves_one_joins_and_some_renew(renewed: tuple[str, ...], tmp_path:
     assert (served[1], served[4]) == (old, new)
 
 
+@pytest.mark.parametrize("renewed", [("sum1",), ("bob",), ("sum1", "sum2", SERVER, "bob")], ids=" and ".join)
+def test_a_client_that_starts_again_after_a_rotation_is_answered(renewed: tuple[str, ...], tmp_path: Path) -> None:
+    town, events = Town(tmp_path, renewed), list[dict[str, Any]]()
+    town.turn()
+
+    async def main() -> None:
+        hosts = [town.party(name, events) for name in HOSTS]
+        servers = [(await listen(host, town.at[host.name], host.hands))[0] for host in hosts]
+        for host in hosts:
+            host.turn_to(host.versions.at(3))
+        bob = town.party("bob", events)
+        assert bob.member.roster == town.first, "it starts in the first version"
+        try:
+            async with asyncio.timeout(20):
+                await check_recall(bob.calls, bob.store, HOSTS, 2.0)
+                # What one of them has of bob's is found out through the renewed certificate, too.
+                _came(hosts[-1].store, "bob")
+                with pytest.raises(IntegrityError, match="has a letter 'up' of bob that its store does not know"):
+                    await check_recall(bob.calls, bob.store, HOSTS, 2.0)
+        finally:
+            for party in (bob, *hosts):
+                await party.close()
+                party.store.close()
+            for server in servers:
+                await server.stop(0.1)
+
+    asyncio.run(main())
+
+
+def _came(store: Store, source: str) -> None:
+    """A letter of a party's came in an attempt."""
+    key = b"k" * 32
+    store.open(Opened(key, 0, "round", bytes(16), 0, 0, b"", b"C" * 32, b"", 0.0))
+    store.keep(key, StoredLetter(source, "up", b"h" * HEADER_BYTES, b"")).result()
+
+
+def test_who_waits_for_a_host_says_so(tmp_path: Path) -> None:
+    town, told = Town(tmp_path), list[str]()
+    bob = town.party("bob", [])
+
+    def tell(event: str, **facts: Any) -> None:
+        told.append(f"{event} {facts['source']}")
+
+    async def main() -> None:
+        asking = asyncio.create_task(check_recall(bob.calls, bob.store, ("sum1",), 1.0, tell))
+        async with asyncio.timeout(30):
+            while not told:
+                await asyncio.sleep(0.05)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        await bob.calls.close()
+
+    asyncio.run(main())
+    assert told == ["waiting sum1"]
+    bob.store.close()
+
+
 def test_a_certificate_counts_in_its_versions_only(tmp_path: Path) -> None:
     town = Town(tmp_path, ("bob",))
     server = town.party(SERVER, [])
     old, gone = (town.first.card(name).certificate_der for name in ("bob", "ann"))
     town.turn()
     new, joins = (town.second.card(name).certificate_der for name in ("bob", "dora"))
-    calls: tuple[Call, ...] = ("put", "take", "open", "end")
+    calls: tuple[Call, ...] = ("put", "take", "open", "end", "known")
 
     def known(certificate: bytes) -> list[str | None]:
         return [server.caller(certificate, call) for call in calls]
 
-    assert known(old) == ["bob"] * 4
-    # Notices may be asked for ahead of time; letters may not be sent.
-    assert known(new) == [None, None, "bob", None]
-    assert known(joins) == [None, None, "dora", None]
+    assert known(old) == ["bob"] * 5
+    # Notices and one's own letters may be asked for ahead of time; letters may not be sent.
+    assert known(new) == [None, None, "bob", None, "bob"]
+    assert known(joins) == [None, None, "dora", None, "dora"]
     server.turn_to(server.versions.at(3))
-    assert known(new) == ["bob"] * 4
-    assert known(joins) == ["dora"] * 4
+    assert known(new) == ["bob"] * 5
+    assert known(joins) == ["dora"] * 5
     # The rest of the round before, and no more; who left gets nothing but the name under which it is turned away.
-    assert known(old) == [None, "bob", "bob", None]
-    assert known(gone) == [None, None, "ann", None]
+    assert known(old) == [None, "bob", "bob", None, "bob"]
+    assert known(gone) == [None, None, "ann", None, "ann"]
     assert "ann" not in server.member.roster.clients
-    assert known(b"a stranger's") == [None] * 4
+    assert known(b"a stranger's") == [None] * 5
     server.store.close()
 
 
