@@ -19,6 +19,7 @@ from typing import Any
 from croupier.core.envelope import HEADER_BYTES, Header
 from croupier.core.flow import Received
 from croupier.errors import CroupierError, StoreError
+from croupier.service.counted import CountedAnswers
 from croupier.service.database import LARGE
 from croupier.service.doorway import Call, Tls
 from croupier.service.handshakes import Handshakes
@@ -33,10 +34,10 @@ from croupier.service.recall import remembered
 from croupier.service.requests import read_names, read_request
 from croupier.service.roster import Roster
 from croupier.service.store import HeldLetter, Store, StoredLetter
-from croupier.service.transport import CLOSED, ENDED, KEY_BYTES, LATER, OK, REFUSED, SHORT_IN, SHORT_OUT
+from croupier.service.transport import CLOSED, ENDED, KEY_BYTES, LATER, OK, SHORT_IN, SHORT_OUT
 
 
-class PartyDoor:
+class PartyDoor(CountedAnswers):
     """What a party answers; `now` is the attempt that it plays, and letters go to its player."""
 
     def __init__(self, member: Member, store: Store, options: Options) -> None:
@@ -105,17 +106,6 @@ class PartyDoor:
     def today(self) -> dt.datetime:
         """The time by which certificates end."""
         return dt.datetime.now(dt.UTC)
-
-    def asked_to_wait(self, caller: str | None) -> bytes:
-        """Ask somebody to come again."""
-        self.counts["asked to wait"] += 1
-        return LATER
-
-    def failed(self, caller: str | None, error: Exception) -> bytes:
-        """An answer failed here: its operator hears why, the caller only that it may come again."""
-        self.counts["failed"] += 1
-        self.options.tell("call failed", source=caller or "a stranger", why=f"{type(error).__name__}: {error}")
-        return LATER
 
     async def put(self, caller: str | None, pieces: AsyncIterator[bytes]) -> bytes:
         """Take a letter in: refused, asked to come again, too late, or durable."""
@@ -213,11 +203,6 @@ class PartyDoor:
         self.counts["late"] += 1
         self.options.tell("late", source=header.source, kind=header.kind)
         return CLOSED
-
-    def _refuse(self, caller: str | None, why: str) -> bytes:
-        self.counts["refused"] += 1
-        self.options.tell("refused", source=caller or "a stranger", why=why)
-        return REFUSED
 
     async def _playing(self, key: bytes) -> Player | None:
         """The attempt of this key, once it is played; None when it is over, or does not begin in time."""

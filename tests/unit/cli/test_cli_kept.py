@@ -219,6 +219,9 @@ def test_ctrl_c_ends_every_process_with_one_line(tmp_path: Path) -> None:
     assert not alive(audit.pid)
     (folder,) = tmp_path.glob("audits/*")
     kept = len(list(folder.glob("seed-*.json")))
-    assert last == (
-        f"stopped; {kept} of 120 parts are kept in audits/{folder.name}; to go on, start the same command again"
+    # A process may have put one down while the others were being stopped.
+    said_kept = (
+        f"stopped; {count} of 120 parts are kept in audits/{folder.name}; to go on, start the same command again"
+        for count in (kept, kept - 1)
     )
+    assert last in said_kept

@@ -173,7 +173,7 @@ def test_a_caller_hears_nothing_of_what_fails_inside(monkeypatch: pytest.MonkeyP
 
         monkeypatch.setattr(scene.host, "known", broken)
         assert await scene.calls("c0").known("relay", 2.0) == LATER
-        assert scene.host.counts["failed"] == 1
+        assert scene.host.counts["calls failed"] == 1
         assert scene.host.now is not None
         assert scene.host.now.notice == notice
 

@@ -149,6 +149,6 @@ async def call_hosts(count: int, mutate: Mutator, tally: FuzzTally, watch: Watch
             watch(f"{done} of {count} calls")
         for target in targets:
             # What fails inside is told to the operator only: the caller sees no difference.
-            tally.counts["crashes"] += target.party.counts["failed"]
+            tally.counts["crashes"] += target.party.counts["calls failed"]
             refused = target.party.counts["refused"]
             tally.counts["refused_calls"] += refused
