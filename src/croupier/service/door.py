@@ -249,9 +249,7 @@ class PartyDoor(CountedAnswers):
 
     async def _handed_out(self, caller: str, key: bytes, found: HeldLetter) -> AsyncIterator[bytes]:
         """A letter in pieces; a short one in one piece with its header."""
-        length, read = len(found.sealed), partial(self.store.opened_body, key, found)
-        if found.file:
-            length = Header.unpack(found.header).length
+        length, read = Header.unpack(found.header).length, partial(self.store.opened_body, key, found)
         if length <= SHORT_OUT:
             yield found.header + read()
             return
