@@ -1,6 +1,6 @@
 # make demo       an audit on handwritten digits: what plain, shuffled and summed updates give away, with a report
-# make check      style, types, and a test of every part and law: two minutes
-# make test       everything that must hold: eight minutes; make test-long adds every combination of cases
+# make check      style, types, and a test of every part and law: about three minutes
+# make test       everything that must hold: about eleven minutes; make test-long adds every combination of cases
 # make docs       writes what the docs take from the parts: lists in docs/description.md, docs/croupier.schema.json
 
 PYTHON ?= python3
