@@ -237,6 +237,8 @@ class BenchCommand(TyperCommand):
 
 def _callback(name: str) -> Any:
     """A function with the signature that typer makes the options from."""
+    if BENCHES[name][0].startswith("services."):
+        options.need("grpc", "serve")
     module = import_module(f"croupier_lab.bench.{BENCHES[name][0]}")
     own = {one.flag: (one.annotation, one.default) for part in parts_of(module) for one in options_of(part)}
     own |= {"plot": (Plot, None)} if hasattr(module, "draw_sweep") else {}
