@@ -182,11 +182,16 @@ class RunDir:
         """Keep the state after a round, and the one before it in case this one is damaged later."""
         body = canon.dump(state)
         self.write(f"checkpoints/{number:06d}.state", _MAGIC + hashlib.sha256(body).digest() + body, private=True)
+        self._forget_old()
+
+    def _forget_old(self) -> None:
         for old in self._checkpoints()[:-2]:
             old.unlink(missing_ok=True)
 
     def latest(self) -> dict[str, Any] | None:
         """The newest whole state, or None before the first."""
+        # A kill may have come after one was written, and before the oldest went.
+        self._forget_old()
         for path in reversed(self._checkpoints()):
             data = path.read_bytes()
             head, body = data[: len(_MAGIC) + 32], data[len(_MAGIC) + 32 :]

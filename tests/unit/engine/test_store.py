@@ -326,3 +326,13 @@ def test_taking_a_directory_empties_no_lock(tmp_path: Path) -> None:
     run.open(resume=True)
     run.close()
     assert (tmp_path / "lock").read_text() == "kept"
+
+
+def test_a_kill_before_the_oldest_state_went_leaves_two_all_the_same(tmp_path: Path) -> None:
+    run = RunDir(tmp_path / "run")
+    for number in range(1, 3):
+        run.checkpoint(number, {"round": number})
+    (tmp_path / "run/checkpoints/000000.state").write_bytes(b"of a process that was killed")
+    assert run.latest() == {"round": 2}
+    assert sorted(path.name for path in (tmp_path / "run/checkpoints").iterdir()) == ["000001.state", "000002.state"]
+    run.close()
