@@ -183,7 +183,7 @@ def _played(protocol: Pipeline, needs: Needs, size: int) -> float:
 
     def fit(jobs: Sequence[tuple[Any, ...]]) -> list[Update]:
         one = {"weight": torch.ones(1, dtype=torch.float64)}
-        return [Update(job[0] + 1e-3 * torch.randn(size), layout, one) for job in jobs]
+        return [Update(job[0] + 1e-3 * torch.randn(size, generator=job[2].fast()), layout, one) for job in jobs]
 
     task = Task(
         {name: name for name in names}, layout, first, fit, lambda model: {},
