@@ -7,7 +7,7 @@ rules of their own, and the question `permutation` plays on the same task.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from statistics import fmean
@@ -21,10 +21,10 @@ from croupier.audit.setting import Setting
 from croupier.core.attempt import Drive
 from croupier.core.coins import Coins
 from croupier.core.update import Model, Update
-from croupier.encode.permuting import Permuting
 from croupier.engine.loop import begin, rounds
-from croupier.engine.state import Round, State, Threat, run_id
+from croupier.engine.state import HONEST, Round, State, Threat, run_id
 from croupier.engine.task import Fits, Task
+from croupier.engine.work import permuting_of
 from croupier.errors import CroupierError, ProtocolError, SpecError
 from croupier.learn.assemble import Assembled
 from croupier.learn.data import TensorRecords, Windows
@@ -54,7 +54,7 @@ def with_malicious_clients(
     if unknown := sorted(chosen - set(task.shards)):
         raise SpecError(f"{unknown[0]!r} cannot be malicious: it is not enrolled; choose among {list(task.enrolled)}")
     shards = frozenset(task.shards[name] for name in chosen)
-    fit = _PoisonedFit(recall(_changed(task.fit, shards, attack, classes, coins)), shards, attack, coins)
+    fit = _rewritten(recall(_changed(task.fit, shards, attack, classes, coins)), shards, attack, coins)
     careless = pipeline.model_copy(update={"privacy": NoNoise(), "place": pipeline.place.without_noise()})
     return replace(task, fit=fit), Threat(parties=dict.fromkeys(chosen, careless.client))
 
@@ -75,19 +75,13 @@ def _changed(fit: Fits, shards: frozenset[str], attack: Poison, classes: int, co
     return replace(fit, shards=held)
 
 
-@dataclass(frozen=True)
-class _PoisonedFit:
+def _rewritten(fit: Fits, shards: frozenset[str], attack: Poison, coins: Coins) -> Fits:
     """Trains everybody, then lets the attack rewrite its members' updates; all jobs of a round come together."""
 
-    fit: Fits
-    shards: frozenset[str]
-    attack: Poison
-    coins: Coins
-
-    def __call__(self, jobs: Sequence[tuple[Any, ...]]) -> Sequence[Update | CroupierError]:
-        done = list(self.fit(jobs))
+    def poisoned(jobs: Sequence[tuple[Any, ...]]) -> Sequence[Update | CroupierError]:
+        done = list(fit(jobs))
         trained = {at: one for at, one in enumerate(done) if isinstance(one, Update)}
-        bad = [at for at in trained if jobs[at][1] in self.shards]
+        bad = [at for at in trained if jobs[at][1] in shards]
         if not bad:
             return done
         rows = {at: one.vector - jobs[at][0] for at, one in trained.items()}
@@ -95,13 +89,15 @@ class _PoisonedFit:
         benign = torch.stack(others) if others else None
         inputs = PoisonInputs(torch.stack([rows[at] for at in bad]), benign, len(jobs))
         # One node for the round: the first member's coins are of this round alone.
-        drawn = self.coins.child("craft", jobs[bad[0]][2].export()).fast()
-        for at, row in zip(bad, self.attack(inputs, drawn), strict=True):
+        drawn = coins.child("craft", jobs[bad[0]][2].export()).fast()
+        for at, row in zip(bad, attack(inputs, drawn), strict=True):
             try:
                 done[at] = replace(trained[at], vector=jobs[at][0] + row)
             except CroupierError as error:
                 done[at] = error
         return done
+
+    return poisoned
 
 
 @dataclass(frozen=True)
@@ -114,7 +110,6 @@ class TrainingOutcome:
     """
 
     malicious: tuple[str, ...]
-    enrolled: int
     received: float
     models: int
     success: float | None = None
@@ -166,14 +161,13 @@ class SeededTask:
     ) -> TrainingOutcome:
         """Train under an attack, or none; `trigger`: a backdoor's, measured though nobody mounts it."""
         # Without measuring every round.
-        task, threat = replace(self.made.task, evaluate=lambda _: {}), Threat()
+        task, threat = replace(self.made.task, evaluate=lambda _: {}), HONEST
         # Who changes no records trains as the honest do, and training that was done already is not done again.
-        key = attack if attack is not None and attack.changes else None
+        recall = partial(self._recalled, attack if attack is not None and attack.changes else None)
         if attack is None or not self.malicious:
-            task = replace(task, fit=self._recalled(key, task.fit))
+            task = replace(task, fit=recall(task.fit))
         else:
             classes, coins = self.made.dataset.classes, self.coins.child("attack")
-            recall = partial(self._recalled, key)
             task, threat = with_malicious_clients(pipeline, task, self.malicious, attack, classes, coins, recall)
         played = rounds(pipeline, task, self.setting.plan, self.coins, drive, threat=threat)
         return self.measure(played, begin(task), attack if isinstance(attack, Scaling) else trigger)
@@ -192,34 +186,29 @@ class SeededTask:
             # Updates that overflow leave a round without its quorum: what was there stays.
             lost = str(error)
         models = self.plain_models(state)
-        served = served_models(models, self.honest)
-        known = {at: dict(self.made.task.evaluate(models[at]))["accuracy"] for at in sorted(set(served.values()))}
-        success = None if trigger is None else self._success(trigger, models, served)
-        received = fmean(known[at] for at in served.values())
-        return TrainingOutcome(
-            self.malicious, len(self.made.task.enrolled), received, len(models), success, lost, accepted
-        )  # fmt: skip
+        served = served_models(models, self.honest).values()
+        known = {at: dict(self.made.task.evaluate(models[at]))["accuracy"] for at in sorted(set(served))}
+        received, success = fmean(known[at] for at in served), None
+        if trigger is not None:
+            marked = {at: self._success(trigger, models[at]) for at in set(served)}
+            success = fmean(marked[at] for at in served)
+        return TrainingOutcome(self.malicious, received, len(models), success, lost, accepted)
 
     def plain_models(self, state: State) -> list[Model]:
         """The server's models as clients read them."""
-        find = self.made.task.symmetry
-        if find is None or not any(model.frame for model in state.models):
+        permuting, run = permuting_of(self.made.task), run_id(self.coins)
+        if permuting is None:
             return list(state.models)
-        permuting = Permuting(find)
-        return [plain_of(model, state.memories, run_id(self.coins), permuting) for model in state.models]
+        return [plain_of(model, state.memories, run, permuting) for model in state.models]
 
-    def _success(self, attack: Scaling, models: Sequence[Model], served: Mapping[str, int]) -> float:
-        """How often marked test records of other classes are taken for the target, mean over honest clients."""
-        test, ask, rates = self.made.dataset.test, self.made.task.answers, dict[int, float]()
+    def _success(self, attack: Scaling, model: Model) -> float:
+        """How often marked test records of other classes are taken for the target."""
+        test, ask = self.made.dataset.test, self.made.task.answers
         assert ask is not None
-        labels = test.batch(torch.arange(len(test)))[1]
-        inputs, truth = test.batch((labels != attack.target).nonzero()[:, 0])
-        marked = attack.trigger(inputs)
-        for at in set(served.values()):
-            parts = (marked[first : first + _BATCH] for first in range(0, len(marked), _BATCH))
-            answers = [ask(models[at].vector, part).argmax(1) for part in parts]
-            rates[at] = backdoor_success(torch.cat(answers), truth, attack.target)
-        return fmean(rates[at] for at in served.values())
+        inputs, truth = test.batch(torch.arange(len(test)))
+        parts = torch.split(attack.trigger(inputs), _BATCH)
+        answers = torch.cat([ask(model.vector, part).argmax(1) for part in parts])
+        return backdoor_success(answers, truth, attack.target)
 
 
 def served_models(models: Sequence[Model], clients: Sequence[str]) -> dict[str, int]:

@@ -1,13 +1,13 @@
-"""Gradient inversion: records searched for by the gradient that a server saw, or read off a linear layer, exactly.
+"""Gradient inversion: records searched for by the gradient that a server saw; `learn.layer_gradients` reads them off.
 
-From: Geiping et al. 2020 (`search_records`); the counting of labels in batches is ours. A search is given the public
+From: Geiping et al. 2020 (`search_records`). A search is given the public
 network with the weights handed out, a gradient, and what it assumes; it never sees the truth. Used by the attacks of
 the questions of reconstruction and permutation; published attacks as a whole are in `croupier_lab.attacks`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -16,9 +16,10 @@ from torch.nn import functional
 
 from croupier.core.coins import Coins
 from croupier.errors import SpecError, Unsuited
-from croupier.learn.ends import Entrance, find_entrance, last_gradient
-from croupier.learn.flat import layout_of
+from croupier.learn.assemble import Assembled
+from croupier.learn.ends import is_felt
 from croupier.learn.gradients import Loss, evaluation_copy, gradient_of
+from croupier.learn.train import Learner
 
 Span = tuple[int, int]
 
@@ -58,26 +59,6 @@ class SearchRecipe:
     boxed: bool = True
     mean: float = 0.5
     deviation: float = 0.5
-
-
-def counted_labels(module: nn.Module, target: Target, coins: Coins, draws: int = 64) -> Tensor:
-    """The classes of several records, from the last biases: their gradient is a class's mean chance less its share.
-
-    The chances are those that the network gives to noise, close to right only before training. Raises: SpecError for
-    a last layer without biases.
-    """
-    _, bias = last_gradient(module, target.gradient, target.shape)
-    if bias is None:
-        raise SpecError("labels of several records are read in the last biases, and there are none; declare them")
-    noise = torch.rand((draws, *target.shape), generator=coins.fast()).to(target.gradient)
-    with torch.no_grad():
-        chances = module(noise).softmax(1).mean(0)
-    left = (chances - bias) * target.records
-    labels = []
-    for _ in range(target.records):
-        labels.append(int(left.argmax()))
-        left[labels[-1]] -= 1
-    return torch.tensor(sorted(labels), device=target.gradient.device)
 
 
 def search_records(
@@ -146,50 +127,10 @@ def cosine_distance(guess: Tensor, target: Target) -> Tensor:
     return 1 - functional.cosine_similarity(ours, theirs, dim=0)
 
 
-def at_entrance(gradient: Tensor, module: nn.Module, first: Entrance) -> tuple[Tensor, Tensor]:
-    """A gradient's part in a linear layer that reads whole records: weights, one row a unit, and biases."""
-    parts = {part.name: gradient[start:stop].view(part.shape) for part, start, stop in layout_of(module).spans()
-             if part.role == "weight"}  # fmt: skip
-    weight = parts[first.weight]
-    return weight.T if first.flipped else weight, parts[first.bias]
-
-
-def off_layer(weight: Tensor, bias: Tensor) -> Tensor:
-    """The one record behind a linear layer's gradient: exact, no search.
-
-    Each row of the weights' gradient is the record times the same row of the biases' gradient; all rows count, by
-    least squares.
-    """
-    return (bias @ weight) / bias.square().sum().clamp(min=1e-30)
-
-
-def record_behind(
-    gradient: Tensor, network: nn.Module, shape: Sequence[int], classes: int, coins: Coins,
-    search: SearchRecipe | None = None,
-) -> Tensor:  # fmt: skip
-    """The one record behind a network's gradient: searched for, or, without a recipe, read off its first layer.
-
-    Raises: Unsuited for a first layer that is not linear with biases, or a label or gradient that cannot be read.
-    """
-    if search is not None:
-        target = Target(gradient, 1, tuple(shape), classes, label_of(gradient, network, shape))
-        return search_records(search, network, target, coins.child(0))[0]
-    first = find_entrance(network, shape)
-    if first is None:
-        raise Unsuited("the first layer is not linear with biases: search for the record instead (audit.invert)")
-    return off_layer(*at_entrance(gradient, network, first)).reshape(1, *shape)
-
-
-def label_of(gradient: Tensor, module: nn.Module, shape: Sequence[int]) -> Tensor:
-    """The class of a single record: only its bias of the last layer has a negative gradient.
-
-    Without biases: only its row of the weights' gradient points against all others. Of two rows each does. Raises:
-    Unsuited where there are only two, or where the last layer is not linear.
-    """
-    weight, bias = last_gradient(module, gradient, shape)
-    if bias is not None:
-        return bias.argmin().reshape(1)
-    if len(weight) < 3:
-        raise Unsuited("the last layer has no biases, and two classes' weights do not tell which one a record is of")
-    alike = weight @ weight.T
-    return (alike.sum(1) - alike.diagonal()).argmin().reshape(1)
+def unreadable(made: Assembled) -> str:
+    """Why single records are not inverted in this task; nothing where they are."""
+    if not isinstance(made.task.fit, Learner) or made.dataset.worded:
+        return "records that are no quantities, or that training does not show, are not inverted"
+    if not is_felt(made.module, made.dataset.test.batch(torch.arange(1))[0]):
+        return "the network's outputs have no gradient in its inputs, by which records are searched for"
+    return ""

@@ -8,9 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
-
-from torch import Tensor
 
 from croupier.agree.coordinates import seed_of
 from croupier.agree.standing import Standing
@@ -18,13 +15,13 @@ from croupier.audit.attacked_training import SeededTask as Ground
 from croupier.audit.attacks.permutation import ServerRound, Upload, unmoved
 from croupier.audit.seen import read_server
 from croupier.core.attempt import Drive
-from croupier.core.epoch import Frame
+from croupier.core.epoch import Frame, frame_of
 from croupier.core.flow import Memory
-from croupier.core.update import Model
-from croupier.core.view import View, facts, replay
+from croupier.core.view import Kept, View, facts, replay
 from croupier.encode.symmetry import Rule, Symmetry
 from croupier.engine.loop import Continuation, rounds
-from croupier.engine.state import Round, State, Threat, run_id
+from croupier.engine.state import HONEST, Round, State, Threat, run_id
+from croupier.engine.task import Fits
 from croupier.errors import ProtocolError, SpecError
 from croupier.pipeline import Pipeline
 
@@ -57,17 +54,15 @@ class PermutedRun:
             )
         return symmetry
 
-    def played(self, count: int, state: State | None = None, **given: Any) -> list[Round]:
-        """So many rounds more, with the server's views; `given` may name another `fit` or a `threat`."""
-        task = self.ground.made.task
-        task = replace(task, fit=given["fit"]) if "fit" in given else task
+    def played(
+        self, count: int, state: State | None = None, fit: Fits | None = None, threat: Threat = HONEST
+    ) -> list[Round]:
+        """So many rounds more, with the server's views; by another `fit` than the task's, where one is given."""
+        task = replace(self.ground.made.task, fit=fit or self.ground.made.task.fit)
         plan = self.ground.setting.plan.model_copy(update={"rounds": count + (state.round if state else 0)})
-        done = list(
-            rounds(
-                self.pipeline, task, plan, self.ground.coins, self.drive, start=Continuation(state),
-                threat=given.get("threat", Threat()), keep={"server": "keep"},
-            )
-        )  # fmt: skip
+        start, coins = Continuation(state), self.ground.coins
+        keep: Mapping[str, Kept] = {"server": "keep"}
+        done = list(rounds(self.pipeline, task, plan, coins, self.drive, start=start, threat=threat, keep=keep))
         self.remembered.extend(one.state.memories for one in done)
         return done
 
@@ -88,23 +83,15 @@ class PermutedRun:
 def server_round(view: View, pipeline: Pipeline) -> ServerRound:
     """What a kept view of the server amounts to. Raises: ProtocolError where it holds no rows with names."""
     sent, _ = replay(pipeline.server, view)
-    handed = {
-        letter.target: Model(letter.body["model"], _frame(letter.body.get("frame")))
-        for letter in sent
-        if letter.kind == "model" and not isinstance(letter.body, bytes)
-    }
+    handed = {one.target: one.body for one in sent if one.kind == "model" and not isinstance(one.body, bytes)}
     found = read_server(facts(view), pipeline.plain(), view.given.layout)
     if found.rows is None or found.ids is None:
         raise ProtocolError("this server sees no single updates: there is nothing to bring into order")
     uploads = []
     for name, row in zip(found.ids, found.rows, strict=True):
-        model = handed[name]
+        model = handed[name]["model"]
+        frame = frame_of(handed[name]["frame"]) if "frame" in handed[name] else None
         # In one order with the model: what comes back is what changed in it.
-        vector = model.vector + row if pipeline.encode.form == "delta" else row
-        uploads.append(Upload(name, model.vector, model.frame, vector))
+        vector = model + row if pipeline.encode.form == "delta" else row
+        uploads.append(Upload(name, model, frame.pack() if frame else b"", vector))
     return ServerRound(view.given.round, found.frame, tuple(uploads))
-
-
-def _frame(told: Tensor | None) -> bytes:
-    data = b"" if told is None else bytes(told.tolist())
-    return data if any(data) else b""

@@ -9,7 +9,6 @@ real rounds for the question `poisoning`; papers' own ones are in `croupier_lab.
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
@@ -75,19 +74,16 @@ class Poison(Part):
         return records
 
     def __call__(self, inputs: PoisonInputs, generator: Generator) -> Tensor:
-        """A row for each malicious client, from what the attack may know and nothing else of the inputs."""
-        return self.craft(self.restrict(inputs), generator)
-
-    def restrict(self, inputs: PoisonInputs) -> PoisonInputs:
-        """Them without what this attack does not claim to know."""
+        """A row for each malicious client, from what the attack claims to know and nothing else of the inputs."""
         if self.knowledge == "all" and inputs.benign is None:
             raise ProtocolError(f"poison = {self.use!r} knows every honest update, but the inputs show none")
         benign = inputs.benign if self.knowledge == "all" else None
-        return replace(inputs, benign=benign, reference=inputs.reference if self.sees_reference else None)
+        reference = inputs.reference if self.sees_reference else None
+        return self.craft(replace(inputs, benign=benign, reference=reference), generator)
 
-    @abstractmethod
     def craft(self, inputs: PoisonInputs, generator: Generator) -> Tensor:
-        """What is sent."""
+        """What is sent: what training gave, unless an attack rewrites it."""
+        return inputs.own
 
 
 class LabelFlip(Poison, use="label-flip"):
@@ -99,10 +95,6 @@ class LabelFlip(Poison, use="label-flip"):
     def change(self, records: TensorRecords, classes: int, generator: Generator) -> TensorRecords:
         """The same inputs with mirrored labels."""
         return TensorRecords(records.x, classes - 1 - records.y)
-
-    def craft(self, inputs: PoisonInputs, generator: Generator) -> Tensor:
-        """What training gave."""
-        return inputs.own
 
 
 class Scaling(Poison, use="scaling"):
@@ -123,13 +115,11 @@ class Scaling(Poison, use="scaling"):
 
     def trigger(self, x: Tensor) -> Tensor:
         """The same inputs, marked. Raises: SpecError when they have other colours."""
-        marked = x.clone()
+        marked, ink = x.clone(), torch.tensor(self.value, dtype=x.dtype, device=x.device)
         if isinstance(self.value, tuple):
             if x.dim() != 4 or x.shape[1] != len(self.value):
                 raise SpecError(f"poison.value = {self.value}: records of shape {tuple(x.shape[1:])}; give one number")
-            ink: Tensor | float = torch.tensor(self.value, dtype=x.dtype, device=x.device).reshape(-1, 1, 1)
-        else:
-            ink = self.value
+            ink = ink.reshape(-1, 1, 1)
         side = slice(-self.side, None) if self.corner == "lower-right" else slice(self.side)
         if x.dim() > 2:
             marked[..., side, side] = ink
@@ -171,13 +161,8 @@ class NoiseInjection(Poison, use="noise"):
 
     def craft(self, inputs: PoisonInputs, generator: Generator) -> Tensor:
         """Noise that hides nothing and protects nobody."""
-        noise = self.scale * standard_normal(inputs.own.shape, inputs.own, generator)
+        noise = self.scale * torch.empty_like(inputs.own).normal_(generator=generator)
         return noise if self.replaces else inputs.own + noise
-
-
-def standard_normal(shape: tuple[int, ...], like: Tensor, generator: Generator) -> Tensor:
-    """Standard normal values of an attack, which have nothing to hide."""
-    return torch.randn(shape, generator=generator, device=like.device, dtype=like.dtype)
 
 
 def backdoor(setting: Setting, factor: float | None = 1.0) -> Scaling:

@@ -128,7 +128,7 @@ def _suits(context: AttackContext, candidates: Rebuilt, judge: Judge) -> Tensor:
     return torch.stack(found).double()
 
 
-def _choose(context: AttackContext, candidates: Rebuilt, judge: Judge, one_to_one: bool, coins: Coins) -> Rebuilt:
+def _choose(judge: Judge, context: AttackContext, coins: Coins, candidates: Rebuilt, one_to_one: bool) -> Rebuilt:
     suits = _suits(context, candidates, judge)
     if one_to_one:
         # Every row is somebody's: the best assignment of all rows beats each client's own best row.
@@ -140,38 +140,26 @@ def _choose(context: AttackContext, candidates: Rebuilt, judge: Judge, one_to_on
     return Rebuilt(candidates.parts[chosen], candidates.trunk)
 
 
-def models(judge: Judge, one_to_one: bool = False) -> Rebuild:
+def models(judge: Judge, context: AttackContext, coins: Coins, one_to_one: bool = False) -> Rebuilt:
     """Algorithm 2: to each client the row that does best on its shadow set."""
-
-    def rebuild(context: AttackContext, coins: Coins) -> Rebuilt:
-        return _choose(context, Rebuilt(_rows(context)), judge, one_to_one, coins)
-
-    return rebuild
+    return _choose(judge, context, coins, Rebuilt(_rows(context)), one_to_one)
 
 
-def layers(judge: Judge, one_to_one: bool = False) -> Rebuild:
+def layers(judge: Judge, context: AttackContext, coins: Coins, one_to_one: bool = False) -> Rebuilt:
     """Algorithm 3: the mean of all layers but the last; to each client the last layer that does best."""
-
-    def rebuild(context: AttackContext, coins: Coins) -> Rebuilt:
-        heads = _rows(context)[:, context.places]
-        if context.head.apart(context.net.layout):
-            # Weights and biases were permuted by themselves: a row's biases are another client's.
-            heads[:, -context.knowledge.classes :] = context.joint[context.biases]
-        return _choose(context, Rebuilt(heads, context.joint), judge, one_to_one, coins)
-
-    return rebuild
+    heads = _rows(context)[:, context.places]
+    if context.head.apart(context.net.layout):
+        # Weights and biases were permuted by themselves: a row's biases are another client's.
+        heads[:, -context.knowledge.classes :] = context.joint[context.biases]
+    return _choose(judge, context, coins, Rebuilt(heads, context.joint), one_to_one)
 
 
-def parameters(judge: Judge, cumulative: bool = False) -> Rebuild:
+def parameters(judge: Judge, context: AttackContext, coins: Coins, cumulative: bool = False) -> Rebuilt:
     """Algorithm 5: the mean of all parameters; each one of the last layer replaced by the candidate that does best.
 
     `cumulative` keeps a replacement before it looks at the next parameter; the paper judges each on its own.
     """
-
-    def rebuild(context: AttackContext, coins: Coins) -> Rebuilt:
-        return _heads(context, _rows(context)[:, context.places], judge, cumulative, coins)
-
-    return rebuild
+    return _heads(context, _rows(context)[:, context.places], judge, cumulative, coins)
 
 
 def _heads(context: AttackContext, rows: Tensor, judge: Judge, cumulative: bool, coins: Coins) -> Rebuilt:

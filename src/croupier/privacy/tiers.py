@@ -115,6 +115,11 @@ class Tiers(LocalPrivacy, use="tiers"):
         """A client's public tier."""
         return _tier(self.epsilon(name), self.delta, self.clip)
 
+    @property
+    def sigmas(self) -> tuple[float, ...]:
+        """Every deviation that there may be, by rising epsilon."""
+        return tuple(_tier(one, self.delta, self.clip).sigma for one in self.tiers)
+
     def as_tiers(self) -> Tiers:
         """This."""
         return self

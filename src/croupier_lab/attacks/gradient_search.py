@@ -17,12 +17,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from croupier.audit.invert import SearchRecipe, Span, Target, counted_labels, search_records
+from croupier.audit.invert import SearchRecipe, Span, Target, search_records
 from croupier.core.coins import Coins
 from croupier.errors import SpecError, Unsuited
 from croupier.learn.ends import in_order_of_use, last_gradient, last_layer
 from croupier.learn.flat import layout_of
 from croupier.learn.gradients import evaluation_copy, gradient_of
+from croupier.learn.layer_gradients import counted_labels
 
 Defence = Literal["none", "model shuffle", "layer shuffle", "parameter shuffle", "sum"]
 DEFENCES: tuple[Defence, ...] = ("none", "model shuffle", "layer shuffle", "parameter shuffle", "sum")
@@ -79,7 +80,9 @@ def single_label(module: nn.Module, target: Target) -> Tensor:
 def labels_by(name: Literal["known", "recovered"], module: nn.Module, target: Target, coins: Coins) -> Tensor:
     """Labels from where the name says. Raises: SpecError when they are to be known and were not declared."""
     if name == "recovered":
-        return single_label(module, target) if target.records == 1 else counted_labels(module, target, coins)
+        if target.records == 1:
+            return single_label(module, target)
+        return counted_labels(target.gradient, module, target.records, target.shape, coins)
     if target.labels is None or len(target.labels) != target.records:
         raise SpecError(f"labels = 'known': declare one for each of {target.records} records, or use 'recovered'")
     return target.labels.to(target.gradient.device)

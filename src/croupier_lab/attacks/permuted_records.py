@@ -17,12 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from croupier.audit.attacks.permutation import Followed, ServerRound, Upload, follow, rule_of
-from croupier.audit.invert import SearchRecipe, record_behind
+from croupier.audit.attacks.permutation import ServerRound, Upload, follow
+from croupier.audit.invert import SearchRecipe, unreadable
 from croupier.audit.permuted_run import PermutedRun
 from croupier.audit.report.words import rate_of
 from croupier.audit.setting import Depth
-from croupier.audit.single import RATE, SingleSteps, single_steps, unreadable
 from croupier.core.coins import Coins
 from croupier.core.intervals import over_runs
 from croupier.encode.symmetry import Rule
@@ -31,6 +30,8 @@ from croupier.errors import Unsuited
 from croupier.learn.ends import find_entrance
 from croupier.learn.gradients import gradient_from, holding
 from croupier.learn.likeness import like, pictured
+from croupier.learn.single import RATE, SingleSteps, single_steps
+from croupier_lab.attacks.permuted_upload import record_behind
 
 KNOWN = {
     "prior": "nothing at all: the mean public record",
@@ -82,8 +83,8 @@ class PermutedReader:
         """
         kept = self.run.pipeline.encode.keeps_rule
         done = self.run.played(min(self.depth.rounds, 2 if kept else 99))
-        track = follow(self.run.seen(done), self.run.symmetry, self.coins.child("follow"), self.depth.uploads)
-        return [line for single in self._single_steps(done[-1]) for line in self._read(single, track)]
+        _, found = follow(self.run.seen(done), self.run.symmetry, self.coins.child("follow"), self.depth.uploads)
+        return [line for single in self._single_steps(done[-1]) for line in self._read(single, found)]
 
     def _single_steps(self, last: Round) -> Iterator[SingleStepRound]:
         """Single steps from the first model, and from the last one where that takes no search."""
@@ -95,15 +96,14 @@ class PermutedReader:
             (seen,) = self.run.seen(self.run.played(1, begin, fit=steps))
             yield SingleStepRound(name, seen, {one.client: steps.drawn[shards[one.client]] for one in seen.uploads})
 
-    def _read(self, single: SingleStepRound, track: Followed) -> list[dict[str, Any]]:
+    def _read(self, single: SingleStepRound, before: Mapping[bytes, Rule]) -> list[dict[str, Any]]:
         run, seen = self.run, single.seen
         # From a trained model, with what was found of the rounds before it.
-        known = {} if single.name == FIRST else {frame: rule_of(places) for frame, places in track.frames}
-        found = follow([seen], run.symmetry, self.coins.child("last", single.name), 1, known)
-        rules = {frame: rule_of(places) for frame, places in found.frames}
+        known = {} if single.name == FIRST else before
+        _, rules = follow([seen], run.symmetry, self.coins.child("last", single.name), 1, known)
         uploads = [one for one in seen.uploads if one.model_frame in rules]
         uploads = uploads if self.search is None else uploads[: self.depth.searched]
-        base, dataset = run.truth(found.base), run.ground.made.dataset
+        base, dataset = run.truth(next(iter(rules))), run.ground.made.dataset
         # The mean public record: a guess that needs no view.
         mean = dataset.test.batch(torch.arange(min(1000, len(dataset.test))))[0].mean(0, keepdim=True)
         rows: dict[tuple[str, str], list[dict[str, float]]] = {}

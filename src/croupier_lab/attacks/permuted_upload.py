@@ -13,12 +13,14 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from croupier.audit.invert import Target, label_of, record_behind
+from croupier.audit.invert import SearchRecipe, Target, search_records
 from croupier.core.coins import Coins
 from croupier.encode.symmetry import Rule, Symmetry
-from croupier.errors import SpecError
+from croupier.errors import SpecError, Unsuited
 from croupier.learn.axes.matching import match
+from croupier.learn.ends import find_entrance
 from croupier.learn.gradients import gradient_from, holding
+from croupier.learn.layer_gradients import at_entrance, label_of, off_layer
 from croupier_lab.attacks.gradient_search import Attack
 
 # What the server knows: all in plain order; nothing of the rule, which it takes for none; the rule, by matching or told
@@ -64,3 +66,20 @@ def record_of(
         return record_behind(seen.gradient, seen.network, shape, classes, coins)
     label = label_of(seen.gradient, seen.network, shape)
     return attack(seen.network, Target(seen.gradient, 1, tuple(shape), classes, label), coins).pictures
+
+
+def record_behind(
+    gradient: Tensor, network: nn.Module, shape: Sequence[int], classes: int, coins: Coins,
+    search: SearchRecipe | None = None,
+) -> Tensor:  # fmt: skip
+    """The one record behind a network's gradient: searched for, or, without a recipe, read off its first layer.
+
+    Raises: Unsuited for a first layer that is not linear with biases, or a label or gradient that cannot be read.
+    """
+    if search is not None:
+        target = Target(gradient, 1, tuple(shape), classes, label_of(gradient, network, shape))
+        return search_records(search, network, target, coins.child(0))[0]
+    first = find_entrance(network, shape)
+    if first is None:
+        raise Unsuited("the first layer is not linear with biases: search for the record instead (audit.invert)")
+    return off_layer(*at_entrance(gradient, network, first)).reshape(1, *shape)

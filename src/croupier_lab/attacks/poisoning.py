@@ -12,7 +12,7 @@ import torch
 from pydantic import Field
 from torch import Generator, Tensor
 
-from croupier.audit.poison import Knows, LabelFlip, Poison, PoisonInputs, standard_normal
+from croupier.audit.poison import Knows, LabelFlip, Poison, PoisonInputs
 from croupier.learn.data import TensorRecords
 
 
@@ -43,7 +43,7 @@ class Dpfl(Poison, use="attack-dpfl"):
         lengths = inputs.own.norm(dim=1, keepdim=True).clamp_min(torch.finfo(inputs.own.dtype).tiny)
         looks = inputs.own * (inputs.clip / lengths).clamp_max(1)
         if inputs.sigma:
-            looks = looks + inputs.sigma * standard_normal(inputs.own.shape, inputs.own, generator)
+            looks = looks + inputs.sigma * torch.empty_like(inputs.own).normal_(generator=generator)
         out: Tensor = inputs.own * (looks.norm(dim=1, keepdim=True) / lengths)
         return out
 

@@ -152,7 +152,6 @@ def test_runs_come_arm_by_arm_and_seed_by_seed() -> None:
 def test_rounds_know_their_labels() -> None:
     ended = ClusterOutcome(
         ("x",),
-        3,
         0.5,
         2,
         weighted=0.5,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -62,7 +63,7 @@ def test_the_fast_form_judges_as_the_plain_one(judge: Judge) -> None:
 def test_what_is_chosen_is_the_plain_forms_best_candidate(judge: Judge) -> None:
     """For every parameter and every client; any of several best ones will do."""
     where, seen = before(), rows(knowledge())
-    heads = unshuffle.parameters(judge)(where, COINS).parts
+    heads = unshuffle.parameters(judge, where, COINS).parts
     for client, shadow in enumerate(where.knowledge.shadows):
         judged = plain_algorithm5(where, seen, shadow, judge)
         for number, place in enumerate(where.places.tolist()):
@@ -140,15 +141,15 @@ def test_one_to_one_recovers_a_permutation_that_the_greedy_form_gets_wrong() -> 
     shuffled = models[torch.tensor([2, 0, 1])]
     where = scene(known, Gathered(known.clients, shuffled))
     suits = unshuffle._suits(where, Rebuilt(shuffled), LOSS)
-    matched = unshuffle.models(LOSS, one_to_one=True)(where, COINS).parts
-    greedy = unshuffle.models(LOSS)(where, COINS).parts
+    matched = unshuffle.models(LOSS, where, COINS, one_to_one=True).parts
+    greedy = unshuffle.models(LOSS, where, COINS).parts
     assert torch.equal(matched, models), suits
     assert not torch.equal(greedy, models), suits
 
 
 def test_layers_assigned_one_to_one_are_all_used_once() -> None:
     where = before()
-    heads = unshuffle.layers(LOSS, one_to_one=True)(where, COINS).parts
+    heads = unshuffle.layers(LOSS, where, COINS, one_to_one=True).parts
     seen = rows(knowledge())[:, where.places]
     assert sorted(map(tuple, heads.tolist())) == sorted(map(tuple, seen.tolist()))
 
@@ -158,8 +159,8 @@ def test_models_and_layers_are_chosen_as_by_whole_forward_passes(judge: Judge) -
     where, seen = before(), rows(knowledge())
     joined = where.joint.expand(len(seen), -1).clone()
     joined[:, where.places] = seen[:, where.places]
-    for rebuild, whole in ((unshuffle.models(judge), seen), (unshuffle.layers(judge), joined)):
-        got = rebuild(where, COINS)
+    for rebuild, whole in ((unshuffle.models, seen), (unshuffle.layers, joined)):
+        got = rebuild(judge, where, COINS)
         for client, (inputs, labels) in enumerate(where.knowledge.shadows):
             fits = torch.stack([judge.whole(where.outputs(model, inputs), labels) for model in whole])
             chosen = judge.whole(got.outputs(where, inputs)[client], labels)
@@ -195,13 +196,13 @@ def test_named_refuses_what_has_no_names_or_no_rows(ids: tuple[str, ...] | None)
             unshuffle.named(scene(known, view), COINS)
 
 
-@pytest.mark.parametrize("rebuild", [unshuffle.models(LOSS), unshuffle.layers(LOSS), unshuffle.parameters(LOSS)])
-def test_unshuffling_refuses_sums(rebuild: unshuffle.Rebuild) -> None:
+@pytest.mark.parametrize("rebuild", [unshuffle.models, unshuffle.layers, unshuffle.parameters])
+def test_unshuffling_refuses_sums(rebuild: Callable[..., Rebuilt]) -> None:
     known = knowledge()
     weights = torch.tensor([4.0], dtype=torch.float64)
     for view in (Gathered(CLIENTS, sums=rows(known).sum(0), weights=weights), None):
         with pytest.raises(SpecError, match="a sum leaves none"):
-            rebuild(scene(known, view), COINS)
+            rebuild(LOSS, scene(known, view), COINS)
 
 
 def test_the_joint_model_is_the_mean_of_rows_and_of_a_sum() -> None:

@@ -15,11 +15,12 @@ from scipy.ndimage import gaussian_filter
 from torch import Tensor, nn
 from torch.nn import functional
 
-from croupier.audit.invert import SearchRecipe, Target, cosine_distance, counted_labels, search_records, variation
+from croupier.audit.invert import SearchRecipe, Target, cosine_distance, search_records, variation
 from croupier.core.coins import Coins
 from croupier.errors import RangeError, SpecError
 from croupier.learn.datasets import Digits
 from croupier.learn.gradients import gradient_from, gradient_of
+from croupier.learn.layer_gradients import counted_labels
 from croupier.learn.likeness import BEST, matched, mse, psnr, ssim, window_for
 from croupier.learn.models import ConvNet, SigmoidNet
 
@@ -123,7 +124,7 @@ def test_labels_of_a_batch_are_counted() -> None:
         module = ConvNet(1, 28, 10)
     labels = torch.tensor([0, 3, 3, 3, 7, 9, 9, 2])
     gradient = gradient_of(module, noise(8, 1, 28, 28), labels)
-    got = counted_labels(module, Target(gradient, 8, (1, 28, 28), 10), Coins.from_seed(0))
+    got = counted_labels(gradient, module, 8, (1, 28, 28), Coins.from_seed(0))
     assert got.tolist() == sorted(labels.tolist())
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from croupier.aggregate.aggregator import Desk
 from croupier.aggregate.clusters import Clusters
-from croupier.audit.invert import SearchRecipe, label_of, record_behind
+from croupier.audit.invert import SearchRecipe
 from croupier.core.coins import Coins
 from croupier.core.update import Gathered, Model
 from croupier.encode.symmetry import Rule, Symmetry
@@ -19,7 +19,9 @@ from croupier.errors import Unsuited
 from croupier.learn.axes import symmetry_of
 from croupier.learn.flat import layout_of
 from croupier.learn.gradients import gradient_of, holding
+from croupier.learn.layer_gradients import label_of
 from croupier.learn.models import Perceptron, SigmoidNet
+from croupier_lab.attacks.permuted_upload import record_behind
 
 COINS = Coins.from_seed(5)
 RATE = 0.1

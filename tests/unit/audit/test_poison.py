@@ -54,14 +54,20 @@ def test_every_attack_is_known_by_name() -> None:
 
 
 @pytest.mark.parametrize("part", EVERY, ids=[part.use for part in EVERY])
-def test_no_attack_sees_more_than_it_claims(part: type[Poison]) -> None:
+def test_no_attack_sees_more_than_it_claims(part: type[Poison], monkeypatch: pytest.MonkeyPatch) -> None:
     """The same rows come out when what the attack does not know is something else, and they are left alone."""
+    seen, craft = list[PoisonInputs](), part.craft
+
+    def overheard(attack: Poison, given: PoisonInputs, drawn: torch.Generator) -> Tensor:
+        seen.append(given)
+        return craft(attack, given, drawn)
+
+    monkeypatch.setattr(part, "craft", overheard)
     for attack in [part(), *([part.parse({"use": part.use, "knows": "own"})] if "knows" in part.model_fields else [])]:
         full = inputs(reference=tensor([1.0, -1.0]), sigma=0.1, clip=1.0)
-        seen = attack.restrict(full)
-        assert (seen.benign is None) == (attack.knowledge == "own")
-        assert (seen.reference is None) == (not attack.sees_reference)
         sent = attack(full, draw())
+        assert (seen[-1].benign is None) == (attack.knowledge == "own")
+        assert (seen[-1].reference is None) == (not attack.sees_reference)
         assert sent.shape == OWN.shape
         other = inputs(
             benign=BENIGN if attack.knowledge == "all" else 100 * torch.ones(3, 2),

@@ -13,7 +13,7 @@ the spreads that make all its carries likeliest. `audit.unshuffle.carried` tries
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -87,13 +87,12 @@ def estimate_carry_bits(ones: Ints, clients: int, moduli: Moduli, coins: Coins) 
         raise RangeError(f"{len(ones)} parameters are too few for an estimate; {_FEWEST * PARTS} at least")
     sums, carried = carries(ones, moduli)
     part = coins.sampler().permutation(len(ones)) % PARTS
-    whole = _plug_in(sums, carried, clients, moduli)
-    without = [_plug_in(sums[part != p], carried[part != p], clients, moduli) for p in range(PARTS)]
-    return over_runs([PARTS * whole - (PARTS - 1) * left for left in without])
 
+    def bits(some: npt.NDArray[np.bool_]) -> float:
+        return sum(_conditional(sums[some] % (clients * m), carried[some, j]) for j, m in enumerate(moduli))
 
-def _plug_in(sums: Ints, carried: Ints, clients: int, moduli: Moduli) -> float:
-    return sum(_conditional(sums % (clients * m), carried[:, j]) for j, m in enumerate(moduli))
+    whole = bits(part >= 0)
+    return over_runs([PARTS * whole - (PARTS - 1) * bits(part != left_out) for left_out in range(PARTS)])
 
 
 def _conditional(cells: Ints, values: Ints) -> float:
@@ -109,18 +108,20 @@ def _conditional(cells: Ints, values: Ints) -> float:
 
 def pairs_fit(first: Ints, total: int, ones: Ints, moduli: Moduli) -> npt.NDArray[np.bool_]:
     """Which first values, with what is left of the total, make these counts."""
-    fits = np.ones(len(first), bool)
-    for m, many in zip(moduli, ones.tolist(), strict=True):
-        fits &= first % m + (total - first) % m == many
+    each = zip(moduli, ones.tolist(), strict=True)
+    fits: npt.NDArray[np.bool_] = np.all([first % m + (total - first) % m == many for m, many in each], axis=0)
     return fits
 
 
 def _opened(layout: Layout, asked: Mapping[str, Any]) -> dict[str, Any]:
     """What weights, which follow from open distances, tell of the row that they tell most of."""
     rule = Pipeline.parse(asked["protocol"]).release.scoring
-    distances = next(_distances(asked["views"]["server"][0]), None)
-    if distances is None or rule is None:
+    letters = (one for box in asked["views"]["server"][0]["inputs"] if isinstance(box, tuple) for one in box)
+    bodies = (one.get("body", {}) for one in letters if isinstance(one, Mapping))
+    opened = next((body["distances"] for body in bodies if "distances" in body), None)
+    if opened is None or rule is None:
         raise Unsuited("its view holds no distances, from which weights would follow")
+    distances = opened.numpy().astype(np.int64)
     weights = rule.judge(distances, layout.size).weights
     near = weights > 0
     if not near.any():
@@ -131,32 +132,22 @@ def _opened(layout: Layout, asked: Mapping[str, Any]) -> dict[str, Any]:
     return {"bits": found.best_row.bits, "plain": plain, "unique_columns": found.unique_columns, "rows": many}
 
 
-def _distances(view: Mapping[str, Any]) -> Iterator[Ints]:
-    for box in view["inputs"]:
-        for letter in box if isinstance(box, tuple) else ():
-            if isinstance(letter, Mapping) and "distances" in letter.get("body", {}):
-                yield letter["body"]["distances"].numpy().astype(np.int64)
-
-
 def candidates(counted: Counted, places: Tensor, generator: torch.Generator) -> Tensor:
     """The expected values of all clients in ascending order (rows), for some parameters (columns).
 
     For two clients every pair is looked at; for more, draws whose carries are close to the counted ones.
     """
-    sums, carried = carries(counted.ones.numpy(), counted.moduli)
+    ones = counted.ones.numpy()
+    sums, carried = carries(ones, counted.moduli)
     spreads = np.exp2(np.arange(math.ceil(math.log2(_FARTHEST * max(counted.moduli)))))
     rows = places.tolist()
     if counted.clients == 2:
-        ones = counted.ones.numpy()
         found = [_pairs(int(sums[at]), ones[at], counted, spreads) for at in rows]
     else:
         draws = torch.randn(DRAWS, counted.clients, generator=generator, dtype=torch.float64).sort(1).values.numpy()
         apart = (draws - draws.mean(1, keepdims=True)) * np.sqrt(counted.clients / (counted.clients - 1))
         found = [_drawn(int(sums[at]), carried[at], counted, spreads[:, None, None] * apart) for at in rows]
-    likely = np.stack([fits for fits, _ in found])
-    common = _common(likely)
-    share = likely * common
-    share /= share.sum(1, keepdims=True)
+    share = _shares(np.stack([fits for fits, _ in found]))
     values = np.stack([(part[:, None] * guess).sum(0) for part, (_, guess) in zip(share, found, strict=True)], 1)
     return (torch.from_numpy(values) * counted.units[places]).float()
 
@@ -179,9 +170,8 @@ def _drawn(total: int, carried: Ints, counted: Counted, apart: Floats) -> tuple[
     # What rounding added is taken from the middle client, so that the sum is the one that came out.
     values[..., counted.clients // 2] += total - values.sum(-1)
     values.sort(-1)
-    off = np.zeros(values.shape[:2])
-    for m, carry in zip(counted.moduli, carried.tolist(), strict=True):
-        off += np.abs((values % m).sum(-1) // m - carry)
+    each = zip(counted.moduli, carried.tolist(), strict=True)
+    off = np.sum([np.abs((values % m).sum(-1) // m - carry) for m, carry in each], axis=0)
     return _under(np.exp(-_OFF * off) / values.shape[1], values)
 
 
@@ -195,10 +185,11 @@ def _under(chance: Floats, values: Ints) -> tuple[Floats, Floats]:
     return likely + 1e-300, np.einsum("sd,sdn->sn", weights, values)
 
 
-def _common(likely: Floats) -> Floats:
-    """How common each spread is: the shares that make all parameters' likelihoods (rows) largest together."""
+def _shares(likely: Floats) -> Floats:
+    """Each parameter's (rows) share of each spread, as common as makes all likelihoods largest together."""
     common = np.full(likely.shape[1], 1 / likely.shape[1])
-    for _ in range(_SETTLE):
-        share = likely * common
-        common = (share / share.sum(1, keepdims=True)).mean(0)
-    return common
+    for _ in range(_SETTLE + 1):
+        share: Floats = likely * common
+        share /= share.sum(1, keepdims=True)
+        common = share.mean(0)
+    return share

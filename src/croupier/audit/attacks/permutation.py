@@ -16,12 +16,9 @@ import torch
 from torch import Tensor
 
 from croupier.core.coins import Coins
-from croupier.core.revive import plain, revived
+from croupier.core.revive import revived
 from croupier.encode.symmetry import Rule, Symmetry
 from croupier.learn.axes.matching import after, match
-
-# A rule as plain values: where each place of a group goes.
-Places = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -51,31 +48,8 @@ class Guess:
     """
 
     frame: bytes
-    places: Places
+    rule: Rule
     matched: bool
-
-
-@dataclass(frozen=True)
-class Followed:
-    """Every guess, and for each frame the one that fitted best: with it models of that frame come into one order."""
-
-    guesses: tuple[Guess, ...]
-    frames: tuple[tuple[bytes, Places], ...]
-
-    @property
-    def base(self) -> bytes:
-        """The frame of the first model."""
-        return self.frames[0][0]
-
-
-def rule_plain(rule: Rule) -> dict[str, Tensor]:
-    """A rule as plain values."""
-    return {group: torch.from_numpy(order) for group, order in rule.of.items()}
-
-
-def rule_of(places: Places) -> Rule:
-    """A rule from plain values."""
-    return Rule({group: order.numpy() for group, order in places.items()})
 
 
 def unmoved(symmetry: Symmetry) -> Rule:
@@ -90,24 +64,30 @@ def study(known: Mapping[str, Any], device: str = "cpu") -> Symmetry:
 
 
 def mount(symmetry: Symmetry, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """The orders of rounds: each guess, and for each frame the one that fitted best.
+    """The frame of the first model (`base`), and every guess at the order of an upload.
 
     `asked` has `rounds`, how many uploads to match a round at `most`, and `coins`.
     """
     rounds = revived(tuple[ServerRound, ...], asked["rounds"])
-    found: dict[str, Any] = plain(follow(rounds, symmetry, Coins(asked["coins"]), asked["most"]))
-    return found
+    guesses, known = follow(rounds, symmetry, Coins(asked["coins"]), asked["most"])
+    told = [
+        {"frame": one.frame, "places": {group: torch.from_numpy(order) for group, order in one.rule.of.items()},
+         "matched": one.matched}
+        for one in guesses
+    ]  # fmt: skip
+    return {"base": next(iter(known)), "guesses": told}
 
 
 def follow(
     rounds: Sequence[ServerRound], symmetry: Symmetry, coins: Coins, most: int = 10,
     known: Mapping[bytes, Rule] | None = None,
-) -> Followed:  # fmt: skip
+) -> tuple[list[Guess], dict[bytes, Rule]]:  # fmt: skip
     """Bring round after round into the order of the first model, by at most so many uploads a round.
 
     Each match is relative to the model that was handed out, of which every cluster has its own; frames say which orders
     are the same. Together they bring every round into one order, which itself stays unknown where the first model's is.
-    `known` are the orders of earlier rounds.
+    `known` are the orders of earlier rounds. Every guess, and for each frame the rule that fitted best, the first
+    model's first: with it models of that frame come into one order.
     """
     known, guesses = dict(known or {rounds[0].uploads[0].model_frame: unmoved(symmetry)}), list[Guess]()
     for one in rounds:
@@ -120,7 +100,7 @@ def follow(
             else:
                 found = match(each.model, each.vector, symmetry, coins.child(one.number, each.client))
                 fits.append((found.apart, after(rule, found.rule)))
-            guesses.append(Guess(one.frame, rule_plain(fits[-1][1]), not is_same))
+            guesses.append(Guess(one.frame, fits[-1][1], not is_same))
         if fits:
             known.setdefault(one.frame, min(fits, key=lambda fit: fit[0])[1])
-    return Followed(tuple(guesses), tuple((frame, rule_plain(rule)) for frame, rule in known.items()))
+    return guesses, known

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from croupier.audit.invert import SearchRecipe, Target, at_entrance, counted_labels, label_of, off_layer, search_records
+from croupier.audit.invert import SearchRecipe, Target, search_records
 from croupier.audit.knowledge import Knowledge
 from croupier.audit.seen import seen
 from croupier.core.coins import Coins
@@ -26,6 +26,7 @@ from croupier.errors import SpecError, Unsuited
 from croupier.learn.ends import Entrance, find_entrance, last_gradient
 from croupier.learn.flat import layout_of
 from croupier.learn.gradients import Loss, gradient_from, holding
+from croupier.learn.layer_gradients import at_entrance, counted_labels, label_of, off_layer
 
 TITLES: Mapping[str, str] = {
     "read": "read off the first linear layer: exact for a single record",
@@ -188,7 +189,7 @@ def search(one: MeanGradient, coins: Coins) -> Tensor:
     elif one.count == 1:
         labels = label_of(gradient, one.network, shape)
     else:
-        labels = counted_labels(one.network, target, coins.child("labels"))
+        labels = counted_labels(gradient, one.network, target.records, shape, coins.child("labels"))
     begin = one.told.whole(one.told.mean.new_zeros(0, *shape), one.count)
     known, node = replace(target, labels=labels), coins.child("search").child(0)
     return search_records(one.told.recipe, one.network, known, node, by, begin)[0]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -45,20 +46,16 @@ def prior_of(context: AttackContext) -> Prior:
     return found
 
 
-def lowest_loss(rebuild: Rebuild) -> Attack:
+def lowest_loss(rebuild: Rebuild, context: AttackContext, coins: Coins) -> Tensor:
     """The client whose model gives the record's label the highest probability, or its target the lowest error."""
-
-    def attack(context: AttackContext, coins: Coins) -> Tensor:
-        inputs, labels = context.knowledge.records
-        if not context.knowledge.classes:
-            return fits(rebuild(context, coins).outputs(context, inputs), labels)
-        said = torch.log_softmax(rebuild(context, coins).outputs(context, inputs).double(), -1)
-        return said[:, torch.arange(len(labels)), labels]
-
-    return attack
+    inputs, labels = context.knowledge.records
+    outputs = rebuild(context, coins).outputs(context, inputs)
+    if not context.knowledge.classes:
+        return fits(outputs, labels)
+    return torch.log_softmax(outputs.double(), -1)[:, torch.arange(len(labels)), labels]
 
 
-def posterior(rebuild: Rebuild, fitted: bool = True) -> Attack:
+def posterior(rebuild: Rebuild, context: AttackContext, coins: Coins, fitted: bool = True) -> Tensor:
     """Prior and view together.
 
     A client's model is sure of the classes that the client has many of, and its last biases lean to them. How much
@@ -66,28 +63,20 @@ def posterior(rebuild: Rebuild, fitted: bool = True) -> Attack:
     that were `fitted` to shadow sets are rebuilt without those records. Where they foretell nothing, the prior remains,
     and the record's own log-odds where a whole model may remember it.
     """
-
-    def attack(context: AttackContext, coins: Coins) -> Tensor:
-        known = context.knowledge
-        inputs, labels = known.records
-        models = rebuild(context, coins.child("whole"))
-        # Only a whole model that a client trained can remember a record; one that was put together cannot.
-        whole = models.trunk is None and not fitted
-        if not known.classes:
-            base = prior(context, coins)
-            return _joined(context, base, _lower(fits(models.outputs(context, inputs), labels))) if whole else base
-        signs = _signs(models, context)
-        slopes, doubt = _calibrated(_folds(rebuild, context, coins) if fitted else _left_out(signs, context))
+    known, base = context.knowledge, prior(context, coins)
+    inputs, labels = known.records
+    models = rebuild(context, coins.child("whole"))
+    # Only a whole model that a client trained can remember a record; one that was put together cannot.
+    whole = models.trunk is None and not fitted
+    if not known.classes:
+        return _joined(context, base, _lower(fits(models.outputs(context, inputs), labels))) if whole else base
+    signs = _signs(models, context)
+    slopes, doubt = _calibrated(_folds(rebuild, context, coins) if fitted else _left_out(signs, context))
+    if any(slopes):
         held = counts(tuple(y for _, y in known.shadows), known.classes)
-        base = prior(context, coins)
-        if any(slopes):
-            # The view tells of labels; what records tell beyond their labels stands.
-            base = by_label(settled(held, _lean(signs, slopes), doubt, labels), labels) + prior_of(context).beyond
-        return (
-            _joined(context, base, _own(log_odds(models.outputs(context, inputs), labels), labels)) if whole else base
-        )
-
-    return attack
+        # The view tells of labels; what records tell beyond their labels stands.
+        base = by_label(settled(held, _lean(signs, slopes), doubt, labels), labels) + prior_of(context).beyond
+    return _joined(context, base, _own(log_odds(models.outputs(context, inputs), labels), labels)) if whole else base
 
 
 def _joined(context: AttackContext, base: Tensor, own: Tensor) -> Tensor:
@@ -178,30 +167,28 @@ def _calibrated(trials: Iterable[Foretelling]) -> tuple[tuple[float, float], flo
     return grid[int(likely.argmax())]
 
 
-REBUILDS: Mapping[str, Rebuild] = {
-    "named": unshuffle.named,
-    "algorithm2": unshuffle.models(ACCURACY),
-    "algorithm2-loss": unshuffle.models(LOSS),
-    "algorithm2-matched": unshuffle.models(LOSS, one_to_one=True),
-    "algorithm3": unshuffle.layers(ACCURACY),
-    "algorithm3-loss": unshuffle.layers(LOSS),
-    "algorithm3-matched": unshuffle.layers(LOSS, one_to_one=True),
-    "algorithm5": unshuffle.parameters(ACCURACY),
-    "algorithm5-loss": unshuffle.parameters(LOSS),
-    "algorithm5-cumulative": unshuffle.parameters(LOSS, cumulative=True),
-    "tuned": unshuffle.tuned,
-    "carries": unshuffle.carried,
-}
-
+_MATCHED_ROWS = partial(unshuffle.models, LOSS, one_to_one=True)
+_MATCHED_HEADS = partial(unshuffle.layers, LOSS, one_to_one=True)
 ATTACKS: Mapping[str, Attack] = {
     "prior": prior,
-    **{name: lowest_loss(rebuild) for name, rebuild in REBUILDS.items()},
-    "named+prior": posterior(unshuffle.named, fitted=False),
-    "algorithm2+prior": posterior(REBUILDS["algorithm2-matched"], fitted=False),
-    "algorithm3+prior": posterior(REBUILDS["algorithm3-matched"], fitted=False),
-    "algorithm5+prior": posterior(REBUILDS["algorithm5-loss"]),
-    "tuned+prior": posterior(unshuffle.tuned),
-    "carries+prior": posterior(unshuffle.carried),
+    "named": partial(lowest_loss, unshuffle.named),
+    "named+prior": partial(posterior, unshuffle.named, fitted=False),
+    "algorithm2": partial(lowest_loss, partial(unshuffle.models, ACCURACY)),
+    "algorithm2-loss": partial(lowest_loss, partial(unshuffle.models, LOSS)),
+    "algorithm2-matched": partial(lowest_loss, _MATCHED_ROWS),
+    "algorithm2+prior": partial(posterior, _MATCHED_ROWS, fitted=False),
+    "algorithm3": partial(lowest_loss, partial(unshuffle.layers, ACCURACY)),
+    "algorithm3-loss": partial(lowest_loss, partial(unshuffle.layers, LOSS)),
+    "algorithm3-matched": partial(lowest_loss, _MATCHED_HEADS),
+    "algorithm3+prior": partial(posterior, _MATCHED_HEADS, fitted=False),
+    "algorithm5": partial(lowest_loss, partial(unshuffle.parameters, ACCURACY)),
+    "algorithm5-loss": partial(lowest_loss, partial(unshuffle.parameters, LOSS)),
+    "algorithm5-cumulative": partial(lowest_loss, partial(unshuffle.parameters, LOSS, cumulative=True)),
+    "algorithm5+prior": partial(posterior, partial(unshuffle.parameters, LOSS)),
+    "tuned": partial(lowest_loss, unshuffle.tuned),
+    "tuned+prior": partial(posterior, unshuffle.tuned),
+    "carries": partial(lowest_loss, unshuffle.carried),
+    "carries+prior": partial(posterior, unshuffle.carried),
 }
 
 # Attacks that read how many ones each block has, which only residues in unary let out.

@@ -63,7 +63,10 @@ class Carries(Question, use="carries"):
     def play(self, bench: Bench, arm: Arm, adversaries: Sequence[Adversary]) -> Promise:
         """On every round's view; where nothing defends, on counts of the same updates, and on distinct weights."""
         if arm == bench.undefended:
-            control = _elsewhere(bench, arm, _counting(bench, arm), "counts")
+            clients = max(2, *(len(done.present) for done in bench.played(arm).rounds))
+            encode, release = Residues(clients=clients), Release.parse("counts")
+            counting = Pipeline(encode=encode, release=release, aggregate=Scaled(), place=Relay())
+            control = _elsewhere(bench, arm, counting, "counts")
             return lambda: {
                 SERVER.key: QuestionRun({}, _controls(control.result()), dict.fromkeys(self.titles, NO_COUNTS))
             }
@@ -77,10 +80,9 @@ def _asked(bench: Bench, arm: Arm, adversary: Adversary) -> tuple[str, dict[int,
         # The same distances as two servers open, as whoever computes the release in the clear lets them out.
         clear = arm.pipeline.model_copy(update={"place": Relay()})
         return "opened", {1: _elsewhere(bench, arm, clear, "opened")}
-    views = [played.seen_by(adversary, at) for at in range(len(played.rounds))]
     return "counts", {
-        done.number + 1: _ask(bench, arm, arm.pipeline, "counts", each, done.number)
-        for done, each in zip(played.rounds, views, strict=True)
+        done.number + 1: _ask(bench, arm, arm.pipeline, "counts", played.seen_by(adversary, at), done.number)
+        for at, done in enumerate(played.rounds)
     }
 
 
@@ -107,14 +109,6 @@ def _controls(answer: Mapping[str, Any]) -> dict[str, Score]:
     exact = sum_leakage([2**at for at in range(ROWS)], 0.25).best_row.bits
     planted = {"opened": Score(exact, row_leakage([1] * ROWS, [0.75] * ROWS, 0).bits)}
     return planted | ({} if answer["unsuited"] else {"counts": Score(answer["bits"], answer["plain"])})
-
-
-def _counting(bench: Bench, arm: Arm) -> Pipeline:
-    """The protocol of which counts of ones leave."""
-    clients = max(2, *(len(done.present) for done in bench.played(arm).rounds))
-    return Pipeline(
-        encode=Residues(clients=clients), release=Release.parse("counts"), aggregate=Scaled(), place=Relay()
-    )
 
 
 def _elsewhere(bench: Bench, arm: Arm, pipeline: Pipeline, attack: str) -> Answered:

@@ -1,34 +1,42 @@
 """Can hidden coordinates be put back in order? Asked of a server's views where clients permute what they send.
 
-Asked of protocols whose clients hide coordinates (Tazza). A `Variant` plays the protocol: uploads, rules and views come
-from the real loop and the real agreement. Attacks run in a process of their own (`audit.attacks.permutation`); only
-here their guesses meet the rules, and `audit.permutation_report` shows them over runs.
+Asked of protocols whose clients hide coordinates (Tazza). The description's own protocol and its control are played:
+uploads, rules and views come from the real loop and the real agreement. Attacks run in a process of their own
+(`audit.attacks.permutation`); only here their guesses meet the rules. An order is what came of one of these two: which
+share of places was recovered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, ClassVar
 
 from croupier.audit.attacked_training import SeededTask as Ground
-from croupier.audit.attacks.permutation import Followed, rule_of
+from croupier.audit.attacks.permutation import Guess
 from croupier.audit.bench import Bench
 from croupier.audit.blind import Panel
-from croupier.audit.permutation_report import over_all_runs
 from croupier.audit.permuted_run import PermutedRun
 from croupier.audit.question import Adversary, Arm, Promise, Question, QuestionRun, Score
+from croupier.audit.report.words import Table, capital, interval, rate_of, table
 from croupier.audit.seen import shows
 from croupier.audit.setting import Depth
 from croupier.core.coins import Coins
 from croupier.core.intervals import Rate
-from croupier.core.revive import plain, revived
+from croupier.core.revive import plain
+from croupier.encode.symmetry import Rule
 from croupier.errors import SpecError
 from croupier.learn.axes.matching import after, shares
 from croupier.pipeline import Pipeline
 
 TOPIC = "permutation"
+CLIENTS = frozenset({"client", "clients"})
+# By attack, the measure of a group that it is scored by.
+MEASURES = {"plain": "absolute", "between": "relative"}
+THREAT = (
+    "Here the server is curious and follows the protocol. It has its own views, the models that it handed out and the "
+    "uploads that came back, and the public network; nothing of the rule."
+)
 
 
 def with_control(pipeline: Pipeline) -> list[Pipeline]:
@@ -49,44 +57,36 @@ def onlooker(run: PermutedRun) -> Coins:
     return Coins.from_seed(run.ground.seed).child("onlooker", str(sorted(encode.items())))
 
 
-@dataclass(frozen=True)
-class Variant:
-    """A variant of the protocol, the description's `own` or its control."""
+def order_of(run: PermutedRun, depth: Depth, panel: Panel) -> Callable[[], dict[str, Any]]:
+    """Train, and ask for the orders of its rounds; as plain values, scored, once the attack has answered."""
+    kept = run.pipeline.encode.keeps_rule
+    # Under one rule all rounds look alike: two of them say it.
+    done = run.played(min(depth.rounds, 2 if kept else 99))
+    asked = {
+        "rounds": plain(tuple(run.seen(done))), "most": depth.uploads, "coins": onlooker(run).child("follow").export(),
+    }  # fmt: skip
+    answer = panel.ask(TOPIC, {"symmetry": plain(run.symmetry)}, asked)
 
-    run: PermutedRun
-    depth: Depth
-    panel: Panel
-    own: bool = True
+    def scores() -> dict[str, Any]:
+        guesses = [
+            Guess(one["frame"], Rule({group: each.numpy() for group, each in one["places"].items()}), one["matched"])
+            for one in answer.result()["guesses"]
+        ]
+        groups = scored(guesses, answer.result()["base"], run)
+        return {"first": run.first, "kept": kept, "rounds": len(done), "groups": groups}
 
-    @property
-    def kept(self) -> bool:
-        """Whether one rule serves the whole epoch."""
-        return self.run.pipeline.encode.keeps_rule
-
-    def play(self) -> Callable[[], dict[str, Any]]:
-        """Train, and ask for the orders of its rounds; as plain values, scored, once the attack has answered."""
-        run = self.run
-        # Under one rule all rounds look alike: two of them say it.
-        done = run.played(min(self.depth.rounds, 2 if self.kept else 99))
-        asked = {
-            "rounds": plain(tuple(run.seen(done))), "most": self.depth.uploads,
-            "coins": onlooker(run).child("follow").export(),
-        }  # fmt: skip
-        answer = self.panel.ask(TOPIC, {"symmetry": plain(run.symmetry)}, asked)
-        told = {"first": run.first, "kept": self.kept, "own": self.own, "rounds": len(done)}
-        return lambda: {**told, "groups": scored(revived(Followed, answer.result()), run)}
+    return scores
 
 
-def scored(track: Followed, run: PermutedRun) -> list[dict[str, Any]]:
+def scored(guesses: Sequence[Guess], base: bytes, run: PermutedRun) -> list[dict[str, Any]]:
     """The share of each group's places that were recovered, absolutely and from the order of the first model.
 
     Of guesses that needed matching, where any did. Each is a mean over uploads; `least` is the worst upload's.
     """
-    base = run.truth(track.base)
-    guesses = [guess for guess in track.guesses if guess.matched] or list(track.guesses)
+    guesses, start = [guess for guess in guesses if guess.matched] or guesses, run.truth(base)
     truths = {guess.frame: run.truth(guess.frame) for guess in guesses}
-    absolute = [shares(rule_of(guess.places), truths[guess.frame]) for guess in guesses]
-    relative = [shares(after(base, rule_of(guess.places)), truths[guess.frame]) for guess in guesses]
+    absolute = [shares(guess.rule, truths[guess.frame]) for guess in guesses]
+    relative = [shares(after(start, guess.rule), truths[guess.frame]) for guess in guesses]
     return [
         {"group": group, "size": size, "uploads": len(guesses), "absolute": fmean(one[group] for one in absolute),
          "relative": fmean(one[group] for one in relative), "least": min(one[group] for one in relative)}
@@ -122,37 +122,41 @@ class Permutation(Question, use="permutation"):
     def unseen(self, bench: Bench, arm: Arm, adversary: Adversary) -> str:
         """Who does not get single updates with the models they came of has nothing to match."""
         if "server" not in adversary.parties:
-            if {"client", "clients"} & set(adversary.parties):
+            if CLIENTS & set(adversary.parties):
                 return "clients know the rule: it hides coordinates from the server alone"
             return "only the server has the models and the updates that are to be brought together"
         found = shows(arm.pipeline, Adversary(("server",)))
         return "" if found.kind == "named" else found.why or "it sees no single updates that could be matched"
 
     def play(self, bench: Bench, arm: Arm, adversaries: Sequence[Adversary]) -> Promise:
-        """The protocol and its control."""
-        accounts = bench.once(("orders", arm.key), lambda: [one.play() for one in _variants(bench, arm)])
+        """The protocol and its control, which is the same protocol with the first model known."""
+        orders = bench.once(("orders", arm.key), lambda: [
+            order_of(_run(bench, arm, one), bench.setting.depth, bench.panel) for one in with_control(arm.pipeline)
+        ])  # fmt: skip
 
         def trials() -> Mapping[str, QuestionRun]:
-            found = {"orders": [account() for account in accounts]}
-            alone = _trial(found, arm.own)
-            return {
-                who.key: alone if who.parties == ("server",) else _told(found, alone, who) for who in adversaries
-            }  # fmt: skip
+            found = [order() for order in orders]
+            scores, is_open = _scores(found[0]), found[0]["first"] == "open"
+            # Where the first model is in plain order the rule is recovered when all places are; where the clients drew
+            # it, when all rounds are in one order: no view is in another.
+            scores = {name: scores[name] for name in (("between", "plain") if is_open else scores)}
+            controls = _scores(next((one for one in found if one["first"] == "open"), found[0]))
+            alone = QuestionRun(scores, controls, facts={"orders": found} if arm.own else {})
+            # A server that a client helps needs no matching.
+            told = QuestionRun({**scores, "told": Score(1.0, scores["plain"].prior)}, controls)
+            return {who.key: told if CLIENTS & set(who.parties) else alone for who in adversaries}
 
         return trials
 
     def facts(self, trials: Sequence[QuestionRun]) -> dict[str, Any]:
         """Tables over runs."""
-        accounts = [one.facts["account"] for one in trials if "account" in one.facts]
-        return over_all_runs(accounts) if len(accounts) > 1 else {}
+        found = [one.facts["orders"] for one in trials if "orders" in one.facts]
+        return summarise(found) if len(found) > 1 else {}
 
     def words(self, gain: Rate, attack: str = "") -> str:
         """Which order it is that was recovered."""
-        said = super().words(gain, attack)
-        if not gain.low > 0 or attack == "plain":
-            return said
         more = {"between": "all rounds are in one order, which itself stays unknown", "told": "a client told the rule"}
-        return f"{said} ({more[attack]})" if attack in more else said
+        return super().words(gain, attack) + (f" ({more[attack]})" if attack in more and gain.low > 0 else "")
 
 
 def _run(bench: Bench, arm: Arm, pipeline: Pipeline) -> PermutedRun:
@@ -161,37 +165,82 @@ def _run(bench: Bench, arm: Arm, pipeline: Pipeline) -> PermutedRun:
     return PermutedRun(ground, pipeline, bench.drive)
 
 
-def _variants(bench: Bench, arm: Arm) -> list[Variant]:
-    depth, every = bench.setting.depth, with_control(arm.pipeline)
-    return [Variant(_run(bench, arm, one), depth, bench.panel, number == 0) for number, one in enumerate(every)]
-
-
-def _shares(order: Mapping[str, Any]) -> dict[str, Score]:
+def _scores(order: Mapping[str, Any]) -> dict[str, Score]:
     """The share of all places that were recovered, beside that of a random order."""
-    places = sum(group["size"] for group in order["groups"])
-    found = {
-        name: sum(group[key] * group["size"] for group in order["groups"]) / places
-        for name, key in (("plain", "absolute"), ("between", "relative"))
+    groups = order["groups"]
+    places = sum(group["size"] for group in groups)
+    return {
+        name: Score(sum(group[key] * group["size"] for group in groups) / places, len(groups) / places)
+        for name, key in MEASURES.items()
     }
-    return {name: Score(value, len(order["groups"]) / places) for name, value in found.items()}
 
 
-def _trial(found: Mapping[str, Any], shown: bool) -> QuestionRun:
-    """Scores of the protocol's own variant.
+def summarise(found: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+    """What to show of the orders of each run: sentences and tables; and the `numbers` behind them."""
+    orders = [{"own": not at, **_over_runs(parts)} for at, parts in enumerate(zip(*found, strict=True))]
+    own, *others = orders
+    return {
+        "sentences": [
+            recovered(own), THREAT, *(f"Where {one['name']}: {recovered(one)}" for one in others),
+            f"The description's own pipeline, agreement and clients are run for {own['rounds']} rounds, and once more "
+            "with the first model from elsewhere. Rules and records are known to the scorer alone.",
+            "Recovered: the share of a group's places that weight matching has right, from plain order, and between "
+            "rounds from the order of the first model that was handed out. Chance is a random order's, 1 over the "
+            f"size. Means over uploads, with 95 % intervals over {len(found)} runs; an interval of no width says that "
+            "all runs agree, and no more.",
+            "What records then look like, what public pictures make of the unknown order, and what a client does that "
+            "breaks the rule: croupier bench permutation.",
+        ],
+        "tables": [each for order in orders for each in _places(order)], "numbers": {"orders": orders},
+    }  # fmt: skip
 
-    Where the first model is in plain order the rule is recovered when all places are; where the clients drew it, when
-    all rounds are in one order: no view is in another. The control is the same protocol with the first model known.
-    """
-    own = found["orders"][0]
-    names = ("between", "plain") if own["first"] == "open" else ("plain", "between")
-    scores = _shares(own)
-    known = next((one for one in found["orders"] if one["first"] == "open" and one["kept"] == own["kept"]), own)
-    facts = {"account": found} if shown else {}
-    return QuestionRun({name: scores[name] for name in names}, _shares(known), facts=facts)
+
+def _over_runs(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One variant of the protocol over runs."""
+    first, groups = parts[0], []
+    for lines in zip(*(part["groups"] for part in parts), strict=True):
+        size = lines[0]["size"]
+        groups.append({
+            "group": lines[0]["group"], "size": size, "uploads": sum(line["uploads"] for line in lines),
+            **{key: rate_of([line[key] for line in lines]) for key in MEASURES.values()},
+            "least": min(line["least"] for line in lines), "chance": 1 / size,
+        })  # fmt: skip
+    who = "the server knows the first model" if first["first"] == "open" else "the clients draw the first model"
+    name = f"{who}, {'one rule for the epoch' if first['kept'] else 'a rule every round'}"
+    return {**first, "name": name, "groups": groups}
 
 
-def _told(found: Mapping[str, Any], alone: QuestionRun, who: Adversary) -> QuestionRun:
-    """A server that a client helps needs no matching."""
-    if not {"client", "clients"} & set(who.parties):
-        return alone
-    return QuestionRun({**alone.scores, "told": Score(1.0, alone.scores["plain"].prior)}, alone.controls)
+def _places(order: Mapping[str, Any]) -> list[Table]:
+    """How much of each permutation is recovered."""
+    heads = ("Group", "Places", "Plain order, %", "Between rounds, %", "Worst upload, %", "Chance, %", "Uploads")
+    title = f"Places recovered. {capital(order['name'])}{' (the description)' if order['own'] else ''}"
+    return table(title, heads, [
+        (one["group"], str(one["size"]), interval(one["absolute"], 100), interval(one["relative"], 100),
+         f"{100 * one['least']:.1f}", f"{100 * one['chance']:.1f}", str(one["uploads"]))
+        for one in order["groups"]
+    ])  # fmt: skip
+
+
+def recovered(order: Mapping[str, Any]) -> str:
+    """What a permutation is worth: which places matching recovers."""
+    groups = order["groups"]
+    places = sum(group["size"] for group in groups)
+    plain, between = (
+        f"{sum(group[key]['rate'] * group['size'] for group in groups) / places:.1%}" for key in MEASURES.values()
+    )  # fmt: skip
+    chance = f"a random order recovers {len(groups) / places:.1%}"
+    if order["first"] == "clients":
+        said = (
+            f"Obfuscation, not encryption: by matching weights the server links {between} of the {places} permuted "
+            f"places of all rounds, and brings {plain} into plain order ({chance}). What stays hidden is the one order "
+            "of the first model, until one client tells the rule."
+        )
+    else:
+        whole = all(group["absolute"]["low"] >= 0.99 for group in groups)
+        said = f"Weight matching recovers {plain} of the {places} permuted places; {chance}. " + (
+            "Obfuscation, not encryption: nothing that depends on the rule survives, and the server holds updates in "
+            "plain order, as where nothing defends."
+            if whole
+            else "That it failed in some groups is no proof that no attack can."
+        )
+    return f"{said} For confidentiality from the server use sum servers, which make the permutation unnecessary."

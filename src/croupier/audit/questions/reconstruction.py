@@ -18,10 +18,10 @@ from torch import Tensor
 
 from croupier.audit.attacks.reconstruction import TITLES
 from croupier.audit.bench import Answered, Bench, PlayedRounds
+from croupier.audit.invert import unreadable
 from croupier.audit.question import SERVER, Adversary, Arm, Promise, Question, QuestionRun, Score, Unit
 from croupier.audit.questions.source import UNSEEN
 from croupier.audit.seen import Kind, shows
-from croupier.audit.single import RATE, SingleSteps, single_steps, unreadable
 from croupier.audit.stage import Stage
 from croupier.core.intervals import Rate
 from croupier.errors import Unsuited
@@ -29,6 +29,7 @@ from croupier.learn.ends import find_entrance
 from croupier.learn.likeness import like, matched, pictured
 from croupier.learn.lpips import Learned, learned
 from croupier.learn.png import png
+from croupier.learn.single import RATE, SingleSteps, single_steps
 
 # Rows that are one client's own, with or without a name; of others only the sum is of use.
 SINGLE: tuple[Kind, ...] = ("named", "noise", "model")

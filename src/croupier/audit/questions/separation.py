@@ -73,21 +73,17 @@ def look(bench: Bench, arm: Arm, adversary: Adversary, attack: str) -> Separatio
         return None
     asked: dict[str, Any] = {"rounds": rounds, "protocol": arm.pipeline.plain(), "attacks": (attack,)}
     asked["less_own"] = "client" in adversary.parties
-    return SeparationAnswer(bench.panel.ask("separation", known(stage.task.layout), asked), truth_of(played))
+    truth = {
+        (who, done.number): own_update(views[who])
+        for done, views in zip(played.rounds, played.views, strict=True)
+        for who in done.present
+    }
+    return SeparationAnswer(bench.panel.ask("separation", known(stage.task.layout), asked), truth)
 
 
 def known(layout: Layout) -> dict[str, Any]:
     """What every adversary knows: the network."""
     return {"layout": tuple(asdict(one) for one in layout.slices)}
-
-
-def truth_of(played: PlayedRounds) -> dict[tuple[str, int], Tensor]:
-    """What every client learnt in every round."""
-    return {
-        (who, done.number): own_update(views[who])
-        for done, views in zip(played.rounds, played.views, strict=True)
-        for who in done.present
-    }
 
 
 def _rounds(played: PlayedRounds, adversary: Adversary) -> tuple[dict[str, Any], ...]:

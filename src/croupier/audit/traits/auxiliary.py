@@ -67,6 +67,10 @@ class AuxiliaryClients:
             {key: len(one.classes) for key, one in self.attributes.items()},
         )  # fmt: skip
 
+    def guesses(self, learnt: AuxiliaryUpdates) -> dict[str, set[int]]:
+        """Classes to name without a view: the commonest of these clients, and of the records they are made of."""
+        return {key: {learnt.majority(key), self.common.get(key, learnt.majority(key))} for key in self.attributes}
+
 
 @dataclass
 class SetAside:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -16,14 +16,13 @@ import torch
 from torch import Tensor
 
 from croupier.audit.attacks.traits import READ
-from croupier.audit.attacks.traits.denoise import AuxiliaryUpdates
 from croupier.audit.attacks.traits.views import RoundView, differences, read_rounds
 from croupier.audit.bench import Bench, PlayedRounds, is_undefended
 from croupier.audit.question import SERVER, Adversary, Arm
 from croupier.audit.seen import seen, shows
 from croupier.audit.traits.auxiliary import AuxiliaryClients, auxiliary_clients, with_all_households
 from croupier.audit.traits.scores import AttackInput, Measures, RoundTruth, Scored, TraitTruth
-from croupier.audit.traits.tiers import TieredExperiment, TieredSetting, View
+from croupier.audit.traits.tiers import QUIET, TieredExperiment, TieredSetting, View
 from croupier.core.coins import Coins
 from croupier.core.update import Layout
 from croupier.errors import SpecError
@@ -61,7 +60,7 @@ class Findings:
 
 def findings(bench: Bench, arm: Arm, adversary: Adversary) -> Callable[[], Findings]:
     """What an adversary finds in all rounds, for both questions at once."""
-    case, experiment = tiered_case(bench, arm, adversary), _experiment(bench)
+    case, experiment = tiered_case(bench, arm, adversary), tiered_experiment(bench)
 
     def make() -> Callable[[], Findings]:
         return cache(_tiers(bench, experiment, *case) if case and experiment else _read(bench, arm, adversary))
@@ -71,12 +70,12 @@ def findings(bench: Bench, arm: Arm, adversary: Adversary) -> Callable[[], Findi
 
 def tiered_case(bench: Bench, arm: Arm, adversary: Adversary) -> tuple[str, View] | None:
     """The noise and view of the tiers' own experiment that an arm is; None where its real views are read."""
-    experiment = None if arm.changes else _experiment(bench)
+    experiment = None if arm.changes else tiered_experiment(bench)
     if experiment is None:
         return None
     pipeline, kind = arm.pipeline, shows(arm.pipeline, adversary).kind
     if is_undefended(arm):
-        return "no noise", "rows"
+        return QUIET, "rows"
     if pipeline.privacy != experiment.tiered.privacy:
         return None
     if kind == "named":
@@ -88,24 +87,22 @@ def tiered_case(bench: Bench, arm: Arm, adversary: Adversary) -> tuple[str, View
     return ("tiers", "sums") if summed else None
 
 
-def tiered_setting(bench: Bench) -> TieredSetting | None:
-    """The own protocol's tiers, where it has any; households that are no clients are the attacker's."""
-    own = next((one.pipeline for one in bench.arms if one.own), None)
-    tiers = own.privacy.as_tiers() if own else None
-    if own is None or tiers is None:
-        return None
-    data, split = with_all_households(bench.setting.data, bench.setting.split)
-    smallest, _ = own.release.bucket or (8, 0)
-    return TieredSetting(replace(bench.setting, data=data, split=split), tiers, smallest)
+def tiered_experiment(bench: Bench) -> TieredExperiment | None:
+    """That of the own protocol's tiers; None where it has none, or too few clients are left to learn from.
 
-
-def _experiment(bench: Bench) -> TieredExperiment | None:
-    """That of the tiers; None where it is another protocol, or too few clients are left to learn from."""
+    Households that are no clients are the attacker's.
+    """
 
     def make() -> TieredExperiment | None:
-        found = tiered_setting(bench)
+        own = next((one.pipeline for one in bench.arms if one.own), None)
+        tiers = own.privacy.as_tiers() if own else None
+        if own is None or tiers is None:
+            return None
+        data, split = with_all_households(bench.setting.data, bench.setting.split)
+        smallest, _ = own.release.bucket or (8, 0)
+        setting = replace(bench.setting, data=data, split=split)
         try:
-            return TieredExperiment(found, bench.coins) if found else None
+            return TieredExperiment(TieredSetting(setting, tiers, smallest), bench.coins)
         except SpecError:
             return None
 
@@ -136,9 +133,8 @@ def _played(bench: Bench, experiment: TieredExperiment, noise: str) -> Callable[
     def watch(stage: str) -> None:
         bench.watch(f"seed {bench.seed}: {stage}")
 
-    known = experiment.noise(noise)
-    rounds = tuple(experiment.rounds(experiment.task, known, bench.drive, watch))
-    return experiment.attack_input(known, rounds, views, watch).asked_of(bench.panel)
+    rounds = tuple(experiment.rounds(experiment.task, noise, bench.drive, watch))
+    return experiment.attack_input(noise, rounds, views, watch).asked_of(bench.panel)
 
 
 def _says(count: int, who: str, every: int) -> tuple[str, ...]:
@@ -168,32 +164,34 @@ def _read(bench: Bench, arm: Arm, adversary: Adversary) -> Callable[[], Findings
         return lambda: Findings({}, {})
     starts = {played.rounds[at].number: played.starts[at] for at in shown}
     every = math.ceil(len(starts) / _STUDIED)
-    updates, aux = None, auxiliary(bench, arm)
-    if isinstance(aux, AuxiliaryClients):
-        studied = dict(list(starts.items())[::every])
+    aux, node = auxiliary(bench, arm), stage.coins.child("traits", arm.node or arm.key, adversary.key)
+    known = aux if isinstance(aux, AuxiliaryClients) else None
+    updates = None
+    if known:
         clip = getattr(pipeline.privacy, "clip", math.inf)
-        updates = aux.learn_from(studied, clip, stage.coins.child("auxiliary"))
-    node = stage.coins.child("traits", arm.node or arm.key, adversary.key)
-    slices = stage.task.layout.slices
-    layout = tuple({"name": one.name, "shape": one.shape, "role": one.role} for one in slices)
+        updates = known.learn_from(dict(list(starts.items())[::every]), clip, stage.coins.child("auxiliary"))
     asked = {
         "rounds": tuple(
             {"number": number, "views": views, "start": start}
             for (number, start), views in zip(starts.items(), shown.values(), strict=True)
         ),
-        "protocol": pipeline.plain(), "layout": layout, "coins": node.export(),
+        "protocol": pipeline.plain(), "layout": tuple(asdict(one) for one in stage.task.layout.slices),
+        "coins": node.export(),
     }  # fmt: skip
-    present = [who for at in shown for who in played.rounds[at].present]
     rounds = tuple(
         _truth(one, pipeline, played, at, stage.task.layout, node.child("ties"))
         for one, at in zip(read_rounds(asked), shown, strict=True)
     )
-    known = aux if isinstance(aux, AuxiliaryClients) else None
     truth = TraitTruth(rounds, known.attributes if known else {})
-    answer = AttackInput(
-        _known(updates, pipeline, present, stage.coins.child("traits study")), asked, updates, {READ: truth},
-        known.common if known else {},
-    ).asked_of(bench.panel)  # fmt: skip
+    # All deviations of noise that there may be.
+    tiers = [pipeline.privacy.tier(who) for at in shown for who in played.rounds[at].present]
+    told = {
+        "auxiliary": vars(updates) if updates else None,
+        "levels": torch.unique(torch.tensor([one.sigma if one else 0.0 for one in tiers], dtype=torch.float64)),
+        "coins": stage.coins.child("traits study").export(),
+    }
+    guesses = known.guesses(updates) if known and updates else {}
+    answer = AttackInput(told, asked, {READ: truth}, guesses).asked_of(bench.panel)
 
     def done() -> Findings:
         says = _says(len(known.names), "none of those attacked", every) if known else ()
@@ -202,22 +200,13 @@ def _read(bench: Bench, arm: Arm, adversary: Adversary) -> Callable[[], Findings
     return done
 
 
-def _known(
-    updates: AuxiliaryUpdates | None, pipeline: Pipeline, present: Sequence[str], coins: Coins
-) -> dict[str, Any]:  # fmt: skip
-    """Auxiliary clients, and all deviations of noise that there may be."""
-    tiers = [pipeline.privacy.tier(who) for who in present]
-    levels = torch.unique(torch.tensor([one.sigma if one else 0.0 for one in tiers], dtype=torch.float64))
-    return {"auxiliary": updates.plain() if updates else None, "levels": levels, "coins": coins.export()}
-
-
 def _truth(
     view: RoundView, pipeline: Pipeline, played: PlayedRounds, at: int, layout: Layout, coins: Coins
 ) -> RoundTruth:
     """The view with the truth beside it: whose each coordinate is."""
     names = played.rounds[at].present
     if view.named:
-        return RoundTruth.of_named(view, names)
+        return RoundTruth.of_named(view)
     if bool((view.counts > 1).any()):
         return RoundTruth(view, names, None)
     # Who shuffles knows what it was sent by whom.

@@ -9,7 +9,7 @@ the laboratory adds those of the paper's tables.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
@@ -17,7 +17,6 @@ import torch
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from croupier.audit.attacks.traits.denoise import AuxiliaryUpdates
 from croupier.audit.attacks.traits.views import RoundView
 from croupier.audit.blind import Panel
 from croupier.learn.attributes import Attribute
@@ -42,15 +41,10 @@ class RoundTruth:
     sources: Tensor | None
 
     @classmethod
-    def of_named(cls, view: RoundView, names: tuple[str, ...]) -> RoundTruth:
+    def of_named(cls, view: RoundView) -> RoundTruth:
         """Of a view that tells whose each row is."""
         count, size = view.rows.shape
-        return cls(view, names, torch.arange(count).unsqueeze(1).expand(count, size))
-
-    @property
-    def owners(self) -> Tensor | None:
-        """The member from whom most of a row's coordinates came; of several the first."""
-        return None if self.sources is None else self.sources.mode(1).values
+        return cls(view, view.names, torch.arange(count).unsqueeze(1).expand(count, size))
 
 
 @dataclass(frozen=True)
@@ -65,7 +59,8 @@ class TraitTruth:
         """Row, round and member: each row with its owner, or a bucket's mean with each of its members."""
         rows, rounds, who, first = list[int](), list[int](), list[int](), 0
         for at, one in enumerate(self.rounds):
-            owners = None if one.owners is None else one.owners.tolist()
+            # The member from whom most of a row's coordinates came; of several the first.
+            owners = None if one.sources is None else one.sources.mode(1).values.tolist()
             for row, bucket in enumerate(one.view.bucket.tolist()):
                 mates = (
                     [one.names.index(name) for name in one.view.members[bucket]] if owners is None else [owners[row]]
@@ -95,14 +90,13 @@ Scored = dict[str, tuple[Measures, Measures]]
 class AttackInput:
     """What attacks are sent (`known`, `asked`), and the truth about each view, which stays here.
 
-    `common` names classes that are guessed without a view, beside those that are common among auxiliary clients.
+    `guesses` has, by attribute, classes that are named without a view.
     """
 
     known: Mapping[str, Any]
     asked: Mapping[str, Any]
-    auxiliary: AuxiliaryUpdates | None
     truths: Mapping[str, TraitTruth]
-    common: Mapping[str, int] = field(default_factory=dict)
+    guesses: Mapping[str, set[int]]
 
     def asked_of(self, panel: Panel) -> Callable[[], Scored]:
         """The scores of what attacks answer, by view: asked at once, scored when called."""
@@ -112,17 +106,19 @@ class AttackInput:
             # As in the attacks' process: many small problems.
             with threadpool_limits(1):
                 found = answer.result()
-                return {view: score(found[view], truth, self) for view, truth in self.truths.items()}
+                return {view: score(found[view], truth, self.guesses) for view, truth in self.truths.items()}
 
         return cache(done)
 
 
-def score(answer: Mapping[str, Any], truth: TraitTruth, given: AttackInput) -> tuple[Measures, Measures]:
+def score(
+    answer: Mapping[str, Any], truth: TraitTruth, guesses: Mapping[str, set[int]]
+) -> tuple[Measures, Measures]:  # fmt: skip
     """An attack's answer on one view, and what is known without it (see `prior`)."""
     measures, chances = links(answer, truth)
     for key in truth.attributes:
         measures |= inference(key, answer["chances"][key], truth)
-    return measures, chances | (prior(given.auxiliary, truth, given.common) if given.auxiliary else {})
+    return measures, chances | prior(truth, guesses)
 
 
 def client_chances(chances: Tensor, truth: TraitTruth) -> Iterator[tuple[str, Tensor]]:
@@ -155,26 +151,18 @@ def inference(key: str, chances: Tensor, truth: TraitTruth) -> Measures:
     }  # fmt: skip
 
 
-def prior(auxiliary: AuxiliaryUpdates, truth: TraitTruth, common: Mapping[str, int]) -> Measures:
-    """The prior of attributes: the auxiliary clients' commonest class, any class at random, or a `common` one."""
-    found: Measures = {}
-    for key in truth.attributes:
-        guesses = {auxiliary.majority(key), common.get(key, auxiliary.majority(key))}
-        each = [_guessed(key, guess, truth) for guess in guesses]
-        found |= {name: max(one[name] for one in each) for name in each[0]}
-    return found
-
-
-def _guessed(key: str, guess: int, truth: TraitTruth) -> Measures:
-    attribute = truth.attributes[key]
+def prior(truth: TraitTruth, guesses: Mapping[str, set[int]]) -> Measures:
+    """The prior of attributes: the best of the guesses for everybody, or any class at random."""
     present = [name for one in truth.rounds for name in one.names]
-    # Where a common class misleads, a guess at random needs no view either.
-    chance = 1 / len(attribute.classes)
-    named = {RIGHT: present, ALWAYS: list(dict.fromkeys(present)), ROWS: truth.names}
-    return {
-        title.format(key): max(mean([attribute.labels[name] == guess for name in names]), chance)
-        for title, names in named.items()
-    }
+    asked = {RIGHT: present, ALWAYS: list(dict.fromkeys(present)), ROWS: truth.names}
+    found: Measures = {}
+    for key, classes in guesses.items():
+        attribute = truth.attributes[key]
+        for title, names in asked.items():
+            hits = [mean([attribute.labels[name] == guess for name in names]) for guess in classes]
+            # Where a common class misleads, a guess at random needs no view either.
+            found[title.format(key)] = max(*hits, 1 / len(attribute.classes))
+    return found
 
 
 def link_hits(links: Tensor, allowed: Tensor, truth: TraitTruth) -> dict[str, list[tuple[int, float, float]]]:
@@ -184,17 +172,16 @@ def link_hits(links: Tensor, allowed: Tensor, truth: TraitTruth) -> dict[str, li
     is its owner in the linked row's bucket (`BUCKET`)?
     """
     at, rounds, _ = truth.pairs
-    single = all(one.sources is not None for one in truth.rounds)
-    numbers = {who: number for number, who in enumerate(dict.fromkeys(truth.names))}
-    owner = torch.full((len(allowed),), -1)
-    if single:
-        owner[at] = torch.tensor([numbers[who] for who in truth.names])
-    inside = {who: torch.tensor([who in mates for mates in truth.mates]) for who in numbers}
+    everybody = set(truth.names)
+    whose = {BUCKET: {who: torch.tensor([who in mates for mates in truth.mates]) for who in everybody}}
+    if all(one.sources is not None for one in truth.rounds):
+        # Each row has one owner, and rows are in order.
+        whose[ROW] = {who: torch.tensor([who == name for name in truth.names]) for who in everybody}
     found: dict[str, list[tuple[int, float, float]]] = {ROW: [], BUCKET: []}
     for row, place, who in zip(at.tolist(), rounds.tolist(), truth.names, strict=True):
         may, number = allowed[row], truth.rounds[place].view.number
-        kinds = {BUCKET: inside[who]} | ({ROW: owner == numbers[who]} if single else {})
-        for kind, right in kinds.items():
+        for kind, rows in whose.items():
+            right = rows[who]
             if bool((may & right).any()):
                 chance = float((may & right).sum() / may.sum())
                 found[kind].append((number, float(right[int(links[row])]), chance))

@@ -8,20 +8,20 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from croupier.audit.attacks.traits.views import RoundView
 from croupier.audit.traits.scores import RoundTruth
-from croupier.audit.traits.tiers import NoisedRound
 from croupier.errors import RangeError
 
 
-def share_uncovered(one: NoisedRound, truth: RoundTruth) -> float:
+def share_uncovered(one: RoundView, truth: RoundTruth) -> float:
     """The share of clients whose noised row all other members of their bucket take out of the shuffle, exactly."""
     hits = []
     for bucket, members in enumerate(truth.view.members):
         rows = truth.view.rows[truth.view.bucket == bucket]
         places = [one.names.index(name) for name in members]
         for victim in places:
-            others = one.sent[[place for place in places if place != victim]]
-            hits.append(torch.equal(uncovered(rows, others), one.sent[victim]))
+            others = one.rows[[place for place in places if place != victim]]
+            hits.append(torch.equal(uncovered(rows, others), one.rows[victim]))
     return sum(hits) / len(hits)
 
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from statistics import median
 from typing import Any
 
@@ -22,13 +23,7 @@ from croupier.audit.attacks.traits.denoise import AuxiliaryUpdates, Directions
 from croupier.audit.bench import Watch
 from croupier.audit.traits.auxiliary import clipped
 from croupier.audit.traits.scores import AttackInput, Measures, score
-from croupier.audit.traits.tiers import (
-    NoisedRound,
-    TieredExperiment,
-    TieredSetting,
-    TierNoise,
-    View,
-)
+from croupier.audit.traits.tiers import QUIET, PlayedRound, TieredExperiment, TieredSetting, View
 from croupier.core import canon
 from croupier.core.attempt import Drive
 from croupier.core.coins import Coins
@@ -56,7 +51,7 @@ TITLES: dict[View, str] = {
 # The cosine of updates as received in the paper's Table 1, which does not say at which budgets.
 PAPER = 0.12
 LOUD = "noise as in the paper's Table 1"
-NOISES = ("no noise", LOUD, "tiers")
+NOISES = (QUIET, LOUD, "tiers")
 
 
 @dataclass(frozen=True)
@@ -120,14 +115,13 @@ def _seeded(
     pool: ProcessPoolExecutor, watch: Watch,
 ) -> Callable[[], SeedResult]:  # fmt: skip
     one = PaperExperiment(tiered, Coins.from_seed(seed))
-    known = {name: one.noise(name) for name in noises}
-    waiting = [one.play(known[name], drive, views, pool, lambda said: watch(f"seed {seed}: {said}")) for name in noises]
+    waiting = [one.play(name, drive, views, pool, lambda said: watch(f"seed {seed}: {said}")) for name in noises]
 
     def done() -> SeedResult:
         parts = [each() for each in waiting]
         return SeedResult(
             tuple(each for found, _ in parts for each in found),
-            {name: known[name].privacy.tiers if known[name].share else () for name in noises}, one.attributes,
+            {name: () if name == QUIET else one.privacy(name).tiers for name in noises}, one.attributes,
             len(one.auxiliary.names), len(one.task.shards), min(part[1] for part in parts),
         )  # fmt: skip
 
@@ -137,24 +131,27 @@ def _seeded(
 class PaperExperiment(TieredExperiment):
     """The audit's experiment, with the paper's noise, all denoisers and all measures."""
 
-    def noise(self, name: str) -> TierNoise:
-        """No noise; as much as gives the paper's cosine without denoising; or the tiers as described."""
-        if name != LOUD:
-            return super().noise(name)
+    def privacy(self, noise: str) -> Tiers:
+        """The tiers as described, or louder ones."""
+        return self.loud if noise == LOUD else self.tiered.privacy
+
+    @cached_property
+    def loud(self) -> Tiers:
+        """As much noise as gives the paper's cosine without denoising."""
         privacy = self.tiered.privacy
         first = self.auxiliary.learn_from({0: self.task.first.vector}, privacy.clip, self.coins).updates[0]
         norms = torch.tensor([length(one) for one in first], dtype=torch.float64)
-        levels = super().noise("tiers").levels
-        return TierNoise(LOUD, louder(privacy, factor_for(norms, levels, self.task.layout.size, PAPER)))
+        levels = torch.tensor(privacy.sigmas, dtype=torch.float64)
+        return louder(privacy, factor_for(norms, levels, self.task.layout.size, PAPER))
 
     def play(
-        self, noise: TierNoise, drive: Drive, views: Sequence[View], pool: ProcessPoolExecutor, watch: Watch
+        self, noise: str, drive: Drive, views: Sequence[View], pool: ProcessPoolExecutor, watch: Watch
     ) -> Callable[[], tuple[list[ViewResult], float]]:
         """Train, show the views to the attacks in a fresh process, and score their answers when called."""
         played, learnt = self._trained(noise, drive, watch)
         given = self.attack_input(noise, played, views, watch)
         answer = ask(pool, attack_bytes, canon.dump(dict(given.known)), canon.dump(dict(given.asked)))
-        exact = share_uncovered(played[0], given.truths["parameter"].rounds[0]) if "parameter" in views else 1.0
+        exact = share_uncovered(played[0][1], given.truths["parameter"].rounds[0]) if "parameter" in views else 1.0
 
         def done() -> tuple[list[ViewResult], float]:
             # As in the attacks' process: many small problems.
@@ -164,8 +161,8 @@ class PaperExperiment(TieredExperiment):
         return done
 
     def _trained(
-        self, noise: TierNoise, drive: Drive, watch: Watch
-    ) -> tuple[tuple[NoisedRound, ...], tuple[Tensor, ...]]:  # fmt: skip
+        self, noise: str, drive: Drive, watch: Watch
+    ) -> tuple[tuple[PlayedRound, ...], tuple[Tensor, ...]]:  # fmt: skip
         """The rounds, and what each client had learnt in them, clipped and without noise: no attack is given it."""
         last: dict[str, Tensor] = {}
 
@@ -175,14 +172,15 @@ class PaperExperiment(TieredExperiment):
             return done
 
         played, learnt = [], []
-        for one in self.rounds(replace(self.task, fit=fit), noise, drive, watch):
-            clean = [clipped(last[self.task.shards[who]] - one.start, noise.privacy.clip) for who in one.names]
-            played.append(one)
+        clip = self.tiered.privacy.clip
+        for start, one in self.rounds(replace(self.task, fit=fit), noise, drive, watch):
+            clean = [clipped(last[self.task.shards[who]] - start, clip) for who in one.names]
+            played.append((start, one))
             learnt.append(torch.stack(clean))
         return tuple(played), tuple(learnt)
 
     def _scored(
-        self, noise: TierNoise, views: Sequence[View], learnt: tuple[Tensor, ...], given: AttackInput, answer: bytes
+        self, noise: str, views: Sequence[View], learnt: tuple[Tensor, ...], given: AttackInput, answer: bytes
     ) -> list[ViewResult]:
         # Groups are by the budgets that clients declared, whatever noise is really added.
         declared = {who: self.tiered.privacy.epsilon(who) for who in self.task.shards}
@@ -198,18 +196,18 @@ class PaperExperiment(TieredExperiment):
                 features = directions.project(stages["rows"].double() - auxiliary.means(numbers).double())
                 measures, chances = _measured(stages, features, known, given)
                 if name == LINEAR:
-                    node = self.coins.child("marks", noise.title, view)
+                    node = self.coins.child("marks", noise, view)
                     hits, guessed = more.recombining(answers[view], known, node)
                     measures, chances = measures | hits, chances | guessed
                 drawn = sketched(stages, features, known)
-                found.append(ViewResult(noise.title, view, name, measures, chances | blind, drawn))
+                found.append(ViewResult(noise, view, name, measures, chances | blind, drawn))
         return found
 
 
 def _measured(
     stages: Mapping[str, Any], features: Tensor, known: CleanTruth, given: AttackInput
 ) -> tuple[Measures, Measures]:  # fmt: skip
-    measures, chances = score(stages, known.truth, given)
+    measures, chances = score(stages, known.truth, given.guesses)
     measures |= more.denoising(stages["rows"], known)
     for key in known.truth.attributes:
         measures |= more.by_budget(key, stages["chances"][key], known)
@@ -219,8 +217,7 @@ def _measured(
 
 def louder(privacy: Tiers, factor: float) -> Tiers:
     """The same clients in the same order of tiers, each deviation times a factor, with the epsilons that this gives."""
-    noise = TierNoise("", privacy)
-    found = tuple(epsilon_of(mu_of(privacy.clip, factor * float(sigma)), privacy.delta) for sigma in noise.levels)
+    found = tuple(epsilon_of(mu_of(privacy.clip, factor * sigma), privacy.delta) for sigma in privacy.sigmas)
     by = dict(zip(privacy.tiers, found, strict=True))
     wishes = {who: by[max(one for one in privacy.tiers if one <= wish)] for who, wish in privacy.wishes.items()}
     return privacy.model_copy(update={"tiers": found, "wishes": wishes})

@@ -22,12 +22,12 @@ from croupier.audit.permuted_run import PermutedRun
 from croupier.audit.questions.permutation import onlooker, with_control
 from croupier.audit.report.words import interval, rate_of
 from croupier.audit.setting import Depth, setting_of
-from croupier.audit.single import stepped
 from croupier.core.intervals import over_runs
 from croupier.encode.symmetry import Symmetry
 from croupier.engine.local import Local
 from croupier.errors import SpecError
 from croupier.learn.likeness import like, pictured
+from croupier.learn.single import stepped
 from croupier.spec import load
 from croupier_lab.attacks.broken_rule import LIES, broken_rounds
 from croupier_lab.attacks.permuted_records import KNOWN, PermutedReader, over_all_runs

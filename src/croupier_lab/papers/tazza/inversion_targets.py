@@ -17,7 +17,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from croupier.audit.invert import label_of
 from croupier.core.coins import Coins
 from croupier.encode.symmetry import Rule
 from croupier.learn.axes import symmetry_of
@@ -25,6 +24,7 @@ from croupier.learn.axes.matching import shares
 from croupier.learn.data import Dataset
 from croupier.learn.flat import layout_of
 from croupier.learn.gradients import gradient_of
+from croupier.learn.layer_gradients import label_of
 from croupier.learn.likeness import psnr, ssim
 from croupier.learn.png import png
 from croupier_lab.attacks.feature_distance import Perceiver

@@ -118,7 +118,7 @@ def test_where_there_is_one_class_it_is_sure() -> None:
 
 
 def question(rounds: int = 3) -> dict[str, Any]:
-    views = tuple(shown(t, planted(8, 5 + t), 0.5).plain() for t in range(rounds))
+    views = tuple(vars(shown(t, planted(8, 5 + t), 0.5)) for t in range(rounds))
     return {"shown": {"rows": views}, "coins": Coins.from_seed(1).export()}
 
 
@@ -127,7 +127,7 @@ def test_the_attack_is_given_views_and_knowledge_only() -> None:
     clean = planted(24, 1).reshape(2, 12, SIZE).float()
     auxiliary = AuxiliaryUpdates((0, 2), clean, {"day": torch.arange(12) % 2}, {"day": 2})
     known = {
-        "auxiliary": auxiliary.plain(), "levels": torch.tensor([0.5], dtype=torch.float64),
+        "auxiliary": vars(auxiliary), "levels": torch.tensor([0.5], dtype=torch.float64),
         "coins": Coins.from_seed(2).export(),
     }  # fmt: skip
     asked = canon.load(canon.dump(question()))
@@ -141,7 +141,7 @@ def test_the_attack_is_given_views_and_knowledge_only() -> None:
 
 
 def test_without_auxiliary_clients_rows_are_only_linked() -> None:
-    view = tuple(shown(t, planted(8, 5), 0.5).plain() for t in range(2))
+    view = tuple(vars(shown(t, planted(8, 5), 0.5)) for t in range(2))
     assert traits.study({"auxiliary": None}) is None
     found = traits.mount(None, {"shown": {"rows": view}, "coins": Coins.from_seed(1).export()})["rows"]
     assert set(found) == {"links", "links_centred", "allowed"}
@@ -154,5 +154,5 @@ def test_auxiliary_means_are_of_the_latest_studied_round() -> None:
     assert auxiliary.means(torch.tensor([0, 4, 5, 9]))[:, 0].tolist() == [1.0, 1.0, 5.0, 5.0]
     assert auxiliary.majority("day") == 1
     with pytest.raises(RangeError, match="no auxiliary updates"):
-        AuxiliaryUpdates((3,), updates[:1], {}, {}).at(2)
+        AuxiliaryUpdates((3,), updates[:1], {}, {}).means(torch.tensor([2]))
     assert math.isfinite(float(Directions.of(updates + drawn(1, 2, 3, 2)).spread.sum()))

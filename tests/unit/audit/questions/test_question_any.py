@@ -51,7 +51,7 @@ def scene(module: str, model: str, clients: int, *more: str, seed: int = 0) -> t
 def test_permutation(model: str, mine: str) -> None:
     bench, arm = scene(mine, model, 4)
     assert Permutation().unfit(bench, arm) == ""
-    (own, *_) = Permutation().play(bench, arm, (SERVER,))()["server"].facts["account"]["orders"]
+    (own, *_) = Permutation().play(bench, arm, (SERVER,))()["server"].facts["orders"]
     assert own["groups"]
 
 

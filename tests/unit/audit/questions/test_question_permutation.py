@@ -17,13 +17,12 @@ import torch
 
 from croupier.audit.attacked_training import SeededTask as Ground
 from croupier.audit.attacks import permutation as topic
-from croupier.audit.attacks.permutation import follow, rule_of, rule_plain
+from croupier.audit.attacks.permutation import follow
 from croupier.audit.bench import Bench
 from croupier.audit.blind import Blind, Panel, answer
-from croupier.audit.permutation_report import recovered
 from croupier.audit.permuted_run import PermutedRun, server_round
 from croupier.audit.question import SERVER, Adversary, Arm, QuestionRun
-from croupier.audit.questions.permutation import TOPIC, Permutation, Variant, scored, with_control
+from croupier.audit.questions.permutation import TOPIC, Permutation, order_of, recovered, scored, with_control
 from croupier.audit.setting import Depth, setting_of
 from croupier.audit.verdict import cell
 from croupier.core import canon
@@ -153,8 +152,8 @@ def test_uploads_that_are_drowned_in_noise_are_not_matched() -> None:
         ]
 
     ground.__dict__["made"] = replace(ground.made, task=replace(ground.made.task, fit=drowned))
-    variant = Variant(PermutedRun(ground, pipeline(first="open"), Local()), SHORT, Still())
-    assert all(group["absolute"] <= 0.1 for group in variant.play()()["groups"])
+    order = order_of(PermutedRun(ground, pipeline(first="open"), Local()), SHORT, Still())
+    assert all(group["absolute"] <= 0.1 for group in order()["groups"])
 
 
 def test_who_has_nothing_to_match_is_told_why() -> None:
@@ -172,10 +171,9 @@ def test_who_has_nothing_to_match_is_told_why() -> None:
 @cache
 def asked() -> tuple[tuple[Any, ...], PermutedRun]:
     """Everything that attacks were asked on one variant, and the run with its rules."""
-    panel = Still()
-    variant = Variant(PermutedRun(Ground(SETTING, 0), pipeline(), Local()), SHORT, panel)
-    variant.play()()
-    return tuple(panel.heard), variant.run
+    panel, run = Still(), PermutedRun(Ground(SETTING, 0), pipeline(), Local())
+    order_of(run, SHORT, panel)()
+    return tuple(panel.heard), run
 
 
 def test_blind() -> None:
@@ -190,7 +188,7 @@ def test_attacks_are_given_no_rule_no_secret_and_no_coins_of_others() -> None:
     heard, run = asked()
     frames = {one["frame"] for _, each in heard for one in each.get("rounds", ())}
     rules = [run.truth(frame) for frame in frames]
-    marks = [bytes(canon.tensor_bytes(order)) for rule in rules for order in rule_plain(rule).values()]
+    marks = [bytes(canon.tensor_bytes(order)) for rule in rules for order in map(torch.from_numpy, rule.of.values())]
     marks += [Coins.from_seed(0).export(), Coins.from_seed(0).child("run").export()]
     assert heard
     for known, one in heard:
@@ -216,14 +214,14 @@ def test_matching_is_relative_where_the_clients_draw_it(found: dict[str, Any]) -
 
 def test_what_was_found_does_not_depend_on_the_truth_but_the_score_does(run: PermutedRun) -> None:
     seen = run.seen(run.played(2))
-    track = follow(seen, run.symmetry, Coins.from_seed(1), 2)
-    again = follow(seen, run.symmetry, Coins.from_seed(1), 2)
+    guesses, known = follow(seen, run.symmetry, Coins.from_seed(1), 2)
+    again, _ = follow(seen, run.symmetry, Coins.from_seed(1), 2)
     wrong = Lied(run.ground, run.pipeline, run.drive, run.remembered)
     assert wrong.truth(seen[1].frame).of["input.0"].tolist() != run.truth(seen[1].frame).of["input.0"].tolist()
-    for one, two in zip(track.guesses, again.guesses, strict=True):
-        assert shares(rule_of(one.places), rule_of(two.places)) == dict.fromkeys(run.symmetry.groups, 1.0)
-    assert min(group["relative"] for group in scored(track, run)) == 1.0
-    assert max(group["relative"] for group in scored(track, wrong)) < 0.3
+    for one, two in zip(guesses, again, strict=True):
+        assert shares(one.rule, two.rule) == dict.fromkeys(run.symmetry.groups, 1.0)
+    assert min(group["relative"] for group in scored(guesses, next(iter(known)), run)) == 1.0
+    assert max(group["relative"] for group in scored(guesses, next(iter(known)), wrong)) < 0.3
 
 
 class Lied(PermutedRun):
@@ -266,9 +264,9 @@ def test_a_round_of_the_server_is_what_it_handed_out_and_got(run: PermutedRun) -
 def test_models_of_unknown_frames_are_passed_over(run: PermutedRun) -> None:
     _, second, third = run.seen(run.played(3))
     lost = replace(third, uploads=tuple(replace(one, model_frame=b"x" * 40) for one in third.uploads))
-    track = follow([second, lost], run.symmetry, Coins.from_seed(0), 1)
-    assert [guess.frame for guess in track.guesses] == [second.frame]
-    assert lost.frame not in dict(track.frames)
+    guesses, known = follow([second, lost], run.symmetry, Coins.from_seed(0), 1)
+    assert [guess.frame for guess in guesses] == [second.frame]
+    assert lost.frame not in known
 
 
 def test_what_is_shown_are_plain_values_and_holds_the_tables(found: dict[str, Any]) -> None:
@@ -302,8 +300,8 @@ def test_a_rule_of_every_round_is_matched_as_well() -> None:
     each = SPEC.protocol.model_copy(update={"encode": HiddenUnits(agree="round")})
     assert [(one.encode.kept, one.encode.fetch) for one in with_control(each)] == [(False, "anyone")] * 2  # type: ignore[attr-defined]
     run = PermutedRun(Ground(SETTING, 0), with_control(each)[0], Local())
-    track = follow(run.seen(run.played(2)), run.symmetry, Coins.from_seed(1), 2)
-    assert min(group["relative"] for group in scored(track, run)) == 1.0
+    guesses, known = follow(run.seen(run.played(2)), run.symmetry, Coins.from_seed(1), 2)
+    assert min(group["relative"] for group in scored(guesses, next(iter(known)), run)) == 1.0
 
 
 def test_a_rule_that_needs_the_last_model_is_tried_in_kept_orders_alone() -> None:
@@ -324,7 +322,7 @@ def test_differences_are_read_as_well_as_weights() -> None:
 
 def test_uploads_to_a_mean_are_matched_as_well() -> None:
     few = ["task.split.clients=6", "federation.cohort=3", "task.fit.epochs=1", "task.model.hidden=[16]"]
-    found = trials(load("tazza", [*few, "protocol.aggregate=mean"]), 3)["server"].facts["account"]["orders"]
+    found = trials(load("tazza", [*few, "protocol.aggregate=mean"]), 3)["server"].facts["orders"]
     known = next(one for one in found if one["first"] == "open")
     assert all(group["absolute"] == 1 for group in known["groups"])
 

@@ -15,10 +15,10 @@ from torch import Tensor
 from croupier.audit.attacks.reconstruction import PublicKnowledge
 from croupier.audit.bench import Bench
 from croupier.audit.blind import Blind, Panel, answer
+from croupier.audit.invert import unreadable
 from croupier.audit.question import SERVER, Adversary, Arm, QuestionRun
 from croupier.audit.questions.reconstruction import Reconstruction, Scene
 from croupier.audit.setting import FAST, Setting
-from croupier.audit.single import RATE, SingleSteps, single_steps, unreadable
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.intervals import Rate
@@ -30,6 +30,7 @@ from croupier.learn.dp_fit import DpSgd
 from croupier.learn.fit import Fit, Sgd
 from croupier.learn.models import Mlp
 from croupier.learn.private import clip_and_noise
+from croupier.learn.single import RATE, SingleSteps, single_steps
 from croupier.learn.split import Dirichlet
 from croupier.pipeline import Pipeline
 from croupier.privacy.gaussian import Gaussian

@@ -136,7 +136,7 @@ def test_auxiliary_clients_are_made_of_records_that_nobody_trains_on() -> None:
     assert auxiliary.updates.shape == (1, MOST, stage.task.layout.size)
     assert float(auxiliary.updates.norm(dim=2).max()) < 0.1001
     assert torch.equal(auxiliary.updates, found.learn_from(starts, 0.1, Coins.from_seed(0)).updates)
-    assert prior(auxiliary, TraitTruth((), {}), {}) == {}
+    assert prior(TraitTruth((), {}), {}) == {}
     # From a model that noise has spoilt nobody trains: the question is not run, and the audit goes on.
     with pytest.raises(Unsuited, match=r"cannot train from the models of round 4: .*diverged"):
         found.learn_from({3: torch.full_like(stage.task.first.vector, 1e30)}, 0.1, Coins.from_seed(0))

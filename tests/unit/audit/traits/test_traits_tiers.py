@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from croupier.audit.traits.tiers import NoisedRound, TierNoise, released
+from croupier.audit.attacks.traits.views import RoundView, named_view
+from croupier.audit.traits.tiers import released
 from croupier.core.coins import Coins
 from croupier.core.update import Layout, Slice
 from croupier.errors import RangeError, SpecError
@@ -17,10 +18,11 @@ from croupier_lab.attacks.tiers.colluders import share_uncovered, uncovered
 LAYOUT = Layout((Slice("a.weight", (30,)), Slice("b.weight", (10,))))
 
 
-def noised(count: int = 12) -> tuple[NoisedRound, TierNoise]:
+def noised(count: int = 12) -> tuple[RoundView, Tiers]:
     drawn = torch.randn(count, 40, generator=torch.Generator().manual_seed(1))
-    noise = TierNoise("tiers", Tiers(clip=1.0, tiers=(1.0, 8.0)))
-    return NoisedRound(0, torch.zeros(40), tuple(f"c{i:02}" for i in range(count)), drawn), noise
+    noise = Tiers(clip=1.0, tiers=(1.0, 8.0))
+    names = tuple(f"c{i:02}" for i in range(count))
+    return named_view(0, drawn, names, lambda who: noise.tier(who).sigma), noise
 
 
 @pytest.mark.parametrize("view", ["rows", "model", "layer", "parameter", "sums"])
@@ -31,10 +33,10 @@ def test_a_view_is_what_the_release_gives_and_the_truth_beside_it_fits(view: str
     assert sorted(name for who in seen.members for name in who) == list(one.names)
     if found.sources is None:
         for row, who in zip(seen.rows, seen.members, strict=True):
-            mean = one.sent[[one.names.index(name) for name in who]].double().mean(0)
+            mean = one.rows[[one.names.index(name) for name in who]].double().mean(0)
             assert torch.allclose(row.double(), mean, atol=1e-6)
         return
-    assert torch.equal(one.sent.gather(0, found.sources), seen.rows)
+    assert torch.equal(one.rows.gather(0, found.sources), seen.rows)
     for row in range(len(seen.rows)):
         inside = {one.names.index(name) for name in seen.members[int(seen.bucket[row])]}
         assert set(found.sources[row].tolist()) <= inside

@@ -91,10 +91,10 @@ def test_the_attack_is_given_bytes_only_and_its_linear_denoiser_is_the_audits() 
     clean = planted(24, 1).reshape(2, 12, SIZE).float()
     auxiliary = AuxiliaryUpdates((0, 2), clean, {"day": torch.arange(12) % 2}, {"day": 2})
     known = {
-        "auxiliary": auxiliary.plain(), "levels": torch.tensor([0.5], dtype=torch.float64),
+        "auxiliary": vars(auxiliary), "levels": torch.tensor([0.5], dtype=torch.float64),
         "coins": Coins.from_seed(2).export(),
     }  # fmt: skip
-    view = tuple(shown(t, planted(8, 5 + t), 0.5).plain() for t in range(3))
+    view = tuple(vars(shown(t, planted(8, 5 + t), 0.5)) for t in range(3))
     question = {"shown": {"rows": view}, "coins": Coins.from_seed(1).export()}
     told = attack_bytes(canon.dump(known), canon.dump(question))
     by = canon.load(told)["rows"]["denoisers"]

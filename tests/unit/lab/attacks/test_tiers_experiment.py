@@ -12,8 +12,8 @@ from croupier.audit.bench import Bench
 from croupier.audit.question import SERVER, Arm
 from croupier.audit.questions.traits import Linkage, Traits
 from croupier.audit.setting import Setting
-from croupier.audit.traits.findings import tiered_case, tiered_setting
-from croupier.audit.traits.tiers import TieredSetting, TierNoise
+from croupier.audit.traits.findings import tiered_case, tiered_experiment
+from croupier.audit.traits.tiers import TieredSetting
 from croupier.engine.federation import Federation
 from croupier.engine.local import Local
 from croupier.learn.datasets import Digits
@@ -30,11 +30,11 @@ from croupier_lab.attacks.tiers.measures import curve
 
 def test_louder_noise_has_the_wished_cosine_and_tells_its_true_epsilons() -> None:
     privacy = Tiers(clip=1.0, tiers=(1.0, 8.0), wishes={"c": 8.0})
-    levels, norms = TierNoise("", privacy).levels, torch.tensor([1.0, 0.5])
+    levels, norms = torch.tensor(privacy.sigmas, dtype=torch.float64), torch.tensor([1.0, 0.5])
     factor = factor_for(norms, levels, 1000, 0.12)
     assert alike(norms, levels, 1000, factor) == pytest.approx(0.12)
     loud = louder(privacy, factor)
-    assert torch.allclose(TierNoise("", loud).levels, factor * levels, rtol=1e-6)
+    assert loud.sigmas == pytest.approx((factor * levels).tolist(), rel=1e-6)
     assert loud.tier("c").epsilon == loud.tiers[1] > 8.0
     assert [privacy.tiers.index(privacy.epsilon(n)) for n in "abdef"] == [
         loud.tiers.index(loud.epsilon(n)) for n in "abdef"
@@ -87,7 +87,9 @@ def test_an_audit_of_noise_by_tiers_scores_what_the_papers_experiment_measures()
         Federation(rounds=2),
     )  # fmt: skip
     one = Bench(setting, 0, Here(), Local(), arms=(own, none, noise))
-    tiered = tiered_setting(one)
+    experiment = tiered_experiment(one)
+    assert experiment is not None
+    tiered = experiment.tiered
     assert tiered == TieredSetting(setting, own.pipeline.privacy, 4)  # type: ignore[arg-type]
     (seed,) = run(tiered, [0], Local(), ("rows", "parameter"), ("no noise", "tiers"))
     found = {(each.noise, each.view): each for each in seed.found if each.denoiser == "wiener"}

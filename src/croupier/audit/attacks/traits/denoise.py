@@ -9,9 +9,9 @@ trained on. The topic of traits (`audit.attacks.traits`) asks both.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,8 @@ _GROUPS = 4
 # Numbers that are denoised at once: rows of large networks would not fit into memory together.
 _AT_ONCE = 1 << 25
 Floats = npt.NDArray[np.float64]
+# Centred rows and the deviation of their noise to centred estimates.
+Denoiser = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -46,21 +48,15 @@ class AuxiliaryUpdates:
     labels: Mapping[str, Tensor]
     classes: Mapping[str, int]
 
-    def plain(self) -> dict[str, Any]:
-        """As plain values, to hand to another process."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
-
-    def at(self, number: int) -> int:
-        """The place of the latest studied round that is not after this one."""
-        known = [place for place, studied in enumerate(self.numbers) if studied <= number]
-        if not known:
-            raise RangeError(f"round {number}: no auxiliary updates from its start or an earlier one")
-        return known[-1]
-
     def means(self, numbers: Tensor) -> Tensor:
-        """The auxiliary clients' mean update for each of these rounds: what is known of a client without any view."""
-        averages = self.updates.double().mean(1).float()
-        return averages[torch.tensor([self.at(int(number)) for number in numbers])]
+        """The auxiliary clients' mean update for each of these rounds: what is known of a client without any view.
+
+        It is that of the latest studied round which is not after it.
+        """
+        places = torch.searchsorted(torch.tensor(self.numbers), numbers, right=True) - 1
+        if bool((places < 0).any()):
+            raise RangeError(f"round {int(numbers.min())}: no auxiliary updates from its start or an earlier one")
+        return self.updates.double().mean(1).float()[places]
 
     def centred(self) -> Tensor:
         """Each update around the mean of its round."""
@@ -104,13 +100,6 @@ class Directions:
     def project(self, around: Tensor) -> Tensor:
         """The coordinates of centred rows along the directions."""
         return around.double() @ self.basis
-
-
-class Denoiser(Protocol):
-    """Centred rows and the deviation of their noise to centred estimates."""
-
-    def __call__(self, around: Tensor, sigmas: Tensor) -> Tensor:
-        """The estimates."""
 
 
 @dataclass(frozen=True)

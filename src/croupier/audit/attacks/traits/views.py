@@ -48,9 +48,10 @@ class RoundView:
         if [len(who) for who in self.members] != [len(each) for each in self.tiers]:
             raise RangeError(f"round {self.number}: every member of a bucket has one tier")
 
-    def plain(self) -> dict[str, Any]:
-        """As plain values, to hand to another process."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All who took part, bucket by bucket."""
+        return tuple(name for who in self.members for name in who)
 
 
 def grouped(
@@ -163,8 +164,6 @@ def row_sigmas(one: RoundView) -> Tensor:
         # The mean of several has less.
         return one.sigmas.double() / one.counts.double().sqrt()
     size = one.rows.double().pow(2).mean(1).sqrt()
-    found = []
-    for row, bucket in zip(size, one.bucket.tolist(), strict=True):
-        known = torch.tensor(sorted(set(one.tiers[bucket])), dtype=torch.float64)
-        found.append(known[(known - row).abs().argmin()] if len(known) > 1 else known[0])
-    return torch.stack(found)
+    known = [torch.tensor(sorted(set(tiers)), dtype=torch.float64) for tiers in one.tiers]
+    pairs = zip(size, one.bucket.tolist(), strict=True)
+    return torch.stack([known[bucket][(known[bucket] - row).abs().argmin()] for row, bucket in pairs])

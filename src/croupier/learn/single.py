@@ -1,6 +1,6 @@
 """Training that is one step on one record: the worst case for what a record looks like, and what is inverted.
 
-The questions of reconstruction and of hidden coordinates play rounds with it in place of the description's training.
+Audits play rounds with it in place of the description's training.
 """
 
 from __future__ import annotations
@@ -17,11 +17,9 @@ from croupier.core.coins import Coins
 from croupier.core.update import Layout, Update
 from croupier.learn.assemble import Assembled
 from croupier.learn.data import Records
-from croupier.learn.ends import is_felt
 from croupier.learn.gradients import gradient_of, holding
 from croupier.learn.loss import loss_of
 from croupier.learn.private import clip_and_noise, clipped
-from croupier.learn.train import Learner
 
 # One step of plain SGD is inverted, at this rate.
 RATE = 0.1
@@ -69,15 +67,6 @@ class SingleSteps:
     def _noised(self, step: Tensor, clip: float, noise: float, coins: Coins) -> Tensor:
         drawn = torch.randn(step.shape, generator=coins.fast())
         return RATE * (clipped(step.unsqueeze(0) / RATE, clip) + noise * clip * drawn)
-
-
-def unreadable(made: Assembled) -> str:
-    """Why single records are not inverted in this task; nothing where they are."""
-    if not isinstance(made.task.fit, Learner) or made.dataset.worded:
-        return "records that are no quantities, or that training does not show, are not inverted"
-    if not is_felt(made.module, made.dataset.test.batch(torch.arange(1))[0]):
-        return "the network's outputs have no gradient in its inputs, by which records are searched for"
-    return ""
 
 
 def single_steps(made: Assembled, coins: Coins) -> SingleSteps:
