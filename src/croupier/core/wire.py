@@ -193,3 +193,18 @@ def bitmap(members: tuple[str, ...], present: tuple[str, ...]) -> Tensor:
 def chosen(members: tuple[str, ...], present: Tensor) -> tuple[str, ...]:
     """The invited that a bitmap marks."""
     return tuple(name for name, bit in zip(members, present.tolist(), strict=True) if bit)
+
+
+def place_of(members: tuple[str, ...], name: str) -> int:
+    """A member's place among the invited. Raises: ValueError when it is not one of them."""
+    # Clients of a simulation share one roster, and looking through it for each would take the square of their number.
+    seen, places = _last_places[0]
+    if seen is not members:
+        places = {who: at for at, who in reversed(tuple(enumerate(members)))}
+        _last_places[0] = (members, places)
+    if name not in places:
+        raise ValueError(f"{name!r} is not among the {len(members)} invited")
+    return places[name]
+
+
+_last_places: list[tuple[tuple[str, ...], dict[str, int]]] = [((), {})]

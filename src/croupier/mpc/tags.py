@@ -14,7 +14,7 @@ from what is published.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -45,12 +45,23 @@ class Tagger:
     @cached_property
     def pads(self) -> npt.NDArray[np.int64]:
         """What makes each client's tag its own. One draw for all: every client needs those of all present."""
-        drawn = self.coins.child("pads").secure().below(P, self.invited)
+        drawn = _pads(self.coins.child("pads").export(), self.invited)
         return drawn if self.padded else np.zeros_like(drawn)
 
     def fits(self, form: int, tag: int, places: npt.NDArray[np.int64]) -> bool:
         """Whether a sum of this form and a tag are those of exactly the clients at these places."""
         return (form + _added(self.pads[places]) - tag) % P == 0
+
+
+@lru_cache(maxsize=1)
+def _pads(seed: bytes, invited: int) -> npt.NDArray[np.int64]:
+    """The pads that a seed stands for. Clients of one process, who all have that seed, hold one copy of them.
+
+    Otherwise a simulation would draw and hold as many pads as the square of its clients.
+    """
+    drawn = Coins(seed).secure().below(P, invited)
+    drawn.flags.writeable = False
+    return drawn
 
 
 def _added(elements: npt.NDArray[np.int64]) -> int:

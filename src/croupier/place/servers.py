@@ -22,7 +22,7 @@ from croupier.core import wire
 from croupier.core.coins import Choices, Coins
 from croupier.core.flow import Exchange, Flow, Given, Inbox, Letter, Memory, Party, SubFlow, Wait
 from croupier.core.update import Layout
-from croupier.core.wire import Schema, attendance, bitmap, chosen
+from croupier.core.wire import Schema, attendance, bitmap, chosen, place_of
 from croupier.encode.encoder import Brief, Encoder, Payload, Released
 from croupier.errors import IntegrityError, ProtocolError, TooFew
 from croupier.kernels import packed
@@ -168,7 +168,7 @@ class SumServers(Placement, use="sum-servers"):
         """
         encode, bits, count = mechanism.encode, residue_bits(mechanism), len(payload.vector)
         tagger = self._tagger(given, keys, bits)
-        key, mine = tagger.key(count), given.roster.index(given.me)
+        key, mine = tagger.key(count), place_of(given.roster, given.me)
         holder = mine % self.servers
         seeds = {name: coins.child("seed", name).export() for at, name in enumerate(self.names) if at != holder}
         pad = int(tagger.pads[mine]) + _weight(encode, key, count, bits, int(payload.vector[-1]))

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from croupier.core.coins import Coins
 from croupier.core.envelope import CHUNK, Envelope, Header, Link
-from croupier.core.wire import Field, Schema, attendance, bitmap, chosen
+from croupier.core.wire import Field, Schema, attendance, bitmap, chosen, place_of
 from croupier.errors import CroupierError, IntegrityError, RangeError, WireError
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "wire.json").read_text("utf-8"))
@@ -409,3 +409,11 @@ def test_spare_bits_of_every_row_are_0(spare: int) -> None:
             schema.check({"x": bad})
         with pytest.raises(RangeError, match="x has bits set after its end"):
             schema.unpack(schema.pack({"x": bad}))
+
+
+def test_a_members_place_is_that_in_the_roster_it_is_asked_of() -> None:
+    one, two = ("a", "b", "c"), ("c", "a")
+    for members in (one, two, one):
+        assert [place_of(members, name) for name in members] == list(range(len(members)))
+    with pytest.raises(ValueError, match="'b' is not among the 2 invited"):
+        place_of(two, "b")

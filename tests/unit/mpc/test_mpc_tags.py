@@ -137,3 +137,12 @@ def test_shares_add_up(bits: int, count: int) -> None:
     assert torch.equal(joined(vector, bits), total)
     form = packed.form_plain(key, vector.numpy(), bits)
     assert (left + sum(part for _, part in parts)) % P == (form + 5) % P
+
+
+def test_clients_of_one_process_hold_one_copy_of_an_attempts_pads() -> None:
+    one, two, other = (Tagger(Coins.from_seed(seed), 21, 9) for seed in (1, 1, 2))
+    assert one.pads is two.pads
+    assert one.pads.tolist() == Coins.from_seed(1).child("pads").secure().below(P, 9).tolist()
+    assert other.pads.tolist() != one.pads.tolist()
+    with pytest.raises(ValueError, match="read-only"):
+        one.pads[0] = 0
