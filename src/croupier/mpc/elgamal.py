@@ -1,0 +1,254 @@
+"""Bits under ElGamal encryption that many servers mix: keys, bits with proofs, fresh randomness, and joint opening.
+
+A bit b is (R, C) = (r G, b G + r K), where K is the sum of all servers' keys. Every proof is made non-interactive by
+hashing all that it is about, and `context`, which binds it to the attempt, the roster, the keys and who made it.
+
+A client proves of every bit that it is 0 or 1 (Cramer, Damgard and Schoenmakers 1994); the place of the bit is hashed
+too, so that nobody can send another's bit as its own. All equations of a client are checked as one random combination:
+a wrong one passes with probability 2^-128. No placement plays this yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+import numpy as np
+import numpy.typing as npt
+
+from croupier.core import canon
+from croupier.core.coins import Coins
+from croupier.errors import IntegrityError
+from croupier.mpc import curve
+from croupier.mpc.curve import ORDER, Points
+
+Bytes = npt.NDArray[np.uint8]
+# What a bit is sent as: a ciphertext and four commitments; three scalars.
+BIT_POINTS, BIT_SCALARS = 6 * curve.POINT, 3 * curve.SCALAR
+PAIR = 2 * curve.POINT
+PROOF = 2 * curve.SCALAR
+_WEIGHT = 16
+
+
+@dataclass(frozen=True)
+class Ciphertexts:
+    """Encrypted bits: R and C of each."""
+
+    r: Points
+    c: Points
+
+    def __len__(self) -> int:
+        return len(self.r)
+
+    def at(self, places: npt.NDArray[np.int64]) -> Ciphertexts:
+        """Some of them, in that order."""
+        return Ciphertexts(self.r[places], self.c[places])
+
+    def packed(self) -> Bytes:
+        """As they travel."""
+        return np.concatenate([curve.encode(self.r), curve.encode(self.c)], 1)
+
+    @classmethod
+    def unpacked(cls, data: Bytes, who: str) -> Ciphertexts:
+        """Off the wire. Raises: IntegrityError when they are none."""
+        data = data.reshape(-1, PAIR)
+        return cls(curve.decode(data[:, : curve.POINT], who), curve.decode(data[:, curve.POINT :], who))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Ciphertexts]) -> Ciphertexts:
+        """One list after the other."""
+        return cls(np.concatenate([one.r for one in parts]), np.concatenate([one.c for one in parts]))
+
+
+@dataclass(frozen=True)
+class MixKey:
+    """A server's key of one attempt."""
+
+    secret: int = field(repr=False)
+    public: Points
+
+    @classmethod
+    def make(cls, coins: Coins) -> MixKey:
+        """A fresh one."""
+        (secret,) = curve.drawn(coins, 1)
+        return cls(secret, curve.base([secret]))
+
+
+def same_log(context: bytes, second: Points, shown: tuple[Points, Points], secret: int, coins: Coins) -> Bytes:
+    """A proof that log_G of the one shown is log_second of the other (Chaum and Pedersen)."""
+    (nonce,) = curve.drawn(coins, 1)
+    commits = (curve.base([nonce]), curve.times(second, [nonce]))
+    asked = _asked(context, second, shown, commits)
+    return curve.scalar_bytes([asked, nonce + asked * secret]).reshape(-1)
+
+
+def check_same_log(context: bytes, second: Points, shown: tuple[Points, Points], proof: Bytes, who: str) -> None:
+    """Raises: IntegrityError that names who made a proof that does not hold."""
+    asked, answer = curve.scalars_of(proof.reshape(-1, curve.SCALAR), who)
+    if not asked or not answer:
+        raise IntegrityError(f"{who}: a proof of 0")
+    first = curve.joined(curve.base([answer]), curve.times(shown[0], [-asked]))
+    other = curve.joined(curve.times(second, [answer]), curve.times(shown[1], [-asked]))
+    if first is None or other is None or _asked(context, second, shown, (first, other)) != asked:
+        raise IntegrityError(f"{who}: the proof does not hold")
+
+
+def _asked(context: bytes, second: Points, shown: tuple[Points, Points], commits: tuple[Points, Points]) -> int:
+    said = [curve.encode(one).tobytes() for one in (second, *shown, *commits)]
+    return curve.challenge("same log", context, *said)
+
+
+def prove_key(key: MixKey, context: bytes, coins: Coins) -> Bytes:
+    """That a server knows its own key: a key made from the others' would cancel them."""
+    point = curve.generators(1)
+    return np.concatenate([
+        curve.encode(curve.times(point, [key.secret])).reshape(-1),
+        same_log(context, point, (key.public, curve.times(point, [key.secret])), key.secret, coins),
+    ])  # fmt: skip
+
+
+KEY_PROOF = curve.POINT + PROOF
+
+
+def check_key(public: Points, context: bytes, proof: Bytes, who: str) -> None:
+    """Raises: IntegrityError when a server does not show that it knows its key."""
+    shown = curve.decode(proof[: curve.POINT], who)
+    check_same_log(context, curve.generators(1), (public, shown), proof[curve.POINT :], who)
+
+
+def encrypt(bits: Bytes, key: Points, context: bytes, coins: Coins) -> tuple[Bytes, Bytes]:
+    """Bits with proofs: what travels of points and of scalars, a row a bit."""
+    many = len(bits)
+    rand, nonce, other, answer = (curve.drawn(coins.child(name), many) for name in ("r", "w", "e", "z"))
+    r = curve.base(rand)
+    c = _shifted(curve.multiples(key, rand), bits.astype(np.int64))
+    # The branch that is not the bit's: made backwards from a challenge and an answer of one's own choice.
+    back = [(z - e * s) % ORDER for z, e, s in zip(answer, other, rand, strict=True)]
+    real = (curve.base(nonce), curve.multiples(key, nonce))
+    signs = [e if bit == 0 else -e for e, bit in zip(other, bits.tolist(), strict=True)]
+    fake = (curve.base(back), curve.plus(curve.multiples(key, back), curve.base(signs)))
+    chosen = bits.astype(bool)[:, None]
+    # Columns: R, C, then both commitments of the branch 0 and of the branch 1.
+    columns = [r, c, *(np.where(chosen, f, t) for t, f in zip(real, fake, strict=True))]
+    columns += [np.where(chosen, t, f) for t, f in zip(real, fake, strict=True)]
+    points = np.concatenate([curve.encode(one) for one in columns], 1)
+    scalars = []
+    for place, bit in enumerate(bits.tolist()):
+        asked = _bit_challenge(context, place, points[place].tobytes())
+        own = (asked - other[place]) % ORDER
+        real_z = nonce[place] + own * rand[place]
+        scalars += [other[place], answer[place], real_z] if bit else [own, real_z, answer[place]]
+    return points, curve.scalar_bytes(scalars).reshape(many, BIT_SCALARS)
+
+
+def _shifted(points: Points, bits: npt.NDArray[np.int64]) -> Points:
+    """Points plus G where the bit is 1. Both are computed, so that time tells nothing."""
+    one = np.repeat(curve.base([1]), len(points), 0)
+    return np.where(bits.astype(bool)[:, None], curve.plus(points, one), points)
+
+
+def _bit_challenge(context: bytes, place: int, said: bytes) -> int:
+    return int.from_bytes(sha256(b"bit" + context + place.to_bytes(8, "big") + said).digest(), "big") % ORDER
+
+
+def check_bits(points: Bytes, scalars: Bytes, key: Points, context: bytes, who: str, coins: Coins) -> Ciphertexts:
+    """A client's encrypted bits. Raises: IntegrityError when one is not proved to be 0 or 1."""
+    many = len(points)
+    columns = [curve.decode(points[:, at : at + curve.POINT], who) for at in range(0, BIT_POINTS, curve.POINT)]
+    given = curve.scalars_of(scalars.reshape(-1, curve.SCALAR), who)
+    weights = [one or 1 for one in curve.drawn(coins, 4 * many, _WEIGHT)]
+    base = keyed = 0
+    on_r, on_c = [], []
+    for place in range(many):
+        e0, z0, z1 = given[3 * place : 3 * place + 3]
+        a, b, c, d = weights[4 * place : 4 * place + 4]
+        e1 = (_bit_challenge(context, place, points[place].tobytes()) - e0) % ORDER
+        base += a * z0 + c * z1 + d * e1
+        keyed += b * z0 + d * z1
+        on_r.append((a * e0 + c * e1) % ORDER)
+        on_c.append((b * e0 + d * e1) % ORDER)
+    long = curve.weighted(np.concatenate([*columns[:2], curve.base([1]), key]), [*on_r, *on_c, -base, -keyed])
+    short = curve.weighted(
+        np.concatenate(columns[2:]), [weights[4 * place + at] for at in range(4) for place in range(many)], 8 * _WEIGHT
+    )
+    if curve.joined(long, short) is not None:
+        raise IntegrityError(f"{who} does not prove that what it sent are bits")
+    return Ciphertexts(columns[0], columns[1])
+
+
+def refreshed(ciphers: Ciphertexts, key: Points, fresh: Sequence[int]) -> Ciphertexts:
+    """The same bits under fresh randomness."""
+    return Ciphertexts(curve.plus(ciphers.r, curve.base(fresh)), curve.plus(ciphers.c, curve.multiples(key, fresh)))
+
+
+def prove_sums(before: Ciphertexts, after: Ciphertexts, blocks: list[npt.NDArray[np.int64]], key: Points,
+               context: bytes, fresh: Sequence[int], coins: Coins) -> Bytes:  # fmt: skip
+    """That no block's sum changed, for all blocks at once."""
+    weights, shown = _sum_statement(before, after, blocks, context)
+    at = iter(weights)
+    secret = sum(next(at) * sum(fresh[i] for i in row) for rows in blocks for row in rows.tolist())
+    return same_log(context, key, shown, secret % ORDER, coins)
+
+
+def check_sums(before: Ciphertexts, after: Ciphertexts, blocks: list[npt.NDArray[np.int64]], key: Points,
+               context: bytes, proof: Bytes, who: str) -> None:  # fmt: skip
+    """Raises: IntegrityError when a server does not prove that it kept every block's sum."""
+    try:
+        shown = _sum_statement(before, after, blocks, context)[1]
+        check_same_log(context, key, shown, proof, who)
+    except IntegrityError:
+        raise IntegrityError(f"{who} does not prove that it kept the sum of every block") from None
+
+
+def _sum_statement(before: Ciphertexts, after: Ciphertexts, blocks: list[npt.NDArray[np.int64]], context: bytes
+                   ) -> tuple[list[int], tuple[Points, Points]]:  # fmt: skip
+    said = (before.packed().tobytes(), after.packed().tobytes())
+    weights = curve.challenges(canon.digest(("sums", context, *said)), sum(len(rows) for rows in blocks))
+    found = []
+    for old, new in ((before.r, after.r), (before.c, after.c)):
+        sums = [np.concatenate([curve.summed(points, rows) for rows in blocks]) for points in (new, old)]
+        whole = curve.joined(
+            curve.weighted(sums[0], weights, 8 * _WEIGHT), curve.weighted(curve.minus(sums[1]), weights, 8 * _WEIGHT)
+        )
+        if whole is None:
+            raise IntegrityError("what came out of a mix was not given fresh randomness")
+        found.append(whole)
+    return weights, (found[0], found[1])
+
+
+def open_part(ciphers: Ciphertexts, key: MixKey, context: bytes, coins: Coins) -> tuple[Points, Bytes]:
+    """What one server contributes to opening, and that it used its key."""
+    parts = curve.times(ciphers.r, [key.secret] * len(ciphers))
+    second, shown = _open_statement(ciphers, parts, key.public, context)
+    return parts, same_log(context, second, shown, key.secret, coins)
+
+
+def check_part(ciphers: Ciphertexts, parts: Points, public: Points, context: bytes, proof: Bytes, who: str) -> None:
+    """Raises: IntegrityError when a server does not prove that it opened with its key."""
+    try:
+        second, shown = _open_statement(ciphers, parts, public, context)
+        check_same_log(context, second, shown, proof, who)
+    except IntegrityError:
+        raise IntegrityError(f"{who} does not prove that it opened with its key") from None
+
+
+def _open_statement(ciphers: Ciphertexts, parts: Points, public: Points, context: bytes
+                    ) -> tuple[Points, tuple[Points, Points]]:  # fmt: skip
+    said = [curve.encode(one).tobytes() for one in (ciphers.r, parts, public)]
+    weights = curve.challenges(canon.digest(("open", context, *said)), len(parts))
+    second, opened = (curve.weighted(points, weights, 8 * _WEIGHT) for points in (ciphers.r, parts))
+    if second is None or opened is None:
+        raise IntegrityError("what is opened adds up to nothing")
+    return second, (public, opened)
+
+
+def opened(ciphers: Ciphertexts, parts: Sequence[Points]) -> tuple[Bytes, npt.NDArray[np.bool_]]:
+    """The bits, and where there is none."""
+    mask = parts[0]
+    for one in parts[1:]:
+        mask = curve.plus(mask, one)
+    seen = curve.encode(ciphers.c)
+    zero = (curve.encode(mask) == seen).all(1)
+    one_more = (curve.encode(_shifted(mask, np.ones(len(mask), np.int64))) == seen).all(1)
+    return one_more.astype(np.uint8), ~(zero | one_more)
