@@ -2,6 +2,7 @@
 # make check      style, types, and a test of every part and law: about three minutes
 # make test       everything that must hold: about eleven minutes; make test-long adds every combination of cases
 # make docs       writes what the docs take from the parts: lists in docs/description.md, docs/croupier.schema.json
+# make site       the docs as pages to read from disk: site/index.html
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -12,18 +13,22 @@ empty :=
 comma := ,
 PATTERNS = $(subst $(empty) $(empty),$(comma),$(foreach room,$(ROOMS),src/croupier/$(room)/*))
 
-.PHONY: demo check style types fast test test-long docs format clean
+.PHONY: demo check style types fast test gate test-long docs site format clean
 
 demo: $(VENV)/.core
 	$(BIN)/croupier audit --fast
 
 # One thread each: tests run two at a time (or beside mypy), and threads that wait for a core burn what others need.
-fast test test-long: export OMP_NUM_THREADS = 1
+fast gate test-long: export OMP_NUM_THREADS = 1
 
 check: style
 	$(MAKE) --no-print-directory --jobs 2 --output-sync types fast
 
-test: style types
+# Types are checked beside the tests: one process of its own while two run tests.
+test: style
+	$(MAKE) --no-print-directory --jobs 2 --output-sync types gate
+
+gate: $(VENV)/.dev
 	$(BIN)/python -m pytest --tier test -n 2 --dist worksteal --durations 30 --durations-min 2 --cov=croupier --cov-report=
 	$(BIN)/python -m coverage report --fail-under=90 --include='$(PATTERNS)'
 
@@ -43,6 +48,10 @@ fast: $(VENV)/.dev
 docs: $(VENV)/.dev
 	$(BIN)/python -m tools.describe
 
+# A newer generator announces itself, loudly, in every build: nothing that a reader can act on.
+site: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -58,4 +67,4 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 	touch $(VENV)/.core $@
 
 clean:
-	rm -rf $(VENV) runs audits reproductions .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
+	rm -rf $(VENV) site runs audits reproductions .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

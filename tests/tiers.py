@@ -20,7 +20,6 @@ TIERS: tuple[Tier, ...] = ("fast", "test", "long")
 SPANNED = frozenset(
     {
         "test_abort",
-        "test_through_processes",
         "test_a_hostile_description_touches_nothing",
         "test_once",
         "test_realise",
@@ -31,10 +30,13 @@ SPANNED = frozenset(
 # Long lists of like cases: `make test` takes so many of them, spread evenly over the list; `make test-long` all.
 SAMPLED: Mapping[str, int] = {
     "test_source": 1,
+    # Every pipeline is carried as bytes and through services; these are a process for each party besides.
+    "test_through_processes": 12,
+    "test_a_project_passes_its_own_tests": 1,
+    "test_a_party_that_is_killed_goes_on_to_the_same_model": 2,
     "test_permutation": 3,
     "test_attacks_that_know_nothing_score_at_one_in_n": 1,
     "test_each_is_audited": 1,
-    "test_every_timed_ledger_is_whole": 1,
     "test_a_fresh_process_answers_the_same_and_is_not_told_the_truth": 2,
     "test_the_example_as_other_servers_see_it": 1,
     "test_an_audit_that_was_stopped_ends_as_one_that_was_not": 1,
@@ -51,6 +53,8 @@ SAMPLED: Mapping[str, int] = {
 # Seconds of training or of starting processes, to show at length what a lighter test beside it shows too.
 HEAVY = frozenset(
     {
+        "test_every_timed_ledger_is_whole",
+        "test_training_on_real_messages_improves",
         "test_the_experiment_finds_nothing_in_a_fixed_cohort",
         "test_the_example_under_rain_learns",
         "test_the_example_in_tiers_ends_well",

@@ -77,6 +77,8 @@ def test_the_glossary_is_short() -> None:
     words = [line.split("|")[1].strip() for line in page.splitlines() if line.startswith("| ")][1:]
     assert words == sorted(set(words))
     assert len(words) <= 40
+    source = " ".join(file.read_text("utf-8").lower() for file in (REPOSITORY / "src").rglob("*.py"))
+    assert [word for word in words if len(re.findall(rf"\b{word}s?\b", source)) < 5] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.relative_to(REPOSITORY).as_posix() for page in PAGES])

@@ -1,54 +1,57 @@
 """The wheel: it holds every module and every file that these read, and works as installed, away from the tree.
 
-A light test looks into the wheel. A long one installs it into an environment of its own, without extras, and runs the
-commands there. That environment borrows what the wheel depends on from the one that runs the tests, by links, so that
-nothing is downloaded; what only the extra `lab` brings (matplotlib) is left out.
+It is built, and installed without extras into an environment that has what it depends on and nothing else
+(`tests/installed.py`); the commands run there. A long test lets pip find and download everything itself.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
 import sys
 import sysconfig
-import venv
+import tomllib
 import zipfile
 from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from tests.installed import SOURCES, TREE, build_wheel, dependencies, install, make_environment, run_outside
 
-TREE = Path(__file__).parents[2]
-SOURCES = TREE / "src"
-# What the build needs of the tree; in a copy, so that no build folder is left in it or found there.
-NEEDED = ("pyproject.toml", "README.md", "LICENSE")
 SHIPPED = {".py", ".toml", ".jinja", ".css", ".html", ".js", ".typed"}
-# What the borrowed environment must not have: the package itself, and what only the extra `lab` brings.
-NOT_BORROWED = ("croupier", "__editable__", "matplotlib", "mpl_toolkits")
-HERE = tuple(dict.fromkeys(sysconfig.get_paths()[key] for key in ("purelib", "platlib")))
-
-
-def _run(words: Sequence[str | Path], cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """A program that is told nothing of this tree."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "CROUPIER"))}
-    given = [str(word) for word in words]
-    return subprocess.run(given, capture_output=True, text=True, timeout=600, check=False, env=clean, cwd=cwd)
+PROJECT = tomllib.loads((TREE / "pyproject.toml").read_text("utf-8"))["project"]
+# What each extra brings, by the name that it is imported by.
+EXTRAS = {
+    "docs": "material",
+    "dp": "dp_accounting",
+    "serve": "grpc",
+    "flower": "flwr",
+    "lab": "matplotlib",
+    "lpips": "lpips",
+    "opacus": "opacus",
+    "proofs": "coincurve",
+    "ray": "ray",
+    "transfer": "rbcl",
+}
+COMMANDS = {
+    "doctor": ["doctor"],
+    "explain": ["explain", "rns-servers"],
+    "plan": ["plan", "digits-small"],
+    "run": ["run", "digits-small", "--set", "federation.rounds=1"],
+    "audit": ["audit", "digits-small", "--fast", "-q", "source", "--against", "nothing", "--seeds", "2"],
+}
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this tree, built by what is installed here."""
-    tree, out = tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("wheel")
-    for name in NEEDED:
-        shutil.copy(TREE / name, tree)
-    shutil.copytree(SOURCES, tree / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    words = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
-    built = _run([sys.executable, *words, "--wheel-dir", out, tree])
-    assert built.returncode == 0, built.stderr
-    (found,) = out.glob("croupier-*.whl")
-    return found
+    """The wheel of this tree."""
+    return build_wheel(tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The programs and packages of an environment with the wheel and what it depends on, without extras."""
+    return install(wheel, tmp_path_factory.mktemp("installed"))
 
 
 def test_the_wheel_holds_every_file_of_both_packages(wheel: Path) -> None:
@@ -62,63 +65,116 @@ def test_the_wheel_holds_every_file_of_both_packages(wheel: Path) -> None:
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 
 
-@pytest.fixture(scope="module")
-def croupier(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The command as installed from the wheel, without extras."""
-    place = tmp_path_factory.mktemp("installed")
-    venv.create(place, with_pip=False, symlinks=True)
-    scheme = sysconfig.get_paths(scheme="venv", vars={"base": str(place), "platbase": str(place)})
-    words = ["-m", "pip", "--python", scheme["scripts"] + "/python", "install", "--quiet", "--no-deps", "--no-index"]
-    done = _run([sys.executable, *words, wheel])
+def test_the_environment_has_what_the_wheel_depends_on_and_nothing_else(installed: tuple[Path, Path]) -> None:
+    """Otherwise the commands below might work by what only an extra, or only this tree, brings."""
+    programs, packages = installed
+    there = {each.name.lower() for each in metadata.distributions(path=[str(packages)])}
+    assert there == {"croupier"} | {each.name.lower() for each in dependencies(PROJECT["dependencies"])}
+    program = (
+        "import json, croupier; from importlib.util import find_spec as find;"
+        f"print(json.dumps([croupier.__file__, [name for name in {sorted(EXTRAS.values())} if find(name)]]))"
+    )
+    done = run_outside([programs / "python", "-c", program], cwd=programs)
+    where, of_extras = json.loads(done.stdout)
+    assert Path(where).is_relative_to(packages)
+    assert of_extras == []
+
+
+def test_every_extra_is_looked_for() -> None:
+    assert EXTRAS.keys() == PROJECT["optional-dependencies"].keys() - {"dev"}
+
+
+# Each command in turn, in one process: to start five would take most of the time.
+IN_TURN = """
+import contextlib, io, json, sys
+from croupier.cli import main
+
+ended = []
+for words in json.loads(sys.argv[1]):
+    sys.argv = ["croupier", *words]
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        try:
+            main()
+        except SystemExit as end:
+            ended.append([end.code, out.getvalue(), err.getvalue()])
+json.dump(ended, sys.stdout)
+"""
+
+
+def _run_in_turn(python: Path, commands: Sequence[Sequence[str]], cwd: Path) -> list[tuple[int, str, str]]:
+    """Run commands by a Python; the status, the output and the errors of each."""
+    done = run_outside([python, "-c", IN_TURN, json.dumps(commands)], cwd=cwd)
     assert done.returncode == 0, done.stderr
-    borrowed = place / "borrowed"
-    borrowed.mkdir()
-    for entry in {path.name: path for folder in HERE for path in Path(folder).iterdir()}.values():
-        if not entry.name.startswith(NOT_BORROWED) and entry.suffix != ".pth":
-            (borrowed / entry.name).symlink_to(entry)
-    (Path(scheme["purelib"]) / "borrowed.pth").write_text(f"{borrowed}\n", "utf-8")
-    return Path(scheme["scripts"]) / "croupier"
+    return [(code, out, err) for code, out, err in json.loads(done.stdout)]
 
 
-@pytest.mark.long
-def test_it_runs_from_where_it_is_installed(croupier: Path, tmp_path: Path) -> None:
-    done = _run([croupier.parent / "python", "-c", "import croupier; print(croupier.__file__)"], cwd=tmp_path)
-    assert Path(done.stdout.strip()).is_relative_to(croupier.parents[1]), done.stderr
+def test_without_extras_each_command_gives_one_object(installed: tuple[Path, Path], tmp_path: Path) -> None:
+    ended = _run_in_turn(installed[0] / "python", [[*words, "--json"] for words in COMMANDS.values()], tmp_path)
+    for words, (code, out, err) in zip(COMMANDS.values(), ended, strict=True):
+        assert code == 0, (words, err)
+        assert isinstance(json.loads(out), dict)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["doctor"],
-        ["explain", "rns-servers"],
-        ["plan", "digits-small"],
-        ["run", "digits-small", "--set", "federation.rounds=1"],
-        ["audit", "digits-small", "--fast", "-q", "source", "--against", "nothing", "--seeds", "2"],
-    ],
-    ids=lambda words: words[0],
-)
-def test_a_command_gives_one_object(croupier: Path, words: list[str], tmp_path: Path) -> None:
-    done = _run([croupier, *words, "--json"], cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert isinstance(json.loads(done.stdout), dict)
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("words", [["reproduce"], ["reproduce", "rns/figure1"], ["bench", "rns"]])
-def test_the_laboratory_says_in_one_line_what_to_install(croupier: Path, words: list[str], tmp_path: Path) -> None:
-    done = _run([croupier, *words], cwd=tmp_path)
+def test_the_laboratory_says_in_one_line_what_to_install(
+    installed: tuple[Path, Path], words: list[str], tmp_path: Path
+) -> None:
+    done = run_outside([installed[0] / "croupier", *words], cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
     assert done.stderr.endswith("(matplotlib): pip install 'croupier[lab]'\n")
 
 
-@pytest.mark.long
-def test_with_its_extra_the_laboratory_lists_what_it_can_reproduce(croupier: Path, tmp_path: Path) -> None:
+def test_what_needs_an_extra_says_in_one_line_what_to_install(installed: tuple[Path, Path], tmp_path: Path) -> None:
+    needs = {
+        "serve": ["up", "rns-servers"],
+        "ray": ["run", "digits-small", "--set", "run.engine=ray"],
+    }
+    for extra, (code, out, err) in zip(
+        needs, _run_in_turn(installed[0] / "python", list(needs.values()), tmp_path), strict=True
+    ):
+        assert (code, out, err.count("\n")) == (2, "", 1), err
+        assert f"pip install 'croupier[{extra}]'" in err
+
+
+@pytest.mark.parametrize("name", ["protect", "shield"])
+def test_flower_says_what_to_install(installed: tuple[Path, Path], name: str, tmp_path: Path) -> None:
+    done = run_outside([installed[0] / "python", "-c", f"from croupier.flower import {name}"], cwd=tmp_path)
+    assert done.stderr.endswith("flwr is not installed: pip install 'croupier[flower]'\n")
+
+
+def test_with_its_extra_the_laboratory_lists_what_it_can_reproduce(
+    installed: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """What the extra brings is put behind what is installed, so that the laboratory itself is the wheel's."""
+    here = list(dict.fromkeys(sysconfig.get_paths()[key] for key in ("purelib", "platlib")))
     program = (
-        f"import sys; sys.path += {HERE}; from croupier.cli import main; "
-        "sys.argv = ['croupier', 'reproduce', '--json']; main()"
+        f"import sys; sys.path += {here}; sys.argv[1:] = ['reproduce', '--json']; from croupier.cli import main; main()"
     )
-    done = _run([croupier.parent / "python", "-c", program], cwd=tmp_path)
+    done = run_outside([installed[0] / "python", "-c", program], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "rns/figure1" in json.loads(done.stdout)["entries"]
+
+
+@pytest.mark.long
+def test_as_pip_installs_it_each_command_gives_one_object(wheel: Path, tmp_path: Path) -> None:
+    """Everything that the wheel depends on comes from where pip takes packages here: this needs its network."""
+    programs, packages = make_environment(tmp_path / "empty")
+    words = [
+        "-m",
+        "pip",
+        "--python",
+        str(programs / "python"),
+        "install",
+        "--quiet",
+        "-c",
+        str(TREE / "constraints.txt"),
+    ]
+    done = run_outside([sys.executable, *words, wheel])
+    assert done.returncode == 0, done.stderr
+    there = {each.name.lower() for each in metadata.distributions(path=[str(packages)])}
+    assert not there & {name.replace("_", "-") for name in (*EXTRAS.values(), "grpcio", "dp-accounting")}
+    for each in COMMANDS.values():
+        done = run_outside([programs / "croupier", *each, "--json"], cwd=tmp_path)
+        assert done.returncode == 0, (each, done.stderr)
+        assert isinstance(json.loads(done.stdout), dict)
