@@ -157,6 +157,8 @@ PIPELINES: dict[str, Pipeline] = {
     "buckets of parameters, chain": bucketed(Chain(), "parameter"),
     "bits, chain of pairs": placed(rns(8, release="bits"), Chain(shuffle="pairs")),
     "shuffled models, chain of boxes": placed(naive("model"), Chain(shuffle="onion")),
+    "shuffled models, boxes in escrow": placed(naive("model"), Chain(shuffle="onion", threshold=2)),
+    "bits, chain that clients run": placed(rns(4, release="bits"), Chain(servers=4, clients_mix=True)),
     "bits, trusted chain": placed(rns(8, release="bits"), Chain(trust="full")),
     "two hops, rows": Pipeline(release=Rows(), place=TwoHop()),
     "two hops, shuffle": Pipeline(release=Shuffle(), place=TwoHop()),

@@ -141,6 +141,9 @@ class Placement(Part):
         """What else keeps this placement from working with an encoder and a release."""
         yield from ()
 
+    def check_plan(self, enrolled: int, cohort: int) -> None:
+        """Raises: SpecError when so many clients, so many of them invited, do not fit."""
+
     def middle(self, mechanism: Mechanism) -> Mapping[str, Party]:
         """The parties between the clients and the server."""
         return {}

@@ -58,6 +58,11 @@ class MixForm(ABC):
         """Who sends the server something."""
 
     @property
+    def heard(self) -> int | None:
+        """From how many of them the server must hear; None for all."""
+        return None
+
+    @property
     @abstractmethod
     def tolerance(self) -> Tolerance:
         """What the form withstands."""
