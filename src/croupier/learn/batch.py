@@ -59,7 +59,7 @@ def train_together(
         along = [torch.cat([grad.flatten(1) for grad in grads], 1)] if whole else grads
         for weights, grad, state in zip(moved, along, states, strict=True):
             fit.step(weights, grad, {key: held[:active] for key, held in state.items()}, number)
-    return list(_home(starts if whole else torch.cat([leaf.flatten(1) for leaf in leaves.values()], 1)))
+    return list(home(starts if whole else torch.cat([leaf.flatten(1) for leaf in leaves.values()], 1)))
 
 
 def _begun(starts: Sequence[Tensor], device: torch.device) -> Tensor:
@@ -69,7 +69,7 @@ def _begun(starts: Sequence[Tensor], device: torch.device) -> Tensor:
     return torch.stack(list(starts)).to(device)
 
 
-def _home(rows: Tensor) -> Tensor:
+def home(rows: Tensor) -> Tensor:
     """Rows on the CPU. What comes from a GPU goes to memory that stays in its place, several times faster."""
     if rows.device.type != "cuda":
         return rows.cpu()

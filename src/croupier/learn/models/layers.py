@@ -111,5 +111,5 @@ def convolved(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 def pooled(x: Tensor, size: int) -> Tensor:
     """The largest value of each square of each channel, for many models at once; channels last."""
-    found = torch.max_pool2d(x.flatten(0, 1).permute(0, 3, 1, 2), size)
-    return found.permute(0, 2, 3, 1).unflatten(0, x.shape[:2])
+    found = torch.max_pool2d(x.flatten(0, 1).permute(0, 3, 1, 2), size).permute(0, 2, 3, 1)
+    return found.reshape(*x.shape[:2], *found.shape[1:])
