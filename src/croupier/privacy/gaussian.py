@@ -75,15 +75,18 @@ class Gaussian(LocalPrivacy, use="gaussian"):
         if update.form != "delta":
             raise PrivacyError("privacy = 'gaussian' clips differences, not weights; use encode.form = 'delta'")
         size = length(update.vector)
-        values = update.vector.cpu().numpy().astype(np.float64)
-        if size > self.clip:
-            values *= self.clip / size
-        if self.sigma > 0:
-            for number, start in enumerate(range(0, len(values), BLOCK)):
-                part = values[start : start + BLOCK]
+        values = update.vector.cpu().numpy()
+        noised = np.empty(len(values), np.float32)
+        # A block at a time: no copy of the whole in double precision.
+        for number, start in enumerate(range(0, len(values), BLOCK)):
+            part = values[start : start + BLOCK].astype(np.float64)
+            if size > self.clip:
+                part *= self.clip / size
+            if self.sigma > 0:
                 part += self.sigma * coins.child("block", number).secure().normal(len(part))
+            noised[start : start + BLOCK] = part
         facts = {"clip": self.clip, "sigma": self.sigma} | ({"mu": self.mu} if self.sigma > 0 else {})
-        sent = replace(update, vector=torch.from_numpy(values.astype(np.float32)))
+        sent = replace(update, vector=torch.from_numpy(noised))
         return sent, ParticipationCost(self.use, facts, {"clipped_updates": int(size > self.clip)})
 
     def tier(self, name: str) -> Tier | None:

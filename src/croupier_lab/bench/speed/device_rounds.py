@@ -2,8 +2,8 @@
 
 `croupier bench simulate --device cuda`. Two federations: the bench's own small perceptrons, and the CIFAR-10 network on
 fifty clients of fifty pictures each, which is one cohort of pfl-research's benchmark (Granqvist et al. 2024: one local
-epoch of batches of ten, learning rate 0.1). Pictures are drawn where no data folder is named: they take as long.
-`device_times` has what follows training step by step.
+epoch of batches of ten, learning rate 0.1), and so plays there too where it is installed (`device_rival`). Pictures are
+drawn where no data folder is named: they take as long. `device_times` has what follows training step by step.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from croupier.learn.data import Data, folder_of
 from croupier.learn.datasets.own import OwnData
 from croupier.spec import Spec, load
 from croupier_lab.bench.size import Watch
+from croupier_lab.bench.speed.device_rival import rival
 from croupier_lab.bench.speed.device_times import compare
 
 # After training: a relay that shuffles single parameters, three sum servers, and buckets of like privacy budgets.
@@ -72,7 +73,10 @@ def beside(small: Spec, device: str, seed: int, repeats: int, watch: Watch) -> d
         "pictures": data.use if data is spec.task.data else "drawn",
     }  # fmt: skip
     for name, one, records in (("digits", small, small.task.data), ("cifar-cnn", spec, data)):
-        found[name] = Arms(one, records, device, Coins.from_seed(seed), repeats).measured(watch)
+        arms = Arms(one, records, device, Coins.from_seed(seed), repeats)
+        found[name] = arms.measured(watch)
+    watch("pfl-research")
+    found["cifar-cnn"]["pfl_research"] = rival(arms.made(device, 1, 1), spec.task.fit, device, repeats)
     # Named last: a device that is not there is refused by whoever trains.
     return found | {"machine": torch.cuda.get_device_name(device) if device != "cpu" else "CPU"}
 
@@ -183,6 +187,9 @@ def show(found: dict[str, Any]) -> None:
             print(
                 f"{arm:<20}{rate:10.1f} clients/s{1e3 * one['round_s'][arm]:10.1f} ms a round, {idle:.1f} without{far}"
             )
+        if "pfl_research" in one:
+            rate = one["pfl_research"]["clients_per_s"]
+            print("pfl-research        " + (one["pfl_research"]["why"] if rate is None else f"{rate:10.1f} clients/s"))
         print(f"on the device {one['device_to_cpu']:.1f} times the CPU's best")
         same = ", ".join(f"{name} {'yes' if said else 'NO'}" for name, said in one["same_after_fit"].items())
         print(f"the same bits after training: {same}")

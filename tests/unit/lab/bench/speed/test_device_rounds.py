@@ -9,7 +9,9 @@ import torch
 
 from croupier.core.coins import Coins
 from croupier.errors import SpecError
-from croupier_lab.bench.speed import device_rounds
+from croupier.spec import load
+from croupier_lab.bench.speed import device_rival, device_rounds
+from croupier_lab.bench.speed.device_rival import rival
 from croupier_lab.bench.speed.device_rounds import Arms, beside, drawn_pictures, show
 from croupier_lab.bench.speed.simulation import SimulationSize, describe, measure
 
@@ -26,7 +28,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 def test_what_is_measured(device: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    small = describe(SimulationSize(clients=4))
+    small = load(describe(SimulationSize(clients=4)), ("task.fit.epochs=1",))
     if device == "cpu":
         # Pictures take seconds here.
         monkeypatch.setattr(device_rounds, "pictures", lambda: (small, small.task.data))
@@ -82,3 +84,30 @@ def test_a_device_that_is_none_is_refused() -> None:
     if not torch.cuda.is_available():
         with pytest.raises(SpecError, match=r"run\.device = 'cuda': this torch sees no CUDA device"):
             measure(SimulationSize(device="cuda"), 0)
+
+
+def test_the_rival_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec, data = device_rounds.pictures()
+    made = Arms(spec, data, "cpu", Coins.from_seed(1), 1).made("cpu", 1, 1)
+    monkeypatch.setattr(device_rival, "MODULES", ("os", "no_such_module"))
+    assert rival(made, spec.task.fit, "cpu", 1) == {"clients_per_s": None, "why": "not installed: no_such_module"}
+
+
+def test_the_rival_trains_our_network_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    if absent := device_rival.lacking():
+        pytest.skip(f"pfl-research is not installed: {', '.join(absent)}")
+    spec, data = device_rounds.pictures()
+    made = Arms(spec, data, "cpu", Coins.from_seed(1), 1).made("cpu", 1, 1)
+    trained: list[torch.Tensor] = []
+    honest = device_rival._Net.loss
+
+    def loss(self: Any, *batch: torch.Tensor, **rest: Any) -> torch.Tensor:
+        trained.append(next(self.parameters()).detach().clone())
+        return honest(self, *batch, **rest)
+
+    monkeypatch.setattr(device_rival._Net, "loss", loss)
+    assert rival(made, spec.task.fit, "cpu", 1)["clients_per_s"] > 0
+    # Every client once a round, from a model that each round moves.
+    assert len(trained) == 3 * 4
+    assert torch.equal(trained[0], trained[1])
+    assert not torch.equal(trained[0], trained[4])
