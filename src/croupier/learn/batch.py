@@ -70,7 +70,7 @@ def _begun(starts: Sequence[Tensor], device: torch.device) -> Tensor:
 
 
 def home(rows: Tensor) -> Tensor:
-    """Rows on the CPU. What comes from a GPU goes to memory that stays in its place, several times faster."""
+    """Rows on the CPU. What comes from a GPU goes to memory that stays in its place: a GPU writes there by itself."""
     if rows.device.type != "cuda":
         return rows.cpu()
     return torch.empty(rows.shape, dtype=rows.dtype, pin_memory=True).copy_(rows)
