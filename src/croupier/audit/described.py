@@ -84,7 +84,11 @@ def audit(
 
     Raises: SpecError, DataError; StoreError where parts cannot be kept.
     """
-    _check(seeds, shadow)
+    if not 0 < shadow < 0.5:
+        held = "a share above 0 and below 0.5 of each client's records is withheld"
+        raise SpecError(f"{option('shadow')} = {shadow}: {held}")
+    if seeds is not None and seeds < 2:
+        raise SpecError(f"{option('seeds')} = {seeds}: intervals are over runs; ask for at least 2")
     spec = load(source, sets, count=counted(data))
     tried = FAST if fast else FULL
     depth = replace(tried, lpips=lpips, rounds=min(tried.rounds, spec.federation.rounds))
@@ -106,14 +110,6 @@ def audit(
     shelf.begin(spec.name, one.deciding(), [part(number, arm) for number in one.seeds for arm in arms], "parts")
     answers = run(setting, arms, who, chosen, one.seeds, Local(), watch, shelf)
     return Report(one.found(answers, left))
-
-
-def _check(seeds: int | None, shadow: float) -> None:
-    if not 0 < shadow < 0.5:
-        held = "a share above 0 and below 0.5 of each client's records is withheld"
-        raise SpecError(f"{option('shadow')} = {shadow}: {held}")
-    if seeds is not None and seeds < 2:
-        raise SpecError(f"{option('seeds')} = {seeds}: intervals are over runs; ask for at least 2")
 
 
 def _asked(names: Sequence[str]) -> list[str]:

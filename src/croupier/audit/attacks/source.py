@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from itertools import product
 from typing import Any
 
 import torch
@@ -159,12 +160,13 @@ def _left_out(signs: tuple[Tensor, Tensor], context: AttackContext) -> Iterator[
 
 def _calibrated(trials: Iterable[Foretelling]) -> tuple[tuple[float, float], float]:
     """The slopes and the doubt that foretell best."""
-    grid = [((first, second), doubt) for first in SLOPES for second in SLOPES for doubt in DOUBTS]
-    likely = torch.zeros(len(grid), dtype=torch.float64)
+    pairs, likely = list(product(SLOPES, SLOPES)), torch.zeros(len(SLOPES) ** 2, len(DOUBTS), dtype=torch.float64)
+    doubts = torch.tensor(DOUBTS, dtype=torch.float64).reshape(-1, 1, 1)
     for signs, held, asked in trials:
-        leans = {(first, second): _lean(signs, (first, second)) for first in SLOPES for second in SLOPES}
-        likely += torch.stack([(asked * torch.log(shares(held, leans[slopes], doubt))).sum() for slopes, doubt in grid])
-    return grid[int(likely.argmax())]
+        leans = torch.stack([_lean(signs, pair) for pair in pairs]).unsqueeze(1)
+        likely += (asked * torch.log(shares(held, leans, doubts))).sum((2, 3))
+    best, doubt = divmod(int(likely.argmax()), len(DOUBTS))
+    return pairs[best], DOUBTS[doubt]
 
 
 _MATCHED_ROWS = partial(unshuffle.models, LOSS, one_to_one=True)
