@@ -237,14 +237,19 @@ def mount(context: AttackContext, asked: Mapping[str, Any]) -> dict[str, Any]:
         start = asked["start"]
         viewed = context.with_view(seen(views, protocol, layout, start), counted(views, protocol, layout), start)
     coins = Coins(asked["coins"])
-    guesses, unsuited = {}, dict[str, str]()
+    guesses, scores, unsuited = dict[str, Tensor](), dict[str, Tensor](), dict[str, str]()
     for name in asked["source"]:
         node, attack = coins.child("source", name), _named(name, ATTACKS)
         try:
             guesses[name] = pick(attack(viewed, node.child("attack")), node.child("ties").fast())
         except Unsuited as error:
             unsuited[name] = str(error)
-    scores = {name: _named(name, membership.ATTACKS)(viewed, coins.child(name)) for name in asked["membership"]}
+    for name in asked["membership"]:
+        attack = _named(name, membership.ATTACKS)
+        try:
+            scores[name] = attack(viewed, coins.child(name))
+        except Unsuited as error:
+            unsuited[name] = str(error)
     carried = prior_of(viewed).carried if "prior" in asked["source"] else ""
     return {"guesses": guesses, "scores": scores, "unsuited": unsuited, "carried": carried}
 

@@ -33,9 +33,11 @@ ATTACKS: Mapping[Kind, tuple[str, ...]] = {
     "sum": ("tuned", "tuned+prior"),
     "counts": ("tuned", "tuned+prior", "carries", "carries+prior"),
 }
-MEMBERSHIP: Mapping[Kind, tuple[str, ...]] = dict.fromkeys(ATTACKS, ("loss", "lira", "gradients")) | dict.fromkeys(
-    ("named", "noise", "model"), ("loss", "rows", "lira", "gradients", "row-gradients")
-)
+_ROWS = ("loss", "rows", "lira", "gradients", "row-spans", "row-gradients")
+MEMBERSHIP: Mapping[Kind, tuple[str, ...]] = {
+    **dict.fromkeys(ATTACKS, ("loss", "lira", "gradients")), **dict.fromkeys(("named", "noise", "model"), _ROWS),
+    "layer": ("loss", "lira", "row-spans", "gradients"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -209,6 +211,7 @@ class Membership(_OneView, use="membership"):
 def _membership(found: Attacked) -> QuestionRun:
     if not found.rounds:
         return QuestionRun(not_run=dict.fromkeys(found.suspects, UNSEEN))
-    areas = found.members(membership.area)
-    scores = {name: Score(areas[name], areas["prior"]) for name in found.suspects}
-    return QuestionRun(scores, facts={"tpr_at_1_percent_fpr": found.members(membership.caught)})
+    areas, unsuited = found.members(membership.area), found.unsuited()
+    not_run = {name: unsuited[name] for name in found.suspects if name in unsuited}
+    scores = {name: Score(areas[name], areas["prior"]) for name in found.suspects if name not in unsuited}
+    return QuestionRun(scores, {}, not_run, {"tpr_at_1_percent_fpr": found.members(membership.caught)})
