@@ -1,8 +1,8 @@
 """Membership inference: was this record trained on at all? Attacks on whole updates, or on the joint model alone.
 
-From: Yeom et al. (loss threshold); Carlini et al. (LiRA, offline form); gradients and spans are ours. An attack gives a score for
-each suspect; the higher, the likelier a member. `audit.attacks.source` mounts them blindly, and
-`audit.questions.source` scores them.
+From: Yeom et al. (loss threshold); Carlini et al. (LiRA, offline form); gradients and spans are ours. An attack gives a
+score for each suspect; the higher, the likelier a member. `audit.attacks.source` mounts them in a process that never
+holds the truth; `audit.questions.source` scores them.
 """
 
 from __future__ import annotations
@@ -73,21 +73,22 @@ def row_gradients(context: AttackContext, coins: Coins) -> Tensor:
     return (shares / shares.std(1, keepdim=True).clamp(min=1e-300)).amax(0)
 
 
-def row_spans(context: AttackContext, coins: Coins) -> Tensor:
-    """Does the record lie in what a client's change of the first layer spans? The largest sign, whichever client's.
+def spans(context: AttackContext, coins: Coins) -> Tensor:
+    """Does the record lie in what a change of the first layer spans, any client's or all of theirs together?
 
     A linear layer that reads records changes by sums of products, one a step, each of them of a record of the client's
-    own: a record that was trained on can be written with these rows at little cost. Others cannot at all where the
-    client's records are fewer than the layer's units and inputs, and only at more cost where they are not. The cost is in units usual for the client. Raises:
-    Unsuited where no such layer reads records.
+    own: what was trained on can be written with these rows at little cost. Other records cannot at all where the
+    client's are fewer than the layer's units and inputs, and only at more cost where they are not. The cost is in units
+    of the median record's. Raises: Unsuited where no such layer reads records.
     """
-    rows, inputs = _whole(context, "row-spans"), context.knowledge.suspects[0]
+    inputs, joint = context.knowledge.suspects[0], context.joint.unsqueeze(0)
     if "entrance" not in context.study:
         known = find_entrance(context.net.module, inputs.shape[1:]) if inputs.is_floating_point() else None
         context.study["entrance"] = known
     if (first := context.study["entrance"]) is None:
         raise Unsuited("no linear layer with biases reads whole records")
     start = context.joint if context.start is None else context.start
+    rows = joint if context.seen is None or context.seen.rows is None else torch.cat([context.seen.rows, joint])
     flat, found = torch.nn.functional.normalize(inputs.flatten(1).double()), []
     for row in rows:
         change = at_entrance(row.double() - start.double(), context.net.module, first)[0]
@@ -197,8 +198,8 @@ def caught(members: Tensor, others: Tensor, false_alarms: float = 0.01) -> float
 
 
 ATTACKS: Mapping[str, Attack] = {
-    "prior": prior, "loss": loss, "rows": rows, "lira": lira, "gradients": gradients, "row-spans": row_spans,
-    "row-gradients": row_gradients,
+    "prior": prior, "loss": loss, "rows": rows, "lira": lira, "gradients": gradients,
+    "row-gradients": row_gradients, "spans": spans,
 }  # fmt: skip
 
 TITLES: Mapping[str, str] = {
@@ -207,6 +208,6 @@ TITLES: Mapping[str, str] = {
     "rows": "loss threshold on the best of all clients' models",
     "lira": "likelihood ratio on the joint model (LiRA, offline)",
     "gradients": "the joint model's change explained by gradients of single records",
-    "row-spans": "how well each client's change of the first layer spans the record",
     "row-gradients": "each client's change explained by gradients of single records",
+    "spans": "how well changes of the first layer, each client's or the joint one, span the record",
 }

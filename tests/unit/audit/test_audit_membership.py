@@ -91,7 +91,7 @@ def test_a_change_spans_the_records_that_made_it(known: Knowledge) -> None:
 
     def found(learnt: Tensor, members: Tensor) -> float:
         where = facing(known, learnt, start)
-        scores = ATTACKS["row-spans"](where.with_view(where.seen, start=start), COINS)
+        scores = ATTACKS["spans"](where.with_view(where.seen, start=start), COINS)
         return area(scores[members], scores[~members])
 
     few = torch.arange(2 * MANY) % 4 == 0
@@ -106,7 +106,7 @@ def test_without_a_layer_that_reads_records_no_change_spans_them(known: Knowledg
     odd = replace(known, model=MnistCnn().plain(), records=pictures, suspects=pictures)
     rows = torch.zeros(2, FlatNet(odd.module).layout.size)
     with pytest.raises(Unsuited, match="no linear layer with biases reads whole records"):
-        ATTACKS["row-spans"](facing(odd, *rows), COINS)
+        ATTACKS["spans"](facing(odd, *rows), COINS)
 
 
 def test_rows_look_at_each_clients_model(known: Knowledge) -> None:
@@ -120,7 +120,7 @@ def test_rows_look_at_each_clients_model(known: Knowledge) -> None:
     assert area(scores[MEMBERS], scores[~MEMBERS]) > 0.9
 
 
-@pytest.mark.parametrize("name", ["rows", "row-spans", "row-gradients"])
+@pytest.mark.parametrize("name", ["rows", "row-gradients"])
 def test_attacks_on_rows_refuse_a_sum(known: Knowledge, name: str) -> None:
     size = FlatNet(known.module).layout.size
     sums = Gathered(known.clients, sums=torch.zeros(size), weights=torch.tensor([2.0]))

@@ -33,11 +33,9 @@ ATTACKS: Mapping[Kind, tuple[str, ...]] = {
     "sum": ("tuned", "tuned+prior"),
     "counts": ("tuned", "tuned+prior", "carries", "carries+prior"),
 }
-_ROWS = ("loss", "rows", "lira", "gradients", "row-spans", "row-gradients")
-MEMBERSHIP: Mapping[Kind, tuple[str, ...]] = {
-    **dict.fromkeys(ATTACKS, ("loss", "lira", "gradients")), **dict.fromkeys(("named", "noise", "model"), _ROWS),
-    "layer": ("loss", "lira", "row-spans", "gradients"),
-}  # fmt: skip
+MEMBERSHIP: Mapping[Kind, tuple[str, ...]] = dict.fromkeys(
+    ATTACKS, ("loss", "lira", "gradients", "spans")
+) | dict.fromkeys(("named", "noise", "model"), ("loss", "rows", "lira", "gradients", "row-gradients", "spans"))
 
 
 @dataclass(frozen=True)

@@ -96,17 +96,17 @@ def test_clients_that_train_for_long_are_told_by_what_their_updates_span(long: d
     got = found(long, "none")
     assert got["status"] == "leak"
     assert got["control"]["passed"]
-    spans = got["adversaries"]["server"]["attacks"]["row-spans"]
+    spans = got["adversaries"]["server"]["attacks"]["spans"]
     assert spans["scored"]
     assert spans["low"] > 0.65
-    assert found(long, "model")["adversaries"]["server"]["attacks"]["row-spans"]["value"] == spans["value"]
-    assert found(long, "layer")["adversaries"]["server"]["attacks"]["row-spans"]["low"] > 0.65
+    assert found(long, "model")["adversaries"]["server"]["attacks"]["spans"]["value"] == spans["value"]
+    assert found(long, "layer")["adversaries"]["server"]["attacks"]["spans"]["low"] > 0.65
 
 
 def test_of_clients_that_train_for_long_drowned_updates_tell_nothing(long: dict[str, list[ArmAnswers]]) -> None:
     got = found(long, "drowned")
     assert got["status"] == "none-found"
-    spans = got["adversaries"]["server"]["attacks"]["row-spans"]
+    spans = got["adversaries"]["server"]["attacks"]["spans"]
     assert spans["scored"]
     assert spans["low"] <= 0.5 <= spans["high"]
 
