@@ -1,9 +1,8 @@
 """The blind law: attacks run in a fresh process that holds only bytes of views and declared knowledge.
 
-`Blind` starts the process; `python -m croupier.audit.blind` is the process. Questions and answers are canonical bytes,
-each after its length. A topic is a module of `croupier.audit.attacks`: `study(known, device)` is what follows from
-knowledge alone, kept from question to question on the same topic, and `mount(studied, asked)` the attack, a pure
-function of both.
+`python -m croupier.audit.blind` is the process. Questions and answers are canonical bytes, each after its length. A
+topic is a module of `croupier.audit.attacks`: `study(known, device)` is what follows from knowledge alone, kept from
+question to question, and `mount(studied, asked)` the attack, a pure function of both.
 """
 
 from __future__ import annotations

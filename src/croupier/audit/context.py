@@ -1,8 +1,4 @@
-"""What an attack works with: the adversary's knowledge, what it read in a view, and a network to try weights in.
-
-Attacks on the source of records and on membership take an `AttackContext` (`audit.membership`,
-`audit.unshuffle`); `audit.attacks.source` makes one for each view.
-"""
+"""What an attack works with: the adversary's knowledge, what it read in a view, and a network to try weights in."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""An audit from a description to a report: what is asked, of which adversaries, and the whole report.
-
-`croupier.audit(...)` and `croupier audit` call `audit`; a report's values are those of docs/audit-report.md.
-"""
+"""An audit from a description to a report: what is asked, of which adversaries, and the whole report."""
 
 from __future__ import annotations
 

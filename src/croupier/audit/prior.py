@@ -1,7 +1,6 @@
 """The prior: whose record it is, as the adversary's knowledge alone guesses it, without any view.
 
-It is the zero of an audit: an attack leaks what it gains over the prior. Attacks that join prior and view start from it
-(`audit.attacks.source.posterior`).
+It is the zero of an audit: an attack leaks what it gains over the prior.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What an audit asks, of whom, and what one run of it comes to.
 
 A question is a part: it says of which protocols and adversaries it makes sense, what its attacks are given, how they
-are scored, and against which prior. The harness (`audit.harness`) owns seeds, training, processes and what is kept.
+are scored, and against which prior.
 """
 
 from __future__ import annotations

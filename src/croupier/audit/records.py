@@ -1,9 +1,7 @@
 """What the records of shadow sets tell, without any view: learners that name a record's client.
 
 Where clients differ by more than labels (people who walk differently, cameras, scanners) a classifier that was trained
-on the shadow sets names them, and no server need have looked at anything. Each learner here gives two things: what it
-says of each shadow record without having learnt from that record, so that learners can be compared and weighed
-honestly, and what it says of the records asked about. `audit.prior` chooses among them.
+on the shadow sets names them, and no server need have looked at anything.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What the views of an adversary amount to: updates with or without names, sums, or a model, as far as it can read.
 
-`shows` says it beforehand, from the public protocol alone; `seen` reads it in views, in the attacks' own process. What
-parties read together is the placement's to say (`Placement.breaks`, `sight`, `pooled`); here it becomes whole models.
+`shows` says it beforehand, from the public protocol alone; `seen` reads it in views, in the attacks' own process.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What an audit learns from, what the adversary gets beside its views, and how much is tried.
 
-Made from a description (`setting_of`), and changed by options of the command line and by arms that defend in training.
-All arms of a seed share one setting but for that, so that they can be compared.
+All arms of a seed share one setting but for defences in training, so that they can be compared.
 """
 
 from __future__ import annotations

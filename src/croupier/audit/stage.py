@@ -1,8 +1,7 @@
 """One run of a task for an audit: who holds which records, what is withheld, and the truth, given to no attack.
 
-Every attack is judged by what it cannot know. Here, before anything is trained, records are set apart: shadow sets that
-the adversary gets, and records that nobody trains on, from which members must be told. The truth stays in this file's
-values and in the scoring of questions.
+Every attack is judged by what it cannot know: before anything is trained, shadow sets that the adversary gets are set
+apart, and records that nobody trains on, from which members must be told.
 """
 
 from __future__ import annotations

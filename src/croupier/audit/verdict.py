@@ -1,7 +1,7 @@
 """From runs to findings: rates with intervals, and what may be said of them. `judgement` makes sentences of these.
 
-The rules that keep an audit honest are all in this file: intervals over runs, a control that an attack must pass before
-it scores, wider intervals where the best of several attacks is taken, and "cannot tell" where too few runs were made.
+An attack scores only if it passes its control, where nothing defends; intervals are wider where the best of several
+attacks is taken; and too few runs tell nothing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Source inference: whose record is it? On named updates, and on what shuffles leave of them; or from no view at all.
 
 From: Hu et al. (lowest loss); the source-inference paper (un-shuffling first); the posteriors are ours. An attack gives
-a score for each client (rows) and record (columns); the highest score is its guess. A topic of the attacks' own process
-(`audit.blind`), which mounts attacks on membership beside these: it is sent views and knowledge, never the truth.
-`audit.questions.source` scores the answers.
+a score for each client (rows) and record (columns); the highest score is its guess. Attacks on membership are mounted
+beside these.
 """
 
 from __future__ import annotations

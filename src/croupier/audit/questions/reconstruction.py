@@ -1,8 +1,7 @@
 """What did the record look like? In one more round everybody takes one step on one record of its own.
 
 A worst case, and marked as one: training on many records hides more. It asks how well a picture can be had at all from
-what an adversary sees, against the best guess without a view; `audit.attacks.reconstruction` reads, searches, or peels
-a sum.
+what an adversary sees, against the best guess without a view.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Whose record is it, and was it trained on at all? Two questions of an audit, asked of one view at a time.
 
-`attack` sends an adversary's views to the attacks' own process (`audit.attacks.source`); only here the answers meet the
-truth. `audit.harness` plays the questions, and papers' tables use `attack` as well.
+`attack` sends an adversary's views to the attacks' own process; only here the answers meet the truth.
 """
 
 from __future__ import annotations

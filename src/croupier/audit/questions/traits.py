@@ -1,8 +1,7 @@
 """What is a client like, and is it the same client as before? Two questions about all rounds that an adversary saw.
 
 Traits are what updates tell beyond what is common among auxiliary clients; links, updates of one client found again
-among those of earlier rounds. The attack is `audit.attacks.traits`; the truth meets its answers in
-`audit.traits.findings`, which answers both at once. Here are only the words, and which of its measures are scores.
+among those of earlier rounds. `audit.traits.findings` answers both at once.
 """
 
 from __future__ import annotations

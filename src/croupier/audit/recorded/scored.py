@@ -1,8 +1,4 @@
-"""What is asked of recorded clients, the truth, and what attacks' answers come to, client by client.
-
-The counterpart of `audit.stage` and of the questions' scoring, for updates that somebody else recorded: nothing is
-trained, and what is known of each client comes from the folder's shadow function (`shadows`).
-"""
+"""What is asked of recorded clients, the truth, and what attacks' answers come to, client by client."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ ASK = Membership()
 
 
 def quickly(setting: Setting, arms: Sequence[Arm]) -> Iterator[dict[str, list[ArmAnswers]]]:
-    """Four runs in this process; whose records are is not asked, and what is guessed without a view needs few models."""
+    """Four runs in this process; nobody asks whose a record is, and a guess without a view needs few models."""
     with pytest.MonkeyPatch.context() as changed:
         changed.setattr("croupier.audit.harness.Panel", Here)
         changed.setattr("croupier.audit.records.LEARNERS", {})
