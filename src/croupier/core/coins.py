@@ -26,11 +26,12 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from croupier.core.normal import from_words, on_device
 from croupier.errors import RangeError
-from croupier.kernels import permute, residues
+from croupier.kernels import lanes, permute, residues, unary
 from croupier.kernels.packed import Draw, Source
 
 Label = str | int | bytes
 Ints = npt.NDArray[np.int64]
+Packed = npt.NDArray[np.uint8]
 
 # Randomness is bound to blocks of coordinates of this size, so that the order of the work never changes an outcome.
 BLOCK = 1 << 16
@@ -51,6 +52,10 @@ class Choices(Protocol):
 
     def permute_columns(self, rows: npt.NDArray[Any]) -> None:
         """Permute each column of a (rows, columns) array in place, uniformly and independently."""
+
+    def permute_blocks(self, rows: Packed, count: int, moduli: tuple[int, ...], *, back: bool = False) -> Packed:
+        """Rows of `count` residues in unary with each block's bits permuted uniformly and independently (see
+        `kernels.unary`), or as they were before."""
 
     def mask(self, modulus: int, count: int) -> Ints:
         """`count` uniform residues: a one-time pad modulo `modulus`."""
@@ -234,6 +239,12 @@ class Stream:
     def permute_columns(self, rows: npt.NDArray[Any]) -> None:
         """Permute each column in place, uniformly and independently."""
         permute.columns(rows, self.words)
+
+    def permute_blocks(self, rows: Packed, count: int, moduli: tuple[int, ...], *, back: bool = False) -> Packed:
+        """Side by side while blocks are small, or as columns of a table."""
+        if lanes.fit(len(rows), moduli):
+            return lanes.moved(rows, count, moduli, self.words, back=back)
+        return unary.moved(rows, count, moduli, self.permute_columns, back=back)
 
     def mask(self, modulus: int, count: int) -> Ints:
         """Uniform residues."""
