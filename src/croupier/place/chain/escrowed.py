@@ -11,7 +11,7 @@ The price is privacy against t - 1 servers instead of k - 1: who can finish with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -29,21 +29,18 @@ from croupier.core.flow import (
     Letter,
     Memory,
     Party,
-    Received,
     SubFlow,
     Wait,
-    roster_digest,
 )
 from croupier.core.wire import Field, Schema, bitmap
 from croupier.encode.encoder import Payload, Released
-from croupier.errors import IntegrityError, ProtocolError
+from croupier.errors import ProtocolError
 from croupier.mpc import escrow
 from croupier.mpc.authentic import byte_tensor, bytes_of
-from croupier.mpc.mix import Rows
 from croupier.mpc.seal import POINT, Lock, seal
-from croupier.mpc.signatures import signed, verified
 from croupier.place.chain import receipts
-from croupier.place.chain.boxes import Boxes, label_of, lock_of, opened_box, read_rows, refuse_repeats
+from croupier.place.chain.boxes import Boxes, label_of, lock_of, opened_box, read_rows
+from croupier.place.chain.escrow_flow import SIGNATURE, Standing, together
 from croupier.place.chain.form import same_present
 from croupier.place.chain.table import MixTable
 from croupier.place.placement import (
@@ -59,27 +56,7 @@ from croupier.place.placement import (
 )
 from croupier.place.witness import Witness, Witnesses
 
-_SECRET, _SIGNATURE, _DIGEST = 32, 64, 32
-# Whoever still waits for a hop must have said so before the others go on without its word.
-_HOP, _WORD = 2, 3
-
-
-@dataclass
-class _Standing:
-    """Where one server stands: who is not gone, what it holds, and what it has of the others' keys."""
-
-    me: str
-    keys: Keys
-    live: list[str]
-    boxes: list[bytes]
-    present: torch.Tensor
-    publics: Mapping[str, bytes]
-    shares: Mapping[str, bytes]
-
-    @property
-    def others(self) -> tuple[str, ...]:
-        """All that are not gone but this one."""
-        return tuple(name for name in self.live if name != self.me)
+_SECRET, _DIGEST = 32, 32
 
 
 @dataclass(frozen=True)
@@ -103,9 +80,11 @@ class Escrowed(Boxes):
             order = [who for group in table.groups(present) for who in group]
             here, move = bitmap(given.roster, present), table.move(present)
             boxes = [sent[who] for who in order]
-            now = _Standing(given.me, memory["keys"], [*self.names], boxes, here, publics, shares)
+            now = Standing(
+                given, self.names, self.threshold, memory["keys"], [*self.names], boxes, here, publics, shares
+            )
             for at in range(len(self.names)):
-                yield from self._hop(given, now, at, lambda rows: move(rows, coins.child("order")), lock)
+                yield from now.hop(at, lambda rows: move(rows, coins.child("order")), lock)
             facts = mechanism.release.facts(release_tiers(mechanism, present))
             rows = read_rows(table, np.frombuffer(b"".join(now.boxes), np.uint8).reshape(len(now.boxes), -1))
             body = {"present": here, **facts, "rows": rows}
@@ -137,91 +116,13 @@ class Escrowed(Boxes):
         secret, choices = coins.child("lock").export(), coins.child("escrow").secure()
         return dict(zip(self.names, escrow.split(secret, len(self.names), self.threshold, choices), strict=True))
 
-    def _hop(self, given: Given, now: _Standing, at: int, shuffled: Callable[[Rows], Rows], lock: Lock) -> SubFlow:
-        """One layer less: by the server whose it is, or by all others when that one is gone."""
-        acting, after = self.names[at], None
-        before = canon.digest(tuple(now.boxes))
-        if acting == given.me:
-            opened = [opened_box(lock, box, given, acting) for box in now.boxes]
-            refuse_repeats(opened)
-            after = shuffled(np.frombuffer(b"".join(opened), np.uint8).reshape(len(opened), -1))
-            body = {"present": now.present, "boxes": torch.from_numpy(after)}
-            yield Exchange(tuple(Letter(name, f"hop{at}", body) for name in now.others))
-        else:
-            inbox = yield Exchange(wait=Wait(f"hop{at}", (acting,), 0, _HOP))
-            after = self._come(now, inbox[0]) if inbox else None
-        lacking = yield from self._told(given, now, at, before, after is not None)
-        if len(lacking) >= self.threshold:
-            yield from self._without(given, now, at)
-            return
-        if after is None:
-            having = tuple(name for name in now.others if name not in lacking and name != acting)
-            if not having:
-                few = f"{len(lacking)} of the {self.threshold} needed signed that it is gone"
-                raise ProtocolError(f"{given.me}: nothing came from {acting}, and {few}; the round is lost")
-            inbox = yield Exchange(wait=Wait(f"again{at}", having, 1, _WORD))
-            after = self._come(now, inbox[0])
-        elif lacking and acting != given.me:
-            body = {"present": now.present, "boxes": torch.from_numpy(after)}
-            yield Exchange(tuple(Letter(name, f"again{at}", body) for name in lacking))
-        now.boxes = [bytes(box) for box in after]
-
-    def _come(self, now: _Standing, letter: Received) -> Rows:
-        """The boxes of a hop. Raises: ProtocolError when they are of other clients."""
-        if not torch.equal(letter.body["present"], now.present):
-            raise ProtocolError(f"{letter.source} and {now.me} mix different clients; the round is lost")
-        found: Rows = letter.body["boxes"].numpy()
-        return found
-
-    def _told(self, given: Given, now: _Standing, at: int, before: bytes, came: bool) -> SubFlow:
-        """Who lacks a hop, by what each server says and signs. Raises: ProtocolError when servers hold other boxes."""
-        claim = _gone(given, self.names[at])
-        signature = bytes(_SIGNATURE) if came else signed(now.keys["identity"], claim)
-        body = {
-            "came": torch.tensor([int(came)], dtype=torch.uint8), "signature": byte_tensor(signature),
-            "before": byte_tensor(before),
-        }  # fmt: skip
-        letters = tuple(Letter(name, f"status{at}", body) for name in now.others)
-        inbox = yield Exchange(letters, Wait(f"status{at}", now.others, self.threshold - 1, _WORD))
-        lacking = [] if came else [given.me]
-        for letter in inbox:
-            if bytes_of(letter.body["before"]) != before:
-                raise ProtocolError(f"{letter.source} and {given.me} hold different boxes; the round is lost")
-            if letter.body["came"]:
-                continue
-            if not verified(now.keys["public"][letter.source], claim, bytes_of(letter.body["signature"])):
-                raise IntegrityError(f"{letter.source} did not sign that {self.names[at]} is gone")
-            lacking.append(letter.source)
-        return lacking
-
-    def _without(self, given: Given, now: _Standing, at: int) -> SubFlow:
-        """Open the layer of a server that is gone. Raises: IntegrityError when its key does not come together."""
-        gone = self.names[at]
-        if gone == given.me:
-            raise ProtocolError(f"the other mix servers signed that {gone} is gone, and went on without it")
-        now.live.remove(gone)
-        body = {"share": byte_tensor(now.shares[gone])}
-        letters = tuple(Letter(name, f"open{at}", body) for name in now.others)
-        inbox = yield Exchange(letters, Wait(f"open{at}", now.others, self.threshold - 1, _WORD))
-        found = {given.me: now.shares[gone], **{one.source: bytes_of(one.body["share"]) for one in inbox}}
-        lock = self._together(found)
-        if lock.public != now.publics[gone]:
-            raise IntegrityError(f"what the mix servers hold of the key of {gone} is not its key; the round is lost")
-        now.boxes = [opened_box(lock, box, given, gone) for box in now.boxes]
-        refuse_repeats(now.boxes)
-
-    def _together(self, found: Mapping[str, bytes]) -> Lock:
-        points = {self.names.index(name) + 1: share for name, share in found.items()}
-        some = dict(list(points.items())[: self.threshold])
-        return Lock.make(Coins(escrow.joined(some)))
-
     def schemas(self, mechanism: Mechanism, given: Given) -> dict[str, Schema]:
         """Keys, shares of them, boxes, receipts, hops, what is said of them, opened keys, and rows."""
         table = MixTable.of(mechanism, given)
         share, public = Field("share", "|u1", (_SECRET,)), Field("public", "|u1", (POINT,))
         said = (
             Field("came", "|u1", (1,), 1),
-            Field("signature", "|u1", (_SIGNATURE,)),
+            Field("signature", "|u1", (SIGNATURE,)),
             Field("before", "|u1", (_DIGEST,)),
         )
         status = Schema(said)
@@ -317,7 +218,7 @@ class Escrowed(Boxes):
         if name in parties:
             return lock_of(parties[name].own)
         found = {who: bytes_of(witness.received("escrow")[name]["share"]) for who, witness in parties.items()}
-        return self._together(found)
+        return together(self.names, self.threshold, found)
 
     def _last_rows(self, table: MixTable, server: Witness) -> Released:
         """What the last hop brought, or what the last server opened itself."""
@@ -328,9 +229,3 @@ class Escrowed(Boxes):
             boxes = [opened_box(lock_of(server.own), box, server.given, server.given.me) for box in boxes]
         rows = read_rows(table, np.frombuffer(b"".join(boxes), np.uint8).reshape(len(boxes), -1))
         return Released(tuple(server.received("box")), rows, layout=table.layout)
-
-
-def _gone(given: Given, name: str) -> bytes:
-    """What a server signs of another one from which a hop did not come."""
-    head = ("mix server gone", given.run, given.round, given.attempt, roster_digest(given.roster))
-    return canon.digest((*head, name))
