@@ -1,6 +1,6 @@
 """One server's way through a chain of boxes in escrow: hops that come, that are passed on, or that are done without.
 
-`escrowed` says what it is for. A `Standing` is what a server holds from hop to hop.
+`escrowed` says what it is for. A `MixStanding` is what a server holds from hop to hop.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HOP, _WORD = 2, 3
 
 # Not printed: it holds shares of keys.
 @dataclass(repr=False)
-class Standing:
+class MixStanding:
     """Where one server stands: who is not gone, what it holds, and what it has of the others' keys."""
 
     given: Given

@@ -40,7 +40,7 @@ from croupier.mpc.authentic import byte_tensor, bytes_of
 from croupier.mpc.seal import POINT, Lock, seal
 from croupier.place.chain import receipts
 from croupier.place.chain.boxes import Boxes, label_of, lock_of, opened_box, read_rows
-from croupier.place.chain.escrow_flow import SIGNATURE, Standing, together
+from croupier.place.chain.escrow_flow import SIGNATURE, MixStanding, together
 from croupier.place.chain.form import same_present
 from croupier.place.chain.table import MixTable
 from croupier.place.placement import (
@@ -80,7 +80,7 @@ class Escrowed(Boxes):
             order = [who for group in table.groups(present) for who in group]
             here, move = bitmap(given.roster, present), table.move(present)
             boxes = [sent[who] for who in order]
-            now = Standing(
+            now = MixStanding(
                 given, self.names, self.threshold, memory["keys"], [*self.names], boxes, here, publics, shares
             )
             for at in range(len(self.names)):

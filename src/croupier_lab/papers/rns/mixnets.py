@@ -6,7 +6,8 @@ which the paper's 1.81 leaves out (`printed_mixnet`).
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from croupier.core.flow import Given
 from croupier.core.update import Layout, Slice
@@ -20,14 +21,15 @@ from croupier_lab.papers.shared.figure import Figure, Scale, counted
 CLIENTS, DIGITS, SERVERS = 10, 5, 3
 # The least sum of moduli that is lossless for them; the 58 bits behind the paper's 1.81 are too few.
 PRINTED_BITS = 64
-SAID = {"full": "1.03 (RLE)", "dealer": "1.81", "pairs": "1.81", "onion": UNPRINTED}
+OURS = "semi-honest, every client a server (S.5)"
+SAID = {"full": "1.03 (RLE)", "dealer": "1.81", "pairs": "1.81", "onion": UNPRINTED, "proofs": "1.81 and proofs"}
 TRUSTED = {
     "full": "one mix server, with every update",
     "dealer": "one mix server of three, and a dealer that sides with none",
     "pairs": "two mix servers of three",
     "onion": "one mix server of three; whole models only",
 }
-OWN = {
+OWN: Mapping[Literal["dealer", "onion"], str] = {
     "dealer": "the client's own mix server, and a dealer that sides with none",
     "onion": "the client's own mix server; whole models only",
 }
@@ -38,6 +40,8 @@ WHY = {
     "pairs": "as above",
     "onion": "one number of 21 bits and a box of 80 bytes a server; whole models, which the paper's own Algorithm 2 "
     "un-shuffles",
+    "proofs": "a bit is a ciphertext of 64 bytes and a longer proof that it is a bit, 294 bytes in all; the paper "
+    "names no proofs, and says of them that they cost more",
     "own": "as with three servers: a client sends its row once and seeds to the others; its server takes in and sends "
     "on every client's row (hop). The paper's S.5 holds while the dealer is nobody's, or, for whole models, as said",
     "printed": "the paper's 1.81 counts bits without their onions; 145 bytes a bit at three servers",
@@ -52,9 +56,9 @@ def _row(pipeline: Pipeline, params: int) -> dict[str, Any]:
         raise AssertionError("every level is a chain here")
     given = Given("server", bytes(16), 0, 0, tuple(f"c{number:02}" for number in range(CLIENTS)), CLIENTS, layout)
     kinds, floats = place.schemas(pipeline, given), 4 * params
-    up = sum(kinds[kind].most_bytes for kind in ("up", "box", "share") if kind in kinds)
+    up = sum(kinds[kind].most_bytes for kind in ("up", "box", "share", "bits") if kind in kinds)
     seeds = len(place.form.holders) - 1 if "seed" in kinds else 0
-    hop = next(kinds[kind].most_bytes for kind in ("hop", "hop1", "mixed") if kind in kinds)
+    hop = next(kinds[kind].most_bytes for kind in ("hop", "hop1", "by-mix1", "mixed") if kind in kinds)
     return {
         "servers": len(place.names), "client": round((up + 32 * seeds) / floats, 2),
         "hop": round(hop / floats / CLIENTS, 2),
@@ -68,14 +72,17 @@ def _rows(scale: Scale) -> list[dict[str, Any]]:
         level = "full" if form == "full" else "semi-honest"
         told = _row(found[form], size.params)
         rows.append({"level": level, "form": form, "trusted": who, **told, "paper": SAID[form], "why": WHY[form]})
-    for form, who in OWN.items():
-        place = Chain(shuffle="onion" if form == "onion" else "dealer", servers=CLIENTS, clients_mix=True)
-        told = _row(Pipeline.parse({**found[form].plain(), "place": place.plain()}), size.params)
-        level = "semi-honest, every client a server (S.5)"
-        rows.append({"level": level, "form": form, "trusted": who, **told, "paper": SAID[form], "why": WHY["own"]})
+    for level, form, who, why, place in (
+        *((OURS, form, OWN[form], "own", Chain(shuffle=form, servers=CLIENTS, clients_mix=True)) for form in OWN),
+        ("malicious", "proofs", "one mix server of three", "proofs", Chain(trust="malicious", servers=SERVERS)),
+        ("malicious, every client a server (S.5)", "proofs", "the client's own mix server", "proofs",
+         Chain(trust="malicious", servers=CLIENTS, clients_mix=True)),
+    ):  # fmt: skip
+        base = found["onion" if form == "onion" else "dealer"]
+        told = _row(Pipeline.parse({**base.plain(), "place": place.plain()}), size.params)
+        rows.append({"level": level, "form": form, "trusted": who, **told, "paper": SAID[form], "why": WHY[why]})
     for level, servers, why in (
-        ("semi-honest", SERVERS, "printed"), ("malicious", SERVERS, "printed"),
-        ("semi-honest, every client a server (S.5)", CLIENTS, "printed own"),
+        ("semi-honest", SERVERS, "printed"), ("malicious", SERVERS, "printed"), (OURS, CLIENTS, "printed own"),
     ):  # fmt: skip
         grown, who = expansion(PRINTED_BITS, servers), "one mix server"
         told = {"servers": servers, "client": grown, "hop": grown}
