@@ -30,7 +30,7 @@ SETTING = setting_of(SPEC)
 
 @cache
 def found() -> dict[str, Any]:
-    return measure(PermutationSize(rounds=2, pictures=200, seeds=2), 0)
+    return measure(PermutationSize(rounds=2, pictures=100, seeds=2), 0)
 
 
 @pytest.fixture(scope="module")
@@ -41,10 +41,10 @@ def run() -> PermutedRun:
 def test_public_pictures_find_neighbours_above_chance(capsys: pytest.CaptureFixture[str]) -> None:
     laid = found()["layout"]
     assert laid["neighbours"]["rate"] > 2 * laid["chance_neighbours"]
-    assert laid["pictures"] == 200
+    assert laid["pictures"] == 100
     show(found())
     said = capsys.readouterr().out
-    assert "200 records of single steps in one unknown order" in said
+    assert "100 records of single steps in one unknown order" in said
     assert "first model: the server knows the rule, told by a client: 100.0" in said
 
 
