@@ -32,9 +32,10 @@ ATTACKS: Mapping[Kind, tuple[str, ...]] = {
     "sum": ("tuned", "tuned+prior"),
     "counts": ("tuned", "tuned+prior", "carries", "carries+prior"),
 }
-MEMBERSHIP: Mapping[Kind, tuple[str, ...]] = dict.fromkeys(
-    ATTACKS, ("loss", "lira", "gradients", "spans")
-) | dict.fromkeys(("named", "noise", "model"), ("loss", "rows", "lira", "gradients", "row-gradients", "spans"))
+MEMBERSHIP: Mapping[Kind, tuple[str, ...]] = dict.fromkeys(ATTACKS, ("loss", "lira", "spans", "gradients")) | {
+    **dict.fromkeys(("named", "noise", "model"), ("loss", "rows", "lira", "gradients", "row-gradients", "spans")),
+    "layer": ("loss", "lira", "gradients", "spans"),
+}
 
 
 @dataclass(frozen=True)
