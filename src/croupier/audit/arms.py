@@ -1,7 +1,4 @@
-"""The protocols of an audit, its arms: the description's own, no defence, and others that it is compared with.
-
-`audit.described` plays all of them from the same seeds.
-"""
+"""The protocols of an audit, its arms: the description's own, no defence, and others that it is compared with."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Training under attack on the real round loop: some clients of a task become malicious, and what honest ones receive.
 
-`with_malicious_clients` mounts a part of `audit/poison` on any task. A `SeededTask` trains a protocol from one seed and
-measures the models that come out; the question `poisoning` compares these with and without attack, papers do so for
-rules of their own, and the question `permutation` plays on the same task.
+`with_malicious_clients` mounts a part of `audit/poison` on any task; a `SeededTask` trains a protocol from one seed and
+measures the models that come out.
 """
 
 from __future__ import annotations

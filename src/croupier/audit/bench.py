@@ -1,8 +1,7 @@
 """One seed of an audit: what questions share of it, so that nothing is trained or attacked twice.
 
 Questions reach a run only through their `Bench`: the task with records withheld, an arm's rounds with every party's
-view, and processes to attack in. What one question trained the next one finds here (`once`), so that nine questions
-cost hardly more training than one.
+view, and processes to attack in.
 """
 
 from __future__ import annotations

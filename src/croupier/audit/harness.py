@@ -1,9 +1,4 @@
-"""The one harness: seeds, training that arms share, processes, what is kept, and progress. Questions do the rest.
-
-`audit.described` calls `run` with arms, adversaries and questions, and gets one answer for each arm and seed. Finished
-ones go on a shelf at once, so that an audit which is stopped loses one arm of one seed at most. What the answers amount
-to is decided in `audit.verdict`.
-"""
+"""The one harness: seeds, training that arms share, processes, what is kept, and progress. Questions do the rest."""
 
 from __future__ import annotations
 

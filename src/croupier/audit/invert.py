@@ -1,8 +1,7 @@
 """Gradient inversion: records searched for by the gradient that a server saw; `learn.layer_gradients` reads them off.
 
-From: Geiping et al. 2020 (`search_records`). A search is given the public
-network with the weights handed out, a gradient, and what it assumes; it never sees the truth. Used by the attacks of
-the questions of reconstruction and permutation; published attacks as a whole are in `croupier_lab.attacks`.
+From: Geiping et al. 2020. A search is given the public network with the weights handed out, a gradient, and what it
+assumes; it never sees the truth.
 """
 
 from __future__ import annotations

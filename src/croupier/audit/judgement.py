@@ -1,7 +1,7 @@
 """From findings to a verdict in words: against whom a protocol leaks, and which of those compared to use instead.
 
-The first thing that a reader of a report sees, so that nothing here is free prose: which protocol is recommended
-follows by a rule that the report prints, from cells alone, and a question that was not asked counts for nobody.
+Nothing here is free prose: which protocol is recommended follows by a rule that the report prints, from cells alone,
+and a question that was not asked counts for nobody.
 """
 
 from __future__ import annotations

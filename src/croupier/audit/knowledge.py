@@ -1,8 +1,4 @@
-"""What an adversary knows besides its views.
-
-`Knowledge` is all that an attack may use beside what it saw: records, shadow sets and the public recipe of training. It
-crosses to the attacks' own process as plain values. `audit.stage` fills it in; `audit.context` puts it before a view.
-"""
+"""What an adversary knows besides its views: it crosses to the attacks' own process as plain values."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Membership inference: was this record trained on at all? Attacks on whole updates, or on the joint model alone.
 
-From: Yeom et al. (loss threshold); Carlini et al. (LiRA, offline form); the regression on gradients is ours. An attack
-gives a score for each suspect; the higher, the likelier a member. `audit.attacks.source` mounts them in a process that
-never holds the truth; `audit.questions.source` scores them.
+From: Yeom et al. (loss threshold); Carlini et al. (LiRA, offline form); gradients and spans are ours. An attack gives a
+score for each suspect; the higher, the likelier a member. `audit.attacks.source` mounts them in a process that never
+holds the truth; `audit.questions.source` scores them.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ from croupier.audit.knowledge import Sample, fits
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.update import Update
-from croupier.errors import RangeError, SpecError
+from croupier.errors import RangeError, SpecError, Unsuited
 from croupier.learn.data import TensorRecords
+from croupier.learn.ends import find_entrance
 from croupier.learn.fit import Fit
 from croupier.learn.gradients import gradient_of
+from croupier.learn.layer_gradients import at_entrance
 from croupier.learn.loss import loss_of
 from croupier.learn.models.network import Network
 from croupier.learn.train import Learner
@@ -33,6 +35,8 @@ MODELS = 16
 STEPS = 200
 # How much smaller weights are preferred by a regression on gradients of length 1.
 RIDGE = 0.01
+# What part of a change may be rounding: models travel as single floats.
+ROUNDED = 1e-5
 # Numbers that gradients of single records may take together; of longer ones random coordinates are kept.
 ROOM = 1 << 24
 
@@ -67,6 +71,32 @@ def row_gradients(context: AttackContext, coins: Coins) -> Tensor:
     """The same of each client's whole model: the largest share, in units usual for the client."""
     shares = _explained(context, _whole(context, "row-gradients"))
     return (shares / shares.std(1, keepdim=True).clamp(min=1e-300)).amax(0)
+
+
+def spans(context: AttackContext, coins: Coins) -> Tensor:
+    """Does the record lie in what a change of the first layer spans, any client's or all of theirs together?
+
+    A linear layer that reads records changes by sums of products, one a step, each of them of a record of the client's
+    own: what was trained on can be written with these rows at little cost. Other records cannot at all where the
+    client's are fewer than the layer's units and inputs, and only at more cost where they are not. The cost is in units
+    of the median record's. Raises: Unsuited where no such layer reads records.
+    """
+    inputs, joint = context.knowledge.suspects[0], context.joint.unsqueeze(0)
+    if "entrance" not in context.study:
+        known = find_entrance(context.net.module, inputs.shape[1:]) if inputs.is_floating_point() else None
+        context.study["entrance"] = known
+    if (first := context.study["entrance"]) is None:
+        raise Unsuited("no linear layer with biases reads whole records")
+    start = context.joint if context.start is None else context.start
+    rows = joint if context.seen is None or context.seen.rows is None else torch.cat([context.seen.rows, joint])
+    flat, found = torch.nn.functional.normalize(inputs.flatten(1).double()), []
+    for row in rows:
+        change = at_entrance(row.double() - start.double(), context.net.module, first)[0]
+        _, sizes, spanned = torch.linalg.svd(change, full_matrices=False)
+        floor = (ROUNDED * sizes[0]).square().clamp(min=1e-30)
+        cost = ((flat @ spanned.T).square() / (sizes.square() + floor)).sum(1).clamp(min=1e-300).log()
+        found.append(cost.median() - cost)
+    return torch.stack(found).amax(0)
 
 
 def _whole(context: AttackContext, attack: str) -> Tensor:
@@ -168,7 +198,8 @@ def caught(members: Tensor, others: Tensor, false_alarms: float = 0.01) -> float
 
 
 ATTACKS: Mapping[str, Attack] = {
-    "prior": prior, "loss": loss, "rows": rows, "lira": lira, "gradients": gradients, "row-gradients": row_gradients,
+    "prior": prior, "loss": loss, "rows": rows, "lira": lira, "gradients": gradients,
+    "row-gradients": row_gradients, "spans": spans,
 }  # fmt: skip
 
 TITLES: Mapping[str, str] = {
@@ -178,4 +209,5 @@ TITLES: Mapping[str, str] = {
     "lira": "likelihood ratio on the joint model (LiRA, offline)",
     "gradients": "the joint model's change explained by gradients of single records",
     "row-gradients": "each client's change explained by gradients of single records",
+    "spans": "how well changes of the first layer, each client's or the joint one, span the record",
 }

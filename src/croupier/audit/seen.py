@@ -1,20 +1,18 @@
 """What the views of an adversary amount to: updates with or without names, sums, or a model, as far as it can read.
 
-`shows` says it beforehand, from the public protocol alone; `seen` reads it in views, in the attacks' own process. What
-parties read together is the placement's to say (`Placement.breaks`, `sight`, `pooled`); here it becomes whole models.
+`shows` says it beforehand, from the public protocol alone; `seen` reads it in views, in the attacks' own process.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from croupier.aggregate.aggregator import Desk
-from croupier.audit.question import Adversary
 from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Given, Inbox, Received
 from croupier.core.update import Gathered, Layout, Model, Update
@@ -24,6 +22,9 @@ from croupier.errors import ProtocolError, SpecError
 from croupier.pipeline import Direct, Pipeline
 from croupier.place.witness import Witness
 from croupier.statement import NETWORK
+
+if TYPE_CHECKING:
+    from croupier.audit.question import Adversary
 
 # By party, its views as plain values (`core.view.facts`): that of the round in question, and the next one's if any.
 # A party may bring its own `coins` of the round beside them: some of those who put views together need them.
@@ -51,7 +52,11 @@ class Shows:
 
 def shows(pipeline: Pipeline, adversary: Adversary) -> Shows:
     """What this adversary gets to see of updates in a protocol: what tells most, and of several the first."""
-    return max(_all_shown(pipeline, adversary.parties), key=lambda one: _MORE.index(one.kind))
+    return _most(pipeline, adversary.parties)
+
+
+def _most(pipeline: Pipeline, parties: tuple[str, ...]) -> Shows:
+    return max(_all_shown(pipeline, parties), key=lambda one: _MORE.index(one.kind))
 
 
 def _all_shown(pipeline: Pipeline, parties: tuple[str, ...]) -> Iterator[Shows]:
@@ -123,7 +128,7 @@ def _looked(views: Views, pipeline: Pipeline) -> tuple[Shows, Views]:
     roles = {name: role for name, role in known.items() if views.get(name)}
     if not roles:
         raise SpecError(f"{', '.join(views) or 'nobody'}: there is no view to read")
-    found = shows(pipeline, Adversary(tuple(dict.fromkeys(roles.values()))))
+    found = _most(pipeline, tuple(dict.fromkeys(roles.values())))
     return found, {name: views[name] for name, role in roles.items() if role in found.parties}
 
 

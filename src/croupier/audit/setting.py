@@ -1,17 +1,15 @@
 """What an audit learns from, what the adversary gets beside its views, and how much is tried.
 
-Made from a description (`setting_of`), and changed by options of the command line and by arms that defend in training.
-All arms of a seed share one setting but for that, so that they can be compared.
+All arms of a seed share one setting but for defences in training, so that they can be compared.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from croupier.audit.knowledge import Knowledge, Sample
@@ -20,8 +18,9 @@ from croupier.engine.federation import Federation
 from croupier.errors import SpecError
 from croupier.learn.assemble import Assembled, Hardware, TaskOptions, assemble
 from croupier.learn.augment import AS_IS, Augment
-from croupier.learn.data import Data, Dataset, Records, Windows
+from croupier.learn.data import Data, Dataset
 from croupier.learn.distort import CLEAN, Distortion
+from croupier.learn.fewer import FewerRecords
 from croupier.learn.fit import Fit
 from croupier.learn.flat import frozen_of
 from croupier.learn.models.network import Network
@@ -54,33 +53,6 @@ class Depth:
 
 
 FULL, FAST = Depth(), Depth(rounds=3, uploads=3, searched=1, steps=50)
-
-
-class FewerRecords(Data):
-    """Some records of other data, drawn by coins: at most `train` to train on, and `test` to test on."""
-
-    data: Data
-    train: int
-    test: int
-    coins: bytes
-
-    def load(self, folder: Path | None) -> Dataset:
-        """The others' records, in their order, as far as they were drawn."""
-        whole, coins = self.data.load(folder), Coins(self.coins)
-        train, test = (
-            torch.from_numpy(coins.child(name).sampler().permutation(len(part))[:many]).sort().values
-            for name, part, many in (("train", whole.train, self.train), ("test", whole.test, self.test))
-        )
-        # Of a series all is kept: owners' days are cut out of it by their places.
-        some: Records = whole.train.take(train)
-        if isinstance(whole.train, Windows):
-            some = replace(whole.train, starts=whole.train.starts[train])
-        return replace(
-            whole, train=some, test=whole.test.take(test),
-            labels=None if whole.labels is None else whole.labels[train],
-            owner=None if whole.owner is None else whole.owner[train],
-            test_owner=None if whole.test_owner is None else whole.test_owner[test],
-        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -125,17 +97,12 @@ class Setting:
         if depth.train:
             drawn = coins.child("fewer records").export()
             data = FewerRecords(data=data, train=depth.train, test=depth.test, coins=drawn)
+        options = TaskOptions(
+            augment=self.augment, root=self.root, together=self.together, opaque=self.opaque, loss=self.loss
+        )
+        machine = Hardware(device=self.device, workers=self.workers)
         return assemble(
-            data,
-            split or self.split,
-            self.model,
-            self.fit,
-            coins,
-            options=TaskOptions(
-                augment=self.augment, root=self.root, together=self.together, opaque=self.opaque, loss=self.loss
-            ),
-            folder=self.folder,
-            machine=Hardware(device=self.device, workers=self.workers),
+            data, split or self.split, self.model, self.fit, coins, options=options, folder=self.folder, machine=machine
         )
 
     def knowledge(

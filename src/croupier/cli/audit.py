@@ -1,8 +1,7 @@
 """`croupier audit`: attacks on what the parties of a protocol really see, against what they could have guessed.
 
-Only words and files: `croupier.audit.described` does the work, `findings` shows the matrix, `audit.report` draws the
-page. Where an audit is stopped its finished parts stay in a folder, and the same command goes on from them. `--updates`
-audits what another engine recorded (`audit.recorded`).
+Where an audit is stopped its finished parts stay in a folder, and the same command goes on from them. `--updates`
+audits what another engine recorded.
 """
 
 from __future__ import annotations

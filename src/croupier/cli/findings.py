@@ -1,8 +1,4 @@
-"""What an audit found, as a terminal shows it: the matrix, the verdict, and every attack where that is asked for.
-
-The numbers are the report's own, read through `audit.report.read` as the page reads them, so that both say the same.
-Marks stand for the four statuses.
-"""
+"""What an audit found, as a terminal shows it: the matrix, the verdict, and every attack where that is asked for."""
 
 from __future__ import annotations
 

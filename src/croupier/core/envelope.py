@@ -131,7 +131,7 @@ class Link:
         self._parts: dict[bytes, set[int]] = {}
         self._seen: set[bytes] = set()
 
-    def seal(self, envelope: Envelope) -> list[bytearray]:
+    def seal(self, envelope: Envelope) -> list[memoryview]:
         """The sealed chunks of an envelope."""
         head = envelope.header.pack()
         count = max(1, -(-len(envelope.body) // CHUNK))
@@ -142,14 +142,15 @@ class Link:
         for index in range(count):
             clear = head + _PIECE.pack(index, count)
             piece = body[index * CHUNK : (index + 1) * CHUNK]
-            packet = bytearray(len(clear) + len(piece) + _TAG)
+            # Not cleared before it is written, as a bytearray would be; and into its place at once: both would take as
+            # long as the cipher.
+            packet = np.empty(len(clear) + len(piece) + _TAG, np.uint8).data
             packet[: len(clear)] = clear
-            # Into its place at once: a copy would take as long as the cipher.
-            self._aead.encrypt_into(_nonce(envelope.header, index), piece, clear, memoryview(packet)[len(clear) :])
+            self._aead.encrypt_into(_nonce(envelope.header, index), piece, clear, packet[len(clear) :])
             packets.append(packet)
         return packets
 
-    def open(self, packet: bytes | bytearray) -> Envelope | None:
+    def open(self, packet: bytes | bytearray | memoryview) -> Envelope | None:
         """Take one sealed chunk; the envelope when it is whole, None while chunks are missing.
 
         Raises: IntegrityError when the chunk was altered or repeated; WireError when it is no chunk at all.

@@ -27,7 +27,7 @@ class Packet:
 
     source: str
     target: str
-    data: bytes | bytearray
+    data: bytes | bytearray | memoryview
 
 
 Network = Callable[[list[Packet]], list[Packet]]

@@ -145,6 +145,27 @@ def summed(points: Points, order: npt.NDArray[np.int64]) -> Points:
     return np.concatenate([one for one in found if one is not None])
 
 
+def sums_at(points: Points, places: npt.NDArray[np.int64], more: Points | None = None) -> Points:
+    """For each row of places the sum of the points there, and of one more point a row where there is one."""
+    ffi, lib, ctx = _library()
+    points, (count, many) = np.ascontiguousarray(points), places.shape
+    held = np.empty((count, many + (more is not None)), np.uint64)
+    held[:, :many] = points.ctypes.data + _OWN * places
+    if more is not None:
+        more = np.ascontiguousarray(more)
+        held[:, many] = more.ctypes.data + _OWN * np.arange(count)
+    out = empty(count)
+    at, add, wide = _at(out), lib.secp256k1_ec_pubkey_combine, held.shape[1]
+    where = ffi.cast("secp256k1_pubkey const * const *", ffi.from_buffer(held))
+
+    def work(start: int, stop: int) -> None:
+        for place in range(start, stop):
+            _must(add(ctx, at + place, where + wide * place, wide))
+
+    _spread(count, work)
+    return out
+
+
 def joined(*points: Points | None) -> Points | None:
     """The sum of a few, of which some may be at infinity."""
     there = [one for one in points if one is not None]

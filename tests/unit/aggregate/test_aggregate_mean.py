@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -200,3 +201,17 @@ def test_sums_in_buffers_have_the_same_bits(count: int) -> None:
     found = _total(Gathered(("c",) * count, rows, weights=weights), None)
     wanted = _plainly_added(rows.double() * weights.reshape(-1, 1))
     assert found.view(torch.int64).equal(wanted.view(torch.int64))
+
+
+def test_ranges_of_coordinates_that_are_added_apart_have_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, weights = torch.randn(5, 1000), torch.arange(1, 6).double()
+    gathered = Gathered(("c",) * 5, rows, weights=weights)
+    whole = _total(gathered, None)
+
+    def apart(count: int, _step: int, work: Callable[[int, int], None]) -> None:
+        for start, stop in ((700, count), (0, 130), (130, 700)):
+            work(start, stop)
+
+    monkeypatch.setattr("croupier.aggregate.mean.over", apart)
+    monkeypatch.setattr("croupier.aggregate.mean._BLOCK", 400)
+    assert torch.equal(_total(gathered, None), whole)

@@ -3,11 +3,10 @@
 The releases `bits` and `counts` show, for each parameter and modulus m, the sum of the clients' residues as an integer:
 the sum modulo m, and m times a carry. A sum needs no carries, so whatever they tell of the clients is leaked.
 A scored release opens z_j = sum of w_i b_ij of rows of signs, whose weights follow from open distances
-(`release/opened_sums`). The question `carries` mounts both.
+(`release/opened_sums`).
 
 Carries also tell how far apart the clients' values lie, not whose they are (`candidates`). Given the sum, clients are
-thought of as normal around its mean, with one of several spreads; how common each is, is learnt from the view itself:
-the spreads that make all its carries likeliest. `audit.unshuffle.carried` tries them.
+thought of as normal around its mean, with one of several spreads; how common each is, is learnt from the view itself.
 """
 
 from __future__ import annotations

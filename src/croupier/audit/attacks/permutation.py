@@ -1,8 +1,7 @@
 """Hidden coordinates: orders of uploads, brought together by matching weights.
 
 The attack is a server's: it knows the network's symmetries, what it handed out and what came back, and nothing of the
-rule. Mounted blindly (`audit.blind`) for the question of permutations, which alone scores the answers
-(`audit.questions.permutation`).
+rule.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Can single updates be taken out of sums over rounds? Asked of what one adversary sees of all rounds.
 
-Cohorts that change between rounds, and clients that collude, take sums apart. The attack gets views of several rounds,
-the models that were handed out in them, and what colluders know of themselves. The question `separation` mounts it.
+Cohorts that change between rounds, and clients that collude, take sums apart.
 """
 
 from __future__ import annotations

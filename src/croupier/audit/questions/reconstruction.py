@@ -1,8 +1,7 @@
 """What did the record look like? In one more round everybody takes one step on one record of its own.
 
 A worst case, and marked as one: training on many records hides more. It asks how well a picture can be had at all from
-what an adversary sees, against the best guess without a view; `audit.attacks.reconstruction` reads, searches, or peels
-a sum.
+what an adversary sees, against the best guess without a view.
 """
 
 from __future__ import annotations
@@ -19,8 +18,7 @@ from torch import Tensor
 from croupier.audit.attacks.reconstruction import TITLES
 from croupier.audit.bench import Answered, Bench, PlayedRounds
 from croupier.audit.invert import unreadable
-from croupier.audit.question import SERVER, Adversary, Arm, Promise, Question, QuestionRun, Score, Unit
-from croupier.audit.questions.source import UNSEEN
+from croupier.audit.question import SERVER, UNSEEN, Adversary, Arm, Promise, Question, QuestionRun, Score, Unit
 from croupier.audit.seen import Kind, shows
 from croupier.audit.stage import Stage
 from croupier.core.intervals import Rate
@@ -205,11 +203,6 @@ class Reconstruction(Question, use="reconstruction"):
     def unfit(self, bench: Bench, arm: Arm) -> str:
         """Words, and what training does not show."""
         return unreadable(bench.stage(arm).made)
-
-    def unseen(self, bench: Bench, arm: Arm, adversary: Adversary) -> str:
-        """Who sees nothing of updates has no view to attack."""
-        found = shows(arm.pipeline, adversary)
-        return found.why if found.kind == "nothing" else ""
 
     def play(self, bench: Bench, arm: Arm, adversaries: Sequence[Adversary]) -> Promise:
         """On one more round, from the first model."""

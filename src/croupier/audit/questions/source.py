@@ -1,7 +1,6 @@
 """Whose record is it, and was it trained on at all? Two questions of an audit, asked of one view at a time.
 
-`attack` sends an adversary's views to the attacks' own process (`audit.attacks.source`); only here the answers meet the
-truth. `audit.harness` plays the questions, and papers' tables use `attack` as well.
+`attack` sends an adversary's views to the attacks' own process; only here the answers meet the truth.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from croupier.audit.attacks import source
 from croupier.audit.bench import Answered, Bench
 from croupier.audit.blind import Panel
 from croupier.audit.knowledge import Knowledge
-from croupier.audit.question import SERVER, Adversary, Arm, Promise, Question, QuestionRun, Score
+from croupier.audit.question import SERVER, UNSEEN, Adversary, Arm, Promise, Question, QuestionRun, Score
 from croupier.audit.seen import Kind, shows
 from croupier.audit.stage import Truth
 from croupier.core.coins import Coins
@@ -33,12 +32,9 @@ ATTACKS: Mapping[Kind, tuple[str, ...]] = {
     "sum": ("tuned", "tuned+prior"),
     "counts": ("tuned", "tuned+prior", "carries", "carries+prior"),
 }
-MEMBERSHIP: Mapping[Kind, tuple[str, ...]] = dict.fromkeys(ATTACKS, ("loss", "lira", "gradients")) | dict.fromkeys(
-    ("named", "noise", "model"), ("loss", "rows", "lira", "gradients", "row-gradients")
-)
-
-
-UNSEEN = "it sees nothing of a round before the next one"
+MEMBERSHIP: Mapping[Kind, tuple[str, ...]] = dict.fromkeys(
+    ATTACKS, ("loss", "lira", "gradients", "spans")
+) | dict.fromkeys(("named", "noise", "model"), ("loss", "rows", "lira", "gradients", "row-gradients", "spans"))
 
 
 @dataclass(frozen=True)
@@ -163,11 +159,6 @@ class _OneView(Question):
         alone = (bench.setting.plan.cohort or len(bench.stage(arm).task.enrolled)) < 2
         return "one client takes part in a round: there is no other" if alone else bench.stage(arm).unaskable
 
-    def unseen(self, bench: Bench, arm: Arm, adversary: Adversary) -> str:
-        """Who sees nothing of updates has no view to attack."""
-        found = shows(arm.pipeline, adversary)
-        return found.why if found.kind == "nothing" else ""
-
 
 class Source(_OneView, use="source"):
     """Which of the clients holds a record that was trained on?"""
@@ -187,17 +178,13 @@ def traced(found: Attacked) -> QuestionRun:
     """What attacks on the source of records come to: means over rounds, the prior's beside."""
     if not found.rounds:
         return QuestionRun(not_run=dict.fromkeys(found.attacks, UNSEEN))
-    hits, unsuited = found.hits(), found.unsuited()
+    hits, unsuited, chance = found.hits(), found.unsuited(), found.chance
     mean = {name: sum(by.values()) / len(by) for name, by in hits.items()}
-    scores = {
-        name: Score(mean[name], mean["prior"], hits[name], found.chance)
-        for name in found.attacks
-        if name not in unsuited
-    }
     first = next(iter(hits["prior"].values()))
-    controls = {
-        name: Score(mean[name], first, bar=found.chance) for name in mean if name not in (*found.attacks, "prior")
-    }
+    asked = [name for name in found.attacks if name not in unsuited]
+    scores = {name: Score(mean[name], mean["prior"], hits[name], chance) for name in asked}
+    others = [name for name in mean if name not in (*found.attacks, "prior")]
+    controls = {name: Score(mean[name], first, bar=chance) for name in others}
     not_run = {name: why for name, why in unsuited.items() if name in found.attacks}
     return QuestionRun(scores, controls, not_run, {"prior_made_of": found.last.prior.result()["carried"]})
 
@@ -221,6 +208,7 @@ class Membership(_OneView, use="membership"):
 def _membership(found: Attacked) -> QuestionRun:
     if not found.rounds:
         return QuestionRun(not_run=dict.fromkeys(found.suspects, UNSEEN))
-    areas = found.members(membership.area)
-    scores = {name: Score(areas[name], areas["prior"]) for name in found.suspects}
-    return QuestionRun(scores, facts={"tpr_at_1_percent_fpr": found.members(membership.caught)})
+    areas, unsuited = found.members(membership.area), found.unsuited()
+    not_run = {name: unsuited[name] for name in found.suspects if name in unsuited}
+    scores = {name: Score(areas[name], areas["prior"]) for name in found.suspects if name not in unsuited}
+    return QuestionRun(scores, {}, not_run, {"tpr_at_1_percent_fpr": found.members(membership.caught)})

@@ -1,7 +1,6 @@
 """An audit of updates that any engine recorded: nothing is trained here, and the report is as any other.
 
 There is one run, so that intervals are over its clients: each one's records are traced, or not, by themselves.
-`croupier audit --updates` calls `recorded`, `croupier audit --views` calls `recorded_views`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Updates that any engine wrote down, read back: a folder of files, and a small manifest that says what they are.
 
-Files come from anywhere. Nothing that they hold is run, nothing outside the folder is read, and what does not fit the
-network is refused with its name, what is wrong with it, and what to do. `docs/recorded-updates.md` describes them.
+Nothing that files hold is run, nothing outside the folder is read, and what does not fit the network is refused with
+its name, what is wrong with it, and what to do. `docs/recorded-updates.md` describes them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What is asked of recorded clients, the truth, and what attacks' answers come to, client by client.
-
-The counterpart of `audit.stage` and of the questions' scoring, for updates that somebody else recorded: nothing is
-trained, and what is known of each client comes from the folder's shadow function (`shadows`).
-"""
+"""What is asked of recorded clients, the truth, and what attacks' answers come to, client by client."""
 
 from __future__ import annotations
 
@@ -83,7 +79,8 @@ class RecordedLook(AttackedRound):
 def source_by_client(looks: Sequence[RecordedLook]) -> dict[str, QuestionRun]:
     """By client, over all rounds in which it took part."""
     hits = {look.number: look.hits() for look in looks}
-    unsuited = {name: why for look in looks for name, why in look.answer.result()["unsuited"].items()}
+    why = {name: why for look in looks for name, why in look.answer.result()["unsuited"].items()}
+    unsuited = {name: why[name] for name in looks[0].attacks if name in why}
     chance = max(1 / len(look.present) for look in looks)
     found = {}
     for who in dict.fromkeys(who for look in looks for who in look.present):
@@ -99,9 +96,12 @@ def source_by_client(looks: Sequence[RecordedLook]) -> dict[str, QuestionRun]:
 def membership_by_client(look: RecordedLook, attacks: Sequence[str]) -> dict[str, QuestionRun]:
     """By client, of the last round: the area under the ROC curve of its own suspects."""
     scores, truth, found = look.answers("scores"), look.truth, {}
+    unsuited = look.answer.result()["unsuited"]
+    not_run = {name: unsuited[name] for name in attacks if name in unsuited}
     for place, who in enumerate(look.present):
         inside, outside = (truth.whose == place) & truth.members, (truth.whose == place) & ~truth.members
         if bool(inside.any()):
             areas = {name: area(score[inside], score[outside]) for name, score in scores.items()}
-            found[who] = QuestionRun({name: Score(areas[name], areas["prior"]) for name in attacks})
+            able = {name: Score(areas[name], areas["prior"]) for name in attacks if name not in unsuited}
+            found[who] = QuestionRun(able, not_run=not_run)
     return found

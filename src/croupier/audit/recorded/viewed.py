@@ -1,8 +1,7 @@
 """Rounds read off the views that one party kept of a deployment: what it can make of them, as recorded rounds.
 
-`croupier audit --views` opens a party's sealed views and asks the same questions of them as of any recorded updates.
-Which view shows what is `audit/seen`'s to say. Where a view shows no update by name and no sum, nothing can be asked of
-it, and the reason is told: rows without names leave no way to see whether an attack works at all.
+Where a view shows no update by name and no sum, nothing can be asked of it, and the reason is told: rows without names
+leave no way to see whether an attack works at all.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Two reports of an audit side by side: what changed, and whether their numbers can be compared at all.
 
-For whoever audits again after a change: which cells turned, which gains moved beyond their intervals. Two audits of
-different tasks or settings are not compared silently; the differing settings come first. Behind `croupier report
-compare`.
+Two audits of different tasks or settings are not compared silently; the differing settings come first.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""A report read for people: whatever is missing is missing in one place only, and numbers become words here.
-
-The page (`html`), the spreadsheet and the Markdown (`text`), the comparison of two reports (`compare`) and the command
-line read a report through this file, so that all of them say the same of the same numbers.
-"""
+"""A report read for people: whatever is missing is missing in one place only, and numbers become words here."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Auxiliary clients: who is like the clients attacked and none of them, with records that the adversary holds.
 
-Attacks on clients' traits learn from them. They are households that are no clients, a part of the clients that is set
-aside, or clients made of records that nobody trains on.
+They are households that are no clients, a part of the clients that is set aside, or clients made of records that nobody
+trains on.
 """
 
 from __future__ import annotations

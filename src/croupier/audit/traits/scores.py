@@ -1,9 +1,7 @@
-"""Scores of attacks on clients' traits and links: answers against the truth, and what the same knowledge answers
-without a view.
+"""Scores of attacks on clients' traits and links: the answers, and the same knowledge's without a view, and the truth.
 
 A row's owner is the client from whom most of its coordinates come: its sender, where rows are intact. A mean of a
-bucket belongs to each of its members alike. The questions `traits` and `linkage` show these measures by their names;
-the laboratory adds those of the paper's tables.
+bucket belongs to each of its members alike.
 """
 
 from __future__ import annotations

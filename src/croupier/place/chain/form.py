@@ -48,6 +48,11 @@ class MixForm(ABC):
     def schemas(self, mechanism: Mechanism, given: Given) -> dict[str, Schema]:
         """Every kind of message."""
 
+    def collect(self, mechanism: Mechanism, given: Given, coins: Coins) -> SubFlow:
+        """What the server does: wait for the chain's end."""
+        inbox = yield Exchange(wait=Wait("mixed", self.last))
+        return self.opened(MixTable.of(mechanism, given), inbox)
+
     @abstractmethod
     def opened(self, table: MixTable, inbox: Inbox) -> Released:
         """What the letters that reach the server amount to."""

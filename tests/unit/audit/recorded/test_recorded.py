@@ -266,7 +266,7 @@ def test_the_example_leaks_by_name_and_not_in_the_mean(examples: Path, monkeypat
     assert source["gain"]["rate"] > 0.1
     assert row["questions"]["separation"]["value"] == pytest.approx(1, abs=1e-5)
     assert list(row["questions"]["membership"]["adversaries"]["server"]["attacks"]) == [
-        "loss", "rows", "lira", "gradients", "row-gradients",
+        "loss", "rows", "lira", "gradients", "row-gradients", "spans",
     ]  # fmt: skip
     assert found["verdict"]["light"] == "red"
     assert any("over its 8 clients" in note for note in found["notes"])

@@ -1,8 +1,6 @@
 """What is a client like, and is it the same as before? The attack on all rounds together that an adversary saw.
 
-Three stages after IntraShuffler section 5: denoise what was seen, infer attributes, link across rounds. `audit.blind`
-calls `study` and `mount` in a process that is sent canonical bytes of views and declared knowledge and nothing else;
-`audit.traits` asks and scores. The laboratory mounts the same stages with other denoisers for the paper's tables.
+Three stages after IntraShuffler section 5: denoise what was seen, infer attributes, link across rounds.
 """
 
 from __future__ import annotations

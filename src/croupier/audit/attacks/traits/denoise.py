@@ -1,10 +1,8 @@
 """Auxiliary clients' updates, and what is learnt of them: to take known noise off updates, and to tell clients' traits.
 
 Stages 1 and 2 of IntraShuffler section 5. Denoising is linear shrinking along the directions that auxiliary updates
-span, as much as a row's noise asks for: the paper trains a network, whose form it does not name; the laboratory has one
-for its tables, and here the best linear estimate is the one that verdicts look at. The classifier, which the paper
-leaves open, is logistic regression on those directions, its strength chosen on auxiliary clients that it was not
-trained on. The topic of traits (`audit.attacks.traits`) asks both.
+span; the paper trains a network, whose form it does not name. The classifier, which the paper leaves open, is logistic
+regression on those directions, its strength chosen on auxiliary clients that it was not trained on.
 """
 
 from __future__ import annotations

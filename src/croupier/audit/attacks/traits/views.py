@@ -1,8 +1,4 @@
-"""What an adversary sees of a round: rows, the bucket of each, and who is in which bucket.
-
-The views of any protocol's parties are read here, in the attacks' process; the experiment on noise by tiers
-(`audit.traits.tiers`) makes the same value of its own releases.
-"""
+"""What an adversary sees of a round: rows, the bucket of each, and who is in which bucket."""
 
 from __future__ import annotations
 
