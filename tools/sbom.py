@@ -38,13 +38,13 @@ def dependencies(requirements: Iterable[str]) -> list[metadata.Distribution]:
 
 def licence(distribution: metadata.Distribution) -> str:
     """What a package says of its licence: an expression, a short name, or its classifiers."""
-    told = distribution.metadata
-    if expression := told.get("License-Expression"):
+    told = distribution.metadata.json
+    if expression := told.get("license_expression"):
         return str(expression)
-    named = (told.get("License") or "").strip()
+    named = str(told.get("license") or "").strip()
     if named and "\n" not in named and len(named) <= LONGEST and named != "UNKNOWN":
         return named
-    classes = [line.split(" :: ")[-1] for line in told.get_all("Classifier") or () if line.startswith("License ::")]
+    classes = [line.split(" :: ")[-1] for line in told.get("classifier") or () if line.startswith("License ::")]
     return "; ".join(classes) or UNSAID
 
 

@@ -32,6 +32,7 @@ EXTRAS = {
     "opacus": "opacus",
     "proofs": "coincurve",
     "ray": "ray",
+    "trackers": "tensorboard",
     "transfer": "rbcl",
 }
 COMMANDS = {

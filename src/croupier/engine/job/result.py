@@ -14,6 +14,7 @@ from torch import nn
 
 from croupier.core import canon
 from croupier.engine.state import Round, State
+from croupier.lines import as_csv
 from croupier.spec import Spec
 
 
@@ -41,6 +42,10 @@ class Result:
     def final(self) -> dict[str, Any]:
         """The last round's metrics."""
         return self.metrics[-1]
+
+    def csv(self) -> str:
+        """The numbers of every round, a line each, for a spreadsheet."""
+        return as_csv({self.path.name: self.metrics})
 
     def __repr__(self) -> str:
         scores = [f"{key} {self.final[key]:.4g}" for key in ("accuracy", "rmse", "loss") if key in self.final]
