@@ -19,6 +19,7 @@ from croupier.cli import (
     accept,
     audit,
     ceremony,
+    compare,
     doctor,
     enrol,
     explain,
@@ -50,6 +51,7 @@ app.command("init")(init.command)
 app.command("run")(run.command)
 app.command("audit")(audit.command)
 app.command("explain")(explain.command)
+app.command("compare")(compare.command)
 app.command("recommend")(recommend.command)
 app.command("doctor")(doctor.command)
 app.command("keygen")(ceremony.keygen)
