@@ -1,7 +1,7 @@
 """The only source of randomness: a tree of 32-byte seeds.
 
 A protocol asks a node for *choices* (bounded integers, permutations, masks, normals), never for raw generator state, so
-that a scripted `Tape` (`core/tape`) can stand in for the node and walk every outcome.
+that a scripted `Tape` (`tests/tape.py`) can stand in for the node and walk every outcome.
 
 A node is named by its path of labels: the same path gives the same choices in every run of that seed, in any order and
 on any machine, and no two paths share any. That is why a run repeats to the byte, why a second attempt sends the very

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.tiers import examples
 from torch import Tensor
 
 from croupier.core.coins import Coins
@@ -64,7 +65,7 @@ def test_bodies_come_back(count: int) -> None:
     assert SCHEMA.pack(back) == data
 
 
-@settings(deadline=None)
+@examples()
 @given(st.sets(st.sampled_from(ROSTER)), st.data())
 def test_any_allowed_body_comes_back(there: set[str], data: st.DataObject) -> None:
     present = tuple(name for name in ROSTER if name in there)
@@ -173,7 +174,7 @@ def test_attendance_names_who_is_there() -> None:
 names = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=8)
 
 
-@settings(deadline=None)
+@examples()
 @given(
     st.binary(min_size=32, max_size=32), st.binary(min_size=16, max_size=16), st.integers(0, 2**32 - 1),
     st.integers(0, 2**16 - 1), st.text("abc é", min_size=1, max_size=8), names, names, st.integers(0, 2**32 - 1),
@@ -356,7 +357,7 @@ def test_nonces_differ_for_every_chunk_message_round_and_attempt() -> None:
     assert len(seen) == 10
 
 
-@settings(deadline=None)
+@examples()
 @given(st.integers(1, 62), st.integers(0, 40), st.data())
 def test_narrow_integers_take_no_bit_more_than_they_need(width: int, count: int, data: st.DataObject) -> None:
     schema = Schema((Field("x", "<i8", (count,), (1 << width) - 1, widths=(width,)),))
