@@ -77,6 +77,8 @@ HEAVY = frozenset(
         "test_arms_that_train_alike_train_once",
         "test_the_same_seeds_give_the_same_report",
         "test_clusters_have_their_purity_and_the_baselines_beside_them",
+        # A run tells TensorBoard through the command line in the gate.
+        "test_tensorboard_has_each_number_of_each_round",
     }
 )
 

@@ -16,7 +16,8 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from tests.installed import SOURCES, TREE, build_wheel, dependencies, install, make_environment, run_outside
+from tests.installed import SOURCES, TREE, build_wheel, install, make_environment, run_outside
+from tools.sbom import dependencies
 
 SHIPPED = {".py", ".toml", ".jinja", ".css", ".html", ".js", ".typed"}
 PROJECT = tomllib.loads((TREE / "pyproject.toml").read_text("utf-8"))["project"]
@@ -31,6 +32,7 @@ EXTRAS = {
     "opacus": "opacus",
     "proofs": "coincurve",
     "ray": "ray",
+    "trackers": "tensorboard",
     "transfer": "rbcl",
 }
 COMMANDS = {

@@ -16,7 +16,7 @@ from tests.tiers import examples
 from torch import Tensor
 
 from croupier.core.coins import Coins
-from croupier.core.envelope import CHUNK, Envelope, Header, Link
+from croupier.core.envelope import CHUNK, Envelope, Header, Link, Pieces
 from croupier.core.wire import Field, Schema, attendance, bitmap, chosen, place_of
 from croupier.errors import CroupierError, IntegrityError, RangeError, WireError
 
@@ -418,3 +418,23 @@ def test_a_members_place_is_that_in_the_roster_it_is_asked_of() -> None:
         assert [place_of(members, name) for name in members] == list(range(len(members)))
     with pytest.raises(ValueError, match="'b' is not among the 2 invited"):
         place_of(two, "b")
+
+
+def test_a_body_in_pieces_travels_as_the_same_bytes() -> None:
+    parts = (bytes(range(100)), memoryview(b""), memoryview(bytes(CHUNK - 50)), b"the end" * 9)
+    body = Pieces(parts)
+    whole = b"".join(parts)
+    assert (bytes(body), len(body)) == (whole, len(whole))
+    for start, stop in [(0, 100), (0, CHUNK), (50, 200), (CHUNK, 2 * CHUNK), (len(whole), len(whole) + 5)]:
+        assert bytes(body.cut(start, stop)) == whole[start:stop]
+    sent = Envelope(replace(HEAD, length=len(whole)), body)
+    assert sent.pack() == Envelope(sent.header, whole).pack()
+    assert sent.size == Envelope(sent.header, whole).size
+    end = link()
+    got = [end.open(packet) for packet in link().seal(sent)]
+    assert got[-1] is not None
+    assert bytes(got[-1].body) == whole
+
+
+def test_pieces_are_not_shown() -> None:
+    assert "secret" not in repr(Pieces((b"a secret",)))

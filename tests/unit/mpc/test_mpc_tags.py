@@ -140,3 +140,20 @@ def test_clients_of_one_process_hold_one_copy_of_an_attempts_pads() -> None:
     assert other.pads.tolist() != one.pads.tolist()
     with pytest.raises(ValueError, match="read-only"):
         one.pads[0] = 0
+
+
+def test_the_pads_of_those_present_are_added_once_for_what_cannot_change() -> None:
+    tagger, other = (Tagger(Coins.from_seed(seed), 21, 50) for seed in (1, 2))
+    places = [np.arange(50), np.arange(0, 50, 3)]
+    for one in places:
+        one.flags.writeable = False
+    for _ in range(2):
+        for who in (tagger, other):
+            for one in places:
+                assert who.fits(0, sum(who.pads[one].tolist()) % P, one)
+                assert not who.fits(1, sum(who.pads[one].tolist()) % P, one)
+    # Places that somebody could still change are looked at every time.
+    loose = np.arange(10)
+    assert tagger.fits(0, sum(tagger.pads[loose].tolist()) % P, loose)
+    loose[0] = 20
+    assert tagger.fits(0, sum(tagger.pads[loose].tolist()) % P, loose)
