@@ -8,6 +8,7 @@ ours, and shows its traceback. The laboratory adds two commands through `lab`.
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import traceback
 from importlib.metadata import version
@@ -103,6 +104,8 @@ def main() -> NoReturn:
     # Importing makes many objects that stay: by its own numbers Python would search them for garbage all the time.
     gc.set_threshold(*RARELY)
     keep_freed()
+    if "_CROUPIER_COMPLETE" in os.environ:
+        _complete_by_typer()
     try:
         with at_a_shell():
             code = _with_debug(typer.main.get_command(app), asked).main(prog_name="croupier", standalone_mode=False)
@@ -120,6 +123,13 @@ def main() -> NoReturn:
             raise
         _end(error, said, asked, own=True)
     sys.exit(code or 0)
+
+
+def _complete_by_typer() -> None:
+    """Let typer write and answer a shell's completions: click's own script asks in words that typer refuses."""
+    from typer._completion_classes import completion_init
+
+    completion_init()
 
 
 def _with_debug(command: click.Command, asked: list[str]) -> click.Command:
