@@ -19,7 +19,8 @@ PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
 HEAD = """# Reference
 
 Written by `make docs` from the code. Keys of a description: [description](description.md), and as a
-JSON schema for editors [here](croupier.schema.json). The report as JSON: [its page](audit-report.md).
+JSON schema for editors [here](croupier.schema.json). The report as JSON: [its
+page](audit-report.md).
 
 ## Commands
 `croupier COMMAND --help` says the same. Every command also takes `--help` and `--debug`.
