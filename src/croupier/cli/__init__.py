@@ -7,7 +7,6 @@ ours, and shows its traceback. The laboratory adds two commands through `lab`.
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import traceback
@@ -36,10 +35,7 @@ from croupier.cli import (
     up,
 )
 from croupier.errors import CroupierError, OwnError, at_a_shell
-from croupier.kernels.memory import keep_freed
-
-# Objects more than were freed, and searches of younger ones, between two searches for garbage.
-RARELY = (50_000, 20, 50)
+from croupier.kernels.memory import own_process
 
 app = typer.Typer(
     name="croupier",
@@ -101,9 +97,7 @@ def root(
 def main() -> NoReturn:
     """Run the command line; what is wrong with what it was given is one line and a status, never a traceback."""
     asked: list[str] = []
-    # Importing makes many objects that stay: by its own numbers Python would search them for garbage all the time.
-    gc.set_threshold(*RARELY)
-    keep_freed()
+    own_process()
     if "_CROUPIER_COMPLETE" in os.environ:
         _complete_by_typer()
     try:

@@ -89,8 +89,7 @@ class MixRecord:
 
     def mix(self, who: str, step: OwnStep, coins: Coins) -> dict[str, Tensor]:
         """A server's own step, and its proof that no block's sum changed: what it sends to everybody."""
-        before = self.steps[-1]
-        after = elgamal.refreshed(before.at(step.order), self.keys.joint, step.fresh)
+        before, after = self.steps[-1], self._after(step)
         blocks = self.table.blocks(len(self.present))
         proof = elgamal.prove_sums(
             before, after, blocks, self.keys.joint, self._context("sums", who), step.fresh, coins
@@ -98,6 +97,9 @@ class MixRecord:
         body = {**self.body(after), "proof": torch.from_numpy(proof)}
         self._take(who, after, proof)
         return body
+
+    def _after(self, step: OwnStep) -> Ciphertexts:
+        return elgamal.refreshed(self.steps[-1].at(step.order), self.keys.joint, step.fresh)
 
     def check_mix(self, who: str, body: Body) -> None:
         """Take another server's step down. Raises: IntegrityError that names it when it does not prove its sums."""
