@@ -3,7 +3,7 @@
 `croupier bench mix`. The real placements are played from updates to the decoded sum, in one process, one party after
 the other; each party's own seconds are counted. `mix_s` is what all mix servers take together, `hop_s` a server's share
 of it, `deal_s` the dealer's work, which can be done by a machine of its own, and `copy_s` a copy of the packed bits.
-Forms that prove nothing have no `prove_s` and `verify_s`.
+Forms that prove nothing have no `prove_s` and `verify_s`; the one that does is timed by `mix_proofs`, on fewer bits.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from croupier.place.relay import Relay
 from croupier.release.bits import Bits
 from croupier.release.shuffle import Shuffle
 from croupier_lab.bench.size import BenchSize, Watch, ignore
+from croupier_lab.bench.speed import mix_proofs
 from croupier_lab.bench.speed.secure_sum import drawn, seated
 
 # Which kind of letter goes from one server to the next.
@@ -46,6 +47,9 @@ class MixSize(BenchSize):
     clients: int = Field(10, ge=3, description="Clients.")
     servers: int = Field(3, ge=2, le=16, description="Mix servers of the forms that take any number.")
     digits: int = Field(5, ge=1, le=9, description="Decimal digits of a parameter.")
+    encrypted: int = Field(
+        100_000, ge=0, description="Bits that are encrypted one by one, for servers that prove what they do; 0: none."
+    )
     repeats: int = Field(1, ge=1, description="Timed repeats of each form, after one that loads compiled loops.")
 
 
@@ -79,6 +83,9 @@ def measure(size: MixSize, seed: int, watch: Watch = ignore) -> dict[str, Any]:
             key=lambda one: float(one["round_s"]),
         )
         rows.append({"form": name, **best})
+    if size.encrypted:
+        watch("malicious")
+        rows.append(mix_proofs.measure(size.encrypted, size.clients, size.servers, coins.child("malicious")))
     return {
         "params": size.params, "clients": size.clients, "digits": size.digits, "forms": rows,
     }  # fmt: skip
@@ -162,6 +169,9 @@ def show(found: dict[str, Any]) -> None:
         f"{'form':<8}{'servers':>8}{'bits':>13}{'client B':>12}{'hop B':>12}{'mix s':>9}{'hop / copy':>12}{'deal s':>8}"
     )
     for row in found["forms"]:
+        if row["form"] == "malicious":
+            mix_proofs.show(row)
+            continue
         deal = f"{row['deal_s']:.2f}" if row["deal_s"] else "-"
         print(
             f"{row['form']:<8}{row['servers']:>8}{row['bits']:>13}{row['client_bytes']:>12}{row['hop_bytes']:>12}"

@@ -72,23 +72,23 @@ class _Cheat(MixRecord):
 class AddsOne(_Cheat):
     """One bit more than came in, which stays a bit."""
 
-    def _after(self, step: OwnStep) -> Ciphertexts:
-        return self._shifted(super()._after(step), self._places(step, 0)[:1], [1])
+    def remixed(self, step: OwnStep) -> Ciphertexts:
+        return self._shifted(super().remixed(step), self._places(step, 0)[:1], [1])
 
 
 class MarksFar(_Cheat):
     """A thousand more and a thousand less in one block."""
 
-    def _after(self, step: OwnStep) -> Ciphertexts:
+    def remixed(self, step: OwnStep) -> Ciphertexts:
         pair = self.table.blocks(len(self.present))[0][0][:2].tolist()
-        return self._shifted(super()._after(step), pair, [1000, -1000])
+        return self._shifted(super().remixed(step), pair, [1000, -1000])
 
 
 class Replaces(_Cheat):
     """A bit of its own in the place of a client's."""
 
-    def _after(self, step: OwnStep) -> Ciphertexts:
-        after = super()._after(step)
+    def remixed(self, step: OwnStep) -> Ciphertexts:
+        after = super().remixed(step)
         at = self._places(step, 1)[0]
         own = Ciphertexts(curve.base([step.fresh[at]]), curve.multiples(self.keys.joint, [step.fresh[at]]))
         r, c = after.r.copy(), after.c.copy()
@@ -99,7 +99,7 @@ class Replaces(_Cheat):
 class Copies(_Cheat):
     """A client's bit twice, under other randomness, and another's not at all."""
 
-    def _after(self, step: OwnStep) -> Ciphertexts:
+    def remixed(self, step: OwnStep) -> Ciphertexts:
         order = np.array(step.order)
         order[self._places(step, 1)[0]] = order[self._places(step, 0)[0]]
         return elgamal.refreshed(self.steps[-1].at(order), self.keys.joint, step.fresh)
@@ -108,7 +108,7 @@ class Copies(_Cheat):
 class Exchanges(_Cheat):
     """Two numbers' bits exchanged: every bit is somebody's, in another block."""
 
-    def _after(self, step: OwnStep) -> Ciphertexts:
+    def remixed(self, step: OwnStep) -> Ciphertexts:
         blocks = self.table.blocks(len(self.present))[0]
         order = np.array(step.order)
         order[blocks[0]], order[blocks[1]] = order[blocks[1]], order[blocks[0]].copy()
@@ -129,8 +129,8 @@ class MarksHidden(_Cheat):
 
     numbers: Sequence[int] = ()
 
-    def _after(self, step: OwnStep) -> Ciphertexts:
-        after, blocks = super()._after(step), self.table.blocks(len(self.present))[0]
+    def remixed(self, step: OwnStep) -> Ciphertexts:
+        after, blocks = super().remixed(step), self.table.blocks(len(self.present))[0]
         for number in self.numbers:
             came = step.order[blocks[number]] // self.table.length
             pair = [int(blocks[number][came == client][0]) for client in (0, 1)]
