@@ -1,7 +1,4 @@
-"""An audit from a description to a report: what is asked, of which adversaries, and the whole report.
-
-`croupier.audit(...)` and `croupier audit` call `audit`; a report's values are those of docs/audit-report.md.
-"""
+"""An audit from a description to a report: what is asked, of which adversaries, and the whole report."""
 
 from __future__ import annotations
 
@@ -84,7 +81,11 @@ def audit(
 
     Raises: SpecError, DataError; StoreError where parts cannot be kept.
     """
-    _check(seeds, shadow)
+    if not 0 < shadow < 0.5:
+        held = "a share above 0 and below 0.5 of each client's records is withheld"
+        raise SpecError(f"{option('shadow')} = {shadow}: {held}")
+    if seeds is not None and seeds < 2:
+        raise SpecError(f"{option('seeds')} = {seeds}: intervals are over runs; ask for at least 2")
     spec = load(source, sets, count=counted(data))
     tried = FAST if fast else FULL
     depth = replace(tried, lpips=lpips, rounds=min(tried.rounds, spec.federation.rounds))
@@ -106,14 +107,6 @@ def audit(
     shelf.begin(spec.name, one.deciding(), [part(number, arm) for number in one.seeds for arm in arms], "parts")
     answers = run(setting, arms, who, chosen, one.seeds, Local(), watch, shelf)
     return Report(one.found(answers, left))
-
-
-def _check(seeds: int | None, shadow: float) -> None:
-    if not 0 < shadow < 0.5:
-        held = "a share above 0 and below 0.5 of each client's records is withheld"
-        raise SpecError(f"{option('shadow')} = {shadow}: {held}")
-    if seeds is not None and seeds < 2:
-        raise SpecError(f"{option('seeds')} = {seeds}: intervals are over runs; ask for at least 2")
 
 
 def _asked(names: Sequence[str]) -> list[str]:

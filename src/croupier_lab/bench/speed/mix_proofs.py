@@ -48,6 +48,8 @@ def measure(bits: int, clients: int, servers: int, coins: Coins, share: float = 
     rand = curve.drawn(coins.child("rand"), many)
     inputs = Ciphertexts(base(rand), shifted(None, keys.joint, rand))
     record, watcher = (MixRecord(table, keys, roster, inputs) for _ in range(2))
+    # Compiled loops are loaded.
+    table.order(roster, coins.child("warm").export())
     start = time.perf_counter()
     step = OwnStep(table.order(roster, coins.child("order").export()), curve.drawn(coins.child("fresh"), many))
     drawn = time.perf_counter()

@@ -138,7 +138,7 @@ class MarksHidden(_Cheat):
         return after
 
 
-class Unchecked(MixRecord):
+class BlindRecord(MixRecord):
     """The control: nobody checks anything."""
 
     def check_mix(self, who: str, body: Body) -> None:
@@ -153,17 +153,17 @@ class Unchecked(MixRecord):
         """Nothing."""
 
 
-class UncheckedAdder(Unchecked, AddsOne):
+class BlindAdder(BlindRecord, AddsOne):
     """The control's cheat."""
 
 
-class Careless(Chain):
+class BlindChain(Chain):
     """The control's placement."""
 
     @property
     def form(self) -> MixForm:
         """Without checks."""
-        return cheating(super().form, Unchecked)
+        return cheating(super().form, BlindRecord)
 
 
 # By what they do: caught always, as each changes a sum, is no bit when opened, or is not the key that was told.

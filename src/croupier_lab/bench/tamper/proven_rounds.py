@@ -21,7 +21,7 @@ from croupier.place.chain.mix_record import MixRecord
 from croupier_lab.bench.size import Watch, ignore
 from croupier_lab.bench.speed.secure_sum import seated
 from croupier_lab.bench.tamper import proven_chain
-from croupier_lab.bench.tamper.proven_chain import CHEATS, LETTERS, NAMES, Careless
+from croupier_lab.bench.tamper.proven_chain import CHEATS, LETTERS, NAMES, BlindChain
 from croupier_lab.bench.tamper.rounds import NETWORK, PacketNetwork, pick, verdict
 from croupier_lab.bench.tamper.verdicts import Verdict, body_of, counted, filled, places
 
@@ -92,9 +92,9 @@ def attempted(whole: Pipeline, cell: ProvenCell, coins: Coins) -> Verdict:
 
 def unchecked(whole: Pipeline, coins: Coins) -> Verdict:
     """The control: a server adds one, and nobody checks a proof."""
-    place = Careless(**{key: value for key, value in whole.place.plain().items() if key != "use"})
+    place = BlindChain(**{key: value for key, value in whole.place.plain().items() if key != "use"})
     careless = whole.model_copy(update={"place": place})
-    adder = {NAMES[0]: proven_chain.party(careless, NAMES[0], proven_chain.UncheckedAdder)}
+    adder = {NAMES[0]: proven_chain.party(careless, NAMES[0], proven_chain.BlindAdder)}
     return _played(careless, proven_chain.updates(coins), coins, adder, None, None)
 
 
