@@ -56,6 +56,7 @@ class MixForm(ABC):
 
     def check_size(self, mechanism: Mechanism, layout: Layout, clients: int) -> None:
         """Raises: SpecError when so much is not mixed in this way."""
+        return
 
     def costs(self, mechanism: Mechanism, layout: Layout, clients: int) -> tuple[str, ...]:
         """What a round takes, where that is worth saying before a run."""
