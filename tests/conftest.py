@@ -1,4 +1,4 @@
-"""Which tests run: the tier that was asked for, and tests on real data only where the data folder is named."""
+"""Which tests run: the tier that was asked for, and tests on real data or a GPU only where there is one."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
-from tests.tiers import TIERS, Case, selected
+from tests.tiers import TIERS, Case, run_as, selected
 
 LATER = "cases that a longer tier runs: make test, make test-long"
 NO_DATA = "tests need real data: set CROUPIER_DATA to run them"
+NO_GPU = "tests need a GPU, and torch sees none here"
 # Lines count as covered when tests of their own rooms run them, and not when only a law or a whole command passes by.
 # To watch those too would make the Python in them half again as slow.
 UNWATCHED = (
@@ -29,6 +30,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--tier", choices=TIERS, default=None, help="fast, test or long; all but long ones when not given")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """The tier says how many cases are drawn, too."""
+    run_as(config.getoption("--tier"))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what cannot or should not run here, and remember how many, to say so at the end."""
     in_tier = selected([_case(item) for item in items], config.getoption("--tier"))
@@ -36,13 +42,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     dropped: list[pytest.Item] = []
     for item, wanted in zip(items, in_tier, strict=True):
         needs_data = item.get_closest_marker("data") and not os.environ.get("CROUPIER_DATA")
-        why = LATER if not wanted else NO_DATA if needs_data else ""
+        why = LATER if not wanted else NO_DATA if needs_data else NO_GPU if _lacks_gpu(item) else ""
         (dropped if why else kept).append(item)
         if why:
             _left_out[why] += 1
     items[:] = kept
     if dropped:
         config.hook.pytest_deselected(items=dropped)
+
+
+def _lacks_gpu(item: pytest.Item) -> bool:
+    if item.get_closest_marker("cuda") is None:
+        return False
+    import torch
+
+    return not torch.cuda.is_available()
 
 
 def _case(item: pytest.Item) -> Case:

@@ -2,7 +2,8 @@
 
 The lists of keys in `docs/description.md`, between its `<!-- generated ... -->` marks, and `docs/croupier.schema.json`,
 by which editors complete and check a description. Both are made of the parts' fields and their
-`Field(description=...)`; `tests/unit/test_docs.py` holds that they are up to date.
+`Field(description=...)`; `tests/unit/test_docs.py` holds that they are up to date. docs/results.md is written too
+(`tools/results.py`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pydantic_core import PydanticUndefined
 from croupier.core.part import Part
 from croupier.spec import Spec
 from croupier.toml_read import presets
+from tools import reference, results
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE, SCHEMA = DOCS / "description.md", DOCS / "croupier.schema.json"
@@ -152,7 +154,9 @@ def _leaf(field: FieldInfo) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Write both files."""
+    """Write all files."""
+    results.main()
+    reference.main()
     PAGE.write_text(described(PAGE.read_text("utf-8")), "utf-8")
     SCHEMA.write_text(json.dumps(schema(), indent=1) + "\n", "utf-8")
 

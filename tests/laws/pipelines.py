@@ -12,6 +12,7 @@ from croupier.encode.encoder import Encoder
 from croupier.encode.fixed import FixedPoint
 from croupier.encode.floats import Floats
 from croupier.encode.hidden import HiddenUnits
+from croupier.encode.residues import Residues
 from croupier.encode.signs import Signs
 from croupier.pipeline import Pipeline
 from croupier.place.chain.chain import Chain
@@ -23,6 +24,7 @@ from croupier.place.two_servers.pair import Pair
 from croupier.privacy.gaussian import Gaussian
 from croupier.privacy.response import Response
 from croupier.privacy.tiers import Tiers
+from croupier.release.bits import Bits
 from croupier.release.bucketed import Buckets, BucketSums
 from croupier.release.groups import Groups
 from croupier.release.rows import Rows
@@ -157,6 +159,12 @@ PIPELINES: dict[str, Pipeline] = {
     "buckets of parameters, chain": bucketed(Chain(), "parameter"),
     "bits, chain of pairs": placed(rns(8, release="bits"), Chain(shuffle="pairs")),
     "shuffled models, chain of boxes": placed(naive("model"), Chain(shuffle="onion")),
+    "bits, chain that proves": Pipeline(
+        encode=Residues(clients=4, steps=7),
+        release=Bits(),
+        aggregate=Scaled(),
+        place=Chain(trust="malicious", servers=2, proven=0.5),
+    ),
     "bits, trusted chain": placed(rns(8, release="bits"), Chain(trust="full")),
     "two hops, rows": Pipeline(release=Rows(), place=TwoHop()),
     "two hops, shuffle": Pipeline(release=Shuffle(), place=TwoHop()),

@@ -313,7 +313,7 @@ def test_processes_end_when_the_experiment_does(capfd: pytest.CaptureFixture[str
     with pytest.raises(KeyboardInterrupt), Panel(2) as panel:  # noqa: PT012
         panel.ask("source", known(knowledge), question(3))
         raise KeyboardInterrupt
-    assert all(blind._process.poll() is not None for blind in panel._blinds)
+    assert all(blind._process.poll() is not None for blind in [seat.blind for seat in panel._seats])
     assert capfd.readouterr().err == ""
 
 

@@ -22,8 +22,8 @@ from croupier.toml_text import to_toml
 PRESETS = [
     "activity", "cifar10", "digits", "digits-layer", "digits-model", "digits-shuffled", "digits-small", "digits-sum",
     "digits-uneven", "flower", "households", "intra", "intra-chain", "intra-london", "intra-london-sum", "intra-sum",
-    "mnist", "newsgroups", "rain", "rain-honest", "rns", "rns-bits", "rns-chain", "rns-masks", "rns-servers",
-    "tazza", "tazza-mnist",
+    "mnist", "newsgroups", "rain", "rain-honest", "rns", "rns-bits", "rns-chain", "rns-chain-proofs", "rns-masks",
+    "rns-servers", "tazza", "tazza-mnist",
 ]  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from croupier.core.flow import Memory
 from croupier.core.update import Gathered, Layout, Model
 from croupier.encode.encoder import Brief
 from croupier.errors import ProtocolError, RangeError, SpecError
+from croupier.kernels.threads import over
 
 Floats = npt.NDArray[np.float64]
 # Numbers that are summed at once, about what a processor's caches hold, and the fewest coordinates.
@@ -145,14 +146,19 @@ def _total(gathered: Gathered, factor: Tensor | None) -> Tensor:
     rows, factor_column = gathered.rows.cpu().numpy(), weights.cpu().double().reshape(-1, 1).numpy()
     count, width = rows.shape
     step = max(_LEAST, _BLOCK // max(1, count))
-    room = np.empty((4, count, min(step, width)))
     out = np.empty(width)
-    for start in range(0, width, step):
-        block = rows[:, start : start + step]
-        # Two steps on purpose: a fused multiply-add rounds differently where a processor has one.
-        mine = room[:, :, : block.shape[1]]
-        np.multiply(block, factor_column, out=mine[0])
-        out[start : start + step] = _added(mine)
+
+    def part(first: int, last: int) -> None:
+        room = np.empty((4, count, min(step, last - first)))
+        for start in range(first, last, step):
+            block = rows[:, start : min(last, start + step)]
+            # Two steps on purpose: a fused multiply-add rounds differently where a processor has one.
+            mine = room[:, :, : block.shape[1]]
+            np.multiply(block, factor_column, out=mine[0])
+            out[start : start + block.shape[1]] = _added(mine)
+
+    # Coordinates are added apart from each other: which thread has which changes nothing.
+    over(width, step, part)
     return torch.from_numpy(out)
 
 

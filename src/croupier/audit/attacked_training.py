@@ -1,8 +1,7 @@
 """Training under attack on the real round loop: some clients of a task become malicious, and what honest ones receive.
 
-`with_malicious_clients` mounts a part of `audit/poison` on any task. A `SeededTask` trains a protocol from one seed and
-measures the models that come out; the question `poisoning` compares these with and without attack, papers do so for
-rules of their own, and the question `permutation` plays on the same task.
+`with_malicious_clients` mounts a part of `audit/poison` on any task; a `SeededTask` trains a protocol from one seed and
+measures the models that come out.
 """
 
 from __future__ import annotations
@@ -46,9 +45,8 @@ def with_malicious_clients(
 ) -> tuple[Task, Threat]:  # fmt: skip
     """The task with poisoned clients, and the threat that lets them skip the local noise.
 
-    `recall` wraps the training on changed records, before updates are rewritten. No reference is handed to the attack:
-    a client of the loop sees none before it sends. Raises: SpecError when a member is not enrolled, or when records
-    cannot be changed.
+    `recall` wraps the training on changed records, before updates are rewritten. No reference is handed to the attack.
+    Raises: SpecError when a member is not enrolled, or when records cannot be changed.
     """
     chosen = frozenset(members)
     if unknown := sorted(chosen - set(task.shards)):
@@ -104,9 +102,8 @@ def _rewritten(fit: Fits, shards: frozenset[str], attack: Poison, coins: Coins) 
 class TrainingOutcome:
     """How a training went.
 
-    `received`: the mean over all honest clients of the accuracy of the model that each would get next. `success`: the
-    backdoor's, in the same way. `accepted`: how many updates of the malicious came through, over all rounds. `lost`:
-    why a training ended early.
+    `received`: the mean over all honest clients of the accuracy of the model that each would get next; `success`: the
+    backdoor's. `accepted`: how many updates of the malicious came through. `lost`: why a training ended early.
     """
 
     malicious: tuple[str, ...]

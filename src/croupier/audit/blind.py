@@ -1,9 +1,8 @@
 """The blind law: attacks run in a fresh process that holds only bytes of views and declared knowledge.
 
-`Blind` starts the process; `python -m croupier.audit.blind` is the process. Questions and answers are canonical bytes,
-each after its length. A topic is a module of `croupier.audit.attacks`: `study(known, device)` is what follows from
-knowledge alone, kept from question to question on the same topic, and `mount(studied, asked)` the attack, a pure
-function of both.
+`python -m croupier.audit.blind` is the process. Questions and answers are canonical bytes, each after its length. A
+topic is a module of `croupier.audit.attacks`: `study(known, device)` is what follows from knowledge alone, kept from
+question to question, and `mount(studied, asked)` the attack, a pure function of both.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from importlib import import_module
 from threading import BoundedSemaphore, Lock, Thread
 from typing import IO, Any, Self
@@ -26,6 +26,8 @@ from croupier.errors import CroupierError, ProtocolError
 
 TOPICS = "croupier.audit.attacks"
 Plain = Mapping[str, Any]
+# So many questions wait for a process that has studied what they are about, before another one studies it, too.
+PATIENCE = 4
 
 
 class Blind:
@@ -54,10 +56,6 @@ class Blind:
                 self._process.stdin.close()
         self._process.wait()
 
-    def knows(self, topic: str, learnt: bytes) -> bool:
-        """Whether it has studied this last on the topic."""
-        return self._known.get(topic) == learnt
-
     def ask(self, topic: str, known: Plain, asked: Plain) -> dict[str, Any]:
         """What the attacks answer. Raises: ProtocolError when an attack fails."""
         return self.answer(topic, learnt_of(topic, known), asked)
@@ -68,7 +66,7 @@ class Blind:
             raise ProtocolError("the attacks' process is not running")
         answer = None
         with suppress(BrokenPipeError):
-            if not self.knows(topic, learnt):
+            if self._known.get(topic) != learnt:
                 _put(self._process.stdin, learnt)
                 self._known[topic] = learnt
             _put(self._process.stdin, canon.dump({"of": topic, "asked": dict(asked)}))
@@ -79,18 +77,27 @@ class Blind:
         return found
 
 
+@dataclass
+class _Seat:
+    """A blind process with the questions that wait for it, and what it will have studied last on each topic."""
+
+    blind: Blind
+    turns: ThreadPoolExecutor
+    waiting: int = 0
+    learnt: dict[str, bytes] = field(default_factory=dict)
+
+
 class Panel:
     """A few blind processes, each asked one question at a time; which one answers changes nothing."""
 
     def __init__(self, count: int, device: str = "cpu") -> None:
-        self._count, self._device = count, device
-        self._idle, self._turn = list[Blind](), Lock()
+        self._count, self._device, self._turn = count, device, Lock()
 
     def __enter__(self) -> Self:
         self._open = ExitStack()
-        self._blinds = [self._open.enter_context(Blind(self._device)) for _ in range(self._count)]
-        self._idle.extend(self._blinds)
-        self._pool = self._open.enter_context(ThreadPoolExecutor(self._count))
+        enter = self._open.enter_context
+        blinds = [enter(Blind(self._device)) for _ in range(self._count)]
+        self._seats = [_Seat(blind, enter(ThreadPoolExecutor(1))) for blind in blinds]
         # Views wait here with all they hold: no more of them than are being read and one to come.
         self._room = BoundedSemaphore(2 * self._count)
         return self
@@ -98,28 +105,33 @@ class Panel:
     def __exit__(self, *error: Any) -> None:
         if error[0] is not None:
             # Nobody waits for these answers any more.
-            self._pool.shutdown(wait=False, cancel_futures=True)
-            for blind in self._blinds:
-                blind.stop()
+            for seat in self._seats:
+                seat.turns.shutdown(wait=False, cancel_futures=True)
+                seat.blind.stop()
         self._open.__exit__(*error)
 
     def ask(self, topic: str, known: Plain, asked: Plain) -> Future[dict[str, Any]]:
         """What the attacks will answer."""
         self._room.acquire()
-        return self._pool.submit(self._ask, topic, known, asked)
-
-    def _ask(self, topic: str, known: Plain, asked: Plain) -> dict[str, Any]:
         learnt = learnt_of(topic, known)
         with self._turn:
-            # As many threads as processes: one is idle. To study takes long, so that who has done it is asked first.
-            blind = max(self._idle, key=lambda one: one.knows(topic, learnt))
-            self._idle.remove(blind)
-        try:
-            return blind.answer(topic, learnt, asked)
-        finally:
+            seat = self._seat(topic, learnt)
+            seat.learnt[topic] = learnt
+            seat.waiting += 1
+
+        def done(_: object) -> None:
             with self._turn:
-                self._idle.append(blind)
+                seat.waiting -= 1
             self._room.release()
+
+        answer = seat.turns.submit(seat.blind.answer, topic, learnt, asked)
+        answer.add_done_callback(done)
+        return answer
+
+    def _seat(self, topic: str, learnt: bytes) -> _Seat:
+        """Who has studied it, for that takes long; where many wait for that one, or nobody has, whoever is freest."""
+        able = [seat for seat in self._seats if seat.learnt.get(topic) == learnt and seat.waiting < PATIENCE]
+        return min(able or self._seats, key=lambda seat: (seat.waiting, topic in seat.learnt))
 
 
 def learnt_of(topic: str, known: Plain) -> bytes:

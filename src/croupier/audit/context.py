@@ -1,8 +1,4 @@
-"""What an attack works with: the adversary's knowledge, what it read in a view, and a network to try weights in.
-
-Attacks on the source of records and on membership take an `AttackContext` (`audit.membership`,
-`audit.unshuffle`); `audit.attacks.source` makes one for each view.
-"""
+"""What an attack works with: the adversary's knowledge, what it read in a view, and a network to try weights in."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from croupier.audit.knowledge import Knowledge, Sample
 from croupier.core import canon
@@ -36,9 +32,8 @@ class AttackContext:
     """What an attack works with: knowledge, and what it read in the view, or nothing.
 
     Outputs of a model on inputs are computed once for all attacks on a view. `study` holds what follows from knowledge
-    alone and outlives the view, drawn from `quiet`, so that it is the same whichever view comes first. `counts` are
-    there where the view holds them: they tell more than `seen`, which was decoded from them; `carried` keeps the values
-    that were made of them. `start` is the model that was handed out in the round, where it is known.
+    alone, drawn from `quiet`, so that it is the same whichever view comes first. `counts` tell more than `seen`, which
+    was decoded from them; `carried` keeps values made of them. `start` is the model that was handed out, where known.
     """
 
     knowledge: Knowledge
@@ -133,25 +128,24 @@ class AttackContext:
 
     def _forward(self, vector: Tensor, inputs: Tensor) -> tuple[Tensor | None, Tensor]:
         """What enters the last layer, where it can be listened to, and the logits."""
-        self.net.load(vector)
-        self.net.module.eval()
-        caught: list[Tensor] = []
+        module, caught, hooks = self._loaded(vector), list[Tensor](), []
         layer = None if isinstance(self.ending, Unsuited) else self.ending.layer
-        hooks = []
         if layer is not None:
-            last = self.net.module.get_submodule(layer)
+            last = module.get_submodule(layer)
             hooks.append(last.register_forward_pre_hook(lambda _, args: caught.append(args[0].cpu())))
         device = self.net.weights.device
         with torch.no_grad():
-            outputs = [self.net.module(part.to(device)).cpu() for part in torch.split(inputs, _BATCH)]
+            outputs = [module(part.to(device)).cpu() for part in torch.split(inputs, _BATCH)]
         for hook in hooks:
             hook.remove()
         return torch.cat(caught) if caught else None, torch.cat(outputs)
 
     def _read(self, head: Head, vector: Tensor, inputs: Tensor) -> Tensor:
         """What enters a last layer that is no module of its own: read at the outputs."""
+        module, device = self._loaded(vector), self.net.weights.device
+        return torch.cat([head.features(module, part.to(device)).cpu() for part in torch.split(inputs, _BATCH)])
+
+    def _loaded(self, vector: Tensor) -> nn.Module:
+        """The network with these weights; to go through all of its parts each time would take longer than to run it."""
         self.net.load(vector)
-        self.net.module.eval()
-        device = self.net.weights.device
-        parts = [head.features(self.net.module, part.to(device)).cpu() for part in torch.split(inputs, _BATCH)]
-        return torch.cat(parts)
+        return self.net.module.eval() if self.net.module.training else self.net.module

@@ -1,9 +1,4 @@
-"""The one harness: seeds, training that arms share, processes, what is kept, and progress. Questions do the rest.
-
-`audit.described` calls `run` with arms, adversaries and questions, and gets one answer for each arm and seed. Finished
-ones go on a shelf at once, so that an audit which is stopped loses one arm of one seed at most. What the answers amount
-to is decided in `audit.verdict`.
-"""
+"""The one harness: seeds, training that arms share, processes, what is kept, and progress. Questions do the rest."""
 
 from __future__ import annotations
 
@@ -48,19 +43,12 @@ def part(seed: int, arm: Arm) -> str:
 
 
 def run(
-    setting: Setting,
-    arms: Sequence[Arm],
-    who: Mapping[str, tuple[Adversary, ...]],
-    questions: Sequence[Question],
-    seeds: Sequence[int],
-    drive: Drive,
-    watch: Watch = lambda _: None,
-    kept: Shelf | None = None,
-) -> dict[str, list[ArmAnswers]]:
+    setting: Setting, arms: Sequence[Arm], who: Mapping[str, tuple[Adversary, ...]], questions: Sequence[Question],
+    seeds: Sequence[int], drive: Drive, watch: Watch = lambda _: None, kept: Shelf | None = None,
+) -> dict[str, list[ArmAnswers]]:  # fmt: skip
     """Ask every question of every arm from every seed: by arm, one answer a seed.
 
-    Arms that are finished go to `kept`, and what is there is not done again. Attacks on one arm run while the next one
-    is trained.
+    Finished arms go to `kept`, and what is there is not done again. One arm is attacked while the next one is trained.
     """
     shelf: Shelf = {} if kept is None else kept
     with Panel(setting.workers, setting.device) as panel:

@@ -1,7 +1,7 @@
 """From findings to a verdict in words: against whom a protocol leaks, and which of those compared to use instead.
 
-The first thing that a reader of a report sees, so that nothing here is free prose: which protocol is recommended
-follows by a rule that the report prints, from cells alone, and a question that was not asked counts for nobody.
+Nothing here is free prose: which protocol is recommended follows by a rule that the report prints, from cells alone,
+and a question that was not asked counts for nobody.
 """
 
 from __future__ import annotations
@@ -158,11 +158,8 @@ def _learnt(row: Mapping[str, Any], names: Sequence[str]) -> str:
 
 def _judged(one: Mapping[str, Any], other: Mapping[str, Any]) -> set[str]:
     """The questions that were answered of both: what was not asked is no advantage."""
-    return {
-        name
-        for name, cell in one["questions"].items()
-        if all(each["status"] != "not-run" and not each["unsure"] for each in (cell, other["questions"][name]))
-    }
+    cells = {name: (cell, other["questions"][name]) for name, cell in one["questions"].items()}
+    return {n for n, both in cells.items() if all(one["status"] != "not-run" and not one["unsure"] for one in both)}
 
 
 def _badness(row: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[int, int]:

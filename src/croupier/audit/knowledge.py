@@ -1,8 +1,4 @@
-"""What an adversary knows besides its views.
-
-`Knowledge` is all that an attack may use beside what it saw: records, shadow sets and the public recipe of training. It
-crosses to the attacks' own process as plain values. `audit.stage` fills it in; `audit.context` puts it before a view.
-"""
+"""What an adversary knows besides its views: it crosses to the attacks' own process as plain values."""
 
 from __future__ import annotations
 
@@ -25,8 +21,7 @@ Sample = tuple[Tensor, Tensor]
 class Knowledge:
     """Records known to be in the training data, and a shadow set of each client: its distribution, not its records.
 
-    `suspects` are records of which it is asked whether they were trained on. The architecture and the recipe of local
-    training are public.
+    Of `suspects` it is asked whether they were trained on. The architecture and the recipe of training are public.
     """
 
     clients: tuple[str, ...]

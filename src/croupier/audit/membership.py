@@ -1,8 +1,8 @@
 """Membership inference: was this record trained on at all? Attacks on whole updates, or on the joint model alone.
 
-From: Yeom et al. (loss threshold); Carlini et al. (LiRA, offline form); the regression on gradients is ours. An attack
-gives a score for each suspect; the higher, the likelier a member. `audit.attacks.source` mounts them in a process that
-never holds the truth; `audit.questions.source` scores them.
+From: Yeom et al. (loss threshold); Carlini et al. (LiRA, offline form); gradients and spans are ours. An attack gives a
+score for each suspect; the higher, the likelier a member. `audit.attacks.source` mounts them in a process that never
+holds the truth; `audit.questions.source` scores them.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ import torch
 from torch import Tensor
 
 from croupier.audit.context import Attack, AttackContext
-from croupier.audit.knowledge import Sample, fits
+from croupier.audit.knowledge import fits
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.update import Update
-from croupier.errors import RangeError, SpecError
+from croupier.errors import RangeError, SpecError, Unsuited
 from croupier.learn.data import TensorRecords
+from croupier.learn.ends import find_entrance
 from croupier.learn.fit import Fit
 from croupier.learn.gradients import gradient_of
+from croupier.learn.layer_gradients import at_entrance
 from croupier.learn.loss import loss_of
 from croupier.learn.models.network import Network
 from croupier.learn.train import Learner
@@ -33,6 +35,8 @@ MODELS = 16
 STEPS = 200
 # How much smaller weights are preferred by a regression on gradients of length 1.
 RIDGE = 0.01
+# What part of a change may be rounding: models travel as single floats.
+ROUNDED = 1e-5
 # Numbers that gradients of single records may take together; of longer ones random coordinates are kept.
 ROOM = 1 << 24
 
@@ -69,6 +73,32 @@ def row_gradients(context: AttackContext, coins: Coins) -> Tensor:
     return (shares / shares.std(1, keepdim=True).clamp(min=1e-300)).amax(0)
 
 
+def spans(context: AttackContext, coins: Coins) -> Tensor:
+    """Does the record lie in what a change of the first layer spans, any client's or all of theirs together?
+
+    A linear layer that reads records changes by sums of products, one a step, each of them of a record of the client's
+    own: what was trained on can be written with these rows at little cost. Other records cannot at all where the
+    client's are fewer than the layer's units and inputs, and only at more cost where they are not. The cost is in units
+    of the median record's. Raises: Unsuited where no such layer reads records.
+    """
+    inputs, joint = context.knowledge.suspects[0], context.joint.unsqueeze(0)
+    if "entrance" not in context.study:
+        known = find_entrance(context.net.module, inputs.shape[1:]) if inputs.is_floating_point() else None
+        context.study["entrance"] = known
+    if (first := context.study["entrance"]) is None:
+        raise Unsuited("no linear layer with biases reads whole records")
+    start = context.joint if context.start is None else context.start
+    rows = joint if context.seen is None or context.seen.rows is None else torch.cat([context.seen.rows, joint])
+    flat, found = torch.nn.functional.normalize(inputs.flatten(1).double()), []
+    for row in rows:
+        change = at_entrance(row.double() - start.double(), context.net.module, first)[0]
+        _, sizes, spanned = torch.linalg.svd(change, full_matrices=False)
+        floor = (ROUNDED * sizes[0]).square().clamp(min=1e-30)
+        cost = ((flat @ spanned.T).square() / (sizes.square() + floor)).sum(1).clamp(min=1e-300).log()
+        found.append(cost.median() - cost)
+    return torch.stack(found).amax(0)
+
+
 def _whole(context: AttackContext, attack: str) -> Tensor:
     if context.seen is None or context.seen.rows is None:
         raise SpecError(f"attack {attack!r} needs whole models")
@@ -78,9 +108,8 @@ def _whole(context: AttackContext, attack: str) -> Tensor:
 def _explained(context: AttackContext, models: Tensor) -> Tensor:
     """By model and suspect, the suspect's weight where the update is explained by gradients of single records.
 
-    What training adds to a model is close to a sum of its records' gradients at the model that was handed out; those
-    of records that were not trained on get a weight near 0. Records known to be members explain their own share. Where
-    it is not known what was handed out, the joint model stands in.
+    What training adds is close to a sum of its records' gradients at the model that was handed out, or where that is
+    not known at the joint model; records not trained on get a weight near 0, and known members explain their own share.
     """
     start = context.joint if context.start is None else context.start
     key = "gradients", hashlib.blake2b(canon.tensor_bytes(start)).digest()
@@ -133,7 +162,9 @@ def _trained(context: AttackContext, coins: Coins) -> list[Tensor]:
     known = context.knowledge
     pool, count = known.pool, known.models or MODELS
     device = str(context.net.weights.device)
-    shards = {str(number): _half(pool, coins.child("half", number)).to(device) for number in range(count)}
+    halves = [coins.child("half", number).sampler().permutation(len(pool[1])) for number in range(count)]
+    kept = [torch.from_numpy(order)[: max(1, len(order) // 2)] for order in halves]
+    shards = {str(at): TensorRecords(pool[0][some], pool[1][some]).to(device) for at, some in enumerate(kept)}
     recipe = Fit.parse(known.fit)
     epochs = max(recipe.epochs, math.ceil(STEPS * recipe.epochs / recipe.steps(len(shards["0"]))))
     learner = Learner(
@@ -150,11 +181,6 @@ def _trained(context: AttackContext, coins: Coins) -> list[Tensor]:
     return whole
 
 
-def _half(pool: Sample, coins: Coins) -> TensorRecords:
-    order = torch.from_numpy(coins.sampler().permutation(len(pool[1])))[: max(1, len(pool[1]) // 2)]
-    return TensorRecords(pool[0][order], pool[1][order])
-
-
 def area(members: Tensor, others: Tensor) -> float:
     """The chance that a member scores above another record, ties counting half: the area under the ROC curve."""
     above = (members.unsqueeze(1) > others).double() + 0.5 * (members.unsqueeze(1) == others).double()
@@ -168,7 +194,8 @@ def caught(members: Tensor, others: Tensor, false_alarms: float = 0.01) -> float
 
 
 ATTACKS: Mapping[str, Attack] = {
-    "prior": prior, "loss": loss, "rows": rows, "lira": lira, "gradients": gradients, "row-gradients": row_gradients,
+    "prior": prior, "loss": loss, "rows": rows, "lira": lira, "gradients": gradients,
+    "row-gradients": row_gradients, "spans": spans,
 }  # fmt: skip
 
 TITLES: Mapping[str, str] = {
@@ -178,4 +205,5 @@ TITLES: Mapping[str, str] = {
     "lira": "likelihood ratio on the joint model (LiRA, offline)",
     "gradients": "the joint model's change explained by gradients of single records",
     "row-gradients": "each client's change explained by gradients of single records",
+    "spans": "how well changes of the first layer, each client's or the joint one, span the record",
 }

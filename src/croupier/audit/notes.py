@@ -1,7 +1,4 @@
-"""What a report says of itself: who attacks with what knowledge, and how its numbers are to be read.
-
-Of audits of a description (`audit.described`), and of recorded updates (`audit.recorded`).
-"""
+"""What a report says of itself: who attacks with what knowledge, and how its numbers are to be read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A description's own run for the question of permutations: rounds, what its server saw, and its rules.
-
-The rules are for the scorer alone (`audit.questions.permutation`), and for what a client tells.
-"""
+"""A description's own run for the question of permutations: rounds, what its server saw, and its rules."""
 
 from __future__ import annotations
 

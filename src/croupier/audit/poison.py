@@ -2,8 +2,7 @@
 
 Updates are differences: the next model is the last one plus a step made of them. An attack is a pure function of the
 inputs that its knowledge allows, all rows of the malicious clients at once. Malicious clients follow no mechanism: they
-neither clip nor add noise, unless an attack says that it imitates that. `audit/attacked_training` mounts attacks on
-real rounds for the question `poisoning`; papers' own ones are in `croupier_lab.attacks`.
+neither clip nor add noise, unless an attack says that it imitates that.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """The prior: whose record it is, as the adversary's knowledge alone guesses it, without any view.
 
-It is the zero of an audit: an attack leaks what it gains over the prior. Attacks that join prior and view start from it
-(`audit.attacks.source.posterior`).
+It is the zero of an audit: an attack leaks what it gains over the prior.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
 
@@ -51,10 +51,12 @@ class Prior:
 def learn_prior(knowledge: Knowledge, coins: Coins) -> Prior:
     """The view-free attack that foretells left-out shadow records best: labels, or a learner weighed with them.
 
-    It is chosen, and its weights are fitted, on the shadow sets alone: each shadow record is judged by what the others
-    tell of it. The weights also calibrate, so that a view can be added to it.
+    It is chosen and weighed on the shadow sets alone, each record by the others, so that a view can be added.
     """
-    by_labels = label_posterior(knowledge) if knowledge.classes else _even(knowledge)
+    # Quantities have no classes to count: all clients are alike.
+    alike = -math.log(len(knowledge.clients))
+    even = torch.full((len(knowledge.clients), len(knowledge.records[1])), alike).double()
+    by_labels = label_posterior(knowledge) if knowledge.classes else even
     found = Prior(by_labels, torch.zeros_like(by_labels), BY_LABELS if knowledge.classes else BY_NOTHING)
     if len(knowledge.shadows) < 2:
         # Nobody to be told from.
@@ -77,11 +79,6 @@ def learn_prior(knowledge: Knowledge, coins: Coins) -> Prior:
     return found
 
 
-def _even(knowledge: Knowledge) -> Tensor:
-    """All clients alike: quantities have no classes to count."""
-    return torch.full((len(knowledge.clients), len(knowledge.records[1])), -math.log(len(knowledge.clients))).double()
-
-
 def _foretold(scores: Tensor, owners: Tensor, weigh: Tensor) -> float:
     """The log-likelihood of the true owners, a row of scores for each client."""
     return float(weigh @ torch.log_softmax(scores, 0)[owners, torch.arange(len(owners))])
@@ -89,9 +86,7 @@ def _foretold(scores: Tensor, owners: Tensor, weigh: Tensor) -> float:
 
 def _labels_left_out(labels: tuple[Tensor, ...], classes: int) -> Tensor:
     """What labels tell of each shadow record (columns) when it is not counted itself."""
-    known = counts(labels, classes)
-    even = torch.full_like(known, 1 / classes)
-    doubt = max(DOUBTS, key=lambda doubt: _left_out(known, even, doubt))
+    known, even, doubt = _counted(labels, classes)
     columns = []
     for at, own in enumerate(labels):
         for label in own.tolist():
@@ -110,12 +105,24 @@ def _levelled(scores: Tensor) -> Tensor:
     return torch.log_softmax(scores, 0)
 
 
-def counts(labels: tuple[Tensor, ...], classes: int) -> Tensor:
+def counts(labels: Iterable[Tensor], classes: int) -> Tensor:
     """Records of each class (columns) that each client (rows) is known to have."""
     return torch.stack([torch.bincount(y, minlength=classes) for y in labels]).double()
 
 
-def shares(known: Tensor, lean: Tensor, doubt: float) -> Tensor:
+def _counted(labels: Iterable[Tensor], classes: int) -> tuple[Tensor, Tensor, float]:
+    """The same, what they lean to, and the doubt under which each client's records are likeliest by its others."""
+    known = counts(labels, classes)
+    even = torch.full_like(known, 1 / classes)
+
+    def likely(doubt: float) -> float:
+        others = (known - 1).clamp(min=0) + doubt * even
+        return float((known * torch.log(others / (known.sum(1, keepdim=True) - 1 + doubt))).sum())
+
+    return known, even, max(DOUBTS, key=likely)
+
+
+def shares(known: Tensor, lean: Tensor, doubt: float | Tensor) -> Tensor:
     """Each client's shares of the classes: its counts, and `doubt` more records spread as `lean` says."""
     return (known + doubt * lean) / (known.sum(1, keepdim=True) + doubt)
 
@@ -123,13 +130,10 @@ def shares(known: Tensor, lean: Tensor, doubt: float) -> Tensor:
 def label_posterior(knowledge: Knowledge) -> Tensor:
     """Log-probability of each client (rows) for each record (columns), from the labels of shadow sets and records.
 
-    As many records are asked about for each client, so clients are equally likely before the label is seen. Where
-    clients differ in their labels only, nothing else than labels can help without a view.
+    As many records are asked about for each client, so clients are equally likely before the label is seen.
     """
-    known = counts(tuple(y for _, y in knowledge.shadows), knowledge.classes)
-    even = torch.full_like(known, 1 / knowledge.classes)
-    doubt = max(DOUBTS, key=lambda doubt: _left_out(known, even, doubt))
-    return by_label(settled(known, even, doubt, knowledge.records[1]), knowledge.records[1])
+    labels = knowledge.records[1]
+    return by_label(settled(*_counted([y for _, y in knowledge.shadows], knowledge.classes), labels), labels)
 
 
 def settled(known: Tensor, lean: Tensor, doubt: float, labels: Tensor) -> Tensor:
@@ -157,9 +161,3 @@ def _filled(held: Tensor, asked: Tensor) -> Tensor:
 def by_label(held: Tensor, labels: Tensor) -> Tensor:
     """Log-probability of each client for each record, when shares of classes are known."""
     return torch.log_softmax(torch.log(held)[:, labels], 0)
-
-
-def _left_out(known: Tensor, lean: Tensor, doubt: float) -> float:
-    """How likely each shadow record's label is, by its client's other shadow records."""
-    others = (known - 1).clamp(min=0) + doubt * lean
-    return float((known * torch.log(others / (known.sum(1, keepdim=True) - 1 + doubt))).sum())

@@ -1,7 +1,7 @@
 """What an audit asks, of whom, and what one run of it comes to.
 
 A question is a part: it says of which protocols and adversaries it makes sense, what its attacks are given, how they
-are scored, and against which prior. The harness (`audit.harness`) owns seeds, training, processes and what is kept.
+are scored, and against which prior.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from croupier.audit.seen import Kind, shows
 from croupier.audit.setting import Setting
 from croupier.core.intervals import Rate
 from croupier.core.part import Part
@@ -23,14 +24,14 @@ if TYPE_CHECKING:
 # What a value is: a share of cases, decibels, a cosine, bits a parameter. It decides how intervals are made and shown.
 Unit = Literal["share", "dB", "cosine", "bits"]
 NETWORK = "network"
+UNSEEN = "it sees nothing of a round before the next one"
 
 
 @dataclass(frozen=True)
 class Arm:
     """A protocol that is audited.
 
-    `key` names it in files; `changes` are parts of the setting that it changes, as a defence in training does. `node`
-    is the label of its attacks' coins.
+    `key` names it in files; `changes` are parts of the setting that it changes; `node` labels its attacks' coins.
     """
 
     key: str
@@ -68,9 +69,8 @@ MALICIOUS = Adversary(("malicious",))
 class Score:
     """One run of one attack: what it came to, and the same adversary's best guess without a view.
 
-    A question says which way is worse; for all of them a higher `value` than `prior` is a leak, or damage done.
-    `rounds` are the values by round, where there are several. As a control it must lie above `bar`, where that is
-    given, and above its prior elsewhere.
+    A higher `value` than `prior` is a leak, or damage done. `rounds` are the values by round, where there are several.
+    As a control it must lie above `bar`, where that is given, and above its prior elsewhere.
     """
 
     value: float
@@ -118,6 +118,8 @@ class Question(Part):
     failed: ClassVar[str] = "no attack passed its control: none works even on undefended updates"
     # Fewer runs than others where one takes long: at most so many seeds are asked.
     seeds: ClassVar[int] = 1000
+    # What an adversary sees that leaves it nothing to attack with.
+    blank: ClassVar[tuple[Kind, ...]] = ("nothing",)
 
     def unfit(self, bench: Bench, arm: Arm) -> str:
         """Why it cannot be asked of this task or protocol; nothing where it can."""
@@ -125,7 +127,8 @@ class Question(Part):
 
     def unseen(self, bench: Bench, arm: Arm, adversary: Adversary) -> str:
         """Why this adversary has nothing to attack with; nothing where it has."""
-        return ""
+        found = None if self.by else shows(arm.pipeline, adversary)
+        return found.why if found and found.kind in self.blank else ""
 
     @abstractmethod
     def play(self, bench: Bench, arm: Arm, adversaries: Sequence[Adversary]) -> Promise:
@@ -164,27 +167,15 @@ def parse(text: str, pipeline: Pipeline) -> Adversary:
 
     Raises: SpecError on a party that the protocol does not have, and on a network that sees with others.
     """
-    known, asked = _parties(pipeline), [word.strip() for word in text.split("+")]
-    for word in asked:
-        if word not in known:
-            raise SpecError(
-                f"{option('adversary')} = {text!r}: this protocol has no party {word!r}; {_meant(word, known)}"
-            )
+    # In the order in which adversaries name them; "clients" only where they matter together.
+    several = (party for parties in pipeline.place.breaks for party in parties)
+    known = tuple(dict.fromkeys(("server", *pipeline.place.middle(pipeline), "client", *several, NETWORK)))
+    asked, at = [word.strip() for word in text.split("+")], f"{option('adversary')} = {text!r}"
+    if strange := [word for word in asked if word not in known]:
+        said = nearest(strange[0], known)
+        meant = said if said.startswith("known") else f"{said} It has {', '.join(known)}"
+        raise SpecError(f"{at}: this protocol has no party {strange[0]!r}; {meant}")
     if NETWORK in asked and set(asked) != {NETWORK}:
-        raise SpecError(
-            f"{option('adversary')} = {text!r}: the network sees nothing of updates that others do not; leave it out"
-        )
+        raise SpecError(f"{at}: the network sees nothing of updates that others do not; leave it out")
     parties = tuple(party for party in known if party in asked)
     return Adversary(parties, any(set(parties) >= set(apart) for apart in pipeline.place.breaks))
-
-
-def _parties(pipeline: Pipeline) -> tuple[str, ...]:
-    """By name, in the order in which adversaries name them; "clients" only where they matter together."""
-    several = (party for parties in pipeline.place.breaks for party in parties)
-    return tuple(dict.fromkeys(("server", *pipeline.place.middle(pipeline), "client", *several, NETWORK)))
-
-
-def _meant(word: str, known: tuple[str, ...]) -> str:
-    """The nearest name, and all there are."""
-    said = nearest(word, known)
-    return said if said.startswith("known") else f"{said} It has {', '.join(known)}"

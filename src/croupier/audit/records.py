@@ -1,9 +1,7 @@
 """What the records of shadow sets tell, without any view: learners that name a record's client.
 
 Where clients differ by more than labels (people who walk differently, cameras, scanners) a classifier that was trained
-on the shadow sets names them, and no server need have looked at anything. Each learner here gives two things: what it
-says of each shadow record without having learnt from that record, so that learners can be compared and weighed
-honestly, and what it says of the records asked about. `audit.prior` chooses among them.
+on the shadow sets names them, and no server need have looked at anything.
 """
 
 from __future__ import annotations
@@ -11,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -80,9 +79,8 @@ def summaries(inputs: Tensor) -> Tensor:
 def tokens(inputs: Tensor) -> Tensor:
     """How often each code occurs, wherever it does."""
     buckets = inputs.reshape(len(inputs), -1).long().remainder(_BUCKETS)
-    return torch.zeros(len(inputs), _BUCKETS, dtype=torch.float64).scatter_add_(
-        1, buckets, torch.ones_like(buckets, dtype=torch.float64)
-    )
+    ones = torch.ones_like(buckets, dtype=torch.float64)
+    return torch.zeros(len(inputs), _BUCKETS, dtype=torch.float64).scatter_add_(1, buckets, ones)
 
 
 def features(inputs: Tensor) -> Mapping[str, Features]:
@@ -133,14 +131,9 @@ def _lesson(shadows: list[Sample], asked: Sample, classes: int, measure: Feature
         found: Floats = torch.cat([measure(inputs), hot], 1).numpy()
         return found
 
-    sizes = [len(y) for _, y in shadows]
-    return _Lesson(
-        np.concatenate([numbers(one) for one in shadows]),
-        np.repeat(np.arange(len(shadows)), sizes),
-        np.concatenate([np.arange(size) % FOLDS for size in sizes]),
-        numbers(asked),
-        len(shadows),
-    )
+    sizes, known = [len(y) for _, y in shadows], np.concatenate([numbers(one) for one in shadows])
+    owners, folds = np.repeat(np.arange(len(sizes)), sizes), np.concatenate([np.arange(size) % FOLDS for size in sizes])
+    return _Lesson(known, owners, folds, numbers(asked), len(sizes))
 
 
 def _doubted(chances: Floats) -> Tensor:
@@ -151,9 +144,12 @@ def _doubted(chances: Floats) -> Tensor:
     return torch.from_numpy(np.log((1 - DOUBT) * even + DOUBT / clients).T.copy())
 
 
-def _forest(lesson: _Lesson, model: Any) -> tuple[Floats, Floats]:
+def _forest(kind: str, lesson: _Lesson, state: int) -> tuple[Floats, Floats]:
     """Each tree leaves records out by itself: what the others' trees say of a record is what is left out here."""
-    model.fit(lesson.known, lesson.owners)
+    from sklearn import ensemble
+
+    more = {"class_weight": "balanced", "bootstrap": True, "oob_score": True, "random_state": state}
+    model = getattr(ensemble, kind)(TREES, **more).fit(lesson.known, lesson.owners)
     left_out = np.nan_to_num(model.oob_decision_function_, nan=0.0)
     return _placed(left_out, model.classes_, lesson), _placed(model.predict_proba(lesson.asked), model.classes_, lesson)
 
@@ -165,71 +161,46 @@ def _placed(chances: Floats, classes: npt.NDArray[np.int64], lesson: _Lesson) ->
     return out
 
 
-def _random_forest(lesson: _Lesson, state: int) -> tuple[Floats, Floats]:
-    from sklearn.ensemble import RandomForestClassifier
-
-    return _forest(
-        lesson, RandomForestClassifier(TREES, class_weight="balanced", oob_score=True, random_state=state)
-    )  # fmt: skip
-
-
-def _extra_trees(lesson: _Lesson, state: int) -> tuple[Floats, Floats]:
-    from sklearn.ensemble import ExtraTreesClassifier
-
-    return _forest(
-        lesson,
-        ExtraTreesClassifier(TREES, class_weight="balanced", bootstrap=True, oob_score=True, random_state=state),
-    )
-
-
-def _in_folds(lesson: _Lesson, make: Callable[[int], Any]) -> tuple[Floats, Floats]:
+def _in_folds(steps: Callable[[int, int], list[Any]], lesson: _Lesson, state: int) -> tuple[Floats, Floats]:
     """A learner that leaves nothing out by itself: one fold after another is left out."""
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    def fitted(rows: npt.NDArray[Any]) -> tuple[Any, npt.NDArray[np.int64]]:
+        known, owners = lesson.known[rows], lesson.owners[rows]
+        return make_pipeline(StandardScaler(), *steps(len(owners), known.shape[1])).fit(known, owners), owners
+
     left_out = np.zeros((len(lesson.owners), lesson.clients))
     for at in range(FOLDS):
         out = lesson.folds == at
-        left = lesson.owners[~out]
-        if out.any() and len(np.unique(left)) > 1:
-            model = make(len(left)).fit(lesson.known[~out], left)
-            left_out[out] = _even(model.predict_proba(lesson.known[out]), model, left, lesson)
-    model = make(len(lesson.owners)).fit(lesson.known, lesson.owners)
-    return left_out, _even(model.predict_proba(lesson.asked), model, lesson.owners, lesson)
+        if out.any() and len(np.unique(lesson.owners[~out])) > 1:
+            left_out[out] = _even(lesson, lesson.known[out], *fitted(~out))
+    return left_out, _even(lesson, lesson.asked, *fitted(lesson.folds >= 0))
 
 
-def _even(chances: Floats, model: Any, owners: npt.NDArray[np.int64], lesson: _Lesson) -> Floats:
+def _even(lesson: _Lesson, asked: Floats, model: Any, owners: npt.NDArray[np.int64]) -> Floats:
     """As though every client had as many shadow records: as many are asked about of each."""
-    placed = _placed(chances, model.classes_, lesson)
+    placed = _placed(model.predict_proba(asked), model.classes_, lesson)
     return placed / np.maximum(np.bincount(owners, minlength=lesson.clients), 1)
 
 
-def _logistic(lesson: _Lesson, state: int) -> tuple[Floats, Floats]:
+def _logistic(records: int, values: int) -> list[Any]:
     from sklearn.decomposition import PCA
     from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
 
-    def make(count: int) -> Any:
-        axes = min(50, count - 1, lesson.known.shape[1])
-        return make_pipeline(
-            StandardScaler(), PCA(axes, svd_solver="full"), LogisticRegression(C=0.1, max_iter=200)
-        )  # fmt: skip
-
-    return _in_folds(lesson, make)
+    axes = PCA(min(50, records - 1, values), svd_solver="full")
+    return [axes, LogisticRegression(C=0.1, max_iter=200)]
 
 
-def _neighbours(lesson: _Lesson, state: int) -> tuple[Floats, Floats]:
+def _neighbours(records: int, values: int) -> list[Any]:
     from sklearn.neighbors import KNeighborsClassifier
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
 
-    def make(count: int) -> Any:
-        return make_pipeline(StandardScaler(), KNeighborsClassifier(min(NEIGHBOURS, count), weights="distance"))
-
-    return _in_folds(lesson, make)
+    return [KNeighborsClassifier(min(NEIGHBOURS, records), weights="distance")]
 
 
 LEARNERS: Mapping[str, Callable[[_Lesson, int], tuple[Floats, Floats]]] = {
-    "a random forest": _random_forest,
-    "extremely random trees": _extra_trees,
-    "logistic regression": _logistic,
-    "the nearest neighbours": _neighbours,
+    "a random forest": partial(_forest, "RandomForestClassifier"),
+    "extremely random trees": partial(_forest, "ExtraTreesClassifier"),
+    "logistic regression": partial(_in_folds, _logistic),
+    "the nearest neighbours": partial(_in_folds, _neighbours),
 }

@@ -1,17 +1,15 @@
 """What an audit learns from, what the adversary gets beside its views, and how much is tried.
 
-Made from a description (`setting_of`), and changed by options of the command line and by arms that defend in training.
-All arms of a seed share one setting but for that, so that they can be compared.
+All arms of a seed share one setting but for defences in training, so that they can be compared.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from croupier.audit.knowledge import Knowledge, Sample
@@ -20,8 +18,9 @@ from croupier.engine.federation import Federation
 from croupier.errors import SpecError
 from croupier.learn.assemble import Assembled, Hardware, TaskOptions, assemble
 from croupier.learn.augment import AS_IS, Augment
-from croupier.learn.data import Data, Dataset, Records, Windows
+from croupier.learn.data import Data, Dataset
 from croupier.learn.distort import CLEAN, Distortion
+from croupier.learn.fewer import FewerRecords
 from croupier.learn.fit import Fit
 from croupier.learn.flat import frozen_of
 from croupier.learn.models.network import Network
@@ -37,10 +36,9 @@ Cut = Callable[[Dataset, Coins], Mapping[str, Tensor]]
 class Depth:
     """How much is tried where trying takes long.
 
-    Of hidden coordinates: rounds of training, and uploads matched a round. Records that must be searched for take
-    long: of these a few are tried, in so many steps. `lpips` names the network of LPIPS to measure with as well, where
-    it is installed. `models` is how many an adversary trains itself, 0 for the usual number; `train` and `test`
-    are how many records are drawn of larger data, 0 where all are used.
+    Of hidden coordinates: rounds of training, and uploads matched a round. Of records that must be searched for a few
+    are tried, in so many steps. `lpips` names the network to measure LPIPS with as well. `models` is how many an
+    adversary trains itself, `train` and `test` how many records are drawn of larger data; 0: as many as usual, or all.
     """
 
     rounds: int = 5
@@ -56,42 +54,14 @@ class Depth:
 FULL, FAST = Depth(), Depth(rounds=3, uploads=3, searched=1, steps=50)
 
 
-class FewerRecords(Data):
-    """Some records of other data, drawn by coins: at most `train` to train on, and `test` to test on."""
-
-    data: Data
-    train: int
-    test: int
-    coins: bytes
-
-    def load(self, folder: Path | None) -> Dataset:
-        """The others' records, in their order, as far as they were drawn."""
-        whole, coins = self.data.load(folder), Coins(self.coins)
-        train, test = (
-            torch.from_numpy(coins.child(name).sampler().permutation(len(part))[:many]).sort().values
-            for name, part, many in (("train", whole.train, self.train), ("test", whole.test, self.test))
-        )
-        # Of a series all is kept: owners' days are cut out of it by their places.
-        some: Records = whole.train.take(train)
-        if isinstance(whole.train, Windows):
-            some = replace(whole.train, starts=whole.train.starts[train])
-        return replace(
-            whole, train=some, test=whole.test.take(test),
-            labels=None if whole.labels is None else whole.labels[train],
-            owner=None if whole.owner is None else whole.owner[train],
-            test_owner=None if whole.test_owner is None else whole.test_owner[test],
-        )  # fmt: skip
-
-
 @dataclass(frozen=True)
 class Setting:
     """What is learned, and what the adversary gets beside its view.
 
     `shadow` is the share of each client's records that is held out of its training and given to the adversary,
     distorted by `noise`; `fresh` the share that nobody trains on and that members are told from; `records` is how many
-    training records of each client it is asked about at most: as many of each as the smallest client can give. Without
-    `suspects` nothing is set aside for membership attacks, and more can be asked about. `share` of the clients are
-    malicious where it is asked what such clients break.
+    training records of each client it is asked about at most. Without `suspects` nothing is set aside for membership
+    attacks. `share` of the clients are malicious where it is asked what such clients break.
     """
 
     data: Data
@@ -125,17 +95,12 @@ class Setting:
         if depth.train:
             drawn = coins.child("fewer records").export()
             data = FewerRecords(data=data, train=depth.train, test=depth.test, coins=drawn)
+        options = TaskOptions(
+            augment=self.augment, root=self.root, together=self.together, opaque=self.opaque, loss=self.loss
+        )
+        machine = Hardware(device=self.device, workers=self.workers)
         return assemble(
-            data,
-            split or self.split,
-            self.model,
-            self.fit,
-            coins,
-            options=TaskOptions(
-                augment=self.augment, root=self.root, together=self.together, opaque=self.opaque, loss=self.loss
-            ),
-            folder=self.folder,
-            machine=Hardware(device=self.device, workers=self.workers),
+            data, split or self.split, self.model, self.fit, coins, options=options, folder=self.folder, machine=machine
         )
 
     def knowledge(

@@ -1,8 +1,7 @@
 """One run of a task for an audit: who holds which records, what is withheld, and the truth, given to no attack.
 
-Every attack is judged by what it cannot know. Here, before anything is trained, records are set apart: shadow sets that
-the adversary gets, and records that nobody trains on, from which members must be told. The truth stays in this file's
-values and in the scoring of questions.
+Every attack is judged by what it cannot know: before anything is trained, shadow sets that the adversary gets are set
+apart, and records that nobody trains on, from which members must be told.
 """
 
 from __future__ import annotations
@@ -52,10 +51,11 @@ class Withheld:
 
 @dataclass(frozen=True)
 class Truth:
-    """Whose each record is, and which suspects are members. Experiments hold it; no attack is given it."""
+    """Whose each record is, and which suspects are members, and whose where it is known. No attack is given it."""
 
     owners: Tensor
     members: Tensor
+    whose: Tensor | None = None
 
 
 @dataclass
@@ -90,8 +90,7 @@ class Stage:
 
     def about(self, present: tuple[str, ...], noise: Distortion) -> tuple[Knowledge, Truth]:
         """What the adversary knows of the clients of a round, and the truth."""
-        key = noise, present
-        if key not in self._asked:
+        if (key := (noise, present)) not in self._asked:
             self._asked[key] = self._ask(present, noise, self.coins.child("audit", *present))
         return self._asked[key]
 
@@ -103,9 +102,8 @@ class Stage:
         pairs = [min(len(training[who]) // 2, len(unused[who])) if some else 0 for who in clients]
         # Suspects first: a record known to be trained on is no suspect any more.
         inside = [order[who][:many] for who, many in zip(clients, pairs, strict=True)]
-        outside = [
-            _mixed(unused[who], coins.child("out", who))[:many] for who, many in zip(clients, pairs, strict=True)
-        ]
+        each = zip(clients, pairs, strict=True)
+        outside = [_mixed(unused[who], coins.child("out", who))[:many] for who, many in each]
         left = [order[who][many:] for who, many in zip(clients, pairs, strict=True)]
         count = min(self.setting.records, *(len(part) for part in left))
         # In a random order: the place of a record in the list must not tell whose it is.
@@ -114,16 +112,13 @@ class Stage:
         mixed = torch.from_numpy(coins.child("mixed").sampler().permutation(2 * sum(pairs)))
         members = (torch.arange(2 * sum(pairs)) < sum(pairs))[mixed]
         shadows = tuple(self._shadow(who, noise, coins) for who in clients)
-        records = self._sample(torch.cat([part[:count] for part in left])[shown])
-        suspects = self._sample(torch.cat([*inside, *outside])[mixed])
+        records = self.made.dataset.train.batch(torch.cat([part[:count] for part in left])[shown])
+        suspects = self.made.dataset.train.batch(torch.cat([*inside, *outside])[mixed])
         knowledge = self.setting.knowledge(self.made, records, suspects, clients, shadows)
         return knowledge, Truth(owners, members)
 
-    def _sample(self, index: Tensor) -> Sample:
-        return self.made.dataset.train.batch(index)
-
     def _shadow(self, who: str, noise: Distortion, coins: Coins) -> Sample:
-        inputs, labels = self._sample(self.held.shadows[who])
+        inputs, labels = self.made.dataset.train.batch(self.held.shadows[who])
         return noise(inputs, coins.child("noise", who).fast()), labels
 
 

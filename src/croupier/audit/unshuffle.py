@@ -1,7 +1,6 @@
 """Un-shuffling: one model for each client again, out of what a shuffle left.
 
 From: Algorithms 2, 3 and 5 of the source-inference paper, by the shadow sets' accuracy as printed, or by their loss.
-`audit.attacks.source` guesses by the rebuilt models.
 """
 
 from __future__ import annotations

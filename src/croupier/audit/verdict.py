@@ -1,7 +1,7 @@
 """From runs to findings: rates with intervals, and what may be said of them. `judgement` makes sentences of these.
 
-The rules that keep an audit honest are all in this file: intervals over runs, a control that an attack must pass before
-it scores, wider intervals where the best of several attacks is taken, and "cannot tell" where too few runs were made.
+An attack scores only if it passes its control, where nothing defends; intervals are wider where the best of several
+attacks is taken; and too few runs tell nothing.
 """
 
 from __future__ import annotations
@@ -104,7 +104,9 @@ def cell(
     shown = question.facts(trials)
     few = len(trials) < LEAST_RUNS
     if not able:
-        reasons = [one["not_run"] for one in attacks.values() if one.get("not_run")]
+        # Why nothing could be tried; of attacks that were tried none works.
+        tried = any("value" in one for one in attacks.values())
+        reasons = [] if tried else [one["not_run"] for one in attacks.values()]
         why = TOO_FEW.format(len(trials), LEAST_RUNS) if few else question.failed
         silent = not_run(reasons[0] if reasons else why, attacks) | {"facts": shown, "unsure": not reasons}
         return silent | ({"status": "proved", "why": proved, "unsure": False} if proved else {})

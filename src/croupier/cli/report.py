@@ -1,8 +1,4 @@
-"""`croupier report`: what audits wrote, read again.
-
-`compare` reads two JSON files that `croupier audit` wrote, and asks `audit.report.compare` what changed and whether the
-two can be compared at all.
-"""
+"""`croupier report`: what audits wrote, read again."""
 
 from __future__ import annotations
 

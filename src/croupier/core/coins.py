@@ -1,7 +1,7 @@
 """The only source of randomness: a tree of 32-byte seeds.
 
 A protocol asks a node for *choices* (bounded integers, permutations, masks, normals), never for raw generator state, so
-that a scripted `Tape` (`core/tape`) can stand in for the node and walk every outcome.
+that a scripted `Tape` (`tests/tape.py`) can stand in for the node and walk every outcome.
 
 A node is named by its path of labels: the same path gives the same choices in every run of that seed, in any order and
 on any machine, and no two paths share any. That is why a run repeats to the byte, why a second attempt sends the very
@@ -21,23 +21,24 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from croupier.core.keystream import BLOCK as CIPHER_BLOCK
+from croupier.core.keystream import Keystream
 from croupier.core.normal import from_words, on_device
 from croupier.errors import RangeError
-from croupier.kernels import permute, residues
+from croupier.kernels import lanes, permute, residues, unary
 from croupier.kernels.packed import Draw, Source
 
 Label = str | int | bytes
 Ints = npt.NDArray[np.int64]
+Packed = npt.NDArray[np.uint8]
 
 # Randomness is bound to blocks of coordinates of this size, so that the order of the work never changes an outcome.
 BLOCK = 1 << 16
 _LONG = 1 << 15
-_ZEROS = memoryview(bytes(1 << 20))
-# Small enough to stay in the nearest cache while it is drawn and added.
-_SCRATCH = _ZEROS[: 1 << 16]
+# Bytes that stay in the nearest cache while they are drawn and added.
+_SCRATCH = 1 << 16
 
 
 class Choices(Protocol):
@@ -51,6 +52,10 @@ class Choices(Protocol):
 
     def permute_columns(self, rows: npt.NDArray[Any]) -> None:
         """Permute each column of a (rows, columns) array in place, uniformly and independently."""
+
+    def permute_blocks(self, rows: Packed, count: int, moduli: tuple[int, ...], *, back: bool = False) -> Packed:
+        """Rows of `count` residues in unary with each block's bits permuted uniformly and independently (see
+        `kernels.unary`), or as they were before."""
 
     def mask(self, modulus: int, count: int) -> Ints:
         """`count` uniform residues: a one-time pad modulo `modulus`."""
@@ -132,8 +137,10 @@ class Coins:
 
     def export(self) -> bytes:
         """The bare seed, for a manifest of a simulation or a message that shares it on purpose."""
-        if self._known is None and self._above is not None:
-            above, labels = self._above
+        # Read once, and first: clients may ask in threads of their own, and whoever finds no node above finds the seed.
+        link = self._above
+        if self._known is None and link is not None:
+            above, labels = link
             self._known = above._expand(b"child", *labels)
             # Forget the node above: whoever holds this one must not reach its siblings.
             self._above = None
@@ -176,13 +183,13 @@ class Stream:
 
     def __init__(self, key: bytes) -> None:
         self._key = key
-        self._made: Any = None
+        self._made: Keystream | None = None
 
     @property
-    def _cipher(self) -> Any:
-        """Made when first drawn from: `packed` opens ciphers of its own."""
+    def _stream(self) -> Keystream:
+        """Made when first drawn from: `packed` opens streams of its own."""
         if self._made is None:
-            self._made = Cipher(algorithms.AES(self._key), modes.CTR(bytes(16))).encryptor()
+            self._made = Keystream(self._key)
         return self._made
 
     def __repr__(self) -> str:
@@ -194,11 +201,7 @@ class Stream:
     def bytes(self, count: int) -> bytearray:
         """The next bytes of the stream."""
         out = bytearray(count)
-        # A reused block of zeros keeps the input in cache: several times faster than one long call.
-        view = memoryview(out)
-        for start in range(0, count, len(_ZEROS)):
-            piece = view[start : start + len(_ZEROS)]
-            self._cipher.update_into(_ZEROS[: len(piece)], piece)
+        self._stream.fill(memoryview(out))
         return out
 
     def words(self, count: int) -> npt.NDArray[np.uint64]:
@@ -209,8 +212,13 @@ class Stream:
         """Uniform integers in [0, limit): words past the last whole multiple of the limit are drawn again."""
         if not 1 <= limit <= 1 << 63:
             raise RangeError(f"limit = {limit}: choices are drawn below 1 to 2^63")
-        out = np.empty(count, np.int64)
         ceiling = (1 << 64) // limit * limit - 1
+        if count == 1:
+            # The same without arrays, which cost several times more than one number.
+            while (word := int(self.words(1)[0])) > ceiling:
+                pass
+            return np.array([word % limit], np.int64)
+        out = np.empty(count, np.int64)
         filled = 0
         while filled < count:
             words = self.words(count - filled)
@@ -235,34 +243,37 @@ class Stream:
         """Permute each column in place, uniformly and independently."""
         permute.columns(rows, self.words)
 
+    def permute_blocks(self, rows: Packed, count: int, moduli: tuple[int, ...], *, back: bool = False) -> Packed:
+        """Side by side while blocks are small, or as columns of a table."""
+        if lanes.fit(len(rows), moduli):
+            return lanes.moved(rows, count, moduli, self.words, back=back)
+        return unary.moved(rows, count, moduli, self.permute_columns, back=back)
+
     def mask(self, modulus: int, count: int) -> Ints:
         """Uniform residues."""
         return self.below(modulus, count)
 
     def blind(self, total: npt.NDArray[Any], bits: int, *, minus: bool = False) -> None:
         """Add a whole word of the stream to each number, which is uniform modulo every power of two up to its size."""
-        step = len(_SCRATCH) // total.dtype.itemsize
-        buffer = bytearray(len(_SCRATCH))
+        step = _SCRATCH // total.dtype.itemsize
+        buffer = bytearray(_SCRATCH)
         words = np.frombuffer(buffer, total.dtype.newbyteorder("<"))
         for start in range(0, len(total), step):
             part = total[start : start + step]
-            self._cipher.update_into(_SCRATCH[: part.nbytes], memoryview(buffer)[: part.nbytes])
+            self._stream.fill(memoryview(buffer)[: part.nbytes])
             (np.subtract if minus else np.add)(part, words[: len(part)], out=part)
 
     def packed(self, bits: int) -> Source:
         """The stream's bits from any block of the cipher on, whatever was drawn of it before."""
 
         def opened(first: int) -> Draw:
-            start, rest = divmod(first * bits, 128)
+            start, rest = divmod(first * bits, 8 * CIPHER_BLOCK)
             if rest:
                 raise RangeError(f"residue {first} of {bits} bits does not begin where a block of the cipher does")
-            cipher = Cipher(algorithms.AES(self._key), modes.CTR(start.to_bytes(16, "big"))).encryptor()
+            stream = Keystream(self._key, start)
 
             def draw(out: npt.NDArray[np.uint64], count: int) -> None:
-                view = out.view(np.uint8).data
-                for at in range(0, len(view), len(_ZEROS)):
-                    piece = view[at : at + len(_ZEROS)]
-                    cipher.update_into(_ZEROS[: len(piece)], piece)
+                stream.fill(out.view(np.uint8).data)
 
             return draw
 

@@ -96,11 +96,33 @@ def _text(body: bytes) -> str:
 
 
 @dataclass(frozen=True)
+class Pieces:
+    """A long body as the arrays that it consists of, where they lie: to join them would copy all of it."""
+
+    parts: tuple[bytes | memoryview, ...] = dataclasses.field(repr=False)
+
+    def __len__(self) -> int:
+        return sum(len(part) for part in self.parts)
+
+    def __bytes__(self) -> bytes:
+        return b"".join(self.parts)
+
+    def cut(self, start: int, stop: int) -> bytes | memoryview:
+        """Some of the bytes; joined only where they lie in several parts."""
+        found, at = list[memoryview](), 0
+        for part in self.parts:
+            if some := memoryview(part)[max(0, start - at) : max(0, stop - at)]:
+                found.append(some)
+            at += len(part)
+        return found[0] if len(found) == 1 else b"".join(found)
+
+
+@dataclass(frozen=True)
 class Envelope:
     """A header with its body."""
 
     header: Header
-    body: bytes | memoryview = dataclasses.field(repr=False)
+    body: bytes | memoryview | Pieces = dataclasses.field(repr=False)
 
     @property
     def size(self) -> int:
@@ -109,7 +131,7 @@ class Envelope:
 
     def pack(self) -> bytes:
         """The whole message."""
-        return self.header.pack() + self.body
+        return self.header.pack() + bytes(self.body)
 
     @classmethod
     def unpack(cls, data: bytes) -> Envelope:
@@ -131,25 +153,26 @@ class Link:
         self._parts: dict[bytes, set[int]] = {}
         self._seen: set[bytes] = set()
 
-    def seal(self, envelope: Envelope) -> list[bytearray]:
+    def seal(self, envelope: Envelope) -> list[memoryview]:
         """The sealed chunks of an envelope."""
         head = envelope.header.pack()
         count = max(1, -(-len(envelope.body) // CHUNK))
         if count > _PIECES:
             raise RangeError(f"a body of {len(envelope.body)} bytes: a message holds {_PIECES} chunks of 1 MiB at most")
-        body = memoryview(envelope.body)
+        body = envelope.body if isinstance(envelope.body, Pieces) else Pieces((envelope.body,))
         packets = []
         for index in range(count):
             clear = head + _PIECE.pack(index, count)
-            piece = body[index * CHUNK : (index + 1) * CHUNK]
-            packet = bytearray(len(clear) + len(piece) + _TAG)
+            piece = body.cut(index * CHUNK, (index + 1) * CHUNK)
+            # Not cleared before it is written, as a bytearray would be; and into its place at once: both would take as
+            # long as the cipher.
+            packet = np.empty(len(clear) + len(piece) + _TAG, np.uint8).data
             packet[: len(clear)] = clear
-            # Into its place at once: a copy would take as long as the cipher.
-            self._aead.encrypt_into(_nonce(envelope.header, index), piece, clear, memoryview(packet)[len(clear) :])
+            self._aead.encrypt_into(_nonce(envelope.header, index), piece, clear, packet[len(clear) :])
             packets.append(packet)
         return packets
 
-    def open(self, packet: bytes | bytearray) -> Envelope | None:
+    def open(self, packet: bytes | bytearray | memoryview) -> Envelope | None:
         """Take one sealed chunk; the envelope when it is whole, None while chunks are missing.
 
         Raises: IntegrityError when the chunk was altered or repeated; WireError when it is no chunk at all.

@@ -7,20 +7,42 @@ depends on the processor; a length that differs in its last bit would change the
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from torch import Tensor
+
+# Squares that are held at a time, for each halving that it takes to come down to them.
+_HELD = 1 << 16
 
 
 def length(vector: Tensor) -> float:
     """The length, in float64.
 
     Squares are added in halves, element by element: a library's own sum adds in an order that depends on the processor.
+    No array of all squares is made: the halves of a long vector are added a stretch at a time.
     """
-    squares = np.square(vector.detach().cpu().numpy().astype(np.float64))
-    count = len(squares)
+    values = vector.detach().cpu().numpy()
+    counts = [len(values)]
+    while counts[-1] > _HELD:
+        counts.append((counts[-1] + 1) // 2)
+    squares, count = _halved(values, counts, 0, counts[-1]), counts[-1]
     while count > 1:
         upper = (count + 1) // 2
         squares[: count - upper] += squares[upper:count]
         count = upper
     return math.sqrt(float(squares[0])) if len(squares) else 0.0
+
+
+def _halved(values: npt.NDArray[Any], counts: list[int], start: int, stop: int) -> npt.NDArray[np.float64]:
+    """A stretch of what is left of the squares when the last of so many counts of them is."""
+    if len(counts) == 1:
+        wide = values[start:stop].astype(np.float64)
+        return np.square(wide, out=wide)
+    *before, upper = counts
+    total = _halved(values, before, start, stop)
+    if start + upper < before[-1]:
+        other = _halved(values, before, start + upper, min(stop + upper, before[-1]))
+        total[: len(other)] += other
+    return total

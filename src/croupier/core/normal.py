@@ -12,6 +12,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from croupier.kernels.few import few
+
 Floats = npt.NDArray[np.float64]
 
 _CENTRE = (
@@ -40,6 +42,17 @@ _HALF_ROOT = 0.7071067811865476
 
 def from_words(words: npt.NDArray[np.uint64]) -> Floats:
     """One standard normal a 64-bit word, from its upper 52 bits: with the half that is added, 53 are exact."""
+    if few(len(words)):
+        return from_words_plain(words)
+    from croupier.kernels import _normal_jit as jit
+
+    out = np.empty(len(words))
+    jit.from_words(words, _CENTRE, _TAIL, _FAR, out)
+    return out
+
+
+def from_words_plain(words: npt.NDArray[np.uint64]) -> Floats:
+    """The same by NumPy."""
     return quantile(((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52)
 
 

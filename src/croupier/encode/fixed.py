@@ -68,9 +68,8 @@ class FixedPoint(OnGrid, use="fixed"):
         self, values: Tensor, grid: residues.Quantiser, draws: residues.Words, last: list[int]
     ) -> tuple[Tensor, int]:
         """Residues at once, without an array of wide integers."""
-        numbers, clamped = residues.wrapped(values.numpy(), grid, draws, self.bits)
-        body = torch.from_numpy(numbers)
-        return torch.cat([body, torch.tensor(last, dtype=body.dtype)]) if last else body, clamped
+        numbers, clamped = residues.wrapped(values.numpy(), grid, draws, self.bits, last)
+        return torch.from_numpy(numbers), clamped
 
     def summed(self, released: Released) -> Tensor:
         """Centred again."""

@@ -9,16 +9,23 @@ parsed, with the same results.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
 
 from croupier.core.attempt import Attempt, AttemptResult, MessageJournal
 from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Letter, Refusal, Seat, Work
 from croupier.core.view import View
-from croupier.engine.post import Network, Packet, Parcel, Post
+from croupier.engine.post import Network, Parcel, Post
 from croupier.errors import CroupierError, ProtocolError
+from croupier.kernels import threads
+
+Done = TypeVar("Done")
+# Bytes of messages that are on their way at a time.
+_BATCH = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -46,18 +53,30 @@ class _Table:
         # Two protocols may use one number for a round and for something else: they share no key.
         links = local.links and local.links.child(attempt_id.spec, attempt_id.round, attempt_id.attempt)
         self.post = Post(attempt_id, attempt.schemas, links)
-        self.seats = {
-            name: Seat.take(
-                party,
-                attempt.givens[name],
-                attempt.memories.get(name, {}),
-                attempt.coins[name],
-                attempt.keep.get(name, "nothing"),
-            )
-            for name, party in sorted(attempt.parties.items())
-            if name not in attempt.absent
-        }
+        # Long vectors keep a core busy each; with short ones a second thread would only wait for the interpreter.
+        self.large = max((given.layout.size for given in attempt.givens.values()), default=0) >= threads.FEW
+        names = [name for name in sorted(attempt.parties) if name not in attempt.absent]
+        seats = self._all([partial(self._seat, name) for name in names])
+        self.seats = dict(zip(names, seats, strict=True))
         self.held: dict[str, tuple[Letter, ...]] = {}
+
+    def _seat(self, name: str) -> Seat:
+        attempt = self.attempt
+        return Seat.take(
+            attempt.parties[name], attempt.givens[name], attempt.memories.get(name, {}), attempt.coins[name],
+            attempt.keep.get(name, "nothing"),
+        )  # fmt: skip
+
+    def _all(self, jobs: Sequence[Callable[[], Done]]) -> list[Done]:
+        """What each job gives, in their order; parties' steps on long vectors at the same time, where cores are free.
+
+        What parties do does not depend on it: they share nothing but values that are found once and never change.
+        """
+        if not self.large:
+            return [job() for job in jobs]
+        found: dict[int, Done] = {}
+        threads.each([partial(_into, found, at, job) for at, job in enumerate(jobs)])
+        return [found[at] for at in range(len(jobs))]
 
     def run(self) -> AttemptResult:
         """Move whatever can be moved, the least drastic step first, until every party has ended."""
@@ -85,8 +104,11 @@ class _Table:
             jobs = [seat.ask.args for seat in seats if isinstance(seat.ask, Work)]
             results = self.attempt.bench[name](jobs)
             with _unsearched():
-                for seat, result in zip(seats, results, strict=True):
-                    seat.fail(result) if isinstance(result, CroupierError) else seat.finish(result)
+                steps = zip(seats, results, strict=True)
+                self._all([
+                    partial(seat.fail if isinstance(result, CroupierError) else seat.finish, result)
+                    for seat, result in steps
+                ])  # fmt: skip
         return bool(asked)
 
     def _mail(self) -> bool:
@@ -117,14 +139,30 @@ class _Table:
         if self.local.journal is not None and parcels:
             self.local.journal.leave(self.attempt.attempt_id, [parcel.envelope for parcel in parcels])
         carried: Iterable[Parcel] = parcels
-        if self.local.links is not None:
-            # One after another, unless a network wants to see them all: so few of them take memory at a time.
-            packets: Iterable[Packet] = (packet for parcel in parcels for packet in self.post.seal(parcel))
-            if self.local.network is not None:
-                packets = self.local.network(list(packets))
+        if self.local.links is not None and self.local.network is not None:
+            packets = self.local.network([packet for parcel in parcels for packet in self.post.seal(parcel)])
             carried = (parcel for packet in packets if (parcel := self.post.open(packet)))
+        elif self.local.links is not None:
+            carried = self._sent(parcels)
         for parcel in carried:
             self._deliver(parcel)
+
+    def _sent(self, parcels: list[Parcel]) -> Iterator[Parcel]:
+        """Parcels as they come out of their links: a few at a time, so that few of them take memory at once."""
+        for some in _batches(parcels):
+            by_link: dict[tuple[str, str], list[Parcel]] = {}
+            for parcel in some:
+                head = parcel.envelope.header
+                by_link.setdefault((head.source, head.target), []).append(parcel)
+            opened = self._all([partial(self._through, group) for group in by_link.values()])
+            came = {id(parcel): got for found in opened for parcel, got in found}
+            for parcel in some:
+                yield from came[id(parcel)]
+
+    def _through(self, parcels: list[Parcel]) -> list[tuple[Parcel, list[Parcel]]]:
+        """Messages over one link, sealed and opened, in their order: of each what comes out."""
+        post = self.post
+        return [(p, [got for packet in post.seal(p) if (got := post.open(packet))]) for p in parcels]
 
     def _deliver(self, parcel: Parcel) -> None:
         """Through the receiver's door into its mailbox; what is refused is remembered with the reason."""
@@ -143,8 +181,7 @@ class _Table:
         if short and ready:
             least = min(seat.wait.patience for seat in ready if seat.wait)
             ready = [seat for seat in ready if seat.wait and seat.wait.patience == least]
-        for seat in ready:
-            seat.go()
+        self._all([seat.go for seat in ready])
         return bool(ready)
 
     def _rush(self) -> bool:
@@ -169,6 +206,23 @@ class _Table:
         """Whether a party will send nothing more: it ended, or never came."""
         seat = self.seats.get(name)
         return seat is None or seat.outcome is not None
+
+
+def _into(found: dict[int, Done], at: int, job: Callable[[], Done]) -> None:
+    found[at] = job()
+
+
+def _batches(parcels: list[Parcel]) -> Iterator[list[Parcel]]:
+    """In their order, as many at a time as have some megabytes together, but at least one."""
+    some, held = list[Parcel](), 0
+    for parcel in parcels:
+        if some and held + len(parcel.envelope.body) > _BATCH:
+            yield some
+            some, held = [], 0
+        some.append(parcel)
+        held += len(parcel.envelope.body)
+    if some:
+        yield some
 
 
 @contextmanager

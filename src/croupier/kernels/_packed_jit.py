@@ -124,29 +124,41 @@ def stretch(data: Any, width: int, out: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def add(total: Any, row: Any, tops: Any, sums: Any, carries: Any) -> None:
-    """Add packed residues, each modulo 2^bits.
+def add(one: Any, two: Any, tops: Any, out: Any) -> None:
+    """The sum of a block's packed residues, each modulo 2^bits.
 
     The top bit of each residue is added apart, so that no carry leaves it. One may leave a word, for a residue that
-    lies in two: it cannot go further than that residue, and so does not depend on the carry that came in.
+    lies in two: it cannot go further than that residue, and so does not depend on the carry that came in. It is made
+    again from the word before, so that no word waits for another.
     """
-    for k in range(len(total)):
-        low = total[k] & ~tops[k]
-        sums[k] = low + (row[k] & ~tops[k])
-        carries[k + 1] = _ONE if sums[k] < low else _NONE
-    for k in range(len(total)):
-        total[k] = (sums[k] + carries[k]) ^ ((total[k] ^ row[k]) & tops[k])
+    count = len(one)
+    out[0] = ((one[0] & ~tops[0]) + (two[0] & ~tops[0])) ^ ((one[0] ^ two[0]) & tops[0])
+    a, b, top, into = one[1:count], two[1:count], tops[1:count], out[1:count]
+    lower_a, lower_b, lower_top = one[: count - 1], two[: count - 1], tops[: count - 1]
+    for k in range(count - 1):
+        low = lower_a[k] & ~lower_top[k]
+        carry = _ONE if low + (lower_b[k] & ~lower_top[k]) < low else _NONE
+        into[k] = ((a[k] & ~top[k]) + (b[k] & ~top[k]) + carry) ^ ((a[k] ^ b[k]) & top[k])
 
 
 @njit(cache=True, nogil=True)
-def subtract(total: Any, row: Any, tops: Any, sums: Any, carries: Any) -> None:
-    """Take packed residues away: the top bit of each lends what the others need, and is put right after."""
-    for k in range(len(total)):
-        low, less = total[k] | tops[k], row[k] & ~tops[k]
-        sums[k] = low - less
-        carries[k + 1] = _ONE if low < less else _NONE
-    for k in range(len(total)):
-        total[k] = (sums[k] - carries[k]) ^ ((total[k] ^ ~row[k]) & tops[k])
+def _add_all(first: Any, rows: Any, start: int, tops: Any, some: Any, other: Any, out: Any) -> None:
+    """A block with that block of each row added to it; on the way it lies in a core's nearest cache."""
+    count, many = len(first), rows.shape[0]
+    if many == 0:
+        for k in range(count):
+            out[k] = first[k]
+        return
+    # `out` may be `first`, which is written only once nothing of it is needed.
+    add(first, rows[0, start : start + count], tops, some)
+    for row in range(1, many - 1):
+        add(some, rows[row, start : start + count], tops, other)
+        some, other = other, some
+    if many > 1:
+        add(some, rows[many - 1, start : start + count], tops, out)
+    else:
+        for k in range(count):
+            out[k] = some[k]
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -165,74 +177,88 @@ def _plus(one: Any, two: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _form_narrow(low: Any, high: Any, numbers: Any, bits: int) -> Any:
+def _form_narrow(key: Any, lanes: Any, bits: int) -> Any:
     """A block's residues, as the numbers nearest to 0, times the inner key modulo 2^61 - 1; 28 bits at most.
 
     Products of half a key with a residue are what processors do many of at a time; so many are added as 64 bits hold.
     """
-    away, some, total = np.int32(32 - bits), min(len(numbers), 1 << (33 - bits)), _NONE
-    for at in range(0, len(numbers), some):
-        part = numbers[at : at + some]
-        lows, highs = low[at : at + len(part)], high[at : at + len(part)]
-        sum0, sum1 = np.int64(0), np.int64(0)
-        for i in range(len(part)):
-            number = np.int64(np.int32(np.int32(part[i]) << away) >> away)
-            sum0 += number * np.int64(lows[i])
-            sum1 += number * np.int64(highs[i])
-        total = _plus(total, _plus(_element(sum0), times(_element(sum1), np.uint64(1 << 31))))
+    some, total = min(LANES, 1 << (33 - bits)), _NONE
+    down = np.int64(64 - bits)
+    for j in range(64 // bits):
+        up = np.int64(64 - bits * (j + 1))
+        for at in range(0, LANES, some):
+            part, low, high = lanes[at : at + some], key[0, j, at : at + some], key[1, j, at : at + some]
+            sum0, sum1 = np.int64(0), np.int64(0)
+            for k in range(len(part)):
+                # That it fits 32 bits is said, so that a product is one instruction.
+                number = np.int64(np.int32((np.int64(part[k]) << up) >> down))
+                sum0 += number * np.int64(low[k])
+                sum1 += number * np.int64(high[k])
+            total = _plus(total, _plus(_element(sum0), times(_element(sum1), np.uint64(1 << 31))))
     return total
 
 
 @njit(cache=True, nogil=True)
-def _form_wide(low: Any, high: Any, numbers: Any, bits: int) -> Any:
+def _form_wide(key: Any, lanes: Any, bits: int) -> Any:
     """The same for residues of more bits, one by one."""
-    away, total = np.int64(64 - bits), _NONE
-    for i in range(len(numbers)):
-        number = np.int64(np.int64(numbers[i]) << away) >> away
-        key = np.uint64(low[i]) | (np.uint64(high[i]) << np.uint64(31))
-        total = _plus(total, times(key, _element(number)))
+    down, total = np.int64(64 - bits), _NONE
+    for j in range(64 // bits):
+        up = np.int64(64 - bits * (j + 1))
+        for k in range(LANES):
+            number = (np.int64(lanes[k]) << up) >> down
+            inner = np.uint64(key[0, j, k]) | (np.uint64(key[1, j, k]) << np.uint64(31))
+            total = _plus(total, times(inner, _element(number)))
     return total
 
 
 @njit(cache=True, nogil=True)
-def _form(key: Any, numbers: Any, bits: int) -> Any:
-    return _form_narrow(key[0], key[1], numbers, bits) if bits <= 28 else _form_wide(key[0], key[1], numbers, bits)
+def _form(key: Any, lanes: Any, bits: int) -> Any:
+    return _form_narrow(key, lanes, bits) if bits <= 28 else _form_wide(key, lanes, bits)
 
 
 @njit(cache=True, nogil=True)
-def lay(numbers: Any, bits: int, key: Any, outer: Any, out: Any) -> Any:
-    """Residues packed, a block at a time; and their form under the key, where there is one."""
-    each = 64 // bits
-    block, words = LANES * each, each * bits * LANES // 64
-    lanes, packed = np.empty(LANES, np.uint64), np.empty(words, np.uint64)
+def cover(numbers: Any, bits: int, key: Any, outer: Any, minus: Any, plus: Any, tops: Any, out: Any) -> Any:
+    """Residues packed, with rows of packed residues taken away and added, and their form under the key, if there is
+    one: a block at a time through all of it.
+    """
+    each, words = 64 // bits, len(tops)
+    block, lanes = LANES * each, np.empty(LANES, np.uint64)
+    some, other, laid = np.empty(words, np.uint64), np.empty(words, np.uint64), np.empty(words, np.uint64)
     total, full = _NONE, np.zeros(block, numbers.dtype)
     for number in range((len(numbers) + block - 1) // block):
-        some, into = numbers[number * block : (number + 1) * block], out[number * words : (number + 1) * words]
-        if len(some) < block:
-            full[: len(some)] = some
-            some = full
-        join(some, bits, lanes)
-        if len(into) < words:
-            squeeze(lanes, each * bits, packed)
-            into[:] = packed[: len(into)]
-        else:
-            squeeze(lanes, each * bits, into)
+        part = numbers[number * block : (number + 1) * block]
+        if len(part) < block:
+            full[: len(part)] = part
+            part = full
+        join(part, bits, lanes)
         if len(outer):
-            total = _plus(total, times(_form(key, some, bits), outer[number]))
+            total = _plus(total, times(_form(key, lanes, bits), outer[number]))
+        squeeze(lanes, each * bits, laid)
+        at, into = number * words, out[number * words : (number + 1) * words]
+        held = len(into)
+        if minus.shape[0]:
+            # Less rows is the complement of: the complement, and rows added.
+            for k in range(words):
+                laid[k] = ~laid[k]
+            _add_all(laid[:held], minus, at, tops[:held], some[:held], other[:held], into)
+            for k in range(held):
+                into[k] = ~into[k]
+            if plus.shape[0]:
+                _add_all(into, plus, at, tops[:held], some[:held], other[:held], into)
+        else:
+            _add_all(laid[:held], plus, at, tops[:held], some[:held], other[:held], into)
     return total
 
 
 @njit(cache=True, nogil=True)
-def fold(total: Any, row: Any, tops: Any, minus: bool) -> None:
-    """Add packed residues to a total, or take them away, a block at a time."""
+def fold(total: Any, rows: Any, tops: Any) -> None:
+    """Add rows of packed residues to a total, a block at a time."""
     words = len(tops)
-    sums, carries = np.empty(words, np.uint64), np.zeros(words + 1, np.uint64)
+    some, other = np.empty(words, np.uint64), np.empty(words, np.uint64)
     for start in range(0, len(total), words):
-        part, other = total[start : start + words], row[start : start + words]
-        if minus:
-            subtract(part, other, tops[: len(part)], sums, carries)
-        else:
-            add(part, other, tops[: len(part)], sums, carries)
+        into = total[start : start + words]
+        held = len(into)
+        _add_all(into, rows, start, tops[:held], some[:held], other[:held], into)
 
 
 @njit(cache=True, nogil=True)
@@ -252,14 +278,12 @@ def spread(data: Any, bits: int, out: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def form_packed(key: Any, outer: Any, data: Any, bits: int, kind: Any) -> Any:
+def form_packed(key: Any, outer: Any, data: Any, bits: int) -> Any:
     """The form of packed residues, data of whole blocks; what is past the last of them is 0."""
     each = 64 // bits
-    block, words = LANES * each, each * bits * LANES // 64
-    lanes, full, total = np.empty(LANES, np.uint64), np.empty(block, kind.dtype), _NONE
+    words = each * bits * LANES // 64
+    lanes, total = np.empty(LANES, np.uint64), _NONE
     for number in range(len(data) // words):
         stretch(data[number * words : (number + 1) * words], each * bits, lanes)
-        split(lanes, bits, full)
-        inner = _form(key, full, bits)
-        total = _plus(total, times(inner, outer[number]))
+        total = _plus(total, times(_form(key, lanes, bits), outer[number]))
     return total

@@ -31,8 +31,10 @@ Source = Callable[[int], Draw]
 
 # Words of a block that hold as many residues as fit; with bits above their packed form ends on a whole word, too.
 _LANES = 512
-# Residues of one pass over the masks, about: they and what is made of them stay in a core's own cache.
-_PASS = 1 << 16
+# Residues of one pass, about, with all that is drawn for them: they stay in a core's own cache.
+_PASS = 1 << 18
+# Vectors that are drawn before they are added.
+_AT_ONCE = 8
 _own = threading.local()
 
 
@@ -79,6 +81,10 @@ class Key:
         each = self.halves.shape[1]
         return Key(self.halves, self.outer[start // each : -(-stop // each)])
 
+    def lanes(self) -> npt.NDArray[np.int32]:
+        """The halves in the order of the words that residues are joined to."""
+        return np.ascontiguousarray(self.halves.reshape(2, -1, len(self.halves[0]) // _LANES or 1).transpose(0, 2, 1))
+
     def at(self, place: int) -> int:
         """How often one residue counts."""
         number, i = divmod(place, self.halves.shape[1])
@@ -97,18 +103,17 @@ def cover(
     from croupier.kernels import _packed_jit as jit
 
     room, data = _room(len(numbers), bits)
-    forms, marked = list[int](), [*((source, True) for source in minus), *((source, False) for source in plus)]
+    forms, inner, step = list[int](), key.lanes(), _step(bits, len(minus) + len(plus) + 1)
 
     def part(start: int, stop: int) -> None:
-        (drawn,), draws = _scratch(1, _words(_step(bits), bits)), [(source(start), away) for source, away in marked]
-        for a in range(start, stop, _step(bits)):
-            b = min(stop, a + _step(bits))
+        drawn, draws = _scratch(len(minus) + len(plus), _words(step, bits)), [open(start) for open in (*minus, *plus)]
+        for a in range(start, stop, step):
+            b = min(stop, a + step)
             total, outer = room[_words(a, bits) : _words(b, bits)], key.outer[a // block(bits) : -(-b // block(bits))]
-            words = drawn[: len(total)]
-            forms.append(int(jit.lay(numbers[a:b], bits, key.halves, outer, total)))
-            for draw, away in draws:
-                draw(words, b - a)
-                jit.fold(total, words, _tops(bits), away)
+            for draw, words in zip(draws, drawn, strict=True):
+                draw(words[: len(total)], b - a)
+            rows = drawn[: len(minus)], drawn[len(minus) :]
+            forms.append(int(jit.cover(numbers[a:b], bits, inner, outer, *rows, _tops(bits), total)))
 
     over(len(numbers), block(bits), part)
     _end(room, len(numbers), bits)
@@ -122,19 +127,23 @@ def fold(rows: Sequence[Bytes], sources: Sequence[Source], count: int, bits: int
     from croupier.kernels import _packed_jit as jit
 
     room, data = _room(count, bits)
+    # So many are added at a time: what any number of clients needs must not fall out of the cache.
+    step = _step(bits, min(_AT_ONCE, len(sources)) + 2)
 
     def part(start: int, stop: int) -> None:
-        draws, (drawn,) = [source(start) for source in sources], _scratch(1, _words(_step(bits), bits))
-        for a in range(start, stop, _step(bits)):
-            b = min(stop, a + _step(bits))
-            total = room[_words(a, bits) : _words(b, bits)]
-            words = drawn[: len(total)]
+        draws, scratch = [open(start) for open in sources], _scratch(_AT_ONCE, _words(step, bits))
+        for a in range(start, stop, step):
+            b = min(stop, a + step)
+            total, held = room[_words(a, bits) : _words(b, bits)], _words(b, bits) - _words(a, bits)
             total[:] = 0
-            for draw in draws:
-                draw(words, b - a)
-                jit.fold(total, words, _tops(bits), False)
+            for first in range(0, len(draws), _AT_ONCE):
+                some = draws[first : first + _AT_ONCE]
+                for draw, words in zip(some, scratch, strict=False):
+                    draw(words[:held], b - a)
+                jit.fold(total, scratch[: len(some)], _tops(bits))
             for row in rows:
-                jit.fold(total, _read(row, _words(a, bits), _words(b, bits), words), _tops(bits), False)
+                words = _read(row, _words(a, bits), _words(b, bits), scratch[0])
+                jit.fold(total, words.reshape(1, -1), _tops(bits))
 
     over(count, block(bits), part)
     _end(room, count, bits)
@@ -164,13 +173,13 @@ def form(key: Key, data: Bytes, count: int, bits: int) -> int:
         return form_plain(key, packing.unpack_plain(data, count, (bits,))[:, 0], bits)
     from croupier.kernels import _packed_jit as jit
 
-    forms, kind = list[int](), np.zeros(0, dtype(bits))
+    forms, inner = list[int](), key.lanes()
 
     def part(start: int, stop: int) -> None:
         for a in range(start, stop, _step(bits)):
             b = min(stop, a + _step(bits))
             outer = key.outer[a // block(bits) : -(-b // block(bits))]
-            forms.append(int(jit.form_packed(key.halves, outer, _blocks(data, a, b, bits), bits, kind)))
+            forms.append(int(jit.form_packed(inner, outer, _blocks(data, a, b, bits), bits)))
 
     over(count, block(bits), part)
     return sum(forms) % P
@@ -230,9 +239,9 @@ def _words(count: int, bits: int) -> int:
     return -(-count * bits // 64)
 
 
-def _step(bits: int) -> int:
-    """Residues of a pass: whole blocks."""
-    return -(-_PASS // block(bits)) * block(bits)
+def _step(bits: int, arrays: int = 4) -> int:
+    """Residues of a pass with so many arrays of them: whole blocks."""
+    return -(-_PASS // (arrays * block(bits))) * block(bits)
 
 
 @lru_cache(maxsize=64)

@@ -93,9 +93,14 @@ def _by_strips(rows: npt.NDArray[Any], draw: Draw, permute: Callable[..., Ints])
         some = rows[:, start : start + step]
         words = draw(count * some.shape[1]).reshape(count, -1)
         for column in permute(some, words).tolist():
-            one = some[:, column : column + 1]
-            while len(permute(one, draw(count).reshape(count, 1))):
-                pass
+            again(some[:, column : column + 1], draw, permute)
+
+
+def again(column: npt.NDArray[Any], draw: Draw, permute: Callable[..., Ints] | None = None) -> None:
+    """Permute one column in place from fresh words, until none of them is refused."""
+    count = len(batches(len(column)))
+    while len((permute or _strip_plain)(column, draw(count).reshape(count, 1))):
+        pass
 
 
 def _strip_plain(rows: npt.NDArray[Any], words: Words) -> Ints:

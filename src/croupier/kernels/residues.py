@@ -80,9 +80,16 @@ def whole(values: npt.NDArray[Any], grid: Quantiser, draws: Words) -> tuple[Ints
     return out, sum(clamped)
 
 
-def wrapped(values: npt.NDArray[Any], grid: Quantiser, draws: Words, bits: int) -> tuple[npt.NDArray[Any], int]:
-    """The same as residues of 2^bits, in the smaller of two types that holds them."""
-    out, clamped, mask = np.empty(len(values), np.int32 if bits <= 31 else np.int64), list[int](), (1 << bits) - 1
+def wrapped(
+    values: npt.NDArray[Any], grid: Quantiser, draws: Words, bits: int, last: Sequence[int] = ()
+) -> tuple[npt.NDArray[Any], int]:
+    """The same as residues of 2^bits, in the smaller of two types that holds them, with what comes after them."""
+    out, clamped, mask = (
+        np.empty(len(values) + len(last), np.int32 if bits <= 31 else np.int64),
+        list[int](),
+        (1 << bits) - 1,
+    )
+    out[len(values) :] = last
     over(len(values), 1, lambda a, b: clamped.append(_whole(values[a:b], grid.part(a, b), draws[a:b], out[a:b], mask)))
     return out, sum(clamped)
 

@@ -1,49 +1,60 @@
-"""Many cores for loops that release the interpreter: ranges of coordinates, each in its own thread.
+"""Many cores for loops that release the interpreter: jobs and ranges of coordinates, each in its own thread.
 
-How many threads there are, and which takes which range, changes no result: each range is written by one thread alone.
-The pool is made once; small work stays in the calling thread.
+How many threads there are, and which takes what, changes no result: each job and each range is written by one thread
+alone. The pool is made once; small work stays in the calling thread, and so does work inside of a job, because the
+other cores have jobs of their own.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 
 # Fewer items than this are not worth a second thread.
 FEW = 1 << 17
+_own = threading.local()
 
 
 def over(count: int, step: int, work: Callable[[int, int], None]) -> None:
     """Run `work(start, stop)` over the whole range, cut at multiples of `step`, which may run at the same time."""
     cores = _cores()
-    if count <= FEW or cores == 1:
+    if count <= FEW or cores == 1 or getattr(_own, "taken", False):
         work(0, count)
         return
     size = -(-count // (4 * cores * step)) * step
-    starts = iter(range(0, count, size))
-
-    def take() -> None:
-        for start in starts:
-            work(start, min(count, start + size))
-
-    # This thread works too, and waits only for those that have begun: on a busy machine the others may come too late.
-    waiting = [_pool().submit(take) for _ in range(cores - 1)]
-    take()
-    for done in waiting:
-        if not done.cancel():
-            done.result()
+    each([partial(work, start, min(count, start + size)) for start in range(0, count, size)])
 
 
 def each(jobs: Sequence[Callable[[], None]]) -> None:
-    """Run jobs that do not depend on each other, which may run at the same time. None may itself ask for threads."""
-    if len(jobs) < 2 or _cores() == 1:
+    """Run jobs that do not depend on each other, which may run at the same time."""
+    cores = _cores()
+    if len(jobs) < 2 or cores == 1 or getattr(_own, "taken", False):
         for job in jobs:
             job()
         return
-    for done in [_pool().submit(job) for job in jobs]:
-        done.result()
+    left = iter(jobs)
+
+    def take() -> None:
+        _own.taken = True
+        try:
+            for job in left:
+                job()
+        finally:
+            _own.taken = False
+
+    # This thread works too, and waits only for those that have begun: on a busy machine the others may come too late.
+    helpers = [_pool().submit(take) for _ in range(min(cores, len(jobs)) - 1)]
+    try:
+        take()
+    finally:
+        # After an error, too: nobody may still be at work on what its owner has given up.
+        begun = [helper for helper in helpers if not helper.cancel()]
+        errors = [error for helper in begun if (error := helper.exception())]
+    for error in errors:
+        raise error
 
 
 def _cores() -> int:

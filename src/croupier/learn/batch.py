@@ -34,7 +34,7 @@ def train_together(
     `whole`: step through all weights at once and not tensor by tensor; by itself, on a device and not on a CPU.
     """
     device = net.weights.device
-    starts = torch.stack([start[: net.size] for start, _, _ in clients]).to(device)
+    starts = _begun([start[: net.size] for start, _, _ in clients], device)
     leaves = {
         part.name: starts[:, start:stop].view(len(clients), *part.shape) for part, start, stop in net.layout.spans()
     }
@@ -43,7 +43,7 @@ def train_together(
     if not whole:
         leaves = {name: _laid_out(leaf) for name, leaf in leaves.items()}
     states = [fit.start(leaf) for leaf in ([starts] if whole else leaves.values())]
-    heap = _Heap.of(clients, device)
+    heap = _Heap.of(clients)
 
     forward = _stacked(net.module)
     for number, (index, share) in enumerate(_plan(fit, clients, device), 1):
@@ -59,7 +59,21 @@ def train_together(
         along = [torch.cat([grad.flatten(1) for grad in grads], 1)] if whole else grads
         for weights, grad, state in zip(moved, along, states, strict=True):
             fit.step(weights, grad, {key: held[:active] for key, held in state.items()}, number)
-    return list((starts if whole else torch.cat([leaf.flatten(1) for leaf in leaves.values()], 1)).cpu())
+    return list(home(starts if whole else torch.cat([leaf.flatten(1) for leaf in leaves.values()], 1)))
+
+
+def _begun(starts: Sequence[Tensor], device: torch.device) -> Tensor:
+    """A row for each client. One model that is handed to all of them goes to the device once."""
+    if all(start.data_ptr() == starts[0].data_ptr() for start in starts):
+        return starts[0].to(device).repeat(len(starts), 1)
+    return torch.stack(list(starts)).to(device)
+
+
+def home(rows: Tensor) -> Tensor:
+    """Rows on the CPU. What comes from a GPU goes to memory that stays in its place: a GPU writes there by itself."""
+    if rows.device.type != "cuda":
+        return rows.cpu()
+    return torch.empty(rows.shape, dtype=rows.dtype, pin_memory=True).copy_(rows)
 
 
 def _left(fit: Fit, grads: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -96,8 +110,8 @@ class _Heap:
     y: Tensor
 
     @classmethod
-    def of(cls, clients: Sequence[Client], device: torch.device) -> _Heap:
-        got = [records.batch(torch.arange(len(records), device=device)) for _, records, _ in clients]
+    def of(cls, clients: Sequence[Client]) -> _Heap:
+        got = [records.everything() for _, records, _ in clients]
         return cls(torch.cat([x for x, _ in got]), torch.cat([y for _, y in got]))
 
 

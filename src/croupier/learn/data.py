@@ -37,6 +37,9 @@ class Records(Protocol):
     def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """Inputs and targets of the records with these numbers."""
 
+    def everything(self) -> tuple[Tensor, Tensor]:
+        """Inputs and targets of all records."""
+
     def take(self, index: Tensor) -> Records:
         """Only the records with these numbers, in this order."""
 
@@ -64,6 +67,10 @@ class TensorRecords:
     def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """Inputs and targets of the records with these numbers."""
         return self.x[index], self.y[index]
+
+    def everything(self) -> tuple[Tensor, Tensor]:
+        """Inputs and targets of all records, without a copy."""
+        return self.x, self.y
 
     def take(self, index: Tensor) -> TensorRecords:
         """Only the records with these numbers, in this order."""
@@ -110,6 +117,10 @@ class Windows:
         steps = torch.arange(self.width + 1, device=self.series.device)
         values = self.series[self.starts[index].unsqueeze(1) + steps]
         return values[:, :-1].unsqueeze(2), values[:, -1:]
+
+    def everything(self) -> tuple[Tensor, Tensor]:
+        """Inputs and targets of all windows."""
+        return self.batch(torch.arange(len(self), device=self.starts.device))
 
     def take(self, index: Tensor) -> Windows:
         """Only the windows with these numbers, and only the stretch of the series that they cover."""

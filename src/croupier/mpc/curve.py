@@ -4,7 +4,7 @@ The one place that calls the library (through coincurve); nothing of the curve's
 rows of 64 bytes in the library's own form, and travel in 33 bytes, of which the library accepts exactly one encoding a
 point. The group has no small subgroups, so that what decodes is in it. The point at infinity has no encoding: where
 a sum may be it, the answer is None. Sums of many multiples (`weighted`) sort points into buckets that the library adds
-up. No placement uses this yet: it is the ground for a mix whose servers need not follow the protocol.
+up. A mix whose servers prove what they do works on it (`elgamal`, `shuffle_proof`; played by `place.chain.proven`).
 
 Multiplication by the base point takes the same time for all scalars, that of other points does not: who shares a
 machine with a mix server might learn from its timing.
@@ -43,6 +43,11 @@ def _library() -> tuple[Any, Any, Any]:
             "proofs of a mix need coincurve: pip install croupier[proofs], or use a mix without proofs"
         ) from None
     return ffi, lib, lib.secp256k1_context_create(1)
+
+
+def check_library() -> None:
+    """Raises: SpecError when the library is not there."""
+    _library()
 
 
 def _at(points: Points) -> Any:
@@ -143,6 +148,27 @@ def summed(points: Points, order: npt.NDArray[np.int64]) -> Points:
     found = [total(points, row) for row in order]
     _must(all(one is not None for one in found))
     return np.concatenate([one for one in found if one is not None])
+
+
+def sums_at(points: Points, places: npt.NDArray[np.int64], more: Points | None = None) -> Points:
+    """For each row of places the sum of the points there, and of one more point a row where there is one."""
+    ffi, lib, ctx = _library()
+    points, (count, many) = np.ascontiguousarray(points), places.shape
+    held = np.empty((count, many + (more is not None)), np.uint64)
+    held[:, :many] = points.ctypes.data + _OWN * places
+    if more is not None:
+        more = np.ascontiguousarray(more)
+        held[:, many] = more.ctypes.data + _OWN * np.arange(count)
+    out = empty(count)
+    at, add, wide = _at(out), lib.secp256k1_ec_pubkey_combine, held.shape[1]
+    where = ffi.cast("secp256k1_pubkey const * const *", ffi.from_buffer(held))
+
+    def work(start: int, stop: int) -> None:
+        for place in range(start, stop):
+            _must(add(ctx, at + place, where + wide * place, wide))
+
+    _spread(count, work)
+    return out
 
 
 def joined(*points: Points | None) -> Points | None:

@@ -5,7 +5,10 @@ hashing all that it is about, and `context`, which binds it to the attempt, the 
 
 A client proves of every bit that it is 0 or 1 (Cramer, Damgard and Schoenmakers 1994); the place of the bit is hashed
 too, so that nobody can send another's bit as its own. All equations of a client are checked as one random combination:
-a wrong one passes with probability 2^-128. No placement plays this yet.
+a wrong one passes with probability 2^-128. `place.chain.proven` plays this.
+
+What a proof draws hangs on what it is about, too, and not on coins alone: two statements never share a nonce, which
+would show the secret, whatever became of the coins.
 """
 
 from __future__ import annotations
@@ -22,8 +25,10 @@ from croupier.core.coins import Coins
 from croupier.errors import IntegrityError
 from croupier.mpc import curve
 from croupier.mpc.curve import ORDER, Points
+from croupier.mpc.fixed_points import base, shifted
 
 Bytes = npt.NDArray[np.uint8]
+Flags = npt.NDArray[np.bool_]
 # What a bit is sent as: a ciphertext and four commitments; three scalars.
 BIT_POINTS, BIT_SCALARS = 6 * curve.POINT, 3 * curve.SCALAR
 PAIR = 2 * curve.POINT
@@ -77,7 +82,7 @@ class MixKey:
 
 def same_log(context: bytes, second: Points, shown: tuple[Points, Points], secret: int, coins: Coins) -> Bytes:
     """A proof that log_G of the one shown is log_second of the other (Chaum and Pedersen)."""
-    (nonce,) = curve.drawn(coins, 1)
+    (nonce,) = curve.drawn(coins.child(_said("nonce", context, second, *shown)), 1)
     commits = (curve.base([nonce]), curve.times(second, [nonce]))
     asked = _asked(context, second, shown, commits)
     return curve.scalar_bytes([asked, nonce + asked * secret]).reshape(-1)
@@ -95,8 +100,12 @@ def check_same_log(context: bytes, second: Points, shown: tuple[Points, Points],
 
 
 def _asked(context: bytes, second: Points, shown: tuple[Points, Points], commits: tuple[Points, Points]) -> int:
-    said = [curve.encode(one).tobytes() for one in (second, *shown, *commits)]
-    return curve.challenge("same log", context, *said)
+    return curve.challenge("same log", _said("same log", context, second, *shown, *commits))
+
+
+def _said(purpose: str, context: bytes, *points: Points) -> bytes:
+    """What stands for a purpose, a context and points."""
+    return canon.digest((purpose, context, *(curve.encode(one).tobytes() for one in points)))
 
 
 def prove_key(key: MixKey, context: bytes, coins: Coins) -> Bytes:
@@ -119,15 +128,15 @@ def check_key(public: Points, context: bytes, proof: Bytes, who: str) -> None:
 
 def encrypt(bits: Bytes, key: Points, context: bytes, coins: Coins) -> tuple[Bytes, Bytes]:
     """Bits with proofs: what travels of points and of scalars, a row a bit."""
-    many = len(bits)
-    rand, nonce, other, answer = (curve.drawn(coins.child(name), many) for name in ("r", "w", "e", "z"))
-    r = curve.base(rand)
-    c = _shifted(curve.multiples(key, rand), bits.astype(np.int64))
+    many, own = len(bits), coins.child(canon.digest(("bits", context, curve.encode(key).tobytes(), bits.tobytes())))
+    rand, nonce, other, answer = (curve.drawn(own.child(name), many) for name in ("r", "w", "e", "z"))
+    r, keyed = base(rand), shifted(None, key, rand)
+    c = _shifted(keyed, bits.astype(np.int64))
     # The branch that is not the bit's: made backwards from a challenge and an answer of one's own choice.
     back = [(z - e * s) % ORDER for z, e, s in zip(answer, other, rand, strict=True)]
-    real = (curve.base(nonce), curve.multiples(key, nonce))
+    real = (base(nonce), shifted(None, key, nonce))
     signs = [e if bit == 0 else -e for e, bit in zip(other, bits.tolist(), strict=True)]
-    fake = (curve.base(back), curve.plus(curve.multiples(key, back), curve.base(signs)))
+    fake = (base(back), shifted(base(signs), key, back))
     chosen = bits.astype(bool)[:, None]
     # Columns: R, C, then both commitments of the branch 0 and of the branch 1.
     columns = [r, c, *(np.where(chosen, f, t) for t, f in zip(real, fake, strict=True))]
@@ -135,10 +144,9 @@ def encrypt(bits: Bytes, key: Points, context: bytes, coins: Coins) -> tuple[Byt
     points = np.concatenate([curve.encode(one) for one in columns], 1)
     scalars = []
     for place, bit in enumerate(bits.tolist()):
-        asked = _bit_challenge(context, place, points[place].tobytes())
-        own = (asked - other[place]) % ORDER
-        real_z = nonce[place] + own * rand[place]
-        scalars += [other[place], answer[place], real_z] if bit else [own, real_z, answer[place]]
+        asked = (_bit_challenge(context, place, points[place].tobytes()) - other[place]) % ORDER
+        real_z = nonce[place] + asked * rand[place]
+        scalars += [other[place], answer[place], real_z] if bit else [asked, real_z, answer[place]]
     return points, curve.scalar_bytes(scalars).reshape(many, BIT_SCALARS)
 
 
@@ -179,32 +187,35 @@ def check_bits(points: Bytes, scalars: Bytes, key: Points, context: bytes, who: 
 
 def refreshed(ciphers: Ciphertexts, key: Points, fresh: Sequence[int]) -> Ciphertexts:
     """The same bits under fresh randomness."""
-    return Ciphertexts(curve.plus(ciphers.r, curve.base(fresh)), curve.plus(ciphers.c, curve.multiples(key, fresh)))
+    return Ciphertexts(shifted(ciphers.r, curve.base([1]), fresh), shifted(ciphers.c, key, fresh))
 
 
 def prove_sums(before: Ciphertexts, after: Ciphertexts, blocks: list[npt.NDArray[np.int64]], key: Points,
                context: bytes, fresh: Sequence[int], coins: Coins) -> Bytes:  # fmt: skip
     """That no block's sum changed, for all blocks at once."""
-    weights, shown = _sum_statement(before, after, blocks, context)
+    about, weights, shown = _sum_statement(before, after, blocks, key, context)
     at = iter(weights)
     secret = sum(next(at) * sum(fresh[i] for i in row) for rows in blocks for row in rows.tolist())
-    return same_log(context, key, shown, secret % ORDER, coins)
+    return same_log(about, key, shown, secret % ORDER, coins)
 
 
 def check_sums(before: Ciphertexts, after: Ciphertexts, blocks: list[npt.NDArray[np.int64]], key: Points,
                context: bytes, proof: Bytes, who: str) -> None:  # fmt: skip
     """Raises: IntegrityError when a server does not prove that it kept every block's sum."""
     try:
-        shown = _sum_statement(before, after, blocks, context)[1]
-        check_same_log(context, key, shown, proof, who)
+        about, _, shown = _sum_statement(before, after, blocks, key, context)
+        check_same_log(about, key, shown, proof, who)
     except IntegrityError:
         raise IntegrityError(f"{who} does not prove that it kept the sum of every block") from None
 
 
-def _sum_statement(before: Ciphertexts, after: Ciphertexts, blocks: list[npt.NDArray[np.int64]], context: bytes
-                   ) -> tuple[list[int], tuple[Points, Points]]:  # fmt: skip
-    said = (before.packed().tobytes(), after.packed().tobytes())
-    weights = curve.challenges(canon.digest(("sums", context, *said)), sum(len(rows) for rows in blocks))
+def _sum_statement(before: Ciphertexts, after: Ciphertexts, blocks: list[npt.NDArray[np.int64]], key: Points,
+                   context: bytes) -> tuple[bytes, list[int], tuple[Points, Points]]:  # fmt: skip
+    """What stands for all of it, a weight for each block, and the two points that must have one logarithm."""
+    lie = [(rows.shape, np.ascontiguousarray(rows, "<i8").tobytes()) for rows in blocks]
+    said = (before.packed().tobytes(), after.packed().tobytes(), curve.encode(key).tobytes())
+    about = canon.digest(("sums", context, lie, *said))
+    weights = curve.challenges(about, sum(len(rows) for rows in blocks))
     found = []
     for old, new in ((before.r, after.r), (before.c, after.c)):
         sums = [np.concatenate([curve.summed(points, rows) for rows in blocks]) for points in (new, old)]
@@ -214,41 +225,41 @@ def _sum_statement(before: Ciphertexts, after: Ciphertexts, blocks: list[npt.NDA
         if whole is None:
             raise IntegrityError("what came out of a mix was not given fresh randomness")
         found.append(whole)
-    return weights, (found[0], found[1])
+    return about, weights, (found[0], found[1])
 
 
 def open_part(ciphers: Ciphertexts, key: MixKey, context: bytes, coins: Coins) -> tuple[Points, Bytes]:
     """What one server contributes to opening, and that it used its key."""
     parts = curve.times(ciphers.r, [key.secret] * len(ciphers))
-    second, shown = _open_statement(ciphers, parts, key.public, context)
-    return parts, same_log(context, second, shown, key.secret, coins)
+    about, second, shown = _open_statement(ciphers, parts, key.public, context)
+    return parts, same_log(about, second, shown, key.secret, coins)
 
 
 def check_part(ciphers: Ciphertexts, parts: Points, public: Points, context: bytes, proof: Bytes, who: str) -> None:
     """Raises: IntegrityError when a server does not prove that it opened with its key."""
     try:
-        second, shown = _open_statement(ciphers, parts, public, context)
-        check_same_log(context, second, shown, proof, who)
+        about, second, shown = _open_statement(ciphers, parts, public, context)
+        check_same_log(about, second, shown, proof, who)
     except IntegrityError:
         raise IntegrityError(f"{who} does not prove that it opened with its key") from None
 
 
 def _open_statement(ciphers: Ciphertexts, parts: Points, public: Points, context: bytes
-                    ) -> tuple[Points, tuple[Points, Points]]:  # fmt: skip
-    said = [curve.encode(one).tobytes() for one in (ciphers.r, parts, public)]
-    weights = curve.challenges(canon.digest(("open", context, *said)), len(parts))
+                    ) -> tuple[bytes, Points, tuple[Points, Points]]:  # fmt: skip
+    about = _said("open", context, ciphers.r, ciphers.c, parts, public)
+    weights = curve.challenges(about, len(parts))
     second, opened = (curve.weighted(points, weights, 8 * _WEIGHT) for points in (ciphers.r, parts))
     if second is None or opened is None:
         raise IntegrityError("what is opened adds up to nothing")
-    return second, (public, opened)
+    return about, second, (public, opened)
 
 
-def opened(ciphers: Ciphertexts, parts: Sequence[Points]) -> tuple[Bytes, npt.NDArray[np.bool_]]:
-    """The bits, and where there is none."""
+def opened(hidden: Points, parts: Sequence[Points]) -> tuple[Bytes, Flags]:
+    """The bits of what is C in ciphertexts, and where there is none."""
     mask = parts[0]
     for one in parts[1:]:
         mask = curve.plus(mask, one)
-    seen = curve.encode(ciphers.c)
+    seen = curve.encode(hidden)
     zero = (curve.encode(mask) == seen).all(1)
     one_more = (curve.encode(_shifted(mask, np.ones(len(mask), np.int64))) == seen).all(1)
     return one_more.astype(np.uint8), ~(zero | one_more)

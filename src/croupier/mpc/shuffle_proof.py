@@ -28,6 +28,7 @@ from croupier.errors import IntegrityError
 from croupier.mpc import curve
 from croupier.mpc.curve import ORDER, POINT, SCALAR, Points
 from croupier.mpc.elgamal import Bytes, Ciphertexts
+from croupier.mpc.fixed_points import base, shifted
 
 # A ciphertext's part: c, chain and its commitment; two answers. A block's own part: five commitments, four answers.
 EACH = 3 * POINT + 2 * SCALAR
@@ -48,6 +49,8 @@ def prove(block: ShuffledBlock, key: Points, context: bytes, order: Order, fresh
           ) -> tuple[Bytes, Bytes]:  # fmt: skip
     """A proof: a row for each ciphertext, and the rest."""
     many = len(order)
+    # A statement never shares a nonce with another, whatever became of the coins.
+    coins = coins.child(canon.digest(("shuffle nonces", context, *_statement(block, key))))
     first, *rest = np.split(curve.generators(many + 1), [1])
     spots = rest[0]
     blind, links, w_links, w_moved = (curve.drawn(coins.child(name), many) for name in ("s", "k", "wk", "wv"))
@@ -94,18 +97,22 @@ def _chain(links: Sequence[int], moved: Sequence[int]) -> tuple[list[int], list[
 
 
 def _on_both(point: Points, on_g: Sequence[int], on_h: Sequence[int]) -> Points:
-    return curve.plus(curve.base(on_g), curve.multiples(point, on_h))
+    return shifted(base(on_g), point, on_h)
 
 
 def _asked(block: ShuffledBlock, key: Points, context: bytes, commits: Bytes) -> list[int]:
     """One number for each input, once the permutation is fixed."""
-    said = [block.before.packed().tobytes(), block.after.packed().tobytes(), curve.encode(key).tobytes()]
-    return curve.challenges(canon.digest(("shuffle", context, *said, commits.tobytes())), len(block.before))
+    said = canon.digest(("shuffle", context, *_statement(block, key), commits.tobytes()))
+    return curve.challenges(said, len(block.before))
 
 
 def _challenge(context: bytes, block: ShuffledBlock, key: Points, columns: Bytes, shown: Bytes) -> int:
-    said = [block.before.packed().tobytes(), block.after.packed().tobytes(), curve.encode(key).tobytes()]
-    return curve.challenge("shuffle answer", context, *said, columns.tobytes(), shown.tobytes())
+    return curve.challenge("shuffle answer", context, *_statement(block, key), columns.tobytes(), shown.tobytes())
+
+
+def _statement(block: ShuffledBlock, key: Points) -> tuple[bytes, bytes, bytes]:
+    """What went in, what came out, and the key."""
+    return block.before.packed().tobytes(), block.after.packed().tobytes(), curve.encode(key).tobytes()
 
 
 class _Equation:

@@ -16,6 +16,7 @@ from croupier.core.flow import Exchange, Given, Inbox, Letter, SubFlow, Wait
 from croupier.core.update import Layout
 from croupier.core.wire import Schema
 from croupier.encode.encoder import Brief, Payload, Released
+from croupier.kernels.rows import table
 from croupier.place.placement import (
     NO_BRIEF,
     NOTHING,
@@ -61,7 +62,7 @@ class Direct(Placement, use="direct"):
         """Each update as it came, under its sender's name."""
         names = tuple(letter.source for letter in inbox)
         beside = {f.name: torch.stack([m.body[f.name] for m in inbox]) for f in mechanism.encode.luggage()}
-        rows = torch.stack([letter.body["vector"] for letter in inbox])
+        rows = torch.from_numpy(table([letter.body["vector"].numpy() for letter in inbox]))
         return Released(names, rows, None, beside, names, layout)
 
     def learns(self, mechanism: Mechanism) -> Mapping[str, str]:

@@ -21,6 +21,7 @@ from croupier.core.norm import length
 from croupier.core.tier import Tier
 from croupier.core.update import Form, Update
 from croupier.errors import PrivacyError, SpecError
+from croupier.kernels.threads import over
 from croupier.privacy.gdp import epsilon_of, mu_of
 from croupier.privacy.ledger import Event
 from croupier.privacy.local import (
@@ -75,15 +76,25 @@ class Gaussian(LocalPrivacy, use="gaussian"):
         if update.form != "delta":
             raise PrivacyError("privacy = 'gaussian' clips differences, not weights; use encode.form = 'delta'")
         size = length(update.vector)
-        values = update.vector.cpu().numpy().astype(np.float64)
-        if size > self.clip:
-            values *= self.clip / size
+        values = update.vector.cpu().numpy()
+        noised = np.empty(len(values), np.float32)
+        factor = self.clip / size if size > self.clip else None
+
+        def part(first: int, last: int) -> None:
+            # A block at a time: no copy of the whole in double precision.
+            for start in range(first, last, BLOCK):
+                some = values[start : start + BLOCK].astype(np.float64)
+                if factor is not None:
+                    some *= factor
+                if self.sigma > 0:
+                    some += self.sigma * coins.child("block", start // BLOCK).secure().normal(len(some))
+                noised[start : start + BLOCK] = some
+
         if self.sigma > 0:
-            for number, start in enumerate(range(0, len(values), BLOCK)):
-                part = values[start : start + BLOCK]
-                part += self.sigma * coins.child("block", number).secure().normal(len(part))
+            coins.export()  # derived here, and not by several threads at once
+        over(len(values), BLOCK, part)
         facts = {"clip": self.clip, "sigma": self.sigma} | ({"mu": self.mu} if self.sigma > 0 else {})
-        sent = replace(update, vector=torch.from_numpy(values.astype(np.float32)))
+        sent = replace(update, vector=torch.from_numpy(noised))
         return sent, ParticipationCost(self.use, facts, {"clipped_updates": int(size > self.clip)})
 
     def tier(self, name: str) -> Tier | None:

@@ -19,7 +19,7 @@ from croupier.core.coins import Choices, Node
 from croupier.core.update import Layout, Modulus
 from croupier.core.wire import Field, bit_rows
 from croupier.errors import ProtocolError
-from croupier.kernels import residues, unary
+from croupier.kernels import residues
 from croupier.kernels.threads import each
 from croupier.release.release import Release, Shape, Table, blocks
 
@@ -83,7 +83,7 @@ class Bits(_Unary, use="bits"):
 
         def move(start: int, stop: int, choices: Choices) -> None:
             span = _bytes(start, stop, moduli)
-            out[:, span] = unary.moved(rows[:, span], stop - start, moduli, choices.permute_columns, back=back)
+            out[:, span] = choices.permute_blocks(rows[:, span], stop - start, moduli, back=back)
 
         each(
             [partial(move, start, stop, coins.child("block", number).secure()) for number, start, stop in blocks(slots)]

@@ -15,6 +15,7 @@ from torch import Tensor
 from croupier.core.coins import Node
 from croupier.core.update import Layout, Modulus
 from croupier.core.wire import Field
+from croupier.kernels.rows import table
 from croupier.release.release import Release, Shape, whole
 
 
@@ -35,7 +36,7 @@ class Rows(Release, use="rows"):
         coins: Node,
     ) -> Mapping[str, Tensor]:
         """The rows as they are."""
-        return {"rows": torch.stack(tuple(rows))}
+        return {"rows": torch.from_numpy(table([row.numpy() for row in rows]))}
 
     def reveals(self) -> str:
         """Everything."""

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 def command(
     name: Annotated[Optional[str], typer.Argument(help="Which one; without it, all are listed.")] = None,  # noqa: UP045
+    claims: Annotated[
+        bool, typer.Option("--list", help="Every claim of the papers and what became of it; with NAME, of one paper.")
+    ] = False,
     scale: Annotated[
         str, typer.Option(help="smoke: a minute; small: a quarter of an hour; paper: for a GPU.")
     ] = "smoke",
@@ -52,11 +55,12 @@ def command(
     from croupier.errors import DataError
     from croupier.learn.data import OTHER, folder_of
     from croupier.spec import Machine
+    from croupier_lab.cli.listed import show_list
     from croupier_lab.papers.shared.figure import Means
     from croupier_lab.papers.shared.reproduce import reproduce
 
-    if name is None:
-        _list(json)
+    if claims or name is None:
+        show_list(name, claims, json)
         return
     figure, size = _chosen(name, scale, plot)
     start = time.perf_counter()
@@ -100,23 +104,6 @@ def _chosen(name: str, scale: str, plot: Path | None) -> tuple[Figure, Scale]:
 def _somewhere(name: str, scale: str) -> Path:
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     return Path("reproductions") / f"{name.replace('/', '-')}-{scale}-{stamp}.json"
-
-
-def _list(as_json: bool) -> None:
-    from croupier.cli.fit import line
-    from croupier_lab.papers.catalogue import FIGURES
-
-    table = {
-        figure.name: {"source": figure.source, "title": figure.title, "needs_data": figure.needs_data()}
-        for figure in FIGURES.values()
-    }
-    options.give({"entries": table}, as_json, None)
-    if not as_json:
-        for name, told in table.items():
-            print(line(f"{name:19} {'*' if told['needs_data'] else ' '} {told['title']}", " " * 22))
-        said = "needs the data folder (--data or CROUPIER_DATA, see docs/data.md); others need it beyond smoke at most"
-        print(line(f"*: {said}"))
-        print("croupier reproduce NAME --scale smoke|small|paper")
 
 
 def show_cases(found: dict[str, Any]) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.tiers import examples
 from torch import Tensor
 
 from croupier.aggregate.aggregator import Desk
@@ -40,7 +42,7 @@ tables = st.integers(1, 6).flatmap(
 )
 
 
-@settings(deadline=None)
+@examples()
 @given(tables)
 def test_rows_are_averaged_by_their_weights(table: tuple[list[list[float]], list[int]]) -> None:
     values, records = table
@@ -126,7 +128,7 @@ def scale(part: Scaled, largest: float) -> float:
     return float(brief["scale"][0])
 
 
-@settings(deadline=None)
+@examples()
 @given(st.floats(0, 2.0**100, width=32), st.sampled_from([1.0, 1.25, 4.0]), st.sampled_from([2.0**-30, 0.3, 1.0, 8.0]))
 def test_a_public_scale_is_the_least_power_of_two_with_room(largest: float, room: float, floor: float) -> None:
     got = scale(Scaled(room=room, floor=floor), largest)
@@ -200,3 +202,17 @@ def test_sums_in_buffers_have_the_same_bits(count: int) -> None:
     found = _total(Gathered(("c",) * count, rows, weights=weights), None)
     wanted = _plainly_added(rows.double() * weights.reshape(-1, 1))
     assert found.view(torch.int64).equal(wanted.view(torch.int64))
+
+
+def test_ranges_of_coordinates_that_are_added_apart_have_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, weights = torch.randn(5, 1000), torch.arange(1, 6).double()
+    gathered = Gathered(("c",) * 5, rows, weights=weights)
+    whole = _total(gathered, None)
+
+    def apart(count: int, _step: int, work: Callable[[int, int], None]) -> None:
+        for start, stop in ((700, count), (0, 130), (130, 700)):
+            work(start, stop)
+
+    monkeypatch.setattr("croupier.aggregate.mean.over", apart)
+    monkeypatch.setattr("croupier.aggregate.mean._BLOCK", 400)
+    assert torch.equal(_total(gathered, None), whole)

@@ -15,11 +15,11 @@ from croupier.audit.knowledge import Knowledge
 from croupier.audit.membership import ATTACKS, area
 from croupier.core.coins import Coins
 from croupier.core.update import Gathered
-from croupier.errors import SpecError
+from croupier.errors import SpecError, Unsuited
 from croupier.learn.data import TensorRecords
 from croupier.learn.fit import Sgd
 from croupier.learn.flat import FlatNet
-from croupier.learn.models import Mlp
+from croupier.learn.models import Mlp, MnistCnn
 from croupier.learn.train import Learner
 
 COINS = Coins.from_seed(2)
@@ -82,6 +82,31 @@ def test_a_model_that_learnt_nothing_gives_nothing_away(known: Knowledge) -> Non
     fresh = torch.randn(FlatNet(known.module).layout.size, generator=draw("fresh")) * 0.1
     got = areas(facing(known, fresh, fresh), ("loss", "lira", "rows"))
     assert all(0.35 < value < 0.65 for value in got.values())
+
+
+def test_a_change_spans_the_records_that_made_it(known: Knowledge) -> None:
+    """Fewer records than inputs: exact, however long was trained; of more of them it leans to them; noise hides all."""
+    with COINS.child("start").ambient():
+        start = FlatNet(known.module).layout.flatten(known.build().state_dict())
+
+    def found(learnt: Tensor, members: Tensor) -> float:
+        where = facing(known, learnt, start)
+        scores = ATTACKS["spans"](where.with_view(where.seen, start=start), COINS)
+        return area(scores[members], scores[~members])
+
+    few = torch.arange(2 * MANY) % 4 == 0
+    learnt = by_heart(known, few)
+    assert found(learnt, few) == 1.0
+    assert 0.7 < found(by_heart(known, MEMBERS), MEMBERS) < 1.0
+    assert 0.3 < found(learnt + 10 * torch.randn(learnt.shape, generator=draw("drowned")), few) < 0.7
+
+
+def test_without_a_layer_that_reads_records_no_change_spans_them(known: Knowledge) -> None:
+    pictures = torch.randn(6, 1, 28, 28, generator=draw("pictures")), torch.zeros(6, dtype=torch.int64)
+    odd = replace(known, model=MnistCnn().plain(), records=pictures, suspects=pictures)
+    rows = torch.zeros(2, FlatNet(odd.module).layout.size)
+    with pytest.raises(Unsuited, match="no linear layer with biases reads whole records"):
+        ATTACKS["spans"](facing(odd, *rows), COINS)
 
 
 def test_rows_look_at_each_clients_model(known: Knowledge) -> None:

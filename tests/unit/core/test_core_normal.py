@@ -7,12 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special, stats
+from tests.tiers import examples
 
 from croupier.core.coins import Coins
-from croupier.core.normal import from_words, quantile
+from croupier.core.normal import _CENTRE, _FAR, _TAIL, from_words, from_words_plain, quantile
+from croupier.kernels import _normal_jit as jit
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "normal.json").read_text("utf-8"))
 
@@ -32,7 +34,7 @@ def test_quantiles_agree_with_an_independent_routine() -> None:
     np.testing.assert_allclose(quantile(p), special.ndtri(p), rtol=2e-14, atol=1e-15)
 
 
-@settings(deadline=None)
+@examples()
 @given(st.floats(1e-300, 0.49999999))
 def test_quantiles_rise(p: float) -> None:
     # Ten units in the last place of p: more than the routine's own error can turn round.
@@ -50,6 +52,19 @@ def test_quantiles_are_odd_about_one_half(k: int) -> None:
 def test_the_smallest_word_is_far_in_the_lower_tail() -> None:
     (lowest,) = from_words(np.array([0], np.uint64))
     assert -8.5 < lowest < -8.1
+
+
+def test_the_compiled_loop_gives_the_bits_of_the_plain_form() -> None:
+    """Everywhere: words drawn, the smallest and the largest, next to the middle and on either side of the tails."""
+    edges = [0, 1 << 12, (1 << 64) - 1, 1 << 63, (1 << 63) - 1]
+    sides = [int(p * 2**64) + step for p in (0.075, 0.925, 1.4e-11, 1 - 1.4e-11) for step in (-(1 << 13), 0, 1 << 13)]
+    spread = [1 << bit for bit in range(64)] + [(1 << 64) - (1 << bit) for bit in range(1, 64)]
+    drawn = Coins.from_seed(8).secure().words(100_000)
+    words = np.concatenate([np.array([*edges, *sides, *spread], np.uint64), drawn])
+    out = np.empty(len(words))
+    jit.from_words(words, _CENTRE, _TAIL, _FAR, out)
+    assert np.array_equal(out, from_words_plain(words))
+    assert np.array_equal(from_words(words), out)
 
 
 def test_normals_have_the_right_moments_and_shape() -> None:

@@ -134,7 +134,7 @@ def test_bits_come_out_in_the_order_of_the_mix_and_a_wrong_part_is_named() -> No
         with pytest.raises(IntegrityError, match="mix1 does not prove that it opened"):
             elgamal.check_part(after, part[::-1].copy(), key.public, b"here", proof, "mix1")
         parts.append(part)
-    bits, wrong = elgamal.opened(after, parts)
+    bits, wrong = elgamal.opened(after.c, parts)
     assert np.array_equal(bits, BITS[order])
     assert not wrong.any()
-    assert elgamal.opened(after, parts[:1])[1].all()
+    assert elgamal.opened(after.c, parts[:1])[1].all()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
 import torch
 
+from croupier.core import norm
 from croupier.core.coins import BLOCK, Coins
 from croupier.core.norm import length
 from croupier.core.update import Layout, Slice, Update
@@ -41,6 +43,50 @@ def test_a_length_neither_overflows_nor_depends_on_how_memory_lies() -> None:
     assert length(torch.full((4,), 1e38)) == pytest.approx(2e38)
     values = torch.from_numpy(ROOT.child("strided").secure().normal(2000)).float()
     assert length(values[::2]) == length(values[::2].clone())
+
+
+def at_once(values: torch.Tensor) -> float:
+    """The length from all squares together, added in halves."""
+    squares = np.square(values.numpy().astype(np.float64))
+    count = len(squares)
+    while count > 1:
+        upper = (count + 1) // 2
+        squares[: count - upper] += squares[upper:count]
+        count = upper
+    return math.sqrt(float(squares[0]))
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 5, 8, 9, 31, 33, 100, 1001])
+def test_a_length_has_the_same_bits_however_few_squares_are_held(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = torch.from_numpy(ROOT.child("held", size).secure().normal(size)).float()
+    for held in (1, 4, 7):
+        monkeypatch.setattr(norm, "_HELD", held)
+        assert length(values) == at_once(values)
+
+
+def test_no_copy_of_a_long_update_is_made_in_doubles() -> None:
+    update = difference(torch.linspace(-1, 1, 1 << 21))
+    tracemalloc.start()
+    try:
+        length(update.vector)
+        of_length = tracemalloc.get_traced_memory()[1]
+        tracemalloc.reset_peak()
+        Gaussian(clip=1, sigma=0.1)(update, ROOT)
+        of_noise = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # Doubles of all would be 16 MiB, beside the 8 MiB that are sent; a block of them and its noise are 5 MiB.
+    assert of_length < 4 << 20
+    assert of_noise < 16 << 20
+
+
+def test_a_long_difference_is_noised_as_if_it_were_all_at_once() -> None:
+    update, part = difference(torch.linspace(-1, 1, 2 * BLOCK + 5)), Gaussian(clip=1, sigma=0.25)
+    wide = update.vector.numpy().astype(np.float64) * (1 / at_once(update.vector))
+    for number, start in enumerate(range(0, len(wide), BLOCK)):
+        some = wide[start : start + BLOCK]
+        some += 0.25 * ROOT.child("block", number).secure().normal(len(some))
+    assert np.array_equal(part(update, ROOT)[0].vector.numpy(), wide.astype(np.float32))
 
 
 def test_a_long_difference_is_clipped_and_a_short_one_is_not() -> None:

@@ -1,8 +1,7 @@
 """What did the record look like? Asked of a round in which everybody took one step on one record of its own.
 
 Ways by network and view: read the record off a first linear layer (with a prior or without), search for records with
-the gradient where no layer shows them, peel a sum record by record. The question `reconstruction` asks for them by
-name; `Unsuited` says why one cannot be had of a network.
+the gradient where no layer shows them, peel a sum record by record.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from croupier.audit.invert import SearchRecipe, Target, search_records
 from croupier.audit.knowledge import Knowledge
 from croupier.audit.seen import seen
 from croupier.core.coins import Coins
@@ -25,6 +23,7 @@ from croupier.core.update import Gathered, Layout
 from croupier.errors import SpecError, Unsuited
 from croupier.learn.ends import Entrance, find_entrance, last_gradient
 from croupier.learn.flat import layout_of
+from croupier.learn.gradient_search import SearchRecipe, Target, search_records
 from croupier.learn.gradients import Loss, gradient_from, holding
 from croupier.learn.layer_gradients import at_entrance, counted_labels, label_of, off_layer
 

@@ -1,9 +1,8 @@
 """Source inference: whose record is it? On named updates, and on what shuffles leave of them; or from no view at all.
 
 From: Hu et al. (lowest loss); the source-inference paper (un-shuffling first); the posteriors are ours. An attack gives
-a score for each client (rows) and record (columns); the highest score is its guess. A topic of the attacks' own process
-(`audit.blind`), which mounts attacks on membership beside these: it is sent views and knowledge, never the truth.
-`audit.questions.source` scores the answers.
+a score for each client (rows) and record (columns); the highest score is its guess. Attacks on membership are mounted
+beside these.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from itertools import product
 from typing import Any
 
 import torch
@@ -59,9 +59,8 @@ def posterior(rebuild: Rebuild, context: AttackContext, coins: Coins, fitted: bo
     """Prior and view together.
 
     A client's model is sure of the classes that the client has many of, and its last biases lean to them. How much
-    that tells is learnt from the shadow sets: models must foretell the labels of records that were left out. Models
-    that were `fitted` to shadow sets are rebuilt without those records. Where they foretell nothing, the prior remains,
-    and the record's own log-odds where a whole model may remember it.
+    that tells is learnt from the shadow sets, by labels of records that were left out, also of rebuilding models that
+    are `fitted` to these. The record's own log-odds count where a whole model may remember it.
     """
     known, base = context.knowledge, prior(context, coins)
     inputs, labels = known.records
@@ -159,12 +158,13 @@ def _left_out(signs: tuple[Tensor, Tensor], context: AttackContext) -> Iterator[
 
 def _calibrated(trials: Iterable[Foretelling]) -> tuple[tuple[float, float], float]:
     """The slopes and the doubt that foretell best."""
-    grid = [((first, second), doubt) for first in SLOPES for second in SLOPES for doubt in DOUBTS]
-    likely = torch.zeros(len(grid), dtype=torch.float64)
+    pairs, likely = list(product(SLOPES, SLOPES)), torch.zeros(len(SLOPES) ** 2, len(DOUBTS), dtype=torch.float64)
+    doubts = torch.tensor(DOUBTS, dtype=torch.float64).reshape(-1, 1, 1)
     for signs, held, asked in trials:
-        leans = {(first, second): _lean(signs, (first, second)) for first in SLOPES for second in SLOPES}
-        likely += torch.stack([(asked * torch.log(shares(held, leans[slopes], doubt))).sum() for slopes, doubt in grid])
-    return grid[int(likely.argmax())]
+        leans = torch.stack([_lean(signs, pair) for pair in pairs]).unsqueeze(1)
+        likely += (asked * torch.log(shares(held, leans, doubts))).sum((2, 3))
+    best, doubt = divmod(int(likely.argmax()), len(DOUBTS))
+    return pairs[best], DOUBTS[doubt]
 
 
 _MATCHED_ROWS = partial(unshuffle.models, LOSS, one_to_one=True)
@@ -235,14 +235,19 @@ def mount(context: AttackContext, asked: Mapping[str, Any]) -> dict[str, Any]:
         start = asked["start"]
         viewed = context.with_view(seen(views, protocol, layout, start), counted(views, protocol, layout), start)
     coins = Coins(asked["coins"])
-    guesses, unsuited = {}, dict[str, str]()
+    guesses, scores, unsuited = dict[str, Tensor](), dict[str, Tensor](), dict[str, str]()
     for name in asked["source"]:
         node, attack = coins.child("source", name), _named(name, ATTACKS)
         try:
             guesses[name] = pick(attack(viewed, node.child("attack")), node.child("ties").fast())
         except Unsuited as error:
             unsuited[name] = str(error)
-    scores = {name: _named(name, membership.ATTACKS)(viewed, coins.child(name)) for name in asked["membership"]}
+    for name in asked["membership"]:
+        attack = _named(name, membership.ATTACKS)
+        try:
+            scores[name] = attack(viewed, coins.child(name))
+        except Unsuited as error:
+            unsuited[name] = str(error)
     carried = prior_of(viewed).carried if "prior" in asked["source"] else ""
     return {"guesses": guesses, "scores": scores, "unsuited": unsuited, "carried": carried}
 

@@ -1,9 +1,7 @@
 """Can hidden coordinates be put back in order? Asked of a server's views where clients permute what they send.
 
-Asked of protocols whose clients hide coordinates (Tazza). The description's own protocol and its control are played:
-uploads, rules and views come from the real loop and the real agreement. Attacks run in a process of their own
-(`audit.attacks.permutation`); only here their guesses meet the rules. An order is what came of one of these two: which
-share of places was recovered.
+Uploads, rules and views come from the real loop and the real agreement; only here do the attack's guesses meet the
+rules. An order is what came of the protocol or its control: which share of places was recovered.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What do malicious clients break? A share of the clients attack the protocol as it is, under an honest server.
-
-`audit.attacked_training` trains with and without each attack; here are scores, the table of what honest clients
-receive, and the words. How clusters compare with other rules is the laboratory's `bench clusters`.
-"""
+"""What do malicious clients break? A share of the clients attack the protocol as it is, under an honest server."""
 
 from __future__ import annotations
 

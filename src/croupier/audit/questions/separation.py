@@ -17,7 +17,7 @@ from torch import Tensor
 from croupier.audit.attacks.separation import own_update
 from croupier.audit.bench import Answered, Bench, PlayedRounds
 from croupier.audit.blind import Panel
-from croupier.audit.question import SERVER, Adversary, Arm, Promise, Question, QuestionRun, Score
+from croupier.audit.question import SERVER, UNSEEN, Adversary, Arm, Promise, Question, QuestionRun, Score
 from croupier.audit.seen import shows
 from croupier.core.update import Layout, Slice
 from croupier.encode.floats import Floats
@@ -71,8 +71,8 @@ def look(bench: Bench, arm: Arm, adversary: Adversary, attack: str) -> Separatio
     rounds = _rounds(played, adversary)
     if not rounds:
         return None
-    asked: dict[str, Any] = {"rounds": rounds, "protocol": arm.pipeline.plain(), "attacks": (attack,)}
-    asked["less_own"] = "client" in adversary.parties
+    alone, protocol = "client" in adversary.parties, arm.pipeline.plain()
+    asked = {"rounds": rounds, "protocol": protocol, "attacks": (attack,), "less_own": alone}
     truth = {
         (who, done.number): own_update(views[who])
         for done, views in zip(played.rounds, played.views, strict=True)
@@ -157,8 +157,8 @@ class Separation(Question, use="separation"):
     def unseen(self, bench: Bench, arm: Arm, adversary: Adversary) -> str:
         """Sums of the same clients, or one sum, have nothing to be held against."""
         found, plan = shows(arm.pipeline, adversary), bench.chosen(arm).plan
-        if found.kind == "nothing":
-            return found.why
+        if why := super().unseen(bench, arm, adversary):
+            return why
         if found.kind == "named" or "clients" in adversary.parties or arm.pipeline.release.tiered:
             return ""
         enrolled = bench.stage(arm).task.enrolled
@@ -187,7 +187,7 @@ class Separation(Question, use="separation"):
 def _trial(found: SeparationAnswer | None, attack: str, control: SeparationAnswer | None) -> QuestionRun:
     controls = {"sums": control.score("sums")} if control else {}
     if found is None:
-        return QuestionRun(not_run={attack: "it sees nothing of a round before the next one"})
+        return QuestionRun(not_run={attack: UNSEEN})
     facts: dict[str, Any] = {"sentences": [SAID]}
     if attack == "sums":
         got = found.answer.result()[attack]

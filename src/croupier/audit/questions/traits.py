@@ -1,8 +1,7 @@
 """What is a client like, and is it the same client as before? Two questions about all rounds that an adversary saw.
 
 Traits are what updates tell beyond what is common among auxiliary clients; links, updates of one client found again
-among those of earlier rounds. The attack is `audit.attacks.traits`; the truth meets its answers in
-`audit.traits.findings`, which answers both at once. Here are only the words, and which of its measures are scores.
+among those of earlier rounds. `audit.traits.findings` answers both at once.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from croupier.audit.bench import Bench
-from croupier.audit.question import Adversary, Arm, Promise, Question, QuestionRun, Score
+from croupier.audit.question import UNSEEN, Adversary, Arm, Promise, Question, QuestionRun, Score
 from croupier.audit.seen import shows
 from croupier.audit.traits.findings import Findings, auxiliary, findings, tiered_case
 from croupier.audit.traits.scores import BUCKET, CENTRED, RIGHT, ROW
@@ -39,17 +38,14 @@ class Traits(Question, use="traits"):
         "dominant": "the class most of its records have, by such a classifier",
     }
 
+    blank: ClassVar = ("nothing", "noise")
+
     def unfit(self, bench: Bench, arm: Arm) -> str:
         """Without an attribute, or anybody to learn it from, nothing can be asked."""
         if all(tiered_case(bench, arm, who) for who in bench.adversaries(arm)):
             return ""
         found = auxiliary(bench, arm)
         return str(found) if isinstance(found, SpecError) else ""
-
-    def unseen(self, bench: Bench, arm: Arm, adversary: Adversary) -> str:
-        """Who sees nothing of updates, or noise, has no view to attack."""
-        found = shows(arm.pipeline, adversary)
-        return found.why if found.kind in ("nothing", "noise") else ""
 
     def play(self, bench: Bench, arm: Arm, adversaries: Sequence[Adversary]) -> Promise:
         """On all rounds together; the value is the mean over rounds and clients."""
@@ -61,9 +57,7 @@ def _described(found: Findings) -> QuestionRun:
     measures, prior = found.measures, found.prior
     named = {key: RIGHT.format(key) for key in found.attributes}
     if not measures:
-        return QuestionRun(
-            not_run=dict.fromkeys(named or ("dominant",), "it sees nothing of a round before the next one")
-        )
+        return QuestionRun(not_run=dict.fromkeys(named or ("dominant",), UNSEEN))
     scores = {key: Score(measures[name], prior[name]) for key, name in named.items()}
     wanted = [name for name in measures if not name.startswith(LINKS)]
     tables = found.table("What updates tell of clients", wanted)
@@ -95,14 +89,12 @@ class Linkage(Question, use="linkage"):
 
     def unseen(self, bench: Bench, arm: Arm, adversary: Adversary) -> str:
         """Sums of everybody have no rows, and names alone carry no update."""
-        found = shows(arm.pipeline, adversary)
-        if found.kind == "nothing":
-            return found.why
-        if found.kind == "noise":
+        kind, release = shows(arm.pipeline, adversary).kind, arm.pipeline.release
+        if kind == "noise":
             return "it sees who took part by name, and nothing that updates decide"
-        release = arm.pipeline.release
-        summed = found.kind in ("sum", "counts") and not (release.tiered and release.grouped)
-        return "a sum of everybody has no rows to link" if summed else ""
+        if kind in ("sum", "counts") and not (release.tiered and release.grouped):
+            return "a sum of everybody has no rows to link"
+        return super().unseen(bench, arm, adversary)
 
     def play(self, bench: Bench, arm: Arm, adversaries: Sequence[Adversary]) -> Promise:
         """On all rounds together; the prior is a candidate picked at random."""

@@ -1,8 +1,4 @@
-"""What the shadow function of a folder gives, checked: what the adversary knows, and the truth that it is not given.
-
-The one function that an audit of recorded updates calls, found by the same rule as any other of the user's own
-(`learn.own`).
-"""
+"""What the shadow function of a folder gives, checked: what the adversary knows, and the truth that it is not given."""
 
 from __future__ import annotations
 

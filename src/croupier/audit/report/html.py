@@ -1,7 +1,6 @@
 """The report as one HTML page that needs nothing else: no network, no font, and a script only to sort and to filter.
 
-`page.html` and the files that it takes in are Jinja2 templates that escape all they are given; here is only what
-templates cannot compute. Used by `report.result`.
+Its templates escape all they are given; here is only what they cannot compute.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""A report read for people: whatever is missing is missing in one place only, and numbers become words here.
-
-The page (`html`), the spreadsheet and the Markdown (`text`), the comparison of two reports (`compare`) and the command
-line read a report through this file, so that all of them say the same of the same numbers.
-"""
+"""A report read for people: whatever is missing is missing in one place only, and numbers become words here."""
 
 from __future__ import annotations
 
@@ -132,8 +128,7 @@ def status(cell: Lenient) -> str:
 def stamp(cell: Lenient) -> tuple[str, str]:
     """The mark of a finding and its word: what malicious clients break is no leak, and a worst case is said to be one.
 
-    What was not run has one of three reasons: attacks were tried and say nothing, there is nothing to try, or nobody
-    asked.
+    What was not run: attacks were tried and say nothing, there is nothing to try, or nobody asked.
     """
     kind, word = status(cell), ""
     if kind == "leak":

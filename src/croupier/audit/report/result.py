@@ -1,7 +1,6 @@
 """What an audit ends with: plain values, and the ways to read them.
 
-`croupier.audit` returns a `Report`; the command line writes its page, JSON, CSV and Markdown, each whole or not at all,
-and never over a file that no report wrote.
+The page, JSON, CSV and Markdown are written each whole or not at all, and never over a file that no report wrote.
 """
 
 from __future__ import annotations
@@ -18,8 +17,6 @@ from croupier.core.files import write_whole
 from croupier.errors import SpecError, option
 
 REMEDY = "free space, or choose another {}"
-
-
 BESIDE = (".json", ".csv", ".md")
 
 

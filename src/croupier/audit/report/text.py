@@ -1,7 +1,4 @@
-"""The report for a spreadsheet and for a text: every number, line by line, and the findings in Markdown.
-
-The numbers are all there, attack by attack; the page shows the same ones in fewer words.
-"""
+"""The report for a spreadsheet and for a text: every number, line by line, and the findings in Markdown."""
 
 from __future__ import annotations
 

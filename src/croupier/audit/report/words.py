@@ -1,7 +1,4 @@
-"""Numbers, names and moments of a report in words: what `read` and everything that shows a report is built of.
-
-Questions make the tables of their facts with `rate_of`, `interval` and `table`.
-"""
+"""Numbers, names and moments of a report in words: what everything that shows a report is built of."""
 
 from __future__ import annotations
 

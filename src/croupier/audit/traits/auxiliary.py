@@ -1,7 +1,7 @@
 """Auxiliary clients: who is like the clients attacked and none of them, with records that the adversary holds.
 
-Attacks on clients' traits learn from them. They are households that are no clients, a part of the clients that is set
-aside, or clients made of records that nobody trains on.
+They are households that are no clients, a part of the clients that is set aside, or clients made of records that nobody
+trains on.
 """
 
 from __future__ import annotations
@@ -50,8 +50,7 @@ class AuxiliaryClients:
     def learn_from(self, starts: Mapping[int, Tensor], clip: float, coins: Coins) -> AuxiliaryUpdates:
         """What they learn from the models that were handed out in these rounds, clipped.
 
-        It takes nothing but such models and their own records. Raises: Unsuited when one cannot train, as from models
-        that noise has spoilt.
+        Raises: Unsuited when one cannot train, as from models that noise has spoilt.
         """
         found = []
         for number, start in starts.items():

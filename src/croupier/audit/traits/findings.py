@@ -1,7 +1,6 @@
 """What all rounds that an adversary saw tell of clients' traits, and of who is who: the truth meets the guesses here.
 
-The questions `traits` and `linkage` are both answered from these findings. Noise by tiers has an experiment of its own
-(`audit.traits.tiers`); of any other protocol the real views are read.
+Noise by tiers has an experiment of its own (`audit.traits.tiers`); of any other protocol the real views are read.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Scores of attacks on clients' traits and links: answers against the truth, and what the same knowledge answers
-without a view.
+"""Scores of attacks on clients' traits and links: the answers, and the same knowledge's without a view, and the truth.
 
 A row's owner is the client from whom most of its coordinates come: its sender, where rows are intact. A mean of a
-bucket belongs to each of its members alike. The questions `traits` and `linkage` show these measures by their names;
-the laboratory adds those of the paper's tables.
+bucket belongs to each of its members alike.
 """
 
 from __future__ import annotations
@@ -168,8 +166,7 @@ def prior(truth: TraitTruth, guesses: Mapping[str, set[int]]) -> Measures:
 def link_hits(links: Tensor, allowed: Tensor, truth: TraitTruth) -> dict[str, list[tuple[int, float, float]]]:
     """Links, question by question: the round, whether it was hit, and the chance of a candidate picked at random.
 
-    Asked is every row whose owner has a row among the candidates: is the linked row its owner's (`ROW`)? For buckets:
-    is its owner in the linked row's bucket (`BUCKET`)?
+    Of rows whose owner has a candidate: is the linked row its owner's (`ROW`), is its owner in that bucket (`BUCKET`)?
     """
     at, rounds, _ = truth.pairs
     everybody = set(truth.names)

@@ -1,8 +1,7 @@
 """Noise by tiers, attacked: one training of a noise serves every view, by the releases themselves.
 
 Where a description's own protocol noises by tiers, the questions `traits` and `linkage` are answered here and not on
-the real views (`audit.traits.findings`), so that views of one training can be compared. IntraShuffler's tables in the
-laboratory are made of the same experiment.
+the real views, so that views of one training can be compared; so are IntraShuffler's tables.
 """
 
 from __future__ import annotations

@@ -6,13 +6,17 @@ parameters there are. Used by the presets `mnist` and `cifar10`, and by the pape
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Self
+
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional
 
+from croupier.errors import SpecError
 from croupier.learn.data import Dataset
-from croupier.learn.models.layers import Dropout, Standardise
+from croupier.learn.models.layers import Dropout, Standardise, convolved, pooled
 from croupier.learn.models.network import Network
 
 
@@ -46,17 +50,51 @@ class ConvNet(nn.Module):
         out: Tensor = self.fc3(x)
         return out
 
+    def stacked(self, parameters: Mapping[str, Tensor], x: Tensor) -> Tensor:
+        """The same for many models at once, up to rounding: `parameters` and `x` have a leading side for the models."""
+        x = x if self.first is None else self.first(x)
+        x = x.permute(0, 1, 3, 4, 2)
+        for name in ("conv1", "conv2"):
+            x = torch.relu(pooled(convolved(x, parameters[f"{name}.weight"], parameters[f"{name}.bias"]), 2))
+        x = x.permute(0, 1, 4, 2, 3).flatten(2)
+        for name in ("fc1", "fc2", "fc3"):
+            weight, bias = parameters[f"{name}.weight"], parameters[f"{name}.bias"]
+            x = torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))
+            x = x if name == "fc3" else torch.relu(x)
+        return x
 
-class MnistCnn(Network, use="mnist-cnn"):
-    """The network for MNIST: 643,850 weights for 10 classes.
 
-    `standardise` brings pixels to the mean 0 and the deviation 1 that MNIST's training part has.
-    """
+class _Stackable(Network):
+    """A convolutional network whose clients may train as one model, which pays on a GPU and not on a CPU."""
 
     dropout: float = Field(0.0, ge=0, lt=1, description="rate of dropout after each hidden linear layer")
     standardise: bool = Field(
         False, description="the network first subtracts a public mean and divides by a public deviation"
     )
+    # Off unless asked for: it changes last bits.
+    stacked: bool = Field(
+        False, description="clients train as one model, by products of matrices: the same up to rounding, for GPUs"
+    )
+
+    @model_validator(mode="after")
+    def _drawn_alone(self) -> Self:
+        if self.stacked and self.dropout:
+            raise SpecError(
+                f"task.model.stacked = true: dropout = {self.dropout:g} draws for one client at a time; leave one out"
+            )
+        return self
+
+    @property
+    def batchable(self) -> bool:
+        """Whether it is to be stacked."""
+        return self.stacked
+
+
+class MnistCnn(_Stackable, use="mnist-cnn"):
+    """The network for MNIST: 643,850 weights for 10 classes.
+
+    `standardise` brings pixels to the mean 0 and the deviation 1 that MNIST's training part has.
+    """
 
     def build(self, dataset: Dataset) -> ConvNet:
         """A fresh model. Raises: SpecError unless the dataset has classes of 1 x 28 x 28 images."""
@@ -67,13 +105,8 @@ class MnistCnn(Network, use="mnist-cnn"):
         return ConvNet(1, 28, dataset.classes, self.dropout, first)
 
 
-class CifarCnn(Network, use="cifar-cnn"):
+class CifarCnn(_Stackable, use="cifar-cnn"):
     """The network for CIFAR-10: 940,362 weights for 10 classes. `standardise` brings pixels to [-1, 1]."""
-
-    dropout: float = Field(0.0, ge=0, lt=1, description="rate of dropout after each hidden linear layer")
-    standardise: bool = Field(
-        False, description="the network first subtracts a public mean and divides by a public deviation"
-    )
 
     def build(self, dataset: Dataset) -> ConvNet:
         """A fresh model. Raises: SpecError unless the dataset has classes of 3 x 32 x 32 images."""

@@ -91,3 +91,25 @@ class Standardise(nn.Module):
         if isinstance(self.mean, Sequence):
             return (x - torch.tensor(self.mean, device=x.device).unsqueeze(1)) / self.deviation
         return (x - self.mean) / self.deviation
+
+
+def convolved(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Unpadded convolutions of many models at once, as one batched product of matrices.
+
+    `x` is (models, records, height, width, channels); weights and biases have a leading side for the models. Torch's
+    own convolution of several models is one of as many groups, which devices have no quick way for.
+    """
+    models, records = x.shape[:2]
+    size = weight.shape[-1]
+    seen = x.unfold(2, size, 1).unfold(3, size, 1)
+    high, wide = seen.shape[2:4]
+    # Channels last, as they lie in memory: what is copied are then runs of them.
+    columns = seen.permute(0, 1, 2, 3, 5, 6, 4).reshape(models, records * high * wide, -1)
+    filters = weight.permute(0, 3, 4, 2, 1).flatten(1, 3)
+    return torch.baddbmm(bias.unsqueeze(1), columns, filters).view(models, records, high, wide, -1)
+
+
+def pooled(x: Tensor, size: int) -> Tensor:
+    """The largest value of each square of each channel, for many models at once; channels last."""
+    found = torch.max_pool2d(x.flatten(0, 1).permute(0, 3, 1, 2), size).permute(0, 2, 3, 1)
+    return found.reshape(*x.shape[:2], *found.shape[1:])

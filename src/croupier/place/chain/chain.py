@@ -16,7 +16,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from croupier.core.coins import Coins
-from croupier.core.flow import Exchange, Given, Inbox, Party, SubFlow, Wait
+from croupier.core.flow import Given, Inbox, Party, SubFlow
 from croupier.core.update import Layout
 from croupier.core.wire import Schema
 from croupier.encode.encoder import Brief, Payload, Released
@@ -25,6 +25,7 @@ from croupier.place.chain.boxes import Boxes
 from croupier.place.chain.dealt import Dealt
 from croupier.place.chain.form import DEALER, MixForm
 from croupier.place.chain.pairs import Pairs
+from croupier.place.chain.proven import Proven
 from croupier.place.chain.table import MixTable
 from croupier.place.chain.trusted import Trusted
 from croupier.place.placement import (
@@ -42,6 +43,9 @@ from croupier.place.secrets import Need, Secrets
 from croupier.place.witness import Witnesses
 from croupier.release.release import Shape
 
+# The share of numbers that is proven unless a description says another.
+_SHARE = 0.05
+
 
 class Chain(Placement, use="chain"):
     """`servers` parties, mix1, mix2, ..., that permute what they cannot read, one after the other."""
@@ -50,10 +54,11 @@ class Chain(Placement, use="chain"):
     unary: ClassVar[bool] = True
     bystanders: ClassVar[tuple[str, ...]] = (DEALER,)
 
-    trust: Literal["full", "semi-honest"] = Field(
+    trust: Literal["full", "semi-honest", "malicious"] = Field(
         "semi-honest",
-        description="servers that follow the protocol and must not read updates (`semi-honest`), or one, mix1, that "
-        "may (`full`), to which residues travel in binary",
+        description="servers that follow the protocol and must not read updates (`semi-honest`); servers that prove "
+        "what they do, bit by encrypted bit, for small models (`malicious`); or one, mix1, that may read updates "
+        "(`full`), to which residues travel in binary",
     )
     shuffle: Literal["dealer", "pairs", "onion"] = Field(
         "dealer",
@@ -65,6 +70,13 @@ class Chain(Placement, use="chain"):
     )
     smallest: int = Field(
         3, ge=2, description="fewest clients that are mixed, those who are assumed to collude not counted"
+    )
+    proven: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="with `trust = 'malicious'`, the share of the numbers for which every server proves that it only "
+        "moved bits, drawn once all have mixed; 0.05 unless set",
     )
     colluders: int = Field(0, ge=0, description="so many clients are assumed to tell what they sent")
 
@@ -82,9 +94,25 @@ class Chain(Placement, use="chain"):
             )
         return self
 
+    @model_validator(mode="after")
+    def _proving(self) -> Self:
+        if self.trust == "malicious" and self.shuffle != "dealer":
+            raise SpecError(
+                f"protocol.place.shuffle = {self.shuffle!r} with trust = 'malicious': servers that prove what they do "
+                "move encrypted bits and need neither pairs nor boxes; leave shuffle out"
+            )
+        if self.trust != "malicious" and self.proven is not None:
+            raise SpecError(
+                f"protocol.place.proven = {self.proven:g} with trust = {self.trust!r}: nothing is proven there; leave "
+                "it out, or use trust = 'malicious'"
+            )
+        return self
+
     @property
     def form(self) -> MixForm:
         """How it is mixed."""
+        if self.trust == "malicious":
+            return Proven(self.names, self.smallest + self.colluders, _SHARE if self.proven is None else self.proven)
         if self.trust == "full":
             return Trusted(self.names, self.smallest + self.colluders)
         kind: Callable[[tuple[str, ...], int], MixForm] = {"dealer": Dealt, "pairs": Pairs, "onion": Boxes}[
@@ -114,6 +142,11 @@ class Chain(Placement, use="chain"):
         """Only what clients sent can be moved by who cannot read it, and nothing may travel beside it."""
         if self.trust == "full" and "ids" not in mechanism.release.hides:
             yield f"shuffles, and release = {mechanism.release.use!r} does not; use release = 'shuffle'"
+        if self.trust == "malicious" and not mechanism.release.unary:
+            yield (
+                f"with trust = 'malicious' moves single bits, and release = {mechanism.release.use!r} moves rows; use "
+                "release = 'bits' with encode = 'residues', or trust = 'semi-honest'"
+            )
         if self.trust != "full" and self.shuffle == "onion" and mechanism.release.pieces != "model":
             yield (
                 "with shuffle = 'onion' moves whole rows only, because every piece would need a box of its own; use "
@@ -126,6 +159,14 @@ class Chain(Placement, use="chain"):
             )
         if mechanism.encode.luggage():
             yield f"hides rows, and encode = {mechanism.encode.use!r} sends something beside them; use place = 'relay'"
+
+    def check_size(self, mechanism: Mechanism, layout: Layout, clients: int) -> None:
+        """Encrypted bits are dear. Raises: SpecError when they are too many, or their library is missing."""
+        self.form.check_size(mechanism, layout, clients)
+
+    def costs(self, mechanism: Mechanism, layout: Layout, clients: int) -> tuple[str, ...]:
+        """As the form says."""
+        return self.form.costs(mechanism, layout, clients)
 
     def middle(self, mechanism: Mechanism) -> Mapping[str, Party]:
         """The mix servers, and who else the form needs."""
@@ -145,9 +186,8 @@ class Chain(Placement, use="chain"):
         yield from self.form.submit(mechanism, given, payload, keys, coins)
 
     def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: ServerHoldings = NOTHING) -> SubFlow:
-        """Wait for the chain's end."""
-        inbox = yield Exchange(wait=Wait("mixed", self.form.last))
-        return self.opened(mechanism, given.roster, given.layout, inbox)
+        """As the form says."""
+        return (yield from self.form.collect(mechanism, given, coins))
 
     def opened(self, mechanism: Mechanism, roster: tuple[str, ...], layout: Layout, inbox: Inbox) -> Released:
         """What came out of the chain."""

@@ -14,6 +14,7 @@ import torch
 
 from croupier.core.coins import Coins
 from croupier.core.flow import Body, Exchange, Given, Inbox, Letter, Party, SubFlow, Wait
+from croupier.core.update import Layout
 from croupier.core.wire import Schema
 from croupier.encode.encoder import Payload, Released
 from croupier.errors import ProtocolError
@@ -47,6 +48,18 @@ class MixForm(ABC):
     @abstractmethod
     def schemas(self, mechanism: Mechanism, given: Given) -> dict[str, Schema]:
         """Every kind of message."""
+
+    def collect(self, mechanism: Mechanism, given: Given, coins: Coins) -> SubFlow:
+        """What the server does: wait for the chain's end."""
+        inbox = yield Exchange(wait=Wait("mixed", self.last))
+        return self.opened(MixTable.of(mechanism, given), inbox)
+
+    def check_size(self, mechanism: Mechanism, layout: Layout, clients: int) -> None:
+        """Raises: SpecError when so much is not mixed in this way."""
+
+    def costs(self, mechanism: Mechanism, layout: Layout, clients: int) -> tuple[str, ...]:
+        """What a round takes, where that is worth saying before a run."""
+        return ()
 
     @abstractmethod
     def opened(self, table: MixTable, inbox: Inbox) -> Released:

@@ -2,8 +2,9 @@
 
 `croupier bench mix`. The real placements are played from updates to the decoded sum, in one process, one party after
 the other; each party's own seconds are counted. `mix_s` is what all mix servers take together, `hop_s` a server's share
-of it, `deal_s` the dealer's work, which can be done by a machine of its own, and `copy_s` a copy of the packed bits.
-Forms that prove nothing have no `prove_s` and `verify_s`.
+of it, `hop_ns_a_bit` the same in processor time (of all cores, and of no other process), `deal_s` the dealer's work,
+which can be done by a machine of its own, and `copy_s` a copy of the packed bits. Forms that prove nothing have no
+`prove_s` and `verify_s`.
 """
 
 from __future__ import annotations
@@ -87,8 +88,9 @@ def measure(size: MixSize, seed: int, watch: Watch = ignore) -> dict[str, Any]:
 def played(pipeline: Pipeline, updates: Mapping[str, Update], coins: Coins) -> dict[str, Any]:
     """One round of one form, timed party by party. Raises: CroupierError when its sum is wrong."""
     seconds: Counter[str] = Counter()
+    worked: Counter[str] = Counter()
     sitting = seated(pipeline, updates, coins)
-    parties = {name: _timed(name, party, seconds) for name, party in sitting.attempt.parties.items()}
+    parties = {name: _timed(name, party, seconds, worked) for name, party in sitting.attempt.parties.items()}
     start = time.perf_counter()
     result = Local()(replace(sitting.attempt, parties=parties))
     round_s = time.perf_counter() - start
@@ -104,7 +106,9 @@ def played(pipeline: Pipeline, updates: Mapping[str, Update], coins: Coins) -> d
         "servers": len(middle), "bits": bits, "client_bytes": max(result.traffic.sent[who] for who in updates),
         "hop_bytes": sitting.attempt.schemas[_HOPS[str(form)]].most_bytes, "mix_s": mix_s, "prove_s": None,
         "verify_s": None, "hop_s": mix_s / len(middle), "deal_s": seconds["dealer"] or None, "copy_s": copy_s,
-        "hop_copies": mix_s / len(middle) / copy_s, "client_s": max(seconds[who] for who in updates),
+        "hop_copies": mix_s / len(middle) / copy_s,
+        "hop_ns_a_bit": 1e9 * sum(worked[name] for name in middle) / len(middle) / bits,
+        "client_s": max(seconds[who] for who in updates),
         "server_s": seconds["server"], "round_s": round_s,
     }  # fmt: skip
 
@@ -114,19 +118,20 @@ def _bits(pipeline: Pipeline) -> int:
     return bits
 
 
-def _timed(name: str, party: Party, seconds: Counter[str]) -> Party:
-    """The same party; what it takes between two waits is counted."""
+def _timed(name: str, party: Party, seconds: Counter[str], worked: Counter[str]) -> Party:
+    """The same party; what it takes between two waits is counted, by the clock and in processor time."""
 
     def played_by(given: Given, memory: Memory, coins: Coins) -> Flow:
         flow, answer = party(given, memory, coins), None
         while True:
-            start = time.perf_counter()
+            start, busy = time.perf_counter(), time.process_time()
             try:
                 ask = flow.send(answer)
             except StopIteration as stop:
                 return dict(stop.value)
             finally:
                 seconds[name] += time.perf_counter() - start  # type: ignore[assignment]
+                worked[name] += time.process_time() - busy  # type: ignore[assignment]
             answer = yield ask
 
     return played_by
@@ -159,11 +164,13 @@ def show(found: dict[str, Any]) -> None:
     """The same numbers for people."""
     print(f"{found['clients']} clients, {found['params']} parameters of {found['digits']} digits")
     print(
-        f"{'form':<8}{'servers':>8}{'bits':>13}{'client B':>12}{'hop B':>12}{'mix s':>9}{'hop / copy':>12}{'deal s':>8}"
+        f"{'form':<8}{'servers':>8}{'bits':>13}{'client B':>12}{'hop B':>12}{'mix s':>9}{'hop / copy':>12}"
+        f"{'ns a bit':>10}{'deal s':>8}"
     )
     for row in found["forms"]:
         deal = f"{row['deal_s']:.2f}" if row["deal_s"] else "-"
         print(
             f"{row['form']:<8}{row['servers']:>8}{row['bits']:>13}{row['client_bytes']:>12}{row['hop_bytes']:>12}"
-            f"{row['mix_s']:>9.2f}{row['hop_copies']:>12.0f}{deal:>8}"
+            f"{row['mix_s']:>9.2f}{row['hop_copies']:>12.0f}{row['hop_ns_a_bit']:>10.2f}"
+            f"{deal:>8}"
         )

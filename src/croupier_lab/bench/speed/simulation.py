@@ -1,7 +1,8 @@
 """How fast simulated clients train: stacked against one by one, on the same cores in the same process.
 
 `croupier bench simulate`. Beside speed: the memory mark after five rounds and at the end, which must not grow, and a
-whole small command from start to files, against Flower's where that is installed.
+whole small command from start to files, against Flower's where that is installed. With `--device cuda` it is the
+device beside this machine's CPU instead (`device_rounds`).
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ from croupier.engine.loop import rounds
 from croupier.engine.state import Round
 from croupier.errors import CroupierError
 from croupier.learn.assemble import Assembled, Hardware, TaskOptions, assemble
-from croupier.spec import Spec, load
+from croupier.spec import Machine, Spec, load
 from croupier_lab.bench.size import BenchSize, Watch, ignore
+from croupier_lab.bench.speed import device_rounds
 
 TINY = ("federation.rounds=2", "task.fit.epochs=1")
 FLOWER = Path(__file__).parent / "flower_app"
@@ -50,6 +52,7 @@ class SimulationSize(BenchSize):
     clients: int = Field(100, ge=2, description="Simulated clients.")
     rounds: int = Field(50, ge=6, description="Rounds for the memory mark.")
     repeats: int = Field(5, ge=1, description="Timed repeats of each side; the best counts.")
+    device: str = Field("cpu", description="`cuda`, to measure a device beside the CPU; `cpu` measures this alone.")
 
 
 def describe(size: SimulationSize) -> Spec:
@@ -60,6 +63,8 @@ def describe(size: SimulationSize) -> Spec:
 
 def measure(size: SimulationSize, seed: int, watch: Watch = ignore) -> dict[str, Any]:
     """Run both sides and report. Memory comes first, so that its mark is not another measurement's."""
+    if Machine.parse({"device": size.device}, "run").device != "cpu":
+        return device_rounds.beside(describe(size), size.device, seed, size.repeats, watch)
     spec, coins, repeats = describe(size), Coins.from_seed(seed), size.repeats
     cores = os.cpu_count() or 1
     # What was loaded stays: without this, searching it for garbage is a tenth of the time of either side.
@@ -217,6 +222,9 @@ def _end_all(home: str) -> None:
 
 def show(found: dict[str, Any]) -> None:
     """The same numbers for people."""
+    if "device" in found:
+        device_rounds.show(found)
+        return
     print(f"{found['clients']} digit clients, five local epochs of batches of ten, {found['cores']} cores")
     print(f"stacked     {found['rounds_per_s_batched']:8.2f} rounds/s")
     print(f"one by one  {found['rounds_per_s_serial']:8.2f} rounds/s at its best worker count")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -20,7 +20,7 @@ from croupier.engine.local import Local
 from croupier.learn.datasets import Digits
 from croupier.learn.fit import Sgd
 from croupier.learn.models import Mlp
-from croupier.learn.split import Iid
+from croupier.learn.split import Dirichlet, Iid
 from croupier.pipeline import Pipeline
 from croupier.privacy.gaussian import Gaussian
 from croupier.systems import naive, plain, total
@@ -45,13 +45,29 @@ ARMS = (
 ASK = Membership()
 
 
-@pytest.fixture(scope="module")
-def answers() -> Iterator[dict[str, list[ArmAnswers]]]:
-    """Four runs of every arm; what is guessed without a view needs no well-trained models here."""
+def quickly(setting: Setting, arms: Sequence[Arm]) -> Iterator[dict[str, list[ArmAnswers]]]:
+    """Four runs in this process; nobody asks whose a record is, and a guess without a view needs few models."""
     with pytest.MonkeyPatch.context() as changed:
         changed.setattr("croupier.audit.harness.Panel", Here)
+        changed.setattr("croupier.audit.records.LEARNERS", {})
         changed.setattr(membership, "STEPS", 20)
-        yield run(SETTING, ARMS, {}, [ASK], range(4), Local())
+        changed.setattr(membership, "MODELS", 4)
+        yield run(setting, arms, {}, [ASK], range(4), Local())
+
+
+@pytest.fixture(scope="module")
+def answers() -> Iterator[dict[str, list[ArmAnswers]]]:
+    """Every arm."""
+    yield from quickly(SETTING, ARMS)
+
+
+@pytest.fixture(scope="module")
+def long() -> Iterator[dict[str, list[ArmAnswers]]]:
+    """As `digits-small` trains: few records, taken many times over."""
+    split, fit = Dirichlet(clients=20, alpha=1.0, least=40), Sgd(lr=0.1, momentum=0.9, epochs=20, batch=16)
+    setting = Setting(Digits(), split, Mlp(hidden=(64,)), fit, Federation(rounds=1, cohort=COHORT))
+    shuffled = [Arm(grain, f"{grain} shuffle", naive(grain)) for grain in ("model", "layer")]
+    yield from quickly(setting, (ARMS[0], *shuffled, ARMS[-1]))
 
 
 def found(answers: dict[str, list[ArmAnswers]], arm: str) -> dict[str, Any]:
@@ -73,6 +89,26 @@ def test_the_joint_model_of_few_records_tells_it_too(answers: dict[str, list[Arm
     got = found(answers, arm)
     assert (got["status"], got["attack"]) == ("leak", "gradients")
     assert got["value"] > 0.8
+
+
+def test_clients_that_train_for_long_are_told_by_what_their_updates_span(long: dict[str, list[ArmAnswers]]) -> None:
+    """The positive control on digits: losses say nothing there, and each client's update spans its own records."""
+    got = found(long, "none")
+    assert got["status"] == "leak"
+    assert got["control"]["passed"]
+    spans = got["adversaries"]["server"]["attacks"]["spans"]
+    assert spans["scored"]
+    assert spans["low"] > 0.65
+    assert found(long, "model")["adversaries"]["server"]["attacks"]["spans"]["value"] == spans["value"]
+    assert found(long, "layer")["adversaries"]["server"]["attacks"]["spans"]["low"] > 0.65
+
+
+def test_of_clients_that_train_for_long_drowned_updates_tell_nothing(long: dict[str, list[ArmAnswers]]) -> None:
+    got = found(long, "drowned")
+    assert got["status"] == "none-found"
+    spans = got["adversaries"]["server"]["attacks"]["spans"]
+    assert spans["scored"]
+    assert spans["low"] <= 0.5 <= spans["high"]
 
 
 def test_drowned_updates_tell_nothing(answers: dict[str, list[ArmAnswers]]) -> None:

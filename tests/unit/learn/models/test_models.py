@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -32,6 +34,8 @@ from croupier.learn.models import (
     TextTransformer,
     Vit,
 )
+from croupier.learn.models.cnn import ConvNet
+from croupier.learn.models.layers import Standardise
 from croupier.learn.train import Learner
 
 
@@ -165,7 +169,9 @@ def test_resnet18_takes_images_of_any_size() -> None:
 
 
 def test_only_small_models_without_running_state_can_be_stacked() -> None:
-    assert all(part.batchable for part in (Mlp(), Lstm(stacked=True), SeriesTransformer(), Mixer()))
+    assert all(
+        part.batchable for part in (Mlp(), Lstm(stacked=True), SeriesTransformer(), Mixer(), MnistCnn(stacked=True))
+    )
     others: tuple[Network, ...] = (
         Mlp(dropout=0.1),
         MnistCnn(),
@@ -212,6 +218,46 @@ def test_stacked_mixers_learn_what_each_learns() -> None:
         assert isinstance(other, Update)
         assert torch.allclose(one.vector, other.vector, atol=1e-5)
         assert float((one.vector - start).abs().max()) > 0.01
+
+
+@pytest.mark.parametrize(
+    ("network", "shape"),
+    [(MnistCnn(stacked=True), (1, 28, 28)), (CifarCnn(stacked=True, standardise=True), (3, 32, 32))],
+)
+def test_stacked_pictures_are_learned_as_each_learns_them(network: Network, shape: tuple[int, int, int]) -> None:
+    """Clients of unlike size: the last batches are padded, and the smaller client is done early."""
+    dataset = images(*shape)
+    module = network.build(dataset)
+    x, y = torch.rand(14, *shape), torch.arange(14) % dataset.outputs
+    shards = {"a": TensorRecords(x[:9], y[:9]), "b": TensorRecords(x[9:], y[9:])}
+    start = layout_of(module).flatten(dict(module.named_parameters())).detach()
+    jobs = [(start, name, Coins.from_seed(number)) for number, name in enumerate(shards)]
+    fit = Sgd(lr=0.1, epochs=2, batch=4)
+    alone, stacked = (Learner(module, "classify", fit, shards, group=size)(jobs) for size in (1, 2))
+    for one, other in zip(alone, stacked, strict=True):
+        assert isinstance(one, Update)
+        assert isinstance(other, Update)
+        assert torch.allclose(one.vector, other.vector, atol=1e-5)
+        assert float((one.vector - start).abs().max()) > 0.01
+
+
+@pytest.mark.parametrize("module", [ConvNet(1, 28, 10), ConvNet(3, 32, 7, first=Standardise(0.5, 0.5))])
+def test_stacked_convolutions_give_what_each_gives(module: ConvNet) -> None:
+    models = [copy.deepcopy(module) for _ in range(3)]
+    for number, model in enumerate(models):
+        for parameter in model.parameters():
+            torch.nn.init.normal_(parameter, std=0.05 + 0.01 * number)
+    held, _ = torch.func.stack_module_state(list[nn.Module](models))
+    side = 28 if module.conv1.in_channels == 1 else 32
+    x = torch.rand(3, 5, module.conv1.in_channels, side, side)
+    got = module.stacked(held, x)
+    for model, batch, one in zip(models, x, got, strict=True):
+        assert torch.allclose(model(batch), one, atol=1e-4)
+
+
+def test_pictures_with_dropout_are_not_stacked() -> None:
+    with pytest.raises(SpecError, match=r"task\.model\.stacked = true: dropout = 0\.5 draws for one client at a time"):
+        CifarCnn(dropout=0.5, stacked=True)
 
 
 def test_stacked_perceptrons_give_what_each_gives() -> None:

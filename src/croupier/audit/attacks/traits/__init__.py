@@ -1,8 +1,6 @@
 """What is a client like, and is it the same as before? The attack on all rounds together that an adversary saw.
 
-Three stages after IntraShuffler section 5: denoise what was seen, infer attributes, link across rounds. `audit.blind`
-calls `study` and `mount` in a process that is sent canonical bytes of views and declared knowledge and nothing else;
-`audit.traits` asks and scores. The laboratory mounts the same stages with other denoisers for the paper's tables.
+Three stages after IntraShuffler section 5: denoise what was seen, infer attributes, link across rounds.
 """
 
 from __future__ import annotations
@@ -90,8 +88,7 @@ def shown_views(asked: Mapping[str, Any]) -> dict[str, tuple[RoundView, ...]]:
 def _attacked(studied: Studied | None, views: Sequence[RoundView], coins: Coins) -> dict[str, Any]:
     """All stages on all rounds of a view.
 
-    Without auxiliary clients there is nothing to denoise with and nothing to learn attributes from: rows are linked
-    as they are, and around the mean of their round.
+    Without auxiliary clients nothing is denoised: rows are linked as they are, and around their round's mean.
     """
     pooled = pool_rows(views)
     allowed = candidates(pooled)

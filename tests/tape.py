@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from croupier.core.coins import Ints, Label
+from croupier.core.coins import Ints, Label, Packed
 from croupier.errors import RangeError
-from croupier.kernels import pack, residues
+from croupier.kernels import pack, residues, unary
 from croupier.kernels.packed import Source
 
 T = TypeVar("T", bound=Hashable)
@@ -58,6 +58,10 @@ class Tape:
         """One scripted permutation a column."""
         for column in range(rows.shape[1]):
             rows[:, column] = rows[self.permutation(rows.shape[0]), column]
+
+    def permute_blocks(self, rows: Packed, count: int, moduli: tuple[int, ...], *, back: bool = False) -> Packed:
+        """One scripted permutation a block."""
+        return unary.moved(rows, count, moduli, self.permute_columns, back=back)
 
     def mask(self, modulus: int, count: int) -> Ints:
         """The next scripted residues."""
