@@ -13,7 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -255,7 +255,18 @@ class Roster:
     @classmethod
     def read(cls, path: Path) -> Roster:
         """A roster from its file. Raises: RosterError, StoreError."""
-        return cls.parse(read_file(path, _REMEDY), str(path))
+        text = read_file(path, _REMEDY)
+        try:
+            return _parsed(text)
+        except RosterError:
+            # Once more, for the name of the file.
+            return cls.parse(text, str(path))
+
+
+@lru_cache(maxsize=4)
+def _parsed(text: str) -> Roster:
+    """Parties that share a process, as in a rehearsal, hold copies of one roster, which takes long to check."""
+    return Roster.parse(text)
 
 
 def _plain(roster: Roster) -> dict[str, Any]:
