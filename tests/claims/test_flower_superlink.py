@@ -57,8 +57,7 @@ def learned(task: Any) -> list[Sought]:
         task.train(net, records, 2, 0.1, 1000 + part)
         count = len(records[0])
         # The preset: an example counts 10^-4, and the public scale of the first round is 1.
-        units = (1e4, 1e4 * count)
-        found.append(Sought(flat(net.parameters()).detach().numpy(), start, count, units, bits=(30,)))
+        found.append(Sought(flat(net.parameters()).detach().numpy(), start, count, (1e4 * count,), bits=(30,)))
     return found
 
 

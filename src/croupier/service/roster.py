@@ -259,14 +259,12 @@ class Roster:
         try:
             return _parsed(text)
         except RosterError:
-            # Once more, for the name of the file.
-            return cls.parse(text, str(path))
+            return cls.parse(text, str(path))  # once more, for the file's name
 
 
 @lru_cache(maxsize=4)
 def _parsed(text: str) -> Roster:
-    """Parties that share a process, as in a rehearsal, hold copies of one roster, which takes long to check."""
-    return Roster.parse(text)
+    return Roster.parse(text)  # for parties that share a process, as in a rehearsal: a roster takes long to check
 
 
 def _plain(roster: Roster) -> dict[str, Any]:

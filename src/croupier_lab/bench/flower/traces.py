@@ -1,4 +1,4 @@
-"""Whether bytes hold an update, in the clear or encoded: any two neighbours of it, wherever they begin.
+"""Whether bytes hold an update, in the clear or encoded: two neighbours of it, or four as small whole numbers.
 
 Looked for are floats of 32 and 64 bits and whole numbers of 32 and 64, in both orders of bytes, and residues packed
 without gaps at any bit. What the model that was handed out holds as well is no trace of an update.
@@ -108,14 +108,16 @@ class Sought:
                 lines = [_residues(exact, away, bits), _residues(public, away, bits)]
                 for shift in range(8):
                     sought, other = (_laid(line, bits, shift) for line in lines)
-                    held = hay.holds(sought, _SHORT, 1) & ~Haystack(other).holds(sought, _SHORT, 1)
-                    total += int((held & _varied(sought, _SHORT, 1)).sum())
+                    held = hay.holds(sought, _LONG, 1) & ~Haystack(other).holds(sought, _LONG, 1)
+                    total += int((held & _varied(sought, _LONG, 1)).sum())
         return total
 
 
 def _bytes(value: npt.NDArray[Any], known: npt.NDArray[Any], kind: str) -> tuple[bytes, bytes, int, int]:
     size = np.dtype(kind).itemsize
-    return value.astype(kind).tobytes(), known.astype(kind).tobytes(), 2 * size, size
+    # Two small whole numbers are soon met by chance: four of them are asked for.
+    width = _SHORT if kind[1:] == "f4" else _LONG
+    return value.astype(kind).tobytes(), known.astype(kind).tobytes(), width, size
 
 
 def _fitting(values: npt.NDArray[np.float64], kind: str) -> npt.NDArray[np.float64]:
