@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
-from tests.tiers import TIERS, Case, selected
+from tests.tiers import TIERS, Case, run_as, selected
 
 LATER = "cases that a longer tier runs: make test, make test-long"
 NO_DATA = "tests need real data: set CROUPIER_DATA to run them"
@@ -28,6 +28,11 @@ _left_out: Counter[str] = Counter()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--tier`, which the Makefile gives."""
     parser.addoption("--tier", choices=TIERS, default=None, help="fast, test or long; all but long ones when not given")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The tier says how many cases are drawn, too."""
+    run_as(config.getoption("--tier"))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -13,12 +13,11 @@ import subprocess
 import sys
 import sysconfig
 import venv
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
+from tools.sbom import dependencies
 
 TREE = Path(__file__).parents[1]
 SOURCES = TREE / "src"
@@ -64,22 +63,6 @@ def install(wheel: Path, place: Path) -> tuple[Path, Path]:
             if not (packages / entry.name).exists():
                 (packages / entry.name).symlink_to(entry)
     return programs, packages
-
-
-def dependencies(requirements: Iterable[str]) -> list[metadata.Distribution]:
-    """Find what is installed here of what is required without extras, and of what that requires in turn."""
-    found: dict[tuple[str, str], metadata.Distribution] = {}
-    todo = [(Requirement(line), "") for line in requirements]
-    while todo:
-        wanted, extra = todo.pop()
-        if wanted.marker and not wanted.marker.evaluate({"extra": extra}):
-            continue
-        for asked in ("", *wanted.extras):
-            name = (canonicalize_name(wanted.name), asked)
-            if name not in found:
-                found[name] = metadata.distribution(wanted.name)
-                todo += [(Requirement(line), asked) for line in found[name].requires or ()]
-    return list({name: distribution for (name, _), distribution in found.items()}.values())
 
 
 def top_entries(distribution: metadata.Distribution) -> set[Path]:

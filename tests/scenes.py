@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any, Self
 
+import pytest
 import torch
 from torch import Tensor
 
+from croupier.audit import harness, membership, records
 from croupier.audit.blind import Panel, answer
 from croupier.audit.context import AttackContext
 from croupier.audit.knowledge import Knowledge, Sample
@@ -91,3 +93,15 @@ def here(topic: str, known: Mapping[str, Any], asked: Mapping[str, Any]) -> dict
     found = answer(topic, canon.load(canon.dump(dict(known))), canon.load(canon.dump(dict(asked))))
     back: dict[str, Any] = canon.load(canon.dump(found))
     return back
+
+
+def hasten(patch: pytest.MonkeyPatch) -> None:
+    """Attacks run in this process, and the adversary has few models of its own and one learner of few trees.
+
+    For tests of what an audit does with its answers; how good the answers are is tested beside the attacks.
+    """
+    patch.setattr(harness, "Panel", Here)
+    patch.setattr(membership, "MODELS", 3)
+    patch.setattr(membership, "STEPS", 5)
+    patch.setattr(records, "TREES", 8)
+    patch.setattr(records, "LEARNERS", {name: records.LEARNERS[name] for name in ("extremely random trees",)})

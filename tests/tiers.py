@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from hypothesis import settings
+
 Tier = Literal["fast", "test", "long"]
 TIERS: tuple[Tier, ...] = ("fast", "test", "long")
 
@@ -26,6 +28,10 @@ SPANNED = frozenset(
         "test_a_bad_message_is_refused_by_its_receiver",
     }
 )
+
+# Of cases that hypothesis draws each tier takes this share; `make test-long`, and a file run by itself, all of them.
+DRAWN: Mapping[str | None, float] = {"fast": 0.1, "test": 0.5}
+LEAST_DRAWN = 10
 
 # Long lists of like cases: `make test` takes so many of them, spread evenly over the list; `make test-long` all.
 SAMPLED: Mapping[str, int] = {
@@ -71,6 +77,8 @@ HEAVY = frozenset(
         "test_arms_that_train_alike_train_once",
         "test_the_same_seeds_give_the_same_report",
         "test_clusters_have_their_purity_and_the_baselines_beside_them",
+        # A run tells TensorBoard through the command line in the gate.
+        "test_tensorboard_has_each_number_of_each_round",
     }
 )
 
@@ -121,6 +129,24 @@ SLOW_OPENINGS = frozenset(
         "test_what_residue_sums_tell",
     }
 )
+
+
+_tier: Tier | None = None
+
+
+def run_as(tier: Tier | None) -> None:
+    """Remember which tier this is, before any test is imported."""
+    global _tier
+    _tier = tier
+    # For tests that name no count.
+    settings.register_profile("tier", examples())
+    settings.load_profile("tier")
+
+
+def examples(count: int = 100) -> settings:
+    """So many cases drawn by hypothesis, in the longest tier; none has a deadline."""
+    share = DRAWN.get(_tier, 1.0)
+    return settings(max_examples=min(count, max(LEAST_DRAWN, round(share * count))), deadline=None)
 
 
 @dataclass(frozen=True)

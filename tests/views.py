@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from croupier.aggregate.mean import Mean, Scaled
-from croupier.audit.bench import PlayedRounds, handed
+from croupier.audit.bench import PlayedRounds
 from croupier.audit.question import Adversary
-from croupier.audit.seen import Views, seen
+from croupier.audit.seen import Views, handed, seen
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.update import Gathered

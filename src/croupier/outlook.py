@@ -164,7 +164,9 @@ def _forecast(spec: Spec, made: Assembled, trial: TrialRun) -> Forecast:
         up=_each(played, "sent", cohort), down=_each(played, "got", cohort), total=int(up + sum(sent.values())),
         exact=not why, why_not=why, seconds=training + messages + testing, training=training, messages=messages,
         testing=testing, peak_bytes=trial.peak_bytes, epsilon=_epsilons(spec, made), privacy=_privacy(spec),
-        notes=(*_measured(trial, cohort), *_own(spec)),
+        notes=(
+            *_measured(trial, cohort), *spec.protocol.place.costs(spec.protocol, made.task.layout, cohort), *_own(spec),
+        ),
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import textwrap
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from croupier.core.html import html_table
 from croupier.core.part import Part
 from croupier.pipeline import Pipeline
 from croupier.privacy import central
@@ -69,6 +70,9 @@ class Statement:
 
     def __str__(self) -> str:
         return "\n".join([self.backend, "", *(f"{head + ':':<22} {text}" for head, text in self.sentences())])
+
+    def _repr_html_(self) -> str:
+        return html_table(self.backend, (), self.sentences())
 
     def __repr__(self) -> str:
         return f"Statement(server learns {textwrap.shorten(self.learns['server'], 90, placeholder=' ...')!r})"

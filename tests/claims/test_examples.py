@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.scenes import hasten
 from tests.shell import Shell
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -66,18 +67,11 @@ def test_each_is_explained_and_planned(shell: Shell, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_is_audited(shell: Shell, name: str) -> None:
+def test_each_is_audited(shell: Shell, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    hasten(monkeypatch)
     words = (
-        "--seeds",
-        "2",
-        "--set",
-        "federation.rounds=1",
-        "--against",
-        "shuffle-layer",
-        "--report",
-        "page.html",
-        "-v",
-    )
+        "--seeds", "2", "--set", "federation.rounds=1", "--against", "shuffle-layer", "--report", "page.html", "-v",
+    )  # fmt: skip
     code, out, said = shell("audit", f"{name}.toml", *words)
     assert code == 0, said
     found = json.loads(Path("page.json").read_text())

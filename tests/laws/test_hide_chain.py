@@ -16,10 +16,10 @@ import pytest
 from scipy.stats import chisquare
 
 from croupier.core.coins import Coins, Label, Node
-from croupier.core.tape import Tape, outcomes
 from croupier.mpc import mix
 from croupier.release.shuffle import Shuffle
 from tests.laws.toy import LAYOUT
+from tests.tape import Tape, outcomes
 
 CLIENTS = 2
 Columns = np.ndarray

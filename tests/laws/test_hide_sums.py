@@ -17,7 +17,6 @@ from torch import Tensor
 
 from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Given, Letter
-from croupier.core.tape import Tape, outcomes
 from croupier.core.update import Layout, Slice
 from croupier.encode.encoder import Payload
 from croupier.encode.fixed import FixedPoint
@@ -26,6 +25,7 @@ from croupier.pipeline import Pipeline
 from croupier.place.masks import Masks
 from croupier.place.servers import SumServers
 from croupier.release.sums import Sum
+from tests.tape import Tape, outcomes
 
 BITS, SERVERS = 2, 3
 MODULUS = 1 << BITS

@@ -12,7 +12,7 @@ ROOT = Path(croupier.__file__).parent
 # From the ground up; rooms on one floor may not import each other unless ASIDE says so.
 FLOORS = [
     {"errors"},
-    {"kernels"},
+    {"kernels", "lines"},
     {"core"},
     {"privacy", "encode", "release", "aggregate", "mpc", "agree"},
     {"place"},
@@ -25,7 +25,7 @@ FLOORS = [
     {"engine.job"},
     {"service"},
     {"flower"},
-    {"outlook", "starter", "advice"},
+    {"outlook", "starter", "advice", "trackers"},
     {"cli"},
     {"__main__"},
 ]

@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
 from croupier.core.coins import Coins, Node
-from croupier.core.tape import Tape, outcomes
 from croupier.core.update import Layout, Modulus, Slice, Update
 from croupier.encode.encoder import Released
 from croupier.encode.grid import OnGrid
@@ -22,6 +21,8 @@ from croupier.release.release import Release
 from croupier.release.shuffle import Shuffle
 from croupier.release.sums import Sum
 from tests.laws.pipelines import PIPELINES
+from tests.tape import Tape, outcomes
+from tests.tiers import examples
 
 SHUFFLES = [name for name, pipeline in PIPELINES.items() if isinstance(pipeline.release, Shuffle)]
 SUMS = [name for name, pipeline in PIPELINES.items() if pipeline.release.shape == "sums"]
@@ -36,7 +37,7 @@ def inside(row: list[float], edge: float) -> Tensor:
 
 
 @pytest.mark.parametrize("name", SUMS)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(data=st.data())
 def test_open(name: str, data: st.DataObject) -> None:
     encode = PIPELINES[name].encode

@@ -33,6 +33,8 @@ LAYOUT = Layout(
 BARE = Layout(tuple(part for part in LAYOUT.slices if part.role == "weight"))
 # Bits that are encrypted one by one are dear: the toy has one number there.
 TINY = Layout((Slice("body.weight", (1, 1)), Slice("norm.count", (), "counter")))
+# A dozen of them, for what is only done to some.
+DOZEN = Layout((Slice("body.weight", (12, 1)), Slice("norm.count", (), "counter")))
 CLIENTS = ("c0", "c1", "c2", "c3")
 SEED = 11
 
@@ -42,7 +44,7 @@ def fit(jobs: Sequence[tuple[Any, ...]]) -> list[Update]:
     done = []
     for start, shard, coins in jobs:
         records = torch.tensor([float(10 + len(shard) + ord(shard[-1]) % 7)], dtype=torch.float64)
-        layout = {one.size: one for one in (BARE, TINY, LAYOUT)}[len(start)]
+        layout = {one.size: one for one in (BARE, TINY, DOZEN, LAYOUT)}[len(start)]
         done.append(Update(taught(start, coins.child("toy", shard)), layout, {"weight": records}))
     return done
 

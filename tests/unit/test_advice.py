@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 
 import pytest
+from tests.shell import Shell
 
 from croupier import explain, plain
 from croupier.advice import RULES, WORRIES, Needs, Worry, recommend
@@ -71,10 +71,12 @@ def test_the_command_asks_nobody_where_nobody_sits() -> None:
     done = subprocess.run(program, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "--worry is missing" in done.stderr
-    twice = subprocess.run([*program, "--worry", "updates", "--worry", "model"], capture_output=True, text=True)
-    assert "--worry is named 2 times" in twice.stderr
-    asked = [*program, "--worry", "updates", "--clients", "20", "--parameters", "1000", "--hosts", "3", "--json"]
-    told = json.loads(subprocess.run(asked, capture_output=True, text=True, check=True).stdout)
+
+
+def test_the_command_answers_for_one_worry(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    shell = Shell(monkeypatch, capsys)
+    assert "--worry is named 2 times" in shell.refused("recommend", "--worry", "updates", "--worry", "model")
+    told = shell.json("recommend", "--worry", "updates", "--clients", "20", "--parameters", "1000", "--hosts", "3")
     assert (told["preset"], told["worry"]) == ("rns-servers", "updates")
     assert told["up"] < told["plain_up"]
 

@@ -6,12 +6,14 @@ import importlib.util
 import inspect
 import subprocess
 import sys
+from functools import cache
 from importlib import resources
 from importlib.metadata import version
 
 import click
 import pytest
 import typer
+from tests.forks import in_forks
 from typer.main import get_command
 
 import croupier
@@ -30,18 +32,25 @@ def test_the_names_are_these() -> None:
     assert dir(croupier) == NAMES
 
 
-def test_every_name_can_be_imported_by_a_program() -> None:
-    program = f"from croupier import {', '.join(NAMES)}\nprint([n for n in {NAMES} if not callable(globals()[n])])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "[]\n"
+# `croupier.audit` is a folder too: importing from it must leave it callable, whatever came first.
+AUDITED = (
+    "import croupier\n{first}\nfrom croupier.audit.attacks import source\nimport croupier.core.intervals\n"
+    "try:\n    croupier.audit('digits', seeds=1)\nexcept croupier.CroupierError as error:\n    print(error)\n"
+)
+REFUSED = "seeds = 1: intervals are over runs; ask for at least 2\n"
+# What programs print that import names in a fresh process.
+PROGRAMS = {
+    f"from croupier import {', '.join(NAMES)}\nprint([n for n in {NAMES} if not callable(globals()[n])])": "[]\n",
+    "import croupier\nfor _ in range(2): print(callable(croupier.run), callable(croupier.explain))": "True True\n" * 2,
+    **{
+        AUDITED.format(first=first): REFUSED
+        for first in ("", "croupier.audit", "from croupier import audit", "croupier.explain")
+    },
+}
 
 
-def test_a_name_stays_what_it_is_when_its_home_is_imported() -> None:
-    program = "import croupier\nfor _ in range(2): print(callable(croupier.run), callable(croupier.explain))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "True True\n" * 2
+def test_every_name_can_be_imported_by_a_program_and_stays_what_it_is() -> None:
+    assert dict(zip(PROGRAMS, in_forks([*PROGRAMS]), strict=True)) == PROGRAMS
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "audit"])
@@ -49,17 +58,6 @@ def test_no_module_has_the_name_of_a_thing(name: str) -> None:
     """Importing a module of that name would put it in the place of the function; a folder of data is none."""
     found = importlib.util.find_spec(f"croupier.{name}")
     assert found is None or found.origin is None
-
-
-def test_the_room_of_attacks_can_be_called() -> None:
-    """`croupier.audit` is a folder too: importing from it must leave it callable, whatever came first."""
-    program = (
-        "import croupier\n{first}\nfrom croupier.audit.attacks import source\nimport croupier.core.intervals\n"
-        "try:\n    croupier.audit('digits', seeds=1)\nexcept croupier.CroupierError as error:\n    print(error)\n"
-    )
-    for first in ("", "croupier.audit", "from croupier import audit", "croupier.explain"):
-        done = subprocess.run([sys.executable, "-c", program.format(first=first)], capture_output=True, text=True)
-        assert done.stdout == "seeds = 1: intervals are over runs; ask for at least 2\n", done.stderr
 
 
 def test_the_version_is_the_packages() -> None:
@@ -99,6 +97,7 @@ def test_the_package_ships_its_types_and_presets() -> None:
     assert (resources.files("croupier") / "presets" / "digits.toml").is_file()
 
 
+@cache
 def _commands() -> dict[str, typer.core.TyperCommand]:
     found: dict[str, typer.core.TyperCommand] = {}
 

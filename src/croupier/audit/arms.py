@@ -27,10 +27,7 @@ KNOWN: dict[str, tuple[str, Callable[[int], Pipeline]]] = {
     "shuffle-parameter": ("single parameters shuffled", lambda _: naive("parameter")),
     "sum": ("the sum only", total),
     "rns-servers": ("the sum only, by servers of which one must be honest (RNS)", sum_servers),
-    "intra": (
-        "noise by tiers, shuffled in buckets (IntraShuffler)",
-        lambda cohort: intra(smallest=min(8, max(2, cohort // 2))),
-    ),
+    "intra": ("noise by tiers, shuffled in buckets (IntraShuffler)", lambda n: intra(smallest=min(8, max(2, n // 2)))),
     "rain": ("noised signs on two servers (RAIN)", lambda _: rain()),
     "tazza": ("weights permuted, grouped in clusters (Tazza)", lambda _: tazza()),
 }

@@ -45,9 +45,8 @@ def with_malicious_clients(
 ) -> tuple[Task, Threat]:  # fmt: skip
     """The task with poisoned clients, and the threat that lets them skip the local noise.
 
-    `recall` wraps the training on changed records, before updates are rewritten. No reference is handed to the attack:
-    a client of the loop sees none before it sends. Raises: SpecError when a member is not enrolled, or when records
-    cannot be changed.
+    `recall` wraps the training on changed records, before updates are rewritten. No reference is handed to the attack.
+    Raises: SpecError when a member is not enrolled, or when records cannot be changed.
     """
     chosen = frozenset(members)
     if unknown := sorted(chosen - set(task.shards)):
@@ -103,9 +102,8 @@ def _rewritten(fit: Fits, shards: frozenset[str], attack: Poison, coins: Coins) 
 class TrainingOutcome:
     """How a training went.
 
-    `received`: the mean over all honest clients of the accuracy of the model that each would get next. `success`: the
-    backdoor's, in the same way. `accepted`: how many updates of the malicious came through, over all rounds. `lost`:
-    why a training ended early.
+    `received`: the mean over all honest clients of the accuracy of the model that each would get next; `success`: the
+    backdoor's. `accepted`: how many updates of the malicious came through. `lost`: why a training ended early.
     """
 
     malicious: tuple[str, ...]

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from croupier.audit.blind import Panel
 from croupier.audit.question import SERVER, Adversary, Arm
+from croupier.audit.seen import handed
 from croupier.audit.setting import Setting
 from croupier.audit.stage import Stage
 from croupier.core.attempt import Drive
@@ -51,14 +52,13 @@ class PlayedRounds:
     def seen_by(self, adversary: Adversary, at: int) -> dict[str, tuple[Mapping[str, Any], ...]]:
         """The views of its parties of a round, and of the next one, in which clients are handed what came of it.
 
-        A "client" is the first of those present, of those who come again if there are any; "clients" are all of
-        them but the last. Each brings its coins of the round.
+        A "client" is the first that comes again, if any does; "clients" are all but the last. Each brings its coins.
         """
         present, found = self.rounds[at].present, {}
         later = self.rounds[at + 1].present if at + 1 < len(self.rounds) else ()
         present = (*(name for name in present if name in later), *(name for name in present if name not in later))
-        names = [name for party in adversary.parties for name in _names(party, present)]
-        for name in names:
+        stand = {"client": present[:1], "clients": present[:-1]}
+        for name in [name for party in adversary.parties for name in stand.get(party, (party,))]:
             found[name] = tuple(views[name] for views in self.views[at : at + 2] if name in views)
             if found[name] and self.coins:
                 found[name] = ({**found[name][0], "coins": self.coins[at][name]}, *found[name][1:])
@@ -72,10 +72,6 @@ class PlayedRounds:
         views = {at: self.seen_by(adversary, at) for at in range(len(self.rounds))}
         least = 2 if adversary.parties == ("client",) else 1
         return {at: one for at, one in views.items() if all(len(each) >= least for each in one.values())}
-
-
-def _names(party: str, present: tuple[str, ...]) -> tuple[str, ...]:
-    return present[:1] if party == "client" else present[:-1] if party == "clients" else (party,)
 
 
 @dataclass
@@ -173,13 +169,6 @@ def is_undefended(arm: Arm) -> bool:
     pipeline = arm.pipeline
     bare = pipeline.privacy.noiseless and pipeline.encode.verbatim and pipeline.encode.form == "weights"
     return bare and not pipeline.release.hides and not arm.changes
-
-
-def handed(view: Mapping[str, Any]) -> Tensor:
-    """The model that a client was handed, in its view."""
-    boxes = (box[0] for box in view["inputs"] if isinstance(box, tuple) and box)
-    model: Tensor = next(box["body"]["model"] for box in boxes if box["kind"] == "model")
-    return model
 
 
 Answered = Future[dict[str, Any]]

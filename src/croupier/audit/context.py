@@ -32,9 +32,8 @@ class AttackContext:
     """What an attack works with: knowledge, and what it read in the view, or nothing.
 
     Outputs of a model on inputs are computed once for all attacks on a view. `study` holds what follows from knowledge
-    alone and outlives the view, drawn from `quiet`, so that it is the same whichever view comes first. `counts` are
-    there where the view holds them: they tell more than `seen`, which was decoded from them; `carried` keeps the values
-    that were made of them. `start` is the model that was handed out in the round, where it is known.
+    alone, drawn from `quiet`, so that it is the same whichever view comes first. `counts` tell more than `seen`, which
+    was decoded from them; `carried` keeps values made of them. `start` is the model that was handed out, where known.
     """
 
     knowledge: Knowledge

@@ -43,19 +43,12 @@ def part(seed: int, arm: Arm) -> str:
 
 
 def run(
-    setting: Setting,
-    arms: Sequence[Arm],
-    who: Mapping[str, tuple[Adversary, ...]],
-    questions: Sequence[Question],
-    seeds: Sequence[int],
-    drive: Drive,
-    watch: Watch = lambda _: None,
-    kept: Shelf | None = None,
-) -> dict[str, list[ArmAnswers]]:
+    setting: Setting, arms: Sequence[Arm], who: Mapping[str, tuple[Adversary, ...]], questions: Sequence[Question],
+    seeds: Sequence[int], drive: Drive, watch: Watch = lambda _: None, kept: Shelf | None = None,
+) -> dict[str, list[ArmAnswers]]:  # fmt: skip
     """Ask every question of every arm from every seed: by arm, one answer a seed.
 
-    Arms that are finished go to `kept`, and what is there is not done again. Attacks on one arm run while the next one
-    is trained.
+    Finished arms go to `kept`, and what is there is not done again. One arm is attacked while the next one is trained.
     """
     shelf: Shelf = {} if kept is None else kept
     with Panel(setting.workers, setting.device) as panel:

@@ -158,11 +158,8 @@ def _learnt(row: Mapping[str, Any], names: Sequence[str]) -> str:
 
 def _judged(one: Mapping[str, Any], other: Mapping[str, Any]) -> set[str]:
     """The questions that were answered of both: what was not asked is no advantage."""
-    return {
-        name
-        for name, cell in one["questions"].items()
-        if all(each["status"] != "not-run" and not each["unsure"] for each in (cell, other["questions"][name]))
-    }
+    cells = {name: (cell, other["questions"][name]) for name, cell in one["questions"].items()}
+    return {n for n, both in cells.items() if all(one["status"] != "not-run" and not one["unsure"] for one in both)}
 
 
 def _badness(row: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[int, int]:

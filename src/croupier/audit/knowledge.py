@@ -21,8 +21,7 @@ Sample = tuple[Tensor, Tensor]
 class Knowledge:
     """Records known to be in the training data, and a shadow set of each client: its distribution, not its records.
 
-    `suspects` are records of which it is asked whether they were trained on. The architecture and the recipe of local
-    training are public.
+    Of `suspects` it is asked whether they were trained on. The architecture and the recipe of training are public.
     """
 
     clients: tuple[str, ...]

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from croupier.audit.context import Attack, AttackContext
-from croupier.audit.knowledge import Sample, fits
+from croupier.audit.knowledge import fits
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.update import Update
@@ -108,9 +108,8 @@ def _whole(context: AttackContext, attack: str) -> Tensor:
 def _explained(context: AttackContext, models: Tensor) -> Tensor:
     """By model and suspect, the suspect's weight where the update is explained by gradients of single records.
 
-    What training adds to a model is close to a sum of its records' gradients at the model that was handed out; those
-    of records that were not trained on get a weight near 0. Records known to be members explain their own share. Where
-    it is not known what was handed out, the joint model stands in.
+    What training adds is close to a sum of its records' gradients at the model that was handed out, or where that is
+    not known at the joint model; records not trained on get a weight near 0, and known members explain their own share.
     """
     start = context.joint if context.start is None else context.start
     key = "gradients", hashlib.blake2b(canon.tensor_bytes(start)).digest()
@@ -163,7 +162,9 @@ def _trained(context: AttackContext, coins: Coins) -> list[Tensor]:
     known = context.knowledge
     pool, count = known.pool, known.models or MODELS
     device = str(context.net.weights.device)
-    shards = {str(number): _half(pool, coins.child("half", number)).to(device) for number in range(count)}
+    halves = [coins.child("half", number).sampler().permutation(len(pool[1])) for number in range(count)]
+    kept = [torch.from_numpy(order)[: max(1, len(order) // 2)] for order in halves]
+    shards = {str(at): TensorRecords(pool[0][some], pool[1][some]).to(device) for at, some in enumerate(kept)}
     recipe = Fit.parse(known.fit)
     epochs = max(recipe.epochs, math.ceil(STEPS * recipe.epochs / recipe.steps(len(shards["0"]))))
     learner = Learner(
@@ -178,11 +179,6 @@ def _trained(context: AttackContext, coins: Coins) -> list[Tensor]:
     if len(whole) < 2:
         raise RangeError(f"{len(whole)} of {count} models of the adversary's own could be trained; lower task.fit.lr")
     return whole
-
-
-def _half(pool: Sample, coins: Coins) -> TensorRecords:
-    order = torch.from_numpy(coins.sampler().permutation(len(pool[1])))[: max(1, len(pool[1]) // 2)]
-    return TensorRecords(pool[0][order], pool[1][order])
 
 
 def area(members: Tensor, others: Tensor) -> float:

@@ -51,8 +51,7 @@ class Prior:
 def learn_prior(knowledge: Knowledge, coins: Coins) -> Prior:
     """The view-free attack that foretells left-out shadow records best: labels, or a learner weighed with them.
 
-    It is chosen, and its weights are fitted, on the shadow sets alone: each shadow record is judged by what the others
-    tell of it. The weights also calibrate, so that a view can be added to it.
+    It is chosen and weighed on the shadow sets alone, each record by the others, so that a view can be added.
     """
     # Quantities have no classes to count: all clients are alike.
     alike = -math.log(len(knowledge.clients))
@@ -131,8 +130,7 @@ def shares(known: Tensor, lean: Tensor, doubt: float | Tensor) -> Tensor:
 def label_posterior(knowledge: Knowledge) -> Tensor:
     """Log-probability of each client (rows) for each record (columns), from the labels of shadow sets and records.
 
-    As many records are asked about for each client, so clients are equally likely before the label is seen. Where
-    clients differ in their labels only, nothing else than labels can help without a view.
+    As many records are asked about for each client, so clients are equally likely before the label is seen.
     """
     labels = knowledge.records[1]
     return by_label(settled(*_counted([y for _, y in knowledge.shadows], knowledge.classes), labels), labels)

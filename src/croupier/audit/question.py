@@ -31,8 +31,7 @@ UNSEEN = "it sees nothing of a round before the next one"
 class Arm:
     """A protocol that is audited.
 
-    `key` names it in files; `changes` are parts of the setting that it changes, as a defence in training does. `node`
-    is the label of its attacks' coins.
+    `key` names it in files; `changes` are parts of the setting that it changes; `node` labels its attacks' coins.
     """
 
     key: str
@@ -70,9 +69,8 @@ MALICIOUS = Adversary(("malicious",))
 class Score:
     """One run of one attack: what it came to, and the same adversary's best guess without a view.
 
-    A question says which way is worse; for all of them a higher `value` than `prior` is a leak, or damage done.
-    `rounds` are the values by round, where there are several. As a control it must lie above `bar`, where that is
-    given, and above its prior elsewhere.
+    A higher `value` than `prior` is a leak, or damage done. `rounds` are the values by round, where there are several.
+    As a control it must lie above `bar`, where that is given, and above its prior elsewhere.
     """
 
     value: float

@@ -166,7 +166,7 @@ def _in_folds(steps: Callable[[int, int], list[Any]], lesson: _Lesson, state: in
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    def fitted(rows: npt.NDArray[Any]) -> Any:
+    def fitted(rows: npt.NDArray[Any]) -> tuple[Any, npt.NDArray[np.int64]]:
         known, owners = lesson.known[rows], lesson.owners[rows]
         return make_pipeline(StandardScaler(), *steps(len(owners), known.shape[1])).fit(known, owners), owners
 
@@ -174,11 +174,11 @@ def _in_folds(steps: Callable[[int, int], list[Any]], lesson: _Lesson, state: in
     for at in range(FOLDS):
         out = lesson.folds == at
         if out.any() and len(np.unique(lesson.owners[~out])) > 1:
-            left_out[out] = _even(lesson.known[out], *fitted(~out), lesson)
-    return left_out, _even(lesson.asked, *fitted(lesson.folds >= 0), lesson)
+            left_out[out] = _even(lesson, lesson.known[out], *fitted(~out))
+    return left_out, _even(lesson, lesson.asked, *fitted(lesson.folds >= 0))
 
 
-def _even(asked: Floats, model: Any, owners: npt.NDArray[np.int64], lesson: _Lesson) -> Floats:
+def _even(lesson: _Lesson, asked: Floats, model: Any, owners: npt.NDArray[np.int64]) -> Floats:
     """As though every client had as many shadow records: as many are asked about of each."""
     placed = _placed(model.predict_proba(asked), model.classes_, lesson)
     return placed / np.maximum(np.bincount(owners, minlength=lesson.clients), 1)

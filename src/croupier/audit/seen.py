@@ -106,14 +106,25 @@ def seen(views: Views, protocol: Mapping[str, Any], layout: Layout, start: Tenso
             return _model(_handed(mine[name], pipeline), client.given.roster)
     released = pipeline.place.pooled(pipeline, parties)
     got = pipeline.encode.decode_apart(released, _brief(pipeline, released.layout, start))
+    if got.scaled and found.kind != "noise" and got.rows is not None and got.weights is not None:
+        # Rows that were sent multiplied by their weight, before that; one rounded to nothing took its row with it.
+        by = torch.where(got.weights > 0, got.weights, 1.0).unsqueeze(1)
+        got = replace(got, rows=(got.rows.double() / by).float(), scaled=False)
     # Noise has no weight of its own.
-    return _whole(replace(got, scaled=False) if found.kind == "noise" else _unscaled(got), pipeline, start)
+    return _whole(replace(got, scaled=False) if found.kind == "noise" else got, pipeline, start)
 
 
 def counted(views: Views, protocol: Mapping[str, Any], layout: Layout) -> Counted | None:
-    """The ones that it counted for every parameter and modulus; None where it counts none, or sees whole updates."""
-    found, mine = _looked(views, Pipeline.parse(protocol))
-    return server_counts(mine["server"][0], protocol, layout) if found.kind == "counts" else None
+    """The ones that it counted for every parameter and modulus.
+
+    None where it counts none, sees whole updates, or does not see one value a parameter that all count alike.
+    """
+    pipeline = Pipeline.parse(protocol)
+    found, mine = _looked(views, pipeline)
+    if found.kind != "counts" or not pipeline.release.counts_ones:
+        return None
+    view = mine["server"][0]
+    return pipeline.encode.counted(_opened(view, pipeline, layout), _told(view))
 
 
 def _looked(views: Views, pipeline: Pipeline) -> tuple[Shows, Views]:
@@ -135,17 +146,27 @@ def _looked(views: Views, pipeline: Pipeline) -> tuple[Shows, Views]:
 def _witness(view: Mapping[str, Any], pipeline: Pipeline, layout: Layout, *, says_sent: bool) -> Witness:
     """A party; a client that says what it sent does so."""
     given = Given(**{**view["given"], "layout": layout})
-    letters = tuple(letter for value in view["inputs"] for letter in _inbox(value))
+    got = tuple(letter for value in view["inputs"] for letter in _inbox(value))
     coins = Coins(view["coins"]) if "coins" in view else None
-    return Witness(
-        given, letters, coins, _sent(view, given, pipeline) if says_sent and given.me in given.roster else None
-    )
+    sent = _sent(view, given, pipeline) if says_sent and given.me in given.roster else None
+    return Witness(given, got, coins, sent)
+
+
+def letters(view: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """All letters in a view, in their order."""
+    boxes = (box for box in view["inputs"] if isinstance(box, tuple))
+    return (one for box in boxes for one in box if isinstance(one, Mapping) and "kind" in one)
+
+
+def handed(view: Mapping[str, Any]) -> Tensor:
+    """The model that a client was handed, in its view. Raises: StopIteration where it was handed none."""
+    model: Tensor = next(one["body"]["model"] for one in letters(view) if one["kind"] == "model")
+    return model
 
 
 def _inbox(value: Any) -> Inbox:
     """The letters of an input; none where it is the result of work."""
-    letters = value if isinstance(value, tuple) else ()
-    return tuple(Received(**one) for one in letters if isinstance(one, Mapping) and {"source", "kind"} <= set(one))
+    return tuple(Received(**one) for one in letters({"inputs": (value,)}) if "source" in one)
 
 
 def _sent(view: Mapping[str, Any], given: Given, pipeline: Pipeline) -> Tensor:
@@ -164,14 +185,6 @@ def _server(view: Mapping[str, Any], pipeline: Pipeline, layout: Layout, start: 
         # Of votes, weighed, the model that it made of them.
         return _model(server_model(view), view["given"]["roster"])
     return _whole(read_server(view, pipeline.plain(), layout), pipeline, start)
-
-
-def server_counts(view: Mapping[str, Any], protocol: Mapping[str, Any], layout: Layout) -> Counted | None:
-    """The counts in a server's view; None where it holds none, or not one value a parameter that all count alike."""
-    pipeline = Pipeline.parse(protocol)
-    if not pipeline.release.counts_ones:
-        return None
-    return pipeline.encode.counted(_opened(view, pipeline, layout), _told(view))
 
 
 def _opened(view: Mapping[str, Any], pipeline: Pipeline, layout: Layout) -> Released:
@@ -204,11 +217,9 @@ def _handed(views: Sequence[Mapping[str, Any]], pipeline: Pipeline) -> Tensor:
     """The model of the next round, as a client trains it: what came of this one. Raises: SpecError on the last."""
     if len(views) < 2:
         raise SpecError("a client is handed what came of a round in the next one it takes part in, and there is none")
-    inputs = views[1]["inputs"]
     # In hidden coordinates the client's work makes it plain.
-    plain = [value for value in inputs if isinstance(value, Tensor)] if pipeline.encode.agrees else []
-    letters = (letter for value in inputs for letter in _inbox(value))
-    return plain[0] if plain else next(letter.body["model"] for letter in letters if letter.kind == "model")
+    plain = [value for value in views[1]["inputs"] if isinstance(value, Tensor)] if pipeline.encode.agrees else []
+    return plain[0] if plain else handed(views[1])
 
 
 def _model(vector: Tensor, present: tuple[str, ...]) -> Gathered:
@@ -222,15 +233,6 @@ def _brief(pipeline: Pipeline, layout: Layout | None, start: Tensor | None) -> B
     if not rule.rescales or layout is None:
         return {}
     return rule.brief(Desk((Model(_known(start)),), layout, _NO_COINS), {})
-
-
-def _unscaled(got: Gathered) -> Gathered:
-    """Rows that were sent multiplied by their weight, as they were before that."""
-    if not got.scaled or got.rows is None or got.weights is None:
-        return got
-    # A weight that was rounded to nothing took its row with it.
-    by = torch.where(got.weights > 0, got.weights, 1.0).unsqueeze(1)
-    return replace(got, rows=(got.rows.double() / by).float(), scaled=False)
 
 
 def _whole(got: Gathered, pipeline: Pipeline, start: Tensor | None) -> Gathered:

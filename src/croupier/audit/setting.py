@@ -36,10 +36,9 @@ Cut = Callable[[Dataset, Coins], Mapping[str, Tensor]]
 class Depth:
     """How much is tried where trying takes long.
 
-    Of hidden coordinates: rounds of training, and uploads matched a round. Records that must be searched for take
-    long: of these a few are tried, in so many steps. `lpips` names the network of LPIPS to measure with as well, where
-    it is installed. `models` is how many an adversary trains itself, 0 for the usual number; `train` and `test`
-    are how many records are drawn of larger data, 0 where all are used.
+    Of hidden coordinates: rounds of training, and uploads matched a round. Of records that must be searched for a few
+    are tried, in so many steps. `lpips` names the network to measure LPIPS with as well. `models` is how many an
+    adversary trains itself, `train` and `test` how many records are drawn of larger data; 0: as many as usual, or all.
     """
 
     rounds: int = 5
@@ -61,9 +60,8 @@ class Setting:
 
     `shadow` is the share of each client's records that is held out of its training and given to the adversary,
     distorted by `noise`; `fresh` the share that nobody trains on and that members are told from; `records` is how many
-    training records of each client it is asked about at most: as many of each as the smallest client can give. Without
-    `suspects` nothing is set aside for membership attacks, and more can be asked about. `share` of the clients are
-    malicious where it is asked what such clients break.
+    training records of each client it is asked about at most. Without `suspects` nothing is set aside for membership
+    attacks. `share` of the clients are malicious where it is asked what such clients break.
     """
 
     data: Data

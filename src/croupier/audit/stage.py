@@ -51,10 +51,11 @@ class Withheld:
 
 @dataclass(frozen=True)
 class Truth:
-    """Whose each record is, and which suspects are members. Experiments hold it; no attack is given it."""
+    """Whose each record is, and which suspects are members, and whose where it is known. No attack is given it."""
 
     owners: Tensor
     members: Tensor
+    whose: Tensor | None = None
 
 
 @dataclass

@@ -105,9 +105,8 @@ def cell(
     few = len(trials) < LEAST_RUNS
     if not able:
         # Why nothing could be tried; of attacks that were tried none works.
-        reasons = (
-            [] if any("value" in one for one in attacks.values()) else [one["not_run"] for one in attacks.values()]
-        )
+        tried = any("value" in one for one in attacks.values())
+        reasons = [] if tried else [one["not_run"] for one in attacks.values()]
         why = TOO_FEW.format(len(trials), LEAST_RUNS) if few else question.failed
         silent = not_run(reasons[0] if reasons else why, attacks) | {"facts": shown, "unsure": not reasons}
         return silent | ({"status": "proved", "why": proved, "unsure": False} if proved else {})

@@ -7,7 +7,7 @@ ours, and shows its traceback. The laboratory adds two commands through `lab`.
 
 from __future__ import annotations
 
-import gc
+import os
 import sys
 import traceback
 from importlib.metadata import version
@@ -20,6 +20,7 @@ from croupier.cli import (
     accept,
     audit,
     ceremony,
+    compare,
     doctor,
     enrol,
     explain,
@@ -34,10 +35,7 @@ from croupier.cli import (
     up,
 )
 from croupier.errors import CroupierError, OwnError, at_a_shell
-from croupier.kernels.memory import keep_freed
-
-# Objects more than were freed, and searches of younger ones, between two searches for garbage.
-RARELY = (50_000, 20, 50)
+from croupier.kernels.memory import own_process
 
 app = typer.Typer(
     name="croupier",
@@ -54,6 +52,7 @@ app.command("init")(init.command)
 app.command("run")(run.command)
 app.command("audit")(audit.command)
 app.command("explain")(explain.command)
+app.command("compare")(compare.command)
 app.command("recommend")(recommend.command)
 app.command("doctor")(doctor.command)
 app.command("keygen")(ceremony.keygen)
@@ -98,9 +97,9 @@ def root(
 def main() -> NoReturn:
     """Run the command line; what is wrong with what it was given is one line and a status, never a traceback."""
     asked: list[str] = []
-    # Importing makes many objects that stay: by its own numbers Python would search them for garbage all the time.
-    gc.set_threshold(*RARELY)
-    keep_freed()
+    own_process()
+    if "_CROUPIER_COMPLETE" in os.environ:
+        _complete_by_typer()
     try:
         with at_a_shell():
             code = _with_debug(typer.main.get_command(app), asked).main(prog_name="croupier", standalone_mode=False)
@@ -118,6 +117,13 @@ def main() -> NoReturn:
             raise
         _end(error, said, asked, own=True)
     sys.exit(code or 0)
+
+
+def _complete_by_typer() -> None:
+    """Let typer write and answer a shell's completions: click's own script asks in words that typer refuses."""
+    from typer._completion_classes import completion_init
+
+    completion_init()
 
 
 def _with_debug(command: click.Command, asked: list[str]) -> click.Command:

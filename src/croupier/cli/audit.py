@@ -30,6 +30,7 @@ HOME = Path("audits")
 Description = Annotated[str, typer.Argument(help="A preset or TOML file: its own protocol is audited.")]
 # Optional in the form that typer reads.
 Many = Optional[list[str]]  # noqa: UP045
+Where = Optional[Path]  # noqa: UP045
 Questions = Annotated[
     Many, typer.Option("--question", "-q", help="Ask only this; may be repeated. Default: all that make sense.")
 ]
@@ -38,9 +39,8 @@ Adversaries = Annotated[
     typer.Option(
         "--adversary",
         "-a",
-        help="Who is curious: server, relay, sum1, second, dealer, client, network, or a coalition as "
-        "server+relay; may be repeated. "
-        "Default: every single party, and the coalition that the protocol forbids.",
+        help="Who is curious: server, relay, sum1, second, dealer, client, network, or a coalition as server+relay; "
+        "may be repeated. Default: every single party, and the coalition that the protocol forbids.",
     ),
 ]
 Against = Annotated[
@@ -67,23 +67,21 @@ Lpips = Annotated[
     ),
 ]
 Updates = Annotated[
-    Optional[Path],  # noqa: UP045
-    typer.Option(help="Audit updates that any engine recorded in this folder, and train nothing."),
+    Where, typer.Option(help="Audit updates that any engine recorded in this folder, and train nothing.")
 ]
 Views = Annotated[
-    Optional[Path],  # noqa: UP045
+    Where,
     typer.Option(
         help="Audit what a party of a deployment kept of its own views (--keep-view): this folder holds them, and "
         "--updates, or it, an updates.toml with a shadow function."
     ),
 ]
 ViewKey = Annotated[
-    Optional[Path],  # noqa: UP045
-    typer.Option("--key", metavar="NAME.key", help="With --views: the party's key file, which opens them."),
+    Where, typer.Option("--key", metavar="NAME.key", help="With --views: the party's key file, which opens them.")
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show every attack and every adversary.")]
 Page = Annotated[
-    Optional[Path],  # noqa: UP045
+    Where,
     typer.Option(
         "--report", help="Where the page goes; JSON, CSV and Markdown go beside it. Default: audits/NAME-TIME.html."
     ),

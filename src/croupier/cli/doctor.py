@@ -44,11 +44,17 @@ def command(
     data: options.Data = None,
     out: options.OutFile = None,
     print_config: options.PrintConfig = False,
+    report: Annotated[
+        bool,
+        typer.Option("--report", help="Print what to put into a bug report: no path, name, address or key is in it."),
+    ] = False,
     json: options.Json = False,
 ) -> None:
     """Check this machine: versions, devices, the data folder with each dataset's licence, and the presets.
 
     `croupier doctor mnist --data ~/data`: can this description run here?
+
+    `croupier doctor --report`: facts for a bug report, one JSON object that tells nothing of you.
     """
     from croupier.learn.data import folder_of
     from croupier.spec import unread
@@ -58,6 +64,12 @@ def command(
         options.show_config(described, json, supposed)
         return
     folder = folder_of(data)
+    if report:
+        from croupier.cli.bug_report import bug_report
+
+        told = bug_report(described if spec is not None else None, _datasets(folder))
+        options.give(told, True, out)
+        return
     found = {
         "machine": _machine(),
         "packages": {name: _version(name) for name in PACKAGES},

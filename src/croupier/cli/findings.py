@@ -58,7 +58,9 @@ def _matrix(found: Mapping[str, Any]) -> None:
         table.add_column(head, justify="right" if at else "left", no_wrap=True)
     for row in rows:
         cells = [_cell(row["questions"][name], asked[name]["unit"]) for name in names]
-        table.add_row(row["defence"], *cells, _good(row), size(row["bytes_per_client"]))
+        good = row[row["measure"]]
+        shown = "" if good is None else f"{good:.3g}" if row["measure"] == "rmse" else f"{good:.0%}"
+        table.add_row(row["defence"], *cells, shown, size(row["bytes_per_client"]))
     print_table(table)
     odd = [f"{SHORT.get(n, n)} in {UNITS[asked[n]['unit']]}" for n in names if asked[n]["unit"] != "share"]
     print(line(f"{LEGEND} In points{'; ' if odd else ''}{', '.join(odd)}."))
@@ -72,11 +74,6 @@ def _cell(one: Mapping[str, Any], unit: str) -> str:
         return mark
     value = 100 * one["gain"]["rate"] if unit == "share" else one["gain"]["rate"]
     return f"{value:+.0f}{mark}" if unit in ("share", "dB") else f"{value:+.1f}{mark}"
-
-
-def _good(row: Mapping[str, Any]) -> str:
-    value = row[row["measure"]]
-    return "" if value is None else f"{value:.3g}" if row["measure"] == "rmse" else f"{value:.0%}"
 
 
 def _attacks(found: Lenient) -> None:
@@ -95,13 +92,11 @@ def _attacks(found: Lenient) -> None:
             if not name:
                 continue
             value, prior = one.rate("value"), one.number("prior")
-            if value is None or prior is None:
-                table.add_row(question.key, key, name, "not run", "", "")
-            else:
-                gain = question.gain(one.part("gain").rate())
+            said = ["not run", "", ""]
+            if value is not None and prior is not None:
                 mark = "" if one.plain.get("scored") else " (fails its control)"
-                table.add_row(
-                    question.key, key, name, question.value(value), question.value(Estimate(prior)), f"{gain}{mark}"
-                )
+                gain = f"{question.gain(one.part('gain').rate())}{mark}"
+                said = [question.value(value), question.value(Estimate(prior)), gain]
+            table.add_row(question.key, key, name, *said)
         if table.rows:
             print_table(table, labels=3)

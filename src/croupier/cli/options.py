@@ -87,6 +87,21 @@ def _roomy(path: Path | None) -> Path | None:
     return path
 
 
+def _roomy_csv(path: Path | None) -> Path | None:
+    """See that `--csv` can be written, before the work."""
+    if path is not None:
+        check_room(path, "--csv")
+    return path
+
+
+CsvFile = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option("--csv", help="Also write the numbers of every round into this CSV file.", callback=_roomy_csv),
+]
+Track = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option(metavar="TO=WHERE", help="Tell each round to tensorboard=FOLDER or mlflow=ADDRESS (extra trackers)."),
+]
 OutFile = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option(help="Also write the result to this file, as JSON.", callback=_roomy),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -21,6 +22,7 @@ from croupier.cli.progress import watching
 from croupier.cli.tables import comparison, per_round
 
 if TYPE_CHECKING:
+    from croupier.engine.job.job import Watch
     from croupier.engine.job.result import Result
 
 
@@ -47,6 +49,8 @@ def command(
         bool,
         typer.Option("--anew", help="With --resume: play a round that had begun under fresh secrets. It counts twice."),
     ] = False,
+    csv: options.CsvFile = None,
+    track: options.Track = None,
     print_config: options.PrintConfig = False,
     json: options.Json = False,
 ) -> None:
@@ -77,11 +81,16 @@ def command(
         described, supposed = unread(names[0], sets or ())
         options.show_config(described, json, supposed)
         return
-    results = [_resumed(resume, data, anew, _more(sets or ()))] if resume else _all(names, sets or [], seed, data, out)
+    tell = list(track or ())
+    more = [_resumed(resume, data, anew, _more(sets or ()), tell)] if resume else []
+    results = more or _all(names, sets or [], seed, data, out, tell)
     options.give({"runs": [_plain(result) for result in results]}, json, None, lambda: _show(results))
+    _write_csv(csv, results)
 
 
-def _all(names: Sequence[str], sets: list[str], seed: int | None, data: Path | None, out: Path | None) -> list[Result]:
+def _all(
+    names: Sequence[str], sets: list[str], seed: int | None, data: Path | None, out: Path | None, tell: list[str]
+) -> list[Result]:
     from croupier.engine.job.run import run
     from croupier.spec import counted, load
 
@@ -91,7 +100,14 @@ def _all(names: Sequence[str], sets: list[str], seed: int | None, data: Path | N
         options.caution(name, sets)
     places = [out if out is None or len(names) == 1 else out / f"{i + 1}-{s.name}" for i, s in enumerate(described)]
     jobs = [partial(run, spec, out=at, seed=seed, data=data) for spec, at in zip(described, places, strict=True)]
-    return [_watched(spec.name, job) for spec, job in zip(described, jobs, strict=True)]
+    return [_watched(spec.name, job, tell) for spec, job in zip(described, jobs, strict=True)]
+
+
+def _write_csv(path: Path | None, results: Sequence[Result]) -> None:
+    from croupier.lines import as_csv
+
+    if path is not None:
+        options.write(path, as_csv({result.path.name: result.metrics for result in results}), "--csv")
 
 
 def _more(sets: Sequence[str]) -> int | None:
@@ -109,17 +125,17 @@ def _more(sets: Sequence[str]) -> int | None:
     return found
 
 
-def _resumed(path: Path, data: Path | None, anew: bool, rounds: int | None) -> Result:
+def _resumed(path: Path, data: Path | None, anew: bool, rounds: int | None, tell: list[str]) -> Result:
     from croupier.engine.job.run import resume
 
-    return _watched(path.name, partial(resume, path, data=data, anew=anew, rounds=rounds))
+    return _watched(path.name, partial(resume, path, data=data, anew=anew, rounds=rounds), tell)
 
 
-def _watched(name: str, start: Callable[..., Result]) -> Result:
+def _watched(name: str, start: Callable[..., Result], tell: Sequence[str]) -> Result:
     """Run with a progress bar; Ctrl-C leaves a run that can be resumed, and says how."""
     # This process is ours alone: what was loaded stays, and need not be searched for garbage in every round.
     gc.freeze()
-    with watching(name) as watch:
+    with watching(name) as watch, ExitStack() as open_until_over:
         place = ""
 
         def note(event: str, facts: Mapping[str, Any]) -> None:
@@ -130,8 +146,13 @@ def _watched(name: str, start: Callable[..., Result]) -> Result:
                 print(f"{name}: {said}{facts['text']}", file=sys.stderr)
             watch(event, facts)
 
+        told: Watch = note
+        for asked in tell:
+            from croupier.trackers import tracker
+
+            told = open_until_over.enter_context(tracker(asked, name, told))
         try:
-            return start(watch=note)
+            return start(watch=told)
         except KeyboardInterrupt:
             kept = f"rounds that ended are kept; go on with: croupier run --resume {place}"
             print(f"stopped; {kept if place else 'nothing had begun'}", file=sys.stderr)

@@ -1,7 +1,7 @@
 """The only source of randomness: a tree of 32-byte seeds.
 
 A protocol asks a node for *choices* (bounded integers, permutations, masks, normals), never for raw generator state, so
-that a scripted `Tape` (`core/tape`) can stand in for the node and walk every outcome.
+that a scripted `Tape` (`tests/tape.py`) can stand in for the node and walk every outcome.
 
 A node is named by its path of labels: the same path gives the same choices in every run of that seed, in any order and
 on any machine, and no two paths share any. That is why a run repeats to the byte, why a second attempt sends the very
@@ -212,8 +212,13 @@ class Stream:
         """Uniform integers in [0, limit): words past the last whole multiple of the limit are drawn again."""
         if not 1 <= limit <= 1 << 63:
             raise RangeError(f"limit = {limit}: choices are drawn below 1 to 2^63")
-        out = np.empty(count, np.int64)
         ceiling = (1 << 64) // limit * limit - 1
+        if count == 1:
+            # The same without arrays, which cost several times more than one number.
+            while (word := int(self.words(1)[0])) > ceiling:
+                pass
+            return np.array([word % limit], np.int64)
+        out = np.empty(count, np.int64)
         filled = 0
         while filled < count:
             words = self.words(count - filled)

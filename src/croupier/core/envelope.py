@@ -96,20 +96,47 @@ def _text(body: bytes) -> str:
 
 
 @dataclass(frozen=True)
+class Pieces:
+    """A long body as the arrays that it consists of, where they lie: to join them would copy all of it."""
+
+    parts: tuple[bytes | memoryview, ...] = dataclasses.field(repr=False)
+
+    def __len__(self) -> int:
+        return sum(len(part) for part in self.parts)
+
+    def __bytes__(self) -> bytes:
+        return b"".join(self.parts)
+
+    def cut(self, start: int, stop: int) -> bytes | memoryview:
+        """Some of the bytes; joined only where they lie in several parts."""
+        found, at = list[memoryview](), 0
+        for part in self.parts:
+            if some := memoryview(part)[max(0, start - at) : max(0, stop - at)]:
+                found.append(some)
+            at += len(part)
+        return found[0] if len(found) == 1 else b"".join(found)
+
+
+@dataclass(frozen=True)
 class Envelope:
     """A header with its body."""
 
     header: Header
-    body: bytes | memoryview = dataclasses.field(repr=False)
+    body: bytes | memoryview | Pieces = dataclasses.field(repr=False)
 
     @property
     def size(self) -> int:
         """Bytes of the encoded message, header included. The channel's own cost (tags, TLS) is not the protocol's."""
         return _HEADER.size + len(self.body)
 
+    @property
+    def joined(self) -> bytes | memoryview:
+        """The body in one piece."""
+        return bytes(self.body) if isinstance(self.body, Pieces) else self.body
+
     def pack(self) -> bytes:
         """The whole message."""
-        return self.header.pack() + self.body
+        return self.header.pack() + self.joined
 
     @classmethod
     def unpack(cls, data: bytes) -> Envelope:
@@ -137,11 +164,11 @@ class Link:
         count = max(1, -(-len(envelope.body) // CHUNK))
         if count > _PIECES:
             raise RangeError(f"a body of {len(envelope.body)} bytes: a message holds {_PIECES} chunks of 1 MiB at most")
-        body = memoryview(envelope.body)
+        body = envelope.body if isinstance(envelope.body, Pieces) else Pieces((envelope.body,))
         packets = []
         for index in range(count):
             clear = head + _PIECE.pack(index, count)
-            piece = body[index * CHUNK : (index + 1) * CHUNK]
+            piece = body.cut(index * CHUNK, (index + 1) * CHUNK)
             # Not cleared before it is written, as a bytearray would be; and into its place at once: both would take as
             # long as the cipher.
             packet = np.empty(len(clear) + len(piece) + _TAG, np.uint8).data

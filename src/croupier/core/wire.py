@@ -86,8 +86,12 @@ class Schema:
 
     def pack(self, values: Mapping[str, Tensor]) -> bytes:
         """Canonical bytes of the values, in form only: what they hold is checked at the receiver's door."""
+        return b"".join(self.pieces(values))
+
+    def pieces(self, values: Mapping[str, Tensor]) -> list[bytes | memoryview]:
+        """The same field by field: the very memory of values that lie as they travel."""
         self._check_form(values)
-        return b"".join([_packed(field, values[field.name]) for field in self.fields])
+        return [_packed(field, values[field.name]) for field in self.fields]
 
     def unpack(self, data: bytes | memoryview) -> dict[str, Tensor]:
         """The values. Raises: WireError when bytes are missing or left over; RangeError when a value may not be."""

@@ -186,6 +186,8 @@ class OnGrid(Encoder):
 
         Raises: RangeError when it is none: a client must not be made to send nothing.
         """
+        if "scale" not in brief and LEAST <= self.scale <= MOST:
+            return torch.tensor([self.scale], dtype=torch.float64)
         scales = brief["scale"].double() if "scale" in brief else torch.tensor([self.scale], dtype=torch.float64)
         if not bool(((scales >= LEAST) & (scales <= MOST)).all()):
             raise RangeError(f"scale = {scales.tolist()}: a public scale lies between {LEAST:g} and {MOST:g}")

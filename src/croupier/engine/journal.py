@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from croupier.core.attempt import AttemptId
-from croupier.core.envelope import Envelope
+from croupier.core.envelope import Envelope, Pieces
 from croupier.engine.restart import Restart, in_force
 from croupier.errors import Replayed, StoreError
 
@@ -46,7 +46,7 @@ class Journal:
         # Whether playing a round anew is a remedy at all.
         self.anew_helps = True
         # One model goes to many: it is digested once.
-        self._digested: tuple[bytes | memoryview, str] = (b"", "")
+        self._digested: tuple[bytes | memoryview | Pieces, str] = (b"", "")
 
     @classmethod
     def begin(cls, path: Path) -> Journal:
@@ -172,9 +172,12 @@ class Journal:
         except (KeyError, TypeError, ValueError, AttributeError):
             raise self._damaged(name) from None
 
-    def _digest(self, body: bytes | memoryview) -> str:
+    def _digest(self, body: bytes | memoryview | Pieces) -> str:
         if body is not self._digested[0]:
-            self._digested = body, hashlib.sha256(body).hexdigest()
+            found = hashlib.sha256()
+            for part in body.parts if isinstance(body, Pieces) else (body,):
+                found.update(part)
+            self._digested = body, found.hexdigest()
         return self._digested[1]
 
     def _recall(self, spec: str, number: int) -> None:

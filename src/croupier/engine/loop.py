@@ -63,6 +63,7 @@ def rounds(
     if taken := set(task.enrolled) & set(pipeline.parties(())):
         raise SpecError(f"a client may not be called {' or '.join(sorted(taken))}: a party of the protocol is")
     check_names(pipeline, task.enrolled, plan)
+    pipeline.place.check_size(pipeline, task.layout, plan.cohort or len(task.enrolled))
     keys = pipeline.place.enrol(task.enrolled, coins.child("enrol", roster_digest(task.enrolled)))
     loop = _Loop(pipeline, task, plan, coins, drive, threat, keep or {}, keys, start)
     now = start.state or begin(task, pipeline)

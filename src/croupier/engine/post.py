@@ -15,7 +15,7 @@ from torch import Tensor
 
 from croupier.core.attempt import AttemptId, Traffic
 from croupier.core.coins import Coins
-from croupier.core.envelope import Envelope, Header, Link
+from croupier.core.envelope import Envelope, Header, Link, Pieces
 from croupier.core.flow import Letter, Received, Refusal
 from croupier.core.wire import Schema
 from croupier.errors import CroupierError, WireError
@@ -29,6 +29,9 @@ class Packet:
     target: str
     data: bytes | bytearray | memoryview
 
+
+# Bytes from which on a copy of a body takes longer than to do without it.
+_LONG = 1 << 16
 
 Network = Callable[[list[Packet]], list[Packet]]
 
@@ -47,7 +50,7 @@ class _Last:
 
     kind: str
     body: Mapping[str, Tensor]
-    data: bytes
+    data: bytes | Pieces
 
     def same(self, kind: str, body: Mapping[str, Tensor]) -> bool:
         if kind != self.kind or len(body) != len(self.body):
@@ -112,7 +115,7 @@ class Post:
             if schema is None:
                 raise WireError(f"a message of unknown kind {head.kind!r}")
             if parcel.body is None:
-                return Received(head.source, head.kind, schema.unpack(parcel.envelope.body))
+                return Received(head.source, head.kind, schema.unpack(parcel.envelope.joined))
             if not self._passed.same(head.kind, parcel.body):
                 schema.check(parcel.body)
                 self._passed = _Last(head.kind, dict(parcel.body), b"")
@@ -121,14 +124,17 @@ class Post:
             self._refuse(head.source, head.target, error)
             return None
 
-    def _encoded(self, letter: Letter) -> bytes:
+    def _encoded(self, letter: Letter) -> bytes | Pieces:
         schema = self.schemas.get(letter.kind)
         if schema is None:
             raise WireError(f"a message of unknown kind {letter.kind!r}")
         if isinstance(letter.body, bytes):
             return letter.body
         if not self._packed.same(letter.kind, letter.body):
-            self._packed = _Last(letter.kind, dict(letter.body), schema.pack(letter.body))
+            parts = schema.pieces(letter.body)
+            # A long body stays where it lies: it is digested and sealed from there, before any party goes on.
+            long = sum(map(len, parts)) >= _LONG
+            self._packed = _Last(letter.kind, dict(letter.body), Pieces(tuple(parts)) if long else b"".join(parts))
         return self._packed.data
 
     def _link(self, source: str, target: str) -> Link:

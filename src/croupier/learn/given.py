@@ -1,8 +1,9 @@
-"""What a user's own function gives, checked and made a dataset: arrays, arrays with owners, or a table of clients.
+"""What a user's own function gives (`task.data = {use = "own"}`), checked and made a dataset.
 
-A user's function may return four arrays, arrays with owners, or a table of clients, of NumPy, torch or plain lists.
-Here all of these become one `Dataset`, or one line that says which part does not fit and what to return instead.
-Whether targets are classes or quantities is read off their type where the description does not say.
+The function may return four arrays (records and targets, to train and to test on), the same with the owner of each
+record, or a table of clients with four arrays each; of NumPy, torch or plain lists. Here they all become one `Dataset`,
+or one line that says which part does not fit and what to return instead. Whether targets are classes or quantities is
+read off their type where the description does not say. `learn/datasets/own` calls it.
 """
 
 from __future__ import annotations

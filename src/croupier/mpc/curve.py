@@ -4,7 +4,7 @@ The one place that calls the library (through coincurve); nothing of the curve's
 rows of 64 bytes in the library's own form, and travel in 33 bytes, of which the library accepts exactly one encoding a
 point. The group has no small subgroups, so that what decodes is in it. The point at infinity has no encoding: where
 a sum may be it, the answer is None. Sums of many multiples (`weighted`) sort points into buckets that the library adds
-up. No placement uses this yet: it is the ground for a mix whose servers need not follow the protocol.
+up. A mix whose servers prove what they do works on it (`elgamal`, `shuffle_proof`; played by `place.chain.proven`).
 
 Multiplication by the base point takes the same time for all scalars, that of other points does not: who shares a
 machine with a mix server might learn from its timing.
@@ -43,6 +43,11 @@ def _library() -> tuple[Any, Any, Any]:
             "proofs of a mix need coincurve: pip install croupier[proofs], or use a mix without proofs"
         ) from None
     return ffi, lib, lib.secp256k1_context_create(1)
+
+
+def check_library() -> None:
+    """Raises: SpecError when the library is not there."""
+    _library()
 
 
 def _at(points: Points) -> Any:

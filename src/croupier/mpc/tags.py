@@ -50,7 +50,7 @@ class Tagger:
 
     def fits(self, form: int, tag: int, places: npt.NDArray[np.int64]) -> bool:
         """Whether a sum of this form and a tag are those of exactly the clients at these places."""
-        return (form + _added(self.pads[places]) - tag) % P == 0
+        return (form + _pads_of(self.pads, places) - tag) % P == 0
 
 
 @lru_cache(maxsize=1)
@@ -62,6 +62,21 @@ def _pads(seed: bytes, invited: int) -> npt.NDArray[np.int64]:
     drawn = Coins(seed).secure().below(P, invited)
     drawn.flags.writeable = False
     return drawn
+
+
+def _pads_of(pads: npt.NDArray[np.int64], places: npt.NDArray[np.int64]) -> int:
+    """The sum of the pads at some places. Clients of one process ask for that of the same arrays, which nobody can
+    write to any more: each adding them up again would take the square of their number.
+    """
+    held, at, total = _last_sum[0]
+    if held is not pads or at is not places or pads.flags.writeable or places.flags.writeable:
+        total = _added(pads[places])
+        _last_sum[0] = pads, places, total
+    return total
+
+
+_NOBODY = np.zeros(0, np.int64)
+_last_sum: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]] = [(_NOBODY, _NOBODY, 0)]
 
 
 def _added(elements: npt.NDArray[np.int64]) -> int:

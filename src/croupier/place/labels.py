@@ -9,6 +9,7 @@ about it.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -35,12 +36,24 @@ def together(mechanism: Mechanism, present: tuple[str, ...]) -> tuple[tuple[str,
 
 def places_together(mechanism: Mechanism, roster: tuple[str, ...], present: Tensor) -> list[npt.NDArray[np.int64]]:
     """The same by places among those invited, from a bitmap: without names where there is one sum of all."""
-    here = np.flatnonzero(present.numpy())
+    here = places_of(present)
     if not mechanism.release.grouped:
         return [here]
     names = chosen(roster, present)
     at = dict(zip(names, here.tolist(), strict=True))
     return [np.array([at[who] for who in group]) for group in together(mechanism, names)]
+
+
+def places_of(present: Tensor) -> npt.NDArray[np.int64]:
+    """The places that a bitmap marks; clients of one process, who are all shown the same one, hold one copy of them."""
+    return _marked(present.numpy().tobytes())
+
+
+@lru_cache(maxsize=1)
+def _marked(bitmap: bytes) -> npt.NDArray[np.int64]:
+    places = np.flatnonzero(np.frombuffer(bitmap, np.uint8))
+    places.flags.writeable = False
+    return places
 
 
 def labels(mechanism: Mechanism, released: Released) -> tuple[Label, ...] | None:

@@ -144,6 +144,13 @@ class Placement(Part):
     def check_plan(self, enrolled: int, cohort: int) -> None:
         """Raises: SpecError when so many clients, so many of them invited, do not fit."""
 
+    def check_size(self, mechanism: Mechanism, layout: Layout, clients: int) -> None:
+        """Raises: SpecError when updates of this layout, of so many clients a round, are more than it can carry."""
+
+    def costs(self, mechanism: Mechanism, layout: Layout, clients: int) -> tuple[str, ...]:
+        """What a round of it takes by itself, where that is worth saying before a run."""
+        return ()
+
     def middle(self, mechanism: Mechanism) -> Mapping[str, Party]:
         """The parties between the clients and the server."""
         return {}

@@ -30,7 +30,7 @@ from croupier.kernels.packed import Key
 from croupier.kernels.shares import P
 from croupier.mpc.shares import added, rest, stretched, unpacked
 from croupier.mpc.tags import Tagger
-from croupier.place.labels import places_together, together, too_few
+from croupier.place.labels import places_of, places_together, together, too_few
 from croupier.place.placement import (
     NO_BRIEF,
     NOTHING,
@@ -178,7 +178,7 @@ class SumServers(Placement, use="sum-servers"):
             letters.append(Letter(name, "seed", {"seed": torch.frombuffer(bytearray(seed), dtype=torch.uint8)}))
         (published,) = yield Exchange(tuple(letters), Wait("published", ("server",)))
         body = published.body
-        if (present := int(body["present"].sum())) < quorum(mechanism, given):
+        if (present := len(places_of(body["present"]))) < quorum(mechanism, given):
             raise IntegrityError(f"the published sum is of {present} clients, fewer than the round needs")
         if not body["present"][mine]:
             raise IntegrityError("a client that sent its update is missing from the published sum")

@@ -13,7 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +142,7 @@ class Roster:
         try:
             check(protocol, count, plan, _OFFERS)
             check_names(protocol, self.clients, plan)
+            protocol.place.check_size(protocol, self.layout, plan.cohort or count)
         except SpecError as error:
             raise RosterError(f"{count} clients have cards, and the description does not suit them: {error}") from None
         fewest, most = protocol.release.least, plan.cohort or count
@@ -254,7 +255,16 @@ class Roster:
     @classmethod
     def read(cls, path: Path) -> Roster:
         """A roster from its file. Raises: RosterError, StoreError."""
-        return cls.parse(read_file(path, _REMEDY), str(path))
+        text = read_file(path, _REMEDY)
+        try:
+            return _parsed(text)
+        except RosterError:
+            return cls.parse(text, str(path))  # once more, for the file's name
+
+
+@lru_cache(maxsize=4)
+def _parsed(text: str) -> Roster:
+    return Roster.parse(text)  # for parties that share a process, as in a rehearsal: a roster takes long to check
 
 
 def _plain(roster: Roster) -> dict[str, Any]:

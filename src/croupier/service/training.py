@@ -1,7 +1,7 @@
 """What is trained at home: the description's task, or a function of the client's own.
 
-`start` gives clients and the server their work from here, `croupier enrol` asks for the shapes that a roster holds.
-Nothing here needs a network.
+`start` gives clients and the server their work from here, `croupier enrol` asks for the task whose shapes a roster
+holds. Nothing here needs a network.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from croupier.learn import beside, own
 from croupier.learn.assemble import Assembled, Hardware, assemble
 from croupier.learn.own_names import FunctionName, as_named
 from croupier.service.roster import Roster
-from croupier.service.versions import Shapes
 from croupier.spec import Spec, load
 
 _FIT = "--fit"
@@ -35,12 +34,6 @@ def assembled(spec: Spec, coins: Coins, data: Path | None = None) -> Assembled:
         task.data, task.split, task.model, task.fit, coins,
         options=task.options, folder=data, machine=Hardware(spec.run.device, spec.run.workers),
     )  # fmt: skip
-
-
-def shapes_of(spec: Spec, coins: Coins, data: Path | None = None) -> Shapes:
-    """What a roster must say of updates and records. Raises: SpecError, DataError where the data are not at hand."""
-    task = task_at_hand(spec, coins, data)
-    return Shapes(task.layout, task.inputs)
 
 
 def task_at_hand(spec: Spec, coins: Coins, data: Path | None = None) -> Task:

@@ -1,7 +1,7 @@
 """Gradient inversion as published, with restarts: DLG and Inverting Gradients, and the linking of shuffled layers.
 
 From: Zhu et al. 2019 (`dlg`), Zhao et al. 2020 (`single_label`), Geiping et al. 2020 (`inverting`, whose search is
-`croupier.audit.invert.search_records`). The linking of shuffled layers is ours. An attack is given the public network
+`learn.gradient_search.search_records`). The linking of shuffled layers is ours. An attack is given the public network
 with the weights handed out, a gradient, and what it assumes; it never sees the truth, and chooses between restarts by
 its own loss. Used by RNS's Figure 8 and Tazza's Table 2 (`papers.rns.inversion`, `papers.tazza.inversion_targets`).
 """
@@ -17,11 +17,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from croupier.audit.invert import SearchRecipe, Span, Target, search_records
 from croupier.core.coins import Coins
 from croupier.errors import SpecError, Unsuited
 from croupier.learn.ends import in_order_of_use, last_gradient, last_layer
 from croupier.learn.flat import layout_of
+from croupier.learn.gradient_search import SearchRecipe, Span, Target, search_records
 from croupier.learn.gradients import evaluation_copy, gradient_of
 from croupier.learn.layer_gradients import counted_labels
 

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from croupier.audit.attacks.permutation import ServerRound, Upload, follow
-from croupier.audit.invert import SearchRecipe, unreadable
 from croupier.audit.permuted_run import PermutedRun
+from croupier.audit.questions.reconstruction import unreadable
 from croupier.audit.report.words import rate_of
 from croupier.audit.setting import Depth
 from croupier.core.coins import Coins
@@ -28,6 +28,7 @@ from croupier.encode.symmetry import Rule
 from croupier.engine.state import Round
 from croupier.errors import Unsuited
 from croupier.learn.ends import find_entrance
+from croupier.learn.gradient_search import SearchRecipe
 from croupier.learn.gradients import gradient_from, holding
 from croupier.learn.likeness import like, pictured
 from croupier.learn.single import RATE, SingleSteps, single_steps

@@ -13,12 +13,12 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from croupier.audit.invert import SearchRecipe, Target, search_records
 from croupier.core.coins import Coins
 from croupier.encode.symmetry import Rule, Symmetry
 from croupier.errors import SpecError, Unsuited
 from croupier.learn.axes.matching import match
 from croupier.learn.ends import find_entrance
+from croupier.learn.gradient_search import SearchRecipe, Target, search_records
 from croupier.learn.gradients import gradient_from, holding
 from croupier.learn.layer_gradients import at_entrance, label_of, off_layer
 from croupier_lab.attacks.gradient_search import Attack
@@ -81,5 +81,5 @@ def record_behind(
         return search_records(search, network, target, coins.child(0))[0]
     first = find_entrance(network, shape)
     if first is None:
-        raise Unsuited("the first layer is not linear with biases: search for the record instead (audit.invert)")
+        raise Unsuited("the first layer is not linear with biases: search for it (learn.gradient_search)")
     return off_layer(*at_entrance(gradient, network, first)).reshape(1, *shape)

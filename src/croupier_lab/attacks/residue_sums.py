@@ -15,12 +15,12 @@ import numpy as np
 from scipy import fft
 from scipy.special import ndtr
 
-from croupier.audit.attacks.carries import Moduli, estimate_carry_bits, pairs_fit
-from croupier.audit.seen import server_counts
+from croupier.audit.seen import counted
 from croupier.core.coins import Coins
 from croupier.core.intervals import Rate, over_runs
 from croupier.core.update import Layout
 from croupier.errors import RangeError
+from croupier.release.counted_ones import Moduli, estimate_carry_bits, pairs_fit
 from croupier.release.opened_sums import Floats, Ints
 
 # Deviations beyond which a rounded normal has no mass that a double would show.
@@ -136,7 +136,7 @@ def most_leaked(inputs: Inputs, clients: int, moduli: Moduli) -> float:
 
 def view_leakage(view: Mapping[str, Any], protocol: Mapping[str, Any], layout: Layout, coins: Coins) -> Rate:
     """At most how many bits a parameter a server's view tells beyond the sums; none where it holds no counts."""
-    found = server_counts(view, protocol, layout)
+    found = counted({"server": (view,)}, protocol, layout)
     if found is None:
         return Rate(0.0, 0.0, 0.0)
     return estimate_carry_bits(found.ones.numpy(), found.clients, found.moduli, coins)

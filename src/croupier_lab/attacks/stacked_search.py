@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
-from croupier.audit.invert import descend
 from croupier.core.coins import Coins
 from croupier.errors import SpecError
 from croupier.learn.flat import layout_of
+from croupier.learn.gradient_search import descend
 from croupier.learn.gradients import twice
 from croupier_lab.attacks.gradient_search import Inverting
 

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.laws.toy import LAYOUT, play
+from tests.tiers import examples
 from torch import Tensor
 
 from croupier.aggregate.aggregator import Aggregator, Desk
@@ -76,7 +77,7 @@ def test_a_trimmed_mean_by_hand() -> None:
     assert trimmed_mean(rows[:4], 1).tolist() == [4.0, 4.5]
 
 
-@settings(deadline=None, max_examples=50)
+@examples(50)
 @given(st.integers(3, 9), st.integers(0, 3), st.integers(0, 1000))
 def test_against_slow_renderings(count: int, f: int, seed: int) -> None:
     rows = np.random.default_rng(seed).normal(size=(count, 6))

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.laws.toy import play
+from tests.tiers import examples
 from torch import Tensor
 
 from croupier.aggregate.aggregator import Desk
@@ -34,7 +35,7 @@ def slow_mmd(one: Any, other: Any, width: float) -> float:
     return max(0.0, own - 2 * sum(kernel(a, b) for a in one for b in other) / m**2)
 
 
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(st.integers(2, 5), st.integers(0, 500))
 def test_discrepancies_against_a_slow_rendering(count: int, seed: int) -> None:
     features = np.random.default_rng(seed).normal(size=(count, 4, 3)) + np.arange(count)[:, None, None]
@@ -112,7 +113,7 @@ def test_flare_is_refused_without_records() -> None:
 # Romoa
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 500))
 def test_two_means_finds_what_is_apart(one: int, two: int, seed: int) -> None:
     draw = np.random.default_rng(seed)
@@ -178,7 +179,7 @@ def slow_factors(rows: Any, spans: Any, last: Any) -> Any:
     return out / out.sum(0)
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(st.integers(3, 6), st.integers(0, 300))
 def test_factors_against_a_slow_rendering(count: int, seed: int) -> None:
     draw = np.random.default_rng(seed)

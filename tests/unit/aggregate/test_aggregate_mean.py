@@ -8,8 +8,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.tiers import examples
 from torch import Tensor
 
 from croupier.aggregate.aggregator import Desk
@@ -41,7 +42,7 @@ tables = st.integers(1, 6).flatmap(
 )
 
 
-@settings(deadline=None)
+@examples()
 @given(tables)
 def test_rows_are_averaged_by_their_weights(table: tuple[list[list[float]], list[int]]) -> None:
     values, records = table
@@ -127,7 +128,7 @@ def scale(part: Scaled, largest: float) -> float:
     return float(brief["scale"][0])
 
 
-@settings(deadline=None)
+@examples()
 @given(st.floats(0, 2.0**100, width=32), st.sampled_from([1.0, 1.25, 4.0]), st.sampled_from([2.0**-30, 0.3, 1.0, 8.0]))
 def test_a_public_scale_is_the_least_power_of_two_with_room(largest: float, room: float, floor: float) -> None:
     got = scale(Scaled(room=room, floor=floor), largest)

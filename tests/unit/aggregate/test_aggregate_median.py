@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.laws.toy import play
+from tests.tiers import examples
 from torch import Tensor
 
 from croupier.aggregate.aggregator import Aggregator, Desk
@@ -45,7 +46,7 @@ tables = st.integers(1, 7).flatmap(
 )
 
 
-@settings(deadline=None)
+@examples()
 @given(tables)
 def test_each_coordinate_is_the_median_of_its_column(table: list[list[float]]) -> None:
     want = [statistics.median(column) for column in zip(*table, strict=True)]

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.laws.toy import LAYOUT, play, task
+from tests.tiers import examples
 from torch import Tensor
 
 from croupier.aggregate.aggregator import Desk
@@ -68,7 +69,7 @@ def test_a_majority_by_hand() -> None:
     assert majority(rows, torch.tensor([-1.0, -1.0, 1.0, 1.0])).tolist() == [1, -1, 1, -1]
 
 
-@settings(deadline=None, max_examples=50)
+@examples(50)
 @given(st.integers(1, 6), st.integers(0, 1000))
 def test_against_slow_renderings(count: int, seed: int) -> None:
     draw = np.random.default_rng(seed)

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.laws.toy import play
+from tests.tiers import examples
 from torch import Tensor
 
 from croupier.aggregate.aggregator import Desk
@@ -94,7 +95,7 @@ def test_foolsgold_by_hand() -> None:
     assert foolsgold(torch.tensor(third, dtype=torch.float64)).tolist() == pytest.approx([1, 1, 1])
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(st.integers(2, 7), st.integers(0, 1000), st.integers(1, 7))
 def test_against_slow_renderings(count: int, seed: int, k: int) -> None:
     history = np.random.default_rng(seed).normal(size=(count, 4))

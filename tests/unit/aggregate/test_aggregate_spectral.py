@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.tiers import examples
 from torch import Tensor
 
 from croupier.aggregate.aggregator import Desk
@@ -54,7 +55,7 @@ def test_what_stands_out_in_any_look_is_out_and_nothing_may_be_left() -> None:
     assert weights.tolist() == [0, 0, 0]
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(st.integers(3, 8), st.integers(0, 500))
 def test_dnc_against_a_singular_value_decomposition(count: int, seed: int) -> None:
     rows = np.random.default_rng(seed).normal(size=(count, 12))

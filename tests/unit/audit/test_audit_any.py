@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 from tests import zoo
-from tests.scenes import Here
+from tests.scenes import hasten
 
-from croupier.audit import harness, membership
 from croupier.audit.described import audit
 from croupier.cli import findings as command
 from croupier.errors import SpecError
@@ -44,9 +43,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The networks as the user's own module in the current directory; its name is new: modules are imported once."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(harness, "Panel", Here)
-    monkeypatch.setattr(membership, "MODELS", 2)
-    monkeypatch.setattr(membership, "STEPS", 2)
+    hasten(monkeypatch)
     name = f"zoo{next(NUMBERS)}"
     shutil.copy(zoo.__file__, f"{name}.py")
     return name

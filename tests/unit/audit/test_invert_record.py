@@ -11,13 +11,13 @@ from torch import Tensor, nn
 
 from croupier.aggregate.aggregator import Desk
 from croupier.aggregate.clusters import Clusters
-from croupier.audit.invert import SearchRecipe
 from croupier.core.coins import Coins
 from croupier.core.update import Gathered, Model
 from croupier.encode.symmetry import Rule, Symmetry
 from croupier.errors import Unsuited
 from croupier.learn.axes import symmetry_of
 from croupier.learn.flat import layout_of
+from croupier.learn.gradient_search import SearchRecipe
 from croupier.learn.gradients import gradient_of, holding
 from croupier.learn.layer_gradients import label_of
 from croupier.learn.models import Perceptron, SigmoidNet

@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.scenes import Here
+from tests.scenes import Here, hasten
 from tests.shell import Shell
 
-from croupier.audit import harness, membership
 from croupier.learn.datasets import Synthetic
 from croupier.learn.models import Mlp
 from croupier.spec import load
 from croupier_lab.papers.catalogue import FIGURES
+from croupier_lab.source_inference import experiment
 
 TINY = (
     "-s", "task.split.clients=3", "-s", "task.model.hidden=[16]", "-s", "task.fit.epochs=1", "-s", "run.workers=1",
@@ -26,12 +26,11 @@ SHOWN = ["none", "model shuffle", "layer shuffle", "parameter shuffle", "RNS"]
 
 @pytest.fixture
 def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Shell:
-    """In an empty folder; attacks run in this process, in few runs."""
+    """In an empty folder; attacks run in this process, an audit's and a figure's, in few runs."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("CROUPIER_DATA", raising=False)
-    monkeypatch.setattr(harness, "Panel", Here)
-    monkeypatch.setattr(membership, "MODELS", 3)
-    monkeypatch.setattr(membership, "STEPS", 5)
+    hasten(monkeypatch)
+    monkeypatch.setattr(experiment, "Panel", Here)
     return Shell(monkeypatch, capsys)
 
 

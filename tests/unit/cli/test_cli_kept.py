@@ -15,33 +15,31 @@ from typing import Any
 
 import pytest
 from tests.disk import full_for
-from tests.scenes import Here
+from tests.scenes import hasten
 from tests.shell import Shell
 
-from croupier.audit import harness, membership
+from croupier.audit import harness
 from croupier.cli import options
 from croupier.learn import beside
 
 TINY = ("-s", "task.model.hidden=[8]", "-s", "task.fit.epochs=1", "-s", "run.workers=1", "-s", "federation.rounds=1")
 SOURCE = (
     "audit", "digits-uneven", *TINY, "-s", "task.split.clients=3", "--seeds", "2", "--seed", "3",
-    "-q", "source", "-q", "membership", "--against", "shuffle-model", "--against", "sum",
+    "-q", "source", "-q", "membership", "--against", "sum",
 )  # fmt: skip
 HIDDEN = (
     "audit", "tazza", "--fast", "--seeds", "2", *TINY, "-s", "task.split.clients=6", "-s", "federation.cohort=3",
     "-s", "protocol.aggregate=mean", "--against", "nothing", "-q", "permutation", "-q", "poisoning",
 )  # fmt: skip
 # What is asked, and in how many parts: seeds times protocols.
-AUDITS = {"source": (SOURCE, "6 parts"), "hidden": (HIDDEN, "4 parts")}
+AUDITS = {"source": (SOURCE, "4 parts"), "hidden": (HIDDEN, "4 parts")}
 
 
 @pytest.fixture
 def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Shell:
     """In an empty folder; attacks run in this process, in few runs."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(harness, "Panel", Here)
-    monkeypatch.setattr(membership, "MODELS", 3)
-    monkeypatch.setattr(membership, "STEPS", 5)
+    hasten(monkeypatch)
     monkeypatch.setattr(
         options, "stamp", lambda: {"made": "2026-01-01T00:00:00Z", "command": "croupier", "version": "0"}
     )
@@ -122,7 +120,7 @@ def test_a_full_disk_shows_the_table_first_and_then_names_the_file_and_the_remed
     assert "report:" not in out
     assert said == (
         "croupier: error: page.html: cannot be written (No space left on device); free space, or choose another "
-        "--report; 6 of 6 parts are kept, so that the same command then need not repeat them\n"
+        "--report; 4 of 4 parts are kept, so that the same command then need not repeat them\n"
     )
     assert sorted(path.name for path in Path().iterdir()) == ["audits"]
     with pytest.MonkeyPatch.context() as patch:
@@ -194,7 +192,7 @@ def test_the_same_audit_twice_at_once_is_refused(shell: Shell, monkeypatch: pyte
 
 def test_ctrl_c_ends_every_process_with_one_line(tmp_path: Path) -> None:
     """The real signal, to the whole group, as a terminal sends it."""
-    words = (*SOURCE, "-s", "run.workers=2", "--seeds", "40")
+    words = (*SOURCE[:-6], "-q", "source", "--against", "nothing", "--seeds", "40")
     command = [str(Path(sys.executable).with_name("croupier")), *words]
     # A shell that starts tests in the background makes them deaf to Ctrl-C, and so what they start.
     heard = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -221,7 +219,7 @@ def test_ctrl_c_ends_every_process_with_one_line(tmp_path: Path) -> None:
     kept = len(list(folder.glob("seed-*.json")))
     # A process may have put one down while the others were being stopped.
     said_kept = (
-        f"stopped; {count} of 120 parts are kept in audits/{folder.name}; to go on, start the same command again"
+        f"stopped; {count} of 40 parts are kept in audits/{folder.name}; to go on, start the same command again"
         for count in (kept, kept - 1)
     )
     assert last in said_kept

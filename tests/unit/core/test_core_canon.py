@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
+from tests.tiers import examples
 from torch import Tensor
 
 from croupier.core import canon
@@ -73,7 +74,7 @@ def same(one: Any, two: Any) -> bool:
     return bool(one == two)
 
 
-@settings(deadline=None)
+@examples()
 @given(values)
 def test_what_is_dumped_is_loaded(value: Any) -> None:
     data = canon.dump(value)
@@ -82,7 +83,7 @@ def test_what_is_dumped_is_loaded(value: Any) -> None:
     assert canon.dump(canon.load(data)) == data
 
 
-@settings(deadline=None)
+@examples()
 @given(values, values)
 @example(1, True)
 @example(1, 1.0)
@@ -101,7 +102,7 @@ def test_different_values_have_different_bytes(one: Any, two: Any) -> None:
     assert canon.dump(one) != canon.dump(two)
 
 
-@settings(deadline=None)
+@examples()
 @given(st.dictionaries(st.text(max_size=4), leaves, max_size=6), st.randoms(use_true_random=False))
 def test_the_order_of_a_mapping_does_not_matter(table: dict[str, Any], order: Any) -> None:
     items = list(table.items())
@@ -166,14 +167,14 @@ def test_keys_are_text() -> None:
         canon.dump({1: 2})
 
 
-@settings(deadline=None)
+@examples()
 @given(values, st.binary(min_size=1, max_size=4))
 def test_left_over_bytes_are_refused(value: Any, more: bytes) -> None:
     with pytest.raises(WireError, match=f"{len(more)} bytes are left over"):
         canon.load(canon.dump(value) + more)
 
 
-@settings(deadline=None)
+@examples()
 @given(values, st.integers(0, 1 << 30))
 def test_short_bytes_are_refused(value: Any, at: int) -> None:
     data = canon.dump(value)
@@ -224,14 +225,14 @@ def test_a_huge_size_costs_no_memory(data: bytes) -> None:
         tracemalloc.stop()
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(st.one_of(st.binary(max_size=120), st.text("NTMABSIF+-\0\1\2<f48|ui", max_size=120).map(str.encode)))
 def test_random_bytes_raise_nothing_else(data: bytes) -> None:
     with contextlib.suppress(WireError):
         assert canon.dump(canon.load(data)) == data
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(st.lists(st.one_of(plain_leaves, tensors(least=1)), max_size=4), st.integers(0), st.integers(1, 255))
 def test_changed_bytes_raise_nothing_else(items: list[Any], at: int, flip: int) -> None:
     data = bytearray(canon.dump({"all": tuple(items)}))

@@ -20,13 +20,14 @@ import numpy.typing as npt
 import pytest
 import torch
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from tests.tape import Tape, outcomes
+from tests.tiers import examples
 
 from croupier.core.coins import Coins, Label, Stream
 from croupier.core.envelope import Link
-from croupier.core.tape import Tape, outcomes
 from croupier.errors import RangeError
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "coins.json").read_text("utf-8"))
@@ -112,7 +113,7 @@ def test_seed_bad_length(case: str) -> None:
         Coins(bytes.fromhex(case))
 
 
-@settings(deadline=None)
+@examples()
 @given(st.lists(labels, max_size=4), st.lists(labels, max_size=4))
 def test_distinct_labels_name_distinct_nodes(one: list[Label], two: list[Label]) -> None:
     root = Coins(bytes(32))
@@ -120,7 +121,7 @@ def test_distinct_labels_name_distinct_nodes(one: list[Label], two: list[Label])
     assert (root.child(*one).export() == root.child(*two).export()) == same
 
 
-@settings(deadline=None)
+@examples()
 @given(st.text(max_size=6), st.integers(0, 6))
 def test_moving_a_border_between_labels_changes_the_node(text: str, at: int) -> None:
     root = Coins(bytes(32))
@@ -203,7 +204,7 @@ def test_below_is_uniform_where_a_remainder_would_be_far_off(limit: int) -> None
     assert chi(thirds.tolist()) > LIKELY
 
 
-@settings(deadline=None)
+@examples()
 @given(st.integers(1, 1 << 63), st.integers(0, 2**32))
 def test_below_never_reaches_its_limit(limit: int, seed: int) -> None:
     drawn = Coins.from_seed(seed).secure().below(limit, 5)
@@ -272,7 +273,7 @@ def test_columns_are_permuted_uniformly_and_independently() -> None:
         assert chi([pairs[a, b] for a in every for b in every]) > LIKELY
 
 
-@settings(deadline=None)
+@examples()
 @given(st.integers(1, 6), st.integers(1, 5), st.integers(0, 2**32))
 def test_columns_keep_their_values(n: int, d: int, seed: int) -> None:
     rows = np.arange(n * d, dtype=np.float32).reshape(n, d)

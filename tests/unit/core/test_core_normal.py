@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special, stats
+from tests.tiers import examples
 
 from croupier.core.coins import Coins
 from croupier.core.normal import _CENTRE, _FAR, _TAIL, from_words, from_words_plain, quantile
@@ -33,7 +34,7 @@ def test_quantiles_agree_with_an_independent_routine() -> None:
     np.testing.assert_allclose(quantile(p), special.ndtri(p), rtol=2e-14, atol=1e-15)
 
 
-@settings(deadline=None)
+@examples()
 @given(st.floats(1e-300, 0.49999999))
 def test_quantiles_rise(p: float) -> None:
     # Ten units in the last place of p: more than the routine's own error can turn round.

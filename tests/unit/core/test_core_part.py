@@ -7,9 +7,10 @@ import json
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field, ValidationError
+from tests.tiers import examples
 
 from croupier.aggregate.mean import Mean, Scaled
 from croupier.core.part import Part
@@ -181,7 +182,7 @@ def test_parts_of_one_shape_and_different_names_have_different_digests() -> None
     assert len(set(digests)) == len(digests)
 
 
-@settings(deadline=None)
+@examples()
 @given(st.integers(1, 10**9), st.lists(st.integers(), max_size=4).map(tuple), st.none() | st.text(max_size=5))
 def test_any_leaf_reads_back(size: int, sides: tuple[int, ...], label: str | None) -> None:
     leaf = Leaf(size=size, sides=sides, label=label)

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.tape import Tape
 
 from croupier.core import canon, envelope
 from croupier.core.coins import Coins
 from croupier.core.envelope import CHUNK, Envelope, Header, Link
 from croupier.core.flow import Exchange, Flow, Given, Memory, Received, Seat, Wait
 from croupier.core.normal import from_words
-from croupier.core.tape import Tape
 from croupier.core.update import Layout, Model, Slice, Update
 from croupier.encode.encoder import Released
 from croupier.encode.fixed import FixedPoint

@@ -6,8 +6,9 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.tiers import examples
 from torch import Tensor
 
 from croupier.core.update import Layout, Model, Slice, Update, check_finite, check_vector
@@ -63,7 +64,7 @@ def test_a_name_appears_once() -> None:
 shapes = st.lists(st.lists(st.integers(0, 3), max_size=3).map(tuple), min_size=1, max_size=5)
 
 
-@settings(deadline=None)
+@examples()
 @given(shapes, st.integers(0, 4))
 def test_split_and_flatten_undo_each_other(sizes: list[tuple[int, ...]], counter: int) -> None:
     slices = [Slice(f"t{i}", shape, "counter" if i == counter else "weight") for i, shape in enumerate(sizes)]

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.tiers import examples
 from torch import Tensor
 
 from croupier.core.coins import Coins
-from croupier.core.envelope import CHUNK, Envelope, Header, Link
+from croupier.core.envelope import CHUNK, Envelope, Header, Link, Pieces
 from croupier.core.wire import Field, Schema, attendance, bitmap, chosen, place_of
 from croupier.errors import CroupierError, IntegrityError, RangeError, WireError
 
@@ -64,7 +65,7 @@ def test_bodies_come_back(count: int) -> None:
     assert SCHEMA.pack(back) == data
 
 
-@settings(deadline=None)
+@examples()
 @given(st.sets(st.sampled_from(ROSTER)), st.data())
 def test_any_allowed_body_comes_back(there: set[str], data: st.DataObject) -> None:
     present = tuple(name for name in ROSTER if name in there)
@@ -173,7 +174,7 @@ def test_attendance_names_who_is_there() -> None:
 names = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=8)
 
 
-@settings(deadline=None)
+@examples()
 @given(
     st.binary(min_size=32, max_size=32), st.binary(min_size=16, max_size=16), st.integers(0, 2**32 - 1),
     st.integers(0, 2**16 - 1), st.text("abc é", min_size=1, max_size=8), names, names, st.integers(0, 2**32 - 1),
@@ -356,7 +357,7 @@ def test_nonces_differ_for_every_chunk_message_round_and_attempt() -> None:
     assert len(seen) == 10
 
 
-@settings(deadline=None)
+@examples()
 @given(st.integers(1, 62), st.integers(0, 40), st.data())
 def test_narrow_integers_take_no_bit_more_than_they_need(width: int, count: int, data: st.DataObject) -> None:
     schema = Schema((Field("x", "<i8", (count,), (1 << width) - 1, widths=(width,)),))
@@ -417,3 +418,23 @@ def test_a_members_place_is_that_in_the_roster_it_is_asked_of() -> None:
         assert [place_of(members, name) for name in members] == list(range(len(members)))
     with pytest.raises(ValueError, match="'b' is not among the 2 invited"):
         place_of(two, "b")
+
+
+def test_a_body_in_pieces_travels_as_the_same_bytes() -> None:
+    parts = (bytes(range(100)), memoryview(b""), memoryview(bytes(CHUNK - 50)), b"the end" * 9)
+    body = Pieces(parts)
+    whole = b"".join(parts)
+    assert (bytes(body), len(body)) == (whole, len(whole))
+    for start, stop in [(0, 100), (0, CHUNK), (50, 200), (CHUNK, 2 * CHUNK), (len(whole), len(whole) + 5)]:
+        assert bytes(body.cut(start, stop)) == whole[start:stop]
+    sent = Envelope(replace(HEAD, length=len(whole)), body)
+    assert sent.pack() == Envelope(sent.header, whole).pack()
+    assert sent.size == Envelope(sent.header, whole).size
+    end = link()
+    got = [end.open(packet) for packet in link().seal(sent)]
+    assert got[-1] is not None
+    assert bytes(got[-1].body) == whole
+
+
+def test_pieces_are_not_shown() -> None:
+    assert "secret" not in repr(Pieces((b"a secret",)))

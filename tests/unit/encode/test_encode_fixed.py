@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from tests.tape import Tape
+from tests.tiers import examples
 from torch import Tensor
 
-from croupier.core.tape import Tape
 from croupier.core.update import Gathered, Layout, Slice, Update
 from croupier.core.wire import Field, Schema
 from croupier.encode.encoder import Payload, Released
@@ -71,7 +72,7 @@ def test_settings_out_of_range_are_refused(table: dict[str, Any]) -> None:
         FixedPoint.parse({"clients": 3, **table})
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(st.data(), st.integers(1, 12), st.integers(1, 9), st.sampled_from([None, 2.0**-20, 0.5, 1.0, 3.0, 1024.0]))
 def test_a_mean_is_within_half_a_unit(data: st.DataObject, count: int, digits: int, scale: float | None) -> None:
     encoder = FixedPoint(digits=digits, clients=12)
@@ -129,7 +130,7 @@ def test_rounding_is_half_to_even() -> None:
     assert encoded(encoder, [-0.5, -1.5, -2.5]).vector.tolist() == [0, 64 - 2, 64 - 2]
 
 
-@settings(deadline=None)
+@examples()
 @given(st.lists(st.floats(-3, 3, width=32), min_size=1, max_size=8))
 def test_clamped_values_are_counted_exactly(values: list[float]) -> None:
     encoder = FixedPoint(digits=2, clients=4)
@@ -168,7 +169,7 @@ def test_nothing_released_is_an_error() -> None:
         FixedPoint(clients=2).decode(Released(names(2)), {})
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(st.data(), st.integers(1, 8), st.integers(2, 6), st.sampled_from([0.25, 1.0, 8.0]))
 def test_a_hidden_weight_keeps_the_mean_within_its_bound(
     data: st.DataObject, count: int, digits: int, scale: float

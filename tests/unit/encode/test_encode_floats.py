@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.tape import Tape
+from tests.tiers import examples
 
-from croupier.core.tape import Tape
 from croupier.core.update import Layout, Slice, Update
 from croupier.encode.encoder import Payload, Released
 from croupier.encode.floats import Floats
@@ -21,7 +22,7 @@ def encoded(encoder: Floats, values: list[float], weight: float) -> Payload:
     return encoder.encode(Update(torch.tensor(values), LAYOUT, luggage), {}, Tape())
 
 
-@settings(deadline=None)
+@examples()
 @given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=3, max_size=3))
 def test_uniform_floats_travel_bit_for_bit_and_alone(values: list[float]) -> None:
     payload = encoded(Floats(), values, 9)

@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.tape import Tape
+from tests.tiers import examples
 from torch import Tensor
 
 from croupier.aggregate.aggregator import Desk
 from croupier.aggregate.mean import Scaled
 from croupier.core.coins import Coins
-from croupier.core.tape import Tape
 from croupier.core.update import Gathered, Layout, Model, Slice, Update
 from croupier.core.wire import Schema
 from croupier.encode.encoder import Payload, Released
@@ -161,7 +162,7 @@ def _split(total: int) -> list[int]:
     return out
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(st.data(), st.integers(2, 9), st.integers(1, 9), st.sampled_from([None, 2.0**-20, 0.5, 3.0, 1024.0]))
 def test_a_mean_is_within_half_a_unit(data: st.DataObject, count: int, digits: int, scale: float | None) -> None:
     encoder, size = Residues(digits=digits, clients=9), scale or 1.0
@@ -185,7 +186,7 @@ def _single(x: float, inward: bool = False) -> float:
     return float(np.nextafter(single, np.float32(0))) if inward else float(single)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(st.lists(st.floats(-0.96875, 0.96875, width=32), min_size=2, max_size=6), st.integers(2, 6), st.integers(0, 99))
 def test_rounding_at_random_is_within_a_unit(values: list[float], digits: int, seed: int) -> None:
     encoder = Residues(digits=digits, clients=6, rounding="stochastic")
@@ -241,7 +242,7 @@ def test_negative_multiples_of_every_modulus_have_one_code(clients: int, digits:
         assert 0 in row
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(st.data(), st.integers(2, 8), st.integers(2, 6), st.sampled_from([0.25, 1.0, 8.0]))
 def test_a_hidden_weight_keeps_the_mean_within_its_bound(
     data: st.DataObject, count: int, digits: int, scale: float
@@ -262,7 +263,7 @@ def test_a_hidden_weight_keeps_the_mean_within_its_bound(
     assert abs(Fraction(mean(got)[0]) / Fraction(scale) - true) <= bound * Fraction(1 + 1e-6)
 
 
-@settings(deadline=None)
+@examples()
 @given(st.lists(st.floats(-3, 3, width=32), min_size=1, max_size=8))
 def test_clamped_values_are_counted_exactly(values: list[float]) -> None:
     encoder = Residues(digits=2, clients=4)

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.tiers import examples
 
 from croupier.core.coins import Coins
 from croupier.kernels import field as kernel
@@ -118,7 +119,7 @@ EDGE = st.sampled_from([0, 1, 2, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32,
 
 
 @given(st.lists(st.tuples(EDGE | st.integers(0, P - 1), EDGE | st.integers(0, P - 1)), min_size=1, max_size=20))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_products_modulo_a_prime(pairs: list[tuple[int, int]]) -> None:
     one, two = np.array(pairs, np.uint64).T
     want = [a * b % P for a, b in pairs]
@@ -152,7 +153,7 @@ def times(one: int, two: int) -> int:
 
 
 @given(ELEMENT, ELEMENT, ELEMENT)
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_a_field_of_2_to_the_128(a: int, b: int, c: int) -> None:
     def mul(one: int, two: int) -> int:
         (found,) = whole(kernel.carryless(words([one]), words([two])))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.tiers import examples
 
 from croupier.core.coins import Coins
 from croupier.kernels import pack
@@ -31,7 +32,7 @@ def test_the_lowest_bit_comes_first() -> None:
     assert pack.pack(np.array([6, 1]), (4,)).tolist() == [0x16]
 
 
-@settings(deadline=None)
+@examples()
 @given(st.lists(st.integers(1, 63), min_size=1, max_size=5), st.integers(0, 30), st.data())
 def test_anything_comes_back(widths: list[int], rows: int, data: st.DataObject) -> None:
     line = st.tuples(*(st.integers(0, (1 << w) - 1) for w in widths))

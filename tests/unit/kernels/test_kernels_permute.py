@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from tests.tiers import examples
 
 from croupier.core.coins import Coins
 from croupier.errors import RangeError
@@ -219,7 +220,7 @@ def test_no_columns_take_no_words() -> None:
     assert feed.draws == []
 
 
-@settings(deadline=None)
+@examples()
 @given(st.integers(2, 30), st.integers(1, 6), st.integers(0, 2**32))
 def test_small_tables_follow_the_rule(n: int, d: int, seed: int) -> None:
     rows = np.arange(n * d).reshape(n, d)

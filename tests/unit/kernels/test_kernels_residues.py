@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from tests.tape import Tape, outcomes
+from tests.tiers import examples
 
 from croupier.core.coins import Coins
-from croupier.core.tape import Tape, outcomes
 from croupier.kernels import _residues_jit as jit
 from croupier.kernels import residues, threads
 from croupier.kernels.residues import Quantiser, Rounding
@@ -118,7 +119,7 @@ def test_the_number_of_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch) 
     assert found[0] == found[1] == found[2]
 
 
-@settings(deadline=None)
+@examples()
 @given(st.integers(-(10**18), 10**18), st.sampled_from([SETS[1], SETS[4], (43, 47, 53, 59, 61, 64, 37, 41, 31, 29)]))
 def test_join_finds_the_number_nearest_to_0(number: int, moduli: tuple[int, ...]) -> None:
     whole = math.prod(moduli)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.tape import Tape
 from torch import Tensor
 
 from croupier.core.coins import Coins
 from croupier.core.normal import from_words, on_device
-from croupier.core.tape import Tape
 from croupier.core.update import Update
 from croupier.errors import RangeError, SpecError
 from croupier.learn.data import TensorRecords

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.tiers import examples
 from torch import Tensor
 
 from croupier.core.coins import Coins
@@ -50,7 +51,7 @@ def test_iid_deals_every_record_once_and_evenly(marks: list[int], clients: int) 
     assert max(sizes) - min(sizes) <= 1
 
 
-@settings(deadline=None)
+@examples()
 @given(labels, st.integers(1, 6), st.sampled_from([1e-300, 1e-3, 0.1, 1.0, 1e6]), st.integers(1, 2))
 def test_dirichlet_deals_every_record_once_and_leaves_nobody_short(
     marks: list[int], clients: int, alpha: float, least: int
@@ -69,7 +70,7 @@ def test_splits_follow_the_coins_alone() -> None:
         assert any(not torch.equal(one[key], other[key]) for key in one)
 
 
-@settings(deadline=None)
+@examples()
 @given(labels, st.integers(4, 6), st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.integers(1, 2))
 def test_q_skew_deals_every_record_once_and_leaves_nobody_short(
     marks: list[int], clients: int, q: float, least: int

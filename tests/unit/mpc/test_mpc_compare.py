@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.tiers import examples
 from tests.two import play
 
 from croupier.core.coins import Coins
@@ -55,7 +56,7 @@ def test_the_ends_of_the_range_compare(ring: Ring, zero: bool) -> None:
 
 
 @given(st.lists(st.integers(-(1 << 31), (1 << 31) - 1), min_size=1, max_size=150), st.integers(0, 999), st.booleans())
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_numbers_compare(numbers: list[int], seed: int, zero: bool) -> None:
     planes, _ = compared(np.array(numbers), Z32, zero, seed)
     assert planes[0].tolist() == [number < 0 for number in numbers]

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.tiers import examples
 
 from croupier.core.coins import Coins
 from croupier.errors import ProtocolError
@@ -198,7 +199,7 @@ def slow_ghash(key: bytes, rows: Any) -> list[int]:
 
 
 @given(st.integers(1, 70), st.binary(min_size=32, max_size=32), st.integers(0, 1 << 30))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_row_hashes_are_linear_and_what_they_are_called(width: int, key: bytes, seed: int) -> None:
     rows = np.frombuffer(Coins.from_seed(seed).secure().bytes(4 * width), np.uint8).reshape(4, width)
     found = dealer.row_hashes(key, rows)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import combinations, islice
 
 import pytest
+from tests.tape import Tape, outcomes
 
 from croupier.core.coins import Coins
-from croupier.core.tape import Tape, outcomes
 from croupier.errors import RangeError
 from croupier.mpc import escrow
 

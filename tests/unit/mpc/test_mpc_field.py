@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.tiers import examples
 
 from croupier.core.coins import Coins
 from croupier.kernels.shares import P
@@ -26,7 +27,7 @@ def elements(over: ShareField, seed: int, count: int = 5) -> Any:
 
 @pytest.mark.parametrize("name", FIELDS)
 @given(seeds=st.tuples(*[st.integers(0, 99)] * 3))
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_axioms(name: str, seeds: tuple[int, int, int]) -> None:
     over = FIELDS[name]
     a, b, c = (elements(over, seed) for seed in seeds)

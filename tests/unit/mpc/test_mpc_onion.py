@@ -10,9 +10,9 @@ from itertools import permutations
 import numpy as np
 import pytest
 from scipy.stats import chisquare
+from tests.tape import Tape, outcomes
 
 from croupier.core.coins import Coins, Node
-from croupier.core.tape import Tape, outcomes
 from croupier.errors import IntegrityError, ProtocolError, WireError
 from croupier.mpc import onion, seal
 from croupier.mpc.group import Rows, Xor

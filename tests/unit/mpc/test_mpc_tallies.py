@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.tiers import examples
 
 from croupier.core.coins import Coins
 from croupier.errors import IntegrityError, ProtocolError
@@ -56,7 +57,7 @@ class Game:
     check=st.sampled_from(["none", "hash", "product"]), seed=st.integers(0, 1 << 20),
     heavy=st.integers(1, 1 << 20), block=st.sampled_from([64, 1 << 20]),
 )  # fmt: skip
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_tallies(rows: int, size: int, check: Check, seed: int, heavy: int, block: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(deal_shares, "BLOCK", block)

@@ -9,9 +9,9 @@ from itertools import permutations
 import numpy as np
 import pytest
 from scipy.stats import chisquare
+from tests.tape import outcomes
 
 from croupier.core.coins import Coins, Ints, Node
-from croupier.core.tape import outcomes
 from croupier.errors import ProtocolError, RangeError, WireError
 from croupier.kernels.shares import P
 from croupier.mpc.group import Group, Modular, Rows, Xor

@@ -9,8 +9,9 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.tiers import examples
 from tests.two import Played, play
 
 from croupier.core.coins import Coins
@@ -50,7 +51,7 @@ def fraction(spread: float | str, den: int) -> tuple[int, int]:
 
 
 @given(st.lists(st.integers(-(1 << 29), 1 << 29), min_size=1, max_size=24), st.sampled_from([Z32, Z64]))
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_medians(numbers: list[int], ring: Ring) -> None:
     shares, dealer = ring.split(np.array(numbers), SOME), Dealer(SOME.child("deal"))
     gates = list(ranks.gates("m", len(numbers)))
@@ -80,7 +81,7 @@ def weighed(distances: np.ndarray, rule: SecretRule, seed: int = 1) -> list[int]
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_weights(data: st.DataObject) -> None:
     params = data.draw(st.sampled_from([1, 10, 1000, 10**7]))
     near = st.integers(0, min(params, 3))
@@ -125,7 +126,7 @@ def ruled(
 
 
 @given(st.integers(1, 11), st.integers(1, 70), st.integers(0, 10**6), st.booleans(), st.sampled_from([0, 8]))
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_the_secret_rule_is_the_plain_one(clients: int, params: int, seed: int, ties: bool, floor: int) -> None:
     draw = Coins.from_seed(seed).secure()
     votes, reference = draw.below(2, clients * params).reshape(clients, params), draw.below(2, params)

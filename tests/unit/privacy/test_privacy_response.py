@@ -43,7 +43,7 @@ def test_a_flip_is_never_rarer_than_epsilon_asks(epsilon: float, coordinates: in
 
 def test_every_row_of_signs_has_its_chance_for_both_neighbours() -> None:
     """All rows of three signs with two true ones: chances as computed by hand, and their ratio within e^epsilon."""
-    part, runs = Response(coordinates=2, epsilon=2.0), 20_000
+    part, runs = Response(coordinates=2, epsilon=2.0), 4000
     flip = 1 / (1 + math.e)
 
     def exact(row: tuple[int, ...], truth: tuple[int, ...]) -> float:
@@ -76,7 +76,7 @@ def test_coordinates_are_chosen_without_the_data_and_reported() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 5])
 def test_every_subset_is_as_likely(count: int) -> None:
-    runs = 4000
+    runs = 1000
     seen = Counter(tuple(subset(5, count, ROOT.child(count, i).secure()).tolist()) for i in range(runs))
     assert set(seen) == set(combinations(range(5), count))
     assert all(abs(many - runs / len(seen)) < 5 * math.sqrt(runs / len(seen)) + 1e-9 for many in seen.values())

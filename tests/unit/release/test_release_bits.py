@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
+from tests.tape import Tape
 from torch import Tensor
 
 from croupier.core.coins import BLOCK, Coins
-from croupier.core.tape import Tape
 from croupier.core.update import Layout, Slice
 from croupier.core.wire import Schema, attendance, bitmap
 from croupier.errors import ProtocolError, RangeError, WireError

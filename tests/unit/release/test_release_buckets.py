@@ -6,10 +6,10 @@ from itertools import combinations_with_replacement, pairwise
 
 import pytest
 import torch
+from tests.tape import Tape, outcomes
 from torch import Tensor
 
 from croupier.core.coins import Coins
-from croupier.core.tape import Tape, outcomes
 from croupier.core.tier import Tier
 from croupier.core.update import Layout, Slice
 from croupier.errors import IntegrityError, ProtocolError, RangeError, SpecError

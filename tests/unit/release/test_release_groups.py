@@ -7,10 +7,10 @@ from itertools import combinations
 
 import pytest
 import torch
+from tests.tape import Tape, outcomes
 
 from croupier.aggregate.median import Median
 from croupier.core.coins import Coins
-from croupier.core.tape import Tape, outcomes
 from croupier.core.update import Layout, Slice
 from croupier.encode.encoder import Released
 from croupier.encode.fixed import FixedPoint

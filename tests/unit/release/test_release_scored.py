@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.seated import random_rows, signs
+from tests.tiers import examples
 
 from croupier.core.coins import Coins
 from croupier.core.update import Layout, Slice
@@ -43,7 +44,7 @@ def test_distances_and_sums_by_hand() -> None:
 
 
 @given(st.integers(1, 12), st.integers(1, 30), st.integers(0, 1 << 20))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_a_distance_is_half_of_what_signs_fall_short(count: int, size: int, seed: int) -> None:
     rows, reference = random_rows(count, size, seed), random_rows(1, size, seed + 1)[0]
     found = against(ScoredSum(gate=False, among=1), rows, reference)
@@ -165,7 +166,7 @@ RULES = st.builds(
 
 
 @given(RULES, st.lists(st.integers(0, 60), min_size=1, max_size=25), st.randoms(use_true_random=False))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_weights_depend_on_distances_as_a_set(rule: ScoredSum, distances: list[int], chance: Any) -> None:
     size = 60
     order = list(range(len(distances)))
@@ -188,7 +189,7 @@ def test_weights_depend_on_distances_as_a_set(rule: ScoredSum, distances: list[i
 
 
 @given(RULES, st.integers(2, 9), st.integers(1, 40), st.integers(0, 1 << 20))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_sums_are_those_of_the_weights(rule: ScoredSum, count: int, size: int, seed: int) -> None:
     rows, reference = random_rows(count, size, seed), random_rows(1, size, seed + 1)[0]
     found = against(rule, rows, reference, seed)

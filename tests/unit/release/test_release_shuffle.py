@@ -8,12 +8,13 @@ from itertools import permutations, product
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.tape import Tape, outcomes
+from tests.tiers import examples
 from torch import Tensor
 
 from croupier.core.coins import BLOCK, Coins, Node
-from croupier.core.tape import Tape, outcomes
 from croupier.core.update import Layout, Slice
 from croupier.errors import SpecError
 from croupier.kernels import threads
@@ -53,7 +54,7 @@ def test_blocks_cover_everything_once() -> None:
 
 
 @pytest.mark.parametrize("grain", GRAINS)
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(st.integers(1, 6), st.integers(0, 2**32), st.booleans())
 def test_every_slot_keeps_its_values(grain: Grain, count: int, seed: int, slot: bool) -> None:
     rows = stack(count, SMALL.size + slot)

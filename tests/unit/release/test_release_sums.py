@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.tape import Tape
+from tests.tiers import examples
 
 from croupier.core.coins import BLOCK
-from croupier.core.tape import Tape
 from croupier.core.update import Layout, Slice
 from croupier.errors import ProtocolError
 from croupier.release.sums import Sum
@@ -16,7 +17,7 @@ from croupier.release.sums import Sum
 LAYOUT = Layout((Slice("w", (3,)),))
 
 
-@settings(deadline=None)
+@examples()
 @given(st.data(), st.sampled_from([1 << 10, 1 << 31, 1 << 40, 1 << 62]), st.integers(1, 9))
 def test_sums_are_taken_modulo_in_any_order(data: st.DataObject, modulus: int, count: int) -> None:
     dtype = torch.int32 if modulus <= 1 << 31 else torch.int64

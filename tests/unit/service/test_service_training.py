@@ -15,7 +15,7 @@ from croupier.core.coins import Coins
 from croupier.core.update import Layout, Slice, Update
 from croupier.errors import OwnError, SpecError
 from croupier.learn.own_names import FunctionName
-from croupier.service.training import OwnFit, assembled, at_home, check_layout, load_training, shapes_of, shard_of
+from croupier.service.training import OwnFit, assembled, at_home, check_layout, load_training, shard_of, task_at_hand
 from croupier.spec import load
 
 LAYOUT = Layout((Slice("a.weight", (2, 3)), Slice("a.bias", (2,)), Slice("a.count", (), "counter")))
@@ -129,14 +129,14 @@ def test_only_the_task_and_the_machine_are_ones_own() -> None:
 
 def test_shapes_and_shards() -> None:
     spec, coins = load("rns-servers", {"task.split.clients": 2}), Coins.from_seed(1)
-    shapes, task = shapes_of(spec, coins), assembled(spec, coins).task
-    assert (shapes.layout, shapes.inputs) == (task.layout, (64,))
-    check_layout(task.layout, shapes.layout)
+    made, task = task_at_hand(spec, coins), assembled(spec, coins).task
+    assert (made.layout, made.inputs) == (task.layout, (64,))
+    check_layout(task.layout, made.layout)
     first = min(task.shards)
     assert shard_of(task, first) == task.shards[first]
     with pytest.raises(SpecError, match="none is called 'ann'; with records of your own"):
         shard_of(task, "ann")
     with pytest.raises(SpecError, match=r"a.weight of shape \(2, 3\), and the roster's has not"):
-        check_layout(LAYOUT, shapes.layout)
+        check_layout(LAYOUT, made.layout)
     with pytest.raises(SpecError, match="make it anew"):
         check_layout(LAYOUT, Layout(()))

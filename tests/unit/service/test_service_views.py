@@ -21,8 +21,8 @@ from croupier.engine.loop import rounds
 from croupier.errors import IntegrityError, SpecError, StoreError
 from croupier.service.home import Home
 from croupier.service.notice import ROUND, Notice
-from croupier.service.training import assembled, shapes_of
-from croupier.service.versions import make_roster
+from croupier.service.training import assembled
+from croupier.service.versions import Shapes, make_roster
 from croupier.service.views import ViewKeeper, open_views
 from croupier.spec import load
 
@@ -152,9 +152,9 @@ def test_the_server_audits_its_own_views(
     spec = load("digits", {"task.split.clients": 12, "federation.rounds": 1, "task.fit.epochs": 30})
     home, coins = home_of("server", tmp_path), Coins.from_seed(1)
     cards = [card for card in roster().cards if card.name in ("server", "ann", "bob", "cleo")]
-    accepted = make_roster(cards, spec, coins, 2, shapes=shapes_of(spec, coins))
-    home.pin(accepted, accepted.cards[0].expires.date())
     task = assembled(spec, coins).task
+    accepted = make_roster(cards, spec, coins, 2, shapes=Shapes(task.layout, task.inputs))
+    home.pin(accepted, accepted.cards[0].expires.date())
     shards = task.fit.shards  # type: ignore[attr-defined]
     done = list(rounds(spec.protocol, task, spec.federation, coins, Local(), keep={"server": "keep"}))
     views = Path("server") / "views"

@@ -1,9 +1,6 @@
 """Does a view tell more than the sum of updates? Asked of counts of ones, and of weighted sums that were opened.
 
-The releases `bits` and `counts` show, for each parameter and modulus m, the sum of the clients' residues as an integer:
-the sum modulo m, and m times a carry. A sum needs no carries, so whatever they tell of the clients is leaked.
-A scored release opens z_j = sum of w_i b_ij of rows of signs, whose weights follow from open distances
-(`release/opened_sums`).
+`release.counted_ones` and `release.opened_sums` say how much that is; here views are read.
 
 Carries also tell how far apart the clients' values lie, not whose they are (`candidates`). Given the sum, clients are
 thought of as normal around its mean, with one of several spreads; how common each is, is learnt from the view itself.
@@ -16,27 +13,19 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from croupier.audit.attacks.separation import study as study
-from croupier.audit.seen import counted
+from croupier.audit.seen import counted, letters
 from croupier.core.coins import Coins
-from croupier.core.intervals import Rate, over_runs
 from croupier.core.update import Layout
 from croupier.encode.residues import Counted
 from croupier.errors import RangeError, Unsuited
-from croupier.kernels import residues
 from croupier.pipeline import Pipeline
+from croupier.release.counted_ones import carries, estimate_carry_bits, pairs_fit
 from croupier.release.opened_sums import Floats, Ints, row_leakage, sum_leakage
 
-Moduli = tuple[int, ...]
-
-# Parts of the parameters that an interval leaves out one by one.
-PARTS = 20
-# Below this many parameters in a part there are fewer samples than cells.
-_FEWEST = 10
 # Draws of clients for each spread, and how much less likely a draw is for each unit that a carry of it is off.
 DRAWS = 512
 _OFF = 3.0
@@ -48,8 +37,7 @@ _FARTHEST = 2
 def mount(layout: Layout, asked: Mapping[str, Any]) -> dict[str, Any]:
     """At most how many bits a parameter a view tells (`bits`), and how many a plain sum does (`plain`).
 
-    `asked` has the `views` of a round by party, the public `protocol`, the `attack` and `coins`. `unsuited` says why
-    nothing can be told of it.
+    `asked` has a round's `views` by party, the `protocol`, the `attack` and `coins`. `unsuited`: why nothing is told.
     """
     attacks = {"counts": _counts, "opened": _opened}
     try:
@@ -68,55 +56,10 @@ def _counts(layout: Layout, asked: Mapping[str, Any]) -> dict[str, Any]:
     return {"bits": rate.rate, "plain": 0.0, "clients": found.clients, "moduli": found.moduli}
 
 
-def carries(ones: Ints, moduli: Moduli) -> tuple[Ints, Ints]:
-    """The sums, and the carry of every parameter (rows) and modulus (columns)."""
-    return residues.join(np.ascontiguousarray(ones), moduli), ones // np.array(moduli)
-
-
-def estimate_carry_bits(ones: Ints, clients: int, moduli: Moduli, coins: Coins) -> Rate:
-    """At most H(counts | sum) in bits for the parameters of one view, with a 95 % interval.
-
-    Parameters count as draws of one distribution. For each modulus m, H(carry | sum modulo n m): that is the residue,
-    and the carry that n clients would have if they all held the mean. Less than the whole sum is conditioned on, so
-    that this still is no less than H(carry | sum). Plug-in entropies with the Miller-Madow correction in each cell; the
-    interval is of the jackknife that leaves out one of twenty random parts of the parameters at a time. Raises:
-    RangeError when there are too few parameters.
-    """
-    if len(ones) < _FEWEST * PARTS:
-        raise RangeError(f"{len(ones)} parameters are too few for an estimate; {_FEWEST * PARTS} at least")
-    sums, carried = carries(ones, moduli)
-    part = coins.sampler().permutation(len(ones)) % PARTS
-
-    def bits(some: npt.NDArray[np.bool_]) -> float:
-        return sum(_conditional(sums[some] % (clients * m), carried[some, j]) for j, m in enumerate(moduli))
-
-    whole = bits(part >= 0)
-    return over_runs([PARTS * whole - (PARTS - 1) * bits(part != left_out) for left_out in range(PARTS)])
-
-
-def _conditional(cells: Ints, values: Ints) -> float:
-    """H(value | cell), Miller-Madow."""
-    table = np.zeros((int(cells.max()) + 1, int(values.max()) + 1))
-    np.add.at(table, (cells, values), 1)
-    each = table.sum(1, keepdims=True)
-    share = table / np.maximum(each, 1)
-    plug = -np.where(table > 0, share * np.log2(np.where(table > 0, share, 1)), 0).sum(1)
-    extra = np.maximum((table > 0).sum(1) - 1, 0) / (2 * math.log(2) * np.maximum(each[:, 0], 1))
-    return float((each[:, 0] / len(cells)) @ (plug + extra))
-
-
-def pairs_fit(first: Ints, total: int, ones: Ints, moduli: Moduli) -> npt.NDArray[np.bool_]:
-    """Which first values, with what is left of the total, make these counts."""
-    each = zip(moduli, ones.tolist(), strict=True)
-    fits: npt.NDArray[np.bool_] = np.all([first % m + (total - first) % m == many for m, many in each], axis=0)
-    return fits
-
-
 def _opened(layout: Layout, asked: Mapping[str, Any]) -> dict[str, Any]:
     """What weights, which follow from open distances, tell of the row that they tell most of."""
     rule = Pipeline.parse(asked["protocol"]).release.scoring
-    letters = (one for box in asked["views"]["server"][0]["inputs"] if isinstance(box, tuple) for one in box)
-    bodies = (one.get("body", {}) for one in letters if isinstance(one, Mapping))
+    bodies = (one.get("body", {}) for one in letters(asked["views"]["server"][0]))
     opened = next((body["distances"] for body in bodies if "distances" in body), None)
     if opened is None or rule is None:
         raise Unsuited("its view holds no distances, from which weights would follow")

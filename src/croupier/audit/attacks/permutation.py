@@ -84,9 +84,8 @@ def follow(
     """Bring round after round into the order of the first model, by at most so many uploads a round.
 
     Each match is relative to the model that was handed out, of which every cluster has its own; frames say which orders
-    are the same. Together they bring every round into one order, which itself stays unknown where the first model's is.
-    `known` are the orders of earlier rounds. Every guess, and for each frame the rule that fitted best, the first
-    model's first: with it models of that frame come into one order.
+    are the same. Together they bring every round into one order, which stays unknown where the first model's is.
+    `known` are the orders of earlier rounds. Every guess, and for each frame the rule that fitted best.
     """
     known, guesses = dict(known or {rounds[0].uploads[0].model_frame: unmoved(symmetry)}), list[Guess]()
     for one in rounds:

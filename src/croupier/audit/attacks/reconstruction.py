@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from croupier.audit.invert import SearchRecipe, Target, search_records
 from croupier.audit.knowledge import Knowledge
 from croupier.audit.seen import seen
 from croupier.core.coins import Coins
@@ -24,6 +23,7 @@ from croupier.core.update import Gathered, Layout
 from croupier.errors import SpecError, Unsuited
 from croupier.learn.ends import Entrance, find_entrance, last_gradient
 from croupier.learn.flat import layout_of
+from croupier.learn.gradient_search import SearchRecipe, Target, search_records
 from croupier.learn.gradients import Loss, gradient_from, holding
 from croupier.learn.layer_gradients import at_entrance, counted_labels, label_of, off_layer
 

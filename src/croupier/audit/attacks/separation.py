@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from croupier.audit.seen import seen
+from croupier.audit.seen import handed, seen
 from croupier.core.update import Gathered, Layout, Slice
 from croupier.errors import SpecError
 from croupier.pipeline import Pipeline
@@ -40,10 +40,9 @@ def mount(layout: Layout, asked: Mapping[str, Any]) -> dict[str, Any]:
     it; the public `protocol`; and names of `attacks`. Of each client `when` says of which round its update is, and
     `means` what all did together in that round: with `less_own`, all but those whose views these are.
     """
-    attacks = {"named": _named, "sums": _sums}
+    attacks, own = {"named": _named, "sums": _sums}, asked.get("less_own", False)
     if strange := [name for name in asked["attacks"] if name not in attacks]:
         raise SpecError(f"no attack is called {strange[0]!r}; known: {', '.join(attacks)}")
-    own = asked.get("less_own", False)
     return {name: attacks[name](asked["rounds"], asked["protocol"], layout, own) for name in asked["attacks"]}
 
 
@@ -94,9 +93,8 @@ def _own(rounds: Rounds) -> dict[int, dict[str, Tensor]]:
 
 def own_update(view: Mapping[str, Any]) -> Tensor:
     """What a colluding client knows that it sent: its trained weights, less the model it was handed."""
-    handed = next(box[0]["body"]["model"] for box in view["inputs"] if isinstance(box, tuple))
     update = next(box for box in view["inputs"] if isinstance(box, Mapping) and "vector" in box)
-    trained: Tensor = update["vector"].double() - handed.double()
+    trained: Tensor = update["vector"].double() - handed(view).double()
     return trained
 
 
@@ -123,8 +121,7 @@ class ObservedSum:
 
 
 def _mean(sums: Sequence[ObservedSum]) -> Tensor:
-    whole = torch.stack([one.total for one in sums]).sum(0)
-    return whole / sum(one.weight for one in sums)
+    return torch.stack([one.total for one in sums]).sum(0) / sum(one.weight for one in sums)
 
 
 def observed_sums(rounds: Rounds, protocol: Mapping[str, Any], layout: Layout) -> list[ObservedSum]:
@@ -174,12 +171,11 @@ def recover(
     """An update of every client (rows of `updates`) by ridge regression over rounds, and the round `when` it was.
 
     `own` is, by round, what colluders sent; they are not among `clients`. A client is something common and something of
-    its own, and both move slowly. How slowly, and how large the client's own is, are those of a grid of beliefs that
-    make the sums likeliest (each coordinate a draw of one Gaussian process); `stays` is what they hold to be alike.
-    With one cohort in all rounds there is nothing to solve: everybody gets the round's mean. A client who is the only
-    one left of a round has its update by subtraction (`exact`), of the last such round, else of the last one it was in.
-    `rank` is how many combinations of clients the rounds tell apart, `alone` who is told from all others by linear
-    algebra alone, were updates constant. Raises: SpecError when a client was in no round.
+    its own, and both move slowly: as slowly as makes the sums likeliest, each coordinate a draw of one Gaussian
+    process; `stays` is what is held to be alike. With one cohort in all rounds everybody gets the round's mean. A
+    client who alone is left of a round has its update by subtraction (`exact`), of the last such round. `rank` is how
+    many combinations of clients the rounds tell apart, `alone` who is told from all others by linear algebra, were
+    updates constant. Raises: SpecError when a client was in no round.
     """
     left = [one for each in sums if (one := each.without((own or {}).get(each.round, {}))).present]
     part = torch.tensor([[float(who in one.present) for who in clients] for one in left], dtype=torch.float64)

@@ -59,9 +59,8 @@ def posterior(rebuild: Rebuild, context: AttackContext, coins: Coins, fitted: bo
     """Prior and view together.
 
     A client's model is sure of the classes that the client has many of, and its last biases lean to them. How much
-    that tells is learnt from the shadow sets: models must foretell the labels of records that were left out. Models
-    that were `fitted` to shadow sets are rebuilt without those records. Where they foretell nothing, the prior remains,
-    and the record's own log-odds where a whole model may remember it.
+    that tells is learnt from the shadow sets, by labels of records that were left out, also of rebuilding models that
+    are `fitted` to these. The record's own log-odds count where a whole model may remember it.
     """
     known, base = context.knowledge, prior(context, coins)
     inputs, labels = known.records

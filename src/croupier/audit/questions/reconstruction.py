@@ -17,17 +17,18 @@ from torch import Tensor
 
 from croupier.audit.attacks.reconstruction import TITLES
 from croupier.audit.bench import Answered, Bench, PlayedRounds
-from croupier.audit.invert import unreadable
 from croupier.audit.question import SERVER, UNSEEN, Adversary, Arm, Promise, Question, QuestionRun, Score, Unit
 from croupier.audit.seen import Kind, shows
 from croupier.audit.stage import Stage
 from croupier.core.intervals import Rate
 from croupier.errors import Unsuited
-from croupier.learn.ends import find_entrance
+from croupier.learn.assemble import Assembled
+from croupier.learn.ends import find_entrance, is_felt
 from croupier.learn.likeness import like, matched, pictured
 from croupier.learn.lpips import Learned, learned
 from croupier.learn.png import png
 from croupier.learn.single import RATE, SingleSteps, single_steps
+from croupier.learn.train import Learner
 
 # Rows that are one client's own, with or without a name; of others only the sum is of use.
 SINGLE: tuple[Kind, ...] = ("named", "noise", "model")
@@ -101,13 +102,10 @@ class Scene:
     def centres(self, count: int) -> Tensor:
         """So many kinds of public records: what to name where any order of guesses is as good."""
         if count not in self.kinds:
-            self.kinds[count] = self._centres(count)
+            flat = self.public.flatten(1).double().numpy()
+            found, _ = kmeans2(flat, min(count, len(flat)), minit="++", rng=0)
+            self.kinds[count] = torch.from_numpy(found).float().reshape(-1, *self.public.shape[1:])
         return self.kinds[count]
-
-    def _centres(self, count: int) -> Tensor:
-        flat = self.public.flatten(1).double().numpy()
-        found, _ = kmeans2(flat, min(count, len(flat)), minit="++", rng=0)
-        return torch.from_numpy(found).float().reshape(-1, *self.public.shape[1:])
 
 
 @dataclass(frozen=True)
@@ -174,18 +172,20 @@ class ReconstructionAnswer:
         facts: dict[str, Any] = {"tables": [table], "sentences": [WORST]}
         if self.scene.is_picture:
             mean = self.scene.public.mean(0).reshape(self.scene.shape)
-            facts["pictures"] = [
-                {
-                    "title": f"one record of {who}",
-                    "pictures": [
-                        {"says": "the record", "png": png(true)},
-                        {"says": "reconstructed", "png": png(guess)},
-                        {"says": "the public average", "png": png(mean)},
-                    ],
-                }
-                for guess, true, who in sorted(zip(*pair, strict=True), key=lambda one: one[2])[:SHOWN]
-            ]
+            said = ("the record", "reconstructed", "the public average")
+            for guess, true, who in sorted(zip(*pair, strict=True), key=lambda one: one[2])[:SHOWN]:
+                strip = [{"says": says, "png": png(one)} for says, one in zip(said, (true, guess, mean), strict=True)]
+                facts.setdefault("pictures", []).append({"title": f"one record of {who}", "pictures": strip})
         return facts
+
+
+def unreadable(made: Assembled) -> str:
+    """Why single records are not inverted in this task; nothing where they are."""
+    if not isinstance(made.task.fit, Learner) or made.dataset.worded:
+        return "records that are no quantities, or that training does not show, are not inverted"
+    if not is_felt(made.module, made.dataset.test.batch(torch.arange(1))[0]):
+        return "the network's outputs have no gradient in its inputs, by which records are searched for"
+    return ""
 
 
 class Reconstruction(Question, use="reconstruction"):
@@ -217,11 +217,8 @@ class Reconstruction(Question, use="reconstruction"):
         shown = [who for who in adversaries if 0 in played.shown_to(who)]
         looks = {who.key: _look(bench, arm, who, scene, played, steps) for who in shown}
         # Of a large federation nobody may come twice running.
-        unseen = {
-            who.key: QuestionRun(not_run=dict.fromkeys(scene.attacks(shows(arm.pipeline, who).kind), UNSEEN))
-            for who in adversaries
-            if who not in shown
-        }
+        left = {who.key: scene.attacks(shows(arm.pipeline, who).kind) for who in adversaries if who not in shown}
+        unseen = {key: QuestionRun(not_run=dict.fromkeys(attacks, UNSEEN)) for key, attacks in left.items()}
         return lambda: {key: one.trial() for key, one in looks.items()} | unseen
 
     def words(self, gain: Rate, attack: str = "") -> str:

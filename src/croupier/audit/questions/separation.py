@@ -71,8 +71,8 @@ def look(bench: Bench, arm: Arm, adversary: Adversary, attack: str) -> Separatio
     rounds = _rounds(played, adversary)
     if not rounds:
         return None
-    asked: dict[str, Any] = {"rounds": rounds, "protocol": arm.pipeline.plain(), "attacks": (attack,)}
-    asked["less_own"] = "client" in adversary.parties
+    alone, protocol = "client" in adversary.parties, arm.pipeline.plain()
+    asked = {"rounds": rounds, "protocol": protocol, "attacks": (attack,), "less_own": alone}
     truth = {
         (who, done.number): own_update(views[who])
         for done, views in zip(played.rounds, played.views, strict=True)

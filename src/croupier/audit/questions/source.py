@@ -32,9 +32,10 @@ ATTACKS: Mapping[Kind, tuple[str, ...]] = {
     "sum": ("tuned", "tuned+prior"),
     "counts": ("tuned", "tuned+prior", "carries", "carries+prior"),
 }
-MEMBERSHIP: Mapping[Kind, tuple[str, ...]] = dict.fromkeys(
-    ATTACKS, ("loss", "lira", "gradients", "spans")
-) | dict.fromkeys(("named", "noise", "model"), ("loss", "rows", "lira", "gradients", "row-gradients", "spans"))
+MEMBERSHIP: Mapping[Kind, tuple[str, ...]] = dict.fromkeys(ATTACKS, ("loss", "lira", "spans", "gradients")) | {
+    **dict.fromkeys(("named", "noise", "model"), ("loss", "rows", "lira", "gradients", "row-gradients", "spans")),
+    "layer": ("loss", "lira", "gradients", "spans"),
+}
 
 
 @dataclass(frozen=True)
@@ -68,25 +69,28 @@ class Attacked:
     @property
     def chance(self) -> float:
         """How often a client is guessed by chance: as many records of each are asked about."""
-        return 1 / len(self.last.present)
+        return max(1 / len(one.present) for one in self.rounds)
 
     def unsuited(self) -> dict[str, str]:
         """Attacks that were not run in some round, with the reason."""
         return {name: why for one in self.rounds for name, why in one.answer.result()["unsuited"].items()}
 
-    def hits(self) -> dict[str, dict[int, float]]:
-        """By attack and round, the share of records whose client is guessed."""
+    def hits(self, who: str = "") -> dict[str, dict[int, float]]:
+        """By attack and round, the share of records, or of one client's, whose client is guessed."""
         found: dict[str, dict[int, float]] = {}
-        for one in self.rounds:
+        for one in [one for one in self.rounds if not who or who in one.present]:
+            owners = one.truth.owners
+            asked = owners == one.present.index(who) if who else owners >= 0
             for name, guesses in one.answers("guesses").items():
-                rate = float((guesses == one.truth.owners).double().mean())
-                found.setdefault(name, {})[one.number + 1] = rate
+                found.setdefault(name, {})[one.number + 1] = float((guesses == owners)[asked].double().mean())
         return found
 
-    def members(self, measure: Callable[[Tensor, Tensor], float]) -> dict[str, float]:
-        """By attack, a measure of how members' scores lie above the others' in the last round."""
-        inside = self.last.truth.members
-        return {name: measure(score[inside], score[~inside]) for name, score in self.last.answers("scores").items()}
+    def members(self, measure: Callable[[Tensor, Tensor], float], who: str = "") -> dict[str, float]:
+        """By attack, a measure of how members' scores, or one client's, lie above the others' in the last round."""
+        truth, scores = self.last.truth, self.last.answers("scores")
+        some = truth.whose == self.last.present.index(who) if who and truth.whose is not None else truth.members >= 0
+        inside, outside = truth.members & some, ~truth.members & some
+        return {name: measure(score[inside], score[outside]) for name, score in scores.items()}
 
 
 def attack(
@@ -174,11 +178,11 @@ class Source(_OneView, use="source"):
         return lambda: {key: traced(one) for key, one in attacked.items()}
 
 
-def traced(found: Attacked) -> QuestionRun:
-    """What attacks on the source of records come to: means over rounds, the prior's beside."""
+def traced(found: Attacked, who: str = "") -> QuestionRun:
+    """What attacks on the source of records, or of one client's, come to: means over rounds, the prior's beside."""
     if not found.rounds:
         return QuestionRun(not_run=dict.fromkeys(found.attacks, UNSEEN))
-    hits, unsuited, chance = found.hits(), found.unsuited(), found.chance
+    hits, unsuited, chance = found.hits(who), found.unsuited(), found.chance
     mean = {name: sum(by.values()) / len(by) for name, by in hits.items()}
     first = next(iter(hits["prior"].values()))
     asked = [name for name in found.attacks if name not in unsuited]
@@ -202,13 +206,14 @@ class Membership(_OneView, use="membership"):
     def play(self, bench: Bench, arm: Arm, adversaries: Sequence[Adversary]) -> Promise:
         """On the last round's model; the value is the area under the ROC curve."""
         attacked = {who.key: _attacked(bench, arm, who) for who in adversaries}
-        return lambda: {key: _membership(one) for key, one in attacked.items()}
+        return lambda: {key: told_apart(one) for key, one in attacked.items()}
 
 
-def _membership(found: Attacked) -> QuestionRun:
+def told_apart(found: Attacked, who: str = "") -> QuestionRun:
+    """What attacks on membership, of all or of one client, come to."""
     if not found.rounds:
         return QuestionRun(not_run=dict.fromkeys(found.suspects, UNSEEN))
-    areas, unsuited = found.members(membership.area), found.unsuited()
+    areas, unsuited = found.members(membership.area, who), found.unsuited()
     not_run = {name: unsuited[name] for name in found.suspects if name in unsuited}
     scores = {name: Score(areas[name], areas["prior"]) for name in found.suspects if name not in unsuited}
-    return QuestionRun(scores, {}, not_run, {"tpr_at_1_percent_fpr": found.members(membership.caught)})
+    return QuestionRun(scores, {}, not_run, {"tpr_at_1_percent_fpr": found.members(membership.caught, who)})

@@ -21,9 +21,17 @@ from croupier.audit.notes import RECORDED_THREAT, recorded_notes
 from croupier.audit.question import Question, QuestionRun
 from croupier.audit.questions import separation
 from croupier.audit.questions.separation import NAMED, known, named_view, planted
-from croupier.audit.questions.source import ATTACKS, MEMBERSHIP, SourceAttacks
+from croupier.audit.questions.source import (
+    ATTACKS,
+    MEMBERSHIP,
+    Attacked,
+    AttackedRound,
+    SourceAttacks,
+    told_apart,
+    traced,
+)
 from croupier.audit.recorded.files import RecordedRound, Recording, Seen, read, read_beside
-from croupier.audit.recorded.scored import RecordedLook, asked_of, membership_by_client, source_by_client
+from croupier.audit.recorded.scored import asked_of
 from croupier.audit.recorded.viewed import PartyViews, rounds_in
 from croupier.audit.report.read import KIND, SCHEMA
 from croupier.audit.report.result import Report
@@ -60,9 +68,8 @@ DIGITS = 9
 def recorded(
     folder: str | Path, *, seed: int = 0, data: str | Path | None = None, watch: Watch = lambda _: None
 ) -> Report:
-    """Audit the updates in a folder, which `docs/recorded-updates.md` describes.
+    """Audit the updates in a folder with an `updates.toml`, which `docs/recorded-updates.md` describes.
 
-    folder: where `updates.toml` and the files lie.
     seed: of the attacks' coins.
     data: the data folder, which is handed to the shadow function; CROUPIER_DATA does the same.
     watch: called with a line now and then.
@@ -108,12 +115,14 @@ class _Attacked:
 
     def answers(self) -> tuple[list[ArmAnswers], list[ArmAnswers]]:
         """By client, as if each were a run: what was seen, and the same attacks on updates that are seen by name."""
-        rounds, kind = self.held.rounds, KINDS[self.held.manifest.seen]
-        suspects = MEMBERSHIP[kind] if self.held.given.members else ()
+        rounds, kind, members = self.held.rounds, KINDS[self.held.manifest.seen], self.held.given.members
+        suspects = MEMBERSHIP[kind] if members else ()
         looks = [self._look(one, self.pipeline, ATTACKS[kind], suspects) for one in rounds]
+        seen = Attacked(tuple(looks), ATTACKS[kind], suspects)
+        able = [who for who in looks[-1].present if who in members]
         bare = [self._look(rounds[0], NAMED, ATTACKS[kind], ())] if rounds[0].models and kind != "named" else []
-        found = {"source": source_by_client(looks), "membership": membership_by_client(looks[-1], suspects)}
-        proved = {"source": source_by_client(bare) if bare else {}}
+        found = {"source": self._traced(seen), "membership": {who: told_apart(seen, who) for who in able}}
+        proved = {"source": self._traced(Attacked(tuple(bare), ATTACKS[kind], ()))}
         refused = {} if suspects else {"membership": {"server": NO_SUSPECTS}}
         if why := _inseparable(self.held):
             refused["separation"] = {"server": why}
@@ -123,7 +132,7 @@ class _Attacked:
 
     def _look(
         self, one: RecordedRound, pipeline: Pipeline, attacks: Sequence[str], suspects: Sequence[str]
-    ) -> RecordedLook:
+    ) -> AttackedRound:
         """Mount attacks on one round as a protocol shows it, and on no view."""
         self.watch(f"round {one.number}: {pipeline.release.use}")
         present = self.held.present(one)
@@ -132,7 +141,11 @@ class _Attacked:
         node = self.coins.child("attack", pipeline.release.use, one.number)
         view = {"views": self._views(one, pipeline), "start": one.start, "protocol": pipeline.plain()}
         prior, answer = mounted.prior(bool(suspects)), mounted.on_view(view, attacks, suspects, node)
-        return RecordedLook(one.number, present, truth, prior, answer, tuple(attacks))
+        # Rounds go by the numbers that they were recorded by.
+        return AttackedRound(one.number - 1, present, truth, prior, answer)
+
+    def _traced(self, seen: Attacked) -> dict[str, QuestionRun]:
+        return {who: traced(seen, who) for who in dict.fromkeys(who for one in seen.rounds for who in one.present)}
 
     def _views(self, one: RecordedRound, pipeline: Pipeline) -> dict[str, Any]:
         """What the server is shown of a round: the protocol's own release of the updates."""
@@ -172,10 +185,8 @@ class _Attacked:
 def _by_client(
     clients: Sequence[str], found: Mapping[str, Mapping[str, QuestionRun]], refused: Mapping[str, Mapping[str, str]]
 ) -> list[ArmAnswers]:
-    return [
-        ArmAnswers({name: {"server": each[who]} for name, each in found.items() if who in each}, refused)
-        for who in clients
-    ]
+    mine = [{name: {"server": each[who]} for name, each in found.items() if who in each} for who in clients]
+    return [ArmAnswers(one, refused) for one in mine]
 
 
 def protocol(held: Recording) -> Pipeline:

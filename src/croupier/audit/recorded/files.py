@@ -37,8 +37,7 @@ class Manifest(Part):
 
     `files` is where each client's update lies, with {round} and {client}; without {client}, where the joint model of a
     round does. An update is a whole model (`form` "weights"), or what it differs in from the model `start` of its round
-    ("delta"). `seen` is what the audited server saw of the updates. `fit` is the recipe of local training, which the
-    adversary knows.
+    ("delta"). `seen` is what the audited server saw of them. The adversary knows the recipe `fit` of local training.
     """
 
     model: Network
@@ -202,12 +201,9 @@ def _matching(pattern: str, key: str) -> Callable[[str], re.Match[str] | None]:
 
 
 def _round(
-    files: TensorFiles,
-    manifest: Manifest,
-    number: int,
-    found: Mapping[str, Path],
+    files: TensorFiles, manifest: Manifest, number: int, found: Mapping[str, Path],
     starts: Mapping[int, Mapping[str, Path]],
-) -> RecordedRound:
+) -> RecordedRound:  # fmt: skip
     if manifest.start and number not in starts:
         raise DataError(
             f"{files.folder}: start = {manifest.start!r} has no file of round {number}; add it, or remove start"

@@ -7,6 +7,7 @@ leave no way to see whether an attack works at all.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from croupier.audit.question import Adversary
 from croupier.audit.recorded.files import KeptRounds, RecordedRound, Seen
-from croupier.audit.seen import Kind, seen, server_model, shows
+from croupier.audit.seen import Kind, handed, seen, server_model, shows
 from croupier.core.update import Gathered, Layout
 from croupier.errors import CroupierError, SpecError
 from croupier.pipeline import Pipeline
@@ -78,17 +79,11 @@ def _named(got: Gathered) -> dict[str, Tensor]:
 
 def _start(kept: PartyViews, number: int) -> Tensor | None:
     """The model that a round began with: as it was handed to a client, or as the server made it the round before."""
-    letters = [
-        one for box in kept.views[number]["inputs"] if isinstance(box, tuple) for one in box if isinstance(one, Mapping)
-    ]
-    handed = [one["body"]["model"] for one in letters if one.get("kind") == "model"]
-    if handed:
-        model: Tensor = handed[0]
-        return model
+    with suppress(StopIteration):
+        return handed(kept.views[number])
     if kept.party != "server" or number - 1 not in kept.views:
         return None
-    try:
+    # A round before that failed left the model as it was, which no view of it tells.
+    with suppress(SpecError):
         return server_model(kept.views[number - 1])
-    except SpecError:
-        # The round before failed, and left the model as it was, which no view of it tells.
-        return None
+    return None

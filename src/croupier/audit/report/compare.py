@@ -25,10 +25,12 @@ def compare(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     Raises: SpecError for what is no report, or one of another schema.
     """
     a, b = _known(then, "the first report"), _known(now, "the second report")
-    differ = [one for one in _settings(a, b) if one["then"] != one["now"]]
+    was, is_now = (dict(_flat("", {k: v for k, v in one.plain.items() if k not in FOUND})) for one in (a, b))
+    keys = [key for key in {**was, **is_now} if was.get(key) != is_now.get(key)]
+    differ = [{"key": key, "then": was.get(key), "now": is_now.get(key)} for key in keys]
     old, new = ({_name(row): row for row in one.parts("rows")} for one in (a, b))
     return {
-        "comparable": all(one["key"].split(".")[0] in FREE for one in differ),
+        "comparable": all(key.split(".")[0] in FREE for key in keys),
         "settings": differ,
         "cells": [cell for name in old if name in new for cell in _cells(name, old[name], new[name], a, b)],
         "costs": [cost for name in old if name in new for cost in _costs(name, old[name], new[name])],
@@ -60,12 +62,6 @@ def _known(found: object, name: str) -> Lenient:
 def _name(row: Lenient) -> str:
     """Own protocols are the same row, whatever they are called."""
     return "your protocol" if row.plain.get("own") else row.text("defence")
-
-
-def _settings(a: Lenient, b: Lenient) -> Iterator[dict[str, Any]]:
-    old, new = (dict(_flat("", {k: v for k, v in one.plain.items() if k not in FOUND})) for one in (a, b))
-    for key in dict.fromkeys([*old, *new]):
-        yield {"key": key, "then": old.get(key), "now": new.get(key)}
 
 
 def _flat(head: str, value: object) -> Iterator[tuple[str, object]]:

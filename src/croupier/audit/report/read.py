@@ -128,8 +128,7 @@ def status(cell: Lenient) -> str:
 def stamp(cell: Lenient) -> tuple[str, str]:
     """The mark of a finding and its word: what malicious clients break is no leak, and a worst case is said to be one.
 
-    What was not run has one of three reasons: attacks were tried and say nothing, there is nothing to try, or nobody
-    asked.
+    What was not run: attacks were tried and say nothing, there is nothing to try, or nobody asked.
     """
     kind, word = status(cell), ""
     if kind == "leak":

@@ -17,8 +17,6 @@ from croupier.core.files import write_whole
 from croupier.errors import SpecError, option
 
 REMEDY = "free space, or choose another {}"
-
-
 BESIDE = (".json", ".csv", ".md")
 
 

@@ -50,8 +50,7 @@ class AuxiliaryClients:
     def learn_from(self, starts: Mapping[int, Tensor], clip: float, coins: Coins) -> AuxiliaryUpdates:
         """What they learn from the models that were handed out in these rounds, clipped.
 
-        It takes nothing but such models and their own records. Raises: Unsuited when one cannot train, as from models
-        that noise has spoilt.
+        Raises: Unsuited when one cannot train, as from models that noise has spoilt.
         """
         found = []
         for number, start in starts.items():

@@ -166,8 +166,7 @@ def prior(truth: TraitTruth, guesses: Mapping[str, set[int]]) -> Measures:
 def link_hits(links: Tensor, allowed: Tensor, truth: TraitTruth) -> dict[str, list[tuple[int, float, float]]]:
     """Links, question by question: the round, whether it was hit, and the chance of a candidate picked at random.
 
-    Asked is every row whose owner has a row among the candidates: is the linked row its owner's (`ROW`)? For buckets:
-    is its owner in the linked row's bucket (`BUCKET`)?
+    Of rows whose owner has a candidate: is the linked row its owner's (`ROW`), is its owner in that bucket (`BUCKET`)?
     """
     at, rounds, _ = truth.pairs
     everybody = set(truth.names)

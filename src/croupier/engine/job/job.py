@@ -100,6 +100,8 @@ class Job:
         )
         check(self.spec.protocol, len(made.task.enrolled), self.spec.federation, made.task.offers)
         check_names(self.spec.protocol, made.task.enrolled, self.spec.federation)
+        invited = self.spec.federation.cohort or len(made.task.enrolled)
+        self.spec.protocol.place.check_size(self.spec.protocol, made.task.layout, invited)
         known = {*made.task.enrolled, *self.spec.protocol.parties(())}
         if unknown := [name for name in machine.views if name not in known]:
             raise SpecError(f"run.views = {unknown!r}: no such party; there are {', '.join(sorted(known)[-12:])}")

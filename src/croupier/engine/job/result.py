@@ -13,7 +13,9 @@ from typing import Any
 from torch import nn
 
 from croupier.core import canon
+from croupier.core.html import html_table
 from croupier.engine.state import Round, State
+from croupier.lines import as_csv, numbers
 from croupier.spec import Spec
 
 
@@ -42,9 +44,22 @@ class Result:
         """The last round's metrics."""
         return self.metrics[-1]
 
+    def csv(self) -> str:
+        """The numbers of every round, a line each, for a spreadsheet."""
+        return as_csv({self.path.name: self.metrics})
+
+    def _repr_html_(self) -> str:
+        rows = [{"round": str(line["round"]), **_cells(line)} for line in self.metrics]
+        heads = list(dict.fromkeys(head for row in rows for head in row))
+        return html_table(f"{self.spec.name}: round by round", heads, [[r.get(h, "") for h in heads] for r in rows])
+
     def __repr__(self) -> str:
         scores = [f"{key} {self.final[key]:.4g}" for key in ("accuracy", "rmse", "loss") if key in self.final]
         return f"Result({self.spec.name}: {len(self.metrics)} rounds, {', '.join(scores)}, in {str(self.path)!r})"
+
+
+def _cells(line: dict[str, Any]) -> dict[str, str]:
+    return {name: f"{value:.4g}" for name, value in numbers(line).items()}
 
 
 def peak_bytes() -> int:

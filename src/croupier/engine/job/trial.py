@@ -83,6 +83,8 @@ def assembled(spec: Spec, coins: Coins, folder: Path | None) -> Assembled:
     )
     check(spec.protocol, len(made.task.enrolled), spec.federation, made.task.offers)
     check_names(spec.protocol, made.task.enrolled, spec.federation)
+    invited = spec.federation.cohort or len(made.task.enrolled)
+    spec.protocol.place.check_size(spec.protocol, made.task.layout, invited)
     return made
 
 

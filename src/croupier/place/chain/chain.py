@@ -231,6 +231,14 @@ class Chain(Placement, use="chain"):
                 "everybody, from the start"
             )
 
+    def check_size(self, mechanism: Mechanism, layout: Layout, clients: int) -> None:
+        """Encrypted bits are dear. Raises: SpecError when they are too many, or their library is missing."""
+        self.form.check_size(mechanism, layout, clients)
+
+    def costs(self, mechanism: Mechanism, layout: Layout, clients: int) -> tuple[str, ...]:
+        """As the form says."""
+        return self.form.costs(mechanism, layout, clients)
+
     def middle(self, mechanism: Mechanism) -> Mapping[str, Party]:
         """The mix servers, and who else the form needs."""
         return self.form.middle(mechanism)

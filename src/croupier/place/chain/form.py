@@ -14,6 +14,7 @@ import torch
 
 from croupier.core.coins import Coins
 from croupier.core.flow import Body, Exchange, Given, Inbox, Letter, Party, SubFlow, Wait
+from croupier.core.update import Layout
 from croupier.core.wire import Schema
 from croupier.encode.encoder import Payload, Released
 from croupier.errors import ProtocolError
@@ -52,6 +53,14 @@ class MixForm(ABC):
         """What the server does: wait for the chain's end."""
         inbox = yield Exchange(wait=Wait("mixed", self.last, self.heard))
         return self.opened(MixTable.of(mechanism, given), inbox)
+
+    def check_size(self, mechanism: Mechanism, layout: Layout, clients: int) -> None:
+        """Raises: SpecError when so much is not mixed in this way."""
+        return
+
+    def costs(self, mechanism: Mechanism, layout: Layout, clients: int) -> tuple[str, ...]:
+        """What a round takes, where that is worth saying before a run."""
+        return ()
 
     @abstractmethod
     def opened(self, table: MixTable, inbox: Inbox) -> Released:

@@ -20,6 +20,7 @@ import torch
 
 from croupier.core.coins import Coins
 from croupier.core.flow import Body, Exchange, Flow, Given, Inbox, Letter, Memory, Party, SubFlow, Wait
+from croupier.core.update import Layout
 from croupier.core.wire import Field, Schema
 from croupier.encode.encoder import Payload, Released
 from croupier.errors import IntegrityError, ProtocolError
@@ -30,6 +31,7 @@ from croupier.place.chain import proven_words, receipts
 from croupier.place.chain.bit_table import BitTable
 from croupier.place.chain.form import MixForm, same_present
 from croupier.place.chain.mix_record import MixRecord
+from croupier.place.chain.proven_cost import MixSizes
 from croupier.place.chain.proven_flow import SERVER, Watch, checked_bits, hop, opened_bits
 from croupier.place.chain.table import MixTable, as_side
 from croupier.place.placement import Keys, Mechanism, Reads, Sight, Tolerance, unkeyed
@@ -43,6 +45,8 @@ class Proven(MixForm):
     """Encrypted bits, and proofs of a share of the numbers."""
 
     share: float
+    # How a party watches; an audit's cheats watch otherwise.
+    record: type[MixRecord] = MixRecord
 
     @property
     def watch(self) -> Watch:
@@ -61,7 +65,7 @@ class Proven(MixForm):
             present = yield from receipts.agreed(given, inbox, self.names, (SERVER,))
             receipts.enough(mechanism, given, present, self.least(mechanism, given))
             yield Exchange(tuple(receipts.issued(given, memory["keys"], inbox, present)))
-            record = MixRecord(table, keys, present, Ciphertexts.joined([found[who] for who in present]))
+            record = self.record(table, keys, present, Ciphertexts.joined([found[who] for who in present]))
             if given.me == self.names[0]:
                 yield Exchange((Letter(SERVER, "inputs", record.body(record.steps[0])),))
             yield from self.watch.serve(given, record, key, coins)
@@ -89,7 +93,7 @@ class Proven(MixForm):
         present = receipts.met(given, [letter.body["present"] for letter in heard])
         receipts.enough(mechanism, given, present, self.least(mechanism, given))
         (told,) = yield Exchange(wait=Wait("inputs", self.names[:1]))
-        record = MixRecord.started(BitTable.of(mechanism, given), keys, present, told.body, told.source)
+        record = self.record.started(BitTable.of(mechanism, given), keys, present, told.body, told.source)
         inbox = yield from self.watch.finish(given, record, coins)
         return self.opened(record.table.table, inbox)
 
@@ -131,6 +135,18 @@ class Proven(MixForm):
             "mixed": Schema((present, as_side(present, "held"), points("c", "held"), points("parts"), proof)),
             "asked": Schema((wrong,)), "blame": Schema((present, wrong, *proofs("wrong"))),
         }  # fmt: skip
+
+    def check_size(self, mechanism: Mechanism, layout: Layout, clients: int) -> None:
+        """Raises: SpecError when bits are too many to encrypt one by one, with the cost; or without the library."""
+        self._sizes(mechanism, layout, clients).check()
+
+    def costs(self, mechanism: Mechanism, layout: Layout, clients: int) -> tuple[str, ...]:
+        """Bytes and seconds, from measured rates."""
+        return (self._sizes(mechanism, layout, clients).said(),)
+
+    def _sizes(self, mechanism: Mechanism, layout: Layout, clients: int) -> MixSizes:
+        table = BitTable(MixTable(mechanism, (), layout))
+        return MixSizes(clients, table.slots, table.widths, len(self.names), self.share)
 
     def learns(self) -> dict[str, str]:
         """Nothing of updates."""

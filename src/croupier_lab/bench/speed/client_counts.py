@@ -8,6 +8,7 @@ every row of a protocol.
 
 from __future__ import annotations
 
+import gc
 import tempfile
 import time
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from croupier.engine.job.run import run
+from croupier.kernels.memory import own_process
 from croupier.spec import Spec, load
 from croupier_lab.bench.size import BenchSize, Watch, ignore
 from croupier_lab.bench.speed.process import apart, resident
@@ -69,6 +71,9 @@ def measure(size: ClientCountsSize, seed: int, watch: Watch = ignore) -> dict[st
 
 def played(clients: int, protocol: str, rounds: int, seed: int) -> dict[str, Any]:
     """One run, from file to file: its best round, and this process's memory before it, after a round and at the end."""
+    # As the command line has it, whose run this is.
+    own_process()
+    gc.freeze()
     spec, before = described(clients, protocol, rounds), resident("VmRSS")
     ends: list[tuple[float, float]] = []
     marks: list[int] = []

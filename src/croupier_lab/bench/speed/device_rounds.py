@@ -148,7 +148,9 @@ class Arms:
 
     def _seals(self, made: Assembled, held: list[Update], protocol: str) -> tuple[list[str], bytes]:
         """What binds everything that any party saw in a round, and the model after it."""
-        pipeline = load({"protocol": protocol}).protocol
+        # A sum must have room for all of them, however many the preset has.
+        split = {"use": "iid", "clients": self.clients}
+        pipeline = load({"task": {"split": split}, "protocol": protocol}).protocol
         task = replace(made.task, fit=_given(held))
         (done,) = rounds(pipeline, task, Federation(rounds=1), self.coins, Local(), keep={"*": "digest"})
         seals = [f"{name} {view.digest().hex()}" for name, view in sorted(done.views.items())]

@@ -34,7 +34,7 @@ Bytes = npt.NDArray[np.uint8]
 NO_DRAWS = np.zeros(0, np.uint32)
 
 
-class Step(NamedTuple):
+class TimedStep(NamedTuple):
     """One step: as the product does it, on the device, and how what they give is compared."""
 
     name: str
@@ -60,7 +60,7 @@ def compare(rows: Tensor, coins: Coins, repeats: int = 3) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def steps(rows: Tensor, here: Tensor, coins: Coins) -> list[Step]:
+def steps(rows: Tensor, here: Tensor, coins: Coins) -> list[TimedStep]:
     """All steps on the same updates, on a device and on the CPU."""
     clients, width = rows.shape
     fixed = FixedPoint(clients=clients, digits=DIGITS)
@@ -80,25 +80,25 @@ def steps(rows: Tensor, here: Tensor, coins: Coins) -> list[Step]:
         return [_bytes(words, size) for words in made]
 
     return [
-        Step(
+        TimedStep(
             "encode", lambda: [residues.wrapped(row.numpy(), grid, NO_DRAWS, bits)[0] for row in here],
             lambda: home(device_steps.rounded(rows, fixed.unit, fixed.top, bits)).numpy(), _joined,
         ),
-        Step(
+        TimedStep(
             "mask", lambda: [packed.cover(row, bits, mine)[0] for row, mine in zip(encoded, own, strict=True)],
             masked, _joined,
         ),
-        Step(
+        TimedStep(
             "fold", lambda: packed.fold(shares, (), width, bits),
             lambda: _bytes(
                 device_steps.folded([_words(row).to(rows.device) for row in shares], width, bits), size
             ), _joined,
         ),
-        Step(
+        TimedStep(
             "shuffle", lambda: _shuffled(here, coins.child("relay")),
             lambda: _shuffled_there(rows, here, coins.child("relay")), _joined,
         ),
-        Step(
+        TimedStep(
             "mean", lambda: _mean(here, weights),
             lambda: device_steps.averaged(rows, weights.to(rows.device)).cpu().div_(float(weights.sum())).float(),
             lambda vector: bytes(vector.numpy().data),

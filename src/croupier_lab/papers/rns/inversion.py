@@ -17,13 +17,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from croupier.audit.invert import Target
 from croupier.core.canon import tensor_bytes
 from croupier.core.coins import Coins
 from croupier.core.intervals import over_runs
 from croupier.learn.data import Dataset, TensorRecords
 from croupier.learn.datasets import Cifar10
 from croupier.learn.ends import last_layer
+from croupier.learn.gradient_search import Target
 from croupier.learn.gradients import gradient_of
 from croupier.learn.likeness import matched, mse, window_for
 from croupier.learn.png import png as png

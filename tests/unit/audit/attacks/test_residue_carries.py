@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from croupier.audit.attacks.carries import carries, estimate_carry_bits
-from croupier.audit.seen import read_server, server_counts
+from croupier.audit.seen import counted, read_server
 from croupier.core.coins import Coins
 from croupier.core.update import Layout, Slice, Update
 from croupier.encode.moduli import moduli
@@ -84,7 +83,7 @@ def test_the_releases_show_what_is_said_here(release: str) -> None:
         }
         pipeline = rns(2).model_copy(update={"encode": encode, "release": Release.parse(release)})
         assert torch.equal(_sums(view, pipeline.plain(), layout), torch.zeros(3, dtype=torch.float64))
-        found = server_counts(view, pipeline.plain(), layout)
+        found = counted({"server": (view,)}, pipeline.plain(), layout)
         assert (found is None) == (release == "mod")
         seen.append(out["sums"] if found is None else found.ones)
         assert found is None or torch.equal(found.units, torch.full((3,), 0.01, dtype=torch.float64))
@@ -100,7 +99,7 @@ def _sums(view: Mapping[str, Any], protocol: Mapping[str, Any], layout: Layout) 
 
 
 def test_a_sum_has_no_counts() -> None:
-    assert server_counts({"inputs": ()}, total(3).plain(), Layout((Slice("w", (3,)),))) is None
+    assert counted({"server": ({"inputs": ()},)}, total(3).plain(), Layout((Slice("w", (3,)),))) is None
 
 
 def brute(inputs: Inputs, clients: int, many: tuple[int, ...]) -> tuple[dict[tuple[int, ...], float], float]:
@@ -166,26 +165,6 @@ def test_a_factor_is_exact_for_one_pair() -> None:
     assert candidate_shrinkage(0 * same, 2, (2, 3)).rate == pytest.approx(math.log2(5 / 1))
 
 
-def test_the_estimate_from_counts_meets_the_exact_number() -> None:
-    many = moduli(5, 2).values
-    draws = Coins.from_seed(1).sampler().normal(0, 5.0, (5, 20_000))
-    ones = counts_of(np.rint(draws).astype(np.int64), many)
-    exact, found = (
-        most_leaked(rounded_normal(5.0, 99), 5, many),
-        estimate_carry_bits(ones, 5, many, COINS.child("parts")),
-    )
-    # Less than the sum is conditioned on: an upper bound, and not a loose one.
-    assert exact - 0.02 < found.rate < exact + 0.15
-    assert found.low < found.rate < found.high < found.low + 0.2
-
-
-def test_the_estimate_is_zero_where_carries_are_none() -> None:
-    ones = counts_of(np.abs(Coins.from_seed(1).sampler().normal(0, 0.4, (1, 5000))).astype(np.int64), (5, 7))
-    assert estimate_carry_bits(ones, 1, (5, 7), COINS.child("none")).rate == 0
-    with pytest.raises(RangeError, match="too few"):
-        estimate_carry_bits(ones[:9], 1, (5, 7), COINS.child("few"))
-
-
 @pytest.mark.parametrize(("release", "least"), [("bits", 3), ("counts", 3), ("mod", 0)])
 def test_a_view_tells_what_its_release_lets_out(release: Literal["bits", "counts", "mod"], least: float) -> None:
     """A round of three clients, as a server sees it."""
@@ -202,18 +181,3 @@ def test_a_view_tells_what_its_release_lets_out(release: Literal["bits", "counts
     exact = most_leaked(rounded_normal(5.0, 99), 3, moduli(3, 2).values)
     assert least <= found.rate < exact + 0.4
     assert (found.rate == 0) == (release == "mod")
-
-
-def test_clients_that_hold_the_same_leak_nothing() -> None:
-    """Their carries follow from the sum, although they take many values."""
-    held = np.rint(Coins.from_seed(1).sampler().normal(0, 500.0, 20_000)).astype(np.int64)
-    ones = counts_of(np.tile(held, (6, 1)), FIVE)
-    assert len(np.unique(carries(ones, FIVE)[1][:, 4])) > 4
-    assert estimate_carry_bits(ones, 6, FIVE, COINS.child("same")).rate == pytest.approx(0, abs=1e-9)
-
-
-def test_sums_and_carries_make_the_counts_again() -> None:
-    held = np.array([[-3, 50, 7], [4, -60, 7], [9, 1, -20]])
-    sums, carried = carries(counts_of(held, FIVE), FIVE)
-    assert sums.tolist() == held.sum(0).tolist()
-    assert (sums[:, None] % np.array(FIVE) + np.array(FIVE) * carried).tolist() == counts_of(held, FIVE).tolist()

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from tests.scenes import Here
 
-from croupier.audit.attacks.carries import estimate_carry_bits
 from croupier.audit.bench import Bench
 from croupier.audit.blind import Blind
 from croupier.audit.harness import run
@@ -27,6 +26,7 @@ from croupier.learn.models import Mlp
 from croupier.learn.root import Root
 from croupier.learn.split import Dirichlet
 from croupier.pipeline import Pipeline
+from croupier.release.counted_ones import estimate_carry_bits
 from croupier.systems import plain, rain, rns, total
 from croupier_lab.attacks.residue_sums import counts_of
 

@@ -15,9 +15,8 @@ from torch import Tensor
 from croupier.audit.attacks.reconstruction import PublicKnowledge
 from croupier.audit.bench import Bench
 from croupier.audit.blind import Blind, Panel, answer
-from croupier.audit.invert import unreadable
 from croupier.audit.question import SERVER, Adversary, Arm, QuestionRun
-from croupier.audit.questions.reconstruction import Reconstruction, Scene
+from croupier.audit.questions.reconstruction import Reconstruction, Scene, unreadable
 from croupier.audit.setting import FAST, Setting
 from croupier.core import canon
 from croupier.core.coins import Coins

@@ -12,11 +12,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from croupier.audit.invert import Target
 from croupier.core.coins import Coins
 from croupier.errors import RangeError, SpecError
 from croupier.learn.datasets import Digits
 from croupier.learn.ends import last_gradient, last_layer
+from croupier.learn.gradient_search import Target
 from croupier.learn.gradients import gradient_of
 from croupier.learn.likeness import BEST, mse
 from croupier.learn.models import ConvNet, SigmoidNet

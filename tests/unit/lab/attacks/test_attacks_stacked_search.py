@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from croupier.audit.invert import Target
 from croupier.core.coins import Coins
 from croupier.errors import SpecError
 from croupier.learn.flat import layout_of
+from croupier.learn.gradient_search import Target
 from croupier.learn.gradients import gradient_of
 from croupier.learn.models import AttentionBlocks, Listener, PatchMixer, PatchReader
 from croupier_lab.attacks.gradient_search import Inverting, inverting

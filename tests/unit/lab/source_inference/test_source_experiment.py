@@ -11,6 +11,7 @@ import torch
 from tests.scenes import Here
 from torch import Tensor
 
+from croupier.audit import records
 from croupier.audit import setting as settings
 from croupier.audit.attacks import source
 from croupier.audit.context import AttackContext
@@ -48,7 +49,8 @@ ALL = (NONE, MODELS, VALUES, TOTAL)
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> list[Here]:
-    """Experiments whose attacks run in this process; the panels that were opened."""
+    """Experiments whose attacks run in this process, with forests of few trees; the panels that were opened."""
+    monkeypatch.setattr(records, "TREES", 10)
     opened: list[Here] = []
 
     def open_panel(count: int, device: str) -> Here:
@@ -208,7 +210,7 @@ def test_a_leak_in_a_pipeline_is_found(here: list[Here]) -> None:
     """Two records a client are a poor prior; named models of unlike clients say more. A sum says less than they do."""
     split = Dirichlet(clients=6, alpha=0.2, least=40)
     setting = replace(SETTING, split=split, shadow=0.001, fit=Sgd(lr=0.1, epochs=3, batch=16), records=40)
-    (got,) = outcomes(setting, [NONE], range(12))
+    (got,) = outcomes(setting, [NONE], range(8))
     assert got.leak("named+prior").low > 0
     assert got.overall["named+prior"].low > got.overall["prior"].rate
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.tiers import examples
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -13,7 +14,7 @@ from croupier.core.coins import Coins
 from croupier.learn.axes import difference, symmetry_of
 
 SEED = bytes(range(32))
-FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(examples(25), suppress_health_check=[HealthCheck.too_slow])
 
 
 class Residue(nn.Module):

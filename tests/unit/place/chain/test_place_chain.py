@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from tests.laws.pipelines import PIPELINES, bucketed, placed
-from tests.laws.toy import CLIENTS, absent, play
+from tests.laws.toy import CLIENTS, absent, layout_for, play, task
 
 from croupier.core.coins import Coins
 from croupier.core.flow import Letter, Received
@@ -31,7 +31,7 @@ from croupier.systems import naive, rns, total
 
 CHAINED = ["bits, chain", "parameter shuffle, chain of two", "shuffled integers, chain", "buckets of parameters, chain"]
 
-OTHERS = ["bits, chain of pairs", "shuffled models, chain of boxes", "bits, trusted chain"]
+OTHERS = ["bits, chain of pairs", "shuffled models, chain of boxes", "bits, trusted chain", "bits, chain that proves"]
 
 
 def letters(done: Round, party: str, kind: str) -> dict[str, dict[str, torch.Tensor]]:
@@ -78,7 +78,8 @@ def test_those_who_are_kept_apart_read_every_row_with_its_sender(name: str) -> N
     pipeline = PIPELINES[name]
     (done,) = play(pipeline, count=1, threat=absent("c1"))
     table = MixTable.of(pipeline, done.views["server"].given)
-    relay = play(placed(pipeline, Relay()), count=1, threat=absent("c1"))[0]
+    same = task(layout=layout_for(pipeline))
+    relay = play(placed(pipeline, Relay()), count=1, threat=absent("c1"), of=same)[0]
     true = {source: body["vector"] for source, body in letters(relay, "relay", "up").items()}
     for parties in pipeline.place.breaks:
         got = pipeline.place.pooled(pipeline, {party: witness(done, party) for party in parties})
@@ -217,8 +218,9 @@ def test_a_trusted_chain_gives_the_relays_release_and_takes_fewer_bytes() -> Non
 
 @pytest.mark.parametrize("name", ["bits, chain", *OTHERS])
 def test_every_form_says_how_many_servers_must_live(name: str) -> None:
-    said = explain(PIPELINES[name])
-    assert "of 3 must be live" in said.liveness_threshold or name == "bits, trusted chain"
+    said, place = explain(PIPELINES[name]), PIPELINES[name].place
+    assert isinstance(place, Chain)
+    assert f"of {len(place.names)} must be live" in said.liveness_threshold or name == "bits, trusted chain"
     assert said.must_not_collude
 
 

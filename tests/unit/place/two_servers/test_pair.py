@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.seated import LOOSE, Seated, random_rows, signs
+from tests.tiers import examples
 from torch import Tensor
 
 from croupier.core.coins import Coins
@@ -49,7 +50,7 @@ def same_as_clear(seated: Seated) -> None:
 
 
 @given(rules(), st.sampled_from(CHECKS), st.integers(2, 9), st.integers(1, 40), st.integers(0, 1 << 20))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_two_servers_give_what_the_rule_gives(rule: ScoredSum, check: Check, count: int, size: int, seed: int) -> None:
     rows, reference = random_rows(count, size, seed), random_rows(1, size, seed + 1)[0]
     same_as_clear(Seated(rows, reference, check, rule, seed))

@@ -88,8 +88,7 @@ def shown_views(asked: Mapping[str, Any]) -> dict[str, tuple[RoundView, ...]]:
 def _attacked(studied: Studied | None, views: Sequence[RoundView], coins: Coins) -> dict[str, Any]:
     """All stages on all rounds of a view.
 
-    Without auxiliary clients there is nothing to denoise with and nothing to learn attributes from: rows are linked
-    as they are, and around the mean of their round.
+    Without auxiliary clients nothing is denoised: rows are linked as they are, and around their round's mean.
     """
     pooled = pool_rows(views)
     allowed = candidates(pooled)

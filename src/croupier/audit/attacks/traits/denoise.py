@@ -37,8 +37,8 @@ Denoiser = Callable[[Tensor, Tensor], Tensor]
 class AuxiliaryUpdates:
     """What clients that are never among those attacked learn from the same models, and their labels.
 
-    `updates` has a side for the studied rounds (`numbers`), one for the clients and one for the coordinates; they are
-    clipped as the mechanism says and not noised. `labels` names each attribute, with one class a client.
+    `updates` has sides for the studied rounds (`numbers`), the clients and the coordinates; they are clipped, and not
+    noised. `labels` has each attribute, with one class a client.
     """
 
     numbers: tuple[int, ...]
@@ -47,10 +47,7 @@ class AuxiliaryUpdates:
     classes: Mapping[str, int]
 
     def means(self, numbers: Tensor) -> Tensor:
-        """The auxiliary clients' mean update for each of these rounds: what is known of a client without any view.
-
-        It is that of the latest studied round which is not after it.
-        """
+        """The auxiliary clients' mean update for each of these rounds, or for the latest studied one before it."""
         places = torch.searchsorted(torch.tensor(self.numbers), numbers, right=True) - 1
         if bool((places < 0).any()):
             raise RangeError(f"round {int(numbers.min())}: no auxiliary updates from its start or an earlier one")

@@ -22,9 +22,8 @@ class RoundView:
     """One round as an adversary sees it: rows, the bucket of each, and who is in which bucket.
 
     A row stands for one client's noised update, or for the mean of `counts` of them. `sigmas` is the published
-    deviation of one client's noise, a row; `members` and `tiers` (the deviations of a bucket's members, in their order)
-    follow from the roster and the public tiers. Rows are `intact` where each is one sender's from end to end; `named`
-    where row i is that of member i. `number` is the round's: the model that was handed out in it is known.
+    deviation of one client's noise, a row; `members` and `tiers` (their deviations, in their order) follow from the
+    roster and the public tiers. Rows are `intact` where each is one sender's, `named` where row i is member i's.
     """
 
     number: int
@@ -56,8 +55,7 @@ def grouped(
 ) -> RoundView:  # fmt: skip
     """A round by its groups of `members`, in the order of rows: `each` says how many rows a group has.
 
-    Who has one row for several members sees their mean. Members' tiers are public, so that the mean noise of a group is
-    known better than its label.
+    Who has one row for several members sees their mean. Members' tiers are public, and so is a group's mean noise.
     """
     tiers = tuple(tuple(float(sigma(name)) for name in who) for who in members)
     noise = torch.stack([torch.tensor(one, dtype=torch.float64).pow(2).mean().sqrt() for one in tiers])
@@ -140,8 +138,7 @@ class PooledRows:
 def pool_rows(views: Sequence[RoundView]) -> PooledRows:
     """All rounds together.
 
-    The noise of an intact row shows in its own size: of its bucket's tiers it is in the one that fits best. Rows
-    in pieces, and means, keep the published one.
+    The noise of an intact row shows in its size: it is in the tier that fits best. Others keep the published one.
     """
     sigmas = [row_sigmas(one) for one in views]
     tiers = [

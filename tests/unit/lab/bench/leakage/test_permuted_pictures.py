@@ -21,6 +21,7 @@ from croupier.errors import SpecError
 from croupier.learn.likeness import pictured
 from croupier.spec import load
 from croupier_lab.attacks.broken_rule import ALL, LIES, Lie, broken_rounds, lying, received
+from croupier_lab.bench.leakage import permuted_pictures
 from croupier_lab.bench.leakage.permuted_pictures import PermutationSize, input_group, measure, noticed, show
 
 SMALL = ["task.split.clients=10", "federation.cohort=6", "task.fit.epochs=2", "run.workers=1"]
@@ -30,7 +31,10 @@ SETTING = setting_of(SPEC)
 
 @cache
 def found() -> dict[str, Any]:
-    return measure(PermutationSize(rounds=2, pictures=200, seeds=2), 0)
+    """Both, where fewer clients train for a shorter time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(permuted_pictures, "load", lambda name: load(name, SMALL))
+        return measure(PermutationSize(rounds=2, pictures=100, seeds=2), 0)
 
 
 @pytest.fixture(scope="module")
@@ -41,10 +45,10 @@ def run() -> PermutedRun:
 def test_public_pictures_find_neighbours_above_chance(capsys: pytest.CaptureFixture[str]) -> None:
     laid = found()["layout"]
     assert laid["neighbours"]["rate"] > 2 * laid["chance_neighbours"]
-    assert laid["pictures"] == 200
+    assert laid["pictures"] == 100
     show(found())
     said = capsys.readouterr().out
-    assert "200 records of single steps in one unknown order" in said
+    assert "100 records of single steps in one unknown order" in said
     assert "first model: the server knows the rule, told by a client: 100.0" in said
 
 

@@ -28,7 +28,8 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 def test_what_is_measured(device: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    small = load(describe(SimulationSize(clients=4)), ("task.fit.epochs=1",))
+    # More clients than a preset's sum has room for.
+    small = load(describe(SimulationSize(clients=12)), ("task.fit.epochs=1",))
     if device == "cpu":
         # Pictures take seconds here.
         monkeypatch.setattr(device_rounds, "pictures", lambda: (small, small.task.data))
@@ -37,7 +38,7 @@ def test_what_is_measured(device: str, capsys: pytest.CaptureFixture[str], monke
     assert found["device"] == device
     for name in ("digits", "cifar-cnn"):
         one: dict[str, Any] = found[name]
-        assert one["clients"] == 4
+        assert one["clients"] == (4 if name == "cifar-cnn" and device == "cuda" else 12)
         assert one["parameters"] == (940_362 if name == "cifar-cnn" and device == "cuda" else 4810)
         assert [*one["clients_per_s"]] == [*one["round_without_training_s"]] == ARMS
         assert all(rate > 0 for rate in one["clients_per_s"].values())
@@ -47,7 +48,7 @@ def test_what_is_measured(device: str, capsys: pytest.CaptureFixture[str], monke
         assert max(one["largest_difference"][arm] for arm in ("cpu_stacked", "cpu_one_by_one")) < 1e-5
     show(found)
     shown = capsys.readouterr().out
-    assert "cifar-cnn: 4 clients a round" in shown
+    assert f"cifar-cnn: {found['cifar-cnn']['clients']} clients a round" in shown
     assert "OTHER BYTES" not in shown
 
 

@@ -1,7 +1,7 @@
-"""Gradient inversion: records searched for by the gradient that a server saw; `learn.layer_gradients` reads them off.
+"""Gradient inversion: records searched for by a gradient, where `layer_gradients` cannot read them off.
 
 From: Geiping et al. 2020. A search is given the public network with the weights handed out, a gradient, and what it
-assumes; it never sees the truth.
+assumes; it never sees the truth. Audits and papers mount it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,7 @@ from torch.nn import functional
 
 from croupier.core.coins import Coins
 from croupier.errors import SpecError, Unsuited
-from croupier.learn.assemble import Assembled
-from croupier.learn.ends import is_felt
 from croupier.learn.gradients import Loss, evaluation_copy, gradient_of
-from croupier.learn.train import Learner
 
 Span = tuple[int, int]
 
@@ -124,12 +121,3 @@ def cosine_distance(guess: Tensor, target: Target) -> Tensor:
     ours = torch.cat([guess[start:stop] for start, stop in target.counted])
     theirs = torch.cat([target.gradient[start:stop] for start, stop in target.counted])
     return 1 - functional.cosine_similarity(ours, theirs, dim=0)
-
-
-def unreadable(made: Assembled) -> str:
-    """Why single records are not inverted in this task; nothing where they are."""
-    if not isinstance(made.task.fit, Learner) or made.dataset.worded:
-        return "records that are no quantities, or that training does not show, are not inverted"
-    if not is_felt(made.module, made.dataset.test.batch(torch.arange(1))[0]):
-        return "the network's outputs have no gradient in its inputs, by which records are searched for"
-    return ""

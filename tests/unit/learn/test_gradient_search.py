@@ -15,10 +15,10 @@ from scipy.ndimage import gaussian_filter
 from torch import Tensor, nn
 from torch.nn import functional
 
-from croupier.audit.invert import SearchRecipe, Target, cosine_distance, search_records, variation
 from croupier.core.coins import Coins
 from croupier.errors import RangeError, SpecError
 from croupier.learn.datasets import Digits
+from croupier.learn.gradient_search import SearchRecipe, Target, cosine_distance, search_records, variation
 from croupier.learn.gradients import gradient_from, gradient_of
 from croupier.learn.layer_gradients import counted_labels
 from croupier.learn.likeness import BEST, matched, mse, psnr, ssim, window_for
