@@ -19,7 +19,7 @@ from croupier.errors import ProtocolError
 from croupier.service.roster import Timetable
 from croupier_lab.bench.flower.deployed import DeployedRun, open_run, protected_run
 from croupier_lab.bench.flower.superlink import APP, SuperLink, found_in, plain_copy
-from croupier_lab.bench.flower.traces import Haystack, Sought
+from croupier_lab.bench.flower.traces import Haystack, TracedUpdate
 
 pytestmark = pytest.mark.long
 SHORT = Timetable(phase=150.0, round=600.0, hold=5.0)
@@ -45,7 +45,7 @@ def task() -> Iterator[Any]:
             del sys.modules[name]
 
 
-def learned(task: Any) -> list[Sought]:
+def learned(task: Any) -> list[TracedUpdate]:
     """What each node makes of the first model in the first round, and how it is held before it is shared."""
     flat = torch.nn.utils.parameters_to_vector
     found = []
@@ -57,7 +57,7 @@ def learned(task: Any) -> list[Sought]:
         task.train(net, records, 2, 0.1, 1000 + part)
         count = len(records[0])
         # The preset: an example counts 10^-4, and the public scale of the first round is 1.
-        found.append(Sought(flat(net.parameters()).detach().numpy(), start, count, (1e4 * count,), bits=(30,)))
+        found.append(TracedUpdate(flat(net.parameters()).detach().numpy(), start, count, (1e4 * count,), bits=(30,)))
     return found
 
 

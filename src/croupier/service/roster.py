@@ -35,8 +35,6 @@ Before you trust it, compare its words with the others: croupier accept FILE --k
 What is changed here no longer has the digest that was accepted."""
 # What a task can offer a protocol is known where its data are, and checked there.
 _OFFERS = frozenset({"answers", "forward", "root", "samples", "symmetry"})
-
-
 NOTHING_LAID_OUT = Layout(())
 
 

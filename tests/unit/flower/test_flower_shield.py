@@ -21,7 +21,7 @@ from croupier.flower.mod import LONGEST_NAME, MOST_NUMBERS, AppFit, _check_evalu
 from croupier.flower.rehearse import RehearsalPlan
 from croupier.service.roster import Timetable
 from croupier_lab.bench.flower.grid import HereGrid, packed
-from croupier_lab.bench.flower.traces import Haystack, Sought
+from croupier_lab.bench.flower.traces import Haystack, TracedUpdate
 
 NODES = 3
 METRICS = {"train_loss": 16.0}
@@ -67,10 +67,10 @@ def unprotected(strategy: Strategy, count: int = 2) -> Result:
 UNIT, BITS = 1e8 / 1e4, 30
 
 
-def sought(part: int) -> Sought:
+def sought(part: int) -> TracedUpdate:
     """What a node of the app made of the first model, in every form in which it is held before it is shared."""
     start, examples = numbers()["w"].numpy(), 10.0 * (part + 1)
-    return Sought(learned(start, part), start, examples, units=(UNIT, UNIT * examples), bits=(BITS,))
+    return TracedUpdate(learned(start, part), start, examples, units=(UNIT, UNIT * examples), bits=(BITS,))
 
 
 def learned(model: np.ndarray[Any, Any], part: int) -> np.ndarray[Any, Any]:

@@ -59,7 +59,7 @@ def _windows(data: npt.NDArray[np.uint8], width: int) -> Words:
 
 
 @dataclass(frozen=True)
-class Sought:
+class TracedUpdate:
     """A client's update, the model that it began with, its examples, and how a protocol makes numbers of it.
 
     units: by which a value that counts once is multiplied before it is rounded. bits: of a packed residue.

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from croupier.kernels.pack import pack
-from croupier_lab.bench.flower.traces import Haystack, Sought
+from croupier_lab.bench.flower.traces import Haystack, TracedUpdate
 
 COUNT, UNIT, BITS = 300, 1e6, 30
 _DRAWN = np.random.default_rng(3)
 START = _DRAWN.normal(0.0, 0.1, COUNT).astype(np.float32)
 UPDATE = START + _DRAWN.normal(0.0, 0.01, COUNT).astype(np.float32)
-SOUGHT = Sought(UPDATE, START, 7.0, units=(UNIT,), bits=(BITS,))
+SOUGHT = TracedUpdate(UPDATE, START, 7.0, units=(UNIT,), bits=(BITS,))
 NOISE = _DRAWN.bytes(50_000)
 
 

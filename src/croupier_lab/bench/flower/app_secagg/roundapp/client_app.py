@@ -14,7 +14,7 @@ from roundapp.task import test as test_fn
 from roundapp.task import train as train_fn
 
 
-class Digits(NumPyClient):
+class DigitsClient(NumPyClient):
     """Trains and evaluates as the plain app does, on the same records with the same seeds."""
 
     def __init__(self, context: Context) -> None:
@@ -45,7 +45,7 @@ def loaded(parameters: list[Any]) -> Net:
 
 def client_fn(context: Context) -> Any:
     """One client for one message."""
-    return Digits(context).to_client()
+    return DigitsClient(context).to_client()
 
 
 app = ClientApp(client_fn=client_fn, mods=[secaggplus_mod])
