@@ -4,7 +4,7 @@ A conductor (`one_epoch`, `each_round`) is a generator: it yields what is to be 
 ended (`Reports`), and returns what the round begins with (`RoundDecision`). The simulation's loop holds what it yields
 with everybody at one table (`epochs`), a server announces it over the network (`service.chair`). It sees no secret: of
 a client it knows what that client says it signed and holds. One that starts anew, because its server did, goes on from
-the same facts. """
+the same facts."""
 
 from __future__ import annotations
 
