@@ -47,7 +47,7 @@ from croupier.release.release import Shape
 
 _OFFLINE = "A client may be missing from a round, its mix server may not be"
 # The share of numbers that is proven unless a description says another.
-_SHARE = 0.05
+_SHARE = 1.0
 
 
 class Chain(Placement, use="chain"):
@@ -79,7 +79,7 @@ class Chain(Placement, use="chain"):
         gt=0,
         le=1,
         description="with `trust = 'malicious'`, the share of the numbers for which every server proves that it only "
-        "moved bits, drawn once all have mixed; 0.05 unless set",
+        "moved bits, drawn once all have mixed; all of them unless set",
     )
     colluders: int = Field(0, ge=0, description="so many clients are assumed to tell what they sent")
     clients_mix: bool = Field(

@@ -8,6 +8,25 @@ from croupier.place.placement import Tolerance
 # So many changed numbers are said the chance for.
 CHANGED = (1, 10, 100)
 
+_ALL = (
+    "the server and all mix servers but one, colluding and doing what they like, by the decisional Diffie-Hellman "
+    "assumption on secp256k1: every server proves, before anything is opened, that it only moved the bits of all "
+    "numbers. "
+)
+# The last server can give every client's own bits back: it knows which they were when they came, and its sums hold.
+_SOME = (
+    "the server and all mix servers but one, colluding, as long as mix servers follow the protocol, by the decisional "
+    "Diffie-Hellman assumption on secp256k1. One that does not can undo the mixing of t numbers, or mark their bits. "
+    "Every server proves that it only moved the bits of {percent} % of the numbers, which a joint coin draws after all "
+    "have mixed, so that it is caught before anything is opened with a chance of at least 1 - (1 - {share})^t ({said}); "
+    "what the coin misses is not noticed later, but for marks that are no bits, where the server is honest. With "
+    "proven = 1 nothing is missed. "
+)
+_REST = (
+    "Multiplication of points takes other times for other scalars: who shares a machine with a mix server or a client "
+    "might learn from it. Among those present; colluders know their own part"
+)
+
 
 def learns() -> dict[str, str]:
     """Nothing that could be opened."""
@@ -22,20 +41,14 @@ def tolerance(servers: int, share: float) -> Tolerance:
     chances = zip(CHANGED, at_least(share, CHANGED), strict=True)
     said = ", ".join(f"{_percent(chance)} % for t = {many}" for many, chance in chances)
     return Tolerance(
-        privacy="the server and all mix servers but one, colluding and doing what they like, by the decisional "
-        "Diffie-Hellman assumption on secp256k1: to mark bits in order to find them again is to risk being named. "
-        f"Every server proves that it only moved the bits of {_percent(share)} % of the numbers, which a joint coin "
-        "draws after all have mixed: marks in t numbers are caught before anything is opened with a chance of at least "
-        f"1 - (1 - {share:g})^t ({said}). Marks that the coin misses show when they are opened, but where the bit "
-        "hides them, as one more on a 0 does; their maker is named then, and the server has seen them. The paper's "
-        "traps are these numbers, drawn late: those that are known before protect only themselves. Multiplication of "
-        "points takes other times for other scalars: who shares a machine with a mix server or a client might learn "
-        "from it. "
-        "Among those present; colluders know their own part",
-        integrity="any one honest mix server: clients prove that each bit is one, every server proves for all numbers "
-        "that no block's sum changed, and that it opened with its key. A wrong sum passes with a chance below 2^-100, "
-        "in the random oracle model, and who made it is named. All mix servers sign for every client that its bits are "
-        "in. Clients may send any value within the scale",
+        privacy=(_ALL if share == 1 else _SOME.format(percent=_percent(share), share=f"{share:g}", said=said)) + _REST,
+        integrity="any one honest mix server, towards a server that follows the protocol: clients prove that each bit "
+        "is one, every server proves for all numbers that no block's sum changed, and that it opened with its key. A "
+        "wrong sum passes with a chance of 2^-128 for each hash that the cheat tries, in the random oracle model. A "
+        "proof that does not hold names its maker, unless parties were shown different things, which nobody can tell "
+        "from it; who would be found out may fall silent, and the round is lost. The model that the server makes of "
+        "the sum is not checked. All mix servers sign for every client that its bits are in. Clients may send any "
+        "residues: one that lies can move the sum anywhere",
         liveness=f"all mix servers and the server: {servers} of {servers} must be live, because nothing opens without "
         "every key; a round completes with the clients that reached all mix servers, above the quorum. Any client can "
         "end a round by a proof that does not hold, and is named",

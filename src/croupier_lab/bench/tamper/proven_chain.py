@@ -166,7 +166,7 @@ class BlindChain(Chain):
         return cheating(super().form, BlindRecord)
 
 
-# By what they do: caught always, as each changes a sum, is no bit when opened, or is not the key that was told.
+# By what they do; caught always, as each changes a sum, is no bit when opened, or is not the key that was told.
 CHEATS: Mapping[str, type[MixRecord]] = {
     "change a sum": AddsOne, "mark far": MarksFar, "replace a bit": Replaces, "copy a bit": Copies,
     "exchange numbers": Exchanges, "open with another key": OpensOther,

@@ -16,7 +16,7 @@ from croupier.core.coins import Coins
 from croupier.core.flow import Letter, Received
 from croupier.core.view import View
 from croupier.engine.state import Round, Threat
-from croupier.errors import CroupierError, SpecError
+from croupier.errors import CroupierError, ProtocolError, SpecError
 from croupier.mpc import curve, elgamal
 from croupier.pipeline import Pipeline
 from croupier.place.chain import mix_record
@@ -155,13 +155,79 @@ def test_what_does_not_fit_is_refused(base: Pipeline, place: dict[str, object], 
 
 
 def test_the_statement_says_who_must_be_honest_what_is_proven_and_the_chances() -> None:
-    said = explain(placed(rns(8, release="bits"), Chain(trust="malicious", servers=4)))
+    said = explain(placed(rns(8, release="bits"), Chain(trust="malicious", servers=4, proven=0.05)))
     assert said.must_not_collude == (("one mix server", "all the others"),)
     assert "moved the bits of 5 % of the numbers" in said.privacy_threshold
     assert "1 - (1 - 0.05)^t (5 % for t = 1, 40.1 % for t = 10, 99.4 % for t = 100)" in said.privacy_threshold
     assert said.integrity_threshold.startswith("any one honest mix server")
     assert "4 of 4 must be live" in said.liveness_threshold
+    assert "as long as mix servers follow the protocol" in said.privacy_threshold
     assert "other times for other scalars" in said.privacy_threshold
+    whole = explain(placed(rns(8, release="bits"), Chain(trust="malicious", servers=4))).privacy_threshold
+    assert "doing what they like" in whole
+    assert "moved the bits of all numbers" in whole
+
+
+class PutBack(MixRecord):
+    """The last server: the bits that clients sent, each in its own place again, in the last of the numbers.
+
+    Its sums hold because one place takes what is left of the block as it came.
+    """
+
+    def remixed(self, step: OwnStep) -> elgamal.Ciphertexts:
+        """The clients' own bits under fresh randomness."""
+        after, first, came = super().remixed(step), self.steps[0], self.steps[-1]
+        r, c = after.r.copy(), after.c.copy()
+        for rows in self.table.blocks(len(self.present)):
+            at = rows[-1]
+            back = elgamal.refreshed(first.at(at), self.keys.joint, [step.fresh[place] for place in at])
+            last, rest = at[-1], at[:-1]
+            for out, new, unit, before, now in (
+                (r, back.r, curve.base([1]), first.r, came.r), (c, back.c, self.keys.joint, first.c, came.c),
+            ):  # fmt: skip
+                out[at] = new
+                left = [curve.total(now, at), curve.minus(curve.total(before, rest))]
+                out[last] = curve.joined(*left, curve.times(unit, [step.fresh[last]]))[0]
+        return elgamal.Ciphertexts(r, c)
+
+
+def own_bits(done: Round) -> np.ndarray:
+    """What every client encrypted, opened with all servers' keys: to check with, as no party can."""
+    found = []
+    secrets = []
+    for server in ("mix1", "mix2"):
+        coins = done.views[server].coins
+        assert coins is not None
+        secrets.append(elgamal.MixKey.make(coins.child("key")).secret)
+    for who, body in letters(done, "mix1", "bits").items():
+        sent = elgamal.Ciphertexts.unpacked(body["points"].numpy()[:, :66].copy(), who)
+        found.append(elgamal.opened(sent.c, [curve.times(sent.r, [key] * len(sent)) for key in secrets])[0])
+    return np.stack(found)
+
+
+def put_back(proven: float, seed: int) -> Round:
+    """A round whose last mix server puts bits back."""
+    place = {"use": "chain", "trust": "malicious", "servers": 2, "proven": proven}
+    pipeline = Pipeline.parse({**PIPELINE.plain(), "place": place})
+    assert isinstance(pipeline.place, Chain)
+    form = pipeline.place.form
+    assert isinstance(form, Proven)
+    threat = Threat(parties={"mix2": replace(form, record=PutBack).middle(pipeline)["mix2"]})
+    return play(pipeline, count=1, of=task(layout=DOZEN), threat=threat, coins=Coins.from_seed(seed))[0]
+
+
+def test_bits_that_are_put_back_are_missed_where_the_coin_misses_and_never_where_all_is_proven() -> None:
+    """As the statement says: below a share of 1 nothing shows, though every row is its client's own again."""
+    done = put_back(0.05, 0)
+    mixed = letters(done, "server", "mixed")
+    shown = curve.decode(mixed["mix2"]["c"].numpy().reshape(-1, 33), "mix2")
+    parts = [curve.decode(mixed[one]["parts"].numpy().reshape(-1, 33), one) for one in ("mix1", "mix2")]
+    bits, wrong = elgamal.opened(shown, parts)
+    wide = BitTable.of(SPARSE, done.views["server"].given).wide
+    assert not wrong.any()
+    assert np.array_equal(bits.reshape(len(CLIENTS), -1)[:, -wide:], own_bits(done)[:, -wide:])
+    with pytest.raises(ProtocolError, match="mix2 does not prove that it only moved"):
+        put_back(1.0, 0)
 
 
 def test_without_its_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
