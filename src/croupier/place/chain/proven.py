@@ -6,8 +6,8 @@ all servers, with proofs that they are bits. Each server in turn permutes the bi
 randomness and proves that no block's sum changed. Once all have, a coin that nobody chooses says for which numbers
 every server must prove that it only moved what it was given. Then all open together and prove that, too. What is no bit
 in the end was marked by a server in a number that was not proven: the server asks all to prove that number, and who
-cannot is named. A server that puts clients' own bits back in such a number leaves no trace: only `proven = 1` hides from
-servers that do what they like.
+cannot is named. A server that puts clients' own bits back in such a number leaves no trace: only `proven = 1` hides
+from servers that do what they like.
 
 `proven_flow` plays it, `mix_record` checks it, `proven_words` says what it withstands.
 """
