@@ -37,7 +37,7 @@ from croupier.privacy.local import NoNoise
 _BATCH = 1024
 # Bytes of updates to remember of each way to train: protocols that differ only in what the server sees train once.
 # There are three ways, and the audit's own training beside them.
-_ROOM = 1 << 27
+_ROOM = 1 << 28
 
 
 def with_malicious_clients(
