@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -32,12 +33,15 @@ def test_what_was_made_of_an_arm_goes_when_the_next_one_comes() -> None:
     one, other = (Arm(name, name, spec.protocol) for name in ("one", "other"))
     bench, made = Bench(setting_of(spec), 0, Still(), Local(), arms=(one, other)), list[str]()
 
-    def make(name: str) -> str:
-        made.append(name)
-        return name
+    def make(name: str) -> Callable[[], str]:
+        def done() -> str:
+            made.append(name)
+            return name
+
+        return done
 
     for arm in (one, one, other, other):
-        assert bench.once("read", lambda name=arm.key: make(name), arm) == arm.key
-        bench.once("whole", lambda: make("whole"))
+        assert bench.once("read", make(arm.key), arm) == arm.key
+        bench.once("whole", make("whole"))
     assert made == ["one", "whole", "other"]
-    assert bench.once("read", lambda: make("one again"), one) == "one again"
+    assert bench.once("read", make("one again"), one) == "one again"
