@@ -23,7 +23,7 @@ from pydantic_core import PydanticUndefined
 from croupier.core.part import Part
 from croupier.spec import Spec
 from croupier.toml_read import presets
-from tools import results
+from tools import reference, results
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE, SCHEMA = DOCS / "description.md", DOCS / "croupier.schema.json"
@@ -156,6 +156,7 @@ def _leaf(field: FieldInfo) -> dict[str, Any]:
 def main() -> None:
     """Write all files."""
     results.main()
+    reference.main()
     PAGE.write_text(described(PAGE.read_text("utf-8")), "utf-8")
     SCHEMA.write_text(json.dumps(schema(), indent=1) + "\n", "utf-8")
 

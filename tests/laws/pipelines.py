@@ -159,6 +159,8 @@ PIPELINES: dict[str, Pipeline] = {
     "buckets of parameters, chain": bucketed(Chain(), "parameter"),
     "bits, chain of pairs": placed(rns(8, release="bits"), Chain(shuffle="pairs")),
     "shuffled models, chain of boxes": placed(naive("model"), Chain(shuffle="onion")),
+    "shuffled models, boxes in escrow": placed(naive("model"), Chain(shuffle="onion", threshold=2)),
+    "bits, chain that clients run": placed(rns(4, release="bits"), Chain(servers=4, clients_mix=True)),
     "bits, chain that proves": Pipeline(
         encode=Residues(clients=4, steps=7),
         release=Bits(),

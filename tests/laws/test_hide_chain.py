@@ -19,6 +19,7 @@ from croupier.core.coins import Coins, Label, Node
 from croupier.mpc import mix
 from croupier.release.shuffle import Shuffle
 from tests.laws.toy import LAYOUT
+from tests.tape import Tape, outcomes
 
 CLIENTS = 2
 Columns = np.ndarray
@@ -193,25 +194,95 @@ class Still:
         return self.move(rows, coins) if coins.export() == self.honest else rows
 
 
-@pytest.mark.parametrize("honest", [0, 1, 2])
-def test_one_honest_server_makes_the_order_uniform(honest: int) -> None:
-    """Four rows of single parameters: each column is an order of four, and all others choose the identity."""
-    columns, coins = 12_000, Coins.from_seed(21).child(honest)
-    cells, release = mix.Cells(columns, "|u1", 8), Shuffle(grain="parameter")
-    hands = [Coins(coins.child("hand", number).export()) for number in range(3)]
-    mine = hands[honest].child("order").export()
-    move = Still(mine, lambda rows, node: release.moved(rows, LAYOUT, None, node))
-    deltas = mix.deltas(cells, 4, move, hands, coins.child("masks"))
-    rows = np.repeat(np.arange(4, dtype=np.uint8)[:, None], columns, 1)
-    for number in (1, 2):
-        rows = rows ^ mix.entry_mask(cells, 4, hands[number])
-    for number, hand in enumerate(hands):
-        rows = mix.passed(rows, deltas[number], move, Coins(hand.child("order").export()))
-    out = rows ^ mix.opened_mask(cells, 4, hands[:-1])
+COLUMNS = 6_000
+
+
+def moved_by(release: Shuffle, honest: bytes) -> Still:
+    return Still(honest, lambda rows, node: release.moved(rows, LAYOUT, None, node))
+
+
+def check_uniform(out: Columns) -> None:
+    """Four rows of single parameters: each column is an order of four."""
     orders = {order: number for number, order in enumerate(permutations(range(4)))}
     counts = np.bincount([orders[tuple(column)] for column in out.T.tolist()], minlength=math.factorial(4))
     assert float(chisquare(counts).pvalue) > 1e-4
     assert float(chisquare(np.bincount(out[0], minlength=4)).pvalue) > 1e-4
+
+
+def numbered() -> Columns:
+    return np.repeat(np.arange(4, dtype=np.uint8)[:, None], COLUMNS, 1)
+
+
+@pytest.mark.parametrize("honest", [0, 1, 2])
+def test_one_honest_server_makes_the_order_uniform(honest: int) -> None:
+    """All others choose the identity."""
+    coins = Coins.from_seed(21).child(honest)
+    cells, rows = mix.Cells(COLUMNS, "|u1", 8), numbered()
+    hands = [Coins(coins.child("hand", number).export()) for number in range(3)]
+    move = moved_by(Shuffle(grain="parameter"), hands[honest].child("order").export())
+    deltas = mix.deltas(cells, 4, move, hands, coins.child("masks"))
+    for number in (1, 2):
+        rows = rows ^ mix.entry_mask(cells, 4, hands[number])
+    for number, hand in enumerate(hands):
+        rows = mix.passed(rows, deltas[number], move, Coins(hand.child("order").export()))
+    check_uniform(rows ^ mix.opened_mask(cells, 4, hands[:-1]))
+
+
+@pytest.mark.parametrize("honest", [0, 1, 2])
+def test_one_honest_pair_makes_the_order_uniform(honest: int) -> None:
+    """A corrupt server knows two of three moves, and may have chosen them to be the identity."""
+    coins = Coins.from_seed(22).child(honest)
+    cells, first = mix.Cells(COLUMNS, "|u1", 8), numbered()
+    commons = [Coins(coins.child("common", number).export()) for number in range(3)]
+    move = moved_by(Shuffle(grain="parameter"), commons[honest].child("order").export())
+    second = cells.draw(4, coins.child("share").secure())
+    first = first ^ second
+    for common in commons:
+        still = Coins(common.child("order").export())
+        mask = cells.draw(4, common.child("r").secure())
+        first, second = (move(share, still) ^ mask for share in (first, second))
+    check_uniform(first ^ second)
+
+
+@pytest.mark.parametrize("honest", [0, 1, 2])
+def test_one_honest_server_of_boxes_makes_the_order_uniform(honest: int) -> None:
+    """Whole rows: what each server does to boxes once they are open."""
+    coins, release = Coins.from_seed(23).child(honest), Shuffle(grain="model")
+    orders, drawn = {order: number for number, order in enumerate(permutations(range(4)))}, list[int]()
+    boxes = np.arange(4, dtype=np.uint8)[:, None].repeat(LAYOUT.size, 1)
+    for trial in range(1_500):
+        nodes, rows = [coins.child(trial, number) for number in range(3)], boxes
+        move = moved_by(release, nodes[honest].export())
+        for node in nodes:
+            rows = move(rows, node)
+        drawn.append(orders[tuple(rows[:, 0].tolist())])
+    assert float(chisquare(np.bincount(drawn, minlength=24)).pvalue) > 1e-4
+
+
+def boxed(inputs: tuple[int, ...], honest: int) -> dict[tuple[int, ...], float]:
+    """What all other servers and the receiver see of boxes that only the honest server can open, over its orders.
+
+    They know the owner of each box up to the honest server, and every move but its own, so that they undo theirs.
+    """
+    rows = np.array(inputs, np.uint8)[:, None].repeat(LAYOUT.size, 1)
+
+    def seen(tape: Tape) -> tuple[int, ...]:
+        after = rows
+        for number in range(3):
+            after = Shuffle(grain="model").moved(after, LAYOUT, None, tape) if number == honest else after[::-1]
+        return tuple(after[:, 0].tolist())
+
+    return outcomes(seen)
+
+
+@pytest.mark.parametrize("honest", [0, 1, 2])
+def test_an_honest_server_of_boxes_hides_whose_they_are(honest: int) -> None:
+    assert boxed((0, 0, 1), honest) == pytest.approx(boxed((1, 0, 0), honest))
+    assert boxed((0, 0, 1), honest) != pytest.approx(boxed((1, 0, 1), honest))
+
+
+def test_servers_that_all_stand_still_hide_nothing() -> None:
+    assert boxed((0, 0, 1), 3) != boxed((1, 0, 0), 3)
 
 
 def test_the_identity_alone_is_not_uniform() -> None:

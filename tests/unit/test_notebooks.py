@@ -29,9 +29,13 @@ def played(cells: list[str]) -> list[Any]:
     shown = []
     for text in cells:
         tree = ast.parse(text)
-        last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+        *_, last = tree.body
+        if isinstance(last, ast.Expr):
+            tree.body.pop()
         exec(compile(tree, "<cell>", "exec"), names)
-        value = None if last is None else eval(compile(ast.Expression(last.value), "<cell>", "eval"), names)
+        value = (
+            eval(compile(ast.Expression(last.value), "<cell>", "eval"), names) if isinstance(last, ast.Expr) else None
+        )
         shown.append(value)
     return shown
 

@@ -1,7 +1,8 @@
 """Calling an agreement: who is to agree, under which number, in which form, and who may be left out of the next.
 
 Attempts of a number go on while nobody signed an outcome; after that the number is spent, because somebody may hold it.
-Everything here is public: it is used by whoever conducts agreements (`conduct`) and by each party's seat (`seats`).
+What is called is public; how it ended and what a client complains of are signed with that client's own keys. Used by
+whoever conducts agreements (`one_epoch`, `each_round`) and by each party's seat (`table`, `seats`).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Who agrees on what before a round, decided from public facts alone.
+"""What conductors share, who decide from public facts alone who agrees on what before a round.
 
-A conductor is a generator: it yields what is to be done next (`Called`), is told how it ended (`Reports`), and returns
-what the round begins with (`RoundDecision`). The simulation's loop holds what it yields with everybody at one table
-(`epochs`), a server announces it over the network (`service.chair`). It sees no secret: of a client it knows what that
-client says it signed and holds. One that starts anew, because its server did, goes on from the same facts.
-"""
+A conductor (`one_epoch`, `each_round`) is a generator: it yields what is to be done next (`Called`), is told how it
+ended (`Reports`), and returns what the round begins with (`RoundDecision`). The simulation's loop holds what it yields
+with everybody at one table (`epochs`), a server announces it over the network (`service.chair`). It sees no secret: of
+a client it knows what that client says it signed and holds. One that starts anew, because its server did, goes on from
+the same facts."""
 
 from __future__ import annotations
 

@@ -91,23 +91,19 @@ def audit(
     tried = FAST if fast else FULL
     depth = replace(tried, lpips=lpips, rounds=min(tried.rounds, spec.federation.rounds))
     spec = quicker(spec, sets) if fast else spec
-    setting = replace(
-        setting_of(spec, folder_of(data)), shadow=shadow, noise=Distortion.parse(noise, "noise"), depth=depth
-    )
+    learnt, off = setting_of(spec, folder_of(data)), Distortion.parse(noise, "noise")
     chosen = [Question.parse(name, "question") for name in _asked(questions)]
     # Data that cannot be had are refused here, before anything is begun.
-    setting, made, bounds = _made(setting, seed, fast)
+    setting, made, bounds = _made(replace(learnt, shadow=shadow, noise=off, depth=depth), seed, fast)
     runs = seeds or (LEAST_RUNS if bounds else FAST_RUNS if fast else RUNS)
     arms, left = arms_of(spec, setting, (FEWER if bounds else AGAINST) if against is None else against, made, data)
     own = arms[0]
-    who = {arm.key: (SERVER,) for arm in arms} | {
-        own.key: tuple(parse(one, own.pipeline) for one in adversary) or adversaries(own.pipeline)
-    }
+    curious = tuple(parse(one, own.pipeline) for one in adversary) or adversaries(own.pipeline)
+    who = {arm.key: (SERVER,) for arm in arms} | {own.key: curious}
     one = _Audit(spec, setting, made, range(seed, seed + runs), arms, who, chosen, bounds)
     shelf = FolderShelf() if kept is None else kept
     shelf.begin(spec.name, one.deciding(), [part(number, arm) for number in one.seeds for arm in arms], "parts")
-    answers = run(setting, arms, who, chosen, one.seeds, Local(), watch, shelf)
-    return Report(one.found(answers, left))
+    return Report(one.found(run(setting, arms, who, chosen, one.seeds, Local(), watch, shelf), left))
 
 
 def _asked(names: Sequence[str]) -> list[str]:

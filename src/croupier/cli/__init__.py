@@ -7,6 +7,7 @@ ours, and shows its traceback. The laboratory adds two commands through `lab`.
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from importlib.metadata import version
@@ -97,6 +98,8 @@ def main() -> NoReturn:
     """Run the command line; what is wrong with what it was given is one line and a status, never a traceback."""
     asked: list[str] = []
     own_process()
+    if "_CROUPIER_COMPLETE" in os.environ:
+        _complete_by_typer()
     try:
         with at_a_shell():
             code = _with_debug(typer.main.get_command(app), asked).main(prog_name="croupier", standalone_mode=False)
@@ -114,6 +117,13 @@ def main() -> NoReturn:
             raise
         _end(error, said, asked, own=True)
     sys.exit(code or 0)
+
+
+def _complete_by_typer() -> None:
+    """Let typer write and answer a shell's completions: click's own script asks in words that typer refuses."""
+    from typer._completion_classes import completion_init
+
+    completion_init()
 
 
 def _with_debug(command: click.Command, asked: list[str]) -> click.Command:

@@ -129,9 +129,14 @@ class Envelope:
         """Bytes of the encoded message, header included. The channel's own cost (tags, TLS) is not the protocol's."""
         return _HEADER.size + len(self.body)
 
+    @property
+    def joined(self) -> bytes | memoryview:
+        """The body in one piece."""
+        return bytes(self.body) if isinstance(self.body, Pieces) else self.body
+
     def pack(self) -> bytes:
         """The whole message."""
-        return self.header.pack() + bytes(self.body)
+        return self.header.pack() + self.joined
 
     @classmethod
     def unpack(cls, data: bytes) -> Envelope:

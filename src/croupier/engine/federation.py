@@ -80,6 +80,8 @@ def check(pipeline: Pipeline, enrolled: int, plan: Federation, offers: frozenset
             "nobody knows what may be permuted; use encode = 'floats'"
         )
     pipeline.encode.check_plan(enrolled, cohort, bool(plan.joins), pipeline.aggregate)
+    # Who joins later counts among the enrolled here, so that it is refused where everybody must be there.
+    pipeline.place.check_plan(enrolled + sum(first > 1 for first in plan.joins.values()), cohort)
     if {"answers", "samples"} & pipeline.aggregate.asks - offers:
         raise SpecError(
             f"protocol.aggregate = {pipeline.aggregate.use!r}: it asks models about inputs of numbers, and records of "

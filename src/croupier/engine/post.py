@@ -115,10 +115,7 @@ class Post:
             if schema is None:
                 raise WireError(f"a message of unknown kind {head.kind!r}")
             if parcel.body is None:
-                body = parcel.envelope.body
-                return Received(
-                    head.source, head.kind, schema.unpack(bytes(body) if isinstance(body, Pieces) else body)
-                )
+                return Received(head.source, head.kind, schema.unpack(parcel.envelope.joined))
             if not self._passed.same(head.kind, parcel.body):
                 schema.check(parcel.body)
                 self._passed = _Last(head.kind, dict(parcel.body), b"")

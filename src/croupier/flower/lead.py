@@ -29,7 +29,6 @@ from croupier.service.lead import Lead, Measures
 from croupier.service.member import Member
 from croupier.service.notice import END, Notice
 from croupier.service.player import Player
-from croupier.service.store import Store
 from croupier.service.transport import listen
 
 # The server's own training on records that it keeps for itself, where the rule asks for it.
@@ -103,7 +102,7 @@ class StrategyLead(Lead):
                 self._handed.set()
 
         measures = Measures(lambda model: {}, Coins.from_os())
-        super().__init__(station.member, Store(station.folder), work, replace(options, hook=watched), measures)
+        super().__init__(station.member, station.store(), work, replace(options, hook=watched), measures)
 
     async def start(self, address: str) -> None:
         """Listen, and give up what an earlier process left open. Raises: SpecError when it cannot listen."""

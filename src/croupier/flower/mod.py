@@ -26,7 +26,6 @@ from croupier.flower.node import Fits, Handed, NodeClient, check_trust
 from croupier.flower.station import Find, NodeFacts, Station, find_station
 from croupier.service.alone import alone
 from croupier.service.log import Log
-from croupier.service.store import Store
 
 CallNext = Callable[[Message, Context], Message]
 # What a node's operator may set to let queries pass, whose answers nobody protects.
@@ -101,7 +100,7 @@ def _as_client(
 
 def _check_trust(station: Station) -> None:
     """Raises: IntegrityError when this node raised an alarm before."""
-    store = Store(station.folder)
+    store = station.store()
     try:
         check_trust(store, station.member.name)
     finally:

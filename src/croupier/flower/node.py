@@ -103,7 +103,7 @@ class NodeClient(PartyProcess):
     players: ClassVar[type[Player]] = NodePlayer
 
     def __init__(self, station: Station, fit: Fits | None = None) -> None:
-        super().__init__(station.member, Store(station.folder), {"fit": self._fit}, station.options)
+        super().__init__(station.member, station.store(), {"fit": self._fit}, station.options)
         self._app, self._trains = fit, False
 
     def _fit(self, jobs: Sequence[tuple[Any, ...]]) -> Sequence[Any]:

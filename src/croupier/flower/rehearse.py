@@ -31,7 +31,6 @@ from croupier.service.host import Host
 from croupier.service.member import SERVER
 from croupier.service.rehearsal import make_members
 from croupier.service.roster import Timetable
-from croupier.service.store import Store
 from croupier.service.transport import listen
 from croupier.spec import Source, Spec, load
 
@@ -60,7 +59,7 @@ class Rehearsed:
     @property
     def server(self) -> Station:
         """The server's station."""
-        return station_at(self.key(SERVER))
+        return station_at(self.key(SERVER), flush=False)
 
     def key(self, name: str) -> Path:
         """A party's key file."""
@@ -93,9 +92,9 @@ class Rehearsed:
 
 async def _serving(key: Path, ready: asyncio.Event) -> None:
     """One host until it is told to end."""
-    station = station_at(key)
+    station = station_at(key, flush=False)
     options = replace(station.options, tell=troubles(station.options.tell))
-    host = Host(station.member, Store(station.folder), {}, options)
+    host = Host(station.member, station.store(), {}, options)
     server, _ = await listen(host, station.member.roster.address(host.name))
     host.listening = True
     ready.set()

@@ -22,6 +22,7 @@ from croupier.service.log import Log
 from croupier.service.member import Member
 from croupier.service.options import Options
 from croupier.service.roster import Roster
+from croupier.service.store import Store
 
 KEY, ROSTER = "croupier-key", "croupier-roster"
 _PREFIX = "croupier"
@@ -31,11 +32,19 @@ PARTITION = "partition-id"
 
 @dataclass(frozen=True)
 class Station:
-    """One party at home: who it is, the folder of its store, and how it runs."""
+    """One party at home: who it is, the folder of its store, and how it runs.
+
+    Without `flush` its store need not outlive the machine: its folder is thrown away after a rehearsal.
+    """
 
     member: Member
     folder: Path
     options: Options
+    flush: bool = True
+
+    def store(self) -> Store:
+        """Its store, opened."""
+        return Store(self.folder, self.flush)
 
 
 @dataclass(frozen=True)
@@ -60,7 +69,7 @@ def find_station(facts: NodeFacts) -> Station:
     if key := _said(facts.node, KEY):
         return station_at(Path(key), _said(facts.node, ROSTER))
     if facts.rehearsal and in_simulation():
-        return station_at(_rehearsed(Path(facts.rehearsal), facts.node))
+        return station_at(_rehearsed(Path(facts.rehearsal), facts.node), flush=False)
     raise SpecError(
         f"this node has no key file: name it by flower-supernode --node-config '{KEY}=\"/path/NAME.key\"', or by "
         f"{_KEYS[KEY]}; croupier keygen makes one"
@@ -94,7 +103,7 @@ def client_name(number: int) -> str:
     return f"node{number:05d}"
 
 
-def station_at(key: Path, roster: str = "") -> Station:
+def station_at(key: Path, roster: str = "", flush: bool = True) -> Station:
     """The party whose key file this is, in the run whose roster it accepted. Raises: RosterError, StoreError."""
     home = Home.open(key)
     if roster:
@@ -108,4 +117,4 @@ def station_at(key: Path, roster: str = "") -> Station:
             )
         accepted = Accepted(home, runs[0])
     options = Options(tell=Log(home.keys.name), versions=accepted)
-    return Station(accepted.first(), home.run_folder(accepted.run) / "store", options)
+    return Station(accepted.first(), home.run_folder(accepted.run) / "store", options, flush)

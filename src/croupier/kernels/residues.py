@@ -35,12 +35,10 @@ _WHOLE = 64
 _FEW = 1 << 10
 # Numbers that fit a processor's cache, codes and all.
 _CHUNK = 1 << 14
-# Numbers whose codes fit a table that a processor keeps close by.
-_TABLE = 1 << 22
+_TABLE = 1 << 22  # Numbers whose codes fit a table that a processor keeps close by.
 # Blocks from this size on are tossed and mended, where that takes fewer draws than placing every one.
 _TOSS = 32
-# Numbers whose draws and bits fit a cache; they end on a whole word.
-_STRIP = 1 << 11
+_STRIP = 1 << 11  # Numbers whose draws and bits fit a cache; they end on a whole word.
 # Up to here a draw of 16 bits is refused rarely enough.
 _HALF = 1 << 12
 

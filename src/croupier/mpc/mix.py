@@ -5,13 +5,12 @@ comes from the release that is computed. P_t is server t's own move.
 
 *With a dealer*, any number k of servers, from share translation (Chase, Ghosh and Poburinnaya 2020; `translate` is its
 form for two). Server s > 1 says X_s + a_s to the first, which so holds X + a, where a is the sum of all a_s. Server t
-has D_t = P_t(m_{t-1}) + m_t from the dealer, with m_0 = a, and turns Z_{t-1} = ... + m_{t-1} into
-Z_t = P_t(Z_{t-1}) + D_t, rows that t servers moved under the mask m_t. The last mask m_k is the sum of b_1 to b_{k-1},
-one of each server but the last, which they open to the receiver. The dealer sends one D for each pass and not one for
-each pair, because D is linear in the masks; and a server that does not permute keeps as its share what the dealer knows
-anyway, so that it has nothing to send. Who knows all moves but P_h, and all masks that were opened, sees Z_{h-1} under
-m_{h-1}, which hangs on a_h, or on X_1 where h = 1, and then rows that P_h moved. The dealer knows every mask: together
-with any server it reads every row.
+has D_t = P_t(m_{t-1}) + m_t from the dealer, with m_0 = a, and turns Z_{t-1} = ... + m_{t-1} into Z_t = P_t(Z_{t-1}) +
+D_t, rows that t servers moved under the mask m_t. The last mask m_k is the sum of b_1 to b_{k-1}, one of each server
+but the last, which they open to the receiver. The dealer sends one D for each pass and not one for each pair, because D
+is linear in the masks. Who knows all moves but P_h, and all masks that were opened, sees Z_{h-1} under m_{h-1}, which
+hangs on a_h, or on X_1 where h = 1, and then rows that P_h moved. The dealer knows every mask: together with any server
+it reads every row.
 
 *Three servers, no dealer*, from Laur, Willemson and Zhang 2011: two servers hold X; for the pairs (1, 2), (2, 3),
 (3, 1) in turn the pair draws a move P and a mask r from a common seed, the first of it hands P(X_first) + r to the

@@ -3,8 +3,8 @@
 From: Beaver's triples, and daBits (a random bit shared by XOR and by addition). Each gate is one round. A bit times a
 number opens the masked bit and the masked number side by side, so that no turn is spent on the bit as a number.
 
-`place.two_servers.scoring` multiplies rows by secret weights with it; `compare` and `trust` choose between numbers by
-secret bits.
+`place.two_servers.scoring` turns bits into numbers with it, `trust` sums rows by secret weights, and `compare` takes a
+number or 0 by a secret bit.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What everybody can know of the noise in what was released, and of who is put together with whom.
 
 Where clients are in tiers, whoever knows who is present knows every bucket and every row's noise. The server works them
-out itself and compares with what a relay wrote beside the rows, so that a relay cannot lie about them; rules weigh by
-them (`aggregate.budget`). Where rows are hidden in a way that parts them from their noise, this says so and what to do
-about it.
+out itself, and `placement.read_released` has the release compare them with what a relay wrote beside the rows, so that
+a relay cannot lie about them; rules weigh by them (`aggregate.budget`). Where rows are hidden in a way that parts them
+from their noise, this says so and what to do about it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _marked(bitmap: bytes) -> npt.NDArray[np.int64]:
 
 
 def labels(mechanism: Mechanism, released: Released) -> tuple[Label, ...] | None:
-    """The published noise of each row; None where there is none, or where whose it is is hidden and matters."""
+    """The published noise of each row; None where none is, or where it differs and it is hidden whose row is whose."""
     if released.rows is None or unlabelled(mechanism):
         return None
     own = mechanism.release.labels(release_tiers(mechanism, released.present))

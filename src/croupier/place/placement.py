@@ -141,6 +141,9 @@ class Placement(Part):
         """What else keeps this placement from working with an encoder and a release."""
         yield from ()
 
+    def check_plan(self, enrolled: int, cohort: int) -> None:
+        """Raises: SpecError when so many clients, so many of them invited, do not fit."""
+
     def check_size(self, mechanism: Mechanism, layout: Layout, clients: int) -> None:
         """Raises: SpecError when updates of this layout, of so many clients a round, are more than it can carry."""
 

@@ -4,8 +4,8 @@ An upper bound, looser than one by privacy losses (`losses`). From: Mironov, Tal
 Privacy of the Sampled Gaussian Mechanism, section 3.3, whole orders); Canonne, Kamath and Steinke 2020, Proposition 12,
 from Rényi divergences to (epsilon, delta).
 
-So that a run with DP-SGD can print what was spent on every machine; where dp-accounting is installed, `learn.budget`
-takes that.
+So that a run with DP-SGD can say on every machine what it spent; where dp-accounting is installed, `learn.budget` takes
+that, and this as a quick first bound.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ORDERS = (*range(2, 65), 72, 80, 96, 112, 128, 160, 192, 256, 384, 512, 768, 102
 
 @lru_cache(maxsize=1 << 12)
 def epsilon(noise: float, rate: float, steps: int, delta: float) -> float:
-    """For so many steps that each see each record with chance `rate`, which is added or removed. Raises: RangeError."""
+    """For steps that each see a record with chance `rate`; one record is added or removed. Raises: RangeError."""
     if not (noise > 0 and 0 < rate <= 1 and steps >= 1 and 0 < delta < 1):
         raise RangeError(
             f"noise = {noise}, rate = {rate}, steps = {steps}, delta = {delta}: noise is above 0, a rate in (0, 1], "

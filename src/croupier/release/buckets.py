@@ -4,7 +4,7 @@ From: IntraShuffler, Algorithm 1, made to end. As printed it cannot be built: it
 first nor what the epsilon of a merged bucket is (and merges by the difference of epsilons), and one small bucket
 without a neighbour is looked at for ever. There is no literal variant of it here for that reason.
 
-`release.bucketed` forms them, and `place.labels` forms them again to check what a relay wrote.
+`release.bucketed` forms them, and `place.labels` forms them again, by which the server checks what a relay wrote.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import os
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,8 +27,13 @@ from croupier.core.files import sync_folder
 from croupier.errors import CroupierError, StoreError
 
 T = TypeVar("T")
+# A step of a flow: its number, what it was, and what must be known to repeat it.
+Step = tuple[int, str, bytes]
 # Larger bodies lie in files of their own: a value of the database ends at 1 GB, and is copied whole.
 LARGE = 1 << 16
+# How a step is marked whose value is the name of such a file, and what lists these names.
+_IN_FILE = "file:"
+STEP_FILES = f"SELECT CAST(value AS TEXT) FROM steps WHERE substr(what, 1, {len(_IN_FILE)})='{_IN_FILE}'"
 # So many writes are committed together at most.
 _TOGETHER = 256
 _TABLES = """
@@ -90,7 +95,8 @@ class Database:
 
     def _sweep(self) -> None:
         """Remove bodies that a crash left behind before the database could name them."""
-        named = {row[0] for table in ("letters", "held") for row in self._rows(f"SELECT file FROM {table}")}
+        lists = ("SELECT file FROM letters", "SELECT file FROM held", STEP_FILES)
+        named = {row[0] for each in lists for row in self._rows(each)}
         for path in (self.folder / "bodies").iterdir():
             if path.name not in named:
                 path.unlink()
@@ -213,6 +219,19 @@ class Database:
             (self.folder / "bodies" / name).unlink(missing_ok=True)
             raise StoreError(f"{self.folder}: a letter cannot be kept ({error.strerror}); free some space") from None
         return b"", name
+
+    def _light(self, key: bytes, steps: Sequence[Step]) -> list[Step]:
+        """Steps with what is large, such as an update, in sealed files: the log and the database would copy it."""
+        return [
+            one if len(one[2]) <= LARGE else (one[0], _IN_FILE + one[1], self._sealed(key, one[2])[1].encode())
+            for one in steps
+        ]
+
+    def _whole(self, key: bytes, what: str, value: bytes) -> tuple[str, bytes]:
+        """What a step was and what must be known to repeat it, wherever it lies."""
+        if not what.startswith(_IN_FILE):
+            return what, value
+        return what.removeprefix(_IN_FILE), self._unsealed(key, b"", value.decode())
 
     def _unsealed(self, key: bytes, body: bytes, file: str) -> bytes:
         try:

@@ -16,9 +16,9 @@ from croupier.core import canon
 from croupier.core.envelope import HEADER_BYTES, Envelope, Header
 from croupier.core.flow import Outcome, Work
 from croupier.errors import CroupierError, ProtocolError, StoreError, TooLate, WireError
-from croupier.service.database import on_disk
+from croupier.service.database import Step, on_disk
 from croupier.service.seated import SeatedParty, written
-from croupier.service.store import LeavingLetter, Step, StoredLetter
+from croupier.service.store import LeavingLetter, StoredLetter
 from croupier.service.transport import CLOSED, ENDED, LATER, OK, REFUSED
 
 _PAUSE, _LONGEST_PAUSE = 0.02, 1.0

@@ -13,7 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,6 @@ Before you trust it, compare its words with the others: croupier accept FILE --k
 What is changed here no longer has the digest that was accepted."""
 # What a task can offer a protocol is known where its data are, and checked there.
 _OFFERS = frozenset({"answers", "forward", "root", "samples", "symmetry"})
-
-
 NOTHING_LAID_OUT = Layout(())
 
 
@@ -255,7 +253,16 @@ class Roster:
     @classmethod
     def read(cls, path: Path) -> Roster:
         """A roster from its file. Raises: RosterError, StoreError."""
-        return cls.parse(read_file(path, _REMEDY), str(path))
+        text = read_file(path, _REMEDY)
+        try:
+            return _parsed(text)
+        except RosterError:
+            return cls.parse(text, str(path))  # once more, for the file's name
+
+
+@lru_cache(maxsize=4)
+def _parsed(text: str) -> Roster:
+    return Roster.parse(text)  # for parties that share a process, as in a rehearsal: a roster takes long to check
 
 
 def _plain(roster: Roster) -> dict[str, Any]:

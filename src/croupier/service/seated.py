@@ -19,10 +19,10 @@ from croupier.core.update import Layout, Update
 from croupier.core.wire import Schema
 from croupier.engine.post import Post
 from croupier.errors import CroupierError, StoreError, WireError
-from croupier.service.database import on_disk
+from croupier.service.database import Step, on_disk
 from croupier.service.notice import Notice
 from croupier.service.roster import Timetable
-from croupier.service.store import Kept, Step, Store, StoredLetter
+from croupier.service.store import Kept, Store, StoredLetter
 from croupier.service.transport import Calls
 
 # Tests hook in here: called with a name for every step that is on disk or on its way.

@@ -18,11 +18,9 @@ from typing import Literal
 from croupier.core.coins import Coins
 from croupier.core.envelope import Header
 from croupier.errors import Replayed
-from croupier.service.database import LARGE, Database, done_with
+from croupier.service.database import LARGE, STEP_FILES, Database, Step, done_with
 
 Kept = Literal["new", "again", "other"]
-# A step of a flow: its number, what it was, and what must be known to repeat it.
-Step = tuple[int, str, bytes]
 
 
 @dataclass(frozen=True)
@@ -130,6 +128,7 @@ class Store(Database):
         def write(db: sqlite3.Connection) -> list[str]:
             files = [row[0] for row in db.execute("SELECT file FROM letters WHERE key=? AND file<>''", (key,))]
             files += [row[0] for row in db.execute("SELECT file FROM held WHERE key<>? AND file<>''", (key,))]
+            files += [row[0] for row in db.execute(f"{STEP_FILES} AND key=?", (key,))]
             # Digests stay: who sends the same letter again is told that it was accepted.
             db.execute("UPDATE letters SET body=NULL, file='' WHERE key=?", (key,))
             for kind, sources in counted.items():
@@ -221,9 +220,10 @@ class Store(Database):
         digests = {known: hashlib.sha256(body).digest() for known, body in bodies.items()}
         held = {digests[id(one.body)]: one.body for one in letters if one.hold}
         sealed = {digest: self._sealed(key, body) for digest, body in held.items()}
+        light = self._light(key, steps)
 
         def write(db: sqlite3.Connection) -> None:
-            _add_steps(db, key, steps)
+            _add_steps(db, key, light)
             for one in letters:
                 digest = digests[id(one.body)]
                 row = (key, one.target, one.kind, digest, one.header)
@@ -264,11 +264,13 @@ class Store(Database):
 
     def add_steps(self, key: bytes, steps: Sequence[Step]) -> Future[None]:
         """Write down what a flow was handed."""
-        return self.begin_write(lambda db: _add_steps(db, key, steps))
+        light = self._light(key, steps)
+        return self.begin_write(lambda db: _add_steps(db, key, light))
 
     def steps(self, key: bytes) -> list[tuple[str, bytes]]:
         """What a flow was handed so far, in order."""
-        return self._rows("SELECT what, value FROM steps WHERE key=? ORDER BY step", key)
+        rows = self._rows("SELECT what, value FROM steps WHERE key=? ORDER BY step", key)
+        return [self._whole(key, what, value) for what, value in rows]
 
     def fact(self, name: str) -> bytes | None:
         """What is remembered under a name."""

@@ -6,8 +6,8 @@ from typing import Any
 
 from croupier.cli import options
 from croupier.cli.fit import line, wrapped
+from croupier.cli.rows import show_rows
 from croupier.errors import SpecError, nearest
-from croupier_lab.drawing.rows import show_rows
 from croupier_lab.papers.catalogue import FIGURES
 from croupier_lab.papers.claims import listed
 from croupier_lab.papers.shared.claim import MEANINGS

@@ -109,7 +109,7 @@ def _somewhere(name: str, scale: str) -> Path:
 def show_cases(found: dict[str, Any]) -> None:
     """The paper's number, ours in its reading, the prior, and what the view adds."""
     from croupier.cli.fit import wrapped
-    from croupier_lab.drawing.rows import show_rows as show_table
+    from croupier.cli.rows import show_rows as show_table
 
     rows = [
         {"case": case["label"], "defence": row["defence"], **_figures(case, row)}
@@ -131,7 +131,7 @@ def show_cases(found: dict[str, Any]) -> None:
 def show_rows(found: dict[str, Any]) -> None:
     """The rows as they are."""
     from croupier.cli.fit import wrapped
-    from croupier_lab.drawing.rows import show_rows as show_table
+    from croupier.cli.rows import show_rows as show_table
 
     show_table(found["rows"], f"{found['source']}: {found['title']}. Scale: {found['scale']}")
     print(wrapped(found["reading"]))

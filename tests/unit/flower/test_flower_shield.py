@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,6 +21,7 @@ from croupier.flower.mod import LONGEST_NAME, MOST_NUMBERS, AppFit, _check_evalu
 from croupier.flower.rehearse import RehearsalPlan
 from croupier.service.roster import Timetable
 from croupier_lab.bench.flower.grid import HereGrid, packed
+from croupier_lab.bench.flower.traces import Haystack, TracedUpdate
 
 NODES = 3
 METRICS = {"train_loss": 16.0}
@@ -62,11 +63,14 @@ def unprotected(strategy: Strategy, count: int = 2) -> Result:
     return strategy.start(grid, numbers(), count)
 
 
-def pieces(update: np.ndarray[Any, Any]) -> Iterator[bytes]:
-    """Any two neighbours of an update, as the floats and the integers in which it is held before it is shared."""
-    for whole in (update, update.astype(np.float64), *((update * 10**n).round().astype("<i8") for n in range(4, 9))):
-        for at in range(len(whole) - 1):
-            yield whole[at : at + 2].tobytes()
+# What the preset makes of one example's value, and in how many bits three clients' residues travel.
+UNIT, BITS = 1e8 / 1e4, 30
+
+
+def sought(part: int) -> TracedUpdate:
+    """What a node of the app made of the first model, in every form in which it is held before it is shared."""
+    start, examples = numbers()["w"].numpy(), 10.0 * (part + 1)
+    return TracedUpdate(learned(start, part), start, examples, units=(UNIT, UNIT * examples), bits=(BITS,))
 
 
 def learned(model: np.ndarray[Any, Any], part: int) -> np.ndarray[Any, Any]:
@@ -80,18 +84,17 @@ def test_no_update_is_in_anything_that_the_grid_relayed(play: Play) -> None:
     seen = b"\n".join(scene.grid.relayed)
     start = numbers()["w"].numpy()
     assert start.tobytes() in seen, "the model that is handed out passes"
-    for part in range(NODES):
-        update = learned(start, part)
-        forms = [*pieces(update), *pieces(update - start), *pieces(update * 10 * (part + 1))]
-        assert sum(one in seen for one in forms if len(set(one)) > 4) == 0
+    hay = Haystack(seen)
+    assert [sought(part).traces(hay) for part in range(NODES)] == [{}] * NODES
     assert all(not reply.content.array_records for reply in scene.grid.replies)
 
 
 def test_the_search_finds_an_update_that_is_not_protected() -> None:
     grid = HereGrid(numbers_app([]), {1: {"partition-id": 0}, 2: {"partition-id": 1}})
     FedAvg().start(grid, numbers(), 1)
-    update = learned(numbers()["w"].numpy(), 0)
-    assert sum(one in b"\n".join(grid.relayed) for one in pieces(update)) >= LENGTH - 1
+    hay = Haystack(b"\n".join(grid.relayed))
+    assert all(sought(part).traces(hay)["update <f4"] > 0.9 * LENGTH for part in range(2))
+    assert sought(2).traces(hay) == {}, "nobody trained so"
 
 
 @pytest.mark.parametrize("kind", [FedAvg, FedAvgM, FedAdam, FedYogi])

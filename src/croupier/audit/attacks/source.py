@@ -59,8 +59,8 @@ def posterior(rebuild: Rebuild, context: AttackContext, coins: Coins, fitted: bo
     """Prior and view together.
 
     A client's model is sure of the classes that the client has many of, and its last biases lean to them. How much
-    that tells is learnt from the shadow sets, by labels of records that were left out, also of rebuilding models that
-    are `fitted` to these. The record's own log-odds count where a whole model may remember it.
+    that tells is learnt by leaving out shadow records; where models are rebuilt with shadow sets (`fitted`), these are
+    rebuilt without them. The record's own log-odds count where a whole model may remember it.
     """
     known, base = context.knowledge, prior(context, coins)
     inputs, labels = known.records

@@ -49,13 +49,14 @@ class Boxes(MixForm):
         """The mix servers."""
 
         def server(given: Given, memory: Memory, coins: Coins) -> Flow:
-            me, table, lock = self.names.index(given.me), MixTable.of(mechanism, given), _lock(coins)
+            me, table, lock = self.names.index(given.me), MixTable.of(mechanism, given), lock_of(coins)
             public = {"public": byte_tensor(lock.public)}
             yield Exchange(tuple(Letter(who, "lock", public) for who in given.roster))
             if me == 0:
                 inbox = yield Exchange(wait=Wait("box", given.roster, 0))
                 present = tuple(letter.source for letter in inbox)
                 receipts.enough(mechanism, given, present, self.least(mechanism, given))
+                receipts.refuse_copies(inbox)
                 yield Exchange(tuple(receipts.issued(given, memory["keys"], inbox, present)))
                 order = [who for group in table.groups(present) for who in group]
                 sent = {letter.source: bytes_of(letter.body["box"]) for letter in inbox}
@@ -65,9 +66,9 @@ class Boxes(MixForm):
                 (before,) = yield Exchange(wait=Wait(_hop(me), (self.names[me - 1],)))
                 present = chosen(given.roster, before.body["present"])
                 boxes = [bytes_of(box) for box in before.body["boxes"]]
-            _refuse_repeats(boxes)
-            opened = [_open(lock, box, given, given.me, who) for box, who in zip(boxes, order, strict=False)]
-            _refuse_repeats(opened)
+            refuse_repeats(boxes)
+            opened = [opened_box(lock, box, given, given.me, who) for box, who in zip(boxes, order, strict=False)]
+            refuse_repeats(opened)
             rows = np.frombuffer(b"".join(opened), np.uint8).reshape(len(opened), -1)
             rows = table.move(present)(rows, coins.child("order"))
             yield Exchange((self._sent_on(table, me, bitmap(given.roster, present), present, rows),))
@@ -79,7 +80,7 @@ class Boxes(MixForm):
         if me + 1 < len(self.names):
             return Letter(self.names[me + 1], _hop(me + 1), {"present": here, "boxes": torch.from_numpy(rows)})
         facts = table.mechanism.release.facts(release_tiers(table.mechanism, present))
-        return Letter("server", "mixed", {"present": here, **facts, "rows": _read(table, rows)})
+        return Letter("server", "mixed", {"present": here, **facts, "rows": read_rows(table, rows)})
 
     def schemas(self, mechanism: Mechanism, given: Given) -> dict[str, Schema]:
         """Keys, a client's box, receipts, boxes one layer less, and rows."""
@@ -88,17 +89,17 @@ class Boxes(MixForm):
         # Shorter by a layer at every hop.
         hops = {
             _hop(at): Schema(
-                (table.present_field(), Field("boxes", "|u1", ("present", self._size(table, len(self.names) - at))))
+                (table.present_field(), Field("boxes", "|u1", ("present", self.size(table, len(self.names) - at))))
             )
             for at in range(1, len(self.names))
         }
         return {
             "receipt": found["receipt"], "lock": Schema((Field("public", "|u1", (POINT,)),)),
-            "box": Schema((Field("box", "|u1", (self._size(table, len(self.names)),)),)), **hops,
+            "box": Schema((Field("box", "|u1", (self.size(table, len(self.names)),)),)), **hops,
             "mixed": released_schema(mechanism, given),
         }  # fmt: skip
 
-    def _size(self, table: MixTable, layers: int) -> int:
+    def size(self, table: MixTable, layers: int) -> int:
         """Bytes of a box of so many layers."""
         return Schema((table.field,)).most_bytes + layers * (LABEL + EXTRA)
 
@@ -108,7 +109,7 @@ class Boxes(MixForm):
         inbox = yield Exchange(wait=Wait("lock", self.names))
         text = Schema((table.field,)).pack({table.field.name: payload.vector})
         for letter in reversed(inbox):
-            label = _label(given, letter.source)
+            label = label_of(given, letter.source)
             text = seal(bytes_of(letter.body["public"]), label + text, label, coins.child("box", letter.source))
         sent: dict[str, Body] = {self.names[0]: {"box": byte_tensor(text)}}
         yield Exchange((Letter(self.names[0], "box", sent[self.names[0]]),))
@@ -161,8 +162,10 @@ class Boxes(MixForm):
         last = parties.get(self.names[-1])
         if last is not None and len(parties) == 1:
             before = last.received_one(_hop(len(self.names) - 1))
-            opened = [_open(_lock(last.own), bytes_of(box), last.given, last.given.me) for box in before["boxes"]]
-            rows = _read(table, np.frombuffer(b"".join(opened), np.uint8).reshape(len(opened), -1))
+            opened = [
+                opened_box(lock_of(last.own), bytes_of(box), last.given, last.given.me) for box in before["boxes"]
+            ]
+            rows = read_rows(table, np.frombuffer(b"".join(opened), np.uint8).reshape(len(opened), -1))
             present = chosen(table.roster, before["present"])
             return Released(present, rows, layout=table.layout)
         boxes = parties[self.names[0]].received("box")
@@ -170,8 +173,8 @@ class Boxes(MixForm):
         for who, body in boxes.items():
             box = bytes_of(body["box"])
             for name in self.names:
-                box = _open(_lock(parties[name].own), box, parties[name].given, name, who)
-            found[who] = _read(table, np.frombuffer(box, np.uint8).reshape(1, -1))[0]
+                box = opened_box(lock_of(parties[name].own), box, parties[name].given, name, who)
+            found[who] = read_rows(table, np.frombuffer(box, np.uint8).reshape(1, -1))[0]
         return Released(tuple(found), torch.stack([*found.values()]), ids=tuple(found), layout=table.layout)
 
 
@@ -180,18 +183,19 @@ def _hop(at: int) -> str:
     return f"hop{at}"
 
 
-def _lock(coins: Coins) -> Lock:
+def lock_of(coins: Coins) -> Lock:
     """A server's keys of the attempt."""
     return Lock.make(coins.child("lock"))
 
 
-def _label(given: Given, server: str) -> bytes:
+def label_of(given: Given, server: str) -> bytes:
+    """What binds a layer to its server and the attempt."""
     return Occasion.of(given).label("mix box", server)
 
 
-def _open(lock: Lock, box: bytes, given: Given, server: str, who: str = "a client") -> bytes:
+def opened_box(lock: Lock, box: bytes, given: Given, server: str, who: str = "a client") -> bytes:
     """One layer less. Raises: ProtocolError that names the client where that is known."""
-    label = _label(given, server)
+    label = label_of(given, server)
     try:
         text = unseal(lock, box, label)
     except (IntegrityError, WireError) as error:
@@ -201,12 +205,13 @@ def _open(lock: Lock, box: bytes, given: Given, server: str, who: str = "a clien
     return text[LABEL:]
 
 
-def _refuse_repeats(boxes: Sequence[bytes]) -> None:
+def refuse_repeats(boxes: Sequence[bytes]) -> None:
+    """Raises: IntegrityError when two boxes are the same."""
     if len(set(boxes)) < len(boxes):
         raise IntegrityError("two boxes are the same: one of them is a copy, which would mark its row in the result")
 
 
-def _read(table: MixTable, rows: Rows) -> torch.Tensor:
+def read_rows(table: MixTable, rows: Rows) -> torch.Tensor:
     """The rows that lay in the last boxes. Raises: IntegrityError when one is nothing that a client sends."""
     up = Schema((table.field,))
     try:

@@ -11,6 +11,7 @@ The presets `rns-chain` and `intra-chain`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -20,9 +21,10 @@ from croupier.core.flow import Given, Inbox, Party, SubFlow
 from croupier.core.update import Layout
 from croupier.core.wire import Schema
 from croupier.encode.encoder import Brief, Payload, Released
-from croupier.errors import SpecError
+from croupier.errors import ProtocolError, SpecError
 from croupier.place.chain.boxes import Boxes
 from croupier.place.chain.dealt import Dealt
+from croupier.place.chain.escrowed import Escrowed
 from croupier.place.chain.form import DEALER, MixForm
 from croupier.place.chain.pairs import Pairs
 from croupier.place.chain.proven import Proven
@@ -43,6 +45,7 @@ from croupier.place.secrets import Need, Secrets
 from croupier.place.witness import Witnesses
 from croupier.release.release import Shape
 
+_OFFLINE = "A client may be missing from a round, its mix server may not be"
 # The share of numbers that is proven unless a description says another.
 _SHARE = 0.05
 
@@ -79,6 +82,17 @@ class Chain(Placement, use="chain"):
         "moved bits, drawn once all have mixed; 0.05 unless set",
     )
     colluders: int = Field(0, ge=0, description="so many clients are assumed to tell what they sent")
+    clients_mix: bool = Field(
+        False,
+        description="every client runs a mix server, the first of the roster mix1 and so on, and has to trust that one "
+        "alone; `servers` is then the number of clients, who are all invited every round",
+    )
+    threshold: int | None = Field(
+        None,
+        ge=2,
+        description="with `onion`: so many live servers can finish a round that clients have receipts for, and so many "
+        "colluding can read every update; all of them without it",
+    )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -91,6 +105,32 @@ class Chain(Placement, use="chain"):
             raise SpecError(
                 f"protocol.place.servers = {self.servers} with shuffle = 'pairs': each pair of three servers moves "
                 "what the third cannot follow; use servers = 3, or shuffle = 'dealer'"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _own_servers(self) -> Self:
+        if self.clients_mix and (self.trust == "full" or self.shuffle == "pairs"):
+            given = "trust = 'full'" if self.trust == "full" else "shuffle = 'pairs'"
+            raise SpecError(
+                f"protocol.place.clients_mix = true with {given}: a client would have to trust servers of others; use "
+                "shuffle = 'dealer' or 'onion'"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _escrow(self) -> Self:
+        if self.threshold is None:
+            return self
+        if self.trust != "semi-honest" or self.shuffle != "onion":
+            raise SpecError(
+                f"protocol.place.threshold = {self.threshold}: only keys of boxes can be put together by other "
+                "servers; use shuffle = 'onion', or leave threshold out"
+            )
+        if self.threshold >= self.servers:
+            raise SpecError(
+                f"protocol.place.threshold = {self.threshold} of {self.servers} servers: then none can be missing; use "
+                f"2 to {self.servers - 1}, or leave threshold out"
             )
         return self
 
@@ -115,6 +155,8 @@ class Chain(Placement, use="chain"):
             return Proven(self.names, self.smallest + self.colluders, _SHARE if self.proven is None else self.proven)
         if self.trust == "full":
             return Trusted(self.names, self.smallest + self.colluders)
+        if self.threshold is not None:
+            return Escrowed(self.names, self.smallest + self.colluders, self.threshold)
         kind: Callable[[tuple[str, ...], int], MixForm] = {"dealer": Dealt, "pairs": Pairs, "onion": Boxes}[
             self.shuffle
         ]
@@ -122,8 +164,23 @@ class Chain(Placement, use="chain"):
 
     @property
     def tolerance(self) -> Tolerance:  # type: ignore[override]
-        """As the form says."""
-        return self.form.tolerance
+        """As the form says, and for whom."""
+        said = self.form.tolerance
+        if not self.clients_mix:
+            return said
+        return replace(said, privacy=f"{self._own_server()}; {said.privacy}", liveness=f"{said.liveness}. {_OFFLINE}")
+
+    def _own_server(self) -> str:
+        """Whom a client has to trust that runs a mix server itself."""
+        trusted = "its own mix server" if self.threshold is None else f"{self.servers - self.threshold + 1} mix servers"
+        dealer = (
+            ", and the dealer to side with nobody" if (self.trust, self.shuffle) == ("semi-honest", "dealer") else ""
+        )
+        return (
+            f"each client runs a mix server and has to trust {trusted} alone{dealer}: all other clients, their mix "
+            "servers and the server, colluding, learn of it what the release minus their own updates tells, and so "
+            "everything where all others collude"
+        )
 
     @property
     def needs(self) -> frozenset[Need]:
@@ -157,8 +214,22 @@ class Chain(Placement, use="chain"):
                 f"only moves what clients sent, and release = {mechanism.release.use!r} does more; use release = "
                 "'shuffle', 'buckets' or 'bits', or place = 'relay' or 'sum-servers'"
             )
+        if self.clients_mix and (most := getattr(mechanism.encode, "clients", None)) not in (None, self.servers):
+            yield (
+                f"with clients_mix = true has a mix server for each of {self.servers} clients, and encode = "
+                f"{mechanism.encode.use!r} is for sums of {most}; set protocol.place.servers={most}"
+            )
         if mechanism.encode.luggage():
             yield f"hides rows, and encode = {mechanism.encode.use!r} sends something beside them; use place = 'relay'"
+
+    def check_plan(self, enrolled: int, cohort: int) -> None:
+        """Raises: SpecError when some clients have no mix server of their own, or servers no client."""
+        if self.clients_mix and not enrolled == cohort == self.servers:
+            raise SpecError(
+                f"protocol.place.servers = {self.servers} with clients_mix = true: {cohort} of {enrolled} clients are "
+                f"invited, and each of them runs a mix server; set protocol.place.servers={enrolled} and invite "
+                "everybody, from the start"
+            )
 
     def check_size(self, mechanism: Mechanism, layout: Layout, clients: int) -> None:
         """Encrypted bits are dear. Raises: SpecError when they are too many, or their library is missing."""
@@ -181,8 +252,14 @@ class Chain(Placement, use="chain"):
     ) -> SubFlow:
         """Share, and check what the servers sign. Reveals: to each mix server uniform bits.
 
-        Raises: IntegrityError when a server did not sign for what this client sent it.
+        Raises: IntegrityError when a server did not sign for what this client sent it; ProtocolError when this client
+        is to run a mix server and there is none for it.
         """
+        if self.clients_mix and len(given.roster) != self.servers:
+            raise ProtocolError(
+                f"protocol.place.servers = {self.servers} with clients_mix = true: {len(given.roster)} clients are "
+                "invited, and each of them runs one"
+            )
         yield from self.form.submit(mechanism, given, payload, keys, coins)
 
     def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: ServerHoldings = NOTHING) -> SubFlow:

@@ -51,11 +51,12 @@ class MixForm(ABC):
 
     def collect(self, mechanism: Mechanism, given: Given, coins: Coins) -> SubFlow:
         """What the server does: wait for the chain's end."""
-        inbox = yield Exchange(wait=Wait("mixed", self.last))
+        inbox = yield Exchange(wait=Wait("mixed", self.last, self.heard))
         return self.opened(MixTable.of(mechanism, given), inbox)
 
     def check_size(self, mechanism: Mechanism, layout: Layout, clients: int) -> None:
         """Raises: SpecError when so much is not mixed in this way."""
+        return
 
     def costs(self, mechanism: Mechanism, layout: Layout, clients: int) -> tuple[str, ...]:
         """What a round takes, where that is worth saying before a run."""
@@ -69,6 +70,11 @@ class MixForm(ABC):
     @abstractmethod
     def last(self) -> tuple[str, ...]:
         """Who sends the server something."""
+
+    @property
+    def heard(self) -> int | None:
+        """From how many of them the server must hear; None for all."""
+        return None
 
     @property
     @abstractmethod

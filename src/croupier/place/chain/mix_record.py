@@ -89,17 +89,19 @@ class MixRecord:
 
     def mix(self, who: str, step: OwnStep, coins: Coins) -> dict[str, Tensor]:
         """A server's own step, and its proof that no block's sum changed: what it sends to everybody."""
-        before, after = self.steps[-1], self._after(step)
-        blocks = self.table.blocks(len(self.present))
-        proof = elgamal.prove_sums(
-            before, after, blocks, self.keys.joint, self._context("sums", who), step.fresh, coins
-        )
+        return self.prove_mix(who, step, self.remixed(step), coins)
+
+    def remixed(self, step: OwnStep) -> Ciphertexts:
+        """The bits in other places, under fresh randomness."""
+        return elgamal.refreshed(self.steps[-1].at(step.order), self.keys.joint, step.fresh)
+
+    def prove_mix(self, who: str, step: OwnStep, after: Ciphertexts, coins: Coins) -> dict[str, Tensor]:
+        """Take a step of one's own down, with its proof."""
+        blocks, context = self.table.blocks(len(self.present)), self._context("sums", who)
+        proof = elgamal.prove_sums(self.steps[-1], after, blocks, self.keys.joint, context, step.fresh, coins)
         body = {**self.body(after), "proof": torch.from_numpy(proof)}
         self._take(who, after, proof)
         return body
-
-    def _after(self, step: OwnStep) -> Ciphertexts:
-        return elgamal.refreshed(self.steps[-1].at(step.order), self.keys.joint, step.fresh)
 
     def check_mix(self, who: str, body: Body) -> None:
         """Take another server's step down. Raises: IntegrityError that names it when it does not prove its sums."""

@@ -53,6 +53,7 @@ class Trusted(MixForm):
             except TooFew as error:
                 raise too_few(mechanism, given, error) from None
             present = tuple(letter.source for letter in inbox)
+            receipts.enough(mechanism, given, present, self.least(mechanism, given))
             yield Exchange(tuple(receipts.issued(given, memory["keys"], inbox, present)))
             body = let_out(mechanism, given, _in_the_clear(mechanism, given.layout, inbox), coins.child("release"))
             yield Exchange((Letter("server", "mixed", body),))

@@ -1,4 +1,6 @@
-"""What two servers make of shuffled rows of which they hold shares: distances, weights, and a sum or its signs.
+"""RAIN's middle step, on shares of shuffled rows of signs: distances, weights, and a sum or its signs.
+
+`server_flow` and `pooled` use it. A deck is what the dealer deals for a round; hd and z are opened distances and sums.
 
 With open scores and sums everything is linear and nothing more is dealt. Signs, and scores that stay secret, take gates
 (`mpc.signs`, `mpc.trust`) whose material the dealer sends besides, as `gates0` and `gates1`. Where the numbers

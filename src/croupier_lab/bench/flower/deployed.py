@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -16,18 +17,34 @@ from croupier.flower.guard import approve, install
 from croupier.flower.rehearse import RehearsalPlan, Rehearsed, make_homes
 from croupier.flower.station import client_name
 from croupier.service.roster import Timetable
-from croupier_lab.bench.flower.superlink import APP, SuperLink, add_node, superlink
+from croupier_lab.bench.flower.superlink import APP, SuperLink, add_node, plain_copy, superlink
 
 # A step is longer than a message takes on a busy machine.
-TIMES = Timetable(phase=120.0, round=600.0, hold=5.0)
+TIMES = Timetable(phase=300.0, round=900.0, hold=5.0)
 
 
 @dataclass(frozen=True)
 class DeployedRun:
-    """What a run left behind: what the app said, each node's log, and all that the SuperLink has stored or logged."""
+    """What a run left behind: what the app said, each process's log, and seconds of processors that each round took.
+
+    Where the SuperLink was tapped: all that it relayed, and all that its database and its files held at any time.
+    """
 
     said: str
     logs: dict[str, str]
+    round_cpu: tuple[float, ...]
+    relayed: bytes = b""
+    stored: bytes = b""
+
+    @classmethod
+    def of(cls, link: SuperLink, said: str) -> DeployedRun:
+        """As it lies there, before all of it is removed."""
+        logs = {path.stem: link.log(path.stem) for path in link.folder.glob("*.log")}
+        spent = tuple(after - before for before, after in pairwise(link.spent))
+        if link.tap is None:
+            return cls(said, logs, spent)
+        files = [path.read_bytes() for path in sorted(link.folder.rglob("*")) if path.is_file()]
+        return cls(said, logs, spent, link.tap.relayed(), b"\n".join([link.tap.stored(), *files]))
 
 
 def digits_arrays() -> ArrayRecord:
@@ -37,9 +54,20 @@ def digits_arrays() -> ArrayRecord:
         return ArrayRecord({f"layers.{name}": value for name, value in layers.state_dict().items()})
 
 
+def open_run(
+    nodes: int, config: str = "", tapped: bool = False, make: Callable[[Path, Path], Path] = plain_copy
+) -> DeployedRun:
+    """Run the app on a SuperLink without keys and guards: as it is but for the two lines, or as `make` has it."""
+    with tempfile.TemporaryDirectory() as folder, superlink(tapped=tapped) as link:
+        app = make(APP, Path(folder))
+        for number in range(nodes):
+            add_node(link, number, nodes)
+        return DeployedRun.of(link, link.run(app, config))
+
+
 def protected_run(
     nodes: int, config: str = "", app: Path = APP, approves: Path = APP, times: Timetable = TIMES,
-    meanwhile: Callable[[SuperLink], None] = lambda link: None,
+    meanwhile: Callable[[SuperLink], None] = lambda link: None, tapped: bool = False,
 ) -> DeployedRun:  # fmt: skip
     """Run an app on a SuperLink whose nodes have approved a bundle; `meanwhile` is called when all are started."""
     made = make_homes(RehearsalPlan(metrics={"train_loss": 16.0}, times=times), nodes, digits_arrays())
@@ -48,12 +76,10 @@ def protected_run(
             listed = Path(folder) / "approved.txt"
             approve(approves, listed)
             guard = install(Path(folder) / "guard", listed).parent
-            with superlink({"CROUPIER_KEY": str(made.key("server"))}) as link:
+            with superlink({"CROUPIER_KEY": str(made.key("server"))}, tapped) as link:
                 _start(link, made, nodes, guard)
                 meanwhile(link)
-                said = link.run(app, config)
-                names = [path.stem for path in link.folder.glob("*.log")]
-                return DeployedRun(said, {name: link.log(name) for name in names})
+                return DeployedRun.of(link, link.run(app, config))
     finally:
         made.close()
 

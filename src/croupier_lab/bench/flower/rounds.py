@@ -10,13 +10,12 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import tempfile
 import time
 import warnings
+from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import pairwise
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -30,6 +29,8 @@ from croupier_lab.bench.speed.other_secure_sums import secaggplus
 from croupier_lab.bench.speed.secure_sum import drawn
 
 _LAST = "of the rounds after the first, which opens connections and asks nodes who they are"
+_SIDES = (("plain FedAvg", "plain"), ("protected", "protected"), ("SecAgg+", "secaggplus"))
+_FEWEST_OF_SECAGG = 3
 
 
 class FlowerRoundSize(BenchSize):
@@ -54,10 +55,13 @@ def measure(size: FlowerRoundSize, seed: int, watch: Watch = ignore) -> dict[str
     watch("protected, in this process")
     protected, ours = _on_grid(size, updates, protected=True)
     watch("SecAgg+")
+    before = time.process_time()
     secagg, _, total = secaggplus(updates, size.rounds - 1)
+    spent = (time.process_time() - before) / (size.rounds - 1)
     found: dict[str, Any] = {
         "params": size.params, "clients": size.clients, "rounds": size.rounds, "load": os.getloadavg()[0],
-        "plain_s": plain, "protected_s": protected, "secaggplus_s": secagg, "ratio": protected / plain,
+        **_in_process("plain", plain), **_in_process("protected", protected), "secaggplus_s": secagg,
+        "secaggplus_cpu_s": spent, "ratio": median(_clocks(protected)) / median(_clocks(plain)),
         "largest_error": float(np.abs(ours - mean).max()),
         "secaggplus_largest_error": float(np.abs(total.numpy() / size.clients - mean).max()),
     }  # fmt: skip
@@ -66,37 +70,48 @@ def measure(size: FlowerRoundSize, seed: int, watch: Watch = ignore) -> dict[str
     return found
 
 
-def _on_grid(size: FlowerRoundSize, updates: Any, protected: bool) -> tuple[float, Any]:
-    """The median round, and the model after the first."""
+# When a round ended: by the clock, and by this process's seconds of processors.
+Mark = tuple[float, float]
+
+
+def _on_grid(size: FlowerRoundSize, updates: Any, protected: bool) -> tuple[list[Mark], Any]:
+    """When each round ended, and the model after the first."""
     from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
     from flwr.clientapp import ClientApp
     from flwr.serverapp.strategy import FedAvg
 
-    import croupier.flower
+    from croupier.flower.mod import ShieldMod
     from croupier.flower.rehearse import RehearsalPlan, rehearse
-    from croupier.flower.station import KEY, client_name
+    from croupier.flower.session import begin_session
+    from croupier.flower.station import NodeFacts, Station, client_name, station_at
+    from croupier.flower.strategy import Protected
     from croupier_lab.bench.flower.grid import HereGrid
 
     vectors = [update.vector.numpy() for update in updates.values()]
-    app = ClientApp(mods=[croupier.flower.shield] if protected else [])
+    first, marks, models = ArrayRecord({"w": Array(np.zeros(size.params, np.float32))}), list[Mark](), list[Any]()
+    made = rehearse(RehearsalPlan(rounds=size.rounds), size.clients, first) if protected else None
+
+    def at_home(facts: NodeFacts) -> Station:
+        # As in Flower's simulation: throw-away keys, and nothing that must outlive the machine.
+        assert made is not None
+        return station_at(made.key(client_name(int(facts.node["partition-id"]))), flush=False)
+
+    app = ClientApp(mods=[ShieldMod(at_home)] if protected else [])
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
         arrays = ArrayRecord({"w": Array(vectors[int(context.node_config["partition-id"])])})
         return Message(RecordDict({"arrays": arrays, "metrics": MetricRecord({"num-examples": 1})}), reply_to=message)
 
-    first, marks, models = ArrayRecord({"w": Array(np.zeros(size.params, np.float32))}), list[float](), list[Any]()
-
     def marked(number: int, arrays: ArrayRecord) -> None:
-        marks.append(time.perf_counter())
+        marks.append((time.perf_counter(), time.process_time()))
         models.append(arrays["w"].numpy())
 
-    parts: dict[int, dict[str, Any]] = {node + 1: {"partition-id": node} for node in range(size.clients)}
-    made = rehearse(RehearsalPlan(rounds=size.rounds), size.clients, first) if protected else None
+    parts = {node + 1: {"partition-id": node} for node in range(size.clients)}
     strategy: Any = FedAvg(fraction_evaluate=0.0)
     if made is not None:
-        parts = {node: {**one, KEY: str(made.key(client_name(node - 1)))} for node, one in parts.items()}
-        strategy = croupier.flower.protect(strategy, key=made.key("server"))
+        server = made.server
+        strategy = Protected(strategy, RehearsalPlan(), lambda *given: begin_session(server))
     try:
         with warnings.catch_warnings(), _silent():
             warnings.simplefilter("ignore", CroupierWarning)
@@ -104,12 +119,18 @@ def _on_grid(size: FlowerRoundSize, updates: Any, protected: bool) -> tuple[floa
     finally:
         if made is not None:
             made.close()
-    return median(_rounds(marks)), models[1]
+    return marks, models[1]
 
 
-def _rounds(marks: list[float]) -> list[float]:
+def _clocks(marks: list[Mark]) -> list[float]:
     """Seconds of each round but the first."""
-    return [after - before for before, after in pairwise(marks[1:])]
+    return [end - start for (start, _), (end, _) in pairwise(marks[1:])]
+
+
+def _in_process(name: str, marks: list[Mark]) -> dict[str, float]:
+    """The median round but the first, by the clock and of processors."""
+    used = [end - start for (_, start), (_, end) in pairwise(marks[1:])]
+    return {f"{name}_s": median(_clocks(marks)), f"{name}_cpu_s": median(used)}
 
 
 class _silent:  # noqa: N801 - reads as a statement
@@ -124,36 +145,43 @@ class _silent:  # noqa: N801 - reads as a statement
 
 
 def _on_superlink(size: FlowerRoundSize, watch: Watch) -> dict[str, Any]:
-    """The digits app on SuperNodes, without and with the two lines."""
-    from croupier_lab.bench.flower.deployed import protected_run
-    from croupier_lab.bench.flower.superlink import APP, add_node, found_in, plain_copy, superlink
+    """The digits app on SuperNodes: as it is, with the two lines, and under SecAgg+, in turn."""
+    from croupier_lab.bench.flower.deployed import DeployedRun, open_run, protected_run
+    from croupier_lab.bench.flower.superlink import found_in, secagg_copy
 
     config = f"num-server-rounds={size.rounds}"
-    watch("plain, on a SuperLink")
-    with tempfile.TemporaryDirectory() as folder, superlink() as link:
-        app = plain_copy(APP, Path(folder))
-        for number in range(size.nodes):
-            add_node(link, number, size.nodes)
-        plain = found_in(link.run(app, config))
-    watch("protected, on a SuperLink")
-    protected = found_in(protected_run(size.nodes, config).said)
-    before, after = median(plain["seconds"][1:]), median(protected["seconds"][1:])
-    return {
-        "nodes": size.nodes, "deployed_plain_s": before, "deployed_protected_s": after,
-        "deployed_ratio": after / before, "deployed_first_plain_s": plain["seconds"][0],
-        "deployed_first_protected_s": protected["seconds"][0], "deployed_load": os.getloadavg()[0],
-        "plain_accuracy": plain["accuracy"], "protected_accuracy": protected["accuracy"],
-    }  # fmt: skip
+    found: dict[str, Any] = {"nodes": size.nodes}
+    plays: dict[str, Callable[[], DeployedRun]] = {
+        "plain": lambda: open_run(size.nodes, config),
+        "protected": lambda: protected_run(size.nodes, config),
+        "secaggplus": lambda: open_run(size.nodes, f"{config} nodes={size.nodes}", make=secagg_copy),
+    }
+    for name, play in plays.items():
+        if name == "secaggplus" and size.nodes < _FEWEST_OF_SECAGG:
+            continue
+        watch(f"{name}, on a SuperLink")
+        done = play()
+        said = found_in(done.said)
+        found |= {
+            f"deployed_{name}_s": median(said["seconds"][1:]), f"deployed_{name}_cpu_s": median(done.round_cpu[1:]),
+            f"deployed_first_{name}_s": said["seconds"][0], f"{name}_accuracy": said["accuracy"],
+            f"deployed_{name}_load": os.getloadavg()[0],
+        }  # fmt: skip
+    ratios = {f"deployed_ratio{unit}": found[f"deployed_protected{unit}_s"] / found[f"deployed_plain{unit}_s"]
+              for unit in ("", "_cpu")}  # fmt: skip
+    return found | ratios
 
 
 def show(found: dict[str, Any]) -> None:
     """The same numbers for people."""
     print(f"a round of {found['clients']} nodes and {found['params']} parameters, in one process ({_LAST}):")
-    for name, key in (("plain FedAvg", "plain_s"), ("protected", "protected_s"), ("SecAgg+", "secaggplus_s")):
-        print(f"{name:<14}{found[key]:9.3f} s")
+    for name, key in _SIDES:
+        print(f"{name:<14}{found[f'{key}_s']:9.3f} s, {found[f'{key}_cpu_s']:.3f} of processors")
     print(f"largest error of the mean {found['largest_error']:.1e}, SecAgg+ {found['secaggplus_largest_error']:.1e}")
     if "nodes" in found:
         print(f"a round of digits on a SuperLink with {found['nodes']} SuperNodes:")
-        for name, key in (("plain FedAvg", "plain"), ("protected", "protected")):
-            print(f"{name:<14}{found[f'deployed_{key}_s']:9.1f} s, accuracy {found[f'{key}_accuracy']:.4f}")
+        for name, key in _SIDES:
+            if f"deployed_{key}_s" in found:
+                seconds, cpu = found[f"deployed_{key}_s"], found[f"deployed_{key}_cpu_s"]
+                print(f"{name:<14}{seconds:9.1f} s, {cpu:.1f} of processors, accuracy {found[f'{key}_accuracy']:.4f}")
     print(f"load of the machine: {found['load']:.1f}")

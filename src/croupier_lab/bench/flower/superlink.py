@@ -23,13 +23,19 @@ from typing import Any
 
 from croupier.errors import ProtocolError
 from croupier.service.rehearsal import free_ports
+from croupier_lab.bench.flower.tap import Tap
 
 APP = Path(__file__).parent / "app"
+_SECAGG = Path(__file__).parent / "app_secagg"
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1", "OMP_NUM_THREADS": "1", "FLWR_LOG_LEVEL": "INFO",
 }  # fmt: skip
+# A process for each message: compiled files are kept, as an installed package has them, whatever this shell says.
+_COMPILED = Path(tempfile.gettempdir()) / f"croupier-bench-compiled-{os.getuid()}"
 _READY = 60.0
+# How Flower begins to tell of a round, and how the app tells what it found.
+_ROUND, _SAID = "[ROUND ", "roundapp: {"
 
 
 def plain_copy(app: Path, folder: Path) -> Path:
@@ -44,14 +50,25 @@ def plain_copy(app: Path, folder: Path) -> Path:
     return copy
 
 
+def secagg_copy(app: Path, folder: Path) -> Path:
+    """The app under Flower's SecAgg+: the same task, and the two programs in the form that SecAgg+ asks for."""
+    copy = folder / "secagg"
+    for source in (app, _SECAGG):
+        shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+    return copy
+
+
 @dataclass
 class SuperLink:
-    """A running SuperLink with its nodes."""
+    """A running SuperLink with its nodes; with `tap`, which nodes then dial, all that it stores and relays."""
 
     folder: Path
     port: int
     env: dict[str, str]
+    tap: Tap | None = None
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    # What all processes had used when each round of the last run began, and at its end.
+    spent: list[float] = field(default_factory=list)
 
     def start(self, name: str, command: list[str], env: Mapping[str, str] | None = None) -> None:
         """Start a process that writes NAME.log."""
@@ -80,35 +97,60 @@ class SuperLink:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
-    def run(self, app: Path, config: str = "", seconds: float = 400.0) -> str:
+    def processor_seconds(self) -> float:
+        """What all processes have used so far that were started here, and those that these started."""
+        told = {}
+        for entry in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                # The name of a process may hold anything, and ends with the last bracket.
+                words = (entry / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+                told[int(entry.name)] = int(words[1]), sum(map(int, words[11:15]))
+        ours = {process.pid for process in self.processes.values()} & set(told)
+        while more := {pid for pid, (parent, _) in told.items() if parent in ours} - ours:
+            ours |= more
+        return sum(told[pid][1] for pid in ours) / os.sysconf("SC_CLK_TCK")
+
+    def run(self, app: Path, config: str = "", seconds: float = 900.0) -> str:
         """Run an app to its end, and give what it said. Raises: ProtocolError when it takes too long."""
-        more = ["--run-config", config] if config else []
+        more, end = ["--run-config", config] if config else [], time.monotonic() + seconds
         self.start("run", ["flwr", "run", str(app), "here", "--stream", *more])
+        self.spent.clear()
         try:
-            self.processes["run"].wait(seconds)
-        except subprocess.TimeoutExpired:
-            raise ProtocolError(f"flwr run did not end in {seconds:.0f} s: {self.log('run')[-800:]}") from None
+            while self.processes["run"].poll() is None:
+                if time.monotonic() > end:
+                    raise ProtocolError(f"flwr run did not end in {seconds:.0f} s: {self.log('run')[-800:]}")
+                time.sleep(0.2)
+                if self.log("run").count(_ROUND) + self.log("run").count(_SAID) > len(self.spent):
+                    self.spent.append(self.processor_seconds())
         finally:
             self.kill("run")
         return self.log("run")
 
 
 @contextmanager
-def superlink(env: Mapping[str, str] | None = None) -> Iterator[SuperLink]:
-    """A SuperLink without nodes; all that was started is ended."""
+def superlink(env: Mapping[str, str] | None = None, tapped: bool = False) -> Iterator[SuperLink]:
+    """A SuperLink without nodes; all that was started is ended. With `tapped` its database lies in a file."""
     folder = Path(tempfile.mkdtemp(prefix="croupier-superlink-"))
-    (port,) = free_ports(1)
+    (port,), state = free_ports(1), folder / "state"
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    made = SuperLink(folder, port, {**os.environ, **QUIET, "PATH": path, "FLWR_HOME": str(folder), **(env or {})})
+    around = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    own = {"PATH": path, "FLWR_HOME": str(folder), "PYTHONPYCACHEPREFIX": str(_COMPILED)}
+    made = SuperLink(folder, port, {**around, **QUIET, **own, **(env or {})})
     text = f'[superlink]\ndefault = "here"\n\n[superlink.here]\naddress = "127.0.0.1:{port}"\ninsecure = true\n'
     (folder / "config.toml").write_text(text, "utf-8")
+    more = list[str]()
     try:
-        made.start("superlink", ["flower-superlink", "--insecure", "--port", str(port)])
+        if tapped:
+            state.mkdir()
+            more, made.tap = ["--database", str(state / "superlink.db")], Tap(port, state)
+        made.start("superlink", ["flower-superlink", "--insecure", "--port", str(port), *more])
         _await_port(port)
         yield made
     finally:
         for name in list(made.processes):
             made.kill(name)
+        if made.tap:
+            made.tap.close()
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -127,7 +169,8 @@ def add_node(link: SuperLink, number: int, count: int, key: Path | None = None, 
     name, (port,) = f"node{number}", free_ports(1)
     config = f"partition-id={number} num-partitions={count}" + (f' croupier-key="{key}"' if key else "")
     path = {"PATH": f"{guard}{os.pathsep}{link.env['PATH']}"} if guard else {}
-    command = ["flower-supernode", "--insecure", "--superlink", f"127.0.0.1:{link.port}", "--port", str(port)]
+    dials = link.tap.port if link.tap else link.port
+    command = ["flower-supernode", "--insecure", "--superlink", f"127.0.0.1:{dials}", "--port", str(port)]
     link.start(name, [*command, "--node-config", config], {**path, "CROUPIER_KEY": ""})
     return name
 
@@ -135,7 +178,7 @@ def add_node(link: SuperLink, number: int, count: int, key: Path | None = None, 
 def found_in(said: str) -> dict[str, Any]:
     """What the app printed at its end. Raises: ProtocolError when it did not come so far."""
     for line in said.splitlines():
-        if "roundapp: {" in line:
+        if _SAID in line:
             found: dict[str, Any] = json.loads(line.partition("roundapp: ")[2])
             return found
     raise ProtocolError(f"the app did not end: {said[-1500:]}")

@@ -37,7 +37,7 @@ class LargeModelSize(BenchSize):
 
 
 def measure(size: LargeModelSize, seed: int, watch: Watch = ignore) -> dict[str, Any]:
-    """Both protocols, one after the other, and copying the bytes that each of them sends."""
+    """Both protocols, one after the other; as a floor, how long merely copying the bytes that each sends takes."""
     found: dict[str, Any] = {"params": size.params, "clients": size.clients, "rows": []}
     for protocol in PROTOCOLS:
         watch(protocol)

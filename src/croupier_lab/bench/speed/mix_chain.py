@@ -4,7 +4,7 @@
 the other; each party's own seconds are counted. `mix_s` is what all mix servers take together, `hop_s` a server's share
 of it, `hop_ns_a_bit` the same in processor time (of all cores, and of no other process), `deal_s` the dealer's work,
 which can be done by a machine of its own, and `copy_s` a copy of the packed bits. Forms that prove nothing have no
-`prove_s` and `verify_s`.
+`prove_s` and `verify_s`; the one that does is timed by `mix_proofs`, on fewer bits.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from croupier.place.relay import Relay
 from croupier.release.bits import Bits
 from croupier.release.shuffle import Shuffle
 from croupier_lab.bench.size import BenchSize, Watch, ignore
+from croupier_lab.bench.speed import mix_proofs
 from croupier_lab.bench.speed.secure_sum import drawn, seated
 
 # Which kind of letter goes from one server to the next.
@@ -47,6 +48,9 @@ class MixSize(BenchSize):
     clients: int = Field(10, ge=3, description="Clients.")
     servers: int = Field(3, ge=2, le=16, description="Mix servers of the forms that take any number.")
     digits: int = Field(5, ge=1, le=9, description="Decimal digits of a parameter.")
+    encrypted: int = Field(
+        100_000, ge=0, description="Bits that are encrypted one by one, for servers that prove what they do; 0: none."
+    )
     repeats: int = Field(1, ge=1, description="Timed repeats of each form, after one that loads compiled loops.")
 
 
@@ -80,6 +84,9 @@ def measure(size: MixSize, seed: int, watch: Watch = ignore) -> dict[str, Any]:
             key=lambda one: float(one["round_s"]),
         )
         rows.append({"form": name, **best})
+    if size.encrypted:
+        watch("malicious")
+        rows.append(mix_proofs.measure(size.encrypted, size.clients, size.servers, coins.child("malicious")))
     return {
         "params": size.params, "clients": size.clients, "digits": size.digits, "forms": rows,
     }  # fmt: skip
@@ -168,6 +175,9 @@ def show(found: dict[str, Any]) -> None:
         f"{'ns a bit':>10}{'deal s':>8}"
     )
     for row in found["forms"]:
+        if row["form"] == "malicious":
+            mix_proofs.show(row)
+            continue
         deal = f"{row['deal_s']:.2f}" if row["deal_s"] else "-"
         print(
             f"{row['form']:<8}{row['servers']:>8}{row['bits']:>13}{row['client_bytes']:>12}{row['hop_bytes']:>12}"

@@ -195,7 +195,7 @@ class _Line:
         envelope = Envelope.unpack(bytes(data))
         if envelope.header.kind != kind:
             raise ProtocolError(f"{envelope.header.kind!r} came instead of {kind!r}")
-        return Received(self.peer, kind, self.schemas[kind].unpack(bytes(envelope.body)))
+        return Received(self.peer, kind, self.schemas[kind].unpack(envelope.joined))
 
     def _bytes(self, count: int) -> bytearray:
         room = bytearray(count)

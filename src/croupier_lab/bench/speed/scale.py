@@ -9,6 +9,7 @@ with its simulation engine.
 from __future__ import annotations
 
 import os
+import subprocess
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,6 +50,9 @@ class ScaleSize(BenchSize):
     records: int = Field(8, ge=1, description="Records of each client.")
     actors: int = Field(2, ge=1, description="Actors of Ray.")
     flower: bool = Field(True, description="Measure Flower on Ray, too, where it is installed.")
+    flower_seconds: int = Field(
+        1800, ge=1, description="Seconds after which Flower is stopped, for each number of clients; the row says so."
+    )
 
 
 @dataclass(frozen=True)
@@ -121,11 +125,16 @@ def flower(clients: int, size: ScaleSize) -> dict[str, Any]:
     home += "options.backend.client-resources.num-cpus = 1\n"
     config = f"clients={clients} rounds={size.rounds} records={size.records}"
     with marked(f"flower {clients}") as memory, memory.polled():
-        said = run_flower(home, ("--run-config", config), timeout=3600)
+        try:
+            said = run_flower(home, ("--run-config", config), timeout=size.flower_seconds)
+        except subprocess.TimeoutExpired:
+            why = f"stopped after {size.flower_seconds} s without an end: --flower-seconds gives it more"
+            return {"clients": clients, "side": "Flower on Ray", "failed": why, "peak_bytes": memory.most}
     ends = [float(line.split()[-1]) for line in said.splitlines() if "tinyapp: round" in line]
     if "tinyapp: trained" not in said or len(ends) <= size.rounds:
-        last = ([line for line in said.splitlines() if line.strip()] or ["it said nothing"])[-1]
-        return {"clients": clients, "side": "Flower on Ray", "failed": last[-300:]}
+        # Errors of Flower's stand in a frame.
+        lines = [line.strip("│ ") for line in said.splitlines() if any(map(str.isalnum, line))]
+        return {"clients": clients, "side": "Flower on Ray", "failed": " ".join(lines[-3:])[-300:] or "it said nothing"}
     later = [after - before for before, after in pairwise(ends[1:])]
     return {
         "clients": clients, "side": "Flower on Ray", "round_s": min(later),
@@ -214,6 +223,7 @@ def show(found: dict[str, Any]) -> None:
             f"{row['clients']:>8} {row['side']:<20} {row['round_s']:>9.3f} s a round "
             f"({row['to_one_process']:.1f} times one process), {row['round_cpu_s']:.2f} of processors "
             f"({row['cpu_to_one_process']:.1f} times) {row['peak_bytes'] / 1e6:>8.0f} MB"
+            + (f", {row['peak_bytes_first'] / 1e6:.0f} after a round" if "peak_bytes_first" in row else "")
         )
     if not any("Flower" in row["side"] for row in found["rows"]):
         print("Flower on Ray: not measured (pip install 'croupier[flower]')")

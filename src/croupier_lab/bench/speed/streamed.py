@@ -60,7 +60,7 @@ class Wire:
         whole = opened[-1]
         if whole is None:
             raise IntegrityError("a message did not arrive whole")
-        return np.frombuffer(whole.body, np.uint8)
+        return np.frombuffer(whole.joined, np.uint8)
 
     def updates(self, coins: Coins, clients: int, count: int) -> Iterator[Floats]:
         """One strip of every client's update, drawn when it is asked for."""

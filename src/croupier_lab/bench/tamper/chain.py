@@ -1,36 +1,32 @@
 """What becomes of a mix when somebody cheats: what clients and the network notice, and what nobody can.
 
-The forms of a chain are for servers that follow the protocol: nothing in them proves that rows were only moved. So this
-bench tells two kinds of escape apart. `by_design`: a mix server or the dealer altered rows, which the statement says
-that nobody notices. Anything else is an escape against the promise: a packet that was altered on its way, a client that
-was left out, a receipt that was forged, parties that mean different clients.
+Most forms of a chain are for servers that follow the protocol: nothing in them proves that rows were only moved. So
+this bench tells two kinds of escape apart. `by_design`: a mix server or the dealer altered rows, which the statement
+says that nobody notices. Anything else is an escape against the promise: a packet that was altered on its way, a client
+that was left out, a receipt that was forged, parties that mean different clients. The form whose servers prove what
+they do (`proven_rounds`) has no escapes by design.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
 from pydantic import Field
-from torch import Tensor
 
-from croupier.core.attempt import AttemptResult
 from croupier.core.coins import Choices, Coins
 from croupier.core.flow import Change, Letter, corrupt
-from croupier.core.update import Update
 from croupier.core.view import View
-from croupier.encode.encoder import Released
-from croupier.engine.failure import alarmed
 from croupier.engine.local import Local
 from croupier.engine.post import Packet
-from croupier.errors import CroupierError
 from croupier.pipeline import Pipeline
 from croupier.place.chain.chain import Chain
 from croupier.systems import rns
 from croupier_lab.bench.size import BenchSize, Watch, ignore
 from croupier_lab.bench.speed.secure_sum import drawn, seated
+from croupier_lab.bench.tamper import proven_rounds
+from croupier_lab.bench.tamper.rounds import NETWORK, Carry, PacketNetwork, pick, verdict
 from croupier_lab.bench.tamper.verdicts import Verdict, body_of, counted, filled, places, table
 
 NOTE = (
@@ -58,35 +54,14 @@ class ChainTamperCell:
     kind: str
     party: str = ""
     change: Callable[[tuple[Letter, ...], Choices], tuple[Letter, ...]] | None = None
-    carry: Callable[[list[Packet], int, Choices], list[Packet]] | None = None
+    carry: Carry | None = None
     # Whose letters the party does as if they had never come.
     ignored: str = ""
 
 
 def cells() -> list[ChainTamperCell]:
     """Every way that is tried."""
-    return [*_network(), *_servers(), *_dealer()]
-
-
-def _pick(chance: Choices, limit: int) -> int:
-    return int(chance.below(limit)[0])
-
-
-def _network() -> Iterator[ChainTamperCell]:
-    def flip(mail: list[Packet], at: int, chance: Choices) -> list[Packet]:
-        data = bytearray(mail[at].data)
-        data[_pick(chance, len(data))] ^= 1 << _pick(chance, 8)
-        return [*mail[:at], replace(mail[at], data=bytes(data)), *mail[at + 1 :]]
-
-    def swap(mail: list[Packet], at: int, chance: Choices) -> list[Packet]:
-        other, out = _pick(chance, len(mail)), list(mail)
-        out[at], out[other] = replace(mail[at], data=mail[other].data), replace(mail[other], data=mail[at].data)
-        return out
-
-    yield ChainTamperCell("network flips", carry=flip)
-    yield ChainTamperCell("network drops", carry=lambda mail, at, chance: [*mail[:at], *mail[at + 1 :]])
-    yield ChainTamperCell("network repeats", carry=lambda mail, at, chance: [*mail, mail[at]])
-    yield ChainTamperCell("network swaps", carry=swap)
+    return [*(ChainTamperCell(kind, carry=carry) for kind, carry in NETWORK.items()), *_servers(), *_dealer()]
 
 
 def _one(kind: str, alter: Alter) -> Callable[[tuple[Letter, ...], Choices], tuple[Letter, ...]]:
@@ -95,7 +70,7 @@ def _one(kind: str, alter: Alter) -> Callable[[tuple[Letter, ...], Choices], tup
     def change(letters: tuple[Letter, ...], chance: Choices) -> tuple[Letter, ...]:
         if not (at := places(letters, kind)):
             return letters
-        chosen = at[_pick(chance, len(at))]
+        chosen = at[pick(chance, len(at))]
         return tuple(alter(one, chance) if place == chosen else one for place, one in enumerate(letters))
 
     return change
@@ -115,7 +90,7 @@ def _flip(name: str) -> Alter:
         values = body_of(letter)[name].clone()
         flat = values.reshape(-1)
         if len(flat):
-            flat[_pick(chance, len(flat))] ^= 1 << _pick(chance, 6)
+            flat[pick(chance, len(flat))] ^= 1 << pick(chance, 6)
         return filled(letter, **{name: values})
 
     return alter
@@ -178,7 +153,12 @@ def measure(size: ChainTamperSize, seed: int, watch: Watch = ignore) -> dict[str
 
     found = counted(ended())
     against = sum(kind["escapes"] for name, kind in found["kinds"].items() if name not in BY_DESIGN)
-    return {"system": "chain", "params": size.params, "note": NOTE, **found, "against_promise": against}
+    # Bits that are encrypted one by one are dear: a tenth of the rounds.
+    proven = proven_rounds.measure(max(1, size.trials // 10), coins.child("with proofs"), watch)
+    against += proven["escapes"]
+    return {
+        "system": "chain", "params": size.params, "note": NOTE, **found, "against_promise": against, "proven": proven,
+    }  # fmt: skip
 
 
 def attempted(pipeline: Pipeline, cell: ChainTamperCell, size: ChainTamperSize, coins: Coins) -> Verdict:
@@ -190,11 +170,11 @@ def attempted(pipeline: Pipeline, cell: ChainTamperCell, size: ChainTamperSize, 
     if cell.change is not None:
         parties[cell.party] = corrupt(parties[cell.party], _change(cell.change, chance))
     if cell.carry is not None:
-        network = _Network(cell.carry, _pick(chance, 40), chance)
+        network = PacketNetwork(cell.carry, pick(chance, 40), chance)
     carry = _ignoring(cell) if cell.ignored else network
     links = coins.child("links") if carry else None
     result = Local(links, carry)(replace(sitting.attempt, parties=parties))
-    return _verdict(pipeline, updates, result)
+    return verdict(pipeline, updates, result)
 
 
 def _change(change: Callable[[tuple[Letter, ...], Choices], tuple[Letter, ...]], chance: Choices) -> Change:
@@ -211,39 +191,6 @@ def _ignoring(cell: ChainTamperCell) -> Callable[[list[Packet]], list[Packet]]:
     return carry
 
 
-class _Network:
-    """Alters the packet of one number, counted over the round."""
-
-    def __init__(self, carry: Callable[[list[Packet], int, Choices], list[Packet]], at: int, chance: Choices) -> None:
-        self.carry, self.at, self.chance, self.seen = carry, at, chance, 0
-
-    def __call__(self, mail: list[Packet]) -> list[Packet]:
-        place, self.seen = self.at - self.seen, self.seen + len(mail)
-        return self.carry(mail, place, self.chance) if 0 <= place < len(mail) else mail
-
-
-def _verdict(pipeline: Pipeline, updates: Mapping[str, Update], result: AttemptResult) -> Verdict:
-    try:
-        alarmed(0, tuple(updates), result)
-    except CroupierError:
-        return "aborted"
-    memory = result.outcomes["server"].memory
-    if memory is None:
-        return "aborted"
-    got = memory["gathered"]
-    return "harmless" if torch.equal(got.sums, _honest(pipeline, updates, got.present)) else "escapes"
-
-
-def _honest(pipeline: Pipeline, updates: Mapping[str, Update], present: tuple[str, ...]) -> Tensor:
-    """The sum of the clients that are named."""
-    encode, layout = pipeline.encode, next(iter(updates.values())).layout
-    rows = [encode.encode(updates[name], {}, Coins.from_seed(0)).vector for name in present]
-    sums = encode.decode(Released(present, torch.stack(rows), layout=layout), {}).sums
-    if sums is None:
-        raise AssertionError("bits add up to a sum")
-    return sums
-
-
 def show(found: dict[str, Any]) -> None:
     """The same numbers for people."""
     print(
@@ -251,3 +198,4 @@ def show(found: dict[str, Any]) -> None:
         f"promise; {found['note']}"
     )
     print(table(found))
+    proven_rounds.show(found["proven"])

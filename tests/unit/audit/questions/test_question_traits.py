@@ -10,6 +10,7 @@ import pytest
 import torch
 from tests.scenes import Here
 
+from croupier.audit import question
 from croupier.audit.bench import Bench
 from croupier.audit.blind import Blind
 from croupier.audit.question import SERVER, Adversary, Arm, QuestionRun
@@ -157,7 +158,8 @@ def test_who_has_nothing_to_go_by_is_told_why(monkeypatch: pytest.MonkeyPatch) -
     short = Bench(replace(SETTING, plan=Federation(rounds=1)), 0, Here(), Local(), arms=(NONE,))
     assert "set federation.rounds to 2" in Linkage().unfit(short, NONE)
     assert Linkage().unfit(one, NONE) == Traits().unfit(one, NONE) == ""
-    monkeypatch.setattr(traits, "shows", lambda *_: Shows("noise", "shares are uniform"))
+    for room in (question, traits):
+        monkeypatch.setattr(room, "shows", lambda *_: Shows("noise", "shares are uniform"))
     assert Traits().unseen(one, NONE, Adversary(("sum1",))) == "shares are uniform"
     assert "nothing that updates decide" in Linkage().unseen(one, NONE, Adversary(("sum1",)))
 

@@ -15,6 +15,7 @@ from croupier.core.flow import Letter, Received
 from croupier.core.view import View
 from croupier.core.wire import chosen
 from croupier.encode.fixed import FixedPoint
+from croupier.engine.federation import Federation, check
 from croupier.engine.state import Round, Threat
 from croupier.errors import CroupierError, IntegrityError, ProtocolError, SpecError
 from croupier.mpc.authentic import bytes_of
@@ -274,3 +275,67 @@ def test_a_chain_hides_integers_of_any_width() -> None:
     wide = Pipeline(encode=FixedPoint(clients=8, digits=9), release=Shuffle(), place=Chain(servers=2))
     same = wide.model_copy(update={"place": Relay()})
     assert torch.equal(play(wide)[-1].state.model.vector, play(same)[-1].state.model.vector)
+
+
+def test_a_client_that_runs_a_mix_server_trusts_that_one_alone() -> None:
+    """Each of four clients has a server of its own; its receipt is one of those that it checks."""
+    pipeline = PIPELINES["bits, chain that clients run"]
+    same = play(placed(pipeline, Relay()))[-1].state.model.vector
+    done = play(pipeline)
+    assert torch.equal(done[-1].state.model.vector, same)
+    for number, client in enumerate(CLIENTS):
+        assert f"mix{number + 1}" in letters(done[0], client, "receipt")
+    said = explain(pipeline)
+    assert "has to trust its own mix server alone, and the dealer to side with nobody" in said.privacy_threshold
+    assert "everything where all others collude" in said.privacy_threshold
+    assert "its mix server may not be" in said.liveness_threshold
+    boxes = placed(naive("model"), Chain(shuffle="onion", servers=4, clients_mix=True))
+    assert "the dealer" not in explain(boxes).privacy_threshold
+    shared = placed(naive("model"), Chain(shuffle="onion", servers=4, clients_mix=True, threshold=3))
+    assert "has to trust 2 mix servers alone" in explain(shared).privacy_threshold
+
+
+def test_all_other_clients_servers_and_the_server_cannot_tell_two_clients_apart() -> None:
+    """Three of four servers and the receiver hold uniform bits for each client: nothing but the release."""
+    pipeline = PIPELINES["bits, chain that clients run"]
+    (done,) = play(pipeline, count=1)
+    table = MixTable.of(pipeline, done.views["server"].given)
+    true = letters(play(placed(pipeline, Relay()), count=1)[0], "relay", "up")
+    for own in placing(pipeline).names:
+        others = {name: witness(done, name) for name in placing(pipeline).names if name != own}
+        read = pipeline.place.pooled(pipeline, others)
+        assert read.ids == CLIENTS, "who sent a share is known"
+        assert read.rows is not None
+        for who, row in zip(CLIENTS, read.rows, strict=True):
+            wrong = (row ^ table.numbers(table.words(true[who]["vector"]))).numpy()
+            ones = np.unpackbits(wrong).mean()
+            assert 0.35 < ones < 0.65, "a share that is missing covers half the bits"
+
+
+def placing(pipeline: Pipeline) -> Chain:
+    assert isinstance(pipeline.place, Chain)
+    return pipeline.place
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ({"trust": "full"}, "clients_mix = true with trust = 'full': a client would have to trust"),
+        ({"shuffle": "pairs"}, "clients_mix = true with shuffle = 'pairs': a client would have to trust"),
+        ({"servers": 3}, "has a mix server for each of 3 clients, and encode = 'residues' is for sums of 8"),
+    ],
+)
+def test_clients_that_cannot_trust_their_own_server_are_refused(place: dict[str, object], said: str) -> None:
+    with pytest.raises(SpecError) as error:
+        Pipeline.parse({**rns(8, release="bits").plain(), "place": {"use": "chain", "clients_mix": True, **place}})
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(("cohort", "enrolled"), [(None, 5), (3, 4), (4, 5)])
+def test_a_client_without_a_mix_server_of_its_own_is_refused(cohort: int | None, enrolled: int) -> None:
+    pipeline = placed(naive("model"), Chain(shuffle="onion", servers=4, clients_mix=True))
+    with pytest.raises(SpecError, match=r"each of them runs a mix server; set protocol.place.servers="):
+        check(pipeline, enrolled, Federation(rounds=1, cohort=cohort))
+    check(pipeline, 4, Federation(rounds=1))
+    with pytest.raises(SpecError, match="each of them runs a mix server"):
+        check(pipeline, 5, Federation(rounds=3, joins={"c4": 2}))

@@ -67,8 +67,8 @@ class Adder(MixRecord):
 class Marker(MixRecord):
     """Adds a thousand to one bit and takes it from another of the same block: the sum stays, the bits can be found."""
 
-    def _after(self, step: OwnStep) -> elgamal.Ciphertexts:
-        after = super()._after(step)
+    def remixed(self, step: OwnStep) -> elgamal.Ciphertexts:
+        after = super().remixed(step)
         c = after.c.copy()
         pair = self.table.blocks(len(self.present))[0][0][:2]
         c[pair] = curve.plus(c[pair], curve.base([1000, -1000]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
 from croupier.core.coins import Coins
@@ -47,11 +49,19 @@ def test_flowers_rounds_are_read_off_what_it_says(monkeypatch: pytest.MonkeyPatc
     assert told[1:] == ["--run-config", "clients=500 rounds=3 records=4"]
     # A run of which clients failed is no measurement.
     monkeypatch.setattr(scale, "run_flower", lambda *_, **__: SAID + "every client failed\n\n")
-    assert flower(500, ScaleSize(rounds=3)) == {
-        "clients": 500,
-        "side": "Flower on Ray",
-        "failed": "every client failed",
-    }
+    assert flower(500, ScaleSize(rounds=3))["failed"].endswith("every client failed")
+    # Flower frames its errors.
+    monkeypatch.setattr(scale, "run_flower", lambda *_, **__: "╭─ Error ─╮\n│ no such node │\n╰─────────╯\n")
+    assert flower(500, ScaleSize(rounds=3))["failed"].endswith("no such node")
+
+
+def test_flower_is_stopped_in_the_end_and_the_row_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run_flower(home: str, more: tuple[str, ...], timeout: float) -> str:
+        raise subprocess.TimeoutExpired("flwr", timeout)
+
+    monkeypatch.setattr(scale, "run_flower", run_flower)
+    found = flower(500, ScaleSize(rounds=3, flower_seconds=7))
+    assert found["failed"].startswith("stopped after 7 s")
 
 
 def test_sides_are_compared(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

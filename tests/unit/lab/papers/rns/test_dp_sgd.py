@@ -32,7 +32,7 @@ HERE = Means()
 
 @pytest.fixture
 def coarse(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Privacy losses rounded up more, noise found less closely: epsilons are still bounds, and are found much sooner."""
+    """Privacy losses rounded up more, noise found less closely: epsilons are still bounds, found much sooner."""
     monkeypatch.setattr(budget, "_GRID", 5e-3)
     monkeypatch.setattr(budget, "_NEAR", 0.1)
     for found in (budget.epsilon, budget.noise_for):

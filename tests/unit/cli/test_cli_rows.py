@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from croupier_lab.drawing.rows import columns, labels, parts, show_rows
+from croupier.cli.rows import columns, labels, parts, show_rows
 
 NAMES = [f"what_is_measured_{number}" for number in range(9)]
 ROWS: list[dict[str, Any]] = [
