@@ -79,7 +79,7 @@ class Bench:
     """A seed with its training, drivers and processes.
 
     `stage(arm)` is the task with records withheld for the adversary; `played(arm)` the protocol's rounds on it.
-    `once` keeps what several questions or arms need, by a key.
+    `once` keeps what several questions or arms need, by a key; of arms only the last one's.
     """
 
     setting: Setting
@@ -106,11 +106,19 @@ class Bench:
         """Who attacks an arm."""
         return self.who.get(arm.key, (SERVER,))
 
-    def once(self, key: Any, make: Callable[[], Made]) -> Made:
-        """What is made once for the whole seed."""
-        if key not in self.kept:
-            self.kept[key] = make()
-        found: Made = self.kept[key]
+    def once(self, key: Any, make: Callable[[], Made], arm: Arm | None = None) -> Made:
+        """What is made once for the whole seed, or for one arm, and then dropped with the views of its rounds."""
+        kept = self.kept if arm is None else self._of(arm)
+        if key not in kept:
+            kept[key] = make()
+        found: Made = kept[key]
+        return found
+
+    def _of(self, arm: Arm) -> dict[Any, Any]:
+        """What is kept of the arm that was asked for last; what was of another one goes first."""
+        if self.kept.get("arm", (None, None))[0] != arm:
+            self.kept["arm"] = arm, {}
+        found: dict[Any, Any] = self.kept["arm"][1]
         return found
 
     def chosen(self, arm: Arm) -> Setting:
@@ -124,11 +132,12 @@ class Bench:
 
     def played(self, arm: Arm) -> PlayedRounds:
         """An arm's rounds, everybody's views kept; of the last arm that was asked for."""
-        if self.kept.get("played", (None, None))[0] != arm:
+
+        def make() -> PlayedRounds:
             self.watch(f"seed {self.seed}: {arm.title}")
-            self.kept["played"] = arm, self._play(arm)
-        found: PlayedRounds = self.kept["played"][1]
-        return found
+            return self._play(arm)
+
+        return self.once("played", make, arm)
 
     def _play(self, arm: Arm) -> PlayedRounds:
         stage, spent, begun = self.stage(arm), [0.0], perf_counter()

@@ -28,6 +28,8 @@ TOPICS = "croupier.audit.attacks"
 Plain = Mapping[str, Any]
 # So many questions wait for a process that has studied what they are about, before another one studies it, too.
 PATIENCE = 4
+# So many processes at most, however many cores there are: each holds the libraries, and what it studied.
+MOST = 4
 
 
 class Blind:
@@ -88,16 +90,17 @@ class _Seat:
 
 
 class Panel:
-    """A few blind processes, each asked one question at a time; which one answers changes nothing."""
+    """A few blind processes, each asked one question at a time; which one answers changes nothing.
+
+    They start when questions need them.
+    """
 
     def __init__(self, count: int, device: str = "cpu") -> None:
-        self._count, self._device, self._turn = count, device, Lock()
+        self._count, self._device, self._turn = min(count, MOST), device, Lock()
 
     def __enter__(self) -> Self:
         self._open = ExitStack()
-        enter = self._open.enter_context
-        blinds = [enter(Blind(self._device)) for _ in range(self._count)]
-        self._seats = [_Seat(blind, enter(ThreadPoolExecutor(1))) for blind in blinds]
+        self._seats: list[_Seat] = []
         # Views wait here with all they hold: no more of them than are being read and one to come.
         self._room = BoundedSemaphore(2 * self._count)
         return self
@@ -129,9 +132,18 @@ class Panel:
         return answer
 
     def _seat(self, topic: str, learnt: bytes) -> _Seat:
-        """Who has studied it, for that takes long; where many wait for that one, or nobody has, whoever is freest."""
+        """Who has studied it, for that takes long; where many wait for that one, or nobody has, whoever is freest.
+
+        A new process is asked before one that would have to wait, or to forget what it studied on the topic.
+        """
         able = [seat for seat in self._seats if seat.learnt.get(topic) == learnt and seat.waiting < PATIENCE]
-        return min(able or self._seats, key=lambda seat: (seat.waiting, topic in seat.learnt))
+        freest = min(able or self._seats, key=lambda seat: (seat.waiting, topic in seat.learnt), default=None)
+        more = not able and len(self._seats) < self._count
+        if freest is None or (more and (freest.waiting or topic in freest.learnt)):
+            enter = self._open.enter_context
+            freest = _Seat(enter(Blind(self._device)), enter(ThreadPoolExecutor(1)))
+            self._seats.append(freest)
+        return freest
 
 
 def learnt_of(topic: str, known: Plain) -> bytes:

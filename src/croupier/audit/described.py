@@ -39,8 +39,9 @@ ORDER = (
 RUNS, FAST_RUNS = 20, 8
 FAST_ROUNDS = 2
 # With --fast, of larger data: so many records are drawn to train on, for each client and in all at least, and to test;
-# so many of each client are asked about; and so many models an adversary trains itself.
+# so many of each client are asked about; so many models an adversary trains itself; and so malicious clients attack.
 FAST_HELD, FAST_TRAINED, FAST_TESTED, FAST_ASKED, FAST_MODELS = 100, 2000, 500, 30, 4
+FAST_POISONS = ("label-flip", "replacement")
 
 
 def audit(
@@ -119,7 +120,7 @@ def _made(setting: Setting, seed: int, fast: bool) -> tuple[Setting, Assembled, 
     drawn = max(FAST_TRAINED, FAST_HELD * len(made.task.enrolled))
     if not fast or len(made.dataset.train) <= drawn:
         return setting, made, []
-    depth = replace(setting.depth, train=drawn, test=FAST_TESTED, models=FAST_MODELS)
+    depth = replace(setting.depth, train=drawn, test=FAST_TESTED, models=FAST_MODELS, poisons=FAST_POISONS)
     setting = replace(setting, depth=depth, records=FAST_ASKED)
     return setting, setting.assembled(Coins.from_seed(seed)), fewer(made.dataset, setting)
 

@@ -135,12 +135,13 @@ def _gradients(context: AttackContext, start: Tensor) -> tuple[Tensor, Tensor, T
     order = context.quiet.child("coordinates").sampler().permutation(size)[: max(1, ROOM // len(targets))]
     kept = torch.from_numpy(order).sort().values
     loss = partial(loss_of, known.trained)
-    found = [
-        gradient_of(module, x.unsqueeze(0).to(device), y.unsqueeze(0).to(device), loss=loss).cpu()[kept].double()
-        for x, y in zip(inputs, targets, strict=True)
-    ]
-    directions = torch.nn.functional.normalize(torch.stack(found), dim=1)
-    return directions, directions @ directions.T + RIDGE * torch.eye(len(found), dtype=torch.float64), kept
+    # In place: these are the largest arrays that an attack has.
+    directions = torch.empty(len(targets), len(kept), dtype=torch.float64)
+    for at, (x, y) in enumerate(zip(inputs, targets, strict=True)):
+        gradient = gradient_of(module, x.unsqueeze(0).to(device), y.unsqueeze(0).to(device), loss=loss)
+        directions[at] = gradient.cpu()[kept]
+    directions /= directions.norm(dim=1, keepdim=True).clamp(min=1e-12)
+    return directions, directions @ directions.T + RIDGE * torch.eye(len(targets), dtype=torch.float64), kept
 
 
 def _odds(context: AttackContext, vector: Tensor) -> Tensor:

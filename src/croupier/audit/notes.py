@@ -27,7 +27,8 @@ def fewer(whole: Dataset, setting: Setting) -> list[str]:
         f"{min(depth.test, test)} of {test} test records. Clients hold fewer records than yours, and may tell "
         "more of each: for your own sizes repeat it without --fast.",
         f"--fast: {setting.records} records of each client are asked about, not 100, and adversaries train "
-        f"{depth.models} models themselves, not 16. Naive shuffles are compared only where --against names them.",
+        f"{depth.models} models themselves, not 16. Malicious clients flip labels or replace the model, and try "
+        "neither noise nor a backdoor that is sent once. Naive shuffles are compared only where --against names them.",
     ]
 
 

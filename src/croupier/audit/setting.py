@@ -39,6 +39,7 @@ class Depth:
     Of hidden coordinates: rounds of training, and uploads matched a round. Of records that must be searched for a few
     are tried, in so many steps. `lpips` names the network to measure LPIPS with as well. `models` is how many an
     adversary trains itself, `train` and `test` how many records are drawn of larger data; 0: as many as usual, or all.
+    `poisons` names what malicious clients try where that is not everything.
     """
 
     rounds: int = 5
@@ -49,6 +50,7 @@ class Depth:
     models: int = 0
     train: int = 0
     test: int = 0
+    poisons: tuple[str, ...] = ()
 
 
 FULL, FAST = Depth(), Depth(rounds=3, uploads=3, searched=1, steps=50)

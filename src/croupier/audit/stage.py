@@ -22,6 +22,9 @@ from croupier.learn.ends import check_logits
 from croupier.learn.remembered import Remembered
 from croupier.learn.split import Split
 
+# Bytes of updates to remember: whoever trains more trains anew, to the same numbers.
+_ROOM = 1 << 30
+
 
 @dataclass
 class Withheld:
@@ -70,7 +73,7 @@ class Stage:
         self.made = self.setting.assembled(self.coins, self.held)
         if self.made.dataset.goal == "classify":
             check_logits(self.made.module, self.made.dataset.train, self.setting.model)
-        self.task = replace(self.made.task, fit=Remembered(self.made.task.fit))
+        self.task = replace(self.made.task, fit=Remembered(self.made.task.fit, _ROOM))
         self._asked: dict[tuple[Distortion, tuple[str, ...]], tuple[Knowledge, Truth]] = {}
 
     @property

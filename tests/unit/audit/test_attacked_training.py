@@ -179,12 +179,12 @@ def test_the_malicious_may_show_samples_with_their_triggers() -> None:
 
 def test_what_is_remembered_changes_nothing() -> None:
     seeded = ClusterTask(SETTING, 0)
-    mark = Scaling(corner="upper-left", factor=1.0)
-    for attack in (None, LabelFlip(), NoiseInjection(scale=0.25), mark):
+    mark, many = (Scaling(corner="upper-left", factor=factor) for factor in (1.0, 4.0))
+    for attack in (None, LabelFlip(), NoiseInjection(scale=0.25), mark, many):
         first, again = (seeded.train(on_clear_updates(Mean()), Local(), attack) for _ in range(2))
         assert first == again == play(Mean(), attack)
-    # Who adds noise trains as everybody does.
-    assert set(seeded.remembered) == {None, LabelFlip(), mark}
+    # Who adds noise trains as everybody does, and who sends an update many times over as one who sends it once.
+    assert set(seeded.remembered) == {None, LabelFlip(), Scaling(corner="upper-left", factor=None)}
 
 
 def test_a_trigger_is_measured_though_nobody_mounts_it() -> None:

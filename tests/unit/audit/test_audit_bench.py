@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -24,3 +25,23 @@ def test_only_ones_own_protocol_must_be_able_to_play() -> None:
     assert "bits of noise" in bench.played(other).lost
     with pytest.raises(ProtocolError, match="bits of noise"):
         bench.played(replace(other, own=True))
+
+
+def test_what_was_made_of_an_arm_goes_when_the_next_one_comes() -> None:
+    """Views and what was read in them are large: they must not pile up over a seed."""
+    spec = load("digits", ["task.split.clients=4", "run.workers=1"])
+    one, other = (Arm(name, name, spec.protocol) for name in ("one", "other"))
+    bench, made = Bench(setting_of(spec), 0, Still(), Local(), arms=(one, other)), list[str]()
+
+    def make(name: str) -> Callable[[], str]:
+        def done() -> str:
+            made.append(name)
+            return name
+
+        return done
+
+    for arm in (one, one, other, other):
+        assert bench.once("read", make(arm.key), arm) == arm.key
+        bench.once("whole", make("whole"))
+    assert made == ["one", "whole", "other"]
+    assert bench.once("read", make("one again"), one) == "one again"

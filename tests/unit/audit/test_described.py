@@ -282,5 +282,6 @@ def test_fast_draws_records_of_large_data_and_says_so(here: None, monkeypatch: p
     first, second = some.plain["bounds"]
     assert "300 of 1442 training records were drawn, anew for each run, and 355 of 355 test records" in first
     assert "30 records of each client" in second
+    assert "Malicious clients flip labels or replace the model" in second
     assert first in html.unescape(some.page())
     assert some.plain["rows"][0]["accuracy"] != whole.plain["rows"][0]["accuracy"]

@@ -128,9 +128,8 @@ class Permutation(Question, use="permutation"):
 
     def play(self, bench: Bench, arm: Arm, adversaries: Sequence[Adversary]) -> Promise:
         """The protocol and its control, which is the same protocol with the first model known."""
-        orders = bench.once(("orders", arm.key), lambda: [
-            order_of(_run(bench, arm, one), bench.setting.depth, bench.panel) for one in with_control(arm.pipeline)
-        ])  # fmt: skip
+        depth, panel = bench.setting.depth, bench.panel
+        orders = [order_of(_run(bench, arm, one), depth, panel) for one in with_control(arm.pipeline)]
 
         def trials() -> Mapping[str, QuestionRun]:
             found = [order() for order in orders]

@@ -152,8 +152,9 @@ def _attacked(bench: Bench, arm: Arm, adversary: Adversary) -> Attacked:
         known = {*ATTACKS[kind], *source.ON_COUNTS}
         control = [name for each in ATTACKS if each in every for name in ATTACKS[each] if name not in known]
     return bench.once(
-        ("attacked", arm.key, adversary.key),
+        ("attacked", adversary.key),
         lambda: attack(bench, arm, adversary, ATTACKS[kind], MEMBERSHIP[kind], list(dict.fromkeys(control))),
+        arm,
     )
 
 

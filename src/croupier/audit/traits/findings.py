@@ -64,7 +64,7 @@ def findings(bench: Bench, arm: Arm, adversary: Adversary) -> Callable[[], Findi
     def make() -> Callable[[], Findings]:
         return cache(_tiers(bench, experiment, *case) if case and experiment else _read(bench, arm, adversary))
 
-    return bench.once(("findings", arm.key, adversary), make)
+    return bench.once(("findings", adversary), make, arm)
 
 
 def tiered_case(bench: Bench, arm: Arm, adversary: Adversary) -> tuple[str, View] | None:
@@ -190,11 +190,12 @@ def _read(bench: Bench, arm: Arm, adversary: Adversary) -> Callable[[], Findings
         "coins": stage.coins.child("traits study").export(),
     }
     guesses = known.guesses(updates) if known and updates else {}
+    named, attributes = all(one.view.named for one in rounds), tuple(truth.attributes)
     answer = AttackInput(told, asked, {READ: truth}, guesses).asked_of(bench.panel)
 
     def done() -> Findings:
         says = _says(len(known.names), "none of those attacked", every) if known else ()
-        return Findings(*answer()[READ], tuple(truth.attributes), all(one.view.named for one in rounds), says)
+        return Findings(*answer()[READ], attributes, named, says)
 
     return done
 

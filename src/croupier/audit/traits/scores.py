@@ -99,12 +99,14 @@ class AttackInput:
     def asked_of(self, panel: Panel) -> Callable[[], Scored]:
         """The scores of what attacks answer, by view: asked at once, scored when called."""
         answer = panel.ask("traits", self.known, self.asked)
+        # Not the views that were asked about: whoever waits for the scores would hold them.
+        truths, guesses = self.truths, self.guesses
 
         def done() -> Scored:
             # As in the attacks' process: many small problems.
             with threadpool_limits(1):
                 found = answer.result()
-                return {view: score(found[view], truth, self.guesses) for view, truth in self.truths.items()}
+                return {view: score(found[view], truth, guesses) for view, truth in truths.items()}
 
         return cache(done)
 

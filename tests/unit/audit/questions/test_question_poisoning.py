@@ -16,7 +16,7 @@ from croupier.audit.blind import Panel
 from croupier.audit.poison import LabelFlip, Scaling, audit_attacks
 from croupier.audit.question import MALICIOUS, Arm, QuestionRun
 from croupier.audit.questions.poisoning import KEYS, Poisoning, summarise
-from croupier.audit.setting import Setting
+from croupier.audit.setting import Depth, Setting
 from croupier.audit.verdict import cell
 from croupier.core.intervals import Rate
 from croupier.engine.federation import Federation
@@ -70,6 +70,16 @@ def test_nobody_malicious_breaks_nothing() -> None:
     assert set(found.scores) == set(KEYS)
     assert all(one.value == one.prior for one in found.scores.values())
     assert "0 of 8 clients are malicious" in summarise([found.facts] * 2)["sentences"][0]
+
+
+def test_what_is_left_out_is_said_and_changes_no_other_number() -> None:
+    found = trial(BARE, replace(SETTING, depth=Depth(poisons=("replacement",))))
+    assert found.scores == {"replacement": broken()[0].scores["replacement"]}
+    assert set(found.not_run) == {*KEYS} - {"replacement"}
+    assert all("--fast" in why for why in found.not_run.values())
+    said = summarise([found.facts] * 2)["sentences"]
+    assert any(one.startswith("Model replacement: ") for one in said)
+    assert not any(one.startswith("Label flip: ") for one in said)
 
 
 def test_shuffles_and_sums_do_not_help_and_a_median_does() -> None:
