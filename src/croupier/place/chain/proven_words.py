@@ -19,8 +19,8 @@ _SOME = (
     "Diffie-Hellman assumption on secp256k1. One that does not can undo the mixing of t numbers, or mark their bits. "
     "Every server proves that it only moved the bits of {percent} % of the numbers, which a joint coin draws after all "
     "have mixed, so that it is caught before anything is opened with a chance of at least 1 - (1 - {share})^t "
-    "({said}); what the coin misses is not noticed later, but for marks that are no bits, where the server is honest. With "
-    "proven = 1 nothing is missed. "
+    "({said}); what the coin misses is not noticed later, but for marks that are no bits, where the server is honest. "
+    "With proven = 1 nothing is missed. "
 )
 _REST = (
     "Multiplication of points takes other times for other scalars: who shares a machine with a mix server or a client "

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 from tests.laws.pipelines import PIPELINES, placed
@@ -186,12 +187,15 @@ class PutBack(MixRecord):
                 (r, back.r, curve.base([1]), first.r, came.r), (c, back.c, self.keys.joint, first.c, came.c),
             ):  # fmt: skip
                 out[at] = new
-                left = [curve.total(now, at), curve.minus(curve.total(before, rest))]
-                out[last] = curve.joined(*left, curve.times(unit, [step.fresh[last]]))[0]
+                others = curve.total(before, rest)
+                assert others is not None
+                left = curve.joined(curve.total(now, at), curve.minus(others), curve.times(unit, [step.fresh[last]]))
+                assert left is not None
+                out[last] = left[0]
         return elgamal.Ciphertexts(r, c)
 
 
-def own_bits(done: Round) -> np.ndarray:
+def own_bits(done: Round) -> npt.NDArray[np.int64]:
     """What every client encrypted, opened with all servers' keys: to check with, as no party can."""
     found = []
     secrets = []
