@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,19 @@ def test_a_table_of_ones_own_is_read_by_its_columns(tmp_path: Path) -> None:
     assert "COLUMNS = ('age', 'blood pressure')" in made
     assert "CLASSES = ['ill', 'well']" in made
     passes(tmp_path / "new")
+
+
+def test_every_owner_keeps_records_for_training(tmp_path: Path) -> None:
+    """Also where rows list the owners in turn, and where an owner has one record only."""
+    file = tmp_path / "turns.csv"
+    rows = [f"H{i % 8},{i},{i // 8 % 2}\n" for i in range(80)] + ["alone,80,1\n", "pair,81,0\n", "pair,82,1\n"]
+    file.write_text("who,x,y\n" + "".join(rows), "utf-8")
+    write_starter(tmp_path / "new", "table", Table(file, "y", "who"))
+    first, again = (runpy.run_path(str(tmp_path / "new" / "task.py"))["data"](None) for _ in range(2))
+    *_, owners, test_owners = first
+    assert Counter(owners) == {f"H{i}": 7 for i in range(8)} | {"alone": 1, "pair": 1}
+    assert Counter(test_owners) == {f"H{i}": 3 for i in range(8)} | {"pair": 1}
+    assert all((one == other).all() for one, other in zip(first, again, strict=True))
 
 
 @pytest.mark.parametrize(
