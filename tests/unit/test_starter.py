@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from croupier.cli import app
 from croupier.errors import DataError, SpecError, StoreError
-from croupier.starter import KINDS, Kind, Table, write_starter
+from croupier.starter import KINDS, Contents, Kind, Table, write_starter
 
 WORDS = "site,age,blood pressure,note,outcome\n" + "".join(
     f"ward {'ABC'[i % 3]},{20 + i},{110.5 + i % 7},fine,{('well', 'ill')[i % 2]}\n" for i in range(60)
@@ -33,12 +37,26 @@ def test_a_project_passes_its_own_tests(tmp_path: Path, kind: Kind) -> None:
 def test_a_table_of_ones_own_is_read_by_its_columns(tmp_path: Path) -> None:
     file = tmp_path / "wards.csv"
     file.write_text(WORDS, "utf-8-sig")
-    _, left_out = write_starter(tmp_path / "new", "table", Table(file, "outcome", "site"))
-    assert left_out == ["note"]
+    _, found = write_starter(tmp_path / "new", "table", Table(file, "outcome", "site"))
+    note = {"note": "record 1 is 'fine'; 60 cells are no numbers"}
+    assert found == Contents(60, 3, ["age", "blood pressure"], ["ill", "well"], note)
     made = (tmp_path / "new" / "task.py").read_text("utf-8")
     assert "COLUMNS = ('age', 'blood pressure')" in made
     assert "CLASSES = ['ill', 'well']" in made
     passes(tmp_path / "new")
+
+
+def test_every_owner_keeps_records_for_training(tmp_path: Path) -> None:
+    """Also where rows list the owners in turn, and where an owner has one record only."""
+    file = tmp_path / "turns.csv"
+    rows = [f"H{i % 8},{i},{i // 8 % 2}\n" for i in range(80)] + ["alone,80,1\n", "pair,81,0\n", "pair,82,1\n"]
+    file.write_text("who,x,y\n" + "".join(rows), "utf-8")
+    write_starter(tmp_path / "new", "table", Table(file, "y", "who"))
+    first, again = (runpy.run_path(str(tmp_path / "new" / "task.py"))["data"](None) for _ in range(2))
+    *_, owners, test_owners = first
+    assert Counter(owners) == {f"H{i}": 7 for i in range(8)} | {"alone": 1, "pair": 1}
+    assert Counter(test_owners) == {f"H{i}": 3 for i in range(8)} | {"pair": 1}
+    assert all((one == other).all() for one, other in zip(first, again, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +84,10 @@ def test_nothing_is_overwritten_or_half_written(tmp_path: Path) -> None:
         ("who,x,y\na,1\n", "y", "record 1 has another number of cells"),
         ("who;x;y\na;1,5;2\n", "y", "record 1 has another number of cells"),
         ("who,x,y\na b,1,2\na-b,1,2\n", "y", "two in the column become the same"),
-        ("who,x,y\na,red,2\n", "y", "no column but the target holds numbers only"),
+        ("who,x,y\na,red,2\n", "y", "no column but the target holds numbers only.*x: record 1 is 'red'"),
+        ("who,x,y\na,1,no\na,2, \n", "y", "--target = 'y': record 2 is empty there.*fill in the cell"),
+        ("who,x,y\na,1,no\na,2,no\n,3,yes\n", "y", "--owner = 'who': record 3 is empty there.*fill in the cell"),
+        ("who,x,y\na,1,no\nb,2,yes\n", "y", "--owner = 'who': every owner has one record only"),
     ],
 )
 def test_a_table_that_cannot_be_used_is_said(tmp_path: Path, text: str, target: str, said: str) -> None:
@@ -80,3 +101,21 @@ def test_a_table_that_cannot_be_used_is_said(tmp_path: Path, text: str, target: 
 def test_pictures_come_from_no_table(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="only a table comes from a CSV file"):
         write_starter(tmp_path / "new", "images", Table(tmp_path / "t.csv", "y", "who"))
+
+
+@pytest.mark.parametrize(
+    ("cell", "why"), [("", "record 4 is empty"), ("n/a", "record 4 is 'n/a'"), ("nan", "record 4 is 'nan'")]
+)
+def test_a_cell_without_a_number_is_named(tmp_path: Path, cell: str, why: str) -> None:
+    file = tmp_path / "t.csv"
+    rows = [f"a,{i},{cell if i == 3 else 20.5},{('no', 'yes', 'Yes ')[i % 3]}\n" for i in range(8)]
+    file.write_text("who,x,bmi,y\n" + "".join(rows), "utf-8")
+    done = CliRunner().invoke(app, ["init", str(tmp_path / "new"), "--csv", str(file), "--target=y", "--owner=who"])
+    assert done.exit_code == 0, done.output
+    assert f"\n  bmi: {why}\n" in done.output
+    assert "8 records of 1 owner, 1 column, classes: 'Yes ', no, yes\n" in done.output
+
+
+def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"none\.csv: does not exist; check its name"):
+        write_starter(tmp_path / "new", "table", Table(tmp_path / "none.csv", "y", "who"))
