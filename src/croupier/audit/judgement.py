@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from croupier.audit.question import MALICIOUS
-from croupier.audit.report.words import capital
+from croupier.audit.report.words import capital, who
 
 # A protocol is not recommended where it costs more accuracy than this, while another will do.
 DEAR = 0.05
@@ -44,10 +44,10 @@ def _sentences(
     """What curious parties learn, of so many questions that were answered of the protocol as it trains."""
     said = []
     if leaks:
-        by = {own["questions"][name]["adversary"] for name in leaks}
-        who = f" to the {by.pop()}" if len(by) == 1 else ""
+        cells = [pair for name in leaks for pair in own["questions"][name]["adversaries"].items()]
+        by = dict.fromkeys(who(key) for key, one in cells if one["status"] == "leak" and not one["forbidden"])
         asked = f"{len(leaks)} of {_many(count)} that could be asked"
-        said.append(f"{own['defence']} leaks{who}, in {asked}: {_learnt(own, leaks)}.")
+        said.append(f"{own['defence']} leaks to {_and([*by])}, in {asked}: {_learnt(own, leaks)}.")
     elif count > 0:
         said.append(f"No leak was found in {own['defence']} as it trains, in {_many(count)} that could be asked.")
     elif not broken:

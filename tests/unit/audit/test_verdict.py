@@ -174,3 +174,15 @@ def test_what_lacks_a_privacy_threshold_is_recommended_only_to_who_has_none() ->
     assert judged([own | some, other | none])["recommend"]["defence"] is None
     assert judged([own | none, other | none])["recommend"]["defence"] == "other"
     assert judged([own | some, other | some])["recommend"]["defence"] == "other"
+
+
+def parties(**runs: list[QuestionRun]) -> dict[str, Any]:
+    """A question asked of several parties."""
+    found = [ArmAnswers({"source": {key: one[at] for key, one in runs.items()}}) for at in range(RUNS)]
+    return asked(Source(), found, answers(trials(0.9), "source"), dict.fromkeys(runs, False), {})
+
+
+def test_every_party_with_a_leak_is_named() -> None:
+    found = parties(server=trials(0.8), client=trials(0.9), sum1=trials(0.3), sum2=trials(0.7))
+    got = judged([row("own", 0.9, source=found)])
+    assert got["sentence"].startswith("own leaks to the server, a client and sum server 2, in 1 of 1 question")
