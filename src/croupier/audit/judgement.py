@@ -18,10 +18,7 @@ NOT_BETTER = "None that was compared is shown to be better. What could help: mor
 
 
 def judged(rows: Sequence[Mapping[str, Any]], malicious: str = "some of the clients") -> dict[str, Any]:
-    """What to say of the description's own protocol, the first row: against whom it leaks, and what to use instead.
-
-    `malicious` is how many clients were malicious where it was asked what these break.
-    """
+    """What to say of the first row, the own protocol; `malicious`: how many were, where asked what they break."""
     own = rows[0]
     parties = {key: one["forbidden"] for each in own["questions"].values() for key, one in each["adversaries"].items()}
     against = [_against(own, key, banned, malicious) for key, banned in parties.items()]
@@ -88,7 +85,9 @@ def _against(row: Mapping[str, Any], key: str, forbidden: bool, malicious: str) 
     cells = {name: one["adversaries"][key] for name, one in row["questions"].items() if key in one["adversaries"]}
     every = [name for name, one in cells.items() if one["status"] == "leak"]
     leaks = [name for name in every if not row["questions"][name]["worst_case"]]
-    quiet = [name for name, one in cells.items() if one["status"] in ("none-found", "proved")]
+    unsure = [name for name, one in cells.items() if one["unsure"] and one["status"] == "none-found"]
+    quiet = [n for n, one in cells.items() if one["status"] in ("none-found", "proved") and n not in unsure]
+    doubt = f"the audit cannot tell if it learns {_learnt(row, unsure)}" if unsure else ""
     if key == MALICIOUS.key and every:
         light, said = "amber", f"{malicious} break it: {cells[every[0]]['words']}"
     elif leaks:
@@ -96,11 +95,14 @@ def _against(row: Mapping[str, Any], key: str, forbidden: bool, malicious: str) 
     elif every:
         light, said = "amber", f"learns in the worst case {_learnt(row, every)}"
     elif quiet:
-        proved = all(cells[name]["status"] == "proved" for name in quiet)
         light, said = "green", f"not found to learn {_learnt(row, quiet)}"
-        light, said = ("proved", "proved to see nothing of updates") if proved else (light, said)
+        if all(cells[name]["status"] == "proved" for name in quiet):
+            light, said = "proved", "proved to see nothing of updates"
     else:
-        light, said = "amber", f"no answer: {next((one['why'] for one in cells.values()), 'nothing was asked')}"
+        why = next((one["why"] for one in cells.values()), "nothing was asked")
+        light, said = "amber", doubt or f"no answer: {why}"
+    if doubt and (every or quiet):
+        light, said = light if every else "amber", f"{said}; {doubt}"
     return {"adversary": key, "forbidden": forbidden, "light": light, "sentence": said}
 
 

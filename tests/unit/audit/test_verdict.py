@@ -186,3 +186,17 @@ def test_every_party_with_a_leak_is_named() -> None:
     found = parties(server=trials(0.8), client=trials(0.9), sum1=trials(0.3), sum2=trials(0.7))
     got = judged([row("own", 0.9, source=found)])
     assert got["sentence"].startswith("own leaks to the server, a client and sum server 2, in 1 of 1 question")
+
+
+def test_a_party_of_which_nothing_can_be_told_is_not_said_to_learn_nothing() -> None:
+    wild = parties(server=trials(0.3), client=spread(0.3, 0.3))
+    assert [wild["adversaries"][key]["unsure"] for key in ("server", "client")] == [False, True]
+    got = judged([row("own", 0.9, source=wild)])
+    said = {one["adversary"]: (one["light"], one["sentence"]) for one in got["against"]}
+    assert said["client"] == ("amber", "the audit cannot tell if it learns whose record it is")
+    assert said["server"] == ("green", "not found to learn whose record it is")
+    assert got["light"] == "amber"
+    both = judged([row("own", 0.9, source=wild, membership=parties(client=trials(0.9)))])["against"]
+    sure = next(one for one in both if one["adversary"] == "client")
+    assert sure["light"] == "red"
+    assert sure["sentence"].startswith("learns whose record it is; the audit cannot tell if it learns ")
