@@ -10,17 +10,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from croupier.audit.question import MALICIOUS
-from croupier.audit.report.words import capital
+from croupier.audit.report.words import capital, who
 
 # A protocol is not recommended where it costs more accuracy than this, while another will do.
 DEAR = 0.05
+NOT_BETTER = "None that was compared is shown to be better. What could help: more runs; noise by a privacy budget."
 
 
 def judged(rows: Sequence[Mapping[str, Any]], malicious: str = "some of the clients") -> dict[str, Any]:
-    """What to say of the description's own protocol, the first row: against whom it leaks, and what to use instead.
-
-    `malicious` is how many clients were malicious where it was asked what these break.
-    """
+    """What to say of the first row, the own protocol; `malicious`: how many were, where asked what they break."""
     own = rows[0]
     parties = {key: one["forbidden"] for each in own["questions"].values() for key, one in each["adversaries"].items()}
     against = [_against(own, key, banned, malicious) for key, banned in parties.items()]
@@ -43,10 +41,10 @@ def _sentences(
     """What curious parties learn, of so many questions that were answered of the protocol as it trains."""
     said = []
     if leaks:
-        by = {own["questions"][name]["adversary"] for name in leaks}
-        who = f" to the {by.pop()}" if len(by) == 1 else ""
+        cells = [pair for name in leaks for pair in own["questions"][name]["adversaries"].items()]
+        by = dict.fromkeys(who(key) for key, one in cells if one["status"] == "leak" and not one["forbidden"])
         asked = f"{len(leaks)} of {_many(count)} that could be asked"
-        said.append(f"{own['defence']} leaks{who}, in {asked}: {_learnt(own, leaks)}.")
+        said.append(f"{own['defence']} leaks to {_and([*by])}, in {asked}: {_learnt(own, leaks)}.")
     elif count > 0:
         said.append(f"No leak was found in {own['defence']} as it trains, in {_many(count)} that could be asked.")
     elif not broken:
@@ -87,7 +85,9 @@ def _against(row: Mapping[str, Any], key: str, forbidden: bool, malicious: str) 
     cells = {name: one["adversaries"][key] for name, one in row["questions"].items() if key in one["adversaries"]}
     every = [name for name, one in cells.items() if one["status"] == "leak"]
     leaks = [name for name in every if not row["questions"][name]["worst_case"]]
-    quiet = [name for name, one in cells.items() if one["status"] in ("none-found", "proved")]
+    unsure = [name for name, one in cells.items() if one["unsure"] and one["status"] == "none-found"]
+    quiet = [n for n, one in cells.items() if one["status"] in ("none-found", "proved") and n not in unsure]
+    doubt = f"the audit cannot tell if it learns {_learnt(row, unsure)}" if unsure else ""
     if key == MALICIOUS.key and every:
         light, said = "amber", f"{malicious} break it: {cells[every[0]]['words']}"
     elif leaks:
@@ -95,35 +95,34 @@ def _against(row: Mapping[str, Any], key: str, forbidden: bool, malicious: str) 
     elif every:
         light, said = "amber", f"learns in the worst case {_learnt(row, every)}"
     elif quiet:
-        proved = all(cells[name]["status"] == "proved" for name in quiet)
         light, said = "green", f"not found to learn {_learnt(row, quiet)}"
-        light, said = ("proved", "proved to see nothing of updates") if proved else (light, said)
+        if all(cells[name]["status"] == "proved" for name in quiet):
+            light, said = "proved", "proved to see nothing of updates"
     else:
-        light, said = "amber", f"no answer: {next((one['why'] for one in cells.values()), 'nothing was asked')}"
+        why = next((one["why"] for one in cells.values()), "nothing was asked")
+        light, said = "amber", doubt or f"no answer: {why}"
+    if doubt and (every or quiet):
+        light, said = light if every else "amber", f"{said}; {doubt}"
     return {"adversary": key, "forbidden": forbidden, "light": light, "sentence": said}
 
 
 def _recommend(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The compared protocol that leaks in fewer questions, by the rule that the notes of a report print.
-
-    It costs so many times the bytes of the description's own, and so much accuracy.
-    """
+    """The compared protocol that closes most leaks, by the rule in a report's notes; costs are beside the own one's."""
     own, others = rows[0], rows[1:]
     measure, mine = own["measure"], [*_leaks(own), *_leaks(own, rare=True)]
     sign = 1 if measure == "accuracy" else -1
     known = [row for row in others if row[measure] is not None and own[measure] is not None]
-    better = [row for row in known if _badness(row, own) < _badness(own, row)]
+    better = [row for row in known if _closed(own, row, mine) and not _opens(own, row)]
     cheap = [row for row in better if measure != "accuracy" or own[measure] - row[measure] <= DEAR]
     # What costs a lot is worth it for leaks that were found, not for a worst case.
-    fit = cheap or (better if _leaks(own) else [])
+    fit = cheap or [row for row in better if _closed(own, row, _leaks(own))]
     if not fit:
         judged = any(one["status"] != "not-run" for one in own["questions"].values())
         quiet = "Keep your protocol." if judged else "Nothing is recommended where nothing could be judged."
-        said = "None of the protocols that were compared leaks in fewer questions." if mine else quiet
-        if better:
-            said = "Keep your protocol: of those compared, what leaks less costs more than 5 points of accuracy."
+        dear = "Keep your protocol: of those compared, what leaks less costs more than 5 points of accuracy."
+        said = dear if better else NOT_BETTER if mine else quiet
         return {"defence": None, "sentence": said, "bytes": None, "accuracy": None}
-    best = min(fit, key=lambda row: (*_left(row), -sign * row[measure], row["bytes_per_client"]))
+    best = min(fit, key=lambda row: (*_left(own, row), -sign * row[measure], row["bytes_per_client"]))
     use = " ".join([f"Use {best['defence']}.", *_remains(own, best)])
     return {
         "defence": best["defence"], "sentence": use,
@@ -134,13 +133,13 @@ def _recommend(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _remains(own: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:
     """What a change brings, what it leaves, and on what it rests."""
-    both, mine = _judged(own, best), _leaks(own)
-    closed = [name for name in mine if name in both and name not in _leaks(best)]
+    mine, left = _leaks(own), _leaks(best)
+    closed = _closed(own, best, mine)
     said = [f"It closes {len(closed)} of {_many(len(mine), 'leak')} found: {_learnt(own, closed)}."] if closed else []
-    for name in [name for name in mine if name not in both]:
+    for name in [name for name in mine if name not in (*closed, *left)]:
         why = best["questions"][name]["why"] or "the answer is not sure"
-        said.append(f"It could not be asked whether it shows {_learnt(own, [name])}: {why}.")
-    if left := _leaks(best):
+        said.append(f"It cannot be told whether it shows {_learnt(own, [name])}: {why}.")
+    if left:
         said.append(f"It still leaks {_learnt(best, left)}.")
     for name in [name for name in _leaks(best, rare=True) if own["questions"][name]["gain"]]:
         then, now = (row["questions"][name]["gain"]["rate"] for row in (own, best))
@@ -156,19 +155,24 @@ def _learnt(row: Mapping[str, Any], names: Sequence[str]) -> str:
     return _and([row["questions"][name]["learns"] for name in names])
 
 
-def _judged(one: Mapping[str, Any], other: Mapping[str, Any]) -> set[str]:
-    """The questions that were answered of both: what was not asked is no advantage."""
-    cells = {name: (cell, other["questions"][name]) for name, cell in one["questions"].items()}
-    return {n for n, both in cells.items() if all(one["status"] != "not-run" and not one["unsure"] for one in both)}
+def _closed(own: Mapping[str, Any], other: Mapping[str, Any], leaks: Sequence[str]) -> list[str]:
+    """Which leaks the other surely lessens, or is proved not to have, to the same adversary; what was asked alone."""
+    found = {name: other["questions"][name] for name in leaks}
+    every = {name: own["questions"][name]["adversaries"].get(one["adversary"], {}) for name, one in found.items()}
+    mine = {name: one["gain"]["low"] for name, one in every.items() if one.get("status") == "leak"}
+    sure = {name for name, one in found.items() if one["status"] == "none-found" and not one["unsure"]}
+    return [n for n in mine if found[n]["status"] == "proved" or (n in sure and found[n]["gain"]["high"] < mine[n])]
 
 
-def _badness(row: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[int, int]:
-    """Leaks as it trains, then in the worst case, in what was answered of both."""
-    both = _judged(row, other)
-    return sum(name in both for name in _leaks(row)), sum(name in both for name in _leaks(row, rare=True))
+def _opens(own: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether it leaks or breaks where none was found in the own one, or lacks a privacy threshold that that has."""
+    cells = [row["questions"].items() for row in (own, other)]
+    mine, its = ({n for n, one in each if one["status"] == "leak" and not one["forbidden"]} for each in cells)
+    bare = [row.get("statement", {}).get("privacy threshold", "").startswith("none") for row in (own, other)]
+    return not its <= mine or bare == [False, True]
 
 
-def _left(row: Mapping[str, Any]) -> tuple[int, float]:
-    """What a protocol leaves open: leaks as it trains, and how much in the worst case."""
+def _left(own: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[int, float]:
+    """What a protocol leaves open: leaks as it trains that it does not close, and how much in the worst case."""
     rare = sum(row["questions"][name]["gain"]["rate"] for name in _leaks(row, rare=True))
-    return len(_leaks(row)), float(rare)
+    return -len(_closed(own, row, _leaks(own))), float(rare)

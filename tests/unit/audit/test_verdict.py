@@ -131,3 +131,72 @@ def test_what_costs_a_lot_is_recommended_for_leaks_alone() -> None:
 def test_a_model_that_was_not_measured_breaks_nothing() -> None:
     own = row("own", 0.9, source=source(0.9)) | {"accuracy": None}
     assert judged([own, row("other", 0.9, source=source(0.3))])["recommend"]["defence"] is None
+
+
+def spread(mean: float, half: float) -> list[QuestionRun]:
+    """Runs that differ so much that their interval is wide."""
+    return [QuestionRun({"named+prior": Score(mean + half * (-1) ** at, 0.3)}) for at in range(RUNS)]
+
+
+def heard(found: Sequence[QuestionRun], key: str = "server") -> dict[str, Any]:
+    return asked(Source(), answers(found, "source", key), answers(trials(0.9), "source"), {key: False}, {})
+
+
+def test_an_interval_that_meets_ones_own_closes_nothing() -> None:
+    own, close = heard(spread(0.4, 0.05)), heard(spread(0.3, 0.1))
+    assert (own["status"], close["status"], close["unsure"]) == ("leak", "none-found", False)
+    assert close["gain"]["high"] > own["gain"]["low"]
+    got = judged([row("own", 0.9, source=own), row("close", 0.9, source=close)])["recommend"]
+    assert got["defence"] is None
+    assert "None that was compared is shown to be better" in got["sentence"]
+    assert "more runs; noise by a privacy budget" in got["sentence"]
+    own = heard(spread(0.6, 0.05))
+    assert judged([row("own", 0.9, source=own), row("low", 0.9, source=source(0.3))])["recommend"]["defence"] == "low"
+
+
+def test_a_leak_to_somebody_else_is_not_closed_by_what_the_server_sees() -> None:
+    own, other = row("own", 0.9, source=heard(trials(0.9), "client")), row("other", 0.9, source=source(0.3))
+    assert judged([own, other])["recommend"]["defence"] is None
+
+
+@pytest.mark.parametrize("here", [source(0.3), unfit(Source())])
+def test_what_opens_a_leak_is_not_recommended(here: dict[str, Any]) -> None:
+    own = row("own", 0.9, membership=source(0.9), linkage=here)
+    worse = row("worse", 0.9, membership=source(0.3), linkage=source(0.9))
+    assert judged([own, worse])["recommend"]["defence"] is None
+    worse["questions"]["linkage"] = source(0.3)
+    assert judged([own, worse])["recommend"]["defence"] == "worse"
+
+
+def test_what_lacks_a_privacy_threshold_is_recommended_only_to_who_has_none() -> None:
+    some, none = ({"statement": {"privacy threshold": said}} for said in ("all servers but one", "none: it sees all"))
+    own, other = row("own", 0.9, source=source(0.9)), row("other", 0.9, source=source(0.3))
+    assert judged([own | some, other | none])["recommend"]["defence"] is None
+    assert judged([own | none, other | none])["recommend"]["defence"] == "other"
+    assert judged([own | some, other | some])["recommend"]["defence"] == "other"
+
+
+def parties(**runs: list[QuestionRun]) -> dict[str, Any]:
+    """A question asked of several parties."""
+    found = [ArmAnswers({"source": {key: one[at] for key, one in runs.items()}}) for at in range(RUNS)]
+    return asked(Source(), found, answers(trials(0.9), "source"), dict.fromkeys(runs, False), {})
+
+
+def test_every_party_with_a_leak_is_named() -> None:
+    found = parties(server=trials(0.8), client=trials(0.9), sum1=trials(0.3), sum2=trials(0.7))
+    got = judged([row("own", 0.9, source=found)])
+    assert got["sentence"].startswith("own leaks to the server, a client and sum server 2, in 1 of 1 question")
+
+
+def test_a_party_of_which_nothing_can_be_told_is_not_said_to_learn_nothing() -> None:
+    wild = parties(server=trials(0.3), client=spread(0.3, 0.3))
+    assert [wild["adversaries"][key]["unsure"] for key in ("server", "client")] == [False, True]
+    got = judged([row("own", 0.9, source=wild)])
+    said = {one["adversary"]: (one["light"], one["sentence"]) for one in got["against"]}
+    assert said["client"] == ("amber", "the audit cannot tell if it learns whose record it is")
+    assert said["server"] == ("green", "not found to learn whose record it is")
+    assert got["light"] == "amber"
+    both = judged([row("own", 0.9, source=wild, membership=parties(client=trials(0.9)))])["against"]
+    sure = next(one for one in both if one["adversary"] == "client")
+    assert sure["light"] == "red"
+    assert sure["sentence"].startswith("learns whose record it is; the audit cannot tell if it learns ")
