@@ -8,7 +8,14 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[2]
 UNIT = REPOSITORY / "tests" / "unit"
 # The tests of the repository's own pages and of what the package offers have no module of their own.
-OF_NO_MODULE = {"test_docs.py", "test_names.py", "test_wheel.py"}
+OF_NO_MODULE = {
+    "test_docs.py",
+    "test_names.py",
+    "test_notebooks.py",
+    "test_pages.py",
+    "test_release.py",
+    "test_wheel.py",
+}
 
 
 def room_of(folder: Path) -> Path:
