@@ -15,6 +15,7 @@ from croupier.audit.verdict import CONTRADICTION
 
 # A protocol is not recommended where it costs more accuracy than this, while another will do.
 DEAR = 0.05
+WORTH = " only if what it closes is worth more than 5 points of accuracy to you"
 NOT_BETTER = "None that was compared is shown to be better. What could help: more runs; noise by a privacy budget."
 
 
@@ -125,7 +126,7 @@ def _recommend(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         said = dear if better else NOT_BETTER if mine else quiet
         return {"defence": None, "sentence": said, "bytes": None, "accuracy": None}
     best = min(fit, key=lambda row: (*_left(own, row), -sign * row[measure], row["bytes_per_client"]))
-    use = " ".join([f"Use {best['defence']}.", *_remains(own, best)])
+    use = " ".join([f"Use {best['defence']}{'' if cheap else WORTH}.", *_remains(own, best)])
     return {
         "defence": best["defence"], "sentence": use,
         "bytes": best["bytes_per_client"] / own["bytes_per_client"],
@@ -135,8 +136,7 @@ def _recommend(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _remains(own: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:
     """What a change brings, what it leaves, and on what it rests."""
-    mine, left = _leaks(own), _leaks(best)
-    closed = _closed(own, best, mine)
+    mine, left, closed = _leaks(own), _leaks(best), _closed(own, best, _leaks(own))
     said = [f"It closes {len(closed)} of {_many(len(mine), 'leak')} found: {_learnt(own, closed)}."] if closed else []
     for name in [name for name in mine if name not in (*closed, *left)]:
         why = best["questions"][name]["why"] or "the answer is not sure"

@@ -124,7 +124,11 @@ def test_what_was_not_asked_is_no_advantage() -> None:
 
 def test_what_costs_a_lot_is_recommended_for_leaks_alone() -> None:
     dear = row("dear", 0.4, source=source(0.3))
-    assert judged([row("own", 0.9, source=source(0.9)), dear])["recommend"]["defence"] == "dear"
+    got = judged([row("own", 0.9, source=source(0.9)), dear])["recommend"]
+    assert got["defence"] == "dear"
+    assert got["sentence"].startswith("Use dear only if what it closes is worth more than 5 points of accuracy to you.")
+    cheap = judged([row("own", 0.9, source=source(0.9)), row("cheap", 0.88, source=source(0.3)), dear])["recommend"]
+    assert cheap["sentence"].startswith("Use cheap. ")
     assert judged([row("own", 0.9, source=source(0.3)), dear])["recommend"]["sentence"] == "Keep your protocol."
 
 
