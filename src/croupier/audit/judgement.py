@@ -11,9 +11,11 @@ from typing import Any
 
 from croupier.audit.question import MALICIOUS
 from croupier.audit.report.words import capital, who
+from croupier.audit.verdict import CONTRADICTION
 
 # A protocol is not recommended where it costs more accuracy than this, while another will do.
 DEAR = 0.05
+WORTH = " only if what it closes is worth more than 5 points of accuracy to you"
 NOT_BETTER = "None that was compared is shown to be better. What could help: more runs; noise by a privacy budget."
 
 
@@ -27,7 +29,7 @@ def judged(rows: Sequence[Mapping[str, Any]], malicious: str = "some of the clie
     waits = doubt or any(one["light"] == "amber" for one in against if not one["forbidden"])
     light = "red" if leaks else "amber" if rare or broken or waits else "green"
     answered = [one for one in own["questions"].values() if one["status"] != "not-run" and _curious(one)]
-    said = _sentences(own, leaks, rare, len(answered) - len(rare), broken)
+    said = _sentences(own, leaks, rare, len(answered) - len(rare))
     if broken:
         said.append(f"{capital(malicious)}, if malicious, break what it learns.")
     if (what_if := [one["adversary"] for one in against if one["forbidden"] and one["light"] == "red"]) and not leaks:
@@ -35,19 +37,18 @@ def judged(rows: Sequence[Mapping[str, Any]], malicious: str = "some of the clie
     return {"light": light, "sentence": said[0], "more": said[1:], "against": against, "recommend": _recommend(rows)}
 
 
-def _sentences(
-    own: Mapping[str, Any], leaks: Sequence[str], rare: Sequence[str], count: int, broken: bool
-) -> list[str]:
+def _sentences(own: Mapping[str, Any], leaks: Sequence[str], rare: Sequence[str], count: int) -> list[str]:
     """What curious parties learn, of so many questions that were answered of the protocol as it trains."""
     said = []
     if leaks:
         cells = [pair for name in leaks for pair in own["questions"][name]["adversaries"].items()]
-        by = dict.fromkeys(who(key) for key, one in cells if one["status"] == "leak" and not one["forbidden"])
+        leaky = [(who(key), one["why"]) for key, one in cells if one["status"] == "leak" and not one["forbidden"]]
+        by = dict.fromkeys(f"{n} (which contradicts a proof)" if CONTRADICTION in why else n for n, why in leaky)
         asked = f"{len(leaks)} of {_many(count)} that could be asked"
         said.append(f"{own['defence']} leaks to {_and([*by])}, in {asked}: {_learnt(own, leaks)}.")
     elif count > 0:
         said.append(f"No leak was found in {own['defence']} as it trains, in {_many(count)} that could be asked.")
-    elif not broken:
+    elif not _broken(own):
         said.append(f"Nothing could be judged of {own['defence']}: each question says why.")
     if rare:
         assumed = own["questions"][rare[0]]["worst_case"]
@@ -90,6 +91,8 @@ def _against(row: Mapping[str, Any], key: str, forbidden: bool, malicious: str) 
     doubt = f"the audit cannot tell if it learns {_learnt(row, unsure)}" if unsure else ""
     if key == MALICIOUS.key and every:
         light, said = "amber", f"{malicious} break it: {cells[every[0]]['words']}"
+    elif every and CONTRADICTION in cells[every[0]]["why"]:
+        light, said = "amber", f"measured with a leak, {_learnt(row, every)}: {cells[every[0]]['why']}"
     elif leaks:
         light, said = "red", f"learns {_learnt(row, leaks)}"
     elif every:
@@ -123,7 +126,7 @@ def _recommend(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         said = dear if better else NOT_BETTER if mine else quiet
         return {"defence": None, "sentence": said, "bytes": None, "accuracy": None}
     best = min(fit, key=lambda row: (*_left(own, row), -sign * row[measure], row["bytes_per_client"]))
-    use = " ".join([f"Use {best['defence']}.", *_remains(own, best)])
+    use = " ".join([f"Use {best['defence']}{'' if cheap else WORTH}.", *_remains(own, best)])
     return {
         "defence": best["defence"], "sentence": use,
         "bytes": best["bytes_per_client"] / own["bytes_per_client"],
@@ -133,8 +136,7 @@ def _recommend(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _remains(own: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:
     """What a change brings, what it leaves, and on what it rests."""
-    mine, left = _leaks(own), _leaks(best)
-    closed = _closed(own, best, mine)
+    mine, left, closed = _leaks(own), _leaks(best), _closed(own, best, _leaks(own))
     said = [f"It closes {len(closed)} of {_many(len(mine), 'leak')} found: {_learnt(own, closed)}."] if closed else []
     for name in [name for name in mine if name not in (*closed, *left)]:
         why = best["questions"][name]["why"] or "the answer is not sure"

@@ -16,6 +16,7 @@ from croupier.audit.question import Question, QuestionRun, Score
 from croupier.core.intervals import LEVEL, Rate, gain, over_runs, share
 
 Status = Literal["leak", "none-found", "proved", "not-run"]
+CONTRADICTION = "a contradiction to be looked at, a chance finding or a fault, for the protocol is proved to hide this"
 # With fewer runs an interval says next to nothing.
 LEAST_RUNS = 4
 TOO_FEW = "{} runs are too few to judge by; ask for {} or more"
@@ -93,10 +94,7 @@ def not_run(why: str, attacks: Mapping[str, Any] | None = None) -> dict[str, Any
 def cell(
     question: Question, trials: Sequence[QuestionRun], control: Sequence[QuestionRun], proved: str = ""
 ) -> dict[str, Any]:
-    """What one adversary learns: by the attack that was named in advance, or by the one that surely finds more.
-
-    `proved` is why its views tell nothing, where that is known beforehand.
-    """
+    """What one adversary learns, by the attack named in advance or a surer one; `proved`: why views tell nothing."""
     if len(trials) < 2:
         return not_run("one run has no interval; ask for more seeds")
     attacks = attacked(question, trials, control, max(1, len(trials[0].scores) - 1))
@@ -118,7 +116,7 @@ def cell(
     one = attacks[best]
     found = Rate(**one["gain" if best == first else "gain_together"])
     status: Status = "leak" if found.low > 0 else "proved" if proved else "none-found"
-    why = proved if status == "proved" else ""
+    why = proved if status == "proved" else f"{CONTRADICTION}: {proved}" if proved and status == "leak" else ""
     if few:
         status, why = "not-run", TOO_FEW.format(len(trials), LEAST_RUNS)
     return {

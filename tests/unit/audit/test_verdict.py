@@ -124,7 +124,11 @@ def test_what_was_not_asked_is_no_advantage() -> None:
 
 def test_what_costs_a_lot_is_recommended_for_leaks_alone() -> None:
     dear = row("dear", 0.4, source=source(0.3))
-    assert judged([row("own", 0.9, source=source(0.9)), dear])["recommend"]["defence"] == "dear"
+    got = judged([row("own", 0.9, source=source(0.9)), dear])["recommend"]
+    assert got["defence"] == "dear"
+    assert got["sentence"].startswith("Use dear only if what it closes is worth more than 5 points of accuracy to you.")
+    cheap = judged([row("own", 0.9, source=source(0.9)), row("cheap", 0.88, source=source(0.3)), dear])["recommend"]
+    assert cheap["sentence"].startswith("Use cheap. ")
     assert judged([row("own", 0.9, source=source(0.3)), dear])["recommend"]["sentence"] == "Keep your protocol."
 
 
@@ -200,3 +204,25 @@ def test_a_party_of_which_nothing_can_be_told_is_not_said_to_learn_nothing() -> 
     sure = next(one for one in both if one["adversary"] == "client")
     assert sure["light"] == "red"
     assert sure["sentence"].startswith("learns whose record it is; the audit cannot tell if it learns ")
+
+
+def test_a_leak_that_a_proof_rules_out_is_called_a_contradiction() -> None:
+    runs = dict.fromkeys(("server", "sum2"), trials(0.9))
+    found = [ArmAnswers({"source": {key: one[at] for key, one in runs.items()}}) for at in range(RUNS)]
+    proved = {"sum2": "it sees noise alone"}
+    got = judged(
+        [
+            row(
+                "own",
+                0.9,
+                source=asked(Source(), found, answers(trials(0.9), "source"), dict.fromkeys(runs, False), proved),
+            )
+        ]
+    )
+    assert got["sentence"].startswith("own leaks to the server and sum server 2 (which contradicts a proof), in 1 of 1")
+    said = {one["adversary"]: (one["light"], one["sentence"]) for one in got["against"]}
+    assert said["server"] == ("red", "learns whose record it is")
+    light, sentence = said["sum2"]
+    assert light == "amber"
+    assert sentence.startswith("measured with a leak, whose record it is: a contradiction to be looked at, ")
+    assert sentence.endswith("it sees noise alone")
