@@ -123,8 +123,9 @@ COMMANDS = [
     "bench coverage", "bench disaggregate", "bench faults", "bench flower", "bench fuzz", "bench gates",
     "bench intra", "bench large", "bench mix", "bench opened", "bench permutation", "bench rain", "bench reveal",
     "bench rns", "bench scale", "bench serve", "bench shuffles", "bench simulate", "bench start", "bench sum",
-    "bench tamper", "bench tazza", "compare", "doctor", "enrol", "explain", "flower-guard approve", ", ", ", ",
-    ", ", ", ", ", ", ", ", ", ", ", ", "reproduce", "rotate", "run", "serve", "up",
+    "bench tamper", "bench tazza", "compare", "doctor", "enrol", "explain", "flower-guard approve",
+    "flower-guard install", "group", "init", "join", "keygen", "plan dp", "plan run", "recommend", "report compare",
+    "reproduce", "rotate", "run", "serve", "up",
 ]  # fmt: skip
 COMMON = {"--print-config", "--seed", "--out", "--json"}
 # A reproduction is many descriptions at once, so there is not one to print; a plan comes before any, and draws nothing.
