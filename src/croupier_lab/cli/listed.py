@@ -58,4 +58,5 @@ def _show_figures(as_json: bool) -> None:
             print(line(f"{name:19} {'*' if told['needs_data'] else ' '} {told['title']}", " " * 22))
         said = "needs the data folder (--data or CROUPIER_DATA, see docs/data.md); others need it beyond smoke at most"
         print(line(f"*: {said}"))
-        print("croupier reproduce NAME --scale smoke|small|paper; --list says what became of every claim")
+        print("croupier reproduce NAME --scale smoke|small|paper")
+        print("croupier reproduce --list: what became of every claim")
