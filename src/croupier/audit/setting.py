@@ -5,7 +5,6 @@ All arms of a seed share one setting but for defences in training, so that they 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from croupier.audit.knowledge import Knowledge, Sample
 from croupier.core.coins import Coins
 from croupier.engine.federation import Federation
 from croupier.errors import SpecError
+from croupier.kernels.threads import cores
 from croupier.learn.assemble import Assembled, Hardware, TaskOptions, assemble
 from croupier.learn.augment import AS_IS, Augment
 from croupier.learn.data import Data, Dataset
@@ -122,5 +122,5 @@ def setting_of(spec: Spec, folder: Path | None = None) -> Setting:
     return Setting(
         task.data, task.split, task.model, task.fit, spec.federation, task.augment,
         together=task.together, root=task.root, folder=folder, device=spec.run.device,
-        workers=spec.run.workers or os.cpu_count() or 1, loss=task.loss, opaque=task.opaque,
+        workers=spec.run.workers or cores(), loss=task.loss, opaque=task.opaque,
     )  # fmt: skip

@@ -20,18 +20,18 @@ _own = threading.local()
 
 def over(count: int, step: int, work: Callable[[int, int], None]) -> None:
     """Run `work(start, stop)` over the whole range, cut at multiples of `step`, which may run at the same time."""
-    cores = _cores()
-    if count <= FEW or cores == 1 or getattr(_own, "taken", False):
+    threads = cores()
+    if count <= FEW or threads == 1 or getattr(_own, "taken", False):
         work(0, count)
         return
-    size = -(-count // (4 * cores * step)) * step
+    size = -(-count // (4 * threads * step)) * step
     each([partial(work, start, min(count, start + size)) for start in range(0, count, size)])
 
 
 def each(jobs: Sequence[Callable[[], None]]) -> None:
     """Run jobs that do not depend on each other, which may run at the same time."""
-    cores = _cores()
-    if len(jobs) < 2 or cores == 1 or getattr(_own, "taken", False):
+    threads = cores()
+    if len(jobs) < 2 or threads == 1 or getattr(_own, "taken", False):
         for job in jobs:
             job()
         return
@@ -46,7 +46,7 @@ def each(jobs: Sequence[Callable[[], None]]) -> None:
             _own.taken = False
 
     # This thread works too, and waits only for those that have begun: on a busy machine the others may come too late.
-    helpers = [_pool().submit(take) for _ in range(min(cores, len(jobs)) - 1)]
+    helpers = [_pool().submit(take) for _ in range(min(threads, len(jobs)) - 1)]
     try:
         take()
     finally:
@@ -57,10 +57,11 @@ def each(jobs: Sequence[Callable[[], None]]) -> None:
         raise error
 
 
-def _cores() -> int:
+def cores() -> int:
+    """How many cores this process may use: fewer than the machine has, in a container or under `taskset`."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @lru_cache(maxsize=1)
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_cores(), "kernel")
+    return ThreadPoolExecutor(cores(), "kernel")

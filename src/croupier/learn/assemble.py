@@ -9,7 +9,6 @@ the server's root records.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ from croupier.core.update import Model
 from croupier.encode.symmetry import Symmetry
 from croupier.engine.task import Task
 from croupier.errors import DataError, SpecError
+from croupier.kernels.threads import cores
 from croupier.learn.augment import AS_IS, Augment
 from croupier.learn.data import Data, Dataset, Records
 from croupier.learn.evaluate import Evaluate, ModelAnswers
@@ -135,7 +135,7 @@ def assemble(
     # The client's name is part of its digest: two clients with the same records are still two clients.
     digests = {who: f"{who}:{shard.digest()}" for who, shard in records.items()}
     shards = {digests[who]: shard.to(device) for who, shard in records.items()}
-    hands = machine.workers or os.cpu_count() or 1
+    hands = machine.workers or cores()
     afar = machine.engine == "ray"
     together = options.together if network.batchable and not augment.fresh else 1
     threads = 1 if afar else hands

@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from croupier.core.coins import Coins
 from croupier.core.update import Update
 from croupier.errors import CroupierError, EngineError, SpecError
+from croupier.kernels.threads import cores
 from croupier.learn.augment import Augment
 from croupier.learn.data import Records
 from croupier.learn.fit import Fit
@@ -245,7 +246,7 @@ class RayLearner:
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         own: dict[str, Any] = {}
         if not os.environ.get("RAY_ADDRESS"):
-            count = self.actors or os.cpu_count() or 1
+            count = self.actors or cores()
             own = {"num_cpus": count, "include_dashboard": False, "object_store_memory": room + ROOM}
         ray.init(log_to_driver=False, configure_logging=False, **own)
         self._began = True

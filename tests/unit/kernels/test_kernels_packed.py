@@ -45,7 +45,7 @@ def sources(bits: int, *seeds: int) -> list[Any]:
 @pytest.fixture(params=[1, 3], ids=["one thread", "three threads"])
 def several(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also with work that is cut into pieces and passes, however many cores there are."""
-    monkeypatch.setattr(threads, "_cores", lambda: request.param)
+    monkeypatch.setattr(threads, "cores", lambda: request.param)
     monkeypatch.setattr(threads, "FEW", 1024)
     monkeypatch.setattr(packed, "_PASS", 1024)
 

@@ -114,7 +114,7 @@ def test_the_number_of_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch) 
 
     found = []
     for cores in (1, 2, 5):
-        monkeypatch.setattr(threads, "_cores", lambda cores=cores: cores)
+        monkeypatch.setattr(threads, "cores", lambda cores=cores: cores)
         found.append(made())
     assert found[0] == found[1] == found[2]
 

@@ -24,7 +24,7 @@ def drawn(bits: int, count: int, seed: int = 1) -> Any:
 @pytest.fixture(params=[1, 3], ids=["one thread", "three threads"])
 def several(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also with work that is cut into pieces, however many cores there are."""
-    monkeypatch.setattr(threads, "_cores", lambda: request.param)
+    monkeypatch.setattr(threads, "cores", lambda: request.param)
     monkeypatch.setattr(threads, "FEW", 1024)
 
 

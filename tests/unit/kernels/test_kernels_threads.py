@@ -12,7 +12,7 @@ from croupier.kernels import threads
 @pytest.fixture(autouse=True, params=[1, 3], ids=["one core", "three cores"])
 def cores(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """So many, whatever this machine has."""
-    monkeypatch.setattr(threads, "_cores", lambda: request.param)
+    monkeypatch.setattr(threads, "cores", lambda: request.param)
     return int(request.param)
 
 

@@ -1,7 +1,8 @@
 """A recurrent network that classifies sequences.
 
-Plain, GRU or LSTM cells over the steps of a record, for the dataset `ecg`. Records' own gradients, which DP-SGD needs,
-are taken with the layer written out (`learn.unroll`).
+Plain, GRU or LSTM cells over the steps of a record: `model = "rnn"`, for the dataset `ecg` and Tazza's tables. DP-SGD
+needs each record's own gradient: for it torch's vmap takes plain and GRU layers written out (`learn.unroll`), and LSTM
+layers as they are.
 """
 
 from __future__ import annotations
