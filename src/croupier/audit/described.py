@@ -12,7 +12,7 @@ from croupier.audit.arms import AGAINST, FEWER, arms_of
 from croupier.audit.bench import Watch, is_undefended
 from croupier.audit.harness import ArmAnswers, part, run
 from croupier.audit.judgement import judged
-from croupier.audit.notes import fewer, notes, threat
+from croupier.audit.notes import fewer, notes, shorter, threat
 from croupier.audit.question import SERVER, Adversary, Arm, Question, adversaries, parse
 from croupier.audit.report.read import KIND, SCHEMA
 from croupier.audit.report.result import Report
@@ -90,7 +90,7 @@ def audit(
     spec = load(source, sets, count=counted(data))
     tried = FAST if fast else FULL
     depth = replace(tried, lpips=lpips, rounds=min(tried.rounds, spec.federation.rounds))
-    spec = quicker(spec, sets) if fast else spec
+    whole, spec = spec.federation.rounds, quicker(spec, sets) if fast else spec
     learnt, off = setting_of(spec, folder_of(data)), Distortion.parse(noise, "noise")
     chosen = [Question.parse(name, "question") for name in _asked(questions)]
     # Data that cannot be had are refused here, before anything is begun.
@@ -100,7 +100,7 @@ def audit(
     own = arms[0]
     curious = tuple(parse(one, own.pipeline) for one in adversary) or adversaries(own.pipeline)
     who = {arm.key: (SERVER,) for arm in arms} | {own.key: curious}
-    one = _Audit(spec, setting, made, range(seed, seed + runs), arms, who, chosen, bounds)
+    one = _Audit(spec, setting, made, range(seed, seed + runs), arms, who, chosen, shorter(whole, setting) + bounds)
     shelf = FolderShelf() if kept is None else kept
     shelf.begin(spec.name, one.deciding(), [part(number, arm) for number in one.seeds for arm in arms], "parts")
     return Report(one.found(run(setting, arms, who, chosen, one.seeds, Local(), watch, shelf), left))
@@ -218,13 +218,12 @@ def _add_source(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def _pictures(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Examples of what was reconstructed, by defence and adversary; a what-if's stay with it."""
+    """Examples of what was reconstructed, by defence and adversary."""
     return [
-        {"defence": row["defence"], "adversary": key, **one}
+        {"defence": row["defence"], "adversary": key, "forbidden": cell["forbidden"], **one}
         for row in rows
         for question in row["questions"].values()
         for key, cell in question["adversaries"].items()
-        if not cell["forbidden"]
         for one in cell["facts"].pop("pictures", ())[: None if row["own"] else 2]
     ]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from croupier.audit.question import MALICIOUS
+from croupier.audit.question import MALICIOUS, NO_ROWS
 from croupier.audit.report.words import capital, who
 from croupier.audit.verdict import CONTRADICTION
 
@@ -158,12 +158,13 @@ def _learnt(row: Mapping[str, Any], names: Sequence[str]) -> str:
 
 
 def _closed(own: Mapping[str, Any], other: Mapping[str, Any], leaks: Sequence[str]) -> list[str]:
-    """Which leaks the other surely lessens, or is proved not to have, to the same adversary; what was asked alone."""
+    """Which leaks the other surely lessens, or is proved not to have, to the same adversary; or has no rows to link."""
     found = {name: other["questions"][name] for name in leaks}
     every = {name: own["questions"][name]["adversaries"].get(one["adversary"], {}) for name, one in found.items()}
     mine = {name: one["gain"]["low"] for name, one in every.items() if one.get("status") == "leak"}
     sure = {name for name, one in found.items() if one["status"] == "none-found" and not one["unsure"]}
-    return [n for n in mine if found[n]["status"] == "proved" or (n in sure and found[n]["gain"]["high"] < mine[n])]
+    none = {name for name, one in found.items() if one["status"] == "proved" or one["why"] == NO_ROWS}
+    return [n for n in mine if n in none or (n in sure and found[n]["gain"]["high"] < mine[n])]
 
 
 def _opens(own: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

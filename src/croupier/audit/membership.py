@@ -194,17 +194,14 @@ def caught(members: Tensor, others: Tensor, false_alarms: float = 0.01) -> float
     return float((members > others.sort(descending=True).values[allowed]).double().mean())
 
 
-ATTACKS: Mapping[str, Attack] = {
-    "prior": prior, "loss": loss, "rows": rows, "lira": lira, "gradients": gradients,
-    "row-gradients": row_gradients, "spans": spans,
-}  # fmt: skip
-
-TITLES: Mapping[str, str] = {
-    "prior": "how easy the record is, no view",
-    "loss": "loss threshold on the joint model (Yeom et al.)",
-    "rows": "loss threshold on the best of all clients' models",
-    "lira": "likelihood ratio on the joint model (LiRA, offline)",
-    "gradients": "the joint model's change explained by gradients of single records",
-    "row-gradients": "each client's change explained by gradients of single records",
-    "spans": "how well changes of the first layer, each client's or the joint one, span the record",
+_KNOWN: Mapping[str, tuple[str, Attack]] = {
+    "prior": ("how easy the record is, no view", prior),
+    "loss": ("loss threshold on the joint model (Yeom et al.)", loss),
+    "rows": ("loss threshold on the best of all clients' models", rows),
+    "lira": ("likelihood ratio on the joint model (LiRA, offline)", lira),
+    "gradients": ("the joint model's change explained by gradients of single records", gradients),
+    "row-gradients": ("each client's change explained by gradients of single records", row_gradients),
+    "spans": ("how well changes of the first layer, each client's or the joint one, span the record", spans),
 }
+ATTACKS: dict[str, Attack] = {name: attack for name, (_, attack) in _KNOWN.items()}
+TITLES = {name: title for name, (title, _) in _KNOWN.items()}

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 Unit = Literal["share", "dB", "cosine", "bits"]
 NETWORK = "network"
 UNSEEN = "it sees nothing of a round before the next one"
+# Nothing that could be linked, whoever looks: what links clients elsewhere is closed.
+NO_ROWS = "a sum of everybody has no rows to link"
 
 
 @dataclass(frozen=True)

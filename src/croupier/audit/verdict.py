@@ -80,15 +80,11 @@ def _by_round(question: Question, scores: Sequence[Score]) -> list[dict[str, Any
     return [{"round": number, **asdict(interval([one.rounds[number] for one in scores]))} for number in numbers]
 
 
-NOTHING: dict[str, Any] = {
-    "attack": None, "value": None, "low": None, "high": None, "prior": None, "gain": None, "control": None,
-    "unsure": False,
-}  # fmt: skip
-
-
 def not_run(why: str, attacks: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """A question that was not asked of an adversary, or whose answer says nothing."""
-    return {**NOTHING, "status": "not-run", "why": why, "words": "not run", "attacks": dict(attacks or {}), "facts": {}}
+    nothing = dict.fromkeys(("attack", "value", "low", "high", "prior", "gain", "control"))
+    said = {"unsure": False, "status": "not-run", "why": why, "words": "not run"}
+    return {**nothing, **said, "attacks": dict(attacks or {}), "facts": {}}
 
 
 def cell(

@@ -12,12 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from croupier.cli import options
-from croupier.cli.findings import SHORT as SHORT
 from croupier.cli.findings import show
 from croupier.cli.progress import progress
 
@@ -28,14 +27,13 @@ if TYPE_CHECKING:
 
 HOME = Path("audits")
 Description = Annotated[str, typer.Argument(help="A preset or TOML file: its own protocol is audited.")]
-# Optional in the form that typer reads.
-Many = Optional[list[str]]  # noqa: UP045
-Where = Optional[Path]  # noqa: UP045
+Where = Path | None
 Questions = Annotated[
-    Many, typer.Option("--question", "-q", help="Ask only this; may be repeated. Default: all that make sense.")
+    list[str] | None,
+    typer.Option("--question", "-q", help="Ask only this; may be repeated. Default: all that make sense."),
 ]
 Adversaries = Annotated[
-    Many,
+    list[str] | None,
     typer.Option(
         "--adversary",
         "-a",
@@ -44,14 +42,14 @@ Adversaries = Annotated[
     ),
 ]
 Against = Annotated[
-    Many,
+    list[str] | None,
     typer.Option(
         help="Compare with this protocol: none, shuffle-parameter, rns-servers, a preset or a TOML file; may be "
         "repeated. 'nothing' compares with no defence alone. Default: the shuffles and the systems that fit."
     ),
 ]
 Seeds = Annotated[
-    Optional[int],  # noqa: UP045
+    int | None,
     typer.Option(help="Independent runs; intervals are over runs. Default: 20, with --fast 8 or 4.", min=2, max=1000),
 ]
 Fast = Annotated[bool, typer.Option("--fast", help="Fewer runs, 2 rounds, fewer records of large data: some minutes.")]
@@ -158,18 +156,9 @@ def _kept_views(views: Path | None, key: Path | None, updates: Path | None) -> d
         raise SpecError("--views and --key belong together: the folder of kept views, and the key file that opens them")
     if views is None or key is None:
         return None
-    from croupier.audit.recorded.viewed import PartyViews
-    from croupier.service.home import Home
-    from croupier.service.views import open_views
+    from croupier.service.views import party_views
 
-    home = Home.open(key)
-    found = open_views(views, home)
-    roster = home.pinned_by(found[-1].roster)
-    # Of several attempts at a round, the last.
-    mine = PartyViews(home.keys.name, {one.round: one.facts for one in found}, roster.spec.protocol, roster.layout)
-    task = roster.spec.task
-    recipe = {"model": task.model.plain(), "fit": task.fit.plain(), **({"loss": task.loss} if task.loss else {})}
-    return {"kept": mine, "folder": updates or views, "task": recipe}
+    return dict(zip(("kept", "task"), party_views(views, key), strict=True), folder=updates or views)
 
 
 def _print_config(spec: str, sets: list[str], fast: bool, json: bool) -> None:

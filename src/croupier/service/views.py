@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from croupier.core import canon
 from croupier.core.coins import Coins
@@ -20,6 +20,9 @@ from croupier.mpc.seal import seal
 from croupier.service.home import Home, make_private
 from croupier.service.identity import Keyring
 from croupier.service.notice import Notice
+
+if TYPE_CHECKING:
+    from croupier.audit.recorded.viewed import PartyViews
 
 SUFFIX = ".view"
 _ABOUT = ("party", "run", "roster", "round", "attempt")
@@ -74,6 +77,23 @@ def open_views(folder: Path, home: Home) -> tuple[KeptView, ...]:
     rings = list(home.keyrings())
     found = [_opened(path, rings) for path in files]
     return tuple(sorted(found, key=lambda one: (one.round, one.attempt)))
+
+
+def party_views(folder: Path, key: Path) -> tuple[PartyViews, dict[str, Any]]:
+    """All views that a party kept, for an audit of them, and the network and recipe that its roster names.
+
+    Raises: SpecError, StoreError, IntegrityError.
+    """
+    from croupier.audit.recorded.viewed import PartyViews
+
+    home = Home.open(key)
+    found = open_views(folder, home)
+    roster = home.pinned_by(found[-1].roster)
+    # Of several attempts at a round, the last.
+    last = {one.round: one.facts for one in found}
+    task = roster.spec.task
+    recipe = {"model": task.model.plain(), "fit": task.fit.plain(), **({"loss": task.loss} if task.loss else {})}
+    return PartyViews(home.keys.name, last, roster.spec.protocol, roster.layout), recipe
 
 
 def _opened(path: Path, rings: Iterable[Keyring]) -> KeptView:

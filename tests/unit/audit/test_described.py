@@ -273,6 +273,7 @@ def test_the_settings_of_a_description_are_the_experiments() -> None:
 
 def test_fast_draws_records_of_large_data_and_says_so(here: None, monkeypatch: pytest.MonkeyPatch) -> None:
     small = [one for one in TINY if "rounds" not in one]
+    small.append("federation.rounds=2")
     whole = audit("digits", sets=small, against=["nothing"], questions=["membership"], fast=True, seeds=2)
     assert whole.plain["bounds"] == []
     monkeypatch.setattr(described, "FAST_TRAINED", 300)
@@ -285,3 +286,11 @@ def test_fast_draws_records_of_large_data_and_says_so(here: None, monkeypatch: p
     assert "Malicious clients flip labels or replace the model" in second
     assert first in html.unescape(some.page())
     assert some.plain["rows"][0]["accuracy"] != whole.plain["rows"][0]["accuracy"]
+
+
+def test_fast_says_how_many_rounds_it_left_out(here: None) -> None:
+    small = [one for one in TINY if "rounds" not in one]
+    asked: dict[str, Any] = {"against": ["nothing"], "questions": ["carries"], "fast": True, "seeds": 2}
+    (said,) = audit("digits", sets=[*small], **asked).plain["bounds"]
+    assert said == "--fast: 2 of the 10 rounds that are described were played; more rounds may tell more."
+    assert audit("digits", sets=[*small, "federation.rounds=2"], **asked).plain["bounds"] == []

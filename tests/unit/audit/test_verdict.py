@@ -9,11 +9,11 @@ import pytest
 
 from croupier.audit.harness import EVERYBODY, ArmAnswers
 from croupier.audit.judgement import judged
-from croupier.audit.question import MALICIOUS, QuestionRun, Score
+from croupier.audit.question import MALICIOUS, NO_ROWS, QuestionRun, Score
 from croupier.audit.questions.poisoning import Poisoning
 from croupier.audit.questions.reconstruction import Reconstruction
 from croupier.audit.questions.source import Source
-from croupier.audit.questions.traits import Traits
+from croupier.audit.questions.traits import Linkage, Traits
 from croupier.audit.verdict import asked, cell
 
 RUNS = 8
@@ -120,6 +120,25 @@ def test_what_was_not_asked_is_no_advantage() -> None:
     assert got["defence"] == "better"
     assert got["accuracy"] == pytest.approx(-0.02)
     assert "closes 1 of 1 leak found: whose record it is" in got["sentence"]
+
+
+def linked(value: float) -> dict[str, Any]:
+    found = [QuestionRun({"linked": Score(value + 0.001 * (at % 3), 0.1)}) for at in range(RUNS)]
+    return asked(Linkage(), answers(found, "linkage"), answers(found, "linkage"), SERVER, {})
+
+
+def test_a_sum_without_rows_closes_links_and_no_other_question() -> None:
+    refused = [ArmAnswers({}, {"linkage": {"server": NO_ROWS}, "source": {"server": NO_ROWS}})] * RUNS
+    none = asked(Linkage(), refused, [], SERVER, {})
+    assert (none["status"], none["why"]) == ("not-run", NO_ROWS)
+    got = judged([row("own", 0.9, linkage=linked(0.9)), row("sum", 0.9, linkage=none)])["recommend"]
+    assert got["defence"] == "sum"
+    assert "closes 1 of 1 leak found: which updates are one client's" in got["sentence"]
+    other = [ArmAnswers({}, {"linkage": {"server": "one round was played"}})] * RUNS
+    lost = asked(Linkage(), other, [], SERVER, {})
+    assert (
+        judged([row("own", 0.9, linkage=linked(0.9)), row("lost", 0.9, linkage=lost)])["recommend"]["defence"] is None
+    )
 
 
 def test_what_costs_a_lot_is_recommended_for_leaks_alone() -> None:

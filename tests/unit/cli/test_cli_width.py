@@ -11,7 +11,7 @@ from rich.table import Table
 from tests.reports import report
 from tests.shell import Shell
 
-from croupier.cli import audit, findings
+from croupier.cli import findings
 from croupier.cli.fit import fitted, line, wrapped
 
 SMALL = ("-s", "federation.rounds=2", "-s", "task.fit.epochs=1", "-s", "run.workers=1", "--seed", "7")
@@ -71,7 +71,7 @@ def wide() -> dict[str, Any]:
     found = report()
     units = {"reconstruction": "dB", "separation": "cosine", "carries": "bits"}
     cell = found["rows"][0]["questions"]["source"]
-    for name in audit.SHORT:
+    for name in findings.SHORT:
         found["questions"].setdefault(name, found["questions"]["source"])
         found["questions"][name] = {**found["questions"][name], "unit": units.get(name, "share")}
         for row in found["rows"]:
@@ -83,7 +83,7 @@ def wide() -> dict[str, Any]:
 def test_audits_fit(verbose: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(WIDTH))
     findings.show(wide(), verbose)
-    assert {"defence", *audit.SHORT.values(), "accur.", "up"} <= checked(capsys.readouterr().out)
+    assert {"defence", *findings.SHORT.values(), "accur.", "up"} <= checked(capsys.readouterr().out)
 
 
 def test_a_wide_table_is_printed_in_parts_that_begin_with_its_labels() -> None:

@@ -1,7 +1,7 @@
-"""Hidden coordinates: orders of uploads, brought together by matching weights.
+"""The server's attack on encodings such as Tazza's (`hidden-units`): in which order are a client's hidden units?
 
-The attack is a server's: it knows the network's symmetries, what it handed out and what came back, and nothing of the
-rule.
+It finds the secret order by matching the weights of the client's upload with the model it was handed, and knows nothing
+of the rule. A topic of `audit.blind`, asked by `audit/questions/permutation.py`.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class ServerRound:
 
 @dataclass(frozen=True)
 class Guess:
-    """The order of one upload as the server takes it, from the order of the first model it ever handed out.
+    """The server's guess: the permutation from the first handed-out model's order to this upload's.
 
-    `matched`: whether weights had to be matched; two frames that are the same say it by themselves.
+    `matched`: False where the upload's frame equals its model's frame, so that no weights had to be matched.
     """
 
     frame: bytes
@@ -57,7 +57,7 @@ def unmoved(symmetry: Symmetry) -> Rule:
 
 
 def study(known: Mapping[str, Any], device: str = "cpu") -> Symmetry:
-    """What everybody knows."""
+    """The network's public symmetry, read back from plain values."""
     found: Symmetry = revived(Symmetry, known["symmetry"])
     return found
 
@@ -68,31 +68,31 @@ def mount(symmetry: Symmetry, asked: Mapping[str, Any]) -> dict[str, Any]:
     `asked` has `rounds`, how many uploads to match a round at `most`, and `coins`.
     """
     rounds = revived(tuple[ServerRound, ...], asked["rounds"])
-    guesses, known = follow(rounds, symmetry, Coins(asked["coins"]), asked["most"])
+    guesses, orders = follow(rounds, symmetry, Coins(asked["coins"]), asked["most"])
     told = [
         {"frame": one.frame, "places": {group: torch.from_numpy(order) for group, order in one.rule.of.items()},
          "matched": one.matched}
         for one in guesses
     ]  # fmt: skip
-    return {"base": next(iter(known)), "guesses": told}
+    return {"base": next(iter(orders)), "guesses": told}
 
 
 def follow(
     rounds: Sequence[ServerRound], symmetry: Symmetry, coins: Coins, most: int = 10,
-    known: Mapping[bytes, Rule] | None = None,
+    earlier: Mapping[bytes, Rule] | None = None,
 ) -> tuple[list[Guess], dict[bytes, Rule]]:  # fmt: skip
     """Bring round after round into the order of the first model, by at most so many uploads a round.
 
-    Each match is relative to the model that was handed out, of which every cluster has its own; frames say which orders
-    are the same. Together they bring every round into one order, which stays unknown where the first model's is.
-    `known` are the orders of earlier rounds. Every guess, and for each frame the rule that fitted best.
+    Each match is relative to the model that was handed out (with clusters, clients get different ones); frames say
+    which orders are the same. So all rounds end in one common order, secret if the first model's is. `earlier`: the
+    orders of earlier rounds. Returns every guess, and for each frame the best fit of the first round with that frame.
     """
-    known, guesses = dict(known or {rounds[0].uploads[0].model_frame: unmoved(symmetry)}), list[Guess]()
+    orders, guesses = dict(earlier or {rounds[0].uploads[0].model_frame: unmoved(symmetry)}), list[Guess]()
     for one in rounds:
         fits = list[tuple[float, Rule]]()
         # Whose model is in an order that was never brought together with the first tells nothing.
-        for each in [each for each in one.uploads if each.model_frame in known][:most]:
-            rule, is_same = known[each.model_frame], each.model_frame == one.frame
+        for each in [each for each in one.uploads if each.model_frame in orders][:most]:
+            rule, is_same = orders[each.model_frame], each.model_frame == one.frame
             if is_same:
                 fits.append((0.0, rule))
             else:
@@ -100,5 +100,5 @@ def follow(
                 fits.append((found.apart, after(rule, found.rule)))
             guesses.append(Guess(one.frame, fits[-1][1], not is_same))
         if fits:
-            known.setdefault(one.frame, min(fits, key=lambda fit: fit[0])[1])
-    return guesses, known
+            orders.setdefault(one.frame, min(fits, key=lambda fit: fit[0])[1])
+    return guesses, orders

@@ -8,7 +8,7 @@ beside these.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import product
 from typing import Any
@@ -167,54 +167,46 @@ def _calibrated(trials: Iterable[Foretelling]) -> tuple[tuple[float, float], flo
     return pairs[best], DOUBTS[doubt]
 
 
+def _by_loss(rebuild: Callable[..., Rebuilt], *how: Any, **more: Any) -> Attack:
+    return partial(lowest_loss, partial(rebuild, *how, **more))
+
+
 _MATCHED_ROWS = partial(unshuffle.models, LOSS, one_to_one=True)
 _MATCHED_HEADS = partial(unshuffle.layers, LOSS, one_to_one=True)
-ATTACKS: Mapping[str, Attack] = {
-    "prior": prior,
-    "named": partial(lowest_loss, unshuffle.named),
-    "named+prior": partial(posterior, unshuffle.named, fitted=False),
-    "algorithm2": partial(lowest_loss, partial(unshuffle.models, ACCURACY)),
-    "algorithm2-loss": partial(lowest_loss, partial(unshuffle.models, LOSS)),
-    "algorithm2-matched": partial(lowest_loss, _MATCHED_ROWS),
-    "algorithm2+prior": partial(posterior, _MATCHED_ROWS, fitted=False),
-    "algorithm3": partial(lowest_loss, partial(unshuffle.layers, ACCURACY)),
-    "algorithm3-loss": partial(lowest_loss, partial(unshuffle.layers, LOSS)),
-    "algorithm3-matched": partial(lowest_loss, _MATCHED_HEADS),
-    "algorithm3+prior": partial(posterior, _MATCHED_HEADS, fitted=False),
-    "algorithm5": partial(lowest_loss, partial(unshuffle.parameters, ACCURACY)),
-    "algorithm5-loss": partial(lowest_loss, partial(unshuffle.parameters, LOSS)),
-    "algorithm5-cumulative": partial(lowest_loss, partial(unshuffle.parameters, LOSS, cumulative=True)),
-    "algorithm5+prior": partial(posterior, partial(unshuffle.parameters, LOSS)),
-    "tuned": partial(lowest_loss, unshuffle.tuned),
-    "tuned+prior": partial(posterior, unshuffle.tuned),
-    "carries": partial(lowest_loss, unshuffle.carried),
-    "carries+prior": partial(posterior, unshuffle.carried),
-}
-
+_LIKELIEST = partial(unshuffle.parameters, LOSS)
+# By name: what a report calls an attack, and the attack.
+_KNOWN: Mapping[str, tuple[str, Attack]] = {
+    "prior": ("the adversary's knowledge, no view", prior),
+    "named": ("lowest loss over the named updates (Hu et al.)", _by_loss(unshuffle.named)),
+    "named+prior": ("named updates and prior, as one posterior", partial(posterior, unshuffle.named, fitted=False)),
+    "algorithm2": ("Algorithm 2: the row most accurate on the shadow set", _by_loss(unshuffle.models, ACCURACY)),
+    "algorithm2-loss": ("Algorithm 2, by loss", _by_loss(unshuffle.models, LOSS)),
+    "algorithm2-matched": ("Algorithm 2, by loss, rows assigned one to one", _by_loss(_MATCHED_ROWS)),
+    "algorithm2+prior": (
+        "rows assigned one to one, and prior, as one posterior", partial(posterior, _MATCHED_ROWS, fitted=False)),
+    "algorithm3": (
+        "Algorithm 3: mean layers, last layer most accurate on the shadow set", _by_loss(unshuffle.layers, ACCURACY)),
+    "algorithm3-loss": ("Algorithm 3, by loss", _by_loss(unshuffle.layers, LOSS)),
+    "algorithm3-matched": ("Algorithm 3, by loss, last layers assigned one to one", _by_loss(_MATCHED_HEADS)),
+    "algorithm3+prior": ("last layers assigned one to one, and prior, as one posterior",
+                         partial(posterior, _MATCHED_HEADS, fitted=False)),
+    "algorithm5": ("Algorithm 5: each parameter of the last layer replaced on its own, by accuracy",
+                   _by_loss(unshuffle.parameters, ACCURACY)),
+    "algorithm5-loss": ("Algorithm 5, by loss", _by_loss(_LIKELIEST)),
+    "algorithm5-cumulative": ("Algorithm 5, by loss, replacements kept", _by_loss(_LIKELIEST, cumulative=True)),
+    "algorithm5+prior": ("Algorithm 5, by loss, and prior, as one posterior", partial(posterior, _LIKELIEST)),
+    "tuned": ("joint model trained on with each shadow set", _by_loss(unshuffle.tuned)),
+    "tuned+prior": ("joint model trained on with each shadow set, and prior, as one posterior",
+                    partial(posterior, unshuffle.tuned)),
+    "carries": ("Algorithm 5, by loss, on values that the carries of counted ones make likely",
+                _by_loss(unshuffle.carried)),
+    "carries+prior": ("values that the carries of counted ones make likely, and prior, as one posterior",
+                      partial(posterior, unshuffle.carried)),
+}  # fmt: skip
+ATTACKS: dict[str, Attack] = {name: attack for name, (_, attack) in _KNOWN.items()}
+TITLES = {name: title for name, (title, _) in _KNOWN.items()}
 # Attacks that read how many ones each block has, which only residues in unary let out.
 ON_COUNTS = ("carries", "carries+prior")
-
-TITLES: Mapping[str, str] = {
-    "prior": "the adversary's knowledge, no view",
-    "named": "lowest loss over the named updates (Hu et al.)",
-    "named+prior": "named updates and prior, as one posterior",
-    "algorithm2": "Algorithm 2: the row most accurate on the shadow set",
-    "algorithm2-loss": "Algorithm 2, by loss",
-    "algorithm2-matched": "Algorithm 2, by loss, rows assigned one to one",
-    "algorithm2+prior": "rows assigned one to one, and prior, as one posterior",
-    "algorithm3": "Algorithm 3: mean layers, last layer most accurate on the shadow set",
-    "algorithm3-loss": "Algorithm 3, by loss",
-    "algorithm3-matched": "Algorithm 3, by loss, last layers assigned one to one",
-    "algorithm3+prior": "last layers assigned one to one, and prior, as one posterior",
-    "algorithm5": "Algorithm 5: each parameter of the last layer replaced on its own, by accuracy",
-    "algorithm5-loss": "Algorithm 5, by loss",
-    "algorithm5-cumulative": "Algorithm 5, by loss, replacements kept",
-    "algorithm5+prior": "Algorithm 5, by loss, and prior, as one posterior",
-    "tuned": "joint model trained on with each shadow set",
-    "tuned+prior": "joint model trained on with each shadow set, and prior, as one posterior",
-    "carries": "Algorithm 5, by loss, on values that the carries of counted ones make likely",
-    "carries+prior": "values that the carries of counted ones make likely, and prior, as one posterior",
-}
 
 
 def study(known: Mapping[str, Any], device: str = "cpu") -> AttackContext:

@@ -159,24 +159,17 @@ def _attacked(bench: Bench, arm: Arm, adversary: Adversary) -> Attacked:
 
 
 class _OneView(Question):
+    scored: ClassVar[Callable[[Attacked], QuestionRun]]
+
     def unfit(self, bench: Bench, arm: Arm) -> str:
         """Records of series overlap, and of one client there is nobody to tell it from."""
         alone = (bench.setting.plan.cohort or len(bench.stage(arm).task.enrolled)) < 2
         return "one client takes part in a round: there is no other" if alone else bench.stage(arm).unaskable
 
-
-class Source(_OneView, use="source"):
-    """Which of the clients holds a record that was trained on?"""
-
-    asks: ClassVar[str] = "Whose record is it?"
-    learns: ClassVar[str] = "whose record it is"
-    gains: ClassVar[str] = "of 100 records, {n} more are traced to their client than without looking"
-    titles: ClassVar[Mapping[str, str]] = source.TITLES
-
     def play(self, bench: Bench, arm: Arm, adversaries: Sequence[Adversary]) -> Promise:
-        """On every round, and the mean over rounds."""
-        attacked = {who.key: _attacked(bench, arm, who) for who in adversaries}
-        return lambda: {key: traced(one) for key, one in attacked.items()}
+        """Attack every round, for both questions at once."""
+        attacked, score = {who.key: _attacked(bench, arm, who) for who in adversaries}, type(self).scored
+        return lambda: {key: score(one) for key, one in attacked.items()}
 
 
 def traced(found: Attacked, who: str = "") -> QuestionRun:
@@ -194,6 +187,30 @@ def traced(found: Attacked, who: str = "") -> QuestionRun:
     return QuestionRun(scores, controls, not_run, {"prior_made_of": found.last.prior.result()["carried"]})
 
 
+def told_apart(found: Attacked, who: str = "") -> QuestionRun:
+    """What attacks on membership, of all or of one client, come to on the last round: areas under the ROC curve.
+
+    The prior is what tells members without a view; where that misleads, a guess at random needs no view either.
+    """
+    if not found.rounds:
+        return QuestionRun(not_run=dict.fromkeys(found.suspects, UNSEEN))
+    areas, unsuited = found.members(membership.area, who), found.unsuited()
+    not_run = {name: unsuited[name] for name in found.suspects if name in unsuited}
+    prior = max(0.5, areas["prior"])
+    scores = {name: Score(areas[name], prior) for name in found.suspects if name not in unsuited}
+    return QuestionRun(scores, {}, not_run, {"tpr_at_1_percent_fpr": found.members(membership.caught, who)})
+
+
+class Source(_OneView, use="source"):
+    """Which of the clients holds a record that was trained on?"""
+
+    asks: ClassVar[str] = "Whose record is it?"
+    learns: ClassVar[str] = "whose record it is"
+    gains: ClassVar[str] = "of 100 records, {n} more are traced to their client than without looking"
+    titles: ClassVar[Mapping[str, str]] = source.TITLES
+    scored: ClassVar = traced
+
+
 class Membership(_OneView, use="membership"):
     """Was a record trained on at all?"""
 
@@ -203,18 +220,4 @@ class Membership(_OneView, use="membership"):
         "of 100 pairs of a trained and an untrained record, {n} more are told apart than without looking"
     )
     titles: ClassVar[Mapping[str, str]] = membership.TITLES
-
-    def play(self, bench: Bench, arm: Arm, adversaries: Sequence[Adversary]) -> Promise:
-        """On the last round's model; the value is the area under the ROC curve."""
-        attacked = {who.key: _attacked(bench, arm, who) for who in adversaries}
-        return lambda: {key: told_apart(one) for key, one in attacked.items()}
-
-
-def told_apart(found: Attacked, who: str = "") -> QuestionRun:
-    """What attacks on membership, of all or of one client, come to."""
-    if not found.rounds:
-        return QuestionRun(not_run=dict.fromkeys(found.suspects, UNSEEN))
-    areas, unsuited = found.members(membership.area, who), found.unsuited()
-    not_run = {name: unsuited[name] for name in found.suspects if name in unsuited}
-    scores = {name: Score(areas[name], areas["prior"]) for name in found.suspects if name not in unsuited}
-    return QuestionRun(scores, {}, not_run, {"tpr_at_1_percent_fpr": found.members(membership.caught, who)})
+    scored: ClassVar = told_apart

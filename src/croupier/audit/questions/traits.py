@@ -6,11 +6,11 @@ among those of earlier rounds. `audit.traits.findings` answers both at once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from croupier.audit.bench import Bench
-from croupier.audit.question import UNSEEN, Adversary, Arm, Promise, Question, QuestionRun, Score
+from croupier.audit.question import NO_ROWS, UNSEEN, Adversary, Arm, Promise, Question, QuestionRun, Score
 from croupier.audit.seen import shows
 from croupier.audit.traits.findings import Findings, auxiliary, findings, tiered_case
 from croupier.audit.traits.scores import BUCKET, CENTRED, RIGHT, ROW
@@ -22,7 +22,42 @@ ATTACKS: Mapping[str, str] = {"linked": ROW, "linked-centred": CENTRED.format(RO
 BUCKETS: Mapping[str, str] = {"bucket": BUCKET, "bucket-centred": CENTRED.format(BUCKET)}
 
 
-class Traits(Question, use="traits"):
+class _AllRounds(Question):
+    scored: ClassVar[Callable[[Findings], QuestionRun]]
+
+    def play(self, bench: Bench, arm: Arm, adversaries: Sequence[Adversary]) -> Promise:
+        """On all rounds together, for both questions at once."""
+        found, score = {who.key: findings(bench, arm, who) for who in adversaries}, type(self).scored
+        return lambda: {key: score(one()) for key, one in found.items()}
+
+
+def _described(found: Findings) -> QuestionRun:
+    """Means over rounds and clients."""
+    measures, prior = found.measures, found.prior
+    named = {key: RIGHT.format(key) for key in found.attributes}
+    if not measures:
+        return QuestionRun(not_run=dict.fromkeys(named or ("dominant",), UNSEEN))
+    scores = {key: Score(measures[name], prior[name]) for key, name in named.items()}
+    wanted = [name for name in measures if not name.startswith(LINKS)]
+    tables = found.table("What updates tell of clients", wanted)
+    return QuestionRun(scores, facts={"tables": tables, "sentences": found.sentences})
+
+
+def _linked(found: Findings) -> QuestionRun:
+    """The prior is a candidate picked at random."""
+    measures, prior = found.measures, found.prior
+    scores = {key: Score(measures[name], prior[name]) for key, name in ATTACKS.items() if name in measures}
+    buckets = {key: Score(measures[name], prior[name]) for key, name in BUCKETS.items() if name in measures}
+    if not scores and not buckets:
+        return QuestionRun(not_run=dict.fromkeys(ATTACKS, "it saw no client twice within ten rounds"))
+    if found.named:
+        scores["name"] = Score(1.0, prior[ROW])
+    wanted = [name for name in measures if name.startswith(LINKS)]
+    facts = {"tables": found.table("What links the rounds", wanted), "sentences": found.sentences}
+    return QuestionRun(scores or buckets, buckets if scores else {}, facts=facts)
+
+
+class Traits(_AllRounds, use="traits"):
     """What is a client like: when and how much it uses electricity, or which class most of its records have?
 
     From: IntraShuffler section 5, stages 1 and 2.
@@ -39,6 +74,7 @@ class Traits(Question, use="traits"):
     }
 
     blank: ClassVar = ("nothing", "noise")
+    scored: ClassVar = _described
 
     def unfit(self, bench: Bench, arm: Arm) -> str:
         """Without an attribute, or anybody to learn it from, nothing can be asked."""
@@ -47,24 +83,8 @@ class Traits(Question, use="traits"):
         found = auxiliary(bench, arm)
         return str(found) if isinstance(found, SpecError) else ""
 
-    def play(self, bench: Bench, arm: Arm, adversaries: Sequence[Adversary]) -> Promise:
-        """On all rounds together; the value is the mean over rounds and clients."""
-        found = {who.key: findings(bench, arm, who) for who in adversaries}
-        return lambda: {key: _described(one()) for key, one in found.items()}
 
-
-def _described(found: Findings) -> QuestionRun:
-    measures, prior = found.measures, found.prior
-    named = {key: RIGHT.format(key) for key in found.attributes}
-    if not measures:
-        return QuestionRun(not_run=dict.fromkeys(named or ("dominant",), UNSEEN))
-    scores = {key: Score(measures[name], prior[name]) for key, name in named.items()}
-    wanted = [name for name in measures if not name.startswith(LINKS)]
-    tables = found.table("What updates tell of clients", wanted)
-    return QuestionRun(scores, facts={"tables": tables, "sentences": found.sentences})
-
-
-class Linkage(Question, use="linkage"):
+class Linkage(_AllRounds, use="linkage"):
     """Which update of an earlier round is the same client's?
 
     From: IntraShuffler section 5, stage 3.
@@ -80,6 +100,7 @@ class Linkage(Question, use="linkage"):
         "bucket-centred": "the same around what is common to all clients",
         "name": "by name: updates come with their senders'",
     }
+    scored: ClassVar = _linked
 
     def unfit(self, bench: Bench, arm: Arm) -> str:
         """One round has none before it."""
@@ -93,23 +114,5 @@ class Linkage(Question, use="linkage"):
         if kind == "noise":
             return "it sees who took part by name, and nothing that updates decide"
         if kind in ("sum", "counts") and not (release.tiered and release.grouped):
-            return "a sum of everybody has no rows to link"
+            return NO_ROWS
         return super().unseen(bench, arm, adversary)
-
-    def play(self, bench: Bench, arm: Arm, adversaries: Sequence[Adversary]) -> Promise:
-        """On all rounds together; the prior is a candidate picked at random."""
-        found = {who.key: findings(bench, arm, who) for who in adversaries}
-        return lambda: {key: _linked(one()) for key, one in found.items()}
-
-
-def _linked(found: Findings) -> QuestionRun:
-    measures, prior = found.measures, found.prior
-    scores = {key: Score(measures[name], prior[name]) for key, name in ATTACKS.items() if name in measures}
-    buckets = {key: Score(measures[name], prior[name]) for key, name in BUCKETS.items() if name in measures}
-    if not scores and not buckets:
-        return QuestionRun(not_run=dict.fromkeys(ATTACKS, "it saw no client twice within ten rounds"))
-    if found.named:
-        scores["name"] = Score(1.0, prior[ROW])
-    wanted = [name for name in measures if name.startswith(LINKS)]
-    facts = {"tables": found.table("What links the rounds", wanted), "sentences": found.sentences}
-    return QuestionRun(scores or buckets, buckets if scores else {}, facts=facts)

@@ -11,31 +11,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from croupier.audit.bench import Watch
 from croupier.audit.blind import Panel
 from croupier.audit.harness import ArmAnswers
 from croupier.audit.judgement import judged
+from croupier.audit.knowledge import Knowledge, Sample
 from croupier.audit.notes import RECORDED_THREAT, recorded_notes
 from croupier.audit.question import Question, QuestionRun
-from croupier.audit.questions import separation
+from croupier.audit.questions import separation, source
 from croupier.audit.questions.separation import NAMED, known, named_view, planted
-from croupier.audit.questions.source import (
-    ATTACKS,
-    MEMBERSHIP,
-    Attacked,
-    AttackedRound,
-    SourceAttacks,
-    told_apart,
-    traced,
-)
 from croupier.audit.recorded.files import RecordedRound, Recording, Seen, read, read_beside
-from croupier.audit.recorded.scored import asked_of
 from croupier.audit.recorded.viewed import PartyViews, rounds_in
 from croupier.audit.report.read import KIND, SCHEMA
 from croupier.audit.report.result import Report
 from croupier.audit.seen import Kind
+from croupier.audit.stage import Truth
 from croupier.audit.verdict import LEAST_RUNS, asked, not_run
 from croupier.core.coins import Coins
 from croupier.core.intervals import LEVEL
@@ -61,6 +54,8 @@ UNASKED = {
 }
 NO_SUSPECTS = "the shadow function gives no members and others"
 COMPARED = "Nothing was compared: describe the protocol in a TOML file, and croupier audit plays it beside others."
+# So many records of each client are asked about at most.
+RECORDS = 100
 # As fine as whole numbers of a sum can be.
 DIGITS = 9
 
@@ -116,13 +111,13 @@ class _Attacked:
     def answers(self) -> tuple[list[ArmAnswers], list[ArmAnswers]]:
         """By client, as if each were a run: what was seen, and the same attacks on updates that are seen by name."""
         rounds, kind, members = self.held.rounds, KINDS[self.held.manifest.seen], self.held.given.members
-        suspects = MEMBERSHIP[kind] if members else ()
-        looks = [self._look(one, self.pipeline, ATTACKS[kind], suspects) for one in rounds]
-        seen = Attacked(tuple(looks), ATTACKS[kind], suspects)
+        suspects = source.MEMBERSHIP[kind] if members else ()
+        looks = [self._look(one, self.pipeline, source.ATTACKS[kind], suspects) for one in rounds]
+        seen = source.Attacked(tuple(looks), source.ATTACKS[kind], suspects)
         able = [who for who in looks[-1].present if who in members]
-        bare = [self._look(rounds[0], NAMED, ATTACKS[kind], ())] if rounds[0].models and kind != "named" else []
-        found = {"source": self._traced(seen), "membership": {who: told_apart(seen, who) for who in able}}
-        proved = {"source": self._traced(Attacked(tuple(bare), ATTACKS[kind], ()))}
+        bare = [self._look(rounds[0], NAMED, source.ATTACKS[kind], ())] if rounds[0].models and kind != "named" else []
+        found = {"source": self._traced(seen), "membership": {who: source.told_apart(seen, who) for who in able}}
+        proved = {"source": self._traced(source.Attacked(tuple(bare), source.ATTACKS[kind], ()))}
         refused = {} if suspects else {"membership": {"server": NO_SUSPECTS}}
         if why := _inseparable(self.held):
             refused["separation"] = {"server": why}
@@ -132,20 +127,21 @@ class _Attacked:
 
     def _look(
         self, one: RecordedRound, pipeline: Pipeline, attacks: Sequence[str], suspects: Sequence[str]
-    ) -> AttackedRound:
+    ) -> source.AttackedRound:
         """Mount attacks on one round as a protocol shows it, and on no view."""
         self.watch(f"round {one.number}: {pipeline.release.use}")
         present = self.held.present(one)
         knowledge, truth = asked_of(self.held, present, self.coins.child("audit", *present))
-        mounted = SourceAttacks(self.panel, knowledge, self.coins, present)
+        mounted = source.SourceAttacks(self.panel, knowledge, self.coins, present)
         node = self.coins.child("attack", pipeline.release.use, one.number)
         view = {"views": self._views(one, pipeline), "start": one.start, "protocol": pipeline.plain()}
         prior, answer = mounted.prior(bool(suspects)), mounted.on_view(view, attacks, suspects, node)
         # Rounds go by the numbers that they were recorded by.
-        return AttackedRound(one.number - 1, present, truth, prior, answer)
+        return source.AttackedRound(one.number - 1, present, truth, prior, answer)
 
-    def _traced(self, seen: Attacked) -> dict[str, QuestionRun]:
-        return {who: traced(seen, who) for who in dict.fromkeys(who for one in seen.rounds for who in one.present)}
+    def _traced(self, seen: source.Attacked) -> dict[str, QuestionRun]:
+        clients = dict.fromkeys(who for one in seen.rounds for who in one.present)
+        return {who: source.traced(seen, who) for who in clients}
 
     def _views(self, one: RecordedRound, pipeline: Pipeline) -> dict[str, Any]:
         """What the server is shown of a round: the protocol's own release of the updates."""
@@ -155,9 +151,8 @@ class _Attacked:
         if pipeline == NAMED:
             return {"server": (named_view(models),)}
         encode, layout = pipeline.encode, self.held.layout
-        rows = [
-            encode.encode(Update(row, layout), {}, coins.child("encode", who)).vector for who, row in models.items()
-        ]
+        made = {who: encode.encode(Update(row, layout), {}, coins.child("encode", who)) for who, row in models.items()}
+        rows = [one.vector for one in made.values()]
         body = {"present": bitmap(names, names), **pipeline.release(rows, layout, encode.modulus, coins.child("out"))}
         letter = {"kind": "released", "source": "relay", "body": body}
         return {"server": ({"inputs": ((letter,),), "given": {"roster": names}},)}
@@ -169,9 +164,8 @@ class _Attacked:
         truth = {(who, number): row for number, each in moved.items() for who, row in each.items()}
         views = [{"round": one.number, "start": one.start, "views": self._views(one, self.pipeline)} for one in rounds]
         asked = {"rounds": tuple(views), "protocol": self.pipeline.plain(), "attacks": (attack,)}
-        scores = separation.SeparationAnswer(
-            self.panel.ask("separation", known(self.held.layout), asked), truth
-        ).scores(attack)
+        answer = self.panel.ask("separation", known(self.held.layout), asked)
+        scores = separation.SeparationAnswer(answer, truth).scores(attack)
         # What is seen by name is there to be seen: it is its own control.
         proof, first = scores, rounds[0]
         if attack == "sums" and first.start is not None:
@@ -201,6 +195,37 @@ def protocol(held: Recording) -> Pipeline:
     scale = 2.0 ** max(-20, math.ceil(math.log2(largest + 1e-9)) + 1)
     encode = FixedPoint(clients=len(held.clients), digits=DIGITS, scale=scale)
     return Pipeline(encode=encode, release=Sum(), place=Relay())
+
+
+def asked_of(held: Recording, present: tuple[str, ...], coins: Coins) -> tuple[Knowledge, Truth]:
+    """What the adversary knows of some clients, and the truth.
+
+    As many records of each client are asked about, and in a random order: neither must tell whose they are.
+    """
+    given, manifest = held.given, held.manifest
+    count = min(RECORDS, *(len(given.asked[who][1]) for who in present))
+    records = []
+    for who, (x, y) in [(who, given.asked[who]) for who in present]:
+        some = torch.from_numpy(coins.child("records", who).sampler().permutation(len(y)))[:count]
+        records.append((x[some], y[some]))
+    shown, owners = _mixed(records, coins.child("order"))
+    able = [place for place, who in enumerate(present) if who in given.members]
+    parts = [part[present[place]] for place in able for part in (given.members, given.others)]
+    suspects, part = _mixed(parts, coins.child("mixed")) if parts else ((shown[0][:0], shown[1][:0]), owners[:0])
+    knowledge = Knowledge(
+        present, manifest.model.plain(), manifest.fit.plain(), given.classes, shown,
+        tuple(given.shadows[who] for who in present), suspects, held.frozen,
+        {"loss": manifest.loss or ("classify" if given.classes else "forecast")},
+    )  # fmt: skip
+    return knowledge, Truth(owners, part % 2 == 0, torch.tensor(able, dtype=torch.int64)[part // 2])
+
+
+def _mixed(parts: Sequence[Sample], coins: Coins) -> tuple[Sample, Tensor]:
+    """All records in a random order, and of which part each is."""
+    counts = torch.tensor([len(y) for _, y in parts], dtype=torch.int64)
+    order = torch.from_numpy(coins.sampler().permutation(int(counts.sum())))
+    sample = torch.cat([x for x, _ in parts])[order], torch.cat([y for _, y in parts])[order]
+    return sample, torch.arange(len(parts)).repeat_interleave(counts)[order]
 
 
 def _moved(one: RecordedRound) -> dict[str, Tensor]:

@@ -19,7 +19,7 @@ from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from croupier.audit.report import read, words
-from croupier.audit.report.read import Lenient, adversaries
+from croupier.audit.report.read import Lenient
 from croupier.audit.report.words import Estimate, decimal
 
 PNG = re.compile(r"iVBORw0KGgo[A-Za-z0-9+/]*={0,2}")
@@ -69,21 +69,13 @@ def _asset(name: str) -> str:
 
 
 def _strips(found: Lenient) -> list[dict[str, Any]]:
-    """Records beside what attacks made of them, defence by defence; the report's own and those among facts, once."""
-    known: dict[tuple[str, str, str], tuple[Lenient, object]] = {}
-    titles = {row.text("defence"): read.title(row) for row in found.parts("rows")}
+    """Records beside what attacks made of them, defence by defence; what is no picture is left out."""
+    titles, shown = {row.text("defence"): read.title(row) for row in found.parts("rows")}, []
     for one in found.parts("pictures"):
-        known[one.text("defence"), one.text("adversary"), one.text("title")] = one, False
-    for row in found.parts("rows"):
-        for key, cell in (pair for one in row.named("questions").values() for pair in adversaries(one)):
-            for one in cell.part("facts").parts("pictures"):
-                known[row.text("defence"), key, one.text("title")] = one, cell.plain.get("forbidden")
-    shown = []
-    for (defence, key, name), (one, forbidden) in known.items():
-        pictures = [each for each in one.parts("pictures") if PNG.fullmatch(each.text("png"))]
-        if pictures:
-            shown.append({"defence": titles.get(defence, defence), "adversary": key, "forbidden": forbidden,
-                          "name": name, "pictures": pictures})  # fmt: skip
+        name, forbidden = one.text("defence"), one.plain.get("forbidden")
+        strip = {"defence": titles.get(name, name), "adversary": one.text("adversary"), "forbidden": forbidden}
+        if pictures := [each for each in one.parts("pictures") if PNG.fullmatch(each.text("png"))]:
+            shown.append({**strip, "name": one.text("title"), "pictures": pictures})
     return shown
 
 

@@ -111,6 +111,15 @@ def test_of_clients_that_train_for_long_drowned_updates_tell_nothing(long: dict[
     assert spans["low"] <= 0.5 <= spans["high"]
 
 
+def test_no_prior_lies_below_a_toss(answers: dict[str, list[ArmAnswers]]) -> None:
+    """Where what is known misleads, a guess at random needs no view either."""
+    scores = [
+        s for each in answers.values() for one in each for s in one.trials["membership"]["server"].scores.values()
+    ]
+    assert scores
+    assert min(one.prior for one in scores) >= 0.5
+
+
 def test_drowned_updates_tell_nothing(answers: dict[str, list[ArmAnswers]]) -> None:
     """The negative control: the same attacks, which did work on bare updates, where nothing is left to find."""
     got = found(answers, "drowned")

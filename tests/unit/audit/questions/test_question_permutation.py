@@ -233,7 +233,7 @@ class Lied(PermutedRun):
 
 
 def test_the_attack_has_no_way_to_the_truth() -> None:
-    assert set(inspect.signature(follow).parameters) == {"rounds", "symmetry", "coins", "most", "known"}
+    assert set(inspect.signature(follow).parameters) == {"rounds", "symmetry", "coins", "most", "earlier"}
     assert set(inspect.signature(server_round).parameters) == {"view", "pipeline"}
     known = {getattr(value, "__module__", "") or "" for value in vars(topic).values()}
     ways = (

@@ -1,4 +1,4 @@
-"""What an adversary sees of a round: rows, the bucket of each, and who is in which bucket."""
+"""What an adversary sees of a round: read by the traits attack in its blind process, and by `audit.traits` to score."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RoundView:
 
     A row stands for one client's noised update, or for the mean of `counts` of them. `sigmas` is the published
     deviation of one client's noise, a row; `members` and `tiers` (their deviations, in their order) follow from the
-    roster and the public tiers. Rows are `intact` where each is one sender's, `named` where row i is member i's.
+    roster and public tiers. `intact`: every row is one sender's whole update. `named`: and it is known whose.
     """
 
     number: int
@@ -50,17 +50,17 @@ class RoundView:
 
 
 def grouped(
-    number: int, rows: Tensor, members: Sequence[tuple[str, ...]], each: Sequence[int], sigma: Callable[[str], float],
+    number: int, rows: Tensor, members: Sequence[tuple[str, ...]], many: Sequence[int], sigma: Callable[[str], float],
     *, intact: bool = False, named: bool = False,
 ) -> RoundView:  # fmt: skip
-    """A round by its groups of `members`, in the order of rows: `each` says how many rows a group has.
+    """A round by its groups of `members`, in the order of rows: `many` says how many rows each group has.
 
     Who has one row for several members sees their mean. Members' tiers are public, and so is a group's mean noise.
     """
     tiers = tuple(tuple(float(sigma(name)) for name in who) for who in members)
     noise = torch.stack([torch.tensor(one, dtype=torch.float64).pow(2).mean().sqrt() for one in tiers])
-    bucket = torch.arange(len(members)).repeat_interleave(torch.tensor(each))
-    counts = torch.tensor([len(who) if many == 1 else 1 for who, many in zip(members, each, strict=True)])
+    bucket = torch.arange(len(members)).repeat_interleave(torch.tensor(many))
+    counts = torch.tensor([len(who) if count == 1 else 1 for who, count in zip(members, many, strict=True)])
     return RoundView(number, rows, bucket, noise[bucket], counts[bucket], tuple(members), tiers, intact, named)
 
 
@@ -75,8 +75,8 @@ def bucket_view(
 ) -> RoundView:  # fmt: skip
     """A round that was released by buckets of like noise, or as one sum a bucket."""
     members = [tuple(names[i] for i in bucket.members) for bucket in release.buckets(tiers)]
-    each = [1 if release.grouped else len(who) for who in members]
-    return grouped(number, rows, members, each, sigma, intact=release.pieces == "model")
+    many = [1 if release.grouped else len(who) for who in members]
+    return grouped(number, rows, members, many, sigma, intact=release.pieces == "model")
 
 
 def read_rounds(asked: Mapping[str, Any]) -> tuple[RoundView, ...]:
