@@ -1,7 +1,8 @@
 """Whole systems as values: each is one choice of the same five parts.
 
-What presets say in TOML, for Python: `croupier.rain()` is the protocol of the preset `rain`. They are pipelines like
-any other, to be changed, explained, run and compared. The audit compares with these by default.
+For Python, as `croupier.rain()`. The same parts as the presets; numbers may differ (preset `intra`: clip 0.1, buckets
+of 4). They are pipelines like any other, to be changed, explained, run and compared. `audit/arms.py` compares with most
+of these by default; `advice.py` recommends from them.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from croupier.release.scored import ScoredSum
 from croupier.release.shuffle import Grain, Shuffle
 from croupier.release.sums import Sum
 
-# The paper's five.
+# IntraShuffler's five epsilons.
 TIERS = (0.5, 1.0, 2.0, 4.0, 8.0)
 
 
@@ -107,7 +108,7 @@ def intra_sum(
     clients: int, clip: float = 1.0, tiers: tuple[float, ...] = TIERS, smallest: int = 8, servers: int = 3,
     *, colluders: int = 0,
 ) -> Pipeline:  # fmt: skip
-    """The same noise, of which nothing but each bucket's sum comes out of servers of which one honest one suffices.
+    """As `intra`, but only each bucket's sum comes out of servers, of which one honest one suffices.
 
     clients: the most that are ever summed.
     clip, tiers, smallest, colluders: as for `intra`.

@@ -1,7 +1,7 @@
 """IntraShuffler's tables of utility (3, 4, 8, 9), run again at equal noise through the real round loop.
 
-Tables 3, 4, 8 and 9 are views of one board (`utility_table`), which trains each cell once a seed; `utility_findings`
-says in sentences what the rows show.
+Each table is a board of its own (`utility_table`); a board trains each of its cells once a seed. `utility_findings`
+says in sentences what the rows show. Run by `croupier reproduce intra/table3`, and so on.
 """
 
 from __future__ import annotations
@@ -63,11 +63,15 @@ TABLE9 = {
 # No bucket, bucket.
 TABLE4 = {LONDON: (0.577, 0.408), PECAN: (0.551, 0.424), COMSTOCK: (0.518, 0.393)}
 
-NONE, STATED, IMPLIED = NoiseArm("none"), NoiseArm("stated"), NoiseArm("cosine")
+# Stated: as much noise as the paper's epsilons take. By cosine: as much as leaves a noised update the cosine with the
+# clean one that the paper's Table 1 shows, which is far less.
+NONE, STATED, BY_COSINE = NoiseArm("none"), NoiseArm("stated"), NoiseArm("cosine")
+# The stated noise with a smaller server step, because it drowns the updates; one arm for each way to weigh rows.
 QUIET = tuple(NoiseArm("stated", weights, quiet=True) for weights in ("equal", "tier", "bucket"))
-ARMS = (NONE, STATED, *QUIET, IMPLIED, NoiseArm("cosine", "tier"), NoiseArm("cosine", "bucket"))
-FEWER = (NONE, STATED, QUIET[0], IMPLIED, NoiseArm("cosine", "bucket"))
-# Louder than the paper's Table 1 implies, so that weights have something to mend.
+ARMS = (NONE, STATED, *QUIET, BY_COSINE, NoiseArm("cosine", "tier"), NoiseArm("cosine", "bucket"))
+FEWER = (NONE, STATED, QUIET[0], BY_COSINE, NoiseArm("cosine", "bucket"))
+# Table 4's cosines: Table 1's, and two that take more noise (the less cosine is left, the louder the noise), so that
+# weights have something to mend.
 LOUDER = (COSINE, 0.03, 0.01)
 
 
@@ -104,6 +108,7 @@ def _table8(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> l
     board = Board(works, tuple(seeds), means, watch)
     cells = [UtilityCell(task, rule, arm) for task in works for rule in _rules(scale) for arm in ARMS]
     rows = _filled(board, cells, lambda c: _beside(TABLE8[LONDON][names[c.task[1]]], c.rule, c.arm, "Table 8"))
+    # `says` tells it of any row that has it; this is the first row with noise.
     rows[1]["_same"] = board.same((LONDON, LSTM))
     return [*rows, *_absent(PECAN, TABLE8[PECAN], "Table 8")]
 
@@ -114,6 +119,7 @@ def _table3(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> l
     rules = (FEDAVG,) if scale == "smoke" else RULES
     cells = [UtilityCell(task, rule, arm) for task in works for rule in rules for arm in ARMS]
     rows = _filled(board, cells, lambda _: "-")
+    # The first row with noise, as in Table 8.
     rows[1]["_same"] = board.same((PEOPLE, CNN))
     return [*rows, *_absent(COMSTOCK, TABLE3, "Table 3")]
 
@@ -157,19 +163,23 @@ READ = (
     "made smaller until a noised update keeps that cosine with the clean one. 'Comes out as': the columns of the paper "
     "that are one and the same training here, because a shuffle changes no sum."
 )
-SUBSTITUTED = (
+# Of the series, which Table 9 has none of; and of how all tables train.
+SERIES_SUBSTITUTED = (
     "Pecan Street and ComStock are not available: the paper's numbers stand alone",
     "people's activities (21 subjects: 16 clients, 5 auxiliary, tested on 9 others) stand in for ComStock as a second "
     "series with natural clients, with accuracy for RMSE",
     "a small Transformer trained from nothing stands in for TimesFM, which is pretrained",
     "every 29th window of a household at paper scale (61st small, 211th smoke): the paper does not say which it takes, "
     "nor the unit of its RMSE",
+)
+TRAINING_SUBSTITUTED = (
     "C is the median length of the auxiliary clients' updates at the first model; the paper names no C",
     f"local SGD with momentum for all rules; FedProx with weight {PROXIMAL:g}; FedOpt as FedAdam, FedYogi and "
     "FedAdagrad, server rate 0.01, quietly 0.001",
     "quiet steps: FedAvg's and FedProx's rate is the share that a signal as long as C can have in the squared length "
     f"of the noised mean, from public numbers; buckets of {SMALLEST} or more",
 )
+SUBSTITUTED = (*SERIES_SUBSTITUTED, *TRAINING_SUBSTITUTED)
 SEEDS: Mapping[Scale, int] = {"smoke": 2, "small": 3, "paper": 3}
 FIGURES = (
     Figure(
@@ -187,8 +197,9 @@ FIGURES = (
     Figure(
         "intra/table9", f"{PAPER}, Table 9", "accuracy on CIFAR-10 under heterogeneous DP", READ, _table9, SEEDS,
         (
-            *SUBSTITUTED[4:], "CIFAR-10 by Dirichlet 0.5 among 200 clients and 20 auxiliary ones; the paper says "
-            "'class-skew'", "groups of 8 channels are normalised, not batches: running statistics would travel, be "
+            *TRAINING_SUBSTITUTED,
+            "CIFAR-10 by Dirichlet 0.5 among 200 clients and 20 auxiliary ones; the paper says 'class-skew'",
+            "groups of 8 channels are normalised, not batches: running statistics would travel, be "
             "clipped and noised",
             "below paper scale a quarter of MobileNet's width, a DenseNet of 20,298 weights, fewer pictures",
         ),

@@ -1,7 +1,7 @@
 """The board of a table: every task, rule and arm trained once a seed, and a row for each.
 
-Several tables share trainings, so that they are asked for by cell and done once; a cell that cannot be run is a row
-that says why.
+Each table is a board of its own; a board trains each of its cells once a seed. A cell that cannot be run is a row that
+says why. The tables are made in `papers/intra/utility`.
 """
 
 from __future__ import annotations
