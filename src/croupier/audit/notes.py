@@ -21,7 +21,7 @@ def threat(shadow: float) -> str:
 
 def shorter(described: int, setting: Setting) -> list[str]:
     """What --fast leaves out of a long run."""
-    played = setting.federation.rounds
+    played = setting.plan.rounds
     said = f"--fast: {played} of the {described} rounds that are described were played; more rounds may tell more."
     return [said] if played < described else []
 
