@@ -63,7 +63,7 @@ def test_the_number_of_threads_changes_nothing(monkeypatch: pytest.MonkeyPatch) 
     rows, _ = rows_of(count, 2)
     found = []
     for cores in (1, 2, 5):
-        monkeypatch.setattr(threads, "_cores", lambda cores=cores: cores)
+        monkeypatch.setattr(threads, "cores", lambda cores=cores: cores)
         found.append([r(rows, layout(count), MODULI, Coins.from_seed(1)) for r in (Bits(), Counts(), Mod())])
     for other in found[1:]:
         for one, two in zip(found[0], other, strict=True):

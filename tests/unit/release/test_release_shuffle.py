@@ -144,7 +144,7 @@ def test_a_block_is_permuted_by_its_own_node_whatever_comes_after() -> None:
 def test_how_many_cores_there_are_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     size, outs = 3 * BLOCK + 5, []
     for cores in (1, 2):
-        monkeypatch.setattr(threads, "_cores", lambda cores=cores: cores)
+        monkeypatch.setattr(threads, "cores", lambda cores=cores: cores)
         outs.append(shuffled("parameter", stack(3, size), Layout((Slice("w", (size,)),)), Coins.from_seed(6)))
     assert torch.equal(*outs)
 

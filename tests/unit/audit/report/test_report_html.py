@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import copy
 import hashlib
 import re
 from html.parser import HTMLParser
@@ -107,9 +106,8 @@ def test_what_the_statement_forbids_is_called_a_what_if() -> None:
     assert "what if" in page[together : together + 120]
 
 
-def test_pictures_stand_once_and_only_pictures_do() -> None:
+def test_only_pictures_are_shown() -> None:
     found = report()
-    found["pictures"] += [copy.deepcopy(found["pictures"][0])]
     found["pictures"] += [{"title": "wicked", "pictures": [{"says": "x", "png": '"><script>'}]}]
     page = Page(render(found))
     assert [name for name, _ in page.seen].count("img") == 2 * 4
