@@ -72,7 +72,7 @@ def audited(preset: str, seeds: int | None, into: Path) -> tuple[int, float, flo
         process = subprocess.Popen(command, stdout=out, stderr=log, cwd=into)
         while not (ended := os.wait4(process.pid, os.WNOHANG))[0]:
             peak = max(peak, held_by(process.pid))
-            time.sleep(0.5)
+            time.sleep(2)
     spent = ended[2].ru_utime + ended[2].ru_stime
     process.returncode = os.waitstatus_to_exitcode(ended[1])
     return process.returncode, time.perf_counter() - begun, spent, peak, printed.read_text()

@@ -24,7 +24,17 @@ from croupier.place.relay import Relay
 from croupier.spec import load
 from croupier.toml_read import about, presets
 from croupier.toml_text import to_toml
-from tests.laws import pipelines, test_abort, test_carry, test_fresh, test_realise, test_replay, test_twin, test_vectors
+from tests.laws import (
+    pipelines,
+    test_abort,
+    test_carry,
+    test_fresh,
+    test_intact,
+    test_realise,
+    test_replay,
+    test_twin,
+    test_vectors,
+)
 from tests.laws.test_rooms import SLOTS
 
 PAGE = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text("utf-8")
@@ -73,6 +83,7 @@ def test_a_release_is_added(newcomer: Pipeline) -> None:
     test_carry.check_bytes(newcomer)
     test_realise.check(newcomer, ("c3",))
     test_twin.check(newcomer)
+    assert newcomer.release.intact is not test_intact.mixes(newcomer.release)
     test_fresh.check(newcomer)
     for change in test_abort.CHANGES.values():
         test_abort.check("ascending", change)

@@ -18,10 +18,14 @@ ROWS = [name for name, one in PIPELINES.items() if one.release.shape == "rows" a
 
 
 def mixes(release: Release) -> bool:
-    """Whether some row that leaves has coordinates of two senders. Each sender's are all alike, and no other's."""
-    sent = [torch.full((LAYOUT.size,), float(number)) for number in range(4)]
-    out = release.compute(sent, LAYOUT, None, Coins.from_seed(1), CONTEXT)["rows"]
-    return not bool((out == out[:, :1]).all())
+    """Whether some row that leaves has coordinates of two senders.
+
+    What lies in a place tells whose it is, and senders take turns in having the largest.
+    """
+    places = torch.arange(LAYOUT.size)
+    sent = [((number + places) % 4).float() for number in range(4)]
+    owners = (release.compute(sent, LAYOUT, None, Coins.from_seed(1), CONTEXT)["rows"] - places) % 4
+    return not bool((owners == owners[:, :1]).all())
 
 
 @pytest.mark.parametrize("name", ROWS)

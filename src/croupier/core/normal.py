@@ -1,7 +1,7 @@
 """Standard normals from uniform words by one fixed routine, the same bits on every machine.
 
 Only additions, products, quotients and square roots are used: IEEE 754 rounds these exactly, while a library's `log`
-may differ in the last bit from one processor to the next.
+may differ in the last bit from one processor to the next. `core.coins` draws noise by it.
 From: Wichura 1988 (AS 241), the rational approximations of the normal quantile.
 """
 

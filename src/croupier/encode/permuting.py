@@ -1,8 +1,8 @@
-"""Vectors and records under rules, for whoever has the network: what a rule moves where is worked out once.
+"""Moves vectors and records along a network's symmetries, for whoever has the network.
 
-The work named `permute` in a client's flow ends here (`engine.work`), and so does the audit's training under attack. A
-rule is used for the model, for inputs and for samples of one round, so that its moves are kept for as long as the round
-lasts.
+A *rule* is one permutation for each group of hidden units, drawn from a secret and a round. The work named `permute` in
+a client's flow ends here (`engine.work`), and so does the audit's training under attack. A rule is used for the model,
+for inputs and for samples of one round, so that what it moves where is worked out once and kept for a while.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ from croupier.encode.shuffled import Shuffled
 from croupier.encode.symmetry import Symmetry
 from croupier.errors import CroupierError
 
+# Rules that are kept, the latest. A round takes that of its model and that of its updates, each as long as the model.
+MOST = 8
+
 
 @dataclass
 class Permuting:
-    """Moves vectors along a network's symmetries; what a rule moves where is worked out once a round."""
+    """Moves vectors along a network's symmetries; what a rule moves where is worked out once for a secret and round."""
 
     symmetry: Callable[[], Symmetry]
     known: dict[tuple[bytes, int], Shuffled] = field(default_factory=dict, repr=False)
@@ -43,4 +46,6 @@ class Permuting:
         if key not in self.known:
             symmetry = self.symmetry()
             self.known[key] = symmetry.under(symmetry.rule(seed, number))
+            if len(self.known) > MOST:
+                del self.known[next(iter(self.known))]
         return self.known[key]

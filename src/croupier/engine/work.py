@@ -62,10 +62,14 @@ class ReleaseBook:
 
 @dataclass
 class RoundWork:
-    """Work of one round. Fits are kept: a second attempt sends the same update again."""
+    """Work of one round. Fits are kept: a second attempt sends the same update again.
+
+    `most`: of a program that plays one client round after round, how many, so that it does not grow.
+    """
 
     pipeline: Pipeline
     task: Task
+    most: int | None = None
     fits: dict[bytes, tuple[Tensor, Update | CroupierError]] = field(default_factory=dict, repr=False)
 
     def by_name(self) -> WorkByName:
@@ -83,7 +87,10 @@ class RoundWork:
         todo = [job for job in jobs if not self._kept(job)]
         for job, done in zip(todo, self.task.fit(todo) if todo else (), strict=True):
             self.fits[job[2].export()] = job[0], done
-        return [self.fits[job[2].export()][1] for job in jobs]
+        found = [self.fits[job[2].export()][1] for job in jobs]
+        for old in () if self.most is None else list(self.fits)[: -self.most]:
+            del self.fits[old]
+        return found
 
     def brief(self, jobs: Jobs) -> Sequence[Any]:
         """What the server tells beside its models."""

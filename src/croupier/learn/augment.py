@@ -1,8 +1,8 @@
 """What is done to pictures before they are learned from: once for all, or anew for every batch.
 
 A description names one under `task.augment`; `learn.train` asks it for every batch, and `learn.assemble` once before
-training where pictures are changed for good (InstaHide). Draws come from the client's own coins, so that a repeated
-attempt trains on the very same pictures.
+training where pictures are changed for good (InstaHide). Draws for a batch come from the client's own coins, and
+those that are made once from the task's, so that a repeated attempt trains on the very same pictures.
 """
 
 from __future__ import annotations

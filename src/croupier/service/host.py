@@ -1,4 +1,7 @@
-"""A host between clients and server: it plays the attempts that the server's notices open, one after another."""
+"""A host, any party that is neither a client nor the server: it plays the attempts that the server's notices open.
+
+Relays, sum servers, mix servers, the second server and the dealer need no data of their own. Made by `service.start`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """What one caller, or all of them, may take of a host: calls that it keeps waiting, bytes on their way, room on disk.
 
-The door asks before it reads a byte of a letter: who is over a limit is asked to come again, and nothing is lost.
+`transport` counts calls that wait, `door` asks before it reads more than the first piece of a letter, `outgoing` counts
+what is handed out. Who is over a limit is asked to come again, and nothing is lost.
 """
 
 from __future__ import annotations

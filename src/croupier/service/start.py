@@ -64,7 +64,7 @@ def make_party(
     root = _root(store)
     made = place.task or assembled(place.own or member.roster.spec, root, place.data)
     check_layout(made.task.layout, member.roster.layout)
-    work = RoundWork(member.pipeline, made.task).by_name()
+    work = RoundWork(member.pipeline, made.task, most=1).by_name()
     if member.is_client:
         return Client(member, store, work, replace(options, shard=shard_of(made.task, member.name)))
     first = begin(made.task, member.pipeline).memories[SERVER]

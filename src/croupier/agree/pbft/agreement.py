@@ -1,10 +1,15 @@
-"""Agreement the way the paper names it: practical Byzantine fault tolerance on the digest of a head's seed.
+"""Agreement as Tazza's paper names it: practical Byzantine fault tolerance on the digest of a seed.
+
+The seed is a head's: the participant whose turn it is to propose in one try, which is called a *view*.
 
 From: Castro and Liskov's PBFT, for one value: pre-prepare, prepare, commit, and a change of view when a head does not
-get it done. The value is the digest; the seed goes in boxes, and whoever lacks it is given it by those who hold it. Of
-n >= 3f + 1 participants f may be faulty: two quorums share an honest one, and f + 1 heads are not all faulty. It gives
-agreement and no more: a head chooses the seed, and may choose one that the relay knows; the joint secret of `agree` is
-not so. An outcome holds for one round: a later one may be decided without somebody who still holds this one.
+get it done. The value is the digest; the seed goes in boxes (encrypted, one for each reader), and whoever lacks it is
+given it by those who hold it. Of n >= 3f + 1 participants f may be faulty: two quorums share an honest one, and f + 1
+heads are not all faulty. It gives agreement and no more: a head chooses the seed, and may choose one that the relay
+knows; the joint secret of `agree` is not so. An outcome is for one round only: of the next one somebody may hear
+nothing, and still hold this one.
+
+Used by `agree.seats` where `protocol.encode.by = "pbft"`.
 
 Reveals: to the relay, who takes part, boxes, and the digest of the seed.
 """

@@ -1,7 +1,7 @@
 """Putting shuffled values back together: value by value, linear in the number of parameters.
 
-That n rows of d values can be joined in n^d ways protects nothing by itself: nobody has to try them all. The paper's
-Table 6 and the measures of the three-stage attack use it.
+That n rows of d values can be joined in n^d ways protects nothing by itself: nobody has to try them all. Used for
+IntraShuffler's Table 6 (`papers/intra/recombination`) and by the attack in three stages on tiers (`stages`).
 """
 
 from __future__ import annotations

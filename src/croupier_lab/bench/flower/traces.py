@@ -1,4 +1,7 @@
-"""Whether bytes hold an update, in the clear or encoded: two neighbours of it, or four as small whole numbers.
+"""Whether bytes hold an update, in the clear or encoded: two neighbouring numbers of it, or four small whole ones.
+
+Tests search with it what a Flower server or a relay stored and passed on (`tests/claims/test_flower_superlink`), which
+must hold no client's update.
 
 Looked for are floats of 32 and 64 bits and whole numbers of 32 and 64, in both orders of bytes, and residues packed
 without gaps at any bit. What the model that was handed out holds as well is no trace of an update.

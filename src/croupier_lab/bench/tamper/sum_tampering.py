@@ -44,7 +44,7 @@ Before = Literal["nothing", "round", "attempt"]
 
 @dataclass(frozen=True)
 class SumTamperCell:
-    """A kind of tampering at one place, and what must have happened before."""
+    """A kind of tampering at one place, and the honest round or attempt, if any, whose messages are sent again."""
 
     kind: str
     tamper: Callable[[SumTrial], TamperedSum]

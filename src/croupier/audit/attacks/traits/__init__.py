@@ -1,6 +1,7 @@
 """What is a client like, and is it the same as before? The attack on all rounds together that an adversary saw.
 
-Three stages after IntraShuffler section 5: denoise what was seen, infer attributes, link across rounds.
+Three stages after IntraShuffler section 5: denoise what was seen, infer attributes, link across rounds. Asked by
+`audit.traits.scores` as the topic `traits`; the laboratory's `attacks/tiers` uses the stages one by one.
 """
 
 from __future__ import annotations
