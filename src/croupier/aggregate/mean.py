@@ -10,8 +10,6 @@ from __future__ import annotations
 import math
 from typing import ClassVar, Self
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
@@ -25,11 +23,7 @@ from croupier.core.flow import Memory
 from croupier.core.update import Gathered, Layout, Model
 from croupier.encode.encoder import Brief
 from croupier.errors import ProtocolError, RangeError, SpecError
-from croupier.kernels.threads import over
-
-Floats = npt.NDArray[np.float64]
-# Numbers that are summed at once, about what a processor's caches hold, and the fewest coordinates.
-_BLOCK, _LEAST = 1 << 16, 64
+from croupier.kernels.weighted import weighted
 
 
 class Mean(Aggregator, use="mean"):
@@ -143,50 +137,7 @@ def _total(gathered: Gathered, factor: Tensor | None) -> Tensor:
         raise ProtocolError(f"{len(gathered.weights)} weights for {len(gathered.rows)} rows")
     weights = torch.ones_like(gathered.weights) if gathered.scaled else gathered.weights
     weights = weights if factor is None else weights.double() * factor
-    rows, factor_column = gathered.rows.cpu().numpy(), weights.cpu().double().reshape(-1, 1).numpy()
-    count, width = rows.shape
-    step = max(_LEAST, _BLOCK // max(1, count))
-    out = np.empty(width)
-
-    def part(first: int, last: int) -> None:
-        room = np.empty((4, count, min(step, last - first)))
-        for start in range(first, last, step):
-            block = rows[:, start : min(last, start + step)]
-            # Two steps on purpose: a fused multiply-add rounds differently where a processor has one.
-            mine = room[:, :, : block.shape[1]]
-            np.multiply(block, factor_column, out=mine[0])
-            out[start : start + block.shape[1]] = _added(mine)
-
-    # Coordinates are added apart from each other: which thread has which changes nothing.
-    over(width, step, part)
-    return torch.from_numpy(out)
-
-
-def _added(room: Floats) -> Floats:
-    """The sum of the rows of the first of four buffers, pair by pair, carrying along what each addition rounds away.
-
-    From: Knuth's two-sum. The result is off by some 2^-100 of the largest row, so that the order of the rows does not
-    show in the float that it is rounded to, unless far larger values cancel; a library's own sum may regroup and would.
-    All is done in buffers that are used again: fresh memory costs more than the sums.
-    """
-    rows, total, lost, missed = room
-    count = len(rows)
-    lost.fill(0.0)
-    while count > 1:
-        half, odd = count // 2, count % 2
-        one, two, sums, off = rows[:half], rows[half : 2 * half], total[:half], missed[:half]
-        np.add(one, two, out=sums)
-        part = np.subtract(sums, one, out=missed[half : 2 * half])
-        np.subtract(sums, part, out=off)
-        np.subtract(one, off, out=off)
-        off += np.subtract(two, part, out=part)
-        lost[:half] += lost[half : 2 * half]
-        lost[:half] += off
-        if odd:
-            total[half], lost[half] = rows[2 * half], lost[2 * half]
-        rows, total, count = total, rows, half + odd
-    found: Floats = rows[0] + lost[0]
-    return found
+    return torch.from_numpy(weighted(gathered.rows.cpu().numpy(), weights.cpu().double().reshape(-1).numpy()))
 
 
 def _weight(gathered: Gathered, factor: Tensor | None) -> float:

@@ -5,5 +5,6 @@ and `_x_jit.py` the compiled loop. Tests hold the two against each other on rand
 the plain one.
 
 The ground floor of the house: nothing here imports another room, and nothing here knows clients, coins or protocols.
-Numbers are exact integers or bits everywhere, so that threads and machines cannot change a result.
+Numbers are exact integers or bits, or floats that are added in one fixed order, so that threads and machines cannot
+change a result.
 """

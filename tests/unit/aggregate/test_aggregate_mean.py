@@ -18,6 +18,7 @@ from croupier.aggregate.mean import Mean, Scaled, _total
 from croupier.core.coins import Coins
 from croupier.core.update import Gathered, Layout, Model, Slice
 from croupier.errors import ProtocolError, RangeError, SpecError
+from croupier.kernels import weighted as kernel
 
 LAYOUT = Layout((Slice("w", (3,)),))
 START = Model(torch.tensor([0.5, -1.0, 2.0]))
@@ -209,10 +210,13 @@ def test_ranges_of_coordinates_that_are_added_apart_have_the_same_bits(monkeypat
     gathered = Gathered(("c",) * 5, rows, weights=weights)
     whole = _total(gathered, None)
 
-    def apart(count: int, _step: int, work: Callable[[int, int], None]) -> None:
+    def apart(count: int, _step: int, work: Callable[[int, int], None], heavy: int) -> None:
+        assert heavy == 5
         for start, stop in ((700, count), (0, 130), (130, 700)):
             work(start, stop)
 
-    monkeypatch.setattr("croupier.aggregate.mean.over", apart)
-    monkeypatch.setattr("croupier.aggregate.mean._BLOCK", 400)
-    assert torch.equal(_total(gathered, None), whole)
+    monkeypatch.setattr(kernel, "over", apart)
+    monkeypatch.setattr(kernel, "_BLOCK", 400)
+    for plainly in (True, False):
+        monkeypatch.setattr(kernel, "few", lambda count, light, plainly=plainly: plainly)
+        assert torch.equal(_total(gathered, None), whole)

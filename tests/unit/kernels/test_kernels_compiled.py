@@ -1,4 +1,7 @@
-"""Where compiled loops are kept: beside their source, else in the user's cache, else nowhere; they run all the same."""
+"""Where compiled loops are kept: beside their source, else in the user's cache, else nowhere; they run all the same.
+
+And what they may not do: round a product and a sum as one.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,11 @@ import os
 import shutil
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import croupier
@@ -51,3 +57,21 @@ def test_every_loop_is_compiled_here() -> None:
     folder = Path(compiled.__file__).parent
     own = {path.name for path in folder.glob("*.py") if "numba import njit" in path.read_text("utf-8")}
     assert own == set()
+
+
+def test_a_product_and_a_sum_are_rounded_one_by_one() -> None:
+    """Not as one, which some processors can: loops on floats would then differ from machine to machine."""
+
+    @compiled.njit(cache=False)
+    def added(a: Any, b: Any, c: Any, out: Any) -> None:
+        for i in range(len(a)):
+            out[i] = a[i] * b[i] + c[i]
+
+    a, b, c = np.random.default_rng(1).standard_normal((3, 1000))
+    out = np.empty(1000)
+    added(a, b, c, out)
+    product = a * b
+    assert np.array_equal(out, product + c)
+    # As one they would be others.
+    each = zip(a.tolist(), b.tolist(), c.tolist(), strict=True)
+    assert not np.array_equal(out, [float(Fraction(x) * Fraction(y) + Fraction(z)) for x, y, z in each])

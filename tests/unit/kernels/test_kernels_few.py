@@ -22,6 +22,18 @@ def test_the_fewest_always_and_some_at_first(monkeypatch: pytest.MonkeyPatch) ->
     assert few(FEW - 1)
 
 
+def test_light_numbers_count_for_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_done", 0)
+    assert not few(FEW, 100)
+    monkeypatch.delitem(sys.modules, "numba")
+    assert few(50 * AT_FIRST, 100)
+    assert few(50 * AT_FIRST, 100)
+    assert not few(100 * FEW, 100)
+    # The same for all that is counted: heavier ones come too late now, too.
+    assert not few(FEW)
+    assert few(FEW - 1, 100)
+
+
 def test_a_process_for_one_small_update_loads_no_compiler_and_gives_the_same() -> None:
     program = (
         "import sys, numpy as np; from croupier.kernels import packed\n{first}\n"

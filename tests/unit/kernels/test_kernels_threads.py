@@ -31,6 +31,25 @@ def test_a_range_is_covered_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(a % 7 == 0 for a, _ in parts)
 
 
+def test_parts_are_worth_a_thread(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many cores there are; an item may stand for many numbers."""
+    parts: list[tuple[int, int]] = []
+
+    def cut(count: int, heavy: int = 1) -> list[int]:
+        parts.clear()
+        threads.over(count, 1, lambda a, b: parts.append((a, b)), heavy)
+        return sorted(stop - start for start, stop in parts)
+
+    monkeypatch.setattr(threads, "cores", lambda: 64 if cores > 1 else 1)
+    few, least = threads.FEW, threads.FEW // 2
+    assert cut(few) == [few]
+    assert cut(few + 1) == ([least, least + 1] if cores > 1 else [few + 1])
+    assert cut(10 * least) == ([least] * 10 if cores > 1 else [10 * least])
+    # A thousand rows of few coordinates.
+    assert len(cut(4800, 1000)) == (73 if cores > 1 else 1)
+    assert cut(100, 1000) == [100]
+
+
 def test_work_inside_a_job_stays_in_its_thread(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "FEW", 10)
     seen: list[bool] = []

@@ -197,7 +197,8 @@ def show(found: dict[str, Any]) -> None:
         print(f"the same bits after training: {same}")
         after = one["after_fit"]
         home, plainly = 1e3 * after["home_s"], 1e3 * after["home_plainly_s"]
-        print(f"updates to the CPU: {home:.1f} ms ({plainly:.1f} ms to usual memory)")
+        there = 1e3 * after["there_s"]
+        print(f"updates to the CPU: {home:.1f} ms ({plainly:.1f} ms to usual memory); to the device: {there:.1f} ms")
         for step in after["steps"]:
             agree = "the same bytes" if step["same_bytes"] else "OTHER BYTES"
             cpu, device = 1e3 * step["cpu_s"], 1e3 * step["device_s"]

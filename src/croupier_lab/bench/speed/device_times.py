@@ -1,8 +1,9 @@
 """Seconds of each step after training, on the CPU as the product takes it and on a device, and whether bytes agree.
 
-A row's `cpu_s` has what the product pays: updates come from the device once (`home_s`), and stay. Its `device_s` has
-what a device would pay: words of the cipher on their way there, and what leaves on its way back. Where no step takes
-less on the device than on the CPU, moving it there would be no gain.
+A row's `cpu_s` has what the product pays: updates come from the device once (`home_s`), and stay; clients encode and
+mask on all cores at once. Its `device_s` has what a device would pay: words of the cipher on their way there, what
+leaves on its way back, and where rows are those of messages, which lie in ordinary memory, their way there (`there_s`).
+Where no step takes less on the device than on the CPU, moving it there would be no gain.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from croupier.core.coins import Coins
 from croupier.core.update import Gathered, Layout, Model, Slice
 from croupier.encode.fixed import FixedPoint
 from croupier.kernels import packed, permute, residues
-from croupier.kernels.threads import each
+from croupier.kernels.threads import FEW, each
 from croupier.learn.batch import home
 from croupier.release.release import blocks
 from croupier.release.shuffle import shuffle_into
@@ -46,22 +47,24 @@ class TimedStep(NamedTuple):
 def compare(rows: Tensor, coins: Coins, repeats: int = 3) -> dict[str, Any]:
     """Every step on updates that lie on a device: seconds on both, the best of several, and whether they agree."""
     ready(rows.device)
-    home_s, here = best(lambda: home(rows), rows.device, repeats)
-    plain_s, _ = best(lambda: rows.cpu(), rows.device, repeats)
+    home_s, _ = best(lambda: home(rows), rows.device, repeats)
+    plain_s, came = best(lambda: rows.cpu(), rows.device, repeats)
+    there_s, _ = best(lambda: came.to(rows.device), rows.device, repeats)
     found = list[dict[str, Any]]()
-    for step in steps(rows, here, coins):
+    for step in steps(rows, came, coins):
         cpu_s, one = best(step.cpu, rows.device, repeats)
         device_s, other = best(step.device, rows.device, repeats)
         same = step.bytes_of(one) == step.bytes_of(other)
         found.append({"step": step.name, "cpu_s": cpu_s, "device_s": device_s, "same_bytes": same})
     return {
-        "clients": len(rows), "parameters": rows.shape[1], "home_s": home_s, "home_plainly_s": plain_s, "steps": found,
+        "clients": len(rows), "parameters": rows.shape[1], "home_s": home_s, "home_plainly_s": plain_s,
+        "there_s": there_s, "steps": found,
         "cpu_s": home_s + sum(one["cpu_s"] for one in found), "device_s": sum(one["device_s"] for one in found),
     }  # fmt: skip
 
 
 def steps(rows: Tensor, here: Tensor, coins: Coins) -> list[TimedStep]:
-    """All steps on the same updates, on a device and on the CPU."""
+    """All steps on the same updates, on a device and in the CPU's ordinary memory."""
     clients, width = rows.shape
     fixed = FixedPoint(clients=clients, digits=DIGITS)
     bits, grid = fixed.bits, residues.Quantiser(np.ones(1), fixed.unit, fixed.top)
@@ -81,11 +84,12 @@ def steps(rows: Tensor, here: Tensor, coins: Coins) -> list[TimedStep]:
 
     return [
         TimedStep(
-            "encode", lambda: [residues.wrapped(row.numpy(), grid, NO_DRAWS, bits)[0] for row in here],
+            "encode",
+            lambda: _at_once(lambda c: residues.wrapped(here[c].numpy(), grid, NO_DRAWS, bits)[0], clients, width),
             lambda: home(device_steps.rounded(rows, fixed.unit, fixed.top, bits)).numpy(), _joined,
         ),
         TimedStep(
-            "mask", lambda: [packed.cover(row, bits, mine)[0] for row, mine in zip(encoded, own, strict=True)],
+            "mask", lambda: _at_once(lambda c: packed.cover(encoded[c], bits, own[c])[0], clients, width),
             masked, _joined,
         ),
         TimedStep(
@@ -96,11 +100,13 @@ def steps(rows: Tensor, here: Tensor, coins: Coins) -> list[TimedStep]:
         ),
         TimedStep(
             "shuffle", lambda: _shuffled(here, coins.child("relay")),
-            lambda: _shuffled_there(rows, here, coins.child("relay")), _joined,
+            lambda: _shuffled_there(here.to(rows.device), here, coins.child("relay")), _joined,
         ),
         TimedStep(
             "mean", lambda: _mean(here, weights),
-            lambda: device_steps.averaged(rows, weights.to(rows.device)).cpu().div_(float(weights.sum())).float(),
+            lambda: device_steps.averaged(
+                here.to(rows.device), weights.to(rows.device)
+            ).cpu().div_(float(weights.sum())).float(),
             lambda vector: bytes(vector.numpy().data),
         ),
     ]  # fmt: skip
@@ -122,6 +128,19 @@ def best(work: Callable[[], Any], device: torch.device, repeats: int) -> tuple[f
         ready(device)
         seconds.append(time.perf_counter() - start)
     return min(seconds), made
+
+
+def _at_once(work: Callable[[int], npt.NDArray[Any]], clients: int, width: int) -> list[npt.NDArray[Any]]:
+    """What each client makes: on all cores, or one after another where vectors are short, as `engine.local` does it."""
+    if width < FEW:
+        return [work(client) for client in range(clients)]
+    found: dict[int, npt.NDArray[Any]] = {}
+
+    def one(client: int) -> None:
+        found[client] = work(client)
+
+    each([partial(one, client) for client in range(clients)])
+    return [found[client] for client in range(clients)]
 
 
 def _shuffled(rows: Tensor, coins: Coins) -> npt.NDArray[np.float32]:

@@ -8,6 +8,7 @@ import torch
 
 from croupier.core.coins import Coins
 from croupier.kernels import packed, permute, residues
+from croupier.kernels.weighted import weighted_plain
 from croupier_lab.bench.speed import device_steps, device_times
 from croupier_lab.bench.speed.device_steps import averaged, covered, folded, joined, rounded, shuffled, unpacked
 from croupier_lab.bench.speed.device_times import _words, compare, ready
@@ -90,10 +91,18 @@ def test_sums_of_floats_are_as_ever(clients: int, device: str) -> None:
     weights = torch.arange(1, clients + 1, dtype=torch.float64)
     got = averaged(rows.to(device), weights.to(device)).cpu() / weights.sum()
     assert torch.equal(got.float(), device_times._mean(rows, weights))
+    # Bit for bit before the division too, and whatever vanishes beside far larger values.
+    rows[0] = -rows[-1] * 1e9
+    there = averaged(rows.to(device), weights.to(device)).cpu().numpy()
+    assert np.array_equal(there.view(np.int64), weighted_plain(rows.numpy(), weights.numpy()).view(np.int64))
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_every_step_is_timed_and_agrees(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("wide", [False, True])
+def test_every_step_is_timed_and_agrees(device: str, wide: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if wide:
+        # As if vectors were long, and clients worked on all cores.
+        monkeypatch.setattr(device_times, "FEW", 1000)
     # As if a word had been refused in the second block, which is then permuted on the CPU.
     honest = device_steps.shuffled
 
@@ -108,4 +117,5 @@ def test_every_step_is_timed_and_agrees(device: str, monkeypatch: pytest.MonkeyP
     assert [step["step"] for step in found["steps"]] == ["encode", "mask", "fold", "shuffle", "mean"]
     assert all(step["same_bytes"] for step in found["steps"])
     assert found["cpu_s"] > found["home_s"]
+    assert found["there_s"] > 0
     assert found["device_s"] > 0
