@@ -104,7 +104,7 @@ CLAIMS = (
           ours="0.33, 3.31, 33.13 MB for ten times as many values each", seen=SWEEP),
     Claim("Lemma 1, privacy", "sigma above 4 Delta / epsilon makes a sign (epsilon, 0)-DP", CONTRADICTED,
           SIGNS + "test_without_the_bound_one_scalar_alone_breaks_it",
-          why="the bound on |g| is dropped: at 10 sigma the loss is 2.49 where 1 is claimed; with it, one coordinate "
+          why="the bound on g is dropped: at 10 sigma the loss is 2.49 where 1 is claimed; with it, one coordinate "
           "holds (`test_the_paper_claim_holds_for_one_bounded_scalar`), not a vector", seen=TESTED),
     Claim("Lemma 1, flips", "from epsilon 2 on flips are rarer than 0.15, and the cosine above 0.7", CONTRADICTED,
           SIGNS + "test_lemma_one_is_wrong_at_epsilon_two", why="0.1587 at 2 by its own formula", seen=TESTED),
