@@ -7,9 +7,13 @@ import json
 import pytest
 
 from croupier import systems
+from croupier.aggregate.mean import Scaled
 from croupier.encode.fixed import FixedPoint
+from croupier.encode.residues import Residues
 from croupier.pipeline import Pipeline
 from croupier.place.relay import Relay
+from croupier.privacy.gaussian import Gaussian
+from croupier.release.release import Release
 from croupier.release.shuffle import Grain, Shuffle
 from croupier.release.sums import Sum
 from croupier.statement import explain
@@ -83,6 +87,26 @@ def test_no_noise_claims_no_privacy() -> None:
     for pipeline in ALL.values():
         assert "no differential privacy is claimed" in explain(pipeline).differential_privacy
         assert explain(pipeline).robustness.startswith("none")
+
+
+@pytest.mark.parametrize(
+    "pipeline",
+    [
+        Pipeline(
+            privacy=Gaussian(clip=1, sigma=0.2), encode=Residues(clients=10, digits=4, form="delta"),
+            release=Release.parse(release), aggregate=Scaled(), place=Relay(),
+        )
+        for release in ("bits", "counts", "mod")
+    ] + [systems.intra(), systems.intra(grain="model"), systems.intra_sum(20)],
+    ids=["bits", "counts", "mod", "values in buckets", "rows in buckets", "sums of buckets"],
+)  # fmt: skip
+def test_what_comes_after_noise_leaves_its_promise_as_it_is(pipeline: Pipeline) -> None:
+    """Residues, shuffles, buckets and their sums are post-processing: what a client is promised is its noise's."""
+    for rounds in (1, 9):
+        said = explain(pipeline, rounds=rounds, present=20).differential_privacy
+        assert said == pipeline.privacy.claims(rounds)
+        assert "unit: a client" in said
+        assert "eps" in said
 
 
 def test_a_permutation_is_said_to_be_obfuscation_with_what_undoes_it() -> None:

@@ -97,8 +97,9 @@ FIGURES = (
         f"{PAPER}, Sections 4 and 7, Algorithms 8 and 9, S.5",
         "what a client and a hop send by level of trust, over 32-bit floats, 10 clients",
         "A client's and a hop's bytes a client over those of 32-bit floats; five digits; three servers, or ten where "
-        "every client runs one. The paper's numbers leave out what encrypting every bit by itself costs. Its third "
-        "level, malicious servers, is here what the printed onions alone would send, without proofs.",
+        "every client runs one. The paper's numbers leave out what encrypting every bit by itself costs. At its third "
+        "level, malicious servers, 'printed' is what the onions alone would send, without the proofs that they need, "
+        "and 'proofs' is ours, with all of them.",
         counted(_rows),
     ),
 )

@@ -7,6 +7,9 @@ import json
 import math
 import re
 import shlex
+from collections import Counter
+from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 import click
@@ -16,6 +19,7 @@ import typer
 from tools.results import PAGE, written
 
 from croupier.cli import app
+from croupier.encode.moduli import values_of
 from croupier.kernels import residues
 from croupier.toml_read import presets
 from croupier_lab.papers.catalogue import FIGURES
@@ -78,6 +82,9 @@ def test_what_was_done_says_where_and_what_was_not_says_why(claim: Claim) -> Non
         assert claim.why
         assert not claim.ours
     assert (claim.seen is TESTED) == (claim.command.startswith("pytest"))
+    # The page begins both with a capital letter, which a symbol (r = 5, m - 1) does not survive.
+    assert not any(re.match(r"\w [=-]", text) for text in (claim.ours, claim.why))
+    assert not any("|" in str(text) for text in claim.plain().values()), "it ends a cell of the page"
 
 
 @CASES
@@ -164,6 +171,25 @@ def test_the_papers_own_example_of_remainders() -> None:
     """Appendix C.1 of the source-inference paper."""
     # Signed: the number nearest to 0 of those that are 55 modulo 105.
     assert residues.join(np.array([[1, 0, 6]]), (3, 5, 7)).tolist() == [55 - 105]
+    # Proposition 3.1 has no 55 for a product of 105; two clients with two digits reach sums of -198 to 198.
+    assert (-(105 // 2), (105 - 1) // 2) == (-52, 52)
+    assert values_of(2, 99) == 397
+
+
+def left_of(one: Sequence[object], given: Sequence[object]) -> float:
+    """Conditional entropy in bits, where every place of both lists is as likely."""
+    both, alone = Counter(zip(one, given, strict=True)), Counter(given)
+    return -sum(count / len(one) * math.log2(count / alone[second]) for (_, second), count in both.items())
+
+
+def test_equal_entropies_of_the_middle_do_not_give_equal_entropies_of_the_first() -> None:
+    """Proposition A.3 of the source-inference paper, for the chains X -> Y -> Z and X -> Y -> W."""
+    # Y is two fair bits, Z the first and W the second: functions of Y, so that both are chains whatever X is.
+    drawn = list(product((0, 1), repeat=3))
+    y, z, w = [(one, two) for one, two, _ in drawn], [one for one, _, _ in drawn], [two for _, two, _ in drawn]
+    assert left_of(y, z) == left_of(y, w) == 1
+    assert (left_of(z, z), left_of(z, w)) == (0, 1), "X is the first bit"
+    assert left_of(drawn, z) == left_of(drawn, w) == 2, "X is Y and a third bit: Y is a function of X, as in Theorem 1"
 
 
 def test_the_number_of_rules_is_what_the_paper_says() -> None:

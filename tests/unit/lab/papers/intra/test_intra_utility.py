@@ -219,6 +219,7 @@ def test_values_are_put_together_one_by_one(monkeypatch: pytest.MonkeyPatch) -> 
     assert [row["bucket"] for row in rows] == [4] * 3 + [8] * 3 + [16] * 3
     assert all(row["looked_at"] == row["bucket"] * row["parameters"] for row in rows)
     assert rows[0]["one_update"] == f"10^{rows[0]['parameters'] * math.log10(4):.0f}"
+    assert rows[0]["all_updates"] == f"10^{rows[0]['parameters'] * math.log10(4 * 3 * 2):.0f}"
     stated = [row for row in rows if row["noise"] == "stated"]
     assert all(abs(row["_right"]["mean"] - row["_chance"]) < 0.1 for row in stated)
     # The paper's numbers are those of ten thousand parameters.
