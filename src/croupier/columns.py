@@ -48,14 +48,14 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class Sheet:
+class CsvTable:
     """A CSV file's records by column, and the line in the file at which each record begins."""
 
     columns: dict[str, list[str]]
     lines: list[int]
 
     @classmethod
-    def read(cls, file: Path) -> Sheet:
+    def read(cls, file: Path) -> CsvTable:
         """Read a file whose first line names its columns. Raises: DataError."""
         try:
             # Some programs begin a file with a mark that nobody sees.

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from jinja2 import Environment, StrictUndefined
 
-from croupier.columns import LeftOut, NumberColumn, Sheet, WordColumn, numbers
+from croupier.columns import CsvTable, LeftOut, NumberColumn, WordColumn, numbers
 from croupier.errors import DataError, SpecError, StoreError
 
 Kind = Literal["table", "images", "series"]
@@ -88,11 +88,11 @@ class Table:
         }  # fmt: skip
         return found, facts
 
-    def _sheet(self) -> Sheet:
+    def _sheet(self) -> CsvTable:
         """Its records, each with a target and an owner. Raises: DataError."""
         if self.target == self.owner:
             raise DataError(f"--target and --owner are both {self.target!r}; what is learnt and whose it is are two")
-        sheet = Sheet.read(self.file)
+        sheet = CsvTable.read(self.file)
         for option, column in (("--target", self.target), ("--owner", self.owner), *(("--drop", n) for n in self.drop)):
             if column not in sheet.columns:
                 raise DataError(f"{option} = {column!r}: {self.file.name} has the columns {', '.join(sheet.columns)}")
@@ -140,7 +140,7 @@ class Table:
             return whole, {"classes": [], "learnt": f"int(float({cell}))"}
         return {}, {"classes": [], "learnt": f"float({cell})"}
 
-    def _lopsided(self, sheet: Sheet, classes: Mapping[str, int]) -> str:
+    def _lopsided(self, sheet: CsvTable, classes: Mapping[str, int]) -> str:
         """What is odd about the classes where nearly all records are of one, so that accuracy says little.
 
         Nothing where the AUC could not be told: the test records, dealt as the project does, must have every class.

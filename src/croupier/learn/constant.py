@@ -5,8 +5,6 @@ It is of the simulation's public test labels, and so for the experimenter: no pa
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -25,7 +23,7 @@ def targets(records: Records) -> Tensor:
     return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.int64)
 
 
-def always(dataset: Dataset) -> dict[str, Any] | None:
+def always(dataset: Dataset) -> dict[str, float | str] | None:
     """The class that most test records are of, its name where it has one, and how often answering it is right.
 
     None where quantities are learnt.
