@@ -35,9 +35,11 @@ WORRIES: dict[Worry, str] = {
 }
 # A sum of fewer clients than this tells each of them too much of the others, whatever the protocol.
 FEW = 5
-# Stand-ins for the model: two sizes, from which the bytes of any size follow, since lengths are linear.
+# Stand-ins for the model: of a larger one bytes follow from these two sizes, since lengths are linear.
 _SIZES = (8_000, 16_000)
 _PLAYED = 20
+# What audits compare with as no defence: all clients count alike.
+_PLAIN = systems.plain("uniform")
 # The delta of tiers.
 _DELTA = 1e-5
 
@@ -161,15 +163,17 @@ def _advice(rule: AdviceRule, needs: Needs) -> Advice:
     few = () if needs.clients >= FEW else (f"with {needs.clients} clients a sum tells each of them much of the others",)
     return Advice(
         needs, rule.preset, protocol, rule.why, (rule.remains, *few), _bytes_up(protocol, needs),
-        _bytes_up(systems.plain(), needs), explain(protocol, rounds=needs.rounds),
+        _bytes_up(_PLAIN, needs), explain(protocol, rounds=needs.rounds),
     )  # fmt: skip
 
 
 def _bytes_up(protocol: Pipeline, needs: Needs) -> int:
-    """What a client sends in a round, from a round on two small stand-ins: lengths are linear in parameters."""
+    """What a client sends in a round, from a round on a stand-in of this size, or on two smaller ones."""
     # Hidden coordinates travel as the floats they are: a stand-in has no network whose symmetries could be found.
     if protocol.encode.rules is not None:
-        protocol = systems.plain()
+        protocol = _PLAIN
+    if needs.parameters <= max(_SIZES):
+        return round(_played(protocol, needs, needs.parameters))
     less, more = (_played(protocol, needs, size) for size in _SIZES)
     slope = (more - less) / (_SIZES[1] - _SIZES[0])
     return round(less + slope * (needs.parameters - _SIZES[0]))

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from croupier.errors import either, setting
 from croupier.learn.assemble import Assembled
-from croupier.learn.data import Dataset, Records, TensorRecords
+from croupier.learn.constant import targets
+from croupier.learn.data import Dataset
 from croupier.spec import Source, Spec, is_empty
 from croupier.toml_read import Sets
 
@@ -24,8 +24,8 @@ from croupier.toml_read import Sets
 FAR = 3.0
 # What is better when it is smaller, by the names that metrics have.
 LOSSES = ("loss", "rmse")
-# So many labels are named, and so many records looked at together.
-NAMED, BATCH = 5, 1024
+# So many labels are named.
+NAMED = 5
 START = ("croupier run digits --print-config", "croupier.load('digits').plain()")
 
 
@@ -63,7 +63,7 @@ def _alone(spec: Spec, made: Assembled) -> list[str]:
 def _labels(dataset: Dataset) -> list[str]:
     if dataset.goal != "classify" or dataset.labels is None:
         return []
-    known, asked = set(dataset.labels.tolist()), _targets(dataset.test)
+    known, asked = set(dataset.labels.tolist()), targets(dataset.test)
     said = []
     if len(known) == 1:
         said.append(
@@ -79,14 +79,6 @@ def _labels(dataset: Dataset) -> list[str]:
             "count labels alike in both parts, or leave those records out"
         )
     return said
-
-
-def _targets(records: Records) -> Tensor:
-    if isinstance(records, TensorRecords):
-        return records.y.cpu()
-    starts = range(0, len(records), BATCH)
-    parts = [records.batch(torch.arange(at, min(at + BATCH, len(records))))[1].cpu() for at in starts]
-    return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.int64)
 
 
 @dataclass

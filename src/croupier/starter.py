@@ -1,29 +1,33 @@
 """Small projects to start from: a description, a data function with a network, and a test.
 
-`croupier init` writes one. The files are templates in `starters/`; of a table of the user's own only the header and
-the numbers that a scale needs are read.
+`croupier init` writes one. The files are templates in `starters/`. Of a table of the user's own, which `columns` reads,
+the project gets the columns' names, a scale for numbers, and the words of columns that have few.
 """
 
 from __future__ import annotations
 
-import csv
-import math
 import re
+import shlex
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from statistics import fmean, pstdev
 from typing import Any, Literal
 
 from jinja2 import Environment, StrictUndefined
 
+from croupier.columns import CsvTable, LeftOut, NumberColumn, WordColumn, numbers
 from croupier.errors import DataError, SpecError, StoreError
 
 Kind = Literal["table", "images", "series"]
 KINDS: tuple[Kind, ...] = ("table", "images", "series")
+# Where one class has so large a share of the records, accuracy says little.
+LOPSIDED = 0.8
+# An audit withholds records of every client's training part: with fewer in all than this, none are left to train on.
+AUDITED = 8
 _LONGEST = 32
+_NAMED = 3  # owners with few records
 _RATE = {"table": 0.1, "images": 0.1, "series": 0.05}
 
 
@@ -34,81 +38,77 @@ class Contents:
     records: int
     owners: int
     columns: list[str]
-    classes: list[str]  # none where quantities are learnt
-    left_out: dict[str, str]  # columns that hold more than numbers, with the first cell that is none
+    words: dict[str, list[str]]  # columns of words, which become 0 and 1
+    classes: list[str]  # by their numbers; none where quantities are learnt
+    class_records: list[int]
+    metrics: list[str]  # what is measured besides the usual
+    left_out: dict[str, str]  # columns that cannot be used, and why
+    warnings: list[str]
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the user's own: its file, the column that is learnt, and the one that says whose a record is."""
+    """A table of the user's own: its file, the column that is learnt, and the one that says whose a record is.
+
+    Columns of `drop` are left out.
+    """
 
     file: Path
     target: str
     owner: str
+    drop: tuple[str, ...] = ()
 
     def read(self) -> tuple[Contents, Mapping[str, Any]]:
-        """What it holds, and what the templates need: columns of numbers with their scale, and how a target is read.
+        """What it holds, and what the templates need: how columns and the target are read, and a scale for numbers.
 
         Raises: DataError.
         """
-        rows = self._rows()
-        numbers, left_out = {}, {}
-        for name in rows[0]:
-            if name not in (self.target, self.owner):
-                cells = [row[name] for row in rows]
-                found = _numbers(cells)
-                if found is None:
-                    left_out[name] = _first_word(cells)
-                else:
-                    numbers[name] = found
-        if not numbers:
-            why = "".join(f"; {name}: {cell}" for name, cell in list(left_out.items())[:1])
-            raise DataError(
-                f"--csv = {self.file}: no column but the target holds numbers only; code words as numbers{why}"
-            )
-        kinds, code = self._learnt([row[self.target] for row in rows])
-        owners = self._count(Counter(row[self.owner] for row in rows))
+        sheet = self._sheet()
+        kinds = {name: sheet.kind(name) for name in sheet.columns if name not in (self.target, self.owner, *self.drop)}
+        numbers = {name: kind for name, kind in kinds.items() if isinstance(kind, NumberColumn)}
+        words = {name: list(kind.words) for name, kind in kinds.items() if isinstance(kind, WordColumn)}
+        left_out = {name: kind.why for name, kind in kinds.items() if isinstance(kind, LeftOut)}
+        if not numbers and not words:
+            why = "".join(f"; {name}: {said}" for name, said in list(left_out.items())[:1])
+            raise DataError(f"--csv = {self.file}: no column but the target can be used{why}")
+        owners = Counter(sheet.columns[self.owner])
+        self._check_owners(owners)
+        classes, code = self._learnt(sheet.columns[self.target])
+        lopsided = self._lopsided(sheet, classes)
+        warnings = [*_likely_identifiers(numbers, len(sheet)), *_small(owners)]
+        found = Contents(
+            len(sheet), len(owners), [*numbers, *words], words, list(classes), list(classes.values()),
+            ["auc"] if lopsided else [], left_out, warnings,
+        )  # fmt: skip
         facts = {
-            "csv": repr(self.file.name), "owner": repr(self.owner), **code, "clients": owners,
-            "columns": tuple(numbers),
-            "middle": [_rounded(fmean(found)) for found in numbers.values()],
-            "spread": [_rounded(pstdev(found)) or 1.0 for found in numbers.values()],
+            "csv": repr(self.file.name), "owner": repr(self.owner), **code, "clients": len(owners),
+            "columns": tuple(numbers), "words": {repr(name): tuple(said) for name, said in words.items()},
+            "middle": [kind.middle for kind in numbers.values()],
+            "spread": [kind.spread for kind in numbers.values()], "lopsided": lopsided,
         }  # fmt: skip
-        return Contents(len(rows), owners, list(numbers), kinds, left_out), facts
+        return found, facts
 
-    def _rows(self) -> list[dict[str, str]]:
+    def _sheet(self) -> CsvTable:
         """Its records, each with a target and an owner. Raises: DataError."""
-        try:
-            # Some programs begin a file with a mark that nobody sees.
-            with self.file.open(newline="", encoding="utf-8-sig") as lines:
-                rows = list(csv.DictReader(lines))
-        except FileNotFoundError:
-            raise DataError(f"--csv = {self.file}: does not exist; check its name and its folder") from None
-        except OSError as error:
-            raise DataError(f"--csv = {self.file}: cannot be read ({error.strerror}); name a CSV file") from None
-        except (UnicodeDecodeError, csv.Error) as error:
-            raise DataError(f"--csv = {self.file}: cannot be read ({error}); name a CSV file in UTF-8") from None
-        if not rows:
-            raise DataError(f"--csv = {self.file}: has no records; its first line names the columns, then records come")
-        for number, row in enumerate(rows, 1):
-            if None in row or None in row.values():
-                raise DataError(
-                    f"--csv = {self.file}: record {number} has another number of cells than the first line has "
-                    f"columns ({', '.join(map(str, rows[0]))}); separate cells by commas, and mend the line"
-                )
+        if self.target == self.owner:
+            raise DataError(f"--target and --owner are both {self.target!r}; what is learnt and whose it is are two")
+        sheet = CsvTable.read(self.file)
+        for option, column in (("--target", self.target), ("--owner", self.owner), *(("--drop", n) for n in self.drop)):
+            if column not in sheet.columns:
+                raise DataError(f"{option} = {column!r}: {self.file.name} has the columns {', '.join(sheet.columns)}")
+        if needed := [name for name in self.drop if name in (self.target, self.owner)]:
+            raise DataError(f"--drop = {needed[0]!r}: is the target or the owner; drop others")
         for option, column in (("--target", self.target), ("--owner", self.owner)):
-            if column not in rows[0]:
-                raise DataError(f"{option} = {column!r}: {self.file.name} has the columns {', '.join(rows[0])}")
-            for number, row in enumerate(rows, 1):
-                if not row[column].strip():
+            for cell, line in zip(sheet.columns[column], sheet.lines, strict=True):
+                if not cell.strip():
                     raise DataError(
-                        f"{option} = {column!r}: record {number} is empty there (record 1 is the line below the names "
-                        f"of columns); fill in the cell, or delete the record from {self.file.name}"
+                        f"{option} = {column!r}: line {line} is empty there; fill in the cell, or delete the line from "
+                        f"{self.file.name}"
                     )
-        return rows
+        return sheet
 
-    def _count(self, owners: Counter[str]) -> int:
-        """How many owners; their names are written with what a client's name may hold. Raises: DataError."""
+    def _check_owners(self, owners: Counter[str]) -> None:
+        """Owners' names are written with what a client's name may hold. Raises: DataError."""
         names = {_name(owner) for owner in owners}
         if len(names) < len(owners) or any(len(name) > _LONGEST for name in names):
             raise DataError(
@@ -120,25 +120,72 @@ class Table:
                 f"--owner = {self.owner!r}: every owner has one record only, so none is left for testing; "
                 "name a column whose values come back, such as a hospital"
             )
-        return len(owners)
 
-    def _learnt(self, cells: list[str]) -> tuple[list[str], Mapping[str, Any]]:
-        """Classes, and how a target is read: whole numbers from 0 and words are classes, others are quantities."""
-        found, cell = _numbers(cells), f"row[{self.target!r}]"
+    def _learnt(self, cells: list[str]) -> tuple[dict[str, int], Mapping[str, Any]]:
+        """Classes, and how a target is read: whole numbers from 0 and words are classes, others are quantities.
+
+        Of two words the rarer is class 1, of which scores such as recall are.
+        """
+        found, cell = numbers(cells), f"row[{self.target!r}]"
         if found is None:
-            classes = sorted(set(cells))
-            return classes, {"classes": classes, "learnt": f"CLASSES.index({cell})"}
-        distinct = set(found)
-        if distinct == set(range(len(distinct))):
-            return [str(one) for one in range(len(distinct))], {"classes": [], "learnt": f"int(float({cell}))"}
-        return [], {"classes": [], "learnt": f"float({cell})"}
+            counts = Counter(cells)
+            classes = sorted(counts)
+            if len(classes) == 2:
+                classes.sort(key=lambda one: -counts[one])
+            read = f"number(row, {self.target!r}, CLASSES)"
+            return {one: counts[one] for one in classes}, {"classes": classes, "learnt": read}
+        times = Counter(found)
+        if set(times) == set(range(len(times))):
+            whole = {str(one): times[one] for one in range(len(times))}
+            return whole, {"classes": [], "learnt": f"int(float({cell}))"}
+        return {}, {"classes": [], "learnt": f"float({cell})"}
+
+    def _lopsided(self, sheet: CsvTable, classes: Mapping[str, int]) -> str:
+        """What is odd about the classes where nearly all records are of one, so that accuracy says little.
+
+        Nothing where the AUC could not be told: the test records, dealt as the project does, must have every class.
+        """
+        if len(classes) < 2 or max(classes.values()) < LOPSIDED * len(sheet):
+            return ""
+        targets, seen, asked = sheet.columns[self.target], Counter[str](), set[str]()
+        for owner, target in zip(sheet.columns[self.owner], targets, strict=True):
+            asked |= {target} if seen[owner] % 4 == 1 else set()
+            seen[owner] += 1
+        if len(asked) < len(set(targets)):
+            return ""
+        most = max(classes, key=lambda one: classes[one])
+        return f"{classes[most] / len(sheet):.1%} of the records are of class {most!r}"
+
+
+def _likely_identifiers(columns: Mapping[str, NumberColumn], records: int) -> list[str]:
+    return [
+        f"{name}: {records} different whole numbers in {records} records; if it is an identifier, leave it out with "
+        f"--drop {shlex.quote(name)}"
+        for name, kind in columns.items()
+        if kind.identifier
+    ]
+
+
+def _small(owners: Mapping[str, int]) -> list[str]:
+    """Too few owners, or owners of whom an audit could not withhold records."""
+    few = {owner: count for owner, count in owners.items() if count < AUDITED}
+    if len(owners) == 1:
+        return ["all records are of one owner: a protocol that hides clients among each other needs more"]
+    if not few:
+        return []
+    named = ", ".join(f"{owner} ({count})" for owner, count in list(few.items())[:_NAMED])
+    more = f" and {len(few) - _NAMED} more" if len(few) > _NAMED else ""
+    return [
+        f"owners with too few records: {named}{more}; the audit needs {AUDITED} of each; "
+        "delete their records, or give them to another owner"
+    ]
 
 
 _MADE_UP: Mapping[Kind, Mapping[str, Any]] = {
-    "table": {"columns": ("age", "pressure", "glucose"), "middle": [60, 138, 6.0], "spread": [15, 20, 1.5],
-              "csv": None, "classes": [], "clients": 4},
-    "images": {"clients": 10},
-    "series": {"clients": 5},
+    "table": {"columns": ("age", "pressure", "glucose"), "words": {}, "middle": [60, 138, 6.0], "spread": [15, 20, 1.5],
+              "csv": None, "classes": [], "lopsided": "", "clients": 4},
+    "images": {"lopsided": "", "clients": 10},
+    "series": {"lopsided": "", "clients": 5},
 }  # fmt: skip
 
 
@@ -176,25 +223,3 @@ def _filled(template: str, facts: Mapping[str, Any]) -> str:
 def _name(owner: str) -> str:
     """As the project's own code writes it."""
     return re.sub(r"[^A-Za-z0-9_.-]", "-", owner)
-
-
-def _numbers(cells: list[str]) -> list[float] | None:
-    """A column's numbers; None where one cell is none, or is missing."""
-    try:
-        found = [float(cell) for cell in cells]
-    except (TypeError, ValueError):
-        return None
-    return found if all(math.isfinite(one) for one in found) else None
-
-
-def _first_word(cells: list[str]) -> str:
-    """The first of a column's cells that is no number, and how many are none."""
-    wrong = [(number, cell) for number, cell in enumerate(cells, 1) if _numbers([cell]) is None]
-    number, cell = wrong[0]
-    said = f"record {number} is {repr(cell) if cell.strip() else 'empty'}"
-    return said if len(wrong) == 1 else f"{said}; {len(wrong)} cells are no numbers"
-
-
-def _rounded(number: float) -> float:
-    """To two digits: a scale need not be exact, and an exact one tells more of the records."""
-    return float(f"{number:.2g}")

@@ -55,6 +55,11 @@ def net(body: str, *says: str) -> Wrong:
     return Wrong("run it.toml", says, task, f"import torch\nfrom torch import nn\n{code}\n")
 
 
+def table(text: str, *says: str, more: str = "") -> Wrong:
+    """A CSV file to make a project of."""
+    return Wrong(f"init new --csv mine.py --target y --owner who {more}", says, code=text)
+
+
 FINE = "[[1.0, 2.0]] * 30, [0, 1, 2] * 10, [[1.0, 2.0]], [2]"
 
 WRONG = [
@@ -116,6 +121,11 @@ WRONG = [
     words("audit digits-uneven --noise rotate --fast --seeds 2", "noise = 'rotate'", "needs pictures", "use 'clean'"),
     words("audit digits-sum -s task.split.clients=1 --seeds 2", "federation.cohort = 1", "enrol more clients"),
     # Command lines.
+    words("init new --target y", "--target, --owner and --drop", "name its file with --csv"),
+    table("who;x;y\na;1;2\n", "separated by ';'", "save the table with commas"),
+    table("who,x,x,y\na,1,2,3\n", "the column 'x' is named 2 times", "rename all but one"),
+    table("who,x,y\na,1,2\na,1\n", "line 3 has 2 cells", "mend the line"),
+    table("who,x,y\na,1,2\n", "--drop = 'z'", "has the columns who, x, y", more="--drop z"),
     words("rum", "No such command 'rum'", "Did you mean 'run'?"),
     words("run digits --sede 3", "No such option '--sede'", "--seed"),
     words("run digits --seed -1", "'--seed': -1", "x>=0"),

@@ -9,7 +9,8 @@ import pytest
 from tests.shell import Shell
 
 from croupier import explain, plain
-from croupier.advice import RULES, WORRIES, Needs, Worry, recommend
+from croupier.advice import RULES, WORRIES, Needs, Worry, _played, recommend
+from croupier.cli.recommend import COMPLETED
 from croupier.errors import SpecError
 from croupier.privacy.gdp import sigma_for
 from croupier.spec import load
@@ -30,13 +31,22 @@ def test_every_rule_is_reached_with_just_what_it_needs(rule: object) -> None:
 
 
 def test_bytes_are_those_of_a_real_round() -> None:
-    """A round of the preset, as the run itself counts it."""
+    """A round of the preset, as the run itself counts it; and of no defence, as audits play it."""
     import croupier
 
+    uniform = {"federation.rounds": 1, "protocol.encode.weights": "uniform"}
+    none = croupier.plan("digits", sets=uniform, seed=1)
     forecast = croupier.plan("rns-servers", sets={"federation.rounds": 1}, seed=1)
     advice = recommend(Needs("updates", forecast.clients, forecast.parameters, 3))
-    assert abs(advice.up / forecast.up - 1) < 0.01
+    assert (advice.up, advice.plain) == (forecast.up, none.up)
     assert advice.plain == pytest.approx(recommend(Needs("model", 10, forecast.parameters)).up)
+
+
+@pytest.mark.parametrize("parameters", [16_001, 100_000])
+def test_bytes_of_larger_models_follow_from_smaller_ones(parameters: int) -> None:
+    needs = Needs("updates", 5, parameters, 3)
+    played = _played(RULES[0].make(needs), needs, parameters)
+    assert abs(recommend(needs).up - played) <= 2
 
 
 def test_the_budget_of_a_run_is_split_over_its_rounds() -> None:
@@ -82,5 +92,5 @@ def test_the_command_answers_for_one_worry(monkeypatch: pytest.MonkeyPatch, caps
 
 
 def test_every_worry_has_a_rule() -> None:
-    assert {rule.worry for rule in RULES} == set(WORRIES)
+    assert {rule.worry for rule in RULES} == set(WORRIES) == set(COMPLETED)
     assert plain().digest() not in {rule.make(Needs(rule.worry, 20, 10, 3)).digest() for rule in RULES}

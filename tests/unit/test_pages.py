@@ -137,3 +137,34 @@ def test_a_shells_completion_asks_as_it_is_answered(
     with pytest.raises(SystemExit):
         main()
     assert f"_CROUPIER_COMPLETE=complete_{kind}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("run rns-s", ["rns-servers"]),
+        ("run digits mi", ["mine.toml"]),
+        ("explain taz", ["tazza", "tazza-mnist"]),
+        ("explain ../her", ["../here.toml"]),
+        ("plan run rns-s", ["rns-servers"]),
+        ("plan tazza-", ["tazza-mnist"]),
+        ("doctor rns-s", ["rns-servers"]),
+        ("recommend --worry ", ["updates", "poisoning", "budgets", "model"]),
+        ("init --kind s", ["series"]),
+    ],
+)
+def test_names_and_values_are_completed(
+    typed: str, offered: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from croupier.cli import main
+
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "mine.toml").touch()
+    (tmp_path / "here.toml").touch()
+    monkeypatch.chdir(tmp_path / "in")
+    monkeypatch.setenv("_CROUPIER_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", f"croupier {typed}")
+    monkeypatch.setenv("COMP_CWORD", str(len(typed.split(" "))))
+    with pytest.raises(SystemExit):
+        main()
+    assert capsys.readouterr().out.split() == offered

@@ -18,6 +18,7 @@ from croupier.starter import KINDS, Contents, Kind, Table, write_starter
 WORDS = "site,age,blood pressure,note,outcome\n" + "".join(
     f"ward {'ABC'[i % 3]},{20 + i},{110.5 + i % 7},fine,{('well', 'ill')[i % 2]}\n" for i in range(60)
 )
+AGES = "age: 60 different whole numbers in 60 records; if it is an identifier, leave it out with --drop age"
 
 
 def passes(folder: Path) -> None:
@@ -38,8 +39,8 @@ def test_a_table_of_ones_own_is_read_by_its_columns(tmp_path: Path) -> None:
     file = tmp_path / "wards.csv"
     file.write_text(WORDS, "utf-8-sig")
     _, found = write_starter(tmp_path / "new", "table", Table(file, "outcome", "site"))
-    note = {"note": "record 1 is 'fine'; 60 cells are no numbers"}
-    assert found == Contents(60, 3, ["age", "blood pressure"], ["ill", "well"], note)
+    note = {"note": "always 'fine', which tells nothing"}
+    assert found == Contents(60, 3, ["age", "blood pressure"], {}, ["ill", "well"], [30, 30], [], note, [AGES])
     made = (tmp_path / "new" / "task.py").read_text("utf-8")
     assert "COLUMNS = ('age', 'blood pressure')" in made
     assert "CLASSES = ['ill', 'well']" in made
@@ -79,14 +80,19 @@ def test_nothing_is_overwritten_or_half_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "target", "said"),
     [
+        ("", "y", "has no records"),
         ("who,x,y\n", "y", "has no records"),
         ("who,x,y\na,1,2\n", "z", "--target = 'z': t.csv has the columns who, x, y"),
-        ("who,x,y\na,1\n", "y", "record 1 has another number of cells"),
-        ("who;x;y\na;1,5;2\n", "y", "record 1 has another number of cells"),
-        ("who,x,y\na b,1,2\na-b,1,2\n", "y", "two in the column become the same"),
-        ("who,x,y\na,red,2\n", "y", "no column but the target holds numbers only.*x: record 1 is 'red'"),
-        ("who,x,y\na,1,no\na,2, \n", "y", "--target = 'y': record 2 is empty there.*fill in the cell"),
-        ("who,x,y\na,1,no\na,2,no\n,3,yes\n", "y", "--owner = 'who': record 3 is empty there.*fill in the cell"),
+        ("who,x,y\na,1,2\n", "who", "--target and --owner are both 'who'"),
+        ("who,x,y\na,1\n", "y", r"line 2 has 2 cells, and the first line names 3 columns \(who, x, y\)"),
+        ('who,x,y\na,"1\n2",0\n\na,1,2,3\n', "y", "line 5 has 4 cells"),
+        ("who;x;y\na;1,5;2\n", "y", "cells seem to be separated by ';'; save the table with commas"),
+        ("who\tx\ty\na\t1\t2\n", "y", "cells seem to be separated by '.t'"),
+        ("who,x,y,x\na,1,2,3\n", "y", r"the column 'x' is named 2 times \(as columns 2, 4\); rename all but one"),
+        ("who,x,y\na b,1,2\na-b,3,2\n", "y", "two in the column become the same"),
+        ("who,x,y\na,red,2\n", "y", "no column but the target can be used; x: always 'red'"),
+        ("who,x,y\na,1,no\na,2, \n", "y", "--target = 'y': line 3 is empty there; fill in the cell"),
+        ("who,x,y\na,1,no\na,2,no\n,3,yes\n", "y", "--owner = 'who': line 4 is empty there; fill in the cell"),
         ("who,x,y\na,1,no\nb,2,yes\n", "y", "--owner = 'who': every owner has one record only"),
     ],
 )
@@ -103,17 +109,38 @@ def test_pictures_come_from_no_table(tmp_path: Path) -> None:
         write_starter(tmp_path / "new", "images", Table(tmp_path / "t.csv", "y", "who"))
 
 
-@pytest.mark.parametrize(
-    ("cell", "why"), [("", "record 4 is empty"), ("n/a", "record 4 is 'n/a'"), ("nan", "record 4 is 'nan'")]
-)
-def test_a_cell_without_a_number_is_named(tmp_path: Path, cell: str, why: str) -> None:
+def test_what_was_found_is_told(tmp_path: Path) -> None:
     file = tmp_path / "t.csv"
-    rows = [f"a,{i},{cell if i == 3 else 20.5},{('no', 'yes', 'Yes ')[i % 3]}\n" for i in range(8)]
-    file.write_text("who,x,bmi,y\n" + "".join(rows), "utf-8")
+    rows = [f"a,{i % 4},{'MF'[i % 2]},{'pqr'[i % 3]},,{('no', 'yes', 'Yes ')[i % 3]}\n" for i in range(9)]
+    file.write_text("who,x,sex,ward,bmi,y\n" + "".join(rows), "utf-8")
     done = CliRunner().invoke(app, ["init", str(tmp_path / "new"), "--csv", str(file), "--target=y", "--owner=who"])
     assert done.exit_code == 0, done.output
-    assert f"\n  bmi: {why}\n" in done.output
-    assert "8 records of 1 owner, 1 column, classes: 'Yes ', no, yes\n" in done.output
+    assert done.output.splitlines()[1:6] == [
+        "9 records of 1 owner",
+        "3 columns: x, sex (F = 0, M = 1), ward (p, q, r: a column each)",
+        "classes, with their records: 'Yes ' (3), no (3), yes (3)",
+        "columns left out (to keep one, mend the table and make the project anew):",
+        "  bmi: every cell is empty",
+    ]
+
+
+def test_what_comes_next_can_be_called_as_this_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no program of this name is found, by the path from the new folder; else by its name."""
+    monkeypatch.chdir(tmp_path)
+    program = Path("my venv", "croupier")
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho it is $1\n", "utf-8")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "argv", [str(program)])
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    said = CliRunner().invoke(app, ["init", "new"]).output.splitlines()
+    (called,) = [line.partition("#")[0].strip() for line in said if "run task.toml" in line]
+    done = subprocess.run(["/bin/sh", "-c", f"cd new && {called}"], capture_output=True, text=True, check=True)
+    assert done.stdout == "it is run\n"
+    monkeypatch.setenv("PATH", str(program.parent.resolve()))
+    assert "\n  croupier run task.toml" in CliRunner().invoke(app, ["init", "more"]).output
+    monkeypatch.setattr(sys, "argv", ["/some/where/croupier/__main__.py"])
+    assert f"\n  {sys.executable} -m croupier run" in CliRunner().invoke(app, ["init", "most"]).output
 
 
 def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:

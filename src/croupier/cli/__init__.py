@@ -39,7 +39,6 @@ from croupier.kernels.memory import own_process
 
 app = typer.Typer(
     name="croupier",
-    help="Federated learning behind a shuffler, and a plain account of what each party learns.",
     no_args_is_help=True,
     add_completion=False,
     # The library below has suggestions of its own.
@@ -91,7 +90,7 @@ def root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version, and stop.")
     ] = False,
 ) -> None:
-    """Federated learning behind a shuffler, and a plain account of what each party learns."""
+    """Federated learning whose server gets a sum or a shuffled set, and a plain account of what each party learns."""
 
 
 def main() -> NoReturn:

@@ -37,7 +37,7 @@ PACKAGES = (
 def command(
     spec: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Argument(help="A preset or TOML file to check for this machine."),
+        typer.Argument(help="A preset or TOML file to check for this machine.", autocompletion=options.descriptions),
     ] = None,
     sets: options.Sets = None,
     seed: options.Seed = None,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    spec: Annotated[str, typer.Argument(help="A preset or TOML file.")] = "digits",
+    spec: Annotated[str, typer.Argument(help="A preset or TOML file.", autocompletion=options.descriptions)] = "digits",
     sets: options.Sets = None,
     table: Annotated[
         bool,
@@ -136,8 +136,8 @@ def _show_claims(claims: list[dict[str, Any]]) -> None:
 def _show(name: str, statement: Statement, inside: list[tuple[str, str]]) -> None:
     from croupier.cli.fit import line
 
-    print(line(f"{name}: {statement.backend}") + "\n")
-    for head, text in statement.sentences():
+    print(line(f"{name}: who learns what, what that rests on, and what is not claimed") + "\n")
+    for head, text in [*statement.sentences(), ("parts", statement.backend)]:
         _line(head, text)
     if inside:
         print("\ninside Flower\n")

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -16,15 +21,28 @@ if TYPE_CHECKING:
 _SHOWN = 10  # classes by name
 
 
+def _kinds(incomplete: str) -> list[str]:
+    """For a shell's completion."""
+    from croupier.starter import KINDS
+
+    return [kind for kind in KINDS if kind.startswith(incomplete)]
+
+
 def command(
     folder: Annotated[Path, typer.Argument(help="The new project's folder.")],
-    kind: Annotated[str, typer.Option(help="What the records are: table, images or series.")] = "table",
+    kind: Annotated[
+        str, typer.Option(help="What the records are: table, images or series.", autocompletion=_kinds)
+    ] = "table",
     csv: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(help="A table of your own, whose first line names its columns; it is copied into the folder."),
     ] = None,
     target: Annotated[str, typer.Option(help="With --csv: the column that is learnt.")] = "",
     owner: Annotated[str, typer.Option(help="With --csv: the column that says whose a record is.")] = "",
+    drop: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(metavar="COLUMN", help="With --csv: leave this column out; may be repeated."),
+    ] = None,
     out: options.OutFile = None,
     json: options.Json = False,
 ) -> None:
@@ -44,9 +62,9 @@ def command(
         raise SpecError(f"--kind = {kind!r}: there are {', '.join(KINDS)}")
     if csv is not None and not (target and owner):
         raise SpecError("--csv: also say --target COLUMN (what is learnt) and --owner COLUMN (whose a record is)")
-    if csv is None and (target or owner):
-        raise SpecError("--target and --owner are columns of a table: name its file with --csv")
-    table = None if csv is None else Table(csv, target, owner)
+    if csv is None and (target or owner or drop):
+        raise SpecError("--target, --owner and --drop are columns of a table: name its file with --csv")
+    table = None if csv is None else Table(csv, target, owner, tuple(drop or ()))
     files, found = write_starter(folder, chosen, table)
     told: dict[str, Any] = {"folder": str(folder), "kind": kind, "files": [path.name for path in files]}
     read = None if found is None else asdict(found)
@@ -55,28 +73,56 @@ def command(
 
 
 def _show(folder: Path, files: list[Path], found: Contents | None) -> None:
+    from croupier.cli.fit import line
+
     print(f"{folder}: {', '.join(path.name for path in files)}")
-    if found is not None:
-        _show_table(found)
+    for said in [] if found is None else _about(found):
+        print(line(said))
     print("next:")
-    print(f"  cd {folder}")
-    print("  croupier run task.toml --seed 1     # train")
-    print("  croupier audit task.toml --fast     # what leaks to whom; ends with a report")
+    print(f"  cd {shlex.quote(str(folder))}")
+    command = _called(folder)
+    print(f"  {command} run task.toml --seed 1     # train")
+    print(f"  {command} audit task.toml --fast     # what leaks to whom; ends with a report")
 
 
-def _show_table(found: Contents) -> None:
-    """What a slip in the table would show in, such as a class too many."""
+def _about(found: Contents) -> Iterator[str]:
+    """What a slip in the table would show in, such as a class too many, or an identifier among the columns."""
+    yield f"{_many(found.records, 'record')} of {_many(found.owners, 'owner')}"
+    yield f"{_many(len(found.columns), 'column')}: {', '.join(_column(name, found.words) for name in found.columns)}"
     # Spaces around a word make it another word, and would not be seen.
-    classes = [one if one == one.strip() else repr(one) for one in found.classes[:_SHOWN]]
+    named = [one if one == one.strip() else repr(one) for one in found.classes[:_SHOWN]]
+    counted = [f"{one} ({count})" for one, count in zip(named, found.class_records, strict=False)]
     more = f" and {len(found.classes) - _SHOWN} more" if len(found.classes) > _SHOWN else ""
-    learnt = f"classes: {', '.join(classes)}{more}" if classes else "the target is a quantity"
-    owners, columns = _many(found.owners, "owner"), _many(len(found.columns), "column")
-    print(f"{_many(found.records, 'record')} of {owners}, {columns}, {learnt}")
+    yield f"classes, with their records: {', '.join(counted)}{more}" if counted else "the target is a quantity"
+    if found.metrics:
+        share = max(found.class_records) / found.records
+        scored = f"; f1, precision and recall would be those of {named[1]}" if len(named) == 2 else ""
+        yield f"one class has {share:.1%} of the records, so AUC is measured, too (metrics in task.toml){scored}"
     if found.left_out:
-        print("columns left out, because a cell is no number (record 1 is the line below the names of columns):")
-        for name, why in found.left_out.items():
-            print(f"  {name}: {why}")
-        print("to keep one, write numbers into those cells or delete those records, and make the project anew")
+        yield "columns left out (to keep one, mend the table and make the project anew):"
+        yield from (f"  {name}: {why}" for name, why in found.left_out.items())
+    yield from (f"warning: {text}" for text in found.warnings)
+
+
+def _column(name: str, words: Mapping[str, list[str]]) -> str:
+    """A column, and what its words become."""
+    if name not in words:
+        return name
+    said = [one if one == one.strip() else repr(one) for one in words[name]]
+    coded = f"{said[0]} = 0, {said[1]} = 1" if len(said) == 2 else f"{', '.join(said)}: a column each"
+    return f"{name} ({coded})"
+
+
+def _called(folder: Path) -> str:
+    """How this command was called, as it can be called again from the new folder."""
+    called = Path(sys.argv[0])
+    if called.name == "__main__.py":
+        return f"{shlex.quote(sys.executable)} -m croupier"
+    known = shutil.which("croupier")
+    if os.sep not in sys.argv[0] or not called.is_file() or (known and called.samefile(known)):
+        return "croupier"
+    real = called.parent.resolve() / called.name
+    return shlex.quote(min(str(real), os.path.relpath(real, folder.resolve()), key=len))
 
 
 def _many(count: int, what: str) -> str:

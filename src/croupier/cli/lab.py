@@ -37,7 +37,7 @@ def attach(app: typer.Typer) -> None:
         return
     lax = {"ignore_unknown_options": True, "allow_extra_args": True}
     for name, does in (("reproduce", "Run papers' figures and tables again"), ("bench", "Measure against rivals")):
-        app.command(name, help=f"{does} (needs pip install 'croupier[lab]').", context_settings=lax)(_refuse)
+        app.command(name, help=f"{does} (needs pip install 'croupier\\[lab]').", context_settings=lax)(_refuse)
 
 
 def _refuse(words: Annotated[Optional[list[str]], typer.Argument(hidden=True)] = None) -> None:  # noqa: UP045

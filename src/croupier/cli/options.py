@@ -30,6 +30,15 @@ PrintConfig = Annotated[bool, typer.Option("--print-config", help="Print the who
 Data = Annotated[Optional[Path], typer.Option(help="Data folder; CROUPIER_DATA does the same.")]  # noqa: UP045
 
 
+def descriptions(incomplete: str) -> list[str]:
+    """Presets, and TOML files, that begin like this: for a shell's completion."""
+    from croupier.toml_read import presets
+
+    folder = Path(incomplete).parent if incomplete else Path()
+    beside = sorted(str(file) for file in folder.glob("*.toml"))
+    return [name for name in (*presets(), *beside) if name.startswith(incomplete)]
+
+
 def need(module: str, extra: str) -> None:
     """See that an extra is installed. Raises: SpecError that says how to install it."""
     from importlib.util import find_spec

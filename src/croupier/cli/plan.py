@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import click
 import typer
+from click.shell_completion import CompletionItem
 from typer.core import TyperGroup
 
 from croupier.cli import options
@@ -31,6 +32,11 @@ class _Planning(TyperGroup):
             args = [RUN, *args]
         return super().parse_args(ctx, args)
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """A command, or a description."""
+        named = [CompletionItem(name) for name in options.descriptions(incomplete)]
+        return [*super().shell_complete(ctx, incomplete), *named]
+
 
 app = typer.Typer(cls=_Planning, no_args_is_help=True, rich_markup_mode="rich")
 SAMPLING = "sampling gives no local amplification: the server sees who takes part, and what each of them sends"
@@ -48,7 +54,7 @@ def group() -> None:
 
 @app.command(RUN)
 def run(
-    spec: Annotated[str, typer.Argument(help="A preset or TOML file.")],
+    spec: Annotated[str, typer.Argument(help="A preset or TOML file.", autocompletion=options.descriptions)],
     sets: options.Sets = None,
     seed: options.Seed = None,
     data: options.Data = None,

@@ -13,10 +13,20 @@ if TYPE_CHECKING:
     from croupier.advice import Advice, Needs
 
 
+# The worries, for a shell's completion: it must not wait for what advice loads.
+COMPLETED = ("updates", "poisoning", "budgets", "model")
+
+
+def _worries(incomplete: str) -> list[str]:
+    return [worry for worry in COMPLETED if worry.startswith(incomplete)]
+
+
 def command(
     worry: Annotated[
         Optional[list[str]],  # noqa: UP045
-        typer.Option(help="What must not happen: updates, poisoning, budgets or model; one of them."),
+        typer.Option(
+            help="What must not happen: updates, poisoning, budgets or model; one of them.", autocompletion=_worries
+        ),
     ] = None,
     clients: Annotated[Optional[int], typer.Option(help="How many clients take part in a round.")] = None,  # noqa: UP045
     parameters: Annotated[Optional[int], typer.Option(help="Parameters of the model.")] = None,  # noqa: UP045

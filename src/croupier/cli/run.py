@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 def command(
     specs: Annotated[
         Optional[list[str]],  # noqa: UP045
-        typer.Argument(metavar="[SPEC]...", help="Presets or TOML files; several are run in turn and compared."),
+        typer.Argument(
+            metavar="[SPEC]...",
+            help="Presets or TOML files; several are run in turn and compared.",
+            autocompletion=options.descriptions,
+        ),
     ] = None,
     sets: options.Sets = None,
     seed: options.Seed = None,

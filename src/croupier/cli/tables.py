@@ -127,7 +127,8 @@ def _clients(result: Result) -> None:
         print(f"{result.spec.name}: {more} more clients: {result.path}/summary.json has each one's own")
     for who, one in shown:
         for key, why in one["undefined"].items():
-            print(f"{result.spec.name}: {who} has no {key} of its own: {why}")
+            said = "no test records of its own" if key == "all" else f"no {key} of its own: {why}"
+            print(f"{result.spec.name}: {who} has {said}")
 
 
 def _accounts(result: Result) -> None:
@@ -219,5 +220,21 @@ def _remarks(result: Result) -> None:
         for key, value in result.summary["data"].items()
         if key.startswith("masked") and value
     ]
-    for note in notes:
+    for note in [*_learnt(result), *notes]:
         print(line(f"{result.spec.name}: {note}"))
+
+
+def _learnt(result: Result) -> list[str]:
+    """Whether the last model is right any more often than one that always gives the commonest answer."""
+    found, last = result.summary.get("always"), result.final
+    if found is None or last["accuracy"] > found["accuracy"]:
+        return []
+    more = (
+        f"its AUC is {last['auc']:.3f}, where 0.5 is a guess"
+        if "auc" in last
+        else "--set 'task.metrics=[\"auc\"]' shows whether it tells classes apart at all"
+    )
+    return [
+        f"accuracy {last['accuracy']:.1%}: no better than always answering {found['name']!r} "
+        f"({found['accuracy']:.1%} of the test records); {more}"
+    ]

@@ -160,6 +160,8 @@ class Dataset:
     unit: float = 1.0
     # How many numbers words can have, 0 for padding included, where inputs are words; 0 where they are quantities.
     tokens: int = 0
+    # What people call the classes, where they have names.
+    named: tuple[str, ...] = ()
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -49,6 +49,8 @@ def test_explain_says_what_the_server_learns(shell: Any, preset: str) -> None:
     assert "no differential privacy is claimed" in found["differential_privacy"]
     assert found["name"] == preset
     text = " ".join(shell("explain", preset).split())
+    assert text.startswith(f"{preset}: who learns what, what that rests on, and what is not claimed server learns:")
+    assert text.endswith(f" parts: {' '.join(found['backend'].split())}")
     assert LEARNED[preset] in text
     assert ("relay with server" if relayed else "nobody is kept apart") in text
 

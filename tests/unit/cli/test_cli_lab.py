@@ -24,5 +24,7 @@ def test_a_command_of_the_laboratory_says_what_to_install_and_help_names_them_al
         assert said.endswith("exit 2\n")
         assert "Traceback" not in said
     assert "reproduce" in helped
+    # What stands in brackets is no markup.
+    assert helped.count("'croupier[lab]'") == 2
     assert "bench" in helped
     assert helped.endswith("exit 0\n")

@@ -35,6 +35,7 @@ from croupier.errors import CroupierError, EngineError, SpecError, StoreError
 from croupier.learn.assemble import Assembled, Hardware, assemble, model_bytes
 from croupier.learn.budget import UNIT, so_far
 from croupier.learn.clients import clients_of
+from croupier.learn.constant import always
 from croupier.privacy.ledger import ADJACENCY
 from croupier.spec import Spec
 from croupier.statement import explain
@@ -263,6 +264,8 @@ class Job:
                 invited=(len(made.task.enrolled), cohort),
             ).plain(),
         }
+        if constant := always(made.dataset):
+            summary["always"] = constant
         if made.dataset.owners:
             summary["clients"] = self._by_client(made, state)
         if held := self._permuted(made):
