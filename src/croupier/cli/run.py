@@ -25,15 +25,13 @@ if TYPE_CHECKING:
     from croupier.engine.job.job import Watch
     from croupier.engine.job.result import Result
 
+_SPECS = "Presets or TOML files; several are run in turn and compared."
+
 
 def command(
     specs: Annotated[
         Optional[list[str]],  # noqa: UP045
-        typer.Argument(
-            metavar="[SPEC]...",
-            help="Presets or TOML files; several are run in turn and compared.",
-            autocompletion=options.descriptions,
-        ),
+        typer.Argument(metavar="[SPEC]...", help=_SPECS, autocompletion=options.descriptions),
     ] = None,
     sets: options.Sets = None,
     seed: options.Seed = None,
