@@ -199,6 +199,9 @@ def report() -> dict[str, Any]:
         "task": {"data": {"use": "digits"}, "split": split, "model": {"use": "mlp", "hidden": [64]}},
         "federation": {"rounds": 2, "cohort": None},
         "protocol": {"release": "sum", "place": {"use": "sum-servers", "servers": 3}},
+        "data": {
+            "train": 1442, "test": 355, "inputs": [64], "classes": 10, "digest": "ab", "commonest": 3, "share": 0.104,
+        },
         "clients": 10, "cohort": 10, "rounds": 2, "runs": 12, "seeds": list(range(12)), "level": 0.95,
         "verdict": {
             "light": "red", "sentence": spoken,

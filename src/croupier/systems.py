@@ -36,6 +36,8 @@ from croupier.release.sums import Sum
 
 # IntraShuffler's five epsilons.
 TIERS = (0.5, 1.0, 2.0, 4.0, 8.0)
+# With fewer clients in a round these are not recommended, and audits do not compare with them unasked.
+LEAST = {"rain": 10, "intra": 8}
 
 
 def plain(weights: Weights = "open") -> Pipeline:

@@ -50,6 +50,13 @@ def read_table(source: str | Path) -> dict[str, Any]:
         raise SpecError(f"{source}: not valid TOML: {error}") from None
 
 
+def called(name: str, source: object) -> str:
+    """What an audit calls a description: by its folder where its file is a mere `task.toml`."""
+    file = Path(source).resolve() if isinstance(source, str | Path) else Path()
+    mere = name == "task" and file.name == "task.toml" and re.fullmatch(r"[\w.-]{1,64}", file.parent.name, re.A)
+    return file.parent.name if mere else name
+
+
 def _text(path: Path) -> str:
     try:
         return path.read_text("utf-8")

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from croupier.audit.question import Arm
+from croupier.audit.report.compare import flat
+from croupier.audit.report.words import in_words
 from croupier.audit.setting import Setting
 from croupier.core.part import Part
 from croupier.engine.federation import check
@@ -16,7 +18,7 @@ from croupier.pipeline import Pipeline
 from croupier.place.direct import Direct
 from croupier.release.rows import Rows
 from croupier.spec import Spec, counted, load
-from croupier.systems import intra, naive, plain, rain, sum_servers, tazza, total
+from croupier.systems import LEAST, intra, naive, plain, rain, sum_servers, tazza, total
 from croupier.toml_read import presets
 
 # By name: what a reader calls it, and what makes it for so many clients in a round.
@@ -36,6 +38,8 @@ AGAINST = tuple(name for name in KNOWN if name != "sum")
 # The same where time is short: the systems, without the naive shuffles.
 FEWER = tuple(name for name in AGAINST if not name.startswith("shuffle-"))
 NOISE = "noise"
+# In more places than these a protocol is like no other.
+DIFFERENT = 4
 # The labels of coins that these had before they had keys.
 _NODES = {
     "shuffle-model": "model shuffle", "shuffle-layer": "layer shuffle", "shuffle-parameter": "parameter shuffle",
@@ -44,33 +48,55 @@ _NODES = {
 
 
 def arms_of(
-    spec: Spec, setting: Setting, against: Sequence[str], made: Assembled, data: str | Path | None
-) -> tuple[list[Arm], dict[str, str]]:
-    """The description's own protocol first, then no defence, then others; and why some do not fit the task."""
-    own, clients = spec.protocol, len(made.task.enrolled)
-    names = ["none", *([NOISE] if not own.privacy.noiseless else []), *(one for one in against if one != "nothing")]
-    arms, left = list[Arm](), dict[str, str]()
+    spec: Spec, setting: Setting, against: Sequence[str] | None, made: Assembled, data: str | Path | None,
+    usual: Sequence[str] = AGAINST, called: str = "",
+) -> tuple[list[Arm], dict[str, str]]:  # fmt: skip
+    """The description's own protocol first, then no defence, then others; and why some do not fit the task.
+
+    Where nothing is named `against`, it is the `usual` ones. `called`: the own protocol's name, if not the spec's.
+    """
+    own, clients, name = spec.protocol, len(made.task.enrolled), called or spec.name
+    cohort, named = spec.federation.cohort or clients, usual if against is None else against
+    names = ["none", *([NOISE] if not own.privacy.noiseless else []), *(one for one in named if one != "nothing")]
+    few = {one: LEAST[one] for one in names if against is None and cohort < LEAST.get(one, 0)}
+    left = {one: f"it needs {least} clients in a round, and here are {cohort}" for one, least in few.items()}
+    arms = list[Arm]()
     check(own, clients, setting.plan, made.task.offers)
-    for name in dict.fromkeys(names):
-        title, make = _named(name, spec, data)
+    for one in [one for one in dict.fromkeys(names) if one not in few]:
+        title, make = _named(one, spec, data)
         try:
-            pipeline = Pipeline.parse(make(spec.federation.cohort or clients).plain())
+            pipeline = Pipeline.parse(make(cohort).plain())
             lacks = "root" in pipeline.aggregate.asks and not spec.task.root.records
             changes: tuple[tuple[str, Part], ...] = (("root", Root(records=100)),) if lacks else ()
             # A server that compares needs records of its own, which are then kept back from everybody.
             offers = made.task.offers | ({"root", "forward"} if changes else frozenset())
             check(pipeline, clients, setting.plan, offers)
         except SpecError as error:
-            left[name] = str(error)
+            left[one] = str(error)
             continue
-        arms.append(Arm(name, title, pipeline, changes, _NODES.get(name, name)))
+        arms.append(Arm(one, title, pipeline, changes, _NODES.get(one, one)))
     # A protocol that is one of them goes by its own name, and has the same coins.
     same = [arm for arm in arms if arm.pipeline == own and not arm.changes]
-    others = [arm for arm in arms if arm not in same[:1] and not (arm in same and arm.key == spec.name)]
+    others = [arm for arm in arms if arm not in same[:1] and not (arm in same and arm.key == name)]
     # Another protocol that has the description's name keeps it: all that is found goes by names.
-    key = f"own-{spec.name}" if any(arm.key == spec.name for arm in others) else spec.name
-    node = same[0].node if same else spec.name
-    return [Arm(key, f"your protocol: {spec.name}", own, node=node, own=True), *others], left
+    key = f"own-{name}" if any(arm.key == name for arm in others) else name
+    node, about = same[0].node if same else spec.name, _nearest(key, own, [arm for arm in arms if arm.key != NOISE])
+    return [Arm(key, f"your protocol: {name}", own, node=node, own=True, about=about), *others], left
+
+
+def _nearest(name: str, own: Pipeline, arms: Sequence[Arm]) -> str:
+    """Which of those compared a protocol is nearest to, and in what it differs; nothing where it is like none."""
+    mine, best, others = dict(flat("", own.plain())), "", [""] * (DIFFERENT + 1)
+    for arm in arms:
+        its = dict(flat("", arm.pipeline.plain()))
+        keys = [key for key in {**mine, **its} if mine.get(key) != its.get(key)]
+        if len(keys) < len(others):
+            here, there = ([in_words(one.get(key)) or "nothing" for key in keys] for one in (mine, its))
+            others = [f"{key} is {a}, not {b}" for key, a, b in zip(keys, here, there, strict=True)]
+            best = (
+                f"{name} is as {arm.key} ({arm.title}), but {'; '.join(others)}." if keys else f"{name}: {arm.title}."
+            )
+    return best
 
 
 def _named(name: str, spec: Spec, data: str | Path | None) -> tuple[str, Callable[[int], Pipeline]]:

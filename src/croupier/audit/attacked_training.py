@@ -1,8 +1,4 @@
-"""Training under attack on the real round loop: some clients of a task become malicious, and what honest ones receive.
-
-`with_malicious_clients` mounts a part of `audit/poison` on any task; a `SeededTask` trains a protocol from one seed and
-measures the models that come out.
-"""
+"""Training under attack on the real round loop: some clients become malicious, and what honest ones receive."""
 
 from __future__ import annotations
 

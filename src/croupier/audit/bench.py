@@ -1,8 +1,4 @@
-"""One seed of an audit: what questions share of it, so that nothing is trained or attacked twice.
-
-Questions reach a run only through their `Bench`: the task with records withheld, an arm's rounds with every party's
-view, and processes to attack in.
-"""
+"""One seed of an audit: what questions share of it, so that nothing is trained or attacked twice."""
 
 from __future__ import annotations
 
@@ -17,6 +13,7 @@ from torch import Tensor
 
 from croupier.audit.blind import Panel
 from croupier.audit.question import SERVER, Adversary, Arm
+from croupier.audit.report.read import LOST
 from croupier.audit.seen import handed
 from croupier.audit.setting import Setting
 from croupier.audit.stage import Stage
@@ -47,7 +44,7 @@ class PlayedRounds:
     starts: tuple[Tensor, ...] = field(repr=False)
     coins: tuple[Mapping[str, bytes], ...] = field(default=(), repr=False)
     seconds: float = 0.0
-    lost: str = "no round was held: too few clients could take part"
+    lost: str = f"{LOST}: too few clients could take part"
 
     def seen_by(self, adversary: Adversary, at: int) -> dict[str, tuple[Mapping[str, Any], ...]]:
         """The views of its parties of a round, and of the next one, in which clients are handed what came of it.
@@ -154,7 +151,7 @@ class Bench:
             # What a description is compared with may not fit its task; the rest is asked all the same.
             if arm.own:
                 raise
-            return PlayedRounds((), (), (), lost=f"no round could be held: {error}")
+            return PlayedRounds((), (), (), lost=f"{LOST}: {error}")
         each = (perf_counter() - begun - spent[0]) / max(1, len(found.rounds))
         return replace(found, seconds=each)
 

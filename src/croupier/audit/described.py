@@ -12,7 +12,7 @@ from croupier.audit.arms import AGAINST, FEWER, arms_of
 from croupier.audit.bench import Watch, is_undefended
 from croupier.audit.harness import ArmAnswers, part, run
 from croupier.audit.judgement import judged
-from croupier.audit.notes import fewer, notes, shorter, threat
+from croupier.audit.notes import fewer, no_better, notes, shorter, threat
 from croupier.audit.question import SERVER, Adversary, Arm, Question, adversaries, parse
 from croupier.audit.report.read import KIND, SCHEMA
 from croupier.audit.report.result import Report
@@ -30,7 +30,7 @@ from croupier.learn.distort import CLEAN, Distortion
 from croupier.learn.own import records
 from croupier.spec import Source, Spec, counted, load
 from croupier.statement import explain
-from croupier.toml_read import Sets, presets
+from croupier.toml_read import Sets, called, presets
 
 # In the order in which a reader wants them.
 ORDER = (
@@ -67,8 +67,7 @@ def audit(
     questions: names of those to ask; all that make sense when not said.
     adversary: who is curious, as "server" or "server+relay"; every single party, and the coalition that the protocol
         forbids, when not said. Other protocols are attacked by their server.
-    against: protocols to compare with: names, presets or TOML files; "nothing" for no defence alone. The usual ones
-        when not said.
+    against: protocols to compare with: names, presets, TOML files; "nothing" for no defence alone; else the usual ones.
     sets: keys of the description to change, as `{"federation.rounds": 2}` or `["federation.rounds=2"]`.
     seeds: how many independent runs intervals are over, 2 or more; 4 for a verdict.
     seed: the first run's; the others count on from it.
@@ -87,22 +86,23 @@ def audit(
         raise SpecError(f"{option('shadow')} = {shadow}: {held}")
     if seeds is not None and seeds < 2:
         raise SpecError(f"{option('seeds')} = {seeds}: intervals are over runs; ask for at least 2")
-    spec = load(source, sets, count=counted(data))
-    tried = FAST if fast else FULL
+    spec, tried = load(source, sets, count=counted(data)), FAST if fast else FULL
     depth = replace(tried, lpips=lpips, rounds=min(tried.rounds, spec.federation.rounds))
     whole, spec = spec.federation.rounds, quicker(spec, sets) if fast else spec
     learnt, off = setting_of(spec, folder_of(data)), Distortion.parse(noise, "noise")
     chosen = [Question.parse(name, "question") for name in _asked(questions)]
     # Data that cannot be had are refused here, before anything is begun.
-    setting, made, bounds = _made(replace(learnt, shadow=shadow, noise=off, depth=depth), seed, fast)
+    setting, made, bounds, seen = _made(replace(learnt, shadow=shadow, noise=off, depth=depth), seed, fast)
     runs = seeds or (LEAST_RUNS if bounds else FAST_RUNS if fast else RUNS)
-    arms, left = arms_of(spec, setting, (FEWER if bounds else AGAINST) if against is None else against, made, data)
+    name, usual = called(spec.name, source), FEWER if bounds else AGAINST
+    arms, left = arms_of(spec, setting, against, made, data, usual, name)
     own = arms[0]
     curious = tuple(parse(one, own.pipeline) for one in adversary) or adversaries(own.pipeline)
     who = {arm.key: (SERVER,) for arm in arms} | {own.key: curious}
-    one = _Audit(spec, setting, made, range(seed, seed + runs), arms, who, chosen, shorter(whole, setting) + bounds)
+    said, numbers = [*shorter(whole, setting), *bounds], range(seed, seed + runs)
+    one = _Audit(spec, setting, made, numbers, arms, who, chosen, said, name, seen)
     shelf = FolderShelf() if kept is None else kept
-    shelf.begin(spec.name, one.deciding(), [part(number, arm) for number in one.seeds for arm in arms], "parts")
+    shelf.begin(name, one.deciding(), [part(number, arm) for number in one.seeds for arm in arms], "parts")
     return Report(one.found(run(setting, arms, who, chosen, one.seeds, Local(), watch, shelf), left))
 
 
@@ -114,15 +114,15 @@ def _asked(names: Sequence[str]) -> list[str]:
     return [name for name in known if not names or name in names]
 
 
-def _made(setting: Setting, seed: int, fast: bool) -> tuple[Setting, Assembled, list[str]]:
-    """The task; with --fast less is tried where its data are large, and that is said."""
+def _made(setting: Setting, seed: int, fast: bool) -> tuple[Setting, Assembled, list[str], dict[str, Any]]:
+    """The task, and what all its data are; with --fast less is tried where they are large, and that is said."""
     made = setting.assembled(Coins.from_seed(seed))
     drawn = max(FAST_TRAINED, FAST_HELD * len(made.task.enrolled))
     if not fast or len(made.dataset.train) <= drawn:
-        return setting, made, []
+        return setting, made, [], made.dataset.facts()
     depth = replace(setting.depth, train=drawn, test=FAST_TESTED, models=FAST_MODELS, poisons=FAST_POISONS)
     setting = replace(setting, depth=depth, records=FAST_ASKED)
-    return setting, setting.assembled(Coins.from_seed(seed)), fewer(made.dataset, setting)
+    return setting, setting.assembled(Coins.from_seed(seed)), fewer(made.dataset, setting), made.dataset.facts()
 
 
 def quicker(spec: Spec, sets: Sets) -> Spec:
@@ -144,6 +144,8 @@ class _Audit:
     who: Mapping[str, Sequence[Adversary]]
     chosen: Sequence[Question]
     bounds: Sequence[str]
+    name: str
+    data: Mapping[str, Any]
 
     @property
     def described(self) -> dict[str, Any]:
@@ -172,13 +174,15 @@ class _Audit:
         rows = [self._row(arm, answers[arm.key], control) for arm in self.arms]
         pass_on(rows)
         _add_source(rows)
+        verdict = judged(rows, f"{round(setting.share * clients)} of {clients} clients")
+        more = [*filter(None, [self.arms[0].about]), *no_better(self.data, rows[0])]
         return {
-            "kind": KIND, "schema": SCHEMA, "name": _name(self.spec), **self.described,
-            "clients": clients, "cohort": cohort, "rounds": setting.plan.rounds,
+            "kind": KIND, "schema": SCHEMA, "name": _name(self.spec, self.name), **self.described,
+            "data": dict(self.data), "clients": clients, "cohort": cohort, "rounds": setting.plan.rounds,
             "runs": len(self.seeds), "seeds": list(self.seeds), "level": LEVEL, "shadow": setting.shadow,
             "shadow_noise": setting.noise.plain(), "chance": 1 / cohort,
             "questions": {one.use: one.about() for one in self.chosen},
-            "verdict": judged(rows, f"{round(setting.share * clients)} of {clients} clients"), "rows": rows,
+            "verdict": verdict | {"more": more + verdict["more"]}, "rows": rows,
             "left_out": dict(left), "pictures": _pictures(rows),
             "threat": threat(setting.shadow), "bounds": list(self.bounds), "notes": notes(len(self.seeds)),
         }  # fmt: skip
@@ -192,6 +196,7 @@ class _Audit:
         numbers = [number for number in costs[0].by_round if all(number in one.by_round for one in costs)]
         measure = costs[0].measure
         interval = smooth if measure == "accuracy" else over_runs
+        sent = [one.bytes for one in costs if one.bytes]
         by_round = [{"round": at, **asdict(interval([one.by_round[at] for one in costs]))} for at in numbers]
         last = by_round[-1] if by_round else {"rate": None, "low": None, "high": None}
         return {
@@ -200,8 +205,9 @@ class _Audit:
             "statement": dict(said.sentences()), "must_not_collude": [list(pair) for pair in said.must_not_collude],
             "server_learns": said.learns["server"], "differential_privacy": said.differential_privacy,
             "measure": measure, measure: last["rate"], f"{measure}_low": last["low"], f"{measure}_high": last["high"],
-            f"{measure}_by_round": by_round, "bytes_per_client": sum(one.bytes for one in costs) / len(costs),
-            "epsilon": said.differential_privacy, "seconds_per_round": min(one.seconds for one in costs),
+            f"{measure}_by_round": by_round, "bytes_per_client": sum(sent) / len(sent) if sent else None,
+            "epsilon": said.differential_privacy,
+            "seconds_per_round": min(one.seconds for one in costs if one.bytes) if sent else None,
             "questions": {one.use: asked(one, answers, control, forbidden, proved) for one in self.chosen},
         }  # fmt: skip
 
@@ -228,7 +234,7 @@ def _pictures(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _name(spec: Spec) -> str:
+def _name(spec: Spec, name: str) -> str:
     """The description's name; one's own data under a preset's name go by their own."""
-    given = spec.name not in (*presets(), "run")
-    return spec.name if given else str(getattr(spec.task.data, "make", spec.name))
+    given = name not in (*presets(), "run")
+    return name if given else str(getattr(spec.task.data, "make", name))

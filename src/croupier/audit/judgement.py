@@ -1,8 +1,4 @@
-"""From findings to a verdict in words: against whom a protocol leaks, and which of those compared to use instead.
-
-Nothing here is free prose: which protocol is recommended follows by a rule that the report prints, from cells alone,
-and a question that was not asked counts for nobody.
-"""
+"""From findings to a verdict in words: against whom a protocol leaks, and which to use instead, by a written rule."""
 
 from __future__ import annotations
 
@@ -122,8 +118,7 @@ def _recommend(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if not fit:
         judged = any(one["status"] != "not-run" for one in own["questions"].values())
         quiet = "Keep your protocol." if judged else "Nothing is recommended where nothing could be judged."
-        dear = "Keep your protocol: of those compared, what leaks less costs more than 5 points of accuracy."
-        said = dear if better else NOT_BETTER if mine else quiet
+        said = _dear(own, better) if better else NOT_BETTER if mine else quiet
         return {"defence": None, "sentence": said, "bytes": None, "accuracy": None}
     best = min(fit, key=lambda row: (*_left(own, row), -sign * row[measure], row["bytes_per_client"]))
     use = " ".join([f"Use {best['defence']}{'' if cheap else WORTH}.", *_remains(own, best)])
@@ -134,12 +129,21 @@ def _recommend(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _dear(own: Mapping[str, Any], better: Sequence[Mapping[str, Any]]) -> str:
+    """What less leaks would cost."""
+    found = _and([f"{row['defence']} has {row['accuracy']:.1%}" for row in better])
+    return f"Keep your protocol: what leaks less costs over 5 points of accuracy: {found}, yours {own['accuracy']:.1%}."
+
+
 def _remains(own: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:
     """What a change brings, what it leaves, and on what it rests."""
     mine, left, closed = _leaks(own), _leaks(best), _closed(own, best, _leaks(own))
     said = [f"It closes {len(closed)} of {_many(len(mine), 'leak')} found: {_learnt(own, closed)}."] if closed else []
     for name in [name for name in mine if name not in (*closed, *left)]:
-        why = best["questions"][name]["why"] or "the answer is not sure"
+        theirs = best["questions"][name]
+        same = own["questions"][name]["adversaries"].get(theirs["adversary"], {}).get("status") == "leak"
+        wide = "its interval is too wide to be sure that it is less than yours"
+        why = theirs["why"] or (wide if same else "yours leaks it to others than its server, which alone was attacked")
         said.append(f"It cannot be told whether it shows {_learnt(own, [name])}: {why}.")
     if left:
         said.append(f"It still leaks {_learnt(best, left)}.")

@@ -1,8 +1,7 @@
 """Membership inference: was this record trained on at all? Attacks on whole updates, or on the joint model alone.
 
 From: Yeom et al. (loss threshold); Carlini et al. (LiRA, offline form); gradients and spans are ours. An attack gives a
-score for each suspect; the higher, the likelier a member. `audit.attacks.source` mounts them in a process that never
-holds the truth; `audit.questions.source` scores them.
+score for each suspect; the higher, the likelier a member.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The prior: whose record it is, as the adversary's knowledge alone guesses it, without any view.
-
-It is the zero of an audit: an attack leaks what it gains over the prior.
-"""
+"""The prior: whose record it is, as the adversary's knowledge alone guesses it, without any view."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What an audit asks, of whom, and what one run of it comes to.
-
-A question is a part: it says of which protocols and adversaries it makes sense, what its attacks are given, how they
-are scored, and against which prior.
-"""
+"""What an audit asks, of whom, and what one run of it comes to."""
 
 from __future__ import annotations
 
@@ -33,7 +29,8 @@ NO_ROWS = "a sum of everybody has no rows to link"
 class Arm:
     """A protocol that is audited.
 
-    `key` names it in files; `changes` are parts of the setting that it changes; `node` labels its attacks' coins.
+    `key` names it in files; `changes` are parts of the setting that it changes; `node` labels its attacks' coins,
+    and `about` says what it is like.
     """
 
     key: str
@@ -42,6 +39,7 @@ class Arm:
     changes: tuple[tuple[str, Any], ...] = ()
     node: str = ""
     own: bool = False
+    about: str = ""
 
     def applied(self, setting: Setting) -> Setting:
         """The setting under this arm."""

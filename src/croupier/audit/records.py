@@ -1,8 +1,4 @@
-"""What the records of shadow sets tell, without any view: learners that name a record's client.
-
-Where clients differ by more than labels (people who walk differently, cameras, scanners) a classifier that was trained
-on the shadow sets names them, and no server need have looked at anything.
-"""
+"""What the records of shadow sets tell, without any view: learners that name a record's client, as people differ."""
 
 from __future__ import annotations
 

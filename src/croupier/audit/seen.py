@@ -1,7 +1,4 @@
-"""What the views of an adversary amount to: updates with or without names, sums, or a model, as far as it can read.
-
-`shows` says it beforehand, from the public protocol alone; `seen` reads it in views, in the attacks' own process.
-"""
+"""What the views of an adversary amount to: updates with or without names, sums, or a model, as far as it can read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What an audit learns from, what the adversary gets beside its views, and how much is tried.
-
-All arms of a seed share one setting but for defences in training, so that they can be compared.
-"""
+"""What an audit learns from, what the adversary gets beside its views, and how much is tried: all arms share it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""One run of a task for an audit: who holds which records, what is withheld, and the truth, given to no attack.
-
-Every attack is judged by what it cannot know: before anything is trained, shadow sets that the adversary gets are set
-apart, and records that nobody trains on, from which members must be told.
-"""
+"""One run of a task for an audit: who holds which records, what is withheld, and the truth, given to no attack."""
 
 from __future__ import annotations
 

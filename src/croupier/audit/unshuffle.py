@@ -187,10 +187,7 @@ def carried(context: AttackContext, coins: Coins) -> Rebuilt:
 def replaced(
     context: AttackContext, rows: Tensor, shadow: Sample, judge: Judge, cumulative: bool, coins: Coins
 ) -> Tensor:
-    """The last layer, parameter by parameter.
-
-    What enters it is computed once, and all candidates of one feature's weights are judged together.
-    """
+    """The last layer, parameter by parameter; all candidates of one feature's weights are judged together."""
     device = context.net.weights.device
     hidden = context.hidden(context.joint, shadow[0]).to(device)
     outputs, labels = context.outputs(context.joint, shadow[0]).to(device), shadow[1].to(device)

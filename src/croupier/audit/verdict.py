@@ -1,8 +1,4 @@
-"""From runs to findings: rates with intervals, and what may be said of them. `judgement` makes sentences of these.
-
-An attack scores only if it passes its control, where nothing defends; intervals are wider where the best of several
-attacks is taken; and too few runs tell nothing.
-"""
+"""From runs to findings: rates with intervals, and what may be said of them. `judgement` makes sentences of these."""
 
 from __future__ import annotations
 

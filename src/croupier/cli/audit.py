@@ -1,8 +1,4 @@
-"""`croupier audit`: attacks on what the parties of a protocol really see, against what they could have guessed.
-
-Where an audit is stopped its finished parts stay in a folder, and the same command goes on from them. `--updates`
-audits what another engine recorded.
-"""
+"""`croupier audit`: attacks on what the parties of a protocol really see, or that another engine recorded."""
 
 from __future__ import annotations
 
@@ -120,9 +116,8 @@ def command(
     knows that a record was trained on, and holds a shadow set: a few records like each client's own, which nobody
     trains on. An attack counts only if it passes its control: it must work where nothing defends.
 
-    An audit that is stopped (Ctrl-C, a full disk) keeps its finished parts in a folder audits/NAME-DIGEST.kept: start
-    the same command again, and it goes on from there to the same result. Another description, seed or version never
-    uses them. The folder is removed when the report is written.
+    An audit that is stopped (Ctrl-C, a full disk) keeps its finished parts in audits/NAME-DIGEST.kept until the report
+    is written: the same command goes on from there to the same result.
 
     `croupier audit --fast`: handwritten digits, twenty clients with few records each.
     """
@@ -162,10 +157,10 @@ def _kept_views(views: Path | None, key: Path | None, updates: Path | None) -> d
 
 
 def _print_config(spec: str, sets: list[str], fast: bool, json: bool) -> None:
-    """What only prints a description loads nothing."""
     from croupier.audit.described import quicker
     from croupier.spec import unread
 
+    # What only prints a description loads nothing.
     shown, supposed = unread(spec, sets)
     options.show_config(quicker(shown, sets) if fast else shown, json, supposed)
 
@@ -175,8 +170,9 @@ def _page(report: Path | None, spec: str, sets: list[str], updates: Path | None)
     from croupier.audit.report.result import check_beside
     from croupier.errors import SpecError
     from croupier.spec import unread
+    from croupier.toml_read import called
 
-    name = unread(spec, sets)[0].name if updates is None else updates.resolve().name
+    name = called(unread(spec, sets)[0].name, spec) if updates is None else updates.resolve().name
     if report is not None and report.suffix in (".json", ".csv", ".md"):
         raise SpecError(f"--report = {report}: the numbers would take the page's place; name it {report.stem}.html")
     page = report or _somewhere(name)

@@ -13,8 +13,12 @@ SHORT = {
     "source": "source", "membership": "member", "reconstruction": "recon", "linkage": "link", "traits": "traits",
     "separation": "separ", "permutation": "permut", "poisoning": "poison", "carries": "carry",
 }  # fmt: skip
-MARKS = {"leak": "!", "none-found": ".", "proved": "=", "not-run": "-"}
-LEGEND = "Gain over the prior. ! measured leak, . no leak found, ? cannot tell, = proved, - no answer."
+# By the words that the page has.
+MARKS = {
+    "leak": "!", "broken": "!", "leak in the worst case": "*", "none found": ".", "cannot tell": "?",
+    "could not be judged": "?", "proved": "=", "does not apply": "-", "did not run": "x", "not asked": " ",
+}  # fmt: skip
+LEGEND = "! leak, * leak in the worst case, . none found, ? cannot tell, = proved, - does not apply, x did not run."
 UNITS = {
     "dB": "dB (10 more: a tenth of the error)", "cosine": "cosine (1: the same)", "bits": "bits a parameter",
 }  # fmt: skip
@@ -22,7 +26,7 @@ UNITS = {
 
 def show(found: Mapping[str, Any], verbose: bool = False) -> None:
     """The matrix, the verdict, and under --verbose every adversary and attack."""
-    from croupier.audit.report.read import Lenient, stamp
+    from croupier.audit.report.read import LOST, Lenient, absent, cost, stamp
     from croupier.cli.fit import wrapped
 
     _matrix(found)
@@ -30,13 +34,13 @@ def show(found: Mapping[str, Any], verbose: bool = False) -> None:
     for one in found["verdict"]["against"]:
         what_if = " (what if: the protocol forbids it)" if one.get("forbidden") else ""
         print(wrapped(f"{one['adversary']}{what_if}: {one['sentence']}"))
-    print(wrapped(found["verdict"]["recommend"]["sentence"], ""))
+    print(wrapped(f"{found['verdict']['recommend']['sentence']} {cost(Lenient(found))}".strip(), ""))
     for one in found.get("bounds", ()):
         print(wrapped(one, ""))
-    for name, why in found["left_out"].items():
-        print(wrapped(f"not compared: {name}: {why}"))
+    for one in absent(Lenient(found)):
+        print(wrapped(one))
     for name, one in found["rows"][0]["questions"].items():
-        if one["status"] == "not-run":
+        if one["status"] == "not-run" and not one["why"].startswith(LOST):
             print(wrapped(f"{stamp(Lenient(one))[1]}: {name}: {one['why']}"))
     if verbose:
         _attacks(Lenient(found))
@@ -46,12 +50,13 @@ def _matrix(found: Mapping[str, Any]) -> None:
     """Defences by questions; a question that nobody could be asked has no column."""
     from rich.table import Table
 
+    from croupier.audit.report.read import Lenient, columns
     from croupier.cli.fit import line, wrapped
     from croupier.cli.fit import show as print_table
     from croupier.cli.tables import size
 
     asked, rows = found["questions"], found["rows"]
-    names = [name for name in asked if any(row["questions"][name]["status"] != "not-run" for row in rows)]
+    names, silent = ([one.key for _, one in columns(Lenient(found), there)] for there in (True, False))
     rate = "RMSE" if rows[0]["measure"] == "rmse" else "accur."
     table = Table(title=f"{found['name']}: {found['runs']} runs", title_justify="left", box=None, padding=(0, 1, 0, 0))
     for at, head in enumerate(("defence", *(SHORT.get(name, name) for name in names), rate, "up")):
@@ -60,16 +65,22 @@ def _matrix(found: Mapping[str, Any]) -> None:
         cells = [_cell(row["questions"][name], asked[name]["unit"]) for name in names]
         good = row[row["measure"]]
         shown = "" if good is None else f"{good:.3g}" if row["measure"] == "rmse" else f"{good:.0%}"
-        table.add_row(row["defence"], *cells, shown, size(row["bytes_per_client"]))
+        table.add_row(
+            row["defence"], *cells, shown, "-" if row["bytes_per_client"] is None else size(row["bytes_per_client"])
+        )
     print_table(table)
     odd = [f"{SHORT.get(n, n)} in {UNITS[asked[n]['unit']]}" for n in names if asked[n]["unit"] != "share"]
-    print(line(f"{LEGEND} In points{'; ' if odd else ''}{', '.join(odd)}."))
+    print(line(f"Gain over the prior, in points{'; ' if odd else ''}{', '.join(odd)}. {LEGEND}"))
     told = "; ".join(f"{SHORT.get(name, name)}: {asked[name]['asks']}" for name in names)
     print(wrapped(told, ""))
+    if silent:
+        print(wrapped(f"Left out, no answer anywhere: {', '.join(SHORT.get(name, name) for name in silent)}.", ""))
 
 
 def _cell(one: Mapping[str, Any], unit: str) -> str:
-    mark = "?" if one["status"] == "none-found" and one.get("unsure") else MARKS[one["status"]]
+    from croupier.audit.report.read import Lenient, stamp
+
+    mark = MARKS[stamp(Lenient(one))[1]]
     if one["gain"] is None:
         return mark
     value = 100 * one["gain"]["rate"] if unit == "share" else one["gain"]["rate"]

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -182,6 +182,15 @@ class Dataset:
             return self.classes
         _, targets = self.train.batch(torch.zeros(1, dtype=torch.int64))
         return targets.shape[1]
+
+    def facts(self) -> dict[str, Any]:
+        """What the data are; of classes also which is the commonest among the test records, and what share it has."""
+        found: dict[str, Any] = {"train": len(self.train), "test": len(self.test), "inputs": list(self.shape)}
+        found |= {"classes": self.classes, "digest": self.digest}
+        if self.classes:
+            counts = torch.bincount(self.test.everything()[1].flatten())
+            found |= {"commonest": int(counts.argmax()), "share": float(counts.max() / counts.sum())}
+        return found
 
     def tests(self, index: Mapping[str, Tensor]) -> dict[str, Records]:
         """The test part of each client, where clients are owners (as `index` deals the records); else none."""

@@ -254,6 +254,13 @@ def test_ones_own_task_is_audited_by_its_python_name(mine: str) -> None:
     assert got.page()
 
 
+def test_a_report_says_what_its_data_are(mine: str, here: None) -> None:
+    got = croupier.audit(own(mine), seeds=2, against=[], questions=["carries"]).plain["data"]
+    assert (got["train"], got["test"], got["inputs"], got["classes"]) == (400, 80, [5], 3)
+    assert 1 / 3 < got["share"] < 0.6
+    assert len(got["digest"]) == 64
+
+
 def test_a_model_that_attacks_cannot_read_is_an_error_not_a_number(mine: str, here: None) -> None:
     table = own(mine)
     table["task"]["model"]["make"] = f"{mine}:missing"

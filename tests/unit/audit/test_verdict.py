@@ -9,6 +9,7 @@ import pytest
 
 from croupier.audit.harness import EVERYBODY, ArmAnswers
 from croupier.audit.judgement import judged
+from croupier.audit.notes import no_better
 from croupier.audit.question import MALICIOUS, NO_ROWS, QuestionRun, Score
 from croupier.audit.questions.poisoning import Poisoning
 from croupier.audit.questions.reconstruction import Reconstruction
@@ -149,6 +150,35 @@ def test_what_costs_a_lot_is_recommended_for_leaks_alone() -> None:
     cheap = judged([row("own", 0.9, source=source(0.9)), row("cheap", 0.88, source=source(0.3)), dear])["recommend"]
     assert cheap["sentence"].startswith("Use cheap. ")
     assert judged([row("own", 0.9, source=source(0.3)), dear])["recommend"]["sentence"] == "Keep your protocol."
+
+
+def test_what_less_leaks_at_a_price_is_named_with_the_price() -> None:
+    rare = source(0.9) | {"worst_case": "one step"}
+    own, dear = row("own", 0.9, source=rare), row("dear", 0.4, source=source(0.3))
+    said = judged([own, dear])["recommend"]["sentence"]
+    assert said == "Keep your protocol: what leaks less costs over 5 points of accuracy: dear has 40.0%, yours 90.0%."
+
+
+def test_why_a_leak_is_not_said_to_be_closed() -> None:
+    own = row("own", 0.9, source=heard(spread(0.45, 0.05)), membership=source(0.9))
+    own["questions"]["linkage"] = heard(trials(0.9), "client")
+    other = row("other", 0.9, source=heard(spread(0.3, 0.1)), membership=source(0.3), linkage=source(0.3))
+    said = judged([own, other])["recommend"]["sentence"]
+    assert said.count("its interval is too wide to be sure that it is less than yours") == 1
+    assert said.count("yours leaks it to others than its server, which alone was attacked") == 1
+
+
+@pytest.mark.parametrize(
+    ("rate", "low", "said"),
+    [(0.9, 0.9, "is no better than"), (0.901, 0.899, "is no better than"), (0.92, 0.89, "is not surely better than")],
+)
+def test_a_model_that_learnt_nothing_is_said_to_be_so(rate: float, low: float, said: str) -> None:
+    data, found = {"test": 500, "commonest": 1, "share": 0.9}, row("own", rate) | {"accuracy_low": low}
+    (one,) = no_better(data, found)
+    assert f"The model ({rate:.1%}) {said} always answering class 1 (90.0%)" in one
+    assert no_better(data, found | {"accuracy_low": 0.91}) == []
+    assert no_better({"test": 500}, found) == []
+    assert no_better(data, {"rmse": 0.3}) == []
 
 
 def test_a_model_that_was_not_measured_breaks_nothing() -> None:

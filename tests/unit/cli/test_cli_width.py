@@ -86,6 +86,24 @@ def test_audits_fit(verbose: bool, capsys: pytest.CaptureFixture[str], monkeypat
     assert {"defence", *findings.SHORT.values(), "accur.", "up"} <= checked(capsys.readouterr().out)
 
 
+def test_marks_tell_no_answer_from_no_run(capsys: pytest.CaptureFixture[str]) -> None:
+    found = report()
+    cells = found["rows"][1]["questions"]
+    cells["source"]["worst_case"] = "one step"
+    why = {
+        "membership": ("did not run: too few", False),
+        "linkage": ("no rows", False),
+        "poisoning": ("few runs", True),
+    }
+    for name, (said, unsure) in why.items():
+        cells[name] |= {"status": "not-run", "gain": None, "why": said, "unsure": unsure, "adversaries": {}}
+    findings.show(found | {"left_out": {"rain": "it needs 10 clients"}})
+    out = capsys.readouterr().out
+    (line,) = [one for one in out.splitlines() if one.startswith("none ")]
+    assert line.split()[1:6] == ["+44*", "x", "+15!", "-", "?"]
+    assert "  rain was not compared: it needs 10 clients" in out
+
+
 def test_a_wide_table_is_printed_in_parts_that_begin_with_its_labels() -> None:
     table = Table(title="wide")
     for at in range(9):

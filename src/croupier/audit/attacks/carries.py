@@ -1,7 +1,5 @@
 """Does a view tell more than the sum of updates? Asked of counts of ones, and of weighted sums that were opened.
 
-`release.counted_ones` and `release.opened_sums` say how much that is; here views are read.
-
 Carries also tell how far apart the clients' values lie, not whose they are (`candidates`). Given the sum, clients are
 thought of as normal around its mean, with one of several spreads; how common each is, is learnt from the view itself.
 """

@@ -1,8 +1,4 @@
-"""The server's attack on encodings such as Tazza's (`hidden-units`): in which order are a client's hidden units?
-
-It finds the secret order by matching the weights of the client's upload with the model it was handed, and knows nothing
-of the rule. A topic of `audit.blind`, asked by `audit/questions/permutation.py`.
-"""
+"""The server's attack on encodings such as Tazza's (`hidden-units`): in which order are a client's hidden units?"""
 
 from __future__ import annotations
 

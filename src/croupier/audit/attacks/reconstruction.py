@@ -1,8 +1,4 @@
-"""What did the record look like? Asked of a round in which everybody took one step on one record of its own.
-
-Ways by network and view: read the record off a first linear layer (with a prior or without), search for records with
-the gradient where no layer shows them, peel a sum record by record.
-"""
+"""What did the record look like? Asked of a round in which everybody took one step on one record of its own."""
 
 from __future__ import annotations
 

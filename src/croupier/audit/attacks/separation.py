@@ -1,7 +1,4 @@
-"""Can single updates be taken out of sums over rounds? Asked of what one adversary sees of all rounds.
-
-Cohorts that change between rounds, and clients that collude, take sums apart.
-"""
+"""Can single updates be taken out of sums over rounds? Asked of what one adversary sees of all rounds."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Source inference: whose record is it? On named updates, and on what shuffles leave of them; or from no view at all.
 
 From: Hu et al. (lowest loss); the source-inference paper (un-shuffling first); the posteriors are ours. An attack gives
-a score for each client (rows) and record (columns); the highest score is its guess. Attacks on membership are mounted
-beside these.
+a score for each client (rows) and record (columns); the highest score is its guess.
 """
 
 from __future__ import annotations

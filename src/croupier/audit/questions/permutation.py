@@ -1,8 +1,4 @@
-"""Can hidden coordinates be put back in order? Asked of a server's views where clients permute what they send.
-
-Uploads, rules and views come from the real loop and the real agreement; only here do the attack's guesses meet the
-rules. An order is what came of the protocol or its control: which share of places was recovered.
-"""
+"""Can hidden coordinates be put back in order? Only here do guesses from a server's views meet the rules."""
 
 from __future__ import annotations
 

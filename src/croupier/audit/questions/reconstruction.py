@@ -1,8 +1,4 @@
-"""What did the record look like? In one more round everybody takes one step on one record of its own.
-
-A worst case, and marked as one: training on many records hides more. It asks how well a picture can be had at all from
-what an adversary sees, against the best guess without a view.
-"""
+"""What did the record look like? In one more round everybody takes one step on one record of its own: a worst case."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Can single updates be taken out of sums over rounds? Cohorts that change, and clients that collude, take them apart.
-
-The prior is the mean update of a round, or of all rounds, taken for each client: everybody is handed the models. A
-single client knows its own part of that, so that the mean of the others is its prior.
-"""
+"""Can single updates be taken out of sums over rounds, by cohorts that change and clients that collude?"""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Whose record is it, and was it trained on at all? Two questions of an audit, asked of one view at a time.
-
-`attack` sends an adversary's views to the attacks' own process; only here the answers meet the truth.
-"""
+"""Whose record is it, and was it trained on at all? Two questions of an audit, asked of one view at a time."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What is a client like, and is it the same client as before? Two questions about all rounds that an adversary saw.
-
-Traits are what updates tell beyond what is common among auxiliary clients; links, updates of one client found again
-among those of earlier rounds. `audit.traits.findings` answers both at once.
-"""
+"""What is a client like, and is it the same client as before? `audit.traits.findings` answers both at once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""An audit of updates that any engine recorded: nothing is trained here, and the report is as any other.
-
-There is one run, so that intervals are over its clients: each one's records are traced, or not, by themselves.
-"""
+"""An audit of updates that any engine recorded: nothing is trained, and intervals are over clients, not runs."""
 
 from __future__ import annotations
 
@@ -63,11 +60,7 @@ DIGITS = 9
 def recorded(
     folder: str | Path, *, seed: int = 0, data: str | Path | None = None, watch: Watch = lambda _: None
 ) -> Report:
-    """Audit the updates in a folder with an `updates.toml`, which `docs/recorded-updates.md` describes.
-
-    seed: of the attacks' coins.
-    data: the data folder, which is handed to the shadow function; CROUPIER_DATA does the same.
-    watch: called with a line now and then.
+    """Audit the updates in a folder with an `updates.toml`; the shadow function is handed the data folder.
 
     Raises: SpecError, DataError.
     """
@@ -78,9 +71,7 @@ def recorded_views(
     kept: PartyViews, folder: str | Path, task: Mapping[str, Any], *, seed: int = 0,
     data: str | Path | None = None, watch: Watch = lambda _: None,
 ) -> Report:  # fmt: skip
-    """Audit what one party's own views of a deployment show; the folder's `updates.toml` names the shadow function.
-
-    task: the network and the recipe (`model`, `fit`, `loss`), as the description has them.
+    """Audit what one party's own views show; `task` is the description's, `updates.toml` names the shadow function.
 
     Raises: SpecError, also where nothing can be asked of these views; DataError.
     """

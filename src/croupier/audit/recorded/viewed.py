@@ -1,8 +1,4 @@
-"""Rounds read off the views that one party kept of a deployment: what it can make of them, as recorded rounds.
-
-Where a view shows no update by name and no sum, nothing can be asked of it, and the reason is told: rows without names
-leave no way to see whether an attack works at all.
-"""
+"""Rounds read off the views that one party kept of a deployment: what it can make of them, as recorded rounds."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Two reports of an audit side by side: what changed, and whether their numbers can be compared at all.
-
-Two audits of different tasks or settings are not compared silently; the differing settings come first.
-"""
+"""Two reports of an audit side by side: what changed, and whether their numbers can be compared at all."""
 
 from __future__ import annotations
 
@@ -25,12 +22,16 @@ def compare(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
     Raises: SpecError for what is no report, or one of another schema.
     """
     a, b = _known(then, "the first report"), _known(now, "the second report")
-    was, is_now = (dict(_flat("", {k: v for k, v in one.plain.items() if k not in FOUND})) for one in (a, b))
-    keys = [key for key in {**was, **is_now} if was.get(key) != is_now.get(key)]
+    was, is_now = (dict(flat("", {k: v for k, v in one.plain.items() if k not in FOUND})) for one in (a, b))
+    # Reports of earlier versions do not say what their data were.
+    told = bool(a.part("data").plain and b.part("data").plain)
+    keys = [key for key in {**was, **is_now} if was.get(key) != is_now.get(key) and (told or key[:5] != "data.")]
     differ = [{"key": key, "then": was.get(key), "now": is_now.get(key)} for key in keys]
     old, new = ({_name(row): row for row in one.parts("rows")} for one in (a, b))
     return {
         "comparable": all(key.split(".")[0] in FREE for key in keys),
+        "verdict": {"then": a.part("verdict").text("light"), "now": b.part("verdict").text("light")},
+        "data": ("differ" if any(key.startswith("data.") for key in keys) else "the same") if told else "not told",
         "settings": differ,
         "cells": [cell for name in old if name in new for cell in _cells(name, old[name], new[name], a, b)],
         "costs": [cost for name in old if name in new for cost in _costs(name, old[name], new[name])],
@@ -40,14 +41,21 @@ def compare(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def lines(found: Mapping[str, Any]) -> list[str]:
-    """The same for people, the most important first: whether the numbers can be compared."""
+    """The same for people, the most important first: what is new, and whether the numbers can be compared."""
     said = [] if found["comparable"] else ["Not comparable: the settings differ, so numbers may differ for that alone."]
     said += [f"setting {one['key']}: {one['then']} -> {one['now']}" for one in found["settings"]]
     said += [_cell_line(one) for one in found["cells"]]
     said += [f"{one['defence']}, {one['cost']}: {_cost(one, 'then')} -> {_cost(one, 'now')}" for one in found["costs"]]
     said += [f"{name}: only in the first report" for name in found["only_then"]]
     said += [f"{name}: only in the second report" for name in found["only_now"]]
-    return said or ["Nothing changed."]
+    return [_summary(found), *said] if said else ["Nothing changed."]
+
+
+def _summary(found: Mapping[str, Any]) -> str:
+    then, now = (read.MARKS.get(found["verdict"][when], read.NO_MARK)[1] for when in ("then", "now"))
+    verdict = f"unchanged ({now})" if then == now else f"{then} -> {now}"
+    cells, apart = found["cells"], sum(one["apart"] for one in found["cells"])
+    return f"Verdict {verdict}; data {found['data']}; answers changed: {len(cells)}, with intervals apart: {apart}."
 
 
 def _known(found: object, name: str) -> Lenient:
@@ -64,12 +72,12 @@ def _name(row: Lenient) -> str:
     return "your protocol" if row.plain.get("own") else row.text("defence")
 
 
-def _flat(head: str, value: object) -> Iterator[tuple[str, object]]:
+def flat(head: str, value: object) -> Iterator[tuple[str, object]]:
     if not isinstance(value, Mapping):
         yield head, value
     else:
         for key, inner in value.items():
-            yield from _flat(f"{head}.{key}" if head else str(key), inner)
+            yield from flat(f"{head}.{key}" if head else str(key), inner)
 
 
 def _cells(name: str, old: Lenient, new: Lenient, a: Lenient, b: Lenient) -> Iterator[dict[str, Any]]:

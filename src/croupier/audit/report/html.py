@@ -1,7 +1,4 @@
-"""The report as one HTML page that needs nothing else: no network, no font, and a script only to sort and to filter.
-
-Its templates escape all they are given; here is only what they cannot compute.
-"""
+"""The report as one HTML page that needs nothing else: no network, no font, and a script only to sort and to filter."""
 
 from __future__ import annotations
 
@@ -40,15 +37,9 @@ def brief(findings: Mapping[str, Any]) -> str:
 def _rendered(template: str, findings: Mapping[str, Any], **more: object) -> str:
     found = Lenient(findings)
     rows, asked = found.parts("rows"), read.questions(found)
-    # A question that could be asked of nobody has no column in the matrix; its reason stands on the card.
-    columns = [
-        (at, one)
-        for at, one in enumerate(asked)
-        if any(read.status(row.part("questions").part(one.key)) != "not-run" for row in rows)
-    ]
     level = f"{100 * (found.number('level') or 0.95):.3g} %"
-    known = {"found": found, "verdict": found.part("verdict"), "rows": rows, "asked": asked, "columns": columns}
-    return _environment().get_template(template).render(known, level=level, strips=_strips(found), **more)
+    known = {"found": found, "verdict": found.part("verdict"), "rows": rows, "asked": asked, "strips": _strips(found)}
+    return _environment().get_template(template).render(known, level=level, columns=read.columns(found), **more)
 
 
 @cache

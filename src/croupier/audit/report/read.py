@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from croupier.audit.report.words import GAP, NOTHING, Estimate, decimal, number
+from croupier.audit.report.words import GAP, NOTHING, Estimate, decimal, number, size
 
 # What a report says it is; docs/audit-report.md describes the schema.
 KIND, SCHEMA = "croupier audit", 3
@@ -22,6 +22,8 @@ MARKS = {
     "red": ("●", "Leaks"), "amber": ("▲", "Caution"), "green": ("■", "No leak found"),
 }  # fmt: skip
 NO_MARK = ("?", "Not judged")
+# How the reason begins why a defence could not be played at all.
+LOST = "did not run"
 FORBIDDEN = "what if: the statement forbids this"
 
 
@@ -141,6 +143,7 @@ def stamp(cell: Lenient) -> tuple[str, str]:
         front = cell.part("adversaries").part(cell.text("adversary"))
         tried = bool(cell.plain.get("unsure") or cell.part("attacks").plain or front.part("attacks").plain)
         word = "could not be judged" if tried else "does not apply"
+        word = LOST if reason(cell).startswith(LOST) else word
     return kind, word or MARKS[kind][1]
 
 
@@ -171,12 +174,34 @@ def attacks(found: Lenient, row: Lenient) -> Iterator[tuple[Asked, str, Lenient,
                 yield question, key, cell, name, one
 
 
-def light(row: Lenient, verdict: Lenient) -> str:
-    """The verdict's for the description's own protocol, and the same rule for the others."""
+def light(row: Lenient, verdict: Lenient) -> tuple[str, str]:
+    """The verdict's for the description's own protocol, and the same rule for the others; with a word of its own."""
+    if lost(row):
+        return "not-run", LOST
     if row.plain.get("own") and verdict.text("light"):
-        return verdict.text("light")
-    found = {status(cell) for cell in row.named("questions").values()}
-    return "red" if "leak" in found else "amber" if "not-run" in found or not found else "green"
+        return verdict.text("light"), ""
+    words = {stamp(cell)[1] for cell in row.named("questions").values()}
+    answered = words & {"none found", "proved"} and not words - {"none found", "proved", "does not apply"}
+    return ("red" if "leak" in words else "green" if answered else "amber"), ""
+
+
+def lost(row: Lenient) -> str:
+    """Why a defence could not be played; nothing where it was."""
+    return next((why for one in row.named("questions").values() if (why := reason(one)).startswith(LOST)), "")
+
+
+def columns(found: Lenient, answered: bool = True) -> list[tuple[int, Asked]]:
+    """The questions, with their places, that some defence has an answer to; or those that none has."""
+    rows, every = found.parts("rows"), enumerate(questions(found))
+    cells = [(at, one, [row.part("questions").part(one.key) for row in rows]) for at, one in every]
+    return [(at, one) for at, one, each in cells if answered == any(status(cell) != "not-run" for cell in each)]
+
+
+def absent(found: Lenient) -> list[str]:
+    """Defences without an answer, and why: they could not be played, or were not compared."""
+    rows = [f"{row.text('defence')} {lost(row)}" for row in found.parts("rows") if lost(row)]
+    left = found.part("left_out")
+    return [*rows, *(f"{name} was not compared: {left.text(name)}" for name in left.plain)]
 
 
 def title(row: Lenient) -> str:
@@ -197,6 +222,10 @@ def cost(found: Lenient) -> str:
     one, row = found.part("verdict").part("recommend"), next(iter(found.parts("rows")), Lenient({}))
     name, unit, _ = measured(row)
     times, gap = one.number("bytes"), one.number("accuracy")
+    bare = next((one.number("bytes_per_client") for one in found.parts("rows") if one.text("defence") == "none"), None)
+    mine = row.number("bytes_per_client")
+    if one.plain.get("defence") is None and mine and bare:
+        return f"Yours sends {size(mine)} from each client in a round, {decimal(mine / bare, 2)} times no defence."
     parts = [] if times is None else [f"{decimal(times)} times the bytes of your protocol"]
     parts += [] if gap is None else [f"{unit.gain(Estimate(gap))} {unit.points}".strip() + f" of {name}"]
     return f"It costs {' and '.join(parts)}." if parts else ""

@@ -1,7 +1,4 @@
-"""What an audit ends with: plain values, and the ways to read them.
-
-The page, JSON, CSV and Markdown are written each whole or not at all, and never over a file that no report wrote.
-"""
+"""What an audit ends with: plain values, and the ways to read them."""
 
 from __future__ import annotations
 

@@ -70,7 +70,8 @@ def markdown(findings: Mapping[str, Any]) -> str:
         cell = rows[0].part("questions").part(question.key)
         said = [sentence(one) for one in (read.finding(cell), read.reason(cell)) if one] + _what_if(question, cell)
         lines.append(f"- **{_plain(question.asks)}** {_stamp(cell)}. {_plain(' '.join(said))}")
-    return "\n".join([*lines, "", *_matrix(found), ""])
+    absent = [f"- {_plain(sentence(one))}" for one in read.absent(found)]
+    return "\n".join([*lines, "", *_matrix(found), "", *absent, ""])
 
 
 def _matrix(found: Lenient) -> list[str]:

@@ -1,8 +1,4 @@
-"""Auxiliary clients: who is like the clients attacked and none of them, with records that the adversary holds.
-
-They are households that are no clients, a part of the clients that is set aside, or clients made of records that nobody
-trains on.
-"""
+"""Auxiliary clients: who is like the clients attacked and none of them, with records that the adversary holds."""
 
 from __future__ import annotations
 

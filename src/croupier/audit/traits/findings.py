@@ -1,7 +1,4 @@
-"""What all rounds that an adversary saw tell of clients' traits, and of who is who: the truth meets the guesses here.
-
-Noise by tiers has an experiment of its own (`audit.traits.tiers`); of any other protocol the real views are read.
-"""
+"""What all rounds that an adversary saw tell of clients' traits and links: the truth meets the guesses here."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Noise by tiers, attacked: one training of a noise serves every view, by the releases themselves.
-
-Where a description's own protocol noises by tiers, the questions `traits` and `linkage` are answered here and not on
-the real views, so that views of one training can be compared; so are IntraShuffler's tables.
-"""
+"""Noise by tiers, attacked: one training of a noise serves every view, so that these can be compared."""
 
 from __future__ import annotations
 

@@ -33,6 +33,7 @@ def test_what_changed_is_told_with_its_intervals() -> None:
     assert (cell["defence"], cell["question"], cell["apart"]) == ("your protocol", "membership", True)
     assert cell["then"]["gain"]["rate"] == 0.03
     assert lines(found) == [
+        "Verdict unchanged (Leaks); data the same; answers changed: 1, with intervals apart: 1.",
         "your protocol, membership: +3.0 (1.8 to 4.2) -> +0.1 (\N{MINUS SIGN}1.0 to 1.2) points; leak -> none-found; "
         "the intervals are apart",
         "your protocol, accuracy: 0.907 -> 0.880",
@@ -44,8 +45,27 @@ def test_other_settings_are_told_first() -> None:
     now = changed()
     now["task"]["model"]["hidden"] = [128]
     said = lines(compare(report(), now))
-    assert said[0].startswith("Not comparable:")
-    assert said[1] == "setting task.model.hidden: [64] -> [128]"
+    assert said[1].startswith("Not comparable:")
+    assert said[2] == "setting task.model.hidden: [64] -> [128]"
+
+
+def test_other_data_and_another_verdict_are_told_before_all_else() -> None:
+    now = report()
+    now["data"] |= {"train": 999, "digest": "another"}
+    now["verdict"]["light"] = "amber"
+    found = compare(report(), now)
+    assert (found["comparable"], found["data"]) == (False, "differ")
+    said = lines(found)
+    assert said[0].startswith("Verdict Leaks -> Caution; data differ; answers changed: 0")
+    assert "setting data.train: 1442 -> 999" in said
+
+
+def test_a_report_that_does_not_say_its_data_is_not_said_to_have_others() -> None:
+    then = changed()
+    del then["data"]
+    found = compare(then, report())
+    assert (found["comparable"], found["data"]) == (True, "not told")
+    assert "data not told" in lines(found)[0]
 
 
 def test_other_seeds_and_another_protocol_compare() -> None:

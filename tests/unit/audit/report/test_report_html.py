@@ -9,11 +9,12 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from tests.reports import WICKED, bare, hostile, report
+from tests.reports import WICKED, asked, bare, hostile, report, silent
 
 from croupier.audit.report.html import axis, brief, render
-from croupier.audit.report.read import Asked, Lenient, questions, stamp
+from croupier.audit.report.read import Asked, Lenient, absent, light, questions, stamp
 from croupier.audit.report.result import Report
+from croupier.audit.report.text import markdown
 from croupier.audit.report.words import Estimate, sentence, who
 
 EMPTY = {"meta", "input", "img"}
@@ -130,6 +131,63 @@ def test_what_has_no_answer_has_one_of_three_reasons() -> None:
         ({"status": "not-run", "why": "failed", "adversary": "server", "adversaries": tried}, "could not be judged"),
     ]
     assert [stamp(Lenient(cell)) for cell, _ in cells] == [("not-run", word) for _, word in cells]
+
+
+def unplayed() -> dict[str, Any]:
+    """A report of which one defence could not be played."""
+    found = report()
+    row, why = found["rows"][2], "did not run: too few clients could take part"
+    row |= {"accuracy": None, "accuracy_by_round": [], "bytes_per_client": None, "seconds_per_round": None}
+    row["questions"] = {name: asked({"server": silent("not-run", why)}) for name in row["questions"]}
+    return found
+
+
+def test_a_defence_that_did_not_run_has_no_verdict_and_says_why() -> None:
+    found = unplayed()
+    row = Lenient(found["rows"][2])
+    assert light(row, Lenient({})) == ("not-run", "did not run")
+    assert {stamp(cell)[1] for cell in row.named("questions").values()} == {"did not run"}
+    assert brief(found).count("does not apply") == brief(report()).count("does not apply")
+    assert brief(found).count("did not run") == 1
+    said = "shuffle-parameter did not run: too few clients could take part"
+    assert said in " ".join(Page(render(found)).text.split()).replace("Shuffle-parameter", "shuffle-parameter")
+    assert absent(Lenient(found | {"left_out": {"rain": "it needs 10"}})) == [
+        said,
+        "rain was not compared: it needs 10",
+    ]
+    assert "Shuffle-parameter did not run" in markdown(found)
+
+
+def test_a_leak_in_the_worst_case_alone_is_caution_for_every_row() -> None:
+    def lit(**cells: dict[str, Any]) -> str:
+        return light(Lenient({"questions": cells}), Lenient({}))[0]
+
+    leak, quiet = {"status": "leak", "adversary": "server"}, {"status": "none-found"}
+    assert lit(a=leak, b=quiet) == "red"
+    assert lit(a=leak | {"worst_case": "one step"}, b=quiet) == "amber"
+    assert lit(a=leak | {"adversary": "malicious"}, b=quiet) == "amber"
+    assert lit(a=quiet | {"unsure": True}) == "amber"
+    assert lit(a={"status": "not-run", "why": "nothing is permuted"}) == "amber"
+    assert lit(a={"status": "not-run", "why": "nothing is permuted"}, b=quiet) == "green"
+
+
+def test_questions_without_any_answer_are_named_below_the_matrix() -> None:
+    found = report()
+    assert "no answer anywhere" not in render(found)
+    for row in found["rows"]:
+        row["questions"]["linkage"] = asked({"server": silent("not-run", "one round was played")})
+    assert "Left out, no answer anywhere: Are two updates from the same client?" in Page(render(found)).text
+
+
+def test_the_page_says_how_many_records_there_were() -> None:
+    text = " ".join(Page(render(report())).text.split())
+    assert "1,442 records to train on and 355 to test on, inputs of 64 numbers, 10 classes." in text
+
+
+def test_what_is_kept_is_told_with_what_it_sends() -> None:
+    found = report()
+    found["verdict"]["recommend"] = {"defence": None, "sentence": "Keep your protocol.", "bytes": None}
+    assert "Yours sends 36.9\u202fkB from each client in a round, 3.10 times no defence." in Page(render(found)).text
 
 
 def test_the_page_says_whose_data_it_was() -> None:
