@@ -22,12 +22,11 @@ if TYPE_CHECKING:
     from croupier.engine.shelf import FolderShelf
 
 HOME = Path("audits")
-Description = Annotated[str, typer.Argument(help="A preset or TOML file: its own protocol is audited.")]
+_OWN = "A preset or TOML file: its own protocol is audited."
+Description = Annotated[str, typer.Argument(help=_OWN, autocompletion=options.descriptions)]
 Where = Path | None
-Questions = Annotated[
-    list[str] | None,
-    typer.Option("--question", "-q", help="Ask only this; may be repeated. Default: all that make sense."),
-]
+_ASKED = typer.Option("--question", "-q", help="Ask only this; may be repeated. Default: all that make sense.")
+Questions = Annotated[list[str] | None, _ASKED]
 Adversaries = Annotated[
     list[str] | None,
     typer.Option(
@@ -41,7 +40,8 @@ Against = Annotated[
     list[str] | None,
     typer.Option(
         help="Compare with this protocol: none, shuffle-parameter, rns-servers, a preset or a TOML file; may be "
-        "repeated. 'nothing' compares with no defence alone. Default: the shuffles and the systems that fit."
+        "repeated. 'nothing' compares with no defence alone. Default: the shuffles and the systems that fit.",
+        autocompletion=options.descriptions,
     ),
 ]
 Seeds = Annotated[
