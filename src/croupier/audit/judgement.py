@@ -179,7 +179,9 @@ def _opens(own: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return not its <= mine or bare == [False, True]
 
 
-def _left(own: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[int, float]:
-    """What a protocol leaves open: leaks as it trains that it does not close, and how much in the worst case."""
-    rare = sum(row["questions"][name]["gain"]["rate"] for name in _leaks(row, rare=True))
-    return -len(_closed(own, row, _leaks(own))), float(rare)
+def _left(own: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[int, float, int]:
+    """Own leaks found in it, too, or not answered; its worst case; last, as chance plays a part, what it closes."""
+    mine, rare = [row["questions"][name] for name in _leaks(own)], _leaks(row, rare=True)
+    still = sum(one["status"] not in ("none-found", "proved") and one["why"] != NO_ROWS for one in mine)
+    worst = float(sum(row["questions"][name]["gain"]["rate"] for name in rare))
+    return still, worst, -len(_closed(own, row, _leaks(own)))

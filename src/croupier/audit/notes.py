@@ -65,10 +65,10 @@ def notes(runs: int) -> list[str]:
         f"{PRIOR}Success above chance is not yet a leak: judge by the gain over the prior.",
         "An attack's control is what it comes to on undefended updates. One that does not work there is not scored. Of "
         "source the bar is 1/n, which is low: what shadow sets tell carries some attacks over it. Judge by the gain.",
-        "Recommended is, of the protocols that surely lessen a leak (the interval lies below yours), are proved not to "
-        "have it or show no rows to link, leak nowhere and break nowhere else and do not lack a privacy threshold that "
-        "yours has, the one that closes most leaks, then has the smallest worst case, if any at a cost of 5 points of "
-        "accuracy at most; of several the most accurate, then the cheapest.",
+        "Recommended is, of protocols that surely lessen a leak (the interval lies below yours), are proved not to "
+        "have it or show no rows to link, open none, and do not lack a privacy threshold that yours has: the one where "
+        "fewest of your leaks are found or unanswered, then with the smallest worst case, then that surely closes "
+        "most, if any at 5 points of accuracy at most; of several the most accurate, then the cheapest.",
         "Means are over all rounds; the best round is never shown alone. Ties are broken at random.",
         "Attacks that find nothing prove nothing. What a protocol is proved to hide, croupier explain says.",
     ]

@@ -40,7 +40,7 @@ class Withheld:
             if len(index) <= first + second + 1:
                 raise SpecError(
                     f"task.split: {who} has {len(index)} records, too few to train on and to withhold {first + second} "
-                    "of; use fewer clients, or set task.split.least to 20 or more; of natural owners, leave this one out"
+                    "of; use fewer clients, or set task.split.least to 20 or more; leave a natural owner out"
                 )
             parts = order.split([first, second, len(index) - first - second])  # type: ignore[no-untyped-call]
             held = [index[part.sort().values] for part in parts]

@@ -30,12 +30,11 @@ Questions = Annotated[list[str] | None, _ASKED]
 Adversaries = Annotated[
     list[str] | None,
     typer.Option(
-        "--adversary",
-        "-a",
+        "--adversary", "-a",
         help="Who is curious: server, relay, sum1, second, dealer, client, network, or a coalition as server+relay; "
         "may be repeated. Default: every single party, and the coalition that the protocol forbids.",
     ),
-]
+]  # fmt: skip
 Against = Annotated[
     list[str] | None,
     typer.Option(
@@ -60,9 +59,8 @@ Lpips = Annotated[
         "weights from torchvision, which you must have."
     ),
 ]
-Updates = Annotated[
-    Where, typer.Option(help="Audit updates that any engine recorded in this folder, and train nothing.")
-]
+_UPDATES = "Audit updates that any engine recorded in this folder, and train nothing."
+Updates = Annotated[Where, typer.Option(help=_UPDATES)]
 Views = Annotated[
     Where,
     typer.Option(

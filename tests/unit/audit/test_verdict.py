@@ -123,9 +123,11 @@ def test_what_was_not_asked_is_no_advantage() -> None:
     assert "closes 1 of 1 leak found: whose record it is" in got["sentence"]
 
 
-def linked(value: float) -> dict[str, Any]:
-    found = [QuestionRun({"linked": Score(value + 0.001 * (at % 3), 0.1)}) for at in range(RUNS)]
-    return asked(Linkage(), answers(found, "linkage"), answers(found, "linkage"), SERVER, {})
+def linked(*values: float) -> dict[str, Any]:
+    """Linkage whose runs take these values in turn, beside a control that works."""
+    found = [QuestionRun({"linked": Score(values[at % len(values)] + 0.001 * (at % 3), 0.1)}) for at in range(RUNS)]
+    control = [QuestionRun({"linked": Score(0.9, 0.1)})] * RUNS
+    return asked(Linkage(), answers(found, "linkage"), answers(control, "linkage"), SERVER, {})
 
 
 def test_a_sum_without_rows_closes_links_and_no_other_question() -> None:
@@ -140,6 +142,24 @@ def test_a_sum_without_rows_closes_links_and_no_other_question() -> None:
     assert (
         judged([row("own", 0.9, linkage=linked(0.9)), row("lost", 0.9, linkage=lost)])["recommend"]["defence"] is None
     )
+
+
+def test_of_those_in_which_nothing_is_found_the_worst_case_decides_and_not_the_width_of_intervals() -> None:
+    def one_step(value: float) -> dict[str, Any]:
+        return source(value) | {"worst_case": "one step"}
+
+    wide = linked(0.0, 0.4)
+    assert wide["status"] == "none-found"
+    own = row("own", 0.9, source=source(0.9), linkage=linked(0.5), reconstruction=one_step(0.9))
+    closes = row("closes", 0.9, source=source(0.3), linkage=linked(0.1), reconstruction=one_step(0.8))
+    little = row("little", 0.9, source=source(0.3), linkage=wide, reconstruction=one_step(0.4))
+    assert judged([own, closes])["recommend"]["defence"] == "closes"
+    got = judged([own, closes, little])["recommend"]
+    assert got["defence"] == "little"
+    assert "closes 1 of 2 leaks found: whose record it is" in got["sentence"]
+    # One in which a leak of yours is found comes after both.
+    leaky = row("leaky", 0.9, source=source(0.3), linkage=linked(0.5), reconstruction=one_step(0.3))
+    assert judged([own, leaky, closes])["recommend"]["defence"] == "closes"
 
 
 def test_what_costs_a_lot_is_recommended_for_leaks_alone() -> None:
