@@ -23,13 +23,11 @@ from croupier.flower.background import Workbench
 from croupier.flower.layouts import check_weight, metric_slots
 from croupier.flower.letters import Told, introduced, refusal, taken
 from croupier.flower.node import Fits, Handed, NodeClient, check_trust
-from croupier.flower.station import Find, NodeFacts, Station, find_station
+from croupier.flower.station import QUERIES, Find, NodeFacts, Station, find_station, queries_pass
 from croupier.service.alone import alone
 from croupier.service.log import Log
 
 CallNext = Callable[[Message, Context], Message]
-# What a node's operator may set to let queries pass, whose answers nobody protects.
-QUERIES = "croupier-queries"
 # An evaluation says how good a model is: a few numbers, with short names. More of either could hold an update.
 MOST_NUMBERS, LONGEST_NAME = 64, 64
 
@@ -57,6 +55,8 @@ class ShieldMod:
 
     def _answer(self, message: Message, context: Context, call_next: CallNext) -> Message:
         told, kind = Told.read(message.content), message.metadata.message_type.partition(".")[0]
+        # At every message, so that an operator hears of a mistake before a query comes.
+        queries = queries_pass(context.node_config)
         rehearsal = told.rehearsal if told else ""
         station = self.find(NodeFacts(context.node_config, context.run_config, rehearsal))
         if told and told.hello:
@@ -66,7 +66,7 @@ class ShieldMod:
             if kind == "train":
                 return _train(station, told, message, context, call_next)
             _check_trust(station)
-            if kind != "evaluate" and not context.node_config.get(QUERIES):
+            if kind != "evaluate" and not queries:
                 raise ProtocolError(
                     f"a message {message.metadata.message_type!r:.40}: its answer would pass unprotected; the node's "
                     f"operator may let queries pass (--node-config {QUERIES}=true)"

@@ -25,6 +25,8 @@ from croupier.service.roster import Roster
 from croupier.service.store import Store
 
 KEY, ROSTER = "croupier-key", "croupier-roster"
+# What a node's operator may set to let queries pass, whose answers nobody protects.
+QUERIES = "croupier-queries"
 _PREFIX = "croupier"
 _KEYS = {KEY: "CROUPIER_KEY", ROSTER: "CROUPIER_ROSTER"}
 PARTITION = "partition-id"
@@ -82,8 +84,29 @@ def server_key() -> Path | None:
     return Path(found) if found else None
 
 
+def queries_pass(node: Mapping[str, Any]) -> bool:
+    """Whether a node's operator lets queries pass. Raises: SpecError for what is neither true nor false."""
+    found = node.get(QUERIES, False)
+    # A word such as "false" counts as true in Python.
+    if not isinstance(found, bool):
+        raise SpecError(
+            f"node_config {QUERIES} = {found!r:.40}: write true or false, in small letters and without quotes "
+            f"(--node-config '{QUERIES}=false')"
+        )
+    return found
+
+
 def _said(node: Mapping[str, Any], key: str) -> str:
-    return str(node.get(key) or os.environ.get(_KEYS[key]) or "")
+    """A path, by a node's configuration or else its environment. Raises: SpecError for what is no path."""
+    found = node.get(key)
+    if found is None:
+        return os.environ.get(_KEYS[key]) or ""
+    if not isinstance(found, str) or not found:
+        raise SpecError(
+            f"node_config {key} = {found!r:.40}: give a path in quotes (--node-config '{key}=\"/path/FILE\"'), or "
+            f"leave the key out, so that {_KEYS[key]} counts"
+        )
+    return found
 
 
 def in_simulation() -> bool:

@@ -33,6 +33,12 @@ from croupier.spec import Source
 Open = Callable[[Grid, ArrayRecord, RehearsalPlan, Root | None], Session]
 # A training function of the server's own, on records that it keeps for itself.
 OwnTraining = Callable[[ArrayRecord], ArrayRecord]
+_OUTERMOST = (
+    "a protected strategy plays its rounds itself, and here another strategy or program calls them: "
+    "croupier.flower.protect must be the outermost, and start be called on what it returns. Replies hold no update, so "
+    "that a strategy around it, such as Flower's for differential privacy, clips nothing and claims it did; noise is "
+    "added by the node itself: describe it in the roster, as protocol.privacy (croupier explain intra-sum)"
+)
 
 
 def protect(
@@ -46,6 +52,8 @@ def protect(
     describe: in a simulation, where there is no roster, the description whose protocol is rehearsed.
     metrics: in a simulation, metrics of training that travel with updates, each with the largest value it can have.
     root: trains a model on the server's own records, for protocols that compare updates with that (`rain`).
+
+    It must be the outermost: call `start` on what this returns, and wrap nothing around it.
 
     Raises: SpecError when the strategy needs more than the mean of the updates.
     """
@@ -63,6 +71,8 @@ class Protected(Strategy):
         self._plan, self._open, self._root = plan, opened, root
         self._session: Session | None = None
         self._arrays, self._asked = ArrayRecord(), list[Message]()
+        # Whether rounds are being played by our own `start`.
+        self._started = False
 
     def summary(self) -> None:
         """As the strategy inside has it."""
@@ -71,16 +81,23 @@ class Protected(Strategy):
     def start(self, grid: Grid, initial_arrays: ArrayRecord, num_rounds: int = 3, *more: Any, **named: Any) -> Result:
         """Run all rounds, and let every node look what came of the last one."""
         self._plan = replace(self._plan, rounds=max(1, num_rounds))
+        self._started = True
         try:
             result = super().start(grid, initial_arrays, num_rounds, *more, **named)
             if self._session is not None:
                 self._session.say_farewell(grid)
             return result
         finally:
+            self._started = False
             self.close()
 
+    def _check_outermost(self) -> None:
+        """Raises: SpecError when another strategy plays the rounds: what it does to replies would do nothing."""
+        if not self._started:
+            raise SpecError(_OUTERMOST)
+
     def close(self) -> None:
-        """Hang up; for a program that calls the rounds itself, without `start`."""
+        """Hang up."""
         if self._session is not None:
             self._session.close()
             self._session = None
@@ -108,6 +125,7 @@ class Protected(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """As the strategy inside chooses nodes; of them, those that are clients of the roster get a notice."""
+        self._check_outermost()
         self._arrays, self._asked = arrays, []
         session = self.session(grid, arrays)
         check_weight(self._weight_key, session.member.roster.layout)
@@ -133,6 +151,7 @@ class Protected(Strategy):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """What the strategy inside makes of the mean; nothing where the round was lost."""
+        self._check_outermost()
         answers = list(replies)
         if self._session is None or not self._asked:
             return None, None
@@ -157,6 +176,7 @@ class Protected(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """As the strategy inside does; a node looks at the same time what came of its last round."""
+        self._check_outermost()
         session = self.session(grid, arrays)
         told = Told(rehearsal=session.rehearsal)
         chosen = list(self.strategy.configure_evaluate(server_round, arrays, config, grid))

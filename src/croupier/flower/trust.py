@@ -33,7 +33,8 @@ def sentences(pipeline: Pipeline) -> list[tuple[str, str]]:
         (
             "the SuperLink learns",
             "every model that is handed out, all evaluation metrics with their nodes, which nodes take part, when and "
-            "for how long; updates and training metrics never pass it, nor why a node failed",
+            "for how long, and what the ServerApp prints, which Flower uploads: the mean of the training metrics is "
+            "among it; no node's update and no node's training metrics pass it, nor why a node failed",
         ),
         (
             "the SuperLink could",

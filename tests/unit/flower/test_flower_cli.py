@@ -27,6 +27,8 @@ def test_explain_says_what_flower_adds(shell: Shell) -> None:
     plain, inside = shell.json("explain", "flower"), shell.json("explain", "flower", "--flower")
     assert "flower" not in plain
     assert "ship other code" in inside["flower"]["the SuperLink could"]
+    learns = inside["flower"]["the SuperLink learns"]
+    assert "the mean of the training metrics is among it; no node's update and no node's training metrics" in learns
     assert {**inside, "flower": None} == {**plain, "flower": None}
     code, out, _ = shell("explain", "tazza", "--flower")
     assert code == 0

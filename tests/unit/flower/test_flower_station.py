@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
-from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from tests.enrolled import keys_of
 from tests.flowers import deployed, numbers
@@ -15,9 +16,10 @@ from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.errors import RosterError, SpecError, StoreError, WireError
 from croupier.flower.background import Workbench
-from croupier.flower.letters import RECORD, Told, introduced, name_in
+from croupier.flower.letters import FIXED_WORD, RECORD, Told, introduced, name_in
+from croupier.flower.mod import ShieldMod
 from croupier.flower.session import begin_session
-from croupier.flower.station import KEY, NodeFacts, find_station, station_at
+from croupier.flower.station import KEY, QUERIES, ROSTER, NodeFacts, find_station, queries_pass, station_at
 from croupier_lab.bench.flower.grid import HereGrid
 
 
@@ -49,6 +51,54 @@ def test_a_key_is_found_by_the_nodes_configuration_and_by_its_environment(monkey
             find_station(NodeFacts({KEY: str(made.folder / "nobody.key")}, {}))
         with pytest.raises(RosterError, match="a strategy is the server's"):
             begin_session(station_at(made.key("sum1")))
+
+
+@pytest.mark.parametrize("value", ["", 0, 1, True, False, 0.5])
+@pytest.mark.parametrize("key", [KEY, ROSTER])
+def test_what_is_no_path_is_refused_and_not_passed_over(
+    key: str, value: object, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    for name in ("CROUPIER_KEY", "CROUPIER_ROSTER"):
+        monkeypatch.setenv(name, "/srv/bob/file")
+    with pytest.raises(SpecError, match=rf"node_config {key} = {value!r}: give a path in quotes .*{key}="):
+        find_station(NodeFacts({KEY: "/srv/ann/ann.key", key: value}, {}))
+
+
+@pytest.mark.parametrize("value", ["false", "no", "true", "", 0, 1, 0.0])
+def test_queries_pass_only_by_a_plain_true(value: object) -> None:
+    assert queries_pass({QUERIES: True}) is True
+    assert queries_pass({QUERIES: False}) is False
+    assert queries_pass({}) is False
+    with pytest.raises(SpecError, match=rf"node_config {QUERIES} = {value!r}: write true or false"):
+        queries_pass({QUERIES: value})
+
+
+@pytest.mark.parametrize(
+    ("said", "passes", "why"),
+    [
+        ({QUERIES: True}, True, ""),
+        ({QUERIES: False}, False, "operator may let queries pass"),
+        ({}, False, "operator may let queries pass"),
+        ({QUERIES: "false"}, False, "write true or false"),
+    ],
+)
+def test_a_query_is_answered_by_an_operators_leave(
+    said: dict[str, Any], passes: bool, why: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    app = ClientApp(mods=[ShieldMod()])
+
+    @app.query()
+    def query(message: Message, context: Context) -> Message:
+        return Message(RecordDict({"all": MetricRecord({"records": 4711})}), reply_to=message)
+
+    with deployed(numbers(), 2) as (_, configs):
+        grid = HereGrid(app, {1: {**configs[1], **said}})
+        (reply,) = grid.send_and_receive([Message(RecordDict(), dst_node_id=1, message_type="query")])
+    assert reply.has_error() is not passes
+    assert (b"4711" in b"".join(grid.relayed)) is passes
+    if why:
+        assert reply.error.reason == FIXED_WORD
+        assert why in capfd.readouterr().err
 
 
 def test_what_a_message_holds_of_ours_is_checked() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
-from flwr.app import ArrayRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp.strategy import (
     Bulyan,
+    DifferentialPrivacyClientSideAdaptiveClipping,
+    DifferentialPrivacyClientSideFixedClipping,
+    DifferentialPrivacyServerSideAdaptiveClipping,
     DifferentialPrivacyServerSideFixedClipping,
     FedAdam,
     FedAvg,
@@ -22,14 +26,31 @@ from flwr.serverapp.strategy import (
     QFedAvg,
     Strategy,
 )
+from tests.flowers import numbers, numbers_app
 
 import croupier
 import croupier.flower
 from croupier.errors import SpecError
 from croupier.flower.fitting import check_rule
+from croupier.flower.rehearse import RehearsalPlan
+from croupier.flower.strategy import Protected
 from croupier.flower.trust import sentences, unfit
+from croupier_lab.bench.flower.grid import HereGrid
 
 ROBUST = (Krum, MultiKrum, Bulyan, FedMedian, FedTrimmedAvg)
+# All strategies of Flower's that wrap another one, with what they must be given.
+WRAPPERS: dict[type[Any], dict[str, Any]] = {
+    DifferentialPrivacyServerSideFixedClipping: {"clipping_norm": 0.1},
+    DifferentialPrivacyClientSideFixedClipping: {"clipping_norm": 0.1},
+    DifferentialPrivacyServerSideAdaptiveClipping: {"clipped_count_stddev": 1.0},
+    DifferentialPrivacyClientSideAdaptiveClipping: {"clipped_count_stddev": 1.0},
+}
+
+
+def wrapped(kind: type[Any], strategy: Strategy) -> Strategy:
+    """A strategy inside one of Flower's wrappers."""
+    made: Strategy = kind(strategy, noise_multiplier=1.0, num_sampled_clients=2, **WRAPPERS[kind])
+    return made
 
 
 @pytest.mark.parametrize("kind", ROBUST)
@@ -45,9 +66,55 @@ def test_what_needs_single_updates_is_refused(kind: type[FedAvg]) -> None:
         croupier.flower.protect(kind(**more))
 
 
-def test_noise_of_the_servers_is_refused() -> None:
+@pytest.mark.parametrize("kind", WRAPPERS)
+def test_noise_of_the_servers_is_refused(kind: type[Any]) -> None:
     with pytest.raises(SpecError, match="noise is added by the node itself"):
-        croupier.flower.protect(DifferentialPrivacyServerSideFixedClipping(FedAvg(), 1.0, 1.0, 2))
+        croupier.flower.protect(wrapped(kind, FedAvg()))
+
+
+def test_no_wrapper_of_flowers_is_forgotten() -> None:
+    from flwr.serverapp import strategy
+
+    known = [getattr(strategy, name) for name in strategy.__all__]
+    assert {kind for kind in known if "strategy" in inspect.signature(kind).parameters} == set(WRAPPERS)
+
+
+class OpenedError(Exception):
+    """A session was opened."""
+
+
+def inner() -> Protected:
+    """A protected strategy, and an error when it opens its session."""
+
+    def opened(*given: Any) -> NoReturn:
+        raise OpenedError
+
+    return Protected(FedAvg(), RehearsalPlan(), opened)
+
+
+@pytest.mark.parametrize("kind", WRAPPERS)
+def test_a_wrapper_around_a_protected_strategy_is_refused(kind: type[Any]) -> None:
+    grid = HereGrid(numbers_app([]), {node + 1: {"partition-id": node} for node in range(2)})
+    with pytest.raises(SpecError, match=r"croupier\.flower\.protect must be the outermost.*clips nothing"):
+        wrapped(kind, inner()).start(grid, numbers(), 1)
+    assert grid.relayed == [], "no node was asked anything"
+    with pytest.raises(OpenedError):
+        inner().start(grid, numbers(), 1)
+
+
+def test_rounds_are_played_by_start_alone() -> None:
+    grid = HereGrid(numbers_app([]), {1: {"partition-id": 0}})
+    strategy = inner()
+    for _ in range(2):
+        with pytest.raises(SpecError, match="must be the outermost"):
+            strategy.configure_train(1, numbers(), ConfigRecord(), grid)
+        with pytest.raises(SpecError, match="must be the outermost"):
+            strategy.configure_evaluate(1, numbers(), ConfigRecord(), grid)
+        with pytest.raises(SpecError, match="must be the outermost"):
+            strategy.aggregate_train(1, [])
+        # Nor is it so once its own rounds are over, however they ended.
+        with pytest.raises(OpenedError):
+            strategy.start(grid, numbers(), 1)
 
 
 class Gentle(FedAvg):
