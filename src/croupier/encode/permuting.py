@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from croupier.encode.shuffled import Shuffled
-from croupier.encode.symmetry import Symmetry
 from croupier.errors import CroupierError
+
+if TYPE_CHECKING:
+    from croupier.encode.shuffled import Shuffled
+    from croupier.encode.symmetry import Symmetry
 
 
 @dataclass

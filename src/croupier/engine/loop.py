@@ -90,7 +90,7 @@ def plain_model(task: Task, coins: Coins, state: State, who: str | None = None) 
     """
     permuting = permuting_of(task)
     model = state.model if who is None else meant_for(who, state.models)
-    if permuting is None:
+    if permuting is None or not model.frame:
         return model
     from croupier.agree.epochs import plain_of
 
