@@ -1,5 +1,5 @@
 """`python -m croupier` is `croupier`: for environments whose scripts are not on the path."""
 
-from croupier.cli import main
+from croupier.cli.program import program
 
-main()
+program()

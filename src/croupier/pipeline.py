@@ -21,7 +21,7 @@ from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.flow import Exchange, Flow, Given, Letter, Memory, Party, Wait, Work, roster_digest
 from croupier.core.part import Part
-from croupier.core.update import Model, Update, meant_for
+from croupier.core.update import Model, Update, handed_out, meant_for
 from croupier.core.wire import Field, Schema
 from croupier.encode.encoder import Encoder
 from croupier.encode.fixed import FixedPoint
@@ -38,6 +38,8 @@ from croupier.release.release import Release
 from croupier.release.rows import Rows
 from croupier.release.shuffle import Shuffle
 from croupier.release.sums import Sum
+
+_FOR_A_MODEL = Exchange(wait=Wait("model", ("server",)))
 
 __all__ = ["Direct", "FixedPoint", "Floats", "Mean", "NoNoise", "Pipeline", "Relay", "Rows", "Shuffle", "Sum"]
 
@@ -181,14 +183,14 @@ class Pipeline(Part):
 
     def client(self, given: Given, memory: Memory, coins: Coins) -> Flow:
         """Wait for a model, train, privatise, encode, submit. Reveals: what the placement's `submit` says."""
-        (letter,) = yield Exchange(wait=Wait("model", ("server",)))
-        handed_out, keys = Model(letter.body["model"]), memory.get("keys", {})
-        start: torch.Tensor = yield from self.encode.receive(given, memory, handed_out.vector, letter.body)
+        (letter,) = yield _FOR_A_MODEL
+        model, keys = handed_out(letter.body["model"]), memory.get("keys", {})
+        start: torch.Tensor = yield from self.encode.receive(given, memory, model.vector, letter.body)
         public = {field.name for field in self.aggregate.public(given.layout)}
         brief = {name: values for name, values in letter.body.items() if name in public}
-        self.aggregate.verify(handed_out, brief, given.layout)
+        self.aggregate.verify(model, brief, given.layout)
         mine, books = self.privacy.of(given.me), Ledger.read(memory.get("ledger", ()))
-        told = b"" if mine.noiseless else canon.digest(handed_out.vector)
+        told = b"" if mine.noiseless else canon.digest(model.vector)
         event = mine.event(given.round, told.hex())
         event = event and replace(event, participation=given.participation)
         # Before it trains: what a client cannot afford to send it does not make.
@@ -208,7 +210,7 @@ class Pipeline(Part):
         payload = self.encode.encode(update, brief, own.child("encode"))
         once = coins.child("attempt", given.attempt, roster_digest(given.roster))
         if self.place.binds:
-            brief["handed"] = handed(handed_out.vector, brief["commitment"])
+            brief["handed"] = handed(model.vector, brief["commitment"])
         if event is not None:
             # Written down before anything leaves: whatever happens from here on, it counts as told.
             yield Work("spend", (given.me, event.plain()))

@@ -9,6 +9,7 @@ import sys
 from functools import cache
 from importlib import resources
 from importlib.metadata import version
+from pathlib import Path
 
 import click
 import pytest
@@ -86,6 +87,24 @@ def test_help_needs_no_torch() -> None:
         "sys.argv = ['croupier', 'run', '--help']\n"
         "try:\n    croupier.cli.main()\nexcept SystemExit as end:\n    assert not end.code\n"
         "print([name for name in ('torch', 'numpy', 'numba', 'sklearn', 'cryptography') if name in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+UNUSED = (
+    "sympy", "scipy", "sklearn", "numba", "ray", "croupier_lab", "croupier.cli.serve", "croupier.agree.board",
+    "croupier.encode.symmetry", "croupier.learn.on_ray",
+)  # fmt: skip
+
+
+def test_a_plain_run_loads_nothing_that_it_does_not_use(tmp_path: Path) -> None:
+    program = (
+        "import sys, croupier.cli\n"
+        f"sys.argv = ['croupier', 'run', 'digits', '--set', 'federation.rounds=1', '--out', '{tmp_path / 'run'}']\n"
+        "try:\n    croupier.cli.main()\nexcept SystemExit as end:\n    assert not end.code\n"
+        f"print([name for name in {UNUSED} if name in sys.modules])\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -14,6 +14,9 @@ from croupier.core.flow import Memory
 from croupier.core.view import Kept, View
 from croupier.errors import CroupierError
 
+# Kinds of work that agreeing clients ask for: weights for the network from coins, and a vector under a rule.
+DRAW, PERMUTE = "first model", "permute"
+
 
 class UnitPermuter(Protocol):
     """Moves vectors along a network's symmetries, as whoever trains can (`encode.permuting`)."""

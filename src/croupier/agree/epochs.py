@@ -11,13 +11,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from croupier.agree.before_round import AgreementRules, AgreementSetting, PreparedRound, UnitPermuter, UpcomingRound
+from croupier.agree.before_round import (
+    DRAW,
+    PERMUTE,
+    AgreementRules,
+    AgreementSetting,
+    PreparedRound,
+    UnitPermuter,
+    UpcomingRound,
+)
 from croupier.agree.board import SERVER, enrol
 from croupier.agree.called import FIRST, MOVE, AttemptReport, Called, Reports
 from croupier.agree.conduct import Conduct, PublicFacts
 from croupier.agree.coordinates import seed_of
 from croupier.agree.each_round import agree_each_round
-from croupier.agree.first_model import DRAW, PERMUTE, draw_first
+from croupier.agree.first_model import draw_first
 from croupier.agree.one_epoch import agree_for_epoch
 from croupier.agree.seats import Insider, SeatPlan, forget, seat_for, simulated_coins
 from croupier.agree.standing import PublicStanding, Standing

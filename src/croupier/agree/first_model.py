@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from croupier.agree.alike import model_schema, taken_alike
+from croupier.agree.before_round import DRAW, PERMUTE
 from croupier.agree.board import SERVER
 from croupier.agree.standing import Standing
 from croupier.core import canon
@@ -21,9 +22,6 @@ from croupier.core.epoch import frame_tensor
 from croupier.core.flow import Exchange, Flow, Given, Letter, Memory, SubFlow, Work
 from croupier.core.update import Layout, Model
 from croupier.core.wire import Schema
-
-# Kinds of work that it asks for: weights for the network from coins, and a vector under a rule.
-DRAW, PERMUTE = "first model", "permute"
 
 
 def draw_first(run: bytes, number: int, standing: Standing, kept: bool) -> SubFlow:

@@ -10,33 +10,17 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from importlib.metadata import version
-from typing import Annotated, NoReturn
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import click
 import typer
 
-from croupier.cli import (
-    accept,
-    audit,
-    ceremony,
-    compare,
-    doctor,
-    enrol,
-    explain,
-    flower,
-    init,
-    lab,
-    plan,
-    recommend,
-    report,
-    run,
-    serve,
-    up,
-)
 from croupier.errors import CroupierError, OwnError, at_a_shell
 from croupier.kernels.memory import own_process
 
+<<<<<<< HEAD
 app = typer.Typer(
     name="croupier",
     no_args_is_help=True,
@@ -66,6 +50,72 @@ app.add_typer(plan.app, name="plan")
 app.add_typer(flower.app, name="flower-guard")
 app.add_typer(report.app, name="report")
 lab.attach(app)
+=======
+if TYPE_CHECKING:
+    app: typer.Typer
+
+# Command: its file beside this one, and what it is made of there: a function, or the application of a group.
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "init": ("init", "command"),
+    "run": ("run", "command"),
+    "audit": ("audit", "command"),
+    "explain": ("explain", "command"),
+    "compare": ("compare", "command"),
+    "recommend": ("recommend", "command"),
+    "doctor": ("doctor", "command"),
+    "keygen": ("ceremony", "keygen"),
+    "enrol": ("enrol", "command"),
+    "accept": ("accept", "command"),
+    "group": ("ceremony", "group"),
+    "rotate": ("ceremony", "rotate"),
+    "serve": ("serve", "command"),
+    "join": ("serve", "join"),
+    "up": ("up", "command"),
+    "plan": ("plan", "app"),
+    "flower-guard": ("flower", "app"),
+    "report": ("report", "app"),
+}
+# Commands that are of another class than most, by its name in their file.
+CLASSES: Mapping[str, str] = {"accept": "QuotedWords"}
+
+
+def application(only: str | None = None) -> typer.Typer:
+    """The command line: with every command, or with one alone, which need not wait for the others to be imported."""
+    made = typer.Typer(
+        name="croupier",
+        help="Federated learning behind a shuffler, and a plain account of what each party learns.",
+        no_args_is_help=True,
+        add_completion=False,
+        # The library below has suggestions of its own.
+        suggest_commands=False,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    made.callback()(root)
+    for name in COMMANDS if only is None else (only,):
+        file, what = COMMANDS[name]
+        module = import_module(f"croupier.cli.{file}")
+        if what == "app":
+            made.add_typer(module.app, name=name)
+        else:
+            made.command(name, cls=getattr(module, CLASSES[name]) if name in CLASSES else None)(getattr(module, what))
+    if only is None:
+        import_module("croupier.cli.lab").attach(made)
+    groups = [group.typer_instance for group in made.registered_groups]
+    inner = [one for group in groups if group for one in group.registered_commands]
+    for command in (*made.registered_commands, *inner):
+        command.help = _prose(command.help or (command.callback and command.callback.__doc__) or "")
+    return made
+
+
+def __getattr__(name: str) -> Any:
+    """`app`, with every command: made when it is first asked for."""
+    if name != "app":
+        raise AttributeError(f"module 'croupier.cli' has no attribute {name!r}")
+    made = globals()["app"] = application()
+    return made
+>>>>>>> speed
 
 
 def _prose(text: str) -> str:
@@ -73,18 +123,14 @@ def _prose(text: str) -> str:
     return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
 
 
-_groups = [group.typer_instance for group in app.registered_groups]
-for _command in (*app.registered_commands, *(one for group in _groups if group for one in group.registered_commands)):
-    _command.help = _prose(_command.help or (_command.callback and _command.callback.__doc__) or "")
-
-
 def _version(asked: bool) -> None:
     if asked:
+        from importlib.metadata import version
+
         print(f"croupier {version('croupier')}")
         raise typer.Exit
 
 
-@app.callback()
 def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version, and stop.")
@@ -101,7 +147,8 @@ def main() -> NoReturn:
         _complete_by_typer()
     try:
         with at_a_shell():
-            code = _with_debug(typer.main.get_command(app), asked).main(prog_name="croupier", standalone_mode=False)
+            command = typer.main.get_command(application(_named()))
+            code = _with_debug(command, asked).main(prog_name="croupier", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         sys.exit(error.exit_code)
@@ -116,6 +163,12 @@ def main() -> NoReturn:
             raise
         _end(error, said, asked, own=True)
     sys.exit(code or 0)
+
+
+def _named() -> str | None:
+    """The command that is asked for, where that can be told at a glance."""
+    first = sys.argv[1] if len(sys.argv) > 1 else ""
+    return first if first in COMMANDS and "_CROUPIER_COMPLETE" not in os.environ else None
 
 
 def _complete_by_typer() -> None:

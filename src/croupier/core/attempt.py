@@ -69,8 +69,10 @@ class Traffic:
 
     def count(self, envelope: Envelope) -> None:
         """Take down one message."""
-        self.sent[envelope.header.source] += envelope.size
-        self.got[envelope.header.target] += envelope.size
+        head, size = envelope.header, envelope.size
+        # A counter's own sum asks a method of its class first for every name that it does not know.
+        self.sent[head.source] = self.sent.get(head.source, 0) + size
+        self.got[head.target] = self.got.get(head.target, 0) + size
         self.messages += 1
 
     def add(self, other: Traffic) -> None:

@@ -15,7 +15,7 @@ import hashlib
 import math
 import struct
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -35,12 +35,13 @@ _BACK = {name: dtype for dtype, name in DTYPES.items()}
 
 def tensor_bytes(tensor: Tensor) -> memoryview:
     """The raw little-endian bytes of a tensor, without a copy where it already lies that way."""
-    if not tensor.numel():
-        return memoryview(b"")
-    # Most tensors lie as they should, and four calls cost more than a small one's bytes.
-    plain = tensor.device.type == "cpu" and not tensor.requires_grad and tensor.is_contiguous()
-    array: Any = (tensor if plain else tensor.detach().cpu().contiguous()).numpy()
-    return memoryview(array).cast("B")
+    # Most tensors lie as they should, and to ask first costs more than a small one's bytes.
+    try:
+        return memoryview(cast(Any, tensor.numpy())).cast("B")
+    except (TypeError, RuntimeError):
+        # On a device, with a gradient, not in one piece, or empty.
+        array: Any = tensor.detach().cpu().contiguous().numpy()
+        return memoryview(array).cast("B") if array.size else memoryview(b"")
 
 
 def tensor_from(data: memoryview | bytes | bytearray, dtype: str, shape: tuple[int, ...]) -> Tensor:

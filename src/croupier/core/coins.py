@@ -110,7 +110,7 @@ class Coins:
 
     def child(self, *labels: Label) -> Coins:
         """The node below this one that the labels name; every label is typed and length-prefixed."""
-        node = type(self).__new__(type(self))
+        node = object.__new__(type(self))
         # Derived when first drawn from: a protocol names many nodes that a simple part never uses.
         node._known, node._above = None, (self, labels)
         return node
@@ -137,24 +137,22 @@ class Coins:
 
     def export(self) -> bytes:
         """The bare seed, for a manifest of a simulation or a message that shares it on purpose."""
-        # Read once, and first: clients may ask in threads of their own, and whoever finds no node above finds the seed.
-        link = self._above
-        if self._known is None and link is not None:
-            above, labels = link
-            self._known = above._expand(b"child", *labels)
-            # Forget the node above: whoever holds this one must not reach its siblings.
-            self._above = None
         if self._known is None:
-            raise RangeError("these coins have no seed")
+            # Read once: clients may ask in threads of their own, and whoever finds no node above finds the seed.
+            if (link := self._above) is not None:
+                self._known = link[0]._expand(b"child", *link[1])
+                # Forget the node above: whoever holds this one must not reach its siblings.
+                self._above = None
+            if self._known is None:
+                raise RangeError("these coins have no seed")
         return self._known
 
     def _number(self) -> int:
         return int.from_bytes(self._expand(b"fast")[:8], "little") >> 1
 
     def _expand(self, purpose: bytes, *labels: Label) -> bytes:
-        info = b"".join([_frame(label) for label in (b"croupier/1", purpose, *labels)])
-        # HKDF-Expand for one block of output is this one HMAC; the direct call is several times faster.
-        return hmac.digest(self.export(), info + b"\x01", "sha256")
+        # HKDF-Expand for one block is this one HMAC; the direct call is several times faster.
+        return hmac.digest(self.export(), _info(b"croupier/1", purpose, *labels), "sha256")
 
     def __repr__(self) -> str:
         return "Coins(...)"
@@ -163,8 +161,13 @@ class Coins:
         raise TypeError("coins are not pickled: a seed must not leave its party by accident")
 
 
-# As many as there may be clients in a simulation.
-@lru_cache(maxsize=1 << 16, typed=True)
+# What a derivation is for, and the number of its only block. All clients of a round ask by the same few paths.
+@lru_cache(maxsize=1 << 12, typed=True)
+def _info(*labels: Label) -> bytes:
+    return b"".join([_frame(label) for label in labels]) + b"\x01"
+
+
+@lru_cache(maxsize=1 << 16, typed=True)  # as many as there may be clients in a simulation
 def _frame(label: Label) -> bytes:
     """Typed and length-prefixed, so that no two lists of labels share an encoding."""
     if isinstance(label, str):

@@ -102,7 +102,7 @@ class Pieces:
     parts: tuple[bytes | memoryview, ...] = dataclasses.field(repr=False)
 
     def __len__(self) -> int:
-        return sum(len(part) for part in self.parts)
+        return sum(map(len, self.parts))
 
     def __bytes__(self) -> bytes:
         return b"".join(self.parts)

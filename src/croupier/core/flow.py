@@ -68,6 +68,10 @@ class Exchange:
     wait: Wait | None = None
 
 
+# What is left of an exchange that waits for nothing, once its letters are on their way.
+_NOTHING_LEFT = Exchange()
+
+
 @dataclass(frozen=True)
 class Work:
     """Pure work by name; the driver runs it, alone or batched with others of the same name, wherever it likes."""
@@ -158,15 +162,16 @@ class Seat:
         """Seat a party and run it up to its first ask."""
         view = View(given.me, given, dict(memory), coins, keep)
         seat = cls(given.me, party(given, memory, coins), view)
-        seat._step(lambda: next(seat.flow))
+        seat._step(seat.flow.send, None)
         return seat
 
     def post(self) -> tuple[Letter, ...]:
         """The letters of the current exchange, handed out once."""
-        if not isinstance(self.ask, Exchange):
+        ask = self.ask
+        if not isinstance(ask, Exchange) or not ask.send:
             return ()
-        letters, self.ask = self.ask.send, Exchange((), self.ask.wait)
-        return letters
+        self.ask = _NOTHING_LEFT if ask.wait is None else Exchange((), ask.wait)
+        return ask.send
 
     def deliver(self, letter: Received) -> None:
         """Put a letter into the mailbox. Raises: ProtocolError when this source has sent that kind before.
@@ -201,19 +206,19 @@ class Seat:
     def go(self) -> None:
         """Hand the party its inbox, in the order of its sources."""
         wait = self.wait
-        sources = wait.sources if wait else ()
-        inbox = tuple(self.box.pop((wait.kind, s)) for s in sources if (wait.kind, s) in self.box) if wait else ()
+        found = [self.box.pop((wait.kind, source), None) for source in wait.sources] if wait else []
+        inbox = tuple([letter for letter in found if letter is not None])
         self.view.record(inbox)
-        self._step(lambda: self.flow.send(inbox))
+        self._step(self.flow.send, inbox)
 
     def finish(self, result: Any) -> None:
         """Hand the party the result of its work."""
         self.view.record(result)
-        self._step(lambda: self.flow.send(result))
+        self._step(self.flow.send, result)
 
     def fail(self, error: CroupierError) -> None:
         """Tell the party that what it asked for cannot be had; it may end or raise its own error."""
-        self._step(lambda: self.flow.throw(error))
+        self._step(self.flow.throw, error)
 
     def give_up(self) -> None:
         """End the wait below its quorum."""
@@ -229,9 +234,9 @@ class Seat:
             )
         )
 
-    def _step(self, move: Callable[[], Ask]) -> None:
+    def _step(self, move: Callable[[Any], Ask], value: Any) -> None:
         try:
-            self.ask = move()
+            self.ask = move(value)
         except StopIteration as stop:
             self.ask, self.outcome = None, Outcome(stop.value)
         except CroupierError as error:

@@ -8,12 +8,13 @@ is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite, prod
 from types import MappingProxyType
 from typing import Any, Literal
+from weakref import ref
 
 import torch
 from torch import Tensor
@@ -96,7 +97,7 @@ def check_vector(vector: Tensor, size: int, what: str = "update") -> None:
     """Refuse a vector that no protocol could carry. Raises: RangeError that says which rule it breaks."""
     if vector.dtype != torch.float32:
         raise RangeError(f"{what} has dtype {str(vector.dtype).removeprefix('torch.')}, not float32")
-    if vector.dim() != 1 or len(vector) != size:
+    if vector.shape != (size,):
         raise RangeError(f"{what} has shape {tuple(vector.shape)}, not ({size},)")
     check_finite(vector, what)
 
@@ -104,7 +105,9 @@ def check_vector(vector: Tensor, size: int, what: str = "update") -> None:
 def check_finite(values: Tensor, what: str) -> None:
     """Raises: RangeError that counts the values that are not finite."""
     # A finite sum proves finite terms, in a third of the time; one that overflows proves nothing and is looked into.
-    if values.is_floating_point() and not isfinite(values.sum()) and not bool(torch.isfinite(values).all()):
+    if not values.is_floating_point() or isfinite(values if values.numel() == 1 else values.sum()):
+        return
+    if not bool(torch.isfinite(values).all()):
         bad = int((~torch.isfinite(values)).sum())
         raise RangeError(f"{what} has {bad} of {values.numel()} values that are NaN or infinite")
 
@@ -147,6 +150,24 @@ class Model:
     def plain(self) -> dict[str, Any]:
         """As plain values: what a memory and a checkpoint hold."""
         return {"vector": self.vector, "frame": self.frame, "recipients": self.recipients}
+
+
+def handed_out(vector: Tensor) -> Model:
+    """The model that a client was handed; clients of one process are handed one tensor, looked through once."""
+    global _last_handed
+    model = _last_handed()
+    if model is None or model.vector is not vector:
+        model = Model(vector)
+        _last_handed = ref(model)
+    return model
+
+
+def _none() -> Model | None:
+    return None
+
+
+# The model that was handed out last, for as long as a client holds it.
+_last_handed: Callable[[], Model | None] = _none
 
 
 def meant_for(who: str, models: tuple[Model, ...]) -> Model:

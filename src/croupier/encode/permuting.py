@@ -9,16 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from croupier.encode.shuffled import Shuffled
-from croupier.encode.symmetry import Symmetry
 from croupier.errors import CroupierError
 
+<<<<<<< HEAD
 # Rules that are kept, the latest. A round takes that of its model and that of its updates, each as long as the model.
 MOST = 8
+=======
+if TYPE_CHECKING:
+    from croupier.encode.shuffled import Shuffled
+    from croupier.encode.symmetry import Symmetry
+>>>>>>> speed
 
 
 @dataclass

@@ -119,7 +119,7 @@ class _Table:
             letters = seat.post()
             if letters and name in members:
                 self.held[name] = letters
-            else:
+            elif letters:
                 parcels += self._write(seat, letters)
         self._carry(parcels)
         return bool(parcels)

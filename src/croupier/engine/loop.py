@@ -90,7 +90,7 @@ def plain_model(task: Task, coins: Coins, state: State, who: str | None = None) 
     """
     permuting = permuting_of(task)
     model = state.model if who is None else meant_for(who, state.models)
-    if permuting is None:
+    if permuting is None or not model.frame:
         return model
     from croupier.agree.epochs import plain_of
 
@@ -110,6 +110,8 @@ class _Loop:
     keep: Mapping[str, Kept]
     keys: Mapping[str, Mapping[str, Any]] = field(repr=False)
     start: Continuation
+    # Where each party's coins of all rounds come from: derived once.
+    _roots: dict[str, Coins] = field(default_factory=dict, repr=False)
 
     def round(self, state: State) -> Round:
         """One round: who is invited, what they agree on first, attempts, and the state after it."""
@@ -239,8 +241,10 @@ class _Loop:
 
     def _party_coins(self, name: str, run: bytes, number: int, attempt: int, client: bool) -> Coins:
         """A party's own coins of a round."""
+        if (root := self._roots.get(name)) is None:
+            root = self._roots[name] = self.coins.child("party", name)
         # A client's update belongs to its participation and outlives an attempt; a middle party's coins never do.
-        node = self.coins.child("party", name).child("run", run, "round", number)
+        node = root.child("run", run, "round", number)
         own = node if client else node.child("attempt", attempt)
         own.export()  # derived now, so that a party's coins hold no way up to the others'
         return own

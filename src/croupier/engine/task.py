@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
 from croupier.core.coins import Coins
 from croupier.core.update import Layout, Model, Update
-from croupier.encode.symmetry import Symmetry
 from croupier.errors import (
     CroupierError,
 )
+
+if TYPE_CHECKING:
+    from croupier.encode.symmetry import Symmetry
 
 Fits = Callable[[Sequence[tuple[Any, ...]]], Sequence[Update | CroupierError]]
 

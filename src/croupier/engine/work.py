@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from croupier.aggregate.aggregator import Desk
-from croupier.agree.first_model import DRAW
+from croupier.agree.before_round import DRAW
 from croupier.core.attempt import WorkByName
 from croupier.core.coins import Coins
 from croupier.core.flow import Memory

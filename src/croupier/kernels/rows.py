@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from croupier.kernels.threads import FEW, each
+from croupier.kernels.threads import each
+
+# Rows of fewer numbers are copied in less time than two threads take to hand the interpreter to each other.
+_SHORT = 1 << 15
 
 
 def table(rows: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     """The rows, one under another, in memory of their own. All have one shape and one type."""
-    if len(rows) * rows[0].size <= FEW:
+    if rows[0].size <= _SHORT:
         return np.stack(rows)
     out = np.empty((len(rows), *rows[0].shape), rows[0].dtype)
     each([partial(np.copyto, target, row, "no") for target, row in zip(out, rows, strict=True)])

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from safetensors import SafetensorError
@@ -24,7 +24,6 @@ from torch import Tensor, nn
 
 from croupier.core.coins import Coins
 from croupier.core.update import Model
-from croupier.encode.symmetry import Symmetry
 from croupier.engine.task import Task
 from croupier.errors import DataError, SpecError
 from croupier.kernels.threads import cores
@@ -36,9 +35,11 @@ from croupier.learn.flat import FlatNet, layout_of
 from croupier.learn.loss import check_loss
 from croupier.learn.metrics import metrics_of
 from croupier.learn.models.network import Network
-from croupier.learn.on_ray import RayLearner, check_ray
 from croupier.learn.root import NONE, Root, Rooted
 from croupier.learn.train import Learner
+
+if TYPE_CHECKING:
+    from croupier.encode.symmetry import Symmetry
 
 
 @dataclass(frozen=True)
@@ -54,11 +55,13 @@ class Assembled:
     sizes: Mapping[str, int]
     tests: Mapping[str, Records]
     root: Records | None = None
+    # What ends those that train elsewhere, where there are some.
+    end: Callable[[], None] | None = None
 
     def close(self) -> None:
         """End what was started to train, where that is more than threads of this process."""
-        if isinstance(self.task.fit, RayLearner):
-            self.task.fit.close()
+        if self.end is not None:
+            self.end()
 
     def export(self, vector: Tensor) -> nn.Module:
         """A plain module with these weights."""
@@ -118,7 +121,9 @@ def assemble(
     """Build the task. What the server keeps as its root is in nobody's data. Raises: DataError, SpecError."""
     device, augment, loss = machine.device, options.augment, options.loss
     _check_device(device)
-    if machine.engine == "ray":
+    if afar := machine.engine == "ray":
+        from croupier.learn.on_ray import RayLearner, check_ray
+
         check_ray(device)
     with _room(f"task.data = {data.use!r}"):
         dataset = augment.prepare(data.load(folder), folder, coins.child("augment"))
@@ -136,7 +141,6 @@ def assemble(
     digests = {who: f"{who}:{shard.digest()}" for who, shard in records.items()}
     shards = {digests[who]: shard.to(device) for who, shard in records.items()}
     hands = machine.workers or cores()
-    afar = machine.engine == "ray"
     together = options.together if network.batchable and not augment.fresh else 1
     threads = 1 if afar else hands
     learner = Learner(module, loss or dataset.goal, fit, shards, device, threads, together, machine.tick, augment)
@@ -149,8 +153,8 @@ def assemble(
     # Found when first asked for: watching a network run takes a moment that few runs need.
     symmetry = cache(lambda: _symmetry(module, dataset, options.opaque))
     drawn = _Drawn(network, dataset, None if options.warm is None else first.vector)
-    fits = RayLearner(learner, machine.workers) if afar else learner
-    task = Task(digests, layout_of(module), first, fits, evaluate, symmetry=symmetry, fresh=drawn)
+    far = RayLearner(learner, machine.workers) if afar else None
+    task = Task(digests, layout_of(module), first, far or learner, evaluate, symmetry=symmetry, fresh=drawn)
     if not dataset.worded:
         answers = ModelAnswers(FlatNet(module, device))
         task = replace(task, answers=answers, inputs=dataset.shape, sample=learner.sample)
@@ -159,7 +163,7 @@ def assemble(
         task = replace(task, root=own.fit, features=own.features)
     sizes = {who: len(shard) for who, shard in records.items()}
     tests = {who: part.to(device) for who, part in dataset.tests(index).items()}
-    return Assembled(task, dataset, module, hands, evaluate, sizes, tests, kept)
+    return Assembled(task, dataset, module, hands, evaluate, sizes, tests, kept, far.close if far else None)
 
 
 @dataclass(frozen=True)

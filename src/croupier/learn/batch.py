@@ -34,12 +34,12 @@ def train_together(
     `whole`: step through all weights at once and not tensor by tensor; by itself, on a device and not on a CPU.
     """
     device = net.weights.device
-    starts = _begun([start[: net.size] for start, _, _ in clients], device)
+    # Every call costs a device the same, however little it does; a CPU's caches hold one tensor and not all.
+    whole = device.type != "cpu" if whole is None else whole
+    starts = _begun([start[: net.size] for start, _, _ in clients], device, whole)
     leaves = {
         part.name: starts[:, start:stop].view(len(clients), *part.shape) for part, start, stop in net.layout.spans()
     }
-    # Every call costs a device the same, however little it does; a CPU's caches hold one tensor and not all.
-    whole = device.type != "cpu" if whole is None else whole
     if not whole:
         leaves = {name: _laid_out(leaf) for name, leaf in leaves.items()}
     states = [fit.start(leaf) for leaf in ([starts] if whole else leaves.values())]
@@ -48,24 +48,33 @@ def train_together(
     forward = _stacked(net.module)
     for number, (index, share) in enumerate(_plan(fit, clients, device), 1):
         active = len(index)
-        inputs, targets = heap.x[index], heap.y[index]
-        now = {name: leaf[:active].detach().requires_grad_() for name, leaf in leaves.items()}
+        inputs, targets = heap.taken(index)
+        # While all are at it nothing is cut out: that would be a call for each tensor and each part of its state.
+        cut = slice(active) if active < len(clients) else None
+        now = {name: _of(leaf, cut).detach().requires_grad_() for name, leaf in leaves.items()}
         outputs = forward(now, inputs)
-        losses = loss_of(goal, outputs.flatten(0, 1), targets.flatten(0, 1), "none")
-        total = (losses.reshape(*share.shape, -1).mean(-1) * share).sum()
+        losses = loss_of(goal, outputs.flatten(0, 1), targets, "none")
         # Clients share no weights, so the gradient of the total is every client's own gradient.
-        grads = _left(fit, torch.autograd.grad(total, list(now.values())))
-        moved: list[Tensor] = [starts[:active]] if whole else [leaf.detach() for leaf in now.values()]
+        grads = _left(fit, torch.autograd.grad(total(losses, share), list(now.values())))
+        moved: list[Tensor] = [_of(starts, cut)] if whole else [leaf.detach() for leaf in now.values()]
         along = [torch.cat([grad.flatten(1) for grad in grads], 1)] if whole else grads
         for weights, grad, state in zip(moved, along, states, strict=True):
-            fit.step(weights, grad, {key: held[:active] for key, held in state.items()}, number)
+            fit.step(weights, grad, {key: _of(held, cut) for key, held in state.items()}, number)
     return list(home(starts if whole else torch.cat([leaf.flatten(1) for leaf in leaves.values()], 1)))
 
 
-def _begun(starts: Sequence[Tensor], device: torch.device) -> Tensor:
-    """A row for each client. One model that is handed to all of them goes to the device once."""
+def _of(values: Tensor, cut: slice | None) -> Tensor:
+    return values if cut is None else values[cut]
+
+
+def _begun(starts: Sequence[Tensor], device: torch.device, own: bool) -> Tensor:
+    """A row for each client. One model that is handed to all of them goes to the device once.
+
+    Where rows need be nobody's own, because they are copied tensor by tensor, that one stands for all of them.
+    """
     if all(start.data_ptr() == starts[0].data_ptr() for start in starts):
-        return starts[0].to(device).repeat(len(starts), 1)
+        one = starts[0].to(device)
+        return one.repeat(len(starts), 1) if own else one.expand(len(starts), -1)
     return torch.stack(list(starts)).to(device)
 
 
@@ -87,7 +96,9 @@ def _left(fit: Fit, grads: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 def _laid_out(leaf: Tensor) -> Tensor:
     """Matrices column by column in memory, as their gradients come: a step then runs through both in one order."""
-    return leaf.transpose(1, 2).contiguous().transpose(1, 2) if leaf.dim() == 3 else leaf.contiguous()
+    turned = leaf.transpose(1, 2) if leaf.dim() == 3 else leaf
+    mine = turned.clone(memory_format=torch.contiguous_format)
+    return mine.transpose(1, 2) if leaf.dim() == 3 else mine
 
 
 def _stacked(module: nn.Module) -> Callable[[dict[str, Tensor], Tensor], Tensor]:
@@ -113,6 +124,21 @@ class _Heap:
     def of(cls, clients: Sequence[Client]) -> _Heap:
         got = [records.everything() for _, records, _ in clients]
         return cls(torch.cat([x for x, _ in got]), torch.cat([y for _, y in got]))
+
+    def taken(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Each client's inputs, and all targets one after another."""
+        places = index.flatten()
+        # Whole records are copied; by its square form, an index is applied number by number.
+        inputs = self.x.index_select(0, places)
+        return inputs.view(*index.shape, *inputs.shape[1:]), self.y.index_select(0, places)
+
+
+def total(losses: Tensor, share: Tensor) -> Tensor:
+    """The sum of each record's mean loss times its share, in one step there and one back."""
+    each = losses.numel() // share.numel()
+    parts = share.to(losses.dtype).flatten()
+    # Gradients from outside would do without a sum, but torch loads a library of symbols before it takes them.
+    return torch.dot(losses.reshape(-1), parts if each == 1 else (parts / each).repeat_interleave(each))
 
 
 def _plan(fit: Fit, clients: Sequence[Client], device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:

@@ -140,6 +140,9 @@ class LocalPrivacy(Part):
         return after
 
 
+_FREE = ParticipationCost()
+
+
 class NoNoise(LocalPrivacy, use="none"):
     """The update as it is."""
 
@@ -147,7 +150,7 @@ class NoNoise(LocalPrivacy, use="none"):
 
     def __call__(self, update: Update, coins: Coins) -> tuple[Update, ParticipationCost]:
         """The same update, at no cost and with no claim."""
-        return update, ParticipationCost()
+        return update, _FREE
 
     def claims(self, participations: int = 1) -> str:
         """No noise, no claim."""

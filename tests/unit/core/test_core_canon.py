@@ -118,6 +118,16 @@ def test_how_a_tensor_lies_in_memory_does_not_matter() -> None:
     assert canon.dump([1, 2]) == canon.dump((1, 2))
 
 
+def test_a_tensor_of_no_numbers_or_with_a_gradient_has_its_bytes() -> None:
+    for empty in (torch.empty(0), torch.empty(2, 0), torch.empty(0, 2).t()):
+        assert bytes(canon.tensor_bytes(empty)) == b""
+    learned = torch.tensor([1.5, -2.0], requires_grad=True)
+    for one in (learned, learned * 1.0, learned[:1], learned.detach()[0]):
+        assert bytes(canon.tensor_bytes(one)) == struct.pack(f"<{one.numel()}f", *one.reshape(-1).tolist())
+    turned = torch.tensor([1 + 2j, 3 - 4j]).conj().imag
+    assert bytes(canon.tensor_bytes(turned)) == struct.pack("<2f", -2, 4)
+
+
 def test_a_loaded_tensor_owns_its_memory() -> None:
     data = bytearray(canon.dump(torch.arange(3)))
     loaded = canon.load(bytes(data))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError
+from weakref import ref
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from tests.tiers import examples
 from torch import Tensor
 
-from croupier.core.update import Layout, Model, Slice, Update, check_finite, check_vector
+from croupier.core.update import Layout, Model, Slice, Update, check_finite, check_vector, handed_out
 from croupier.errors import RangeError
 
 LAYOUT = Layout(
@@ -139,6 +140,25 @@ def test_models_are_checked_and_become_plain() -> None:
         Model(torch.zeros(2, dtype=torch.float64))
     with pytest.raises(RangeError, match=r"model has shape \(2, 2\)"):
         Model(torch.zeros(2, 2))
+
+
+def test_a_model_that_is_handed_to_many_is_looked_through_once_and_not_remembered() -> None:
+    one, two = torch.ones(3), torch.ones(3)
+    held = handed_out(one)
+    assert handed_out(one) is held
+    assert handed_out(two).vector is two
+    assert handed_out(one).vector is one
+    wild = torch.tensor([0.0, float("nan")])
+    for _ in range(2):
+        with pytest.raises(RangeError, match="model has 1 of 2"):
+            handed_out(wild)
+    last = handed_out(two)
+    gone = ref(last)
+    del last
+    assert gone() is None
+    two[0] = float("nan")
+    with pytest.raises(RangeError, match="model has 1 of 3"):
+        handed_out(two)
 
 
 def test_updates_do_not_change() -> None:

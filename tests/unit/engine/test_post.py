@@ -51,6 +51,33 @@ def test_every_pair_has_a_key_of_its_own() -> None:
     assert here.refusals[0].why == "a message was altered on the way"
 
 
+@pytest.mark.parametrize("size", [1, 40, 5000])
+def test_only_the_very_same_arrays_are_taken_for_checked(size: int) -> None:
+    here = Post(
+        STAMP,
+        {kind: Schema((Field("vector", "<f4", (size,), positive=kind == "up"),)) for kind in ("up", "down")},
+        None,
+    )
+    good, equal, bad = torch.ones(size), torch.ones(size), -torch.ones(size)
+    body = {"vector": good}
+
+    def taken(kind: str = "up") -> bool:
+        return here.admit(here.write("c0", Letter("relay", kind, body))) is not None
+
+    assert taken()
+    assert taken()
+    body["vector"] = bad
+    assert not taken()
+    assert not taken()
+    assert taken("down")
+    assert not taken()
+    body["vector"] = equal
+    assert taken()
+    body["vector"] = torch.full((size,), float("nan"))
+    assert not taken()
+    assert not taken("down")
+
+
 def test_a_residue_that_no_client_sends_is_refused() -> None:
     encode = FixedPoint(clients=4, digits=2)
     schema = Schema((Field("vector", "<i4", (1,), encode.modulus - 1, encode.gap),))

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from croupier.core.coins import Coins
-from croupier.learn.batch import home, train_together
+from croupier.learn.batch import home, total, train_together
 from croupier.learn.data import Dataset, TensorRecords, Windows
 from croupier.learn.fit import Adam, Fit, Sgd
 from croupier.learn.flat import FlatNet, layout_of
@@ -56,6 +56,35 @@ def test_models_are_those_of_clients_alone(network: Network, fit: Fit, apart: bo
         assert other.device.type == "cpu"
         assert float((one - start).abs().max()) > 1e-3
         assert float((one - other).abs().max()) < 1e-5
+
+
+def test_models_that_were_handed_out_stay_as_they_are() -> None:
+    shards = [series(9), series(5)]
+    dataset = Dataset("own", "forecast", 0, shards[0], shards[0], "none", "made up")
+    with Coins.from_seed(1).ambient():
+        module = Lstm(hidden=3, stacked=True).build(dataset)
+    first = layout_of(module).flatten(module.state_dict())
+    kept = first.clone()
+    for some in (shards[:1], shards):
+        for whole in (False, True):
+            clients = [(first, held, Coins.from_seed(2).fast()) for held in some]
+            got = train_together(FlatNet(module), "forecast", Sgd(lr=0.1, epochs=2, batch=4), clients, whole)
+            assert torch.equal(first, kept)
+            assert all(float((one - first).abs().max()) > 1e-3 for one in got)
+
+
+@pytest.mark.parametrize("targets", [1, 3])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_losses_count_as_in_their_total(targets: int, dtype: torch.dtype) -> None:
+    """The gradient of the total, each record's mean loss times its share, bit by bit."""
+    share = torch.tensor([[1 / 3, 1 / 3, 1 / 3], [0.1, 0.9, 0.0]])
+    drawn = torch.rand(6, targets, dtype=dtype, generator=torch.Generator().manual_seed(1))
+    losses = (drawn if targets > 1 else drawn[:, 0]).requires_grad_()
+    plain = (losses.reshape(*share.shape, -1).mean(-1) * share).sum()
+    (wanted,) = torch.autograd.grad(plain, losses)
+    (found,) = torch.autograd.grad(total(losses, share), losses)
+    assert torch.equal(found, wanted)
+    assert torch.allclose(total(losses, share), plain.to(dtype))
 
 
 @pytest.mark.parametrize("device", DEVICES)
