@@ -20,37 +20,6 @@ import typer
 from croupier.errors import CroupierError, OwnError, at_a_shell
 from croupier.kernels.memory import own_process
 
-<<<<<<< HEAD
-app = typer.Typer(
-    name="croupier",
-    no_args_is_help=True,
-    add_completion=False,
-    # The library below has suggestions of its own.
-    suggest_commands=False,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command("init")(init.command)
-app.command("run")(run.command)
-app.command("audit")(audit.command)
-app.command("explain")(explain.command)
-app.command("compare")(compare.command)
-app.command("recommend")(recommend.command)
-app.command("doctor")(doctor.command)
-app.command("keygen")(ceremony.keygen)
-app.command("enrol")(enrol.command)
-app.command("accept", cls=accept.QuotedWords)(accept.command)
-app.command("group")(ceremony.group)
-app.command("rotate")(ceremony.rotate)
-app.command("serve")(serve.command)
-app.command("join")(serve.join)
-app.command("up")(up.command)
-app.add_typer(plan.app, name="plan")
-app.add_typer(flower.app, name="flower-guard")
-app.add_typer(report.app, name="report")
-lab.attach(app)
-=======
 if TYPE_CHECKING:
     app: typer.Typer
 
@@ -83,7 +52,6 @@ def application(only: str | None = None) -> typer.Typer:
     """The command line: with every command, or with one alone, which need not wait for the others to be imported."""
     made = typer.Typer(
         name="croupier",
-        help="Federated learning behind a shuffler, and a plain account of what each party learns.",
         no_args_is_help=True,
         add_completion=False,
         # The library below has suggestions of its own.
@@ -115,7 +83,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'croupier.cli' has no attribute {name!r}")
     made = globals()["app"] = application()
     return made
->>>>>>> speed
 
 
 def _prose(text: str) -> str:

@@ -15,14 +15,12 @@ from torch import Tensor
 
 from croupier.errors import CroupierError
 
-<<<<<<< HEAD
-# Rules that are kept, the latest. A round takes that of its model and that of its updates, each as long as the model.
-MOST = 8
-=======
 if TYPE_CHECKING:
     from croupier.encode.shuffled import Shuffled
     from croupier.encode.symmetry import Symmetry
->>>>>>> speed
+
+# Rules that are kept, the latest. A round takes that of its model and that of its updates, each as long as the model.
+MOST = 8
 
 
 @dataclass
