@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from tests.laws.pipelines import HIDDEN, PIPELINES
 
@@ -15,6 +17,9 @@ from croupier.toml_read import presets
 
 ALL = {**PIPELINES, **HIDDEN, **{name: load(name).protocol for name in presets()}}
 MASKS = load("rns-masks").protocol
+# Whoever holds anything, with the dealer that drew every permutation; and all mix servers.
+DEALT = ["mix1+mix2+mix3", "server+dealer", "mix1+dealer", "mix2+dealer", "mix3+dealer"]
+RUN_BY_CLIENTS = ["mix1+mix2+mix3+mix4", *DEALT[1:], "mix4+dealer"]
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -37,6 +42,16 @@ def test_what_is_forbidden_is_kept_apart_by_the_statement_and_would_show_more(na
             assert shows(pipeline, who).kind in ("named", "model")
 
 
+@pytest.mark.parametrize("name", [name for name in ALL if "dealer" in ALL[name].place.middle(ALL[name])])
+def test_a_dealer_is_kept_apart_from_everybody_who_holds_something(name: str) -> None:
+    """It draws the orders: the server too, to whom only rows without names go, is one of them."""
+    pipeline = ALL[name]
+    for other in {"server", *pipeline.place.middle(pipeline)} - {"dealer"}:
+        assert shows(pipeline, parse(f"{other}+dealer", pipeline)).kind in ("named", "model"), other
+    (said,) = [pair for pair in pipeline.place.tolerance.apart if "dealer" in pair[0]]
+    assert "server" in re.split(" or |the ", said[1])
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_an_adversary_goes_by_its_key(name: str) -> None:
     for who in adversaries(ALL[name]):
@@ -53,6 +68,9 @@ def test_an_adversary_goes_by_its_key(name: str) -> None:
         (MASKS, ["server+clients"]),
         (rain(), ["server+second", "server+dealer", "second+dealer"]),
         (load("tazza").protocol, []),
+        *((load(name).protocol, DEALT) for name in ("rns-chain", "intra-chain")),
+        (PIPELINES["bits, chain that clients run"], RUN_BY_CLIENTS),
+        (load("rns-chain-proofs").protocol, ["mix1+mix2+mix3"]),
     ],
 )
 def test_forbidden_coalitions(pipeline: Pipeline, forbidden: list[str]) -> None:
@@ -75,6 +93,9 @@ def test_forbidden_coalitions(pipeline: Pipeline, forbidden: list[str]) -> None:
         ("dealer+client", rain(), "dealer+client", False, "sum"),
         ("dealer+second", rain(), "second+dealer", True, "named"),
         ("dealer", rain(), "dealer", False, "nothing"),
+        ("dealer+server", load("rns-chain").protocol, "server+dealer", True, "named"),
+        ("dealer+client+server", load("intra-chain").protocol, "server+dealer+client", True, "named"),
+        ("server+mix1+mix2", load("rns-chain").protocol, "server+mix1+mix2", False, "counts"),
         ("network", plain(), "network", False, "nothing"),
     ],
 )

@@ -14,6 +14,7 @@ from croupier.core.update import Layout, Slice, Update
 from croupier.encode.floats import Floats
 from croupier.errors import PrivacyError, RangeError, SpecError
 from croupier.pipeline import Pipeline
+from croupier.place.chain.chain import Chain
 from croupier.place.relay import Relay
 from croupier.privacy import response
 from croupier.privacy.amplify import amplified
@@ -112,6 +113,10 @@ def test_a_statement_amplifies_where_names_are_hidden_and_says_against_whom() ->
     assert f"3 participations: ({rounded_up(3 * amplified(1000, 1.0, 1e-5))}, 3e-05)" in said
     assert "not against a party that permutes" in said
     assert said.endswith("nor against relay with server")
+    chain = explain(pipeline.model_copy(update={"place": Chain()}), present=1000).amplification
+    assert chain.endswith(
+        "nor against one mix server with all the others; the dealer with any mix server or the server"
+    )
     few = explain(pipeline, present=8).amplification
     assert few == "no amplification claimed: 8 honest clients are too few for a local epsilon of 1"
     slot = pipeline.model_copy(update={"encode": Floats(form="delta", weights="slot", cap=9), "release": Shuffle()})

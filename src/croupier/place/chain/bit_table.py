@@ -118,3 +118,13 @@ def caught(slots: int, proven: int, changed: int) -> float:
 def at_least(share: float, changed: Sequence[int]) -> list[float]:
     """The same for any model, from below: each changed number is proven with this chance or more."""
     return [1 - (1 - share) ** many for many in changed]
+
+
+def passes(share: float, changed: int, tries: int) -> float:
+    """The chance, from above, that the coin misses all changed numbers in one of so many rounds.
+
+    Who would be caught can fall silent once it knows the coin, lose the round, and try again in another.
+    """
+    missed = (1 - share) ** changed
+    # Not 1 - (1 - missed)^tries, which is 0 long before the chance is.
+    return 1.0 if missed == 1 else -math.expm1(tries * math.log1p(-missed))

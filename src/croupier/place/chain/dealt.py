@@ -7,7 +7,7 @@ mask, and the last one hands them to the server, to whom all others open their p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,10 +21,10 @@ from croupier.errors import ProtocolError
 from croupier.mpc import mix
 from croupier.mpc.authentic import byte_tensor, bytes_of
 from croupier.place.chain import receipts
-from croupier.place.chain.form import DEALER, MixForm, same_present
+from croupier.place.chain.form import DEALER, SERVER, MixForm, same_present
 from croupier.place.chain.table import SEED, MixTable, as_side
 from croupier.place.placement import Mechanism, Reads, Tolerance, unkeyed
-from croupier.place.witness import Witnesses
+from croupier.place.witness import Witness, Witnesses
 
 
 @dataclass(frozen=True)
@@ -87,13 +87,13 @@ class Dealt(MixForm):
             yield Exchange((self._opening(table, here, hand.child("b").export()),))
         else:
             full = {"present": here, "held": here, "rows": table.shares(rows), "seed": byte_tensor(bytes(32))}
-            yield Exchange((Letter("server", "mixed", full),))
+            yield Exchange((Letter(SERVER, "mixed", full),))
 
     def _opening(self, table: MixTable, here: torch.Tensor, seed: bytes) -> Letter:
         """What a server but the last opens of the last mask."""
         none = table.shares(table.cells.zeros(0))
         body = {"present": here, "held": torch.zeros_like(here), "rows": none, "seed": byte_tensor(seed)}
-        return Letter("server", "mixed", body)
+        return Letter(SERVER, "mixed", body)
 
     def schemas(self, mechanism: Mechanism, given: Given) -> dict[str, Schema]:
         """Shares, who is here, receipts, what is dealt, masked shares, hops, and what reaches the server."""
@@ -119,10 +119,14 @@ class Dealt(MixForm):
         whole = [letter.source for letter in inbox if len(letter.body["rows"])]
         if whole != [self.names[-1]]:
             raise ProtocolError(f"rows came from {', '.join(whole) or 'nobody'}, not from {self.names[-1]} alone")
+        return table.released(present, self._unmasked(table, inbox))
+
+    def _unmasked(self, table: MixTable, inbox: Inbox) -> mix.Rows:
+        """The rows of the last mix server, without the parts of their mask that all others open."""
         rows = table.words(inbox[-1].body["rows"]).copy()
         for letter in inbox[:-1]:
             rows ^= mix.stretched(table.cells, bytes_of(letter.body["seed"]), len(rows))
-        return table.released(present, rows)
+        return rows
 
     def learns(self) -> dict[str, str]:
         """Servers nothing of updates, nor the dealer."""
@@ -137,25 +141,26 @@ class Dealt(MixForm):
         """One honest server, and a dealer that sides with nobody."""
         return Tolerance(
             privacy="the server and all mix servers but one, colluding, while they follow the protocol and the dealer "
-            "sides with none of them: the dealer and any one mix server together read every update. One that does not "
-            "follow it can mark an update and find it again. Among those present; colluders know their own part",
+            "sides with nobody: it draws every permutation, so that the dealer and the server together, or the dealer "
+            "and any one mix server, read every update with its sender's name. One that does not follow the protocol "
+            "can mark an update and find it again. Among those present; colluders know their own part",
             integrity="none: a mix server or the dealer can alter what comes out, and only what is no update at all "
             "is noticed, without knowing whose doing it is. Every mix server signs for every client that its shares "
             "are in, so that leaving a client out is seen by it",
             liveness="all mix servers, the dealer and the server: no mask comes off without every one of them, so "
             f"{len(self.names)} of {len(self.names)} must be live; a round completes with the clients that reached all "
             "mix servers, above the quorum. Any client can end a round by sending what is no update",
-            apart=(("one mix server", "all the others"), ("the dealer", "any mix server")),
+            apart=(("one mix server", "all the others"), ("the dealer", "any mix server or the server")),
         )
 
     @property
     def breaks(self) -> Mapping[tuple[str, ...], Reads]:
-        """All shares, or the dealer's masks and one server's rows."""
-        alone: dict[tuple[str, ...], Reads] = {(name, DEALER): "named" for name in self.names}
+        """All shares, or the dealer's permutations with what comes out, or with its masks and one mix server's rows."""
+        alone: dict[tuple[str, ...], Reads] = {(name, DEALER): "named" for name in (SERVER, *self.names)}
         return {self.names: "named", **alone}
 
     def pooled(self, table: MixTable, parties: Witnesses) -> Released:
-        """The shares of all servers, or one server's rows under masks and in an order that the dealer knows."""
+        """The shares of all mix servers, or what one party holds under masks and in an order that the dealer knows."""
         servers = [parties[name] for name in self.names if name in parties]
         if DEALER not in parties:
             if len(servers) == 1:
@@ -166,15 +171,19 @@ class Dealt(MixForm):
             rows = np.bitwise_xor.reduce(held)
             everybody = len(servers) == len(self.names)
             return self.named(table, present, rows) if everybody else self.as_noise(table, present, rows)
-        return self._with_dealer(table, parties)
-
-    def _with_dealer(self, table: MixTable, parties: Witnesses) -> Released:
-        (name, *_) = [one for one in self.names if one in parties]
-        server, dealer, me = parties[name], parties[DEALER], self.names.index(name)
+        dealer = parties[DEALER]
         present = receipts.met(dealer.given, [body["present"] for body in dealer.received("here").values()])
-        hands = self._hands(table, present, dealer.own)
-        nodes = [Coins(hand.seed) for hand in hands]
-        rows = self.held(table, server.letters, present)
+        nodes = [Coins(hand.seed) for hand in self._hands(table, present, dealer.own)]
+        if servers:
+            return self._before_pass(table, present, servers[0], dealer, nodes)
+        inbox = tuple(letter for letter in parties[SERVER].letters if letter.kind == "mixed")
+        return self.named(table, present, self._moved_back(table, present, self._unmasked(table, inbox), nodes))
+
+    def _before_pass(
+        self, table: MixTable, present: tuple[str, ...], server: Witness, dealer: Witness, nodes: Sequence[Coins]
+    ) -> Released:
+        """A mix server's rows before it moves them, with what the dealer drew."""
+        me, rows = self.names.index(server.given.me), self.held(table, server.letters, present)
         if me == 0:
             for at, masked in enumerate(server.received("masked")[one] for one in self.names[1:]):
                 rows ^= table.words(masked["rows"]) ^ mix.entry_mask(table.cells, len(present), nodes[at + 1])
@@ -182,6 +191,11 @@ class Dealt(MixForm):
         # Under the mask that the pass before ended with, and in the order of all passes before.
         rows = table.words(server.received_one("hop")["rows"])
         rows = rows ^ mix.between(table.cells, len(present), me - 1, dealer.own.child("deal").child("masks"))
-        for node in reversed(nodes[:me]):
+        return self.named(table, present, self._moved_back(table, present, rows, nodes[:me]))
+
+    def _moved_back(
+        self, table: MixTable, present: tuple[str, ...], rows: mix.Rows, nodes: Sequence[Coins]
+    ) -> mix.Rows:
+        for node in reversed(nodes):
             rows = table.move_back(present)(rows, node.child("order"))
-        return self.named(table, present, rows)
+        return rows

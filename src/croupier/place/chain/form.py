@@ -26,6 +26,7 @@ from croupier.place.placement import Keys, Mechanism, Reads, Sight, Tolerance, q
 from croupier.place.witness import Witness, Witnesses
 
 DEALER = "dealer"
+SERVER = "server"
 
 
 @dataclass(frozen=True)

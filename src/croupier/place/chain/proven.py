@@ -30,10 +30,10 @@ from croupier.mpc.authentic import byte_tensor
 from croupier.mpc.elgamal import Ciphertexts, MixKey
 from croupier.place.chain import proven_words, receipts
 from croupier.place.chain.bit_table import BitTable
-from croupier.place.chain.form import MixForm, same_present
+from croupier.place.chain.form import SERVER, MixForm, same_present
 from croupier.place.chain.mix_record import MixRecord
 from croupier.place.chain.proven_cost import MixSizes
-from croupier.place.chain.proven_flow import SERVER, Watch, checked_bits, hop, opened_bits
+from croupier.place.chain.proven_flow import Watch, checked_bits, hop, opened_bits
 from croupier.place.chain.table import MixTable, as_side
 from croupier.place.placement import Keys, Mechanism, Reads, Sight, Tolerance, unkeyed
 from croupier.place.witness import Witnesses

@@ -19,10 +19,8 @@ from croupier.mpc.authentic import bytes_of
 from croupier.mpc.elgamal import Ciphertexts, MixKey
 from croupier.mpc.many_coin import ManyCoin
 from croupier.mpc.occasion import Occasion
-from croupier.place.chain.form import same_present
+from croupier.place.chain.form import SERVER, same_present
 from croupier.place.chain.mix_record import MixKeys, MixRecord, OwnStep, key_context
-
-SERVER = "server"
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from croupier.place.chain.bit_table import at_least
+from croupier.place.chain.bit_table import at_least, passes
 from croupier.place.placement import Tolerance
 
-# So many changed numbers are said the chance for.
+# So many changed numbers are said the chance for; and so many of them with so many tries.
 CHANGED = (1, 10, 100)
+TRIED = ((10, 3), (100, 100))
 
 _ALL = (
     "the server and all mix servers but one, colluding and doing what they like, by the decisional Diffie-Hellman "
@@ -18,9 +19,12 @@ _SOME = (
     "the server and all mix servers but one, colluding, as long as mix servers follow the protocol, by the decisional "
     "Diffie-Hellman assumption on secp256k1. One that does not can undo the mixing of t numbers, or mark their bits. "
     "Every server proves that it only moved the bits of {percent} % of the numbers, which a joint coin draws after all "
-    "have mixed, so that it is caught before anything is opened with a chance of at least 1 - (1 - {share})^t "
-    "({said}); what the coin misses is not noticed later, but for marks that are no bits, where the server is honest. "
-    "With proven = 1 nothing is missed. "
+    "have mixed, so that in each round it is caught before anything is opened with a chance of at least "
+    "1 - (1 - {share})^t ({said}). The last to open its part of the coin sees the coin first: who would be caught can "
+    "fall silent, lose the round, and try again, so that one of R tries passes with a chance of up to "
+    "1 - (1 - (1 - {share})^t)^R ({again}). A silent party is named as missing and not as a cheat. What the coin "
+    "misses is not noticed later, but for marks that are no bits, where the server is honest. With proven = 1 nothing "
+    "is missed. "
 )
 _REST = (
     "Multiplication of points takes other times for other scalars: who shares a machine with a mix server or a client "
@@ -40,8 +44,12 @@ def tolerance(servers: int, share: float) -> Tolerance:
     """For so many servers, of which each proves that share of the numbers."""
     chances = zip(CHANGED, at_least(share, CHANGED), strict=True)
     said = ", ".join(f"{_percent(chance)} % for t = {many}" for many, chance in chances)
+    again = ", ".join(f"{_percent(passes(share, *one))} % for t = {one[0]} and R = {one[1]}" for one in TRIED)
     return Tolerance(
-        privacy=(_ALL if share == 1 else _SOME.format(percent=_percent(share), share=f"{share:g}", said=said)) + _REST,
+        privacy=(
+            _ALL if share == 1 else _SOME.format(percent=_percent(share), share=f"{share:g}", said=said, again=again)
+        )
+        + _REST,
         integrity="any one honest mix server, towards a server that follows the protocol: clients prove that each bit "
         "is one, every server proves for all numbers that no block's sum changed, and that it opened with its key. A "
         "wrong sum passes with a chance of 2^-128 for each hash that the cheat tries, in the random oracle model. A "

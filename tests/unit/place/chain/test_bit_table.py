@@ -12,7 +12,7 @@ from tests.laws.pipelines import PIPELINES
 from tests.laws.toy import CLIENTS, LAYOUT
 
 from croupier.core.coins import Coins
-from croupier.place.chain.bit_table import BitTable, at_least, caught
+from croupier.place.chain.bit_table import BitTable, at_least, caught, passes
 from croupier.place.chain.table import MixTable
 
 TABLE = BitTable(MixTable(PIPELINES["bits, chain that proves"], CLIENTS, LAYOUT))
@@ -61,6 +61,25 @@ def test_the_chance_is_that_of_draws_and_never_below_the_one_that_is_said(change
     chance = caught(TABLE.slots, proven, changed)
     assert abs(np.mean(drawn) - chance) < 4 * np.sqrt(chance * (1 - chance) / 600) + 1e-9
     assert chance >= at_least(0.1, [changed])[0] - 1e-12
+
+
+@pytest.mark.parametrize(("changed", "tries"), [(1, 1), (3, 4), (20, 30)])
+def test_one_of_several_tries_passes_no_more_often_than_is_said(changed: int, tries: int) -> None:
+    """Of so many coins, the ones that prove none of the first numbers."""
+    proven, games = TABLE.asked(0.1), 300
+    drawn = [
+        any(min(TABLE.chosen(Coins.from_seed(game).child(one).export(), 0.1)) >= changed for one in range(tries))
+        for game in range(games)
+    ]
+    chance = 1 - caught(TABLE.slots, proven, changed) ** tries
+    assert abs(np.mean(drawn) - chance) < 4 * np.sqrt(chance * (1 - chance) / games) + 1e-9
+    assert chance <= passes(0.1, changed, tries) + 1e-12
+
+
+def test_a_small_chance_is_not_said_to_be_none() -> None:
+    assert passes(0.5, 100, 100) == pytest.approx(100 * 0.5**100)
+    assert passes(1.0, 1, 100) == 0.0
+    assert passes(1e-20, 1, 1) == 1.0
 
 
 def test_more_changes_than_numbers_stay_unproven_are_always_caught() -> None:
