@@ -18,7 +18,7 @@ from croupier.engine.federation import check, least
 from croupier.engine.job.trial import TrialRound, TrialRun, assembled, tried
 from croupier.errors import SpecError
 from croupier.learn.assemble import Assembled
-from croupier.learn.budget import DELTA, budget
+from croupier.learn.budget import DELTA, worst
 from croupier.learn.data import folder_of
 from croupier.learn.train import Learner
 from croupier.pipeline import Pipeline
@@ -30,8 +30,6 @@ from croupier.statement import Statement
 from croupier.toml_read import Sets
 
 CLIENT = "each client"
-# So many numbers of records are tried for the worst epsilon.
-CLOSE = 8
 
 
 def explain(source: Source | Pipeline, *, sets: Sets = (), rounds: int | None = None) -> Statement:
@@ -118,10 +116,14 @@ class Forecast:
         return {**asdict(self), "epsilon": list(self.epsilon), "notes": list(self.notes)}
 
     def __repr__(self) -> str:
-        most = max((one["epsilon"] for one in self.epsilon if one["epsilon"] is not None), default=None)
+        most: dict[str, float] = {}
+        for one in self.epsilon:
+            if one["epsilon"] is not None:
+                most[one["unit"]] = max(one["epsilon"], most.get(one["unit"], 0.0))
+        said = " and ".join(f"{rounded_up(spent)} of a {unit}" for unit, spent in most.items())
         return (
             f"Forecast({self.name}: {self.rounds} rounds, {self.total} bytes, about {self.seconds:.3g} s, "
-            f"{self.peak_bytes / 1e6:.0f} MB, epsilon {'none' if most is None else rounded_up(most)})"
+            f"{self.peak_bytes / 1e6:.0f} MB, epsilon {said or 'none'})"
         )
 
 
@@ -227,18 +229,18 @@ def _locally(spec: Spec, made: Assembled, often: Mapping[str, Any]) -> list[Mapp
 
 
 def _by_record(spec: Spec, made: Assembled, often: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Of DP-SGD: the client whose records are worst off, most often the one that has the fewest."""
+    """Of DP-SGD: the client whose records are worst off, most often one that has few; that may be another for one
+    participation than for all.
+    """
     fit, learner = spec.task.fit.private, made.task.fit
-    if fit is None or not isinstance(learner, Learner) or not fit.claimed:
+    none = fit is None or not fit.claimed or spec.protocol.encode.claims_none()
+    if fit is None or none or not isinstance(learner, Learner):
         return []
-    sizes = {len(shard) for shard in learner.shards.values()}
-    # Loss grows about with rate times the root of steps; the accountant decides among the first few.
-    worst = sorted(sizes, key=lambda count: -(fit.rate(count) ** 2) * fit.steps(count))[:CLOSE]
+    sizes = [len(shard) for shard in learner.shards.values()]
     cost: dict[str, Any] = {"one": None, "epsilon": None}
     try:
-        each = {size: budget(fit, size, often["participations"]).epsilon or 0.0 for size in worst}
-        size = max(each, key=lambda one: each[one])
-        cost = {"one": budget(fit, size, 1).epsilon, "epsilon": each[size], "records": size}
+        most, size = worst(fit, sizes, often["participations"])
+        cost = {"one": worst(fit, sizes, 1)[0], "epsilon": most, "records": size}
     except SpecError as error:
         cost["why_not"] = str(error)
     return [

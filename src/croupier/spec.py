@@ -11,9 +11,9 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from croupier.core.part import Part
 from croupier.encode.encoder import Encoder
@@ -65,6 +65,16 @@ class Learning(Part):
     opaque: tuple[str, ...] = Field(
         (), description="modules that `hidden-units` does not look into: what enters and leaves them keeps its order"
     )
+
+    @model_validator(mode="after")
+    def _records_apart(self) -> Self:
+        if self.fit.private is not None and self.fit.private.claimed and self.augment.mixes(self.data):
+            raise SpecError(
+                f"task.fit = {self.fit.use!r}: task.augment = {self.augment.use!r} blends pictures of the same data "
+                f"({self.data.use!r}) into each record, so that one record is in many gradients and the noise does not "
+                "cover it; use other public pictures (task.augment.public)"
+            )
+        return self
 
     @property
     def options(self) -> TaskOptions:

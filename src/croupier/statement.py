@@ -130,13 +130,17 @@ def _named(part: Part) -> str:
 
 def _noise(pipeline: Pipeline, training: str, rounds: int) -> str:
     local, said = pipeline.privacy.guarantee(), pipeline.privacy.claims(rounds)
-    if local is not None and pipeline.encode.weights != "uniform":
-        said += f". The number of records, which travels too (weights = {pipeline.encode.weights!r}), is not covered"
+    open_to_all = ""
+    if pipeline.encode.weights != "uniform":
+        # Neither noise hides it: a client's is on its update, and training's rests on a number that is public.
+        open_to_all = (
+            f". The number of records, which travels too (weights = {pipeline.encode.weights!r}), is not covered"
+        )
     if none := pipeline.encode.claims_none():
         return f"{none}{', whatever noise training adds' if training else ''}"
     if training and not pipeline.privacy.noiseless:
-        return f"{training}. Besides, {said}"
-    return training or said
+        return f"{training}. Besides, {said}{open_to_all}"
+    return f"{training or said}{open_to_all if training or local is not None else ''}"
 
 
 def _amplification(pipeline: Pipeline, rounds: int, present: int | None) -> str:

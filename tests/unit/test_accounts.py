@@ -197,6 +197,8 @@ def test_only_those_invited_spend() -> None:
 def test_a_run_with_both_units_says_both_and_counts_one() -> None:
     pipeline = tiered()
     said = explain(pipeline, noise=DpSgd(noise=1.0).claims(), rounds=3).differential_privacy
-    assert said.index("The unit is a record, added or taken away") < said.index("Besides, unit: a client; adjacency")
+    assert said.index("The unit is a record; adjacency: one record of one client is left out") < said.index(
+        "Besides, unit: a client; adjacency"
+    )
     done = play(pipeline)[-1]
     assert {event.unit for name in CLIENTS for event in events(done, name)} == {"client"}

@@ -139,7 +139,7 @@ def _epsilons(found: Forecast) -> list[str]:
             f"epsilon of {whom}: {rounded_up(one['one'])} for one participation, {rounded_up(one['epsilon'])} for "
             f"{one['participations']}, the most that this run asks{limit} (delta = {one['delta']:g})"
         )
-    return [*said, f"unit: {found.epsilon[0]['unit']}; {found.epsilon[0]['adjacency']}"]
+    return [*said, *dict.fromkeys(f"unit: {one['unit']}; {one['adjacency']}" for one in found.epsilon)]
 
 
 @app.command("dp")

@@ -164,18 +164,22 @@ def watching(name: str) -> Iterator[Watch]:
             elif event == "trained":
                 trained += facts["clients"]
             elif event == "round":
-                trained, done, score = 0, done + 1, _score(facts)
+                trained, done, score = 0, done + 1, how_well(facts)
                 told.at(done, rounds, "rounds")
             told.say(", ".join([*([score] if score else []), f"client {trained} of {cohort}"]) if rounds else "")
 
         yield watch
 
 
-def _score(line: Mapping[str, Any]) -> str:
-    """How well the last round did, and the most that a client has spent, for people who watch."""
+def how_well(line: Mapping[str, Any]) -> str:
+    """How well the last round did, and the most that a client or a record has spent, for people who watch."""
     from croupier.cli.tables import SCORES
+    from croupier.privacy.local import rounded_up
 
     said = next((f"{head} {form.format(line[key])}" for key, (head, form) in SCORES.items() if key in line), "")
-    of_records = [line["record"]["epsilon"]] if "record" in line else []
-    spent = max((*(one["epsilon"] for one in line.get("spent", {}).values()), *of_records), default=None)
-    return said if spent is None else f"{said}, spent up to {spent:.3g}"
+    # What protects a client and what protects a record are two things: never the larger of both.
+    of_clients = [one["epsilon"] for one in line.get("spent", {}).values()]
+    spent = [f"{rounded_up(max(of_clients))} of a client"] if of_clients else []
+    if "record" in line:
+        spent.append(f"{rounded_up(line['record']['epsilon'])} of a record")
+    return f"{said}, spent up to {', '.join(spent)}" if spent else said

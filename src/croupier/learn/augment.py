@@ -36,6 +36,10 @@ class Augment(Part):
     # Whether calling it changes a batch: then clients train one by one, each with its own draws.
     fresh: ClassVar[bool] = False
 
+    def mixes(self, data: Data) -> bool:
+        """Whether what is made of one record of these data may hold others of them."""
+        return False
+
     def prepare(self, dataset: Dataset, folder: Path | None, coins: Coins) -> Dataset:
         """The dataset that is split and learned from, made once. Raises: SpecError on a misfit, DataError."""
         return dataset
@@ -100,6 +104,10 @@ class InstaHide(Augment, use="instahide"):
 
     k: int = Field(4, ge=1, description="pictures in a blend")
     public: Data = Field(Fashion(), description="the data that the other pictures come from")
+
+    def mixes(self, data: Data) -> bool:
+        """Where the pictures that it blends in come from the same data."""
+        return self.k > 1 and (self.public.use, self.public.own_function) == (data.use, data.own_function)
 
     def prepare(self, dataset: Dataset, folder: Path | None, coins: Coins) -> Dataset:
         """All records, encoded. Raises: SpecError unless the public pictures have the shape of the private ones."""

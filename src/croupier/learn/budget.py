@@ -1,8 +1,13 @@
 """What DP-SGD guarantees a record, by Google's dp-accounting, or, for `so_far`, by our own accountant without it.
 
-Unit: a record. Adjacency: one record of one client is added or removed. Accounted per client over all steps that it
-takes in all rounds, against everybody who sees its updates: models that it is handed are made of what it and others
-sent, and others hold no records of it. That clients are many or shuffled is not made use of.
+Unit: a record. Adjacency: one record of one client is left out of all its sums, as if its gradient were zero (zero-out;
+Kairouz et al. 2021, Definition 1.1); the client's number of records stays. It must: the number of steps and the rate
+follow from it, and tell it to everybody. With both fixed a step is the Gaussian sampled by Poisson, of sensitivity
+`clip`, with the record or without: the pair that the accountants are for (the proof is in docs/theory.md).
+
+Accounted per client over all steps that it takes in all rounds, against everybody who sees its updates: models that it
+is handed are made of what it and others sent, and others hold no records of it. That clients are many or shuffled is
+not made use of.
 
 `engine.job` prints it after every round, and `outlook` before a run.
 """
@@ -18,13 +23,14 @@ from typing import TYPE_CHECKING, Any
 from croupier.errors import RangeError, SpecError
 from croupier.privacy import renyi
 from croupier.privacy.ledger import ADJACENCY as ADJACENCIES
+from croupier.privacy.local import rounded_up
 from croupier.privacy.losses import library as _library
 
 if TYPE_CHECKING:
     from croupier.learn.dp_fit import Private
 
-# A constant, not 1 / records: it must not change with the record that is added, and with fewer than 100,000 records a
-# client is below 1 / records, where it should be.
+# The same for all clients, so that they can be compared: with fewer than 100,000 records a client is below 1 / records,
+# where it should be.
 DELTA = 1e-5
 UNIT = "a record"
 ADJACENCY = ADJACENCIES["record"]
@@ -55,8 +61,8 @@ class Budget:
         if self.epsilon is None:
             return f"no noise is added ({how}): no differential privacy is claimed"
         return (
-            f"({self.epsilon:.3g}, {self.delta:g})-differential privacy of {UNIT}, where {ADJACENCY}: {how}, by the "
-            "accountant of privacy losses (PLD)"
+            f"({rounded_up(self.epsilon)}, {self.delta:g})-differential privacy of {UNIT}, where {ADJACENCY}: {how}, "
+            "by the accountant of privacy losses (PLD)"
         )
 
 
@@ -65,6 +71,22 @@ def budget(fit: Private, records: int, rounds: int, delta: float = DELTA) -> Bud
     rate, steps = fit.rate(records), rounds * fit.steps(records)
     found = epsilon(fit.noise, rate, steps, delta) if fit.claimed else None
     return Budget(found, delta, fit.noise, rate, steps, fit.tail)
+
+
+def worst(fit: Private, sizes: Iterable[int], rounds: int, delta: float = DELTA) -> tuple[float, int]:
+    """The largest epsilon of clients with so many records, and with how many. Raises: SpecError without the extra."""
+    # Of clients that take as many steps the one with the fewest records has the highest rate, and is worst off.
+    fewest: dict[int, int] = {}
+    for count in sorted(sizes, reverse=True):
+        fewest[fit.steps(count)] = count
+    bounds = ((renyi.epsilon(fit.noise, fit.rate(n), rounds * fit.steps(n), delta), n) for n in fewest.values())
+    found: list[tuple[float, int]] = []
+    for bound, count in sorted(bounds, reverse=True):
+        # As in `so_far`: who cannot have spent more need not be reckoned.
+        if found and bound <= max(found)[0]:
+            break
+        found.append((epsilon(fit.noise, fit.rate(count), rounds * fit.steps(count), delta), count))
+    return max(found)
 
 
 @dataclass(frozen=True)
@@ -124,6 +146,7 @@ def epsilon(noise: float, rate: float, steps: int, delta: float = DELTA) -> floa
             "steps 1 or more, delta between 0 and 1"
         )
     accounting, pld = _library()
+    # With steps and rate given, a record left out and one added or removed are the same pair of distributions.
     step = accounting.PoissonSampledDpEvent(rate, accounting.GaussianDpEvent(noise))
     accountant = pld.PLDAccountant(accounting.NeighboringRelation.ADD_OR_REMOVE_ONE, _GRID)
     return float(accountant.compose(accounting.SelfComposedDpEvent(step, steps)).get_epsilon(delta))

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from croupier.core.coins import Choices
 from croupier.learn.fit import Adam, Fit, Sgd
-from croupier.privacy.ledger import Event
+from croupier.privacy.ledger import ADJACENCY, Event
 
 # What an encoder with scale 1 carries: noised weights are kept within it.
 BOUND = 1.0
@@ -30,7 +30,7 @@ class Private(Fit):
     The noise of a step is a Gaussian of `noise` times `clip` in every coordinate; the sum is divided by the expected
     size of a batch, because the real one is a secret. Each step takes each record with the same chance, independently:
     the sampling that `learn.budget` accounts for. The optimiser touches only what is noised already. How many records a
-    client has counts as public.
+    client has is public: what is guaranteed is that a record counts for next to nothing among that many.
 
     `tail` is what happens beyond the encoder's range at scale 1: nothing (`plain`), or weights are `clamped` to it
     after each step, which needs no argument.
@@ -77,8 +77,10 @@ class Private(Fit):
         if not self.claimed:
             return f"{said}, {self.tail}: no guarantee is printed for this"
         return (
-            f"{said} at every step. The unit is a record, added or taken away; epsilon depends on a client's number of "
-            "records and steps (a run prints it every round). Nothing is claimed for clients as a whole"
+            f"{said} at every step. The unit is a record; adjacency: {ADJACENCY['record']}. Not covered: that number, "
+            "and what was made of all records before training (scales, vocabularies). Epsilon depends on a client's "
+            "number of records and steps (a run prints it every round). Noise counts as real numbers, without their "
+            "rounding. Nothing is claimed for clients as a whole"
         )
 
     def event(self, number: int, records: int) -> Event | None:

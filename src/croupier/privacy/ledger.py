@@ -25,7 +25,9 @@ Method = Literal["gdp", "pld"]
 
 ADJACENCY: Mapping[Unit, str] = {
     "client": "its update of a round is replaced by any other",
-    "record": "one record of one client is added or removed",
+    # Zero-out: steps and rate follow from the number of records, so nothing is proved where that number differs.
+    "record": "one record of one client is left out of all its sums (its gradient counts for nothing); how many "
+    "records the client has stays the same, and is public",
 }
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, Decimal
 from typing import TYPE_CHECKING, ClassVar
 
 from croupier.core.coins import Coins
@@ -168,10 +169,13 @@ def shown(epsilon: float, delta: float = 0.0) -> str:
 
 
 def rounded_up(value: float) -> str:
-    """Four digits, never less than the value: a rounded guarantee must still hold."""
+    """The least number of four digits that is no less than the value: a rounded guarantee must still hold."""
     near = f"{value:.4g}"
     # The last bit of a computed value is noise, and no reason to round up.
-    return near if float(near) >= value * (1 - 1e-12) else f"{value * (1 + 5e-4):.4g}"
+    if float(near) >= value * (1 - 1e-12):
+        return near
+    exact = Decimal(value)
+    return f"{float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - 3), ROUND_CEILING)):.4g}"
 
 
 def times(participations: int) -> str:

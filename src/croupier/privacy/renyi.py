@@ -23,7 +23,7 @@ ORDERS = (*range(2, 65), 72, 80, 96, 112, 128, 160, 192, 256, 384, 512, 768, 102
 
 @lru_cache(maxsize=1 << 12)
 def epsilon(noise: float, rate: float, steps: int, delta: float) -> float:
-    """For steps that each see a record with chance `rate`; one record is added or removed. Raises: RangeError."""
+    """For steps that see a record with chance `rate`; one record counts for nothing or does. Raises: RangeError."""
     if not (noise > 0 and 0 < rate <= 1 and steps >= 1 and 0 < delta < 1):
         raise RangeError(
             f"noise = {noise}, rate = {rate}, steps = {steps}, delta = {delta}: noise is above 0, a rate in (0, 1], "

@@ -114,5 +114,16 @@ def test_a_run_tells_rounds_clients_and_its_score(monkeypatch: pytest.MonkeyPatc
     assert "accuracy 50.0%" in shown.getvalue()
 
 
+def test_what_a_client_and_a_record_have_spent_is_told_apart_and_rounded_up() -> None:
+    line = {"accuracy": 0.5, "spent": {"1": {"epsilon": 1.00004}, "2": {"epsilon": 2.00004}}}
+    of_record = {"record": {"epsilon": 3.00004}}
+    assert progress.how_well(line) == "accuracy 50.0%, spent up to 2.001 of a client"
+    assert (
+        progress.how_well({**line, **of_record}) == "accuracy 50.0%, spent up to 2.001 of a client, 3.001 of a record"
+    )
+    assert progress.how_well({"accuracy": 0.5, **of_record}) == "accuracy 50.0%, spent up to 3.001 of a record"
+    assert progress.how_well({"accuracy": 0.5}) == "accuracy 50.0%"
+
+
 def test_seconds_for_people() -> None:
     assert [span(seconds) for seconds in (0, 9.6, 61, 3599.9, 7325)] == ["0:00", "0:10", "1:01", "1:00:00", "2:02:05"]

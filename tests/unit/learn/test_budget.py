@@ -13,9 +13,22 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from croupier.errors import RangeError, SpecError
-from croupier.learn.budget import DELTA, PLD, RDP, RecordCost, budget, epsilon, noise_for, reckoned, so_far
+from croupier.learn.budget import (
+    ADJACENCY,
+    DELTA,
+    PLD,
+    RDP,
+    RecordCost,
+    budget,
+    epsilon,
+    noise_for,
+    reckoned,
+    so_far,
+    worst,
+)
 from croupier.learn.dp_fit import DpAdam, DpSgd, Private
 from croupier.privacy import renyi
+from croupier.privacy.local import rounded_up
 
 extra = pytest.mark.skipif(
     importlib.util.find_spec("dp_accounting") is None, reason="dp-accounting is missing: pip install 'croupier[dp]'"
@@ -89,6 +102,34 @@ def test_one_sampled_step_by_integration(noise: float, rate: float) -> None:
 
 
 @extra
+@pytest.mark.parametrize(("noise", "rate", "steps"), [(4.0, 0.5, 2), (1.0, 0.1, 20), (1.1, 1.0, 3)])
+def test_the_accountant_proves_what_is_printed_a_record_that_counts_for_nothing(
+    noise: float, rate: float, steps: int
+) -> None:
+    """dp-accounting knows zero-out adjacency by name, and refuses to say the same of a record that is replaced."""
+    from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent, SelfComposedDpEvent, pld
+
+    def by(relation: NeighboringRelation) -> float:
+        accountant = pld.PLDAccountant(relation, 5e-4)
+        step = PoissonSampledDpEvent(rate, GaussianDpEvent(noise))
+        return float(accountant.compose(SelfComposedDpEvent(step, steps)).get_epsilon(DELTA))
+
+    assert epsilon(noise, rate, steps) == by(NeighboringRelation.REPLACE_SPECIAL)
+    assert epsilon(noise, rate, steps) < by(NeighboringRelation.REPLACE_ONE)
+
+
+@extra
+@pytest.mark.parametrize("rounds", [1, 4])
+def test_the_worst_of_all_sizes_is_found_without_reckoning_each(rounds: int) -> None:
+    fit, sizes = DpSgd(noise=1.5, batch=32, epochs=2), [20, 31, 32, 33, 40, 63, 64, 65, 66, 96, 97, 200, 500]
+    each = {size: budget(fit, size, rounds).epsilon or 0.0 for size in sizes}
+    most, size = worst(fit, sizes, rounds)
+    assert most == max(each.values()) == each[size]
+    assert len({fit.steps(one) for one in sizes}) < len(sizes)
+    assert worst(fit, [500, 33], rounds)[1] == 33
+
+
+@extra
 def test_more_noise_is_safer_and_more_steps_and_records_a_batch_are_not() -> None:
     quieter, louder = epsilon(0.8, 0.05, 100), epsilon(1.6, 0.05, 100)
     assert 0 < louder < quieter
@@ -111,7 +152,9 @@ def test_a_budget_is_a_client_s_over_all_its_steps() -> None:
     found = budget(fit, 100, 3)
     assert (found.rate, found.steps, found.delta) == (0.16, 3 * 2 * 7, 1e-5)
     assert found.epsilon == epsilon(1.2, 0.16, 42)
-    assert "1e-05)-differential privacy of a record, where one record of one client is added or removed" in found.says()
+    assert f"({rounded_up(found.epsilon)}, 1e-05)-differential privacy of a record, where {ADJACENCY}: " in found.says()
+    assert "left out of all its sums" in ADJACENCY
+    assert "how many records the client has stays the same, and is public" in ADJACENCY
     assert budget(fit.model_copy(update={"tail": "clamped"}), 100, 3).epsilon == found.epsilon
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 import tracemalloc
+from decimal import Decimal
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from croupier.core import norm
 from croupier.core.coins import BLOCK, Coins
@@ -160,7 +163,20 @@ def test_a_printed_epsilon_is_never_below_the_true_one() -> None:
     for value in (1.00004, 1.99999, 91.81, 20851.6, 3.0, 0.00012344, 9.99951):
         assert float(rounded_up(value)) >= value
         assert float(rounded_up(value)) <= value * 1.002
+    told = {0.496434: "0.4965", 291_236.0: "2.913e+05", 1.00004: "1.001", 9.99951: "10", 0.4965: "0.4965", 0.0: "0"}
+    assert {value: rounded_up(value) for value in told} == told
+    assert rounded_up(math.inf) == "inf"
     assert shown(3.0, 1e-5) == "(3, 1e-05)"
+
+
+@given(st.floats(1e-300, 1e300))
+def test_no_smaller_number_of_four_digits_would_hold(value: float) -> None:
+    printed = Decimal(rounded_up(value))
+    # A thousand and nothing after it: the number below has a digit more after the point.
+    digit = printed.adjusted() - (4 if printed == Decimal(1).scaleb(printed.adjusted()) else 3)
+    # The last bits of a computed value are no reason to round up.
+    assert float(printed) >= value * (1 - 1e-12)
+    assert float(printed - Decimal(1).scaleb(digit)) < value
 
 
 def test_a_statement_shows_all_rounds_and_no_amplification() -> None:

@@ -208,7 +208,7 @@ class Job:
     def _of_records(self, made: Assembled, done: Round) -> dict[str, Any]:
         """What training itself has cost a record so far, at most, where it adds noise."""
         private, counts = self.spec.task.fit.private, done.state.participations
-        if private is None:
+        if private is None or self.spec.protocol.encode.claims_none():
             return {}
         found = so_far(private, ((made.sizes[name], times) for name, times in counts.items()))
         return {} if found is None else {"record": found.plain()}

@@ -51,7 +51,8 @@ ACCURACIES: Mapping[float | None, tuple[float, ...]] = {
 }
 CALIBRATED = (
     f"each client's noise is the least that keeps all its steps of the run within epsilon at delta = {DELTA:g}, for "
-    "one record added or removed; the paper prints neither delta nor what its epsilon covers"
+    "one record left out of all sums, the number of records being public; the paper prints neither delta nor what its "
+    "epsilon covers"
 )
 CLIPPED = "gradients are clipped to 1, the norm of the paper's example; learning rate and momentum as without DP"
 
