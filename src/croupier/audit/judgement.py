@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from croupier.audit.question import MALICIOUS, NO_ROWS
+from croupier.audit.question import MALICIOUS, NETWORK, NO_ROWS
+from croupier.audit.report.read import Lenient, stamp
 from croupier.audit.report.words import capital, who
 from croupier.audit.verdict import CONTRADICTION
+from croupier.pipeline import Pipeline
 
 # A protocol is not recommended where it costs more accuracy than this, while another will do.
 DEAR = 0.05
 WORTH = " only if what it closes is worth more than 5 points of accuracy to you"
+ENCRYPTED = ", provided that links are encrypted"
 NOT_BETTER = "None that was compared is shown to be better. What could help: more runs; noise by a privacy budget."
 
 
@@ -35,15 +38,16 @@ def judged(rows: Sequence[Mapping[str, Any]], malicious: str = "some of the clie
 
 def _sentences(own: Mapping[str, Any], leaks: Sequence[str], rare: Sequence[str], count: int) -> list[str]:
     """What curious parties learn, of so many questions that were answered of the protocol as it trains."""
-    said = []
+    said, every = [], own["questions"].values()
+    silent = sum(one["status"] == "not-run" for one in every)
+    asked = f"of {_many(len(every))}{f' ({silent} without an answer)' if silent else ''}"
     if leaks:
         cells = [pair for name in leaks for pair in own["questions"][name]["adversaries"].items()]
         leaky = [(who(key), one["why"]) for key, one in cells if one["status"] == "leak" and not one["forbidden"]]
         by = dict.fromkeys(f"{n} (which contradicts a proof)" if CONTRADICTION in why else n for n, why in leaky)
-        asked = f"{len(leaks)} of {_many(count)} that could be asked"
-        said.append(f"{own['defence']} leaks to {_and([*by])}, in {asked}: {_learnt(own, leaks)}.")
+        said.append(f"{own['defence']} leaks to {_and([*by])}, in {len(leaks)} {asked}: {_learnt(own, leaks)}.")
     elif count > 0:
-        said.append(f"No leak was found in {own['defence']} as it trains, in {_many(count)} that could be asked.")
+        said.append(f"No leak was found in {own['defence']} as it trains, in {count} {asked}.")
     elif not _broken(own):
         said.append(f"Nothing could be judged of {own['defence']}: each question says why.")
     if rare:
@@ -84,7 +88,8 @@ def _against(row: Mapping[str, Any], key: str, forbidden: bool, malicious: str) 
     leaks = [name for name in every if not row["questions"][name]["worst_case"]]
     unsure = [name for name, one in cells.items() if one["unsure"] and one["status"] == "none-found"]
     quiet = [n for n, one in cells.items() if one["status"] in ("none-found", "proved") and n not in unsure]
-    doubt = f"the audit cannot tell if it learns {_learnt(row, unsure)}" if unsure else ""
+    they, learn = ("they break", "break") if key == MALICIOUS.key else ("it learns", "learn")
+    doubt = f"the audit cannot tell if {they} {_learnt(row, unsure)}" if unsure else ""
     if key == MALICIOUS.key and every:
         light, said = "amber", f"{malicious} break it: {cells[every[0]]['words']}"
     elif every and CONTRADICTION in cells[every[0]]["why"]:
@@ -94,9 +99,9 @@ def _against(row: Mapping[str, Any], key: str, forbidden: bool, malicious: str) 
     elif every:
         light, said = "amber", f"learns in the worst case {_learnt(row, every)}"
     elif quiet:
-        light, said = "green", f"not found to learn {_learnt(row, quiet)}"
+        light, said = "green", f"not found to {learn} {_learnt(row, quiet)}"
         if all(cells[name]["status"] == "proved" for name in quiet):
-            light, said = "proved", "proved to see nothing of updates"
+            light, said = "proved", f"proved to see nothing of updates{ENCRYPTED if key == NETWORK else ''}"
     else:
         why = next((one["why"] for one in cells.values()), "nothing was asked")
         light, said = "amber", doubt or f"no answer: {why}"
@@ -123,8 +128,7 @@ def _recommend(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     best = min(fit, key=lambda row: (*_left(own, row), -sign * row[measure], row["bytes_per_client"]))
     use = " ".join([f"Use {best['defence']}{'' if cheap else WORTH}.", *_remains(own, best)])
     return {
-        "defence": best["defence"], "sentence": use,
-        "bytes": best["bytes_per_client"] / own["bytes_per_client"],
+        "defence": best["defence"], "sentence": use, "bytes": best["bytes_per_client"] / own["bytes_per_client"],
         "accuracy": best[measure] - own[measure] if measure == "accuracy" else None,
     }  # fmt: skip
 
@@ -139,22 +143,34 @@ def _remains(own: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:
     """What a change brings, what it leaves, and on what it rests."""
     mine, left, closed = _leaks(own), _leaks(best), _closed(own, best, _leaks(own))
     said = [f"It closes {len(closed)} of {_many(len(mine), 'leak')} found: {_learnt(own, closed)}."] if closed else []
+    alike = dict[tuple[str, str], list[str]]()
     for name in [name for name in mine if name not in (*closed, *left)]:
-        theirs = best["questions"][name]
-        same = own["questions"][name]["adversaries"].get(theirs["adversary"], {}).get("status") == "leak"
-        wide = "its interval is too wide to be sure that it is less than yours"
-        why = theirs["why"] or (wide if same else "yours leaks it to others than its server, which alone was attacked")
-        said.append(f"It cannot be told whether it shows {_learnt(own, [name])}: {why}.")
+        alike.setdefault(_unclosed(own["questions"][name], best["questions"][name]), []).append(name)
+    said += [f"{head}: {_learnt(own, names)}{why}." for (head, why), names in alike.items()]
     if left:
         said.append(f"It still leaks {_learnt(best, left)}.")
     for name in [name for name in _leaks(best, rare=True) if own["questions"][name]["gain"]]:
         then, now = (row["questions"][name]["gain"]["rate"] for row in (own, best))
         said.append(f"In the worst case it still leaks {_learnt(best, [name])}: a gain of {now:.2g}, yours {then:.2g}.")
-    if apart := best["must_not_collude"]:
-        said.append(f"It rests on these not working together: {apart[0][0]} with {apart[0][1]}.")
+    here, there = (Pipeline.parse(row["protocol"]) for row in (own, best))
+    if more := [who(name) for name in there.place.middle(there) if name not in here.place.middle(here)]:
+        said.append(f"It takes {len(more)} more {'parties' if more[1:] else 'party'}: {_and(more)}.")
+    if apart := [f"{who(one)} must not work together with {who(other)}" for one, other in best["must_not_collude"]]:
+        said.append(f"It rests on this: {'; '.join(apart)}.")
     if _broken(best):
         said.append("Malicious clients break it, too.")
-    return [*said, "Here its server alone attacked it: audit it by itself for its other parties."]
+    return [*said, "Of curious parties, its server alone attacked it here: audit it by itself for the others."]
+
+
+def _unclosed(mine: Mapping[str, Any], its: Mapping[str, Any]) -> tuple[str, str]:
+    """Why a leak is not said to be closed, in words that a report's table has: what stands before it, and behind."""
+    if its["status"] == "not-run":
+        word = stamp(Lenient(its))[1]
+        return capital(word), f" ({its['why'].removeprefix(f'{word}: ')})"
+    if mine["adversaries"].get(its["adversary"], {}).get("status") != "leak":
+        return "Its server was not found to learn, but yours leaks to others, who did not attack it here", ""
+    quiet = "No leak found, but too few runs to say that it is less than yours"
+    return "Too few runs to tell" if its["unsure"] else quiet, ""
 
 
 def _learnt(row: Mapping[str, Any], names: Sequence[str]) -> str:

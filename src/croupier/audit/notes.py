@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from croupier.audit.report.read import Lenient, better
 from croupier.audit.setting import Setting
 from croupier.learn.data import Dataset
 
@@ -24,13 +25,10 @@ def threat(shadow: float) -> str:
 
 def no_better(data: Mapping[str, Any], row: Mapping[str, Any]) -> list[str]:
     """Whether always answering the commonest class would do as well as the model; nothing where the model is better."""
-    share, good = data.get("share"), row.get("accuracy")
-    if share is None or good is None or row["accuracy_low"] > share:
+    if not (how := better(Lenient(data), Lenient(row))):
         return []
-    # Less than one test record more is no more.
-    how = "no" if good < share + 1 / data["test"] else "not surely"
-    alike = f"always answering class {data['commonest']} ({share:.1%})"
-    return [f"The model ({good:.1%}) is {how} better than {alike}: it learnt little, so little can be learnt from it."]
+    model, alike = f"{row['accuracy']:.1%}", f"always answering class {data['commonest']} ({data['share']:.1%})"
+    return [f"The model ({model}) is {how} than {alike}: it learnt little, so little can be learnt from it."]
 
 
 def shorter(described: int, setting: Setting) -> list[str]:

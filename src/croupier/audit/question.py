@@ -147,8 +147,11 @@ class Question(Part):
 
     def words(self, gain: Rate, attack: str = "") -> str:
         """A gain of an attack as a reader would say it, no better than what is sure."""
+        if gain.high <= 0:
+            return "no leak found: looking did not help"
         if not gain.low > 0:
-            return f"no leak found: {self.shown(gain.rate)}, and at most {self.shown(gain.high)}"
+            most = f"{self.shown(gain.high)}{' points' if self.unit == 'share' else ''}"
+            return f"no leak found; if there is one, it is at most {most} (95 %)"
         return self.gains.format(n=self.shown(gain.rate))
 
     def shown(self, value: float) -> str:

@@ -51,8 +51,7 @@ def attacked(
             "title": question.titles[name], "value": rate.rate, "low": rate.low, "high": rate.high,
             "prior": sum(one.prior for one in scores) / len(scores), "gain": asdict(gains(question, scores)),
             "gain_together": asdict(gains(question, scores, (1 - LEVEL) / max(1, comparisons))),
-            "control": checked, "scored": checked["passed"],
-            "by_round": _by_round(question, scores),
+            "control": checked, "scored": checked["passed"], "by_round": _by_round(question, scores),
         }  # fmt: skip
     reasons = {name: why for one in trials for name, why in one.not_run.items()}
     return found | {
@@ -111,11 +110,11 @@ def cell(
     why = proved if status == "proved" else f"{CONTRADICTION}: {proved}" if proved and status == "leak" else ""
     if few:
         status, why = "not-run", TOO_FEW.format(len(trials), LEAST_RUNS)
+    unsure = is_unsure(question, found)
     return {
         "attack": best, **{key: one[key] for key in ("value", "low", "high", "prior", "control")},
-        "gain": asdict(found), "unsure": few or is_unsure(question, found),
-        "status": status, "why": why, "words": question.words(found, best), "attacks": attacks,
-        "facts": shown,
+        "gain": asdict(found), "unsure": few or unsure, "status": status, "why": why, "attacks": attacks,
+        "facts": shown, "words": "too few runs, or clients, to tell" if unsure else question.words(found, best),
     }  # fmt: skip
 
 

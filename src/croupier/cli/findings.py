@@ -15,10 +15,10 @@ SHORT = {
 }  # fmt: skip
 # By the words that the page has.
 MARKS = {
-    "leak": "!", "broken": "!", "leak in the worst case": "*", "none found": ".", "cannot tell": "?",
-    "could not be judged": "?", "proved": "=", "does not apply": "-", "did not run": "x", "not asked": " ",
+    "leak": "!", "broken": "!", "leak in the worst case": "*", "none found": ".", "proved": "=", "cannot tell": "?",
+    "could not be judged": "?", "not tested": "?", "does not apply": "-", "did not run": "x", "not asked": " ",
 }  # fmt: skip
-LEGEND = "! leak, * leak in the worst case, . none found, ? cannot tell, = proved, - does not apply, x did not run."
+LEGEND = "! leak or damage, * worst case, . none found, ? cannot tell, = proved, - does not apply, x did not run."
 UNITS = {
     "dB": "dB (10 more: a tenth of the error)", "cosine": "cosine (1: the same)", "bits": "bits a parameter",
 }  # fmt: skip
@@ -26,7 +26,7 @@ UNITS = {
 
 def show(found: Mapping[str, Any], verbose: bool = False) -> None:
     """The matrix, the verdict, and under --verbose every adversary and attack."""
-    from croupier.audit.report.read import LOST, Lenient, absent, cost, stamp
+    from croupier.audit.report.read import LOST, Lenient, absent, cost, remarks, stamp
     from croupier.cli.fit import wrapped
 
     _matrix(found)
@@ -37,11 +37,15 @@ def show(found: Mapping[str, Any], verbose: bool = False) -> None:
     print(wrapped(f"{found['verdict']['recommend']['sentence']} {cost(Lenient(found))}".strip(), ""))
     for one in found.get("bounds", ()):
         print(wrapped(one, ""))
+    for row in found["rows"]:
+        for one in remarks(Lenient(found), Lenient(row)):
+            print(wrapped(f"{row['defence']}: {one}"))
     for one in absent(Lenient(found)):
         print(wrapped(one))
     for name, one in found["rows"][0]["questions"].items():
         if one["status"] == "not-run" and not one["why"].startswith(LOST):
-            print(wrapped(f"{stamp(Lenient(one))[1]}: {name}: {one['why']}"))
+            word = stamp(Lenient(one))[1]
+            print(wrapped(f"{word}: {name}: {one['why'].removeprefix(f'{word}: ')}"))
     if verbose:
         _attacks(Lenient(found))
 
@@ -65,9 +69,8 @@ def _matrix(found: Mapping[str, Any]) -> None:
         cells = [_cell(row["questions"][name], asked[name]["unit"]) for name in names]
         good = row[row["measure"]]
         shown = "" if good is None else f"{good:.3g}" if row["measure"] == "rmse" else f"{good:.0%}"
-        table.add_row(
-            row["defence"], *cells, shown, "-" if row["bytes_per_client"] is None else size(row["bytes_per_client"])
-        )
+        sent = "-" if row["bytes_per_client"] is None else size(row["bytes_per_client"])
+        table.add_row(row["defence"], *cells, shown, sent)
     print_table(table)
     odd = [f"{SHORT.get(n, n)} in {UNITS[asked[n]['unit']]}" for n in names if asked[n]["unit"] != "share"]
     print(line(f"Gain over the prior, in points{'; ' if odd else ''}{', '.join(odd)}. {LEGEND}"))
@@ -84,7 +87,7 @@ def _cell(one: Mapping[str, Any], unit: str) -> str:
     if one["gain"] is None:
         return mark
     value = 100 * one["gain"]["rate"] if unit == "share" else one["gain"]["rate"]
-    return f"{value:+.0f}{mark}" if unit in ("share", "dB") else f"{value:+.1f}{mark}"
+    return f"{value:+.0f}{mark}" if unit in ("share", "dB") else f"{value:+.{1 if abs(value) >= 0.05 else 2}f}{mark}"
 
 
 def _attacks(found: Lenient) -> None:

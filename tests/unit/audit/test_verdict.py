@@ -15,7 +15,9 @@ from croupier.audit.questions.poisoning import Poisoning
 from croupier.audit.questions.reconstruction import Reconstruction
 from croupier.audit.questions.source import Source
 from croupier.audit.questions.traits import Linkage, Traits
+from croupier.audit.report.read import UNTESTED
 from croupier.audit.verdict import asked, cell
+from croupier.systems import plain, sum_servers
 
 RUNS = 8
 SERVER = {"server": False}
@@ -37,7 +39,7 @@ def answers(found: Sequence[QuestionRun], question: str, key: str = "server") ->
 def row(name: str, accuracy: float, **cells: Any) -> dict[str, Any]:
     return {
         "defence": name, "measure": "accuracy", "accuracy": accuracy, "bytes_per_client": 100.0, "own": name == "own",
-        "must_not_collude": [], "questions": cells,
+        "must_not_collude": [], "protocol": plain().plain(), "questions": cells,
     }  # fmt: skip
 
 
@@ -106,7 +108,7 @@ def test_a_worst_case_and_malicious_clients_condemn_no_protocol(monkeypatch: pyt
     broken = asked(Poisoning(), hit, hit, SERVER, {})
     got = judged([row("own", 0.9, source=source(0.3), reconstruction=rebuilt, poisoning=broken)], "5 of 20 clients")
     assert got["light"] == "amber"
-    assert got["sentence"].startswith("No leak was found in own as it trains, in 1 question")
+    assert got["sentence"].startswith("No leak was found in own as it trains, in 1 of 3 questions.")
     assert any("worst case" in one for one in got["more"])
     assert "5 of 20 clients, if malicious, break what it learns." in got["more"]
     assert any(one["sentence"].startswith("5 of 20 clients break it: ") for one in got["against"])
@@ -181,11 +183,64 @@ def test_what_less_leaks_at_a_price_is_named_with_the_price() -> None:
 
 def test_why_a_leak_is_not_said_to_be_closed() -> None:
     own = row("own", 0.9, source=heard(spread(0.45, 0.05)), membership=source(0.9))
-    own["questions"]["linkage"] = heard(trials(0.9), "client")
-    other = row("other", 0.9, source=heard(spread(0.3, 0.1)), membership=source(0.3), linkage=source(0.3))
-    said = judged([own, other])["recommend"]["sentence"]
-    assert said.count("its interval is too wide to be sure that it is less than yours") == 1
-    assert said.count("yours leaks it to others than its server, which alone was attacked") == 1
+    own["questions"] |= {"linkage": heard(trials(0.9), "client"), "traits": heard(spread(0.45, 0.05))}
+    own["questions"] |= {"separation": source(0.9)}
+    close, wide = heard(spread(0.3, 0.1)), heard(spread(0.3, 0.4))
+    other = row("other", 0.9, source=close, membership=source(0.3), linkage=source(0.3), traits=wide)
+    refused = [ArmAnswers({}, {"source": {EVERYBODY: f"{UNTESTED}: the same clients take part"}})] * RUNS
+    other["questions"]["separation"] = asked(Source(), refused, [], SERVER, {})
+    learns = ("whose", "members", "links", "traits", "updates")
+    for name, said in zip(own["questions"], learns, strict=True):
+        own["questions"][name]["learns"] = said
+    sentence = judged([own, other])["recommend"]["sentence"]
+    assert "It closes 1 of 5 leaks found: members." in sentence
+    assert "No leak found, but too few runs to say that it is less than yours: whose." in sentence
+    assert "yours leaks to others, who did not attack it here: links." in sentence
+    assert "Too few runs to tell: traits." in sentence
+    assert "Not tested: updates (the same clients take part)." in sentence
+    # The same reason is said once.
+    own["questions"]["traits"]["learns"], other["questions"]["traits"] = "traits", close
+    assert "less than yours: whose and traits." in judged([own, other])["recommend"]["sentence"]
+
+
+def test_who_else_it_takes_and_who_must_not_collude_are_named() -> None:
+    own, other = row("own", 0.9, source=source(0.9)), row("other", 0.9, source=source(0.3))
+    servers = sum_servers(clients=10)
+    apart = [["one sum server", "all the others"], ["relay", "server"]]
+    said = judged([own, other | {"protocol": servers.plain(), "must_not_collude": apart}])["recommend"]["sentence"]
+    assert "It takes 3 more parties: sum server 1, sum server 2 and sum server 3." in said
+    first = "It rests on this: one sum server must not work together with all the others; "
+    assert f"{first}the relay must not work together with the server." in said
+    assert "more part" not in judged([own, other])["recommend"]["sentence"]
+    both = [one | {"protocol": servers.plain()} for one in (own, other)]
+    assert "more part" not in judged(both)["recommend"]["sentence"]
+
+
+def test_how_many_questions_have_no_answer_is_said_beside_all_that_are_listed() -> None:
+    got = judged([row("own", 0.9, source=source(0.9), membership=source(0.3), linkage=unfit(Source()))])
+    assert got["sentence"].startswith("own leaks to the server, in 1 of 3 questions (1 without an answer): ")
+
+
+def test_what_is_proved_of_the_network_takes_links_that_are_encrypted() -> None:
+    refused = [ArmAnswers({}, {"source": {"network": "it sees nothing"}})] * RUNS
+    found = asked(Source(), refused, [], {"network": False, "sum1": False}, dict.fromkeys(("network", "sum1"), "noise"))
+    said = {one["adversary"]: one["sentence"] for one in judged([row("own", 0.9, source=found)])["against"]}
+    assert said["network"] == "proved to see nothing of updates, provided that links are encrypted"
+    assert said["sum1"] == "proved to see nothing of updates"
+
+
+def test_malicious_clients_break_and_do_not_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Poisoning, "facts", lambda *_: {})
+    hit, control = ([QuestionRun({"backdoor": Score(one + at % 2 / 2, 0.1)}) for at in range(RUNS)] for one in (0, 0.4))
+    wild, sure = (answers(one, "poisoning", MALICIOUS.key) for one in (hit, control))
+    found = asked(Poisoning(), wild, sure, SERVER, {})
+    assert (found["status"], found["unsure"], found["words"]) == (
+        "none-found",
+        True,
+        "too few runs, or clients, to tell",
+    )
+    (said,) = judged([row("own", 0.9, poisoning=found)])["against"]
+    assert said["sentence"] == "the audit cannot tell if they break what is learnt"
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_audit_for_people_prints_a_matrix_and_the_verdict(shell: Shell) -> None:
     assert (code, said) == (0, "")
     assert "digits-uneven: 2 runs" in out
     assert (
-        "! leak, * leak in the worst case, . none found, ? cannot tell, = proved, - does not apply, x did not run."
+        "! leak or damage, * worst case, . none found, ? cannot tell, = proved, - does not apply, x did not run."
         in " ".join(out.split())
     )
     assert all(any(line.startswith(name) for line in out.splitlines()) for name in DEFENCES)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 from rich.table import Table
-from tests.reports import report
+from tests.reports import cell, report, silent
 from tests.shell import Shell
 
 from croupier.cli import findings
@@ -93,6 +93,7 @@ def test_marks_tell_no_answer_from_no_run(capsys: pytest.CaptureFixture[str]) ->
     why = {
         "membership": ("did not run: too few", False),
         "linkage": ("no rows", False),
+        "reconstruction": ("not tested: nobody dropped out", False),
         "poisoning": ("few runs", True),
     }
     for name, (said, unsure) in why.items():
@@ -100,8 +101,21 @@ def test_marks_tell_no_answer_from_no_run(capsys: pytest.CaptureFixture[str]) ->
     findings.show(found | {"left_out": {"rain": "it needs 10 clients"}})
     out = capsys.readouterr().out
     (line,) = [one for one in out.splitlines() if one.startswith("none ")]
-    assert line.split()[1:6] == ["+44*", "x", "+15!", "-", "?"]
+    assert line.split()[1:6] == ["+44*", "x", "?", "-", "?"]
     assert "  rain was not compared: it needs 10 clients" in out
+
+
+def test_what_a_row_does_not_say_by_itself_stands_below(capsys: pytest.CaptureFixture[str]) -> None:
+    found = wide()
+    found["rows"][0]["questions"] |= {"linkage": silent("not-run", "not tested: nobody dropped out")}
+    found["rows"][1] |= {"accuracy": 0.1, "accuracy_low": 0.08}
+    found["rows"][2]["questions"]["separation"] = cell("source", 0.0094, 0.0065)
+    findings.show(found)
+    out = capsys.readouterr().out
+    assert "  none: its model is no better than always answering the commonest class" in out
+    assert "  not tested: linkage: nobody dropped out" in out
+    (line,) = [one for one in out.splitlines() if one.startswith("shuffle-parameter ")]
+    assert "+0.01!" in line.split()
 
 
 def test_a_wide_table_is_printed_in_parts_that_begin_with_its_labels() -> None:

@@ -92,9 +92,10 @@ class Poisoning(Question, use="poisoning"):
     def words(self, gain: Rate, attack: str = "") -> str:
         """Wrong answers more, or triggers that work."""
         if not gain.low > 0:
-            return f"no damage is sure: {self.shown(gain.rate)} of 100 records, and at most {self.shown(gain.high)}"
+            return f"no damage found; if there is any, it is at most {self.shown(gain.high)} of 100 records (95 %)"
         if attack in BACKDOORS:
-            return f"of 100 triggered records, {self.shown(gain.rate)} more are taken for the target"
+            taken = f"of 100 records that carry it, {self.shown(gain.rate)} more are taken"
+            return f"a hidden trigger can be planted; {taken} for the class that the attackers want"
         return self.gains.format(n=self.shown(gain.rate))
 
 

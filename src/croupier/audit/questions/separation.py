@@ -14,6 +14,7 @@ from croupier.audit.attacks.separation import own_update
 from croupier.audit.bench import Answered, Bench, PlayedRounds
 from croupier.audit.blind import Panel
 from croupier.audit.question import SERVER, UNSEEN, Adversary, Arm, Promise, Question, QuestionRun, Score
+from croupier.audit.report.read import UNTESTED
 from croupier.audit.seen import shows
 from croupier.core.update import Layout, Slice
 from croupier.encode.floats import Floats
@@ -160,8 +161,8 @@ class Separation(Question, use="separation"):
         enrolled = bench.stage(arm).task.enrolled
         if not plan.joins and (plan.cohort or len(enrolled)) >= len(enrolled):
             return found.why or (
-                "the same clients take part in every round, so that sums do not differ in who is in them; set "
-                "federation.cohort to fewer than all to see what changing ones tell"
+                f"{UNTESTED}: the same clients take part in every round, so that sums do not differ in who is in them, "
+                "as they do where clients drop out; set federation.cohort to fewer than all to see what that tells"
             )
         return "" if plan.rounds > 1 else "there is one round, and nothing to hold its sum against"
 

@@ -90,9 +90,9 @@ class Linkage(_AllRounds, use="linkage"):
     learns: ClassVar[str] = "which updates are one client's"
     gains: ClassVar[str] = "of 100 updates, {n} more are linked to an earlier one of their client than without looking"
     titles: ClassVar[Mapping[str, str]] = {
-        "linked": "the most alike update of the nine rounds before, by values",
+        "linked": "the most alike update of the rounds before (nine at most), by values",
         "linked-centred": "the same around what is common to all clients",
-        "bucket": "the most alike sum of a bucket in the nine rounds before: is the client in it?",
+        "bucket": "the most alike sum of a bucket in the rounds before (nine at most): is the client in it?",
         "bucket-centred": "the same around what is common to all clients",
         "name": "by name: updates come with their senders'",
     }

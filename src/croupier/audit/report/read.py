@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from croupier.audit.report.words import GAP, NOTHING, Estimate, decimal, number, size
+from croupier.audit.report.words import GAP, NOTHING, Estimate, decimal, number, sentence, size
 
 # What a report says it is; docs/audit-report.md describes the schema.
 KIND, SCHEMA = "croupier audit", 3
@@ -22,8 +23,8 @@ MARKS = {
     "red": ("●", "Leaks"), "amber": ("▲", "Caution"), "green": ("■", "No leak found"),
 }  # fmt: skip
 NO_MARK = ("?", "Not judged")
-# How the reason begins why a defence could not be played at all.
-LOST = "did not run"
+# How reasons begin: why a defence could not be played at all, and of what may happen in it and did not where played.
+LOST, UNTESTED = "did not run", "not tested"
 FORBIDDEN = "what if: the statement forbids this"
 
 
@@ -106,9 +107,13 @@ class Asked:
         return f"{said} ({self.ends(rate)})" if self.ends(rate) else said
 
     def ends(self, rate: Estimate | None) -> str:
-        """The interval alone."""
+        """The interval alone, with as many digits as keep one above zero from seeming to begin there."""
+        if not rate or not rate.ends:
+            return ""
         factor, digits, *_ = self._shown
-        return " to ".join(decimal(factor * end, digits) for end in rate.ends) if rate and rate.ends else ""
+        if (low := factor * rate.ends[0]) > 0:
+            digits = max(digits, math.ceil(-math.log10(2 * low)))
+        return " to ".join(decimal(factor * end, digits) for end in rate.ends)
 
     @property
     def _shown(self) -> tuple[float, int, str, str]:
@@ -130,7 +135,7 @@ def status(cell: Lenient) -> str:
 def stamp(cell: Lenient) -> tuple[str, str]:
     """The mark of a finding and its word: what malicious clients break is no leak, and a worst case is said to be one.
 
-    What was not run: attacks were tried and say nothing, there is nothing to try, or nobody asked.
+    What was not run: attacks were tried and say nothing, there is nothing to try, it did not happen, or nobody asked.
     """
     kind, word = status(cell), ""
     if kind == "leak":
@@ -141,9 +146,10 @@ def stamp(cell: Lenient) -> tuple[str, str]:
     elif kind == "not-run" and reason(cell) not in ("", "not asked"):
         # A question in front of its adversaries holds no attacks itself.
         front = cell.part("adversaries").part(cell.text("adversary"))
-        tried = bool(cell.plain.get("unsure") or cell.part("attacks").plain or front.part("attacks").plain)
+        attacks = [*cell.named("attacks").values(), *front.named("attacks").values()]
+        tried = cell.plain.get("unsure") or any(not one.text("not_run") for one in attacks)
         word = "could not be judged" if tried else "does not apply"
-        word = LOST if reason(cell).startswith(LOST) else word
+        word = next((said for said in (LOST, UNTESTED) if reason(cell).startswith(said)), word)
     return kind, word or MARKS[kind][1]
 
 
@@ -159,8 +165,8 @@ def finding(cell: Lenient) -> str:
 
 def adversaries(cell: Lenient) -> list[tuple[str, Lenient]]:
     """Who was asked about, what the statement forbids last; the front itself where they are not told apart."""
-    found = sorted(cell.named("adversaries").items(), key=lambda pair: bool(pair[1].plain.get("forbidden")))
-    return found or [(cell.text("adversary"), cell)]
+    every = [(key, Lenient({"adversary": key, **one.plain})) for key, one in cell.named("adversaries").items()]
+    return sorted(every, key=lambda pair: bool(pair[1].plain.get("forbidden"))) or [(cell.text("adversary"), cell)]
 
 
 def attacks(found: Lenient, row: Lenient) -> Iterator[tuple[Asked, str, Lenient, str, Lenient]]:
@@ -181,8 +187,31 @@ def light(row: Lenient, verdict: Lenient) -> tuple[str, str]:
     if row.plain.get("own") and verdict.text("light"):
         return verdict.text("light"), ""
     words = {stamp(cell)[1] for cell in row.named("questions").values()}
-    answered = words & {"none found", "proved"} and not words - {"none found", "proved", "does not apply"}
+    answered = words & {"none found", "proved"} and not words - {"none found", "proved", "does not apply", UNTESTED}
     return ("red" if "leak" in words else "green" if answered else "amber"), ""
+
+
+def mark_against(found: Lenient, one: Lenient) -> tuple[str, str]:
+    """The mark of a line of the verdict; of malicious clients it is their question's, so that a fact has one mark."""
+    broken = [row.part("questions").part("poisoning") for row in found.parts("rows")[:1]]
+    return stamp(broken[0]) if broken and one.text("adversary") == "malicious" else (one.text("light"), "")
+
+
+def better(data: Lenient, row: Lenient) -> str:
+    """Whether its model is no better than always answering the commonest class; nothing where it is."""
+    share, good, low = data.number("share"), row.number("accuracy"), row.number("accuracy_low")
+    if share is None or good is None or low is None or low > share:
+        return ""
+    # Less than one test record more is no more.
+    return "no better" if good < share + 1 / (data.number("test") or math.inf) else "not surely better"
+
+
+def remarks(found: Lenient, row: Lenient) -> list[str]:
+    """How a defence's whole row is to be read."""
+    how, ordered = better(found.part("data"), row), row.part("questions").part("permutation")
+    said = [f"its model is {how} than always answering the commonest class: it has little to leak"] if how else []
+    unordered = "attacks on records and clients did not first put its coordinates in order"
+    return [*said, unordered] if status(ordered) == "leak" else said
 
 
 def lost(row: Lenient) -> str:
@@ -220,12 +249,14 @@ def measured(row: Lenient) -> tuple[str, Asked, Estimate | None]:
 def cost(found: Lenient) -> str:
     """What the recommended defence costs beside your protocol; nothing where that is not told."""
     one, row = found.part("verdict").part("recommend"), next(iter(found.parts("rows")), Lenient({}))
-    name, unit, _ = measured(row)
+    name, unit, good = measured(row)
     times, gap = one.number("bytes"), one.number("accuracy")
     bare = next((one.number("bytes_per_client") for one in found.parts("rows") if one.text("defence") == "none"), None)
     mine = row.number("bytes_per_client")
     if one.plain.get("defence") is None and mine and bare:
         return f"Yours sends {size(mine)} from each client in a round, {decimal(mine / bare, 2)} times no defence."
-    parts = [] if times is None else [f"{decimal(times)} times the bytes of your protocol"]
-    parts += [] if gap is None else [f"{unit.gain(Estimate(gap))} {unit.points}".strip() + f" of {name}"]
-    return f"It costs {' and '.join(parts)}." if parts else ""
+    parts = [] if times is None else [f"a client sends {decimal(times)} times the bytes of yours"]
+    if good and gap is not None:
+        now, then = (unit.value(Estimate(rate)) for rate in (good.rate + gap, good.rate))
+        parts.append(f"{name} is {now}, yours {then}")
+    return sentence("; ".join(parts))

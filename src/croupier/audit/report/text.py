@@ -64,12 +64,12 @@ def markdown(findings: Mapping[str, Any]) -> str:
     lines += [f"## {_plain(capital(read.title(rows[0])))}: {_mark(verdict.text('light'))}", ""] if rows else []
     for one in verdict.parts("against"):
         name = _plain(capital(who(one.text("adversary"))))
-        lines.append(f"- **{name}**: {_mark(one.text('light'))}. {_plain(one.text('sentence'))}")
+        lines.append(f"- **{name}**: {_mark(*read.mark_against(found, one))}. {_plain(one.text('sentence'))}")
     lines += ["", _plain(f"{verdict.part('recommend').text('sentence')} {read.cost(found)}".strip()), ""]
     for question in asked if rows else ():
         cell = rows[0].part("questions").part(question.key)
         said = [sentence(one) for one in (read.finding(cell), read.reason(cell)) if one] + _what_if(question, cell)
-        lines.append(f"- **{_plain(question.asks)}** {_stamp(cell)}. {_plain(' '.join(said))}")
+        lines.append(f"- **{_plain(question.asks)}** {_mark(*read.stamp(cell))}. {_plain(' '.join(said))}")
     absent = [f"- {_plain(sentence(one))}" for one in read.absent(found)]
     return "\n".join([*lines, "", *_matrix(found), "", *absent, ""])
 
@@ -80,9 +80,10 @@ def _matrix(found: Lenient) -> list[str]:
     lines = [[_plain(head) for head in heads], ["---"] * len(heads)]
     for row in rows:
         cells = [(one, row.part("questions").part(one.key)) for one in asked]
-        said = [f"{_stamp(cell)} {_gain(one, cell)}".strip() for one, cell in cells]
+        said = [f"{_mark(*read.stamp(cell))} {_gain(one, cell)}".strip() for one, cell in cells]
         _, unit, good = read.measured(row)
-        lines.append([_plain(read.title(row)), *said, unit.value(good), size(row.number("bytes_per_client"))])
+        head = _plain("; ".join([read.title(row), *read.remarks(found, row)]))
+        lines.append([head, *said, unit.value(good), size(row.number("bytes_per_client"))])
     return [f"| {' | '.join(line)} |" for line in lines]
 
 
@@ -97,13 +98,9 @@ def _what_if(question: Asked, cell: Lenient) -> list[str]:
     return [f"({FORBIDDEN}; {name}: {gain} {question.points})" for name, gain in banned if gain]
 
 
-def _stamp(cell: Lenient) -> str:
-    kind, word = read.stamp(cell)
-    return f"{MARKS[kind][0]} {word}"
-
-
-def _mark(kind: str) -> str:
-    return " ".join(MARKS.get(kind, NO_MARK))
+def _mark(kind: str, word: str = "") -> str:
+    shape, usual = MARKS.get(kind, NO_MARK)
+    return f"{shape} {word or usual}"
 
 
 def _plain(said: str) -> str:

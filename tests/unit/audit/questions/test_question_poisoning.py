@@ -143,8 +143,10 @@ def test_the_mark_follows_the_records() -> None:
 def test_words_say_what_a_gain_means() -> None:
     question, sure, none = Poisoning(), Rate(0.2, 0.1, 0.3), Rate(0.0, -0.1, 0.04)
     assert question.words(sure, "label-flip") == "of 100 test records, 20 more are answered wrongly"
-    assert question.words(sure, "backdoor") == "of 100 triggered records, 20 more are taken for the target"
-    assert question.words(none, "backdoor") == "no damage is sure: 0 of 100 records, and at most 4"
+    planted = "a hidden trigger can be planted; of 100 records that carry it, 20 more are taken for the class that the "
+    planted += "attackers want"
+    assert question.words(sure, "backdoor") == planted
+    assert question.words(none, "backdoor") == "no damage found; if there is any, it is at most 4 of 100 records (95 %)"
 
 
 def test_of_whom_it_cannot_be_asked() -> None:

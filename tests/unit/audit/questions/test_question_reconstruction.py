@@ -174,7 +174,8 @@ def test_a_gain_is_said_on_one_scale() -> None:
     assert "recognisably: 12 dB" in words(Rate(12.3, 11.0, 14.0))
     assert "blurred: 4.2 dB" in words(Rate(4.2, 3.0, 5.0))
     assert "as a hint at most: 0.5 dB" in words(Rate(0.5, 0.1, 0.9))
-    assert "no leak found: -5.7 dB, and at most -5.0 dB" in words(Rate(-5.7, -6.4, -5.0))
+    assert words(Rate(-5.7, -6.4, -5.0)) == "no leak found: looking did not help"
+    assert words(Rate(-0.2, -0.9, 0.5)) == "no leak found; if there is one, it is at most 0.5 dB (95 %)"
 
 
 def leaves(value: Any) -> Iterator[Tensor]:

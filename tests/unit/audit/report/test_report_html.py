@@ -9,10 +9,10 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from tests.reports import WICKED, asked, bare, hostile, report, silent
+from tests.reports import WICKED, asked, bare, cell, hostile, report, silent
 
 from croupier.audit.report.html import axis, brief, render
-from croupier.audit.report.read import Asked, Lenient, absent, light, questions, stamp
+from croupier.audit.report.read import Asked, Lenient, absent, adversaries, light, questions, remarks, stamp
 from croupier.audit.report.result import Report
 from croupier.audit.report.text import markdown
 from croupier.audit.report.words import Estimate, sentence, who
@@ -95,7 +95,7 @@ def test_an_officer_reads_the_answer_first() -> None:
     for one in verdict["against"]:
         assert one["sentence"] in text
     assert verdict["recommend"]["sentence"] in text
-    assert "3.1 times the bytes of your protocol and \N{MINUS SIGN}0.3 points of accuracy" in text
+    assert "A client sends 3.1 times the bytes of yours; accuracy is 90.4\u202f%, yours 90.7\u202f%." in text
     assert "3 more are told apart than without looking" in text
 
 
@@ -121,12 +121,15 @@ def test_proved_and_not_run_say_why() -> None:
     assert "12 runs of poisoned training take long" in text
 
 
-def test_what_has_no_answer_has_one_of_three_reasons() -> None:
+def test_what_has_no_answer_has_one_of_four_reasons() -> None:
     tried = {"server": {"attacks": {"lira": {"scored": False}}}}
+    unable = {"server": {"attacks": {"counts": {"scored": False, "not_run": "no counts"}}}}
     cells: list[tuple[dict[str, Any], str]] = [
         ({}, "not asked"),
         ({"status": "not-run", "why": "not asked"}, "not asked"),
         ({"status": "not-run", "why": "nothing is permuted"}, "does not apply"),
+        ({"status": "not-run", "why": "no counts", "adversary": "server", "adversaries": unable}, "does not apply"),
+        ({"status": "not-run", "why": "not tested: the same clients take part"}, "not tested"),
         ({"status": "not-run", "why": "3 runs are too few", "unsure": True}, "could not be judged"),
         ({"status": "not-run", "why": "failed", "adversary": "server", "adversaries": tried}, "could not be judged"),
     ]
@@ -169,6 +172,44 @@ def test_a_leak_in_the_worst_case_alone_is_caution_for_every_row() -> None:
     assert lit(a=quiet | {"unsure": True}) == "amber"
     assert lit(a={"status": "not-run", "why": "nothing is permuted"}) == "amber"
     assert lit(a={"status": "not-run", "why": "nothing is permuted"}, b=quiet) == "green"
+
+
+def test_a_row_is_told_what_its_gains_do_not_say() -> None:
+    found = report()
+    assert remarks(Lenient(found), Lenient(found["rows"][1])) == []
+    found["rows"][1] |= {"accuracy": 0.1, "accuracy_low": 0.08}
+    found["rows"][2]["questions"]["permutation"] = asked({"server": cell("source", 0.9, 0.1)})
+    page, said = brief(found), markdown(found)
+    for text in (page, said):
+        assert text.count("ts model is no better than always answering the commonest class") == 1
+        assert text.count("ttacks on records and clients did not first put its coordinates in order") == 1
+
+
+def test_what_malicious_clients_break_has_one_mark() -> None:
+    found = report()
+    hit = cell("poisoning", 0.5, 0.1)
+    found["rows"][0]["questions"]["poisoning"] = asked({"malicious": hit})
+    found["verdict"]["against"] = [{"adversary": "malicious", "light": "amber", "sentence": "2 of 10 clients break it"}]
+    page = Page(render(found))
+    assert "Malicious clients ● broken 2 of 10 clients break it" in " ".join(page.text.split())
+    assert "- **Malicious clients**: ● broken. 2 of 10" in markdown(found)
+    ((key, seen),) = adversaries(Lenient(found["rows"][0]["questions"]["poisoning"]))
+    assert (key, stamp(seen)) == ("malicious", ("leak", "broken"))
+
+
+def test_the_page_says_that_it_protects_nobody_and_who_attacked() -> None:
+    text = " ".join(Page(render(report())).text.split())
+    assert "A simulation: all parties were played on one machine, and nobody is protected by it." in text
+    assert "the others were attacked by their server and by malicious clients alone" in text
+    assert "A simulation" not in render(report() | {"recorded": {"seen": "named"}})
+
+
+def test_the_key_has_every_mark_of_the_table() -> None:
+    page = render(report())
+    key = page[page.index('<ul class="key">') :]
+    words = ("leak", "none found", "proved", "not asked", "broken", "cannot tell", "not tested", "does not apply")
+    for word in (*words, "could not be judged", "leak in the worst case"):
+        assert f"</span> {word}</span>" in key
 
 
 def test_questions_without_any_answer_are_named_below_the_matrix() -> None:
@@ -282,6 +323,10 @@ def test_numbers_in_their_units() -> None:
     assert share.gain(Estimate(0.0001)) == "0.0"
     assert decibel.value(Estimate(9.4)) == "9.4\u202fdB"
     assert cosine.gain(Estimate(0.12)) == "+0.12"
+    # An interval above zero is not shown to begin at zero.
+    assert cosine.gain(Estimate(0.0094, 0.0029, 0.0158)) == "+0.01 (0.003 to 0.016)"
+    assert cosine.gain(Estimate(0.0094, 0.006, 0.0128)) == "+0.01 (0.01 to 0.01)"
+    assert share.gain(Estimate(0.01, -0.0001, 0.02)) == "+1.0 (0.0 to 2.0)"
     assert (share.points, decibel.points, cosine.points) == ("points", "dB", "cosine")
 
 

@@ -50,7 +50,7 @@ def test_markdown_has_the_sentence_the_card_and_the_matrix() -> None:
     said = markdown(found)
     assert said.startswith(f"# {found['verdict']['sentence']}\n")
     assert "- **The server**: ● Leaks. The sum tells" in said
-    assert "3.1 times the bytes of your protocol" in said
+    assert "A client sends 3.1 times the bytes of yours; accuracy is 90.4\u202f%, yours 90.7\u202f%." in said
     assert "what if: the statement forbids this; sum server 1, sum server 2 and sum server 3 together: +31.0" in said
     rows = [line for line in said.splitlines() if line.startswith("| ")]
     assert len(rows) == 2 + 3
