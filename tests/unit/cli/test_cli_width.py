@@ -86,7 +86,20 @@ def test_audits_fit(verbose: bool, capsys: pytest.CaptureFixture[str], monkeypat
     assert {"defence", *findings.SHORT.values(), "accur.", "up"} <= checked(capsys.readouterr().out)
 
 
-def test_marks_tell_no_answer_from_no_run(capsys: pytest.CaptureFixture[str]) -> None:
+def printed_row(text: str, defence: str) -> list[str]:
+    """The cells of a defence's row, with lines between them or without."""
+    rows = [one.replace("\N{BOX DRAWINGS LIGHT VERTICAL}", " ").split() for one in text.splitlines()]
+    (found,) = [row for row in rows if len(row) > 5 and row[0] == defence and row[1][0] in "+-?.x="]
+    return found
+
+
+@pytest.fixture
+def broad(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal in which a matrix stands in one piece."""
+    monkeypatch.setenv("COLUMNS", "160")
+
+
+def test_marks_tell_no_answer_from_no_run(capsys: pytest.CaptureFixture[str], broad: None) -> None:
     found = report()
     cells = found["rows"][1]["questions"]
     cells["source"]["worst_case"] = "one step"
@@ -100,12 +113,11 @@ def test_marks_tell_no_answer_from_no_run(capsys: pytest.CaptureFixture[str]) ->
         cells[name] |= {"status": "not-run", "gain": None, "why": said, "unsure": unsure, "adversaries": {}}
     findings.show(found | {"left_out": {"rain": "it needs 10 clients"}})
     out = capsys.readouterr().out
-    (line,) = [one for one in out.splitlines() if one.startswith("none ")]
-    assert line.split()[1:6] == ["+44*", "x", "?", "-", "?"]
+    assert printed_row(out, "none")[1:6] == ["+44*", "x", "?", "-", "?"]
     assert "  rain was not compared: it needs 10 clients" in out
 
 
-def test_what_a_row_does_not_say_by_itself_stands_below(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_row_does_not_say_by_itself_stands_below(capsys: pytest.CaptureFixture[str], broad: None) -> None:
     found = wide()
     found["rows"][0]["questions"] |= {"linkage": silent("not-run", "not tested: nobody dropped out")}
     found["rows"][1] |= {"accuracy": 0.1, "accuracy_low": 0.08}
@@ -114,8 +126,7 @@ def test_what_a_row_does_not_say_by_itself_stands_below(capsys: pytest.CaptureFi
     out = capsys.readouterr().out
     assert "  none: its model is no better than always answering the commonest class" in out
     assert "  not tested: linkage: nobody dropped out" in out
-    (line,) = [one for one in out.splitlines() if one.startswith("shuffle-parameter ")]
-    assert "+0.01!" in line.split()
+    assert "+0.01!" in printed_row(out, "shuffle-parameter")
 
 
 def test_a_wide_table_is_printed_in_parts_that_begin_with_its_labels() -> None:

@@ -58,7 +58,7 @@ def test_backdoors_and_flipped_labels_break_a_plain_mean() -> None:
     found = cell(Poisoning(), broken(), broken())
     assert list(found["attacks"]) == list(KEYS)
     assert (found["attack"], found["status"]) == ("replacement", "leak")
-    assert found["words"].startswith("of 100 triggered records, ")
+    assert found["words"].startswith("a hidden trigger can be planted; of 100 records that carry it, ")
     for name in ("backdoor", "replacement"):
         assert found["attacks"][name]["gain"]["rate"] > 0.4
         assert found["attacks"][name]["scored"]
