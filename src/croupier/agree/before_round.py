@@ -1,4 +1,8 @@
-"""What is known before a round: the rules of agreement, who comes, and what the round then begins with."""
+"""Values about agreeing, before a round, on the secret behind hidden coordinates: by which rules, and who comes.
+
+Rules and upcoming rounds serve simulations (`agree.epochs`) and deployed servers (`service.chair`); the setting, and
+what the round then begins with, serve simulations only.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +47,8 @@ class AgreementRules:
 class AgreementSetting:
     """What a run offers those who agree before its rounds.
 
-    `fresh` draws weights for the network; `tamper` is who misbehaves, and `keep` how much is held of the views.
+    `fresh` draws weights for the network; `tamper` changes an attempt where a party misbehaves, `keep` is how much is
+    held of views.
     """
 
     enrolled: tuple[str, ...]

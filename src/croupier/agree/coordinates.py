@@ -1,5 +1,6 @@
-"""A client's part in hidden coordinates: what it is handed becomes plain, and what it sends does not stay so.
+"""A client's part in hidden coordinates: a model that it is handed is put into plain order, its update is permuted.
 
+`encode.hidden` and `agree.move_model` use it; `seed_of` also serves simulations and the audit's truth.
 The permuting itself is work (`permute`): it needs the network's symmetries, which whoever trains has.
 """
 

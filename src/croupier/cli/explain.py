@@ -1,8 +1,8 @@
 """`croupier explain`: who learns what, who must not collude, and what is not claimed.
 
-It prints a `Statement` (`croupier.statement`), which is computed from the pipeline's parts; no sentence is written
-here. `--table` has the moduli of residues beside a paper's printed bits, which come from the laboratory where that is
-installed.
+It prints a `Statement` (`croupier.statement`), which is computed from the pipeline's parts; no sentence of it is
+written here. `--flower` adds what `flower.trust` says. `--table` has the moduli of residues beside a paper's printed
+bits, which come from the laboratory where that is installed.
 """
 
 from __future__ import annotations

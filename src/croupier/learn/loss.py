@@ -1,8 +1,8 @@
 """What training makes small: cross-entropy, errors of quantities, or a function of the user's own.
 
-The name in `task.loss` decides, else the dataset's goal. A loss gives one number a record and not a mean, because
-padded batches (`learn.batch`), single records' gradients (`learn.private`) and membership attacks all weigh records
-themselves.
+The name in `task.loss` decides, else the dataset's goal. `loss_of` gives the mean unless it is asked otherwise:
+`learn.batch` asks for each record's loss and weighs records itself, `learn.sampled` and `learn.evaluate` ask for the
+sum. A user's own function must therefore give one number a record. Trainers import it from `learn.flat`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Clients send straight to the server: nothing is hidden.
+"""Clients send straight to the server, with their names: this placement hides nothing.
 
-Only the release `rows` may be placed so: a shuffle that is computed by the server it should hide the order from hides
-nothing, and is refused. Plain federated averaging, and the baseline of audits.
+A release that hides something, such as a shuffle, is refused here (`Pipeline`): the server would compute it itself and
+see what it should not. What remains is the release `rows`. Used for plain federated averaging, the presets of Tazza and
+the baseline of audits; `relay` and `chain.trusted` open what they got with `opened`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Source inference: whose record is it? On named updates, and on what shuffles leave of them; or from no view at all.
+"""Source inference: whose record is it? From named updates, from what a shuffle leaves of them, or from no view.
 
 From: Hu et al. (lowest loss); the source-inference paper (un-shuffling first); the posteriors are ours. An attack gives
-a score for each client (rows) and record (columns); the highest score is its guess.
+a score for each client (rows) and record (columns). `audit.blind` calls `study` once and `mount` for each view.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The two convolutional networks of the source inference experiments: one for MNIST, one for CIFAR-10.
 
 Their sizes are the papers', to the last weight, because un-shuffling and communication cost depend on how many
-parameters there are. Used by the presets `mnist` and `cifar10`, and by the papers' figures.
+parameters there are. Used by the presets `mnist` and `cifar10`, by figures of RNS and Tazza, and by benches.
 """
 
 from __future__ import annotations

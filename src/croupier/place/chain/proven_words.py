@@ -1,4 +1,4 @@
-"""What a chain whose servers prove what they do withstands, in words with numbers: `croupier explain` prints them."""
+"""Sentences and numbers for `chain.proven`: whom its proofs protect against, and with what chance a cheat passes."""
 
 from __future__ import annotations
 

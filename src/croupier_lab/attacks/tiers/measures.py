@@ -1,5 +1,7 @@
-"""Measures of the paper's tables beside those that audits show: likeness of denoised updates to the clean ones, clients
-named right by budget, clusters against classes, and shuffled values given back to their clients.
+"""Measures of the IntraShuffler paper's tables that audits do not show, for `tiers.experiment`.
+
+Likeness of denoised updates (stage 1) to the clean ones, clients named right (stage 2) by budget, clusters against
+classes, and shuffled values given back to their clients.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How long one secure sum takes and what a client sends for it: sum servers, masks, and what others have built.
 
 `croupier bench sum`. From updates to the decoded total, with every message of the real placements; Flower's SecAgg+ and
-TenSEAL's CKKS are run on the same updates where they are installed (`other_secure_sums`). The tampering bench plays its
-sums by the same code.
+TenSEAL's CKKS are run on the same updates where they are installed (`other_secure_sums`). The benches
+of tampering, mix chains, starts and Flower use its updates or its sums.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What is learned: handwritten digits (scikit-learn has them; nothing is downloaded) by a small network."""
+"""The task of the app of `bench flower`: a small network learns handwritten digits; nothing is downloaded.
+
+The SecAgg+ twin has no copy of its own: `superlink.secagg_copy` lays its two programs over this app.
+"""
 
 from __future__ import annotations
 
