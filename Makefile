@@ -1,6 +1,6 @@
 # make demo       an audit on handwritten digits: what plain, shuffled and summed updates give away, with a report
 # make check      style, types, and a test of every part and law: about two minutes
-# make test       everything that must hold: about eleven minutes; make test-long adds every combination of cases
+# make test       everything that must hold: about ten minutes; make test-long adds every combination of cases
 # make docs       writes what the docs take from the parts: lists in docs/description.md, docs/croupier.schema.json
 # make site       the docs as pages to read from disk: site/index.html
 
