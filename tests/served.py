@@ -79,7 +79,7 @@ class Scene:
         header = Header(
             ours.header_spec, ours.run, ours.round, ours.attempt, "up", source, self.host.name, 0, len(body)
         )
-        return replace(header, **changed).pack() + notice.key, body
+        return header._replace(**changed).pack() + notice.key, body
 
     async def put(self, caller: str, head: bytes, body: bytes) -> bytes:
         """Send it."""

@@ -10,6 +10,7 @@ import dataclasses
 import struct
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
@@ -29,9 +30,11 @@ _PIECES = 1 << 16
 _TAG = 16
 
 
-@dataclass(frozen=True)
-class Header:
-    """What an envelope says about itself; sealed with the body, so it cannot be changed apart from it."""
+class Header(NamedTuple):
+    """What an envelope says about itself; sealed with the body, so it cannot be changed apart from it.
+
+    A tuple, because every message of a round has one and a dataclass that cannot change is slow to make.
+    """
 
     spec: bytes
     run: bytes
@@ -55,6 +58,10 @@ class Header:
             )
         except struct.error:
             raise self._too_large() from None
+
+    def check_names(self) -> None:
+        """Raises: RangeError for a name that no header can carry."""
+        _padded(self.kind, KIND), _padded(self.source, NAME), _padded(self.target, NAME)
 
     def _too_large(self) -> RangeError:
         """Which number does not fit."""

@@ -83,7 +83,7 @@ class Post:
             letter.target, number, len(body),
         )  # fmt: skip
         self._sequence[source] = number + 1
-        header.pack()  # a name that no header can carry is the sender's fault, and found here
+        header.check_names()  # a name that no header can carry is the sender's fault, and found here
         parcel = Parcel(Envelope(header, body), None if isinstance(letter.body, bytes) else letter.body)
         self.traffic.count(parcel.envelope)
         return parcel

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -56,7 +55,7 @@ def test_a_chunk_past_its_count_is_refused_though_it_is_sealed(index: int, count
 
 @pytest.mark.parametrize(("index", "count"), [(0, 3), (1, 2), (0, 1)])
 def test_chunks_that_do_not_make_up_the_stated_length_are_refused(index: int, count: int) -> None:
-    end, head = link(), replace(HEAD, length=4)
+    end, head = link(), HEAD._replace(length=4)
     clear = head.pack() + struct.pack("<II", index, count)
     sealed = clear + end._aead.encrypt(envelope._nonce(head, index), b"abc", clear)
     with pytest.raises(WireError, match=f"chunk {index} of {count} has 3 bytes, which no body of 4 bytes has"):
@@ -65,7 +64,7 @@ def test_chunks_that_do_not_make_up_the_stated_length_are_refused(index: int, co
 
 def test_a_forged_chunk_spoils_none_that_came_before() -> None:
     body = bytes(range(256)) * (CHUNK // 128)
-    head = replace(HEAD, length=len(body))
+    head = HEAD._replace(length=len(body))
     end, packets = link(), link().seal(Envelope(head, body))
     assert end.open(packets[0]) is None
     for packet in packets:
@@ -91,7 +90,7 @@ def test_a_forged_chunk_spoils_none_that_came_before() -> None:
 )
 def test_a_header_refuses_what_it_cannot_carry(change: dict[str, Any]) -> None:
     with pytest.raises(RangeError):
-        replace(HEAD, **change).pack()
+        HEAD._replace(**change).pack()
 
 
 GARBAGE = {

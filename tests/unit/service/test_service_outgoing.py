@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest
 from tests.served import Scene
@@ -35,7 +34,7 @@ async def leave(scene: Scene, body: bytes = BODY) -> bytes:
 
 
 def _longer(header: Header, length: int) -> bytes:
-    return replace(header, length=length).pack()
+    return header._replace(length=length).pack()
 
 
 async def begun(scene: Scene, caller: str, request: bytes) -> tuple[bytes, AsyncIterator[bytes]]:
