@@ -59,7 +59,10 @@ class Learning(Part):
     augment: Augment = Field(NoAugment(), description="what is done to pictures")
     root: Root = Field(NONE, description="records that the server keeps for itself")
     together: int = Field(
-        64, ge=1, description="how many clients of a small model train stacked as one; 1 trains each alone"
+        64,
+        ge=1,
+        description="how many clients of a small model train stacked as one; tiny perceptrons may be more, up to half "
+        "a million weights; 1 trains each alone",
     )
     warm: str | None = Field(None, description="a `model.safetensors` file to start from")
     opaque: tuple[str, ...] = Field(

@@ -62,6 +62,25 @@ def each(jobs: Sequence[Callable[[], None]]) -> None:
         raise error
 
 
+def shareable(workers: int) -> int:
+    """Among how many threads of torch's own a call may be divided, of so many that are free.
+
+    Fewer where OMP_NUM_THREADS says so, and one in a forked process: torch's threads do not survive a fork, and who
+    waits for them waits for ever.
+    """
+    said = os.environ.get("OMP_NUM_THREADS", "")
+    return 1 if _forked else min(workers, int(said)) if said.isdecimal() and int(said) else workers
+
+
+def _in_fork() -> None:
+    global _forked
+    _forked = True
+
+
+_forked = False
+os.register_at_fork(after_in_child=_in_fork)
+
+
 def cores() -> int:
     """How many cores this process may use: fewer than the machine has, in a container or under `taskset`."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

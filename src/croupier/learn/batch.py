@@ -8,8 +8,9 @@ their last bits. `learn.train` decides between this and training one by one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import cast
 
 import numpy as np
@@ -20,23 +21,30 @@ from torch.func import functional_call, vmap
 
 from croupier.learn.data import Records
 from croupier.learn.fit import Fit
-from croupier.learn.flat import FlatNet, loss_of
+from croupier.learn.flat import FlatNet
+from croupier.learn.loss import USUAL, loss_of
 
 Client = tuple[Tensor, Records, torch.Generator]
+# The gradient of each of the stacked weights, by one batch a client, its targets, and what each record counts for.
+Gradients = Callable[[Tensor, Tensor, Tensor], Sequence[Tensor]]
+# Weights that are worth a thread: with fewer of them a step is over before another thread is awake.
+_SHARE = 1 << 15
 
 
 def train_together(
-    net: FlatNet, goal: str, fit: Fit, clients: Sequence[Client], whole: bool | None = None
+    net: FlatNet, goal: str, fit: Fit, clients: Sequence[Client], whole: bool | None = None, threads: int = 1
 ) -> list[Tensor]:
     """Train each client from its start on its own records; the same steps as alone, up to rounding.
 
     Clients come with most records first: those who are done early form the tail, which later steps leave alone.
     `whole`: step through all weights at once and not tensor by tensor; by itself, on a device and not on a CPU.
+    `threads`: among how many the clients of a step are divided, where gradients are made by hand; see `offers_by_hand`.
     """
     device = net.weights.device
     # Every call costs a device the same, however little it does; a CPU's caches hold one tensor and not all.
     whole = device.type != "cpu" if whole is None else whole
-    starts = _begun([start[: net.size] for start, _, _ in clients], device, whole)
+    threads = threads if not whole and offers_by_hand(net.module, goal) else 1
+    starts = _begun([start for start, _, _ in clients], net.size, device, whole)
     leaves = {
         part.name: starts[:, start:stop].view(len(clients), *part.shape) for part, start, stop in net.layout.spans()
     }
@@ -45,37 +53,62 @@ def train_together(
     states = [fit.start(leaf) for leaf in ([starts] if whole else leaves.values())]
     heap = _Heap.of(clients)
 
-    forward = _stacked(net.module)
+    gradients = _gradients(net.module, goal, leaves, min(fit.batch, len(clients[0][1])), whole)
+    weights = [starts] if whole else list(leaves.values())
+    moved, now, active = weights, states, 0
     for number, (index, share) in enumerate(_plan(fit, clients, device), 1):
-        active = len(index)
-        inputs, targets = heap.taken(index)
-        # While all are at it nothing is cut out: that would be a call for each tensor and each part of its state.
-        cut = slice(active) if active < len(clients) else None
-        now = {name: _of(leaf, cut).detach().requires_grad_() for name, leaf in leaves.items()}
-        outputs = forward(now, inputs)
+        if len(index) != active:
+            active = len(index)
+            torch.set_num_threads(_worth(threads, active, net.size))
+            moved = [leaf[:active] for leaf in weights]
+            now = [{key: held[:active] for key, held in state.items()} for state in states]
+        grads = _left(fit, gradients(*heap.taken(index), share))
+        along = [torch.cat([grad.flatten(1) for grad in grads], 1)] if whole else grads
+        for leaf, grad, state in zip(moved, along, now, strict=True):
+            fit.step(leaf, grad, state, number)
+    return list(home(starts if whole else _rows(list(leaves.values()))))
+
+
+def offers_by_hand(module: nn.Module, goal: str) -> bool:
+    """Whether a module's gradients can be made by hand on a CPU.
+
+    Several threads may then share each call, because they divide the clients and not what is added up for one of them:
+    the same bits come out. Torch's automatic gradients promise no such thing, and are left to one thread.
+    """
+    return hasattr(module, "by_hand") and USUAL.get(goal, goal) == "cross-entropy"
+
+
+def _worth(threads: int, clients: int, size: int) -> int:
+    """How many threads a step is divided among: each has whole clients, and enough to do to be worth waking."""
+    return max(1, min(threads, clients, clients * size // _SHARE))
+
+
+def _gradients(module: nn.Module, goal: str, leaves: Mapping[str, Tensor], width: int, whole: bool) -> Gradients:
+    """Each leaf's gradient of one batch a client: by hand where the module offers that, else torch's automatic one."""
+    if not whole and offers_by_hand(module, goal):
+        return cast(Callable[[Mapping[str, Tensor], int], Gradients], module.by_hand)(leaves, width)
+    forward = _stacked(module)
+
+    def automatic(inputs: Tensor, targets: Tensor, share: Tensor) -> Sequence[Tensor]:
+        held = {name: leaf[: len(inputs)].detach().requires_grad_() for name, leaf in leaves.items()}
+        outputs = forward(held, inputs)
         losses = loss_of(goal, outputs.flatten(0, 1), targets, "none")
         # Clients share no weights, so the gradient of the total is every client's own gradient.
-        grads = _left(fit, torch.autograd.grad(total(losses, share), list(now.values())))
-        moved: list[Tensor] = [_of(starts, cut)] if whole else [leaf.detach() for leaf in now.values()]
-        along = [torch.cat([grad.flatten(1) for grad in grads], 1)] if whole else grads
-        for weights, grad, state in zip(moved, along, states, strict=True):
-            fit.step(weights, grad, {key: _of(held, cut) for key, held in state.items()}, number)
-    return list(home(starts if whole else torch.cat([leaf.flatten(1) for leaf in leaves.values()], 1)))
+        return torch.autograd.grad(total(losses, share), list(held.values()))
+
+    return automatic
 
 
-def _of(values: Tensor, cut: slice | None) -> Tensor:
-    return values if cut is None else values[cut]
-
-
-def _begun(starts: Sequence[Tensor], device: torch.device, own: bool) -> Tensor:
-    """A row for each client. One model that is handed to all of them goes to the device once.
+def _begun(starts: Sequence[Tensor], size: int, device: torch.device, own: bool) -> Tensor:
+    """A row of weights for each client. One model that is handed to all of them goes to the device once.
 
     Where rows need be nobody's own, because they are copied tensor by tensor, that one stands for all of them.
     """
-    if all(start.data_ptr() == starts[0].data_ptr() for start in starts):
-        one = starts[0].to(device)
+    model = starts[0]
+    if all(start is model or start.data_ptr() == model.data_ptr() for start in starts):
+        one = model[:size].to(device)
         return one.repeat(len(starts), 1) if own else one.expand(len(starts), -1)
-    return torch.stack(list(starts)).to(device)
+    return torch.stack([start[:size] for start in starts]).to(device)
 
 
 def home(rows: Tensor) -> Tensor:
@@ -85,7 +118,7 @@ def home(rows: Tensor) -> Tensor:
     return torch.empty(rows.shape, dtype=rows.dtype, pin_memory=True).copy_(rows)
 
 
-def _left(fit: Fit, grads: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def _left(fit: Fit, grads: Sequence[Tensor]) -> Sequence[Tensor]:
     """What a fit leaves of each client's whole gradient, leaf by leaf again; without a copy where that is all of it."""
     if fit.whole:
         return grads
@@ -96,9 +129,22 @@ def _left(fit: Fit, grads: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 def _laid_out(leaf: Tensor) -> Tensor:
     """Matrices column by column in memory, as their gradients come: a step then runs through both in one order."""
-    turned = leaf.transpose(1, 2) if leaf.dim() == 3 else leaf
-    mine = turned.clone(memory_format=torch.contiguous_format)
-    return mine.transpose(1, 2) if leaf.dim() == 3 else mine
+    if leaf.dim() != 3:
+        return leaf.clone(memory_format=torch.contiguous_format)
+    # One model that stands for all is turned once.
+    one = leaf[:1] if leaf.stride(0) == 0 else leaf
+    turned = one.transpose(1, 2).contiguous().expand(len(leaf), -1, -1)
+    return turned.clone(memory_format=torch.contiguous_format).transpose(1, 2)
+
+
+def _rows(leaves: Sequence[Tensor]) -> Tensor:
+    """Each client's weights in one row, copied once from where they lie."""
+    sizes = [leaf[0].numel() for leaf in leaves]
+    rows = torch.empty(len(leaves[0]), sum(sizes))
+    parts = rows.split(sizes, 1)  # type: ignore[no-untyped-call]
+    for part, leaf in zip(parts, leaves, strict=True):
+        part.unflatten(1, leaf.shape[1:]).copy_(leaf)
+    return rows
 
 
 def _stacked(module: nn.Module) -> Callable[[dict[str, Tensor], Tensor], Tensor]:
@@ -147,24 +193,26 @@ def _plan(fit: Fit, clients: Sequence[Client], device: torch.device) -> Iterator
     Short batches are padded by records that count for nothing.
     """
     counts = [len(records) for _, records, _ in clients]
-    steps = [fit.steps(count) for count in counts]
-    width = min(fit.batch, counts[0])
-    index = np.zeros((steps[0], len(clients), width), np.int64)
-    share = np.zeros((steps[0], len(clients), width), np.float32)
-    shares = {count: _shares(fit, count, width) for count in set(counts)}
-    first = 0
-    for client, (_, _, generator) in enumerate(clients):
-        count, last = counts[client], steps[client]
-        padded = np.zeros((fit.epochs, last // fit.epochs * width), np.int64)
-        for epoch, order in enumerate(fit.orders(count, generator)):
-            padded[epoch, :count] = order.numpy()
-        index[:last, client] = padded.reshape(last, width) + first
-        share[:last, client] = shares[count]
-        first += count
-    active = [sum(count > number for count in steps) for number in range(steps[0])]
+    most, width = fit.steps(counts[0]), min(fit.batch, counts[0])
+    index = np.zeros((most, len(clients), width), np.int64)
+    share = np.zeros((most, len(clients), width), np.float32)
+    active = np.zeros(most, np.int64)
+    first = begin = 0
+    # Clients of as many records stand side by side: their orders are laid down in one call.
+    for count, alike in groupby(counts):
+        many, last = len(list(alike)), fit.steps(count)
+        end = begin + many
+        orders = [order for _, _, generator in clients[begin:end] for order in fit.orders(count, generator)]
+        firsts = first + count * np.arange(many).reshape(-1, 1, 1)
+        padded = np.zeros((many, fit.epochs, last // fit.epochs * width), np.int64)
+        padded[:, :, :count] = torch.cat(orders).numpy().reshape(many, fit.epochs, count)
+        index[:last, begin:end] = (padded + firsts).reshape(many, last, width).swapaxes(0, 1)
+        share[:last, begin:end] = _shares(fit, count, width)[:, None]
+        active[:last] = end
+        first, begin = first + count * many, end
     # Once for all steps: a device waits for every copy.
     places, parts = (torch.from_numpy(values).to(device) for values in (index, share))
-    for number, many in enumerate(active):
+    for number, many in enumerate(active.tolist()):
         yield places[number, :many], parts[number, :many]
 
 

@@ -21,14 +21,17 @@ from torch import Tensor, nn
 from croupier.core.coins import Coins
 from croupier.core.update import Layout, Update
 from croupier.errors import CroupierError, RangeError, SpecError
+from croupier.kernels.threads import shareable
 from croupier.learn.augment import AS_IS, Augment
-from croupier.learn.batch import train_together
+from croupier.learn.batch import offers_by_hand, train_together
 from croupier.learn.data import Records
 from croupier.learn.fit import Fit
 from croupier.learn.flat import FlatNet, layout_of, loss_of, train_mode
 from croupier.learn.models.layers import draw_from
 
 Job = tuple[Tensor, str, Coins]
+# Weights of groups that join at most: more of them do not stay in a processor's caches, nor keep other processes busy.
+_JOINED = 1 << 19
 
 
 def one_of(records: Records, coins: Coins) -> Tensor:
@@ -42,10 +45,11 @@ class ClientTrainer:
 
     def __init__(
         self, module: nn.Module, goal: str, fit: Fit, device: str = "cpu", stacked: bool = False,
-        augment: Augment = AS_IS,
+        augment: Augment = AS_IS, threads: int = 1,
     ) -> None:  # fmt: skip
         self.net = FlatNet(module, device)
         self.goal, self.fit, self.device, self.stacked, self.augment = goal, fit, device, stacked, augment
+        self.threads = threads
         self.least = fewest(module)
 
     def __call__(self, jobs: Sequence[tuple[Tensor, Records, Coins]]) -> list[Tensor]:
@@ -53,7 +57,10 @@ class ClientTrainer:
         torch.set_num_threads(1)
         if self.stacked:
             work = [(start, records, coins.fast()) for start, records, coins in jobs]
-            return train_together(self.net, self.goal, self.fit, work)
+            try:
+                return train_together(self.net, self.goal, self.fit, work, threads=self.threads)
+            finally:
+                torch.set_num_threads(1)
         return [self._alone(*job) for job in jobs]
 
     def _alone(self, start: Tensor, records: Records, coins: Coins) -> Tensor:
@@ -117,8 +124,19 @@ class Learner:
                 "task.split.least = 1: a client has one record, but task.model normalises over batches, which takes "
                 "two; set it to 2 or more"
             )
-        for _ in range(self.workers):
-            self._idle.put(ClientTrainer(self.module, self.goal, self.fit, self.device, self.stacked, self.augment))
+        trainers, threads = (1, shareable(self.workers)) if self._shared else (self.workers, 1)
+        for _ in range(trainers):
+            self._idle.put(
+                ClientTrainer(self.module, self.goal, self.fit, self.device, self.stacked, self.augment, threads)
+            )
+
+    @property
+    def _shared(self) -> bool:
+        """Whether workers share the calls of one training, and groups of clients come one after the other.
+
+        At every call of a small network's step threads of Python's wait for each other; threads inside a call do not.
+        """
+        return self.stacked and self.device == "cpu" and offers_by_hand(self.module, self.goal)
 
     @cached_property
     def layout(self) -> Layout:
@@ -143,18 +161,39 @@ class Learner:
         """Which jobs train together: equal groups of clients of like size, so that little of a batch is padding."""
         if not self.stacked:
             return [[i] for i in range(len(jobs))]
-        records = [len(self.shards[job[1]]) for job in jobs]
+        records = [int(self._counts[job[1]]) for job in jobs]
         order = sorted(range(len(records)), key=lambda i: -records[i])
         groups = -(-len(order) // self.group)
-        return [order[len(order) * g // groups : len(order) * (g + 1) // groups] for g in range(groups)]
+        parts = [order[len(order) * g // groups : len(order) * (g + 1) // groups] for g in range(groups)]
+        return self._joined(parts, records) if self._shared else parts
+
+    def _joined(self, parts: list[list[int]], records: Sequence[int]) -> list[list[int]]:
+        """The same groups, neighbours as one where no batch becomes wider: fewer calls, and no more padding.
+
+        Who trains together changes last bits, so this hangs on the description alone, as the groups do.
+        """
+        most = max(self.group, _JOINED // max(1, self.layout.size))
+        found = parts[:1]
+        for part in parts[1:]:
+            alike = min(records[found[-1][0]], records[part[0]]) >= self.fit.batch
+            if alike and len(found[-1]) + len(part) <= most:
+                found[-1] = [*found[-1], *part]
+            else:
+                found.append(part)
+        return found
 
     @property
     def stacked(self) -> bool:
         """Whether clients train stacked."""
         return self.group > 1 and self.fit.stacks
 
+    @cached_property
+    def _counts(self) -> Mapping[str, Tensor]:
+        """On how many records each client trains."""
+        return {shard: torch.tensor([float(len(held))], dtype=torch.float64) for shard, held in self.shards.items()}
+
     def _map(self, fn: Callable[[list[int]], list[Tensor]], parts: list[list[int]]) -> list[list[Tensor]]:
-        if self.workers == 1 or len(parts) == 1:
+        if self.workers == 1 or len(parts) == 1 or self._shared:
             return [fn(part) for part in parts]
         return list(self._pool.map(fn, parts))
 
@@ -175,8 +214,7 @@ class Learner:
 
     def update(self, job: tuple[Any, ...], vector: Tensor) -> Update | CroupierError:
         """A trained vector as an update that says on how many records; or the error that it is no number any more."""
-        count = torch.tensor([float(len(self.shards[job[1]]))], dtype=torch.float64)
         try:
-            return Update(vector, self.layout, {"weight": count})
+            return Update(vector, self.layout, {"weight": self._counts[job[1]]})
         except RangeError as error:
             return RangeError(f"{error}: training diverged; lower task.fit.lr")

@@ -15,6 +15,7 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
+from croupier.learn.by_hand import StackedPerceptrons
 from croupier.learn.data import Dataset
 from croupier.learn.models.layers import Dropout
 from croupier.learn.models.network import Network
@@ -47,6 +48,11 @@ class Perceptron(nn.Module):
             else:
                 out = layer(out)
         return out
+
+    def by_hand(self, leaves: Mapping[str, Tensor], width: int) -> StackedPerceptrons:
+        """The gradients of such models at once, on batches of `width` records. Dropout is not stacked."""
+        names = [f"layers.{number}" for number, layer in enumerate(self.layers) if isinstance(layer, nn.Linear)]
+        return StackedPerceptrons(names, leaves, width)
 
 
 class Mlp(Network, use="mlp"):
