@@ -51,7 +51,7 @@ class SimulationSize(BenchSize):
 
     clients: int = Field(100, ge=2, description="Simulated clients.")
     rounds: int = Field(50, ge=6, description="Rounds for the memory mark.")
-    repeats: int = Field(5, ge=1, description="Timed repeats of each side; the best counts.")
+    repeats: int = Field(10, ge=1, description="Timed repeats of each side; the best counts.")
     device: str = Field("cpu", description="`cuda`, to measure a device beside the CPU; `cpu` measures this alone.")
 
 
@@ -72,8 +72,10 @@ def measure(size: SimulationSize, seed: int, watch: Watch = ignore) -> dict[str,
     gc.freeze()
     first_mark, last_mark = _marks(spec, coins, size.rounds)
     # Both sides may use every core: each is reported at the worker count that suits it best.
-    batched = {w: _rate(_made(spec, coins, spec.task.together, w), spec, coins, repeats) for w in {1, cores}}
-    serial = {w: _rate(_made(spec, coins, 1, w), spec, coins, repeats) for w in {1, cores}}
+    sides = [(together, workers) for together in (spec.task.together, 1) for workers in sorted({1, cores})]
+    made = [_made(spec, coins, together, workers) for together, workers in sides]
+    rates = dict(zip(sides, _rates(made, spec, coins, repeats), strict=True))
+    batched, serial = ({w: rate for (t, w), rate in rates.items() if (t == 1) == alone} for alone in (False, True))
     fast, slow = max(batched.values()), max(serial.values())
     return {
         "clients": size.clients,
@@ -110,16 +112,17 @@ def _rounds(made: Assembled, spec: Spec, coins: Coins, count: int) -> Iterator[R
     return rounds(spec.protocol, made.task, Federation(rounds=count), coins, Local())
 
 
-def _rate(made: Assembled, spec: Spec, coins: Coins, repeats: int) -> float:
+def _rates(made: Sequence[Assembled], spec: Spec, coins: Coins, repeats: int) -> list[float]:
+    """Rounds a second of each, at best; in turn, so that a machine's slow moments are everybody's."""
     torch.set_num_threads(1)
-    for _ in _rounds(made, spec, coins, 1):
-        pass
-    best = 0.0
-    for _ in range(repeats):
-        start, done = time.perf_counter(), 0
-        for _ in _rounds(made, spec, coins, 3):
-            done += 1
-        best = max(best, done / (time.perf_counter() - start))
+    best = [0.0] * len(made)
+    for repeat in range(repeats + 1):
+        for number, one in enumerate(made):
+            start, done = time.perf_counter(), 0
+            for _ in _rounds(one, spec, coins, 3):
+                done += 1
+            # The first is not counted: it loads and sets up.
+            best[number] = max(best[number], done / (time.perf_counter() - start)) if repeat else 0.0
     return best
 
 
@@ -129,7 +132,7 @@ def _protocol(spec: Spec, coins: Coins, repeats: int) -> float:
     jobs = [(made.task.first.vector, shard, coins.child("kept", shard)) for shard in made.task.shards.values()]
     kept = made.task.fit(jobs)
     idle = replace(made, task=replace(made.task, fit=lambda asked: kept[: len(asked)]))
-    return 1 / _rate(idle, spec, coins, repeats)
+    return 1 / _rates([idle], spec, coins, repeats)[0]
 
 
 def _difference(spec: Spec, coins: Coins) -> float:
