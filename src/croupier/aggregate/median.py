@@ -1,7 +1,8 @@
 """The coordinate-wise median: every parameter by itself takes the middle of what the clients sent.
 
-It looks at each parameter alone, so that it works even behind a shuffle of single parameters, and liars below half of
-the clients cannot move it past honest values.
+It looks at each parameter alone, so that it works even behind a shuffle of single parameters. While fewer than half of
+a parameter's rows are lies, they cannot move it past honest values; a row may be the sum of a group, which one liar
+spoils.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Median(Aggregator, use="median"):
 
     @property
     def anew(self) -> bool:
-        """The rows alone."""
+        """Every round's model is made of its own rows: nothing is remembered."""
         return True
 
     def __call__(self, gathered: Gathered, desk: Desk, memory: Memory) -> tuple[tuple[Model, ...], Memory]:

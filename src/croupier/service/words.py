@@ -1,8 +1,9 @@
 """A digest as six words that people can read to each other on the telephone.
 
 The 2,048 words are made here by a rule, not taken from a list: five letters, consonant and vowel in turn, from sounds
-that are told apart by ear. Six of them are 66 bits. Whoever makes two rosters could try many of both until their words
-agree (about 2^33 tries), so the words come from the digest by scrypt, which makes each try slow and in need of memory.
+of which the commonest confusions are left out. Six of them are 66 bits. Whoever makes two rosters could vary both until
+their words agree (about 2^33 tries), so the words come from the digest by scrypt, which makes each try slow and in need
+of memory.
 
 Used by `roster` (`Roster.words`) and by `croupier accept`.
 """
@@ -18,7 +19,7 @@ from croupier.errors import RosterError
 
 COUNT = 6
 BITS = 11
-# b without p, d and v; k without g; m without n; s without z: no two are easily mistaken for each other.
+# b without p, d and v; k without g; m without n; s without z: the commonest confusions are left out.
 _STARTS, _VOWELS, _ENDS = "bfklmrst", "aeio", "ls"
 WORDS = tuple("".join(letters) for letters in product(_STARTS, _VOWELS, _STARTS, _VOWELS, _ENDS))
 # 64 MiB and a fifth of a second for whoever compares; tens of years of a core for 2^33 tries.

@@ -1,4 +1,7 @@
-"""The server's attack on encodings such as Tazza's (`hidden-units`): in which order are a client's hidden units?"""
+"""The server's attack on encodings such as Tazza's (`hidden-units`): in which order are a client's hidden units?
+
+A *frame* is the public name of a secret order; a *rule* is that order itself: one permutation for each group of units.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,7 @@ def study(known: Mapping[str, Any], device: str = "cpu") -> Symmetry:
 def mount(symmetry: Symmetry, asked: Mapping[str, Any]) -> dict[str, Any]:
     """The frame of the first model (`base`), and every guess at the order of an upload.
 
-    `asked` has `rounds`, how many uploads to match a round at `most`, and `coins`.
+    `asked` has `rounds`, `coins`, and `most`: how many uploads are looked at in each round.
     """
     rounds = revived(tuple[ServerRound, ...], asked["rounds"])
     guesses, orders = follow(rounds, symmetry, Coins(asked["coins"]), asked["most"])
@@ -77,7 +80,7 @@ def follow(
     rounds: Sequence[ServerRound], symmetry: Symmetry, coins: Coins, most: int = 10,
     earlier: Mapping[bytes, Rule] | None = None,
 ) -> tuple[list[Guess], dict[bytes, Rule]]:  # fmt: skip
-    """Bring round after round into the order of the first model, by at most so many uploads a round.
+    """Bring round after round into the order of the first model, by at most `most` uploads of each round.
 
     Each match is relative to the model that was handed out (with clusters, clients get different ones); frames say
     which orders are the same. So all rounds end in one common order, secret if the first model's is. `earlier`: the
@@ -86,7 +89,7 @@ def follow(
     orders, guesses = dict(earlier or {rounds[0].uploads[0].model_frame: unmoved(symmetry)}), list[Guess]()
     for one in rounds:
         fits = list[tuple[float, Rule]]()
-        # Whose model is in an order that was never brought together with the first tells nothing.
+        # An upload whose model lies in an order that is not linked to the first tells nothing.
         for each in [each for each in one.uploads if each.model_frame in orders][:most]:
             rule, is_same = orders[each.model_frame], each.model_frame == one.frame
             if is_same:

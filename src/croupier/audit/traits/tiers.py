@@ -118,7 +118,7 @@ def released(view: View, one: RoundView, public: Tiers, smallest: int, layout: L
     if view == "rows":
         return RoundTruth.of_named(one)
     tiers = [public.tier(who) for who in one.names]
-    sigma = {who: noise for (who,), (noise,) in zip(one.members, one.tiers, strict=True)}.__getitem__
+    sigma = {who: noise for (who,), (noise,) in zip(one.members, one.deviations, strict=True)}.__getitem__
     if view == "sums":
         release, clip = BucketSums(smallest=smallest), public.clip
         # Sums are of whole numbers, as sum servers make them: exact, and far below 2^53.

@@ -18,7 +18,7 @@ from croupier.learn.data import Dataset
 from croupier.learn.models.grouped import Norm, grouped
 from croupier.learn.models.layers import Standardise
 from croupier.learn.models.network import Network
-from croupier.learn.models.start import start
+from croupier.learn.models.start import init_convolutions
 
 # How much wider than the growth a layer is between its two convolutions.
 INSIDE = 4
@@ -63,7 +63,7 @@ class DenseNet(nn.Module):
         steps[f"norm{len(blocks) + 1}"] = nn.BatchNorm2d(width)
         self.features = nn.Sequential(steps)
         self.classifier = nn.Linear(width, classes)
-        self.apply(start)
+        self.apply(init_convolutions)
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits."""

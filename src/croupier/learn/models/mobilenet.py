@@ -1,7 +1,7 @@
 """MobileNetV2 (Sandler et al. 2018) for small pictures, with torchvision's names for the weights.
 
-One of the larger networks that costs are measured on. Convolutions that work in each channel alone make permutations of
-channels cheap to follow and expensive to check. `norm` may take the place of batch statistics (`grouped`).
+IntraShuffler's Table 9 trains it, and its Table 7 takes its number of weights. `norm` may take the place of batch
+statistics (`grouped`).
 """
 
 from __future__ import annotations
@@ -13,16 +13,19 @@ from croupier.learn.data import Dataset
 from croupier.learn.models.grouped import Norm, grouped
 from croupier.learn.models.layers import Dropout, Standardise
 from croupier.learn.models.network import Network
-from croupier.learn.models.start import start
+from croupier.learn.models.start import init_convolutions
 
-# Of every stage how much wider a block is inside, its channels, its blocks, and the step of the first of them. The
-# paper has steps of 2 in the stem and in the second stage too: a picture of 32 x 32 would end as 1 x 1, here as 4 x 4.
+# Of every stage how much wider a block is inside, its channels, its blocks, and the stride of the first of them. The
+# paper has a stride of 2 in the stem and in the second stage too: 32 x 32 would end as 1 x 1, here they end as 4 x 4.
 STAGES = ((1, 16, 1, 1), (6, 24, 2, 1), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 STEM, LAST = 32, 1280
 
 
 class Inverted(nn.Module):
-    """Wider by a 1 x 1 convolution, 3 x 3 in each channel alone, narrower again; the input is added where it fits."""
+    """Wider by a 1 x 1 convolution (unless `expand` is 1), 3 x 3 in each channel alone, narrower again.
+
+    The input is added where the output has its shape.
+    """
 
     def __init__(self, before: int, after: int, stride: int, expand: int) -> None:
         super().__init__()
@@ -31,12 +34,12 @@ class Inverted(nn.Module):
         each = _convolved(inside, inside, 3, stride, groups=inside)
         narrow = (nn.Conv2d(inside, after, 1, bias=False), nn.BatchNorm2d(after))
         self.conv = nn.Sequential(*widen, each, *narrow)
-        self.kept = stride == 1 and before == after
+        self.adds_input = stride == 1 and before == after
 
     def forward(self, x: Tensor) -> Tensor:
         """The block's output, on top of its input where shapes allow."""
         out: Tensor = self.conv(x)
-        return x + out if self.kept else out
+        return x + out if self.adds_input else out
 
 
 class MobileNet(nn.Module):
@@ -59,7 +62,7 @@ class MobileNet(nn.Module):
                 before = after
         self.features = nn.Sequential(*steps, _convolved(before, last, 1))
         self.classifier = nn.Sequential(Dropout(dropout), nn.Linear(last, classes))
-        self.apply(start)
+        self.apply(init_convolutions)
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from croupier.learn.data import Dataset
 from croupier.learn.models.layers import Standardise
 from croupier.learn.models.network import Network
-from croupier.learn.models.start import start
+from croupier.learn.models.start import init_convolutions
 
 
 class Residual(nn.Module):
@@ -51,7 +51,7 @@ class ResidualNet(nn.Module):
         self.layer3 = _stage(128, 256, 2)
         self.layer4 = _stage(256, 512, 2)
         self.fc = nn.Linear(512, classes)
-        self.apply(start)
+        self.apply(init_convolutions)
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits."""

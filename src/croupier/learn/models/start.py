@@ -1,14 +1,14 @@
-"""How convolutions start.
-
-Shared by the deep convolutional networks, which would not train from torch's own start.
-"""
+"""The first weights of convolutions (He et al. 2015), shared by the deep convolutional networks."""
 
 from __future__ import annotations
 
 from torch import nn
 
 
-def start(module: nn.Module) -> None:
-    """Convolutions that keep the size of gradients through the depth (He et al. 2015); the rest starts as torch's."""
+def init_convolutions(module: nn.Module) -> None:
+    """Draw a convolution's weights anew, in place, so that gradients keep their size through many layers.
+
+    Any other module is left as torch began it. For `Module.apply`.
+    """
     if isinstance(module, nn.Conv2d):
         nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

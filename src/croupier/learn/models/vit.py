@@ -1,7 +1,9 @@
 """A small Vision Transformer (Dosovitskiy et al. 2021): patches of a picture as words of a text.
 
 Patches come from `mixer`, blocks from `transformer`; what is new here is how places are added and where logits are
-read. One of Tazza's architectures, and one of those that `learn.axes` is tested on.
+read. Blocks use ReLU, and logits are read from the patches' mean unless `token` is set: neither is as in the paper.
+
+One of Tazza's architectures, and one of those that `learn.axes` is tested on.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from croupier.learn.models.transformer import START, Block
 
 @dataclass(frozen=True)
 class AttentionBlocks:
-    """A stack of blocks of attention: its vectors' width, heads, how many blocks, the width inside one, and dropout."""
+    """How large a stack of attention blocks is: width of its vectors, heads, blocks, width inside one, and dropout."""
 
     width: int
     heads: int
@@ -33,7 +35,7 @@ class AttentionBlocks:
 
 
 class PatchReader(nn.Module):
-    """Patches and their places as vectors, blocks of attention, and logits from the mean or from a place of its own.
+    """Patches and their places as vectors, blocks of attention, and logits from their mean or from a learned token.
 
     `token` puts a learned vector before the patches and reads only what becomes of it, as the first ViT does; without
     it the patches' mean is read. `first` is done to the pictures before all else.
@@ -66,7 +68,7 @@ class PatchReader(nn.Module):
         if self.token is not None:
             x = torch.cat([self.token.expand(len(x), -1, -1), x], 1)
         x = x + self.places
-        # Every place holds a patch.
+        # No place is empty: attention leaves none out.
         empty = torch.zeros(x.shape[:2], dtype=torch.bool, device=x.device)
         for block in self.blocks:
             x = block(x, empty)
@@ -78,16 +80,18 @@ class PatchReader(nn.Module):
 class Vit(Network, use="vit"):
     """A Vision Transformer for pictures: 545,930 weights for 10 classes of CIFAR-10.
 
-    `standardise` brings pixels to [-1, 1]; `token` reads a place of its own instead of the patches' mean.
+    `standardise` brings pixels to [-1, 1]; `token` reads a learned token instead of the patches' mean.
     """
 
     patch: PositiveInt = Field(4, description="side of a patch in pixels")
     width: PositiveInt = Field(128, description="width of a patch's vector")
     heads: PositiveInt = Field(4, description="heads of attention")
     layers: PositiveInt = Field(4, description="how many layers")
-    hidden: PositiveInt = Field(256, description="width between, inside a layer")
+    hidden: PositiveInt = Field(256, description="width of the two-layer perceptron inside a block")
     dropout: float = Field(0.0, ge=0, lt=1, description="rate of dropout in every layer")
-    token: bool = Field(False, description="reads a place of its own instead of the patches' mean")
+    token: bool = Field(
+        False, description="reads a learned token, put before the patches, instead of the patches' mean"
+    )
     standardise: bool = Field(
         False, description="the network first subtracts a public mean and divides by a public deviation"
     )

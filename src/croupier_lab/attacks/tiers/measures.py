@@ -170,7 +170,7 @@ def recombining(answer: Mapping[str, Any], known: CleanTruth, coins: Coins) -> t
         hits["ceiling"].append(float((source.gather(0, places) == want).double().mean()))
     for one in answer["scale"]:
         truth, members, source = _bucket(one, known.truth.rounds[by[one["number"]]])
-        sigmas = truth.view.tiers[one["bucket"]]
+        sigmas = truth.view.deviations[one["bucket"]]
         levels, counts = torch.unique(torch.tensor(sigmas, dtype=torch.float64), return_counts=True)
         level = torch.zeros(len(truth.names), dtype=torch.int64)
         for member, sigma in zip(members, sigmas, strict=True):

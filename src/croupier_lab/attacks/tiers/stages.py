@@ -85,7 +85,7 @@ def _pieces(studied: Studied, views: Sequence[RoundView], coins: Coins) -> dict[
         if one.named or one.intact or bool((one.counts > 1).any()):
             continue
         middle = studied.auxiliary.means(torch.tensor([one.number]))[0].double()
-        for bucket, (members, tiers) in enumerate(zip(one.members, one.tiers, strict=True)):
+        for bucket, (members, tiers) in enumerate(zip(one.members, one.deviations, strict=True)):
             values = one.rows[one.bucket == bucket]
             predictions = torch.stack([middle + _average(known.get(who, []), middle) for who in members])
             if one.number in studied.auxiliary.numbers:

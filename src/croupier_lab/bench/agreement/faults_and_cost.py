@@ -1,9 +1,10 @@
 """Agreement on a rule under random faults, and what it costs by the number of clients.
 
-Counted must be zero: splits (two honest clients with different rules for a number or a round), endings without a name,
-endings after the last turn, attempts without a fault that do not end in agreement, and places where a secret, its hex
-form or a rule derived from it stands in what the relay received. With PBFT, up to f faulty clients and a sound relay,
-an honest client without the rule is lost, and counted too.
+What is counted must be zero: `splits` (two honest clients with different rules for a number or a round), `unnamed`
+(honest clients that end without the rule and without a reason), `late` (endings after the last turn), `stuck` (attempts
+without a fault that do not end in agreement), and `leaks` (secrets, or seeds of a round derived from them, that stand
+as they are, in hex or reversed in what the relay received). With PBFT, up to f faulty clients and a sound relay, an
+honest client without the rule is `lost`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from croupier_lab.bench.agreement.faulty_parties import Mischief
 from croupier_lab.bench.agreement.lost_rules import played
 from croupier_lab.bench.size import BenchSize, Watch, ignore
 
-Name = Literal["joint", "pbft"]
+FormName = Literal["joint", "pbft"]
 RUN = bytes(range(16))
 ROUNDS = 4
 SMALL = (4, 4, 5, 7)
@@ -45,7 +46,7 @@ FAILURES = ("splits", "unnamed", "late", "stuck", "lost", "leaks")
 class AgreementSize(BenchSize):
     """How much is tried: schedules of each form, attempts of each, the numbers of clients that are timed, repeats.
 
-    `rounds`: so many rounds of 10 of 100 clients agree anew each, to count those that nobody can open.
+    `rounds`: in so many rounds, 10 of 100 clients agree anew each, to count the rounds that nobody can open.
     """
 
     schedules: int = Field(1000, ge=0, description="Random schedules of faults for each form.")
@@ -56,13 +57,13 @@ class AgreementSize(BenchSize):
     )
     repeats: int = Field(1, ge=1, description="Timed repeats; the best counts.")
     rounds: int = Field(
-        100, ge=0, description="Rounds of 10 of 100 that agree anew each, to count those nobody can open."
+        100, ge=0, description="Rounds in which 10 of 100 agree anew, to count those that nobody can open."
     )
 
 
 @dataclass(frozen=True)
 class ScheduleVerdict:
-    """What became of one schedule."""
+    """What became of one schedule: how often an honest client got the rule and stopped without it, and failures."""
 
     schedule: Schedule
     agreed: int
@@ -70,8 +71,8 @@ class ScheduleVerdict:
     failures: Mapping[str, int]
 
 
-def judge(name: Name, form: AgreementForm, coins: Coins, attempts: int) -> ScheduleVerdict:
-    """Play one random schedule, the last attempt of which is always without a fault."""
+def judge(name: FormName, form: AgreementForm, coins: Coins, attempts: int) -> ScheduleVerdict:
+    """Play one random schedule; of three attempts or more, as every size has, the last is without a fault."""
     chance = coins.child("schedule").secure()
     clients = SMALL[int(chance.below(len(SMALL))[0])]
     names = tuple(f"c{number}" for number in range(clients))
@@ -86,28 +87,28 @@ def judge(name: Name, form: AgreementForm, coins: Coins, attempts: int) -> Sched
     return _verdict(name, schedule, done)
 
 
-def _verdict(name: Name, schedule: Schedule, done: Sequence[AgreementAttempt]) -> ScheduleVerdict:
+def _verdict(name: FormName, schedule: Schedule, done: Sequence[AgreementAttempt]) -> ScheduleVerdict:
     honest = schedule.honest
     found: Counter[str] = Counter()
     ends: Counter[str] = Counter()
-    held: dict[int, set[bytes]] = {}
+    secrets_by_number: dict[int, set[bytes]] = {}
     for number, tried in enumerate(done):
         got = {who: tried.held[who] for who in honest if who in tried.held}
-        held.setdefault(tried.call.number, set()).update(standing.secret for standing in got.values())
+        secrets_by_number.setdefault(tried.call.number, set()).update(standing.secret for standing in got.values())
         ends.update(agreed=len(got), aborted=len(honest) - len(got))
         found["unnamed"] += sum(who not in got and not tried.aborts.get(who) for who in honest)
         found["late"] += sum(len(tried.result.views[who].inputs) > deadline(name, tried.call) for who in honest)
         found["stuck"] += number >= schedule.until and len(tried.held) < len(schedule.clients)
         if name == "pbft" and not schedule.relay:
             found["lost"] += len(honest) - len(got)
-    found["splits"] = sum(len(secrets) > 1 for secrets in held.values()) + _rules(honest, done)
+    found["splits"] = sum(len(secrets) > 1 for secrets in secrets_by_number.values()) + _rules(honest, done)
     secrets = {s.secret for tried in done for s in tried.held.values()}
     found["leaks"] = leaks(secrets, [tried.result.views[SERVER] for tried in done])
     return ScheduleVerdict(schedule, ends["agreed"], ends["aborted"], {what: found[what] for what in FAILURES})
 
 
 def _rules(honest: tuple[str, ...], done: Sequence[AgreementAttempt]) -> int:
-    """After each attempt, round by round: whether honest clients would train it under different rules."""
+    """How many rounds, counted anew after each attempt, honest clients would train under different rules."""
     now: dict[str, Standing] = {}
     splits = 0
     for tried in done:
@@ -124,13 +125,13 @@ def _rule(standing: Standing, number: int) -> bytes:
         return b""
 
 
-def deadline(name: Name, call: AgreementCall) -> int:
+def deadline(name: FormName, call: AgreementCall) -> int:
     """The most turns that a client waits in."""
     return len(TURNS) if name == "joint" else 1 + 7 * (call.faulty + 2)
 
 
 def leaks(secrets: set[bytes], views: Sequence[View]) -> int:
-    """How many secrets, their hex forms, or seeds derived from them stand in what somebody received."""
+    """How many forms of secrets, and of rounds' seeds derived from them, stand in what somebody received."""
     text = b"\0".join(_bytes(facts(view)["inputs"]) for view in views)
     wanted = {form for secret in secrets for form in _forms(secret)}
     return sum(form in text for form in wanted)
@@ -151,17 +152,17 @@ def _bytes(value: Any) -> bytes:
     return value if isinstance(value, bytes) else str(value).encode()
 
 
-def call_of(name: Name, names: tuple[str, ...]) -> AgreementCall:
+def call_of(name: FormName, names: tuple[str, ...]) -> AgreementCall:
     """An epoch's agreement for joint secrets, a round's for PBFT."""
     return AgreementCall(RUN, 0, 0, names) if name == "joint" else AgreementCall.single(RUN, 0, names)
 
 
-def form_of(name: Name) -> AgreementForm:
+def form_of(name: FormName) -> AgreementForm:
     """A form of agreement."""
     return JOINT if name == "joint" else pbft()
 
 
-def trials(name: Name, form: AgreementForm, size: AgreementSize, coins: Coins, watch: Watch) -> dict[str, Any]:
+def trials(name: FormName, form: AgreementForm, size: AgreementSize, coins: Coins, watch: Watch) -> dict[str, Any]:
     """All schedules of one form, added up."""
     total: Counter[str] = Counter()
     for number in range(size.schedules):
@@ -177,15 +178,15 @@ def trials(name: Name, form: AgreementForm, size: AgreementSize, coins: Coins, w
     return {"schedules": size.schedules, "attempts": size.schedules * size.attempts, **total}
 
 
-def cost(name: Name, clients: int, coins: Coins, repeats: int) -> dict[str, Any]:
+def cost(name: FormName, clients: int, coins: Coins, repeats: int) -> dict[str, Any]:
     """One agreement without faults, everybody in one process; seconds are those of everybody together."""
     names = tuple(f"c{number:03}" for number in range(clients))
-    keys, spent = enrol(names, coins.child("keys")), []
+    keys, seconds = enrol(names, coins.child("keys")), []
     for repeat in range(repeats):
         table = AgreementTable(keys, coins.child("table", repeat), Local(coins.child("links", repeat)))
         start = time.perf_counter()
         agreed = settle(form_of(name), call_of(name, names), table, attempts=1)
-        spent.append(time.perf_counter() - start)
+        seconds.append(time.perf_counter() - start)
         if len(set(agreed.secrets.values())) != 1:
             raise CroupierError(f"{name}: {clients} clients ended with different secrets")
     traffic = agreed.traffic[0]
@@ -193,25 +194,25 @@ def cost(name: Name, clients: int, coins: Coins, repeats: int) -> dict[str, Any]
     return {
         "form": name, "clients": clients, "messages": traffic.messages, "bytes": sum(traffic.sent.values()),
         "client_up_bytes": round(ups), "client_down_bytes": round(sum(traffic.got[w] for w in names) / clients),
-        "seconds": min(spent), "client_s": min(spent) / clients,
+        "seconds": min(seconds), "client_s": min(seconds) / clients,
     }  # fmt: skip
 
 
 def measure(size: AgreementSize, seed: int, watch: Watch = ignore) -> dict[str, Any]:
     """Faults, cost, and how often a cohort of the paper's size would hold nobody who knows the last rule."""
     coins = Coins.from_seed(seed)
-    forms: tuple[Name, ...] = ("joint", "pbft")
+    forms: tuple[FormName, ...] = ("joint", "pbft")
     faults = {name: trials(name, form_of(name), size, coins.child("faults"), watch) for name in forms}
-    spent = []
+    costs = []
     for name in forms:
         for clients in size.clients:
             watch(f"{name}: timed among {clients} clients")
-            spent.append(cost(name, clients, coins.child("cost", name, clients), size.repeats))
+            costs.append(cost(name, clients, coins.child("cost", name, clients), size.repeats))
     if size.rounds:
         watch(f"{size.rounds} rounds that agree anew")
     return {
         "faults": faults,
-        "cost": spent,
+        "cost": costs,
         "strangers": played(100, 10, size.rounds, coins.child("strangers"))
         if size.rounds
         else {"enrolled": 100, "cohort": 10, "share": disjoint_cohort_chance(100, 10)},

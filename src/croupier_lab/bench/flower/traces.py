@@ -1,7 +1,8 @@
-"""Whether bytes hold an update, in the clear or encoded: two neighbouring numbers of it, or four small whole ones.
+"""Whether bytes hold an update, in the clear or encoded.
 
-Tests search with it what a Flower server or a relay stored and passed on (`tests/claims/test_flower_superlink`), which
-must hold no client's update.
+Tests search with it what a Flower server or a relay stored and passed on (`tests/claims/test_flower_superlink`,
+`tests/unit/flower/test_flower_shield`), which must hold no client's update. A trace is a window of two neighbouring
+floats or integers of 64 bits, of four integers of 32 bits, or of 16 bytes of packed residues.
 
 Looked for are floats of 32 and 64 bits and whole numbers of 32 and 64, in both orders of bytes, and residues packed
 without gaps at any bit. What the model that was handed out holds as well is no trace of an update.
@@ -20,7 +21,7 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float32]
 Words = npt.NDArray[np.uint64]
-# Two neighbours of four bytes, or of eight.
+# Bytes of a window: two numbers of four bytes; four of these, or two of eight.
 _SHORT, _LONG = 8, 16
 # Windows of fewer different bytes are padding, or nearly.
 _DIFFERENT = 5
@@ -29,7 +30,7 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True)
 class Haystack:
-    """Bytes in which every window of 8 and of 16 can be looked up."""
+    """Bytes in which every window of 8 and of 16 can be looked up; those of 16 by a number of 64 bits made of them."""
 
     data: bytes
 
@@ -65,7 +66,8 @@ def _windows(data: npt.NDArray[np.uint8], width: int) -> Words:
 class TracedUpdate:
     """A client's update, the model that it began with, its examples, and how a protocol makes numbers of it.
 
-    units: by which a value that counts once is multiplied before it is rounded. bits: of a packed residue.
+    units: factors from a value to the whole number that is sent, with the client's weight where values are multiplied
+    by it. bits: widths of a packed residue to look for.
     """
 
     update: Floats
@@ -84,11 +86,11 @@ class TracedUpdate:
             for kind in ("<f4", ">f4", "<f8", ">f8"):
                 yield f"{name} {kind}", *_bytes(value, known, kind)
             for unit in self.units:
-                for away in (np.rint, np.floor, np.ceil):
-                    numbers, public = (away(one.astype(np.float64) * unit) for one in (value, known))
+                for rounding in (np.rint, np.floor, np.ceil):
+                    numbers, public = (rounding(one.astype(np.float64) * unit) for one in (value, known))
                     for kind in ("<i4", ">i4", "<i8", ">i8"):
                         held = _fitting(numbers, kind), _fitting(public, kind)
-                        yield f"{name} {kind} x {unit:g} by {away.__name__}", *_bytes(*held, kind)
+                        yield f"{name} {kind} x {unit:g} by {rounding.__name__}", *_bytes(*held, kind)
 
     def traces(self, hay: Haystack) -> dict[str, int]:
         """How many windows of each form the bytes hold; forms of which there are none are left out."""
@@ -103,12 +105,15 @@ class TracedUpdate:
         return found
 
     def _packed(self, hay: Haystack, unit: float, bits: int) -> int:
-        """Windows of residues without gaps between them, beginning at any bit; rounded to even, or up and down."""
+        """Windows of residues without gaps between them, beginning at any bit.
+
+        Rounded to the nearest, or each of two neighbours up or down.
+        """
         total = 0
         for value, known in ((self.update, self.start), (self.update - self.start, np.zeros_like(self.start))):
             exact, public = value.astype(np.float64) * unit, known.astype(np.float64) * unit
-            for away in ((np.rint, np.rint), *product((np.floor, np.ceil), repeat=2)):
-                lines = [_residues(exact, away, bits), _residues(public, away, bits)]
+            for ways in ((np.rint, np.rint), *product((np.floor, np.ceil), repeat=2)):
+                lines = [_residues(exact, ways, bits), _residues(public, ways, bits)]
                 for shift in range(8):
                     sought, other = (_laid(line, bits, shift) for line in lines)
                     held = hay.holds(sought, _LONG, 1) & ~Haystack(other).holds(sought, _LONG, 1)
@@ -118,7 +123,7 @@ class TracedUpdate:
 
 def _bytes(value: npt.NDArray[Any], known: npt.NDArray[Any], kind: str) -> tuple[bytes, bytes, int, int]:
     size = np.dtype(kind).itemsize
-    # Two small whole numbers are soon met by chance: four of them are asked for.
+    # Two whole numbers of 32 bits, which are mostly small, are soon met by chance: four of them are asked for.
     width = _SHORT if kind[1:] == "f4" else _LONG
     return value.astype(kind).tobytes(), known.astype(kind).tobytes(), width, size
 
@@ -136,15 +141,15 @@ def _varied(sought: bytes, width: int, step: int) -> npt.NDArray[np.bool_]:
     return many
 
 
-def _residues(exact: npt.NDArray[np.float64], away: Sequence[Any], bits: int) -> npt.NDArray[np.uint64]:
+def _residues(exact: npt.NDArray[np.float64], ways: Sequence[Any], bits: int) -> npt.NDArray[np.uint64]:
     """Whole numbers modulo 2^bits, one coordinate rounded one way and its neighbour the other."""
     rounded = np.empty_like(exact)
-    rounded[::2], rounded[1::2] = away[0](exact[::2]), away[1](exact[1::2])
+    rounded[::2], rounded[1::2] = ways[0](exact[::2]), ways[1](exact[1::2])
     fitting = np.where(np.abs(rounded) < 2.0**62, rounded, 0.0)
     return fitting.astype(np.int64).astype(np.uint64) & np.uint64((1 << bits) - 1)
 
 
 def _laid(numbers: npt.NDArray[np.uint64], bits: int, shift: int) -> bytes:
-    """Residues one after another, lowest bit first, behind so many other bits."""
+    """Residues one after another, lowest bit first, behind `shift` bits of zero."""
     each = (numbers[:, None] >> np.arange(bits, dtype=np.uint64) & np.uint64(1)).astype(np.uint8)
     return np.packbits(np.concatenate([np.zeros(shift, np.uint8), each.reshape(-1)]), bitorder="little").tobytes()

@@ -1,6 +1,6 @@
 """IntraShuffler's arms: how much noise, how rows are weighed, which rule steps; each as a pipeline.
 
-All tables train through these, so that "equal noise" is the same value everywhere.
+All tables of utility train through these, so that "equal noise" is the same value everywhere.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from croupier.release.bucketed import Buckets
 from croupier.release.rows import Rows
 from croupier_lab.papers.shared.trainings import PublicTask
 
-# None; the paper's epsilons; or as much as leaves an update with its cosine.
+# None; by the paper's epsilons; or so much that a noised update and the clean one have a given cosine on average.
 Noise = Literal["none", "stated", "cosine"]
 Weights = Literal["equal", "tier", "bucket"]
 By = Literal["variance", "epsilon"]
@@ -100,8 +100,8 @@ class NoiseArm:
 def sigmas(arm: NoiseArm, known: PublicTask) -> tuple[float, ...]:
     """The deviation of the noise on a coordinate, tier by tier.
 
-    Stated: by the analytic Gaussian mechanism with sensitivity 2 clip. By cosine: the same made smaller, by one factor
-    for all tiers, until the cosine of a noised update and a clean one as long as the clip is that on average.
+    Stated: by the analytic Gaussian mechanism with sensitivity 2 clip. By cosine: the same times one factor for all
+    tiers, with which a noised update and a clean one as long as the clip have the cosine `arm.cosine` on average.
     """
     if arm.noise == "none":
         return ()
@@ -141,9 +141,10 @@ def privacy(arm: NoiseArm, known: PublicTask) -> NoNoise | Tiers:
 
 
 def calm(arm: NoiseArm, known: PublicTask, cohort: int) -> float:
-    """A server's step from public numbers: the share that signal has in a mean's squared length, at most.
+    """A quiet server's step, from public numbers: clip² over clip² and the mean noise's expected squared length.
 
-    The signal is at most as long as the clip. Inverse variances make the noise of a mean the least that it can be.
+    That bounds the share of the signal, which is at most as long as the clip. Inverse variances make a mean's
+    noise the least that it can be.
     """
     found = [one**2 for one in sigmas(arm, known)]
     mean = fmean(found) if arm.weights == "equal" else 1 / fmean(1 / one for one in found)
@@ -166,7 +167,7 @@ def step(arm: NoiseArm, rule: ServerRule, known: PublicTask, cohort: int) -> Ste
 
 
 def pipeline(arm: NoiseArm, rule: ServerRule, known: PublicTask, cohort: int) -> Pipeline:
-    """The arm in its plainest form: rows, or buckets where weights are theirs."""
+    """The arm in its plainest form: rows, or buckets where rows are weighed by their bucket."""
     mean = Mean(step=step(arm, rule, known, cohort), by="records" if arm.weights == "equal" else arm.by)
     encode = Floats(form="delta", weights="uniform")
     if arm.weights == "bucket":

@@ -18,7 +18,7 @@ PLAIN = 32
 
 @dataclass(frozen=True)
 class PaperClaim:
-    """Bits that the paper prints for sums of so many clients' values up to `top`; `digits` where it names them."""
+    """Bits that the paper prints for sums of so many clients' values from -top to top; `digits` where it names them."""
 
     where: str
     clients: int
@@ -37,6 +37,7 @@ def expanded(factor: float) -> int:
     return round(factor * PLAIN)
 
 
+# The paper names no number of clients for its figures: 10, as in its Table 1, is ours.
 CLAIMS = (
     _digits("Table 1, r = 3, 1.04x", 10, 3, expanded(1.04)),
     _digits("Table 1, r = 4, 1.28x", 10, 4, expanded(1.28)),
@@ -60,7 +61,11 @@ def judged() -> list[dict[str, Any]]:
 
 
 def judge(claim: PaperClaim) -> dict[str, Any]:
-    """Whether any moduli of that sum can keep all sums apart, signed or at least without signs; and what is needed."""
+    """Whether any moduli that add up to the printed bits keep all sums of values apart; and what is needed for it.
+
+    The paper asks for n v < floor((M - 1) / 2) of M, the moduli's product; here M >= 2 n v + 1 is enough, or n v + 1
+    for values without signs.
+    """
     sums, most = values_of(claim.clients, claim.top), largest(claim.bits)
     apart, unsigned = most >= sums, most >= claim.clients * claim.top + 1
     least = cheapest(sums, "sum").literal_bits

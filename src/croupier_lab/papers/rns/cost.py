@@ -1,4 +1,4 @@
-"""What the source-inference paper's encoding costs: bytes of real payloads and seconds here, beside its numbers.
+"""What the source-inference paper's encoding costs: bits a parameter and seconds here, beside its numbers.
 
 Its figures are pictures; where the text prints a number for one of their points, that number stands beside ours.
 """
@@ -36,19 +36,23 @@ SHARED: Mapping[Scale, int] = {"smoke": 8, "small": 32, "paper": 128}
 MANY = 20
 READ = (
     "Bits are those of encoded bodies, 8 times their bytes over the number of parameters: residues in unary as we send "
-    "them (m - 1 bits a modulus), with the paper's m bits, residues in binary (the paper's RLE, which needs a trusted "
-    "shuffler), one binary modulus (all that a trusted adder needs), and 32-bit floats. Digits beyond the seven of a "
-    "float32 cost bits but carry nothing."
+    "them (m - 1 bits a modulus), with the paper's m bits, residues in binary (the paper's RLE, run-length encoding, "
+    "which needs a trusted shuffler), one binary modulus (all that a trusted adder needs), and 32-bit floats. Digits "
+    "beyond the seven of a float32 cost bits but carry nothing."
 )
 SA_READ = (
-    " Secret sharing: every coordinate to every other client over a 61-bit prime, t = n - 1, run for real up to 20 "
-    "clients; beyond, and with the least C that holds every sum, by formula C (n - 1). The paper's Table 9 prints "
-    "C (n - 2) with C for sums without signs. Additive shares from seeds would cost C bits and 32 bytes a server."
+    " Secret sharing (SA): every coordinate to each of the other n - 1 clients in a share of C bits, t = n - 1 shares "
+    "giving the sum; over a 61-bit prime, run for real up to 20 clients; beyond, and with the least C that holds every "
+    "sum, by formula C (n - 1). The paper's Table 9 prints C (n - 2) with C for sums without signs. Additive shares "
+    "from seeds would cost C bits and 32 bytes a server."
 )
 
 
 def cost(clients: int, digits: int, scale: Scale) -> dict[str, Any]:
-    """Bits a parameter of each way to send an update, from payloads that are built and measured."""
+    """Bits a parameter of each way to send an update.
+
+    From payloads that are built, but for the printed form, which is scaled up, and one modulus that no word holds.
+    """
     count = COUNTS[scale]
     ours, literal = moduli(clients, digits), moduli(clients, digits, "sum")
     numbers = _numbers(count, digits)
@@ -79,7 +83,7 @@ def _numbers(count: int, digits: int) -> residues.Ints:
 
 
 def _unary(numbers: residues.Ints, clients: int, digits: int, chosen: Moduli) -> int:
-    """Bytes of residues in unary on the wire. The encoder itself keeps to nine digits."""
+    """Bytes of residues in unary on the wire. The encoder keeps to nine digits; above, the bits are made plainly."""
     if digits <= 9:
         encoder, layout = Residues(clients=clients, digits=digits), Layout((Slice("w", (len(numbers),)),))
         vector = torch.from_numpy((numbers / 10**digits).astype(np.float32))
@@ -90,7 +94,7 @@ def _unary(numbers: residues.Ints, clients: int, digits: int, chosen: Moduli) ->
 
 
 def _literal(numbers: residues.Ints, chosen: Moduli) -> int:
-    """Bytes with m bits a modulus, as printed; packed a part at a time."""
+    """Bytes with m bits a modulus, as printed: counted on the first 1,000 and scaled up."""
     part = numbers[:1000]
     codes = [np.arange(m) < (part % m)[:, None] for m in chosen.values]
     return len(np.packbits(np.concatenate(codes, 1))) * len(numbers) // len(part)
@@ -202,7 +206,7 @@ def _table9(scale: Scale) -> list[dict[str, Any]]:
     rows = []
     for (clients, digits), (sa, unary, rle) in TABLE9.items():
         said = {"paper": unary, "paper_rle": rle, "paper_sa": sa, "paper_floats": PLAIN}
-        # What the printed numbers of the rival are, though the text says C (n - 1).
+        # The printed numbers of secret sharing (SA) are C (n - 2), though the text says C (n - 1).
         rebuilt = math.ceil(math.log2(clients * (10**digits - 1))) * (clients - 2)
         rows.append({**cost(clients, digits, scale), **shared(clients, digits, scale), **said, "sa_rebuilt": rebuilt})
     return rows

@@ -1,4 +1,8 @@
-"""What an adversary sees of a round: read by the traits attack in its blind process, and by `audit.traits` to score."""
+"""What an adversary sees of a round.
+
+The traits attack reads it in its blind process; `audit.traits` and the laboratory make such views too, and score by
+them.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +25,10 @@ from croupier.release.release import Release
 class RoundView:
     """One round as an adversary sees it: rows, the bucket of each, and who is in which bucket.
 
-    A row stands for one client's noised update, or for the mean of `counts` of them. `sigmas` is the published
-    deviation of one client's noise, a row; `members` and `tiers` (their deviations, in their order) follow from the
-    roster and public tiers. `intact`: every row is one sender's whole update. `named`: and it is known whose.
+    A row stands for one client's noised update, for the mean of `counts` of them, or, shuffled in pieces, for values of
+    several. `sigmas` has for each row the root mean square of its members' published deviations; `members` and
+    `deviations` (those of a bucket's members, in their order) follow from the roster and public tiers. `intact`: every
+    row is one sender's whole update. `named`: and it is known whose.
     """
 
     number: int
@@ -32,7 +37,7 @@ class RoundView:
     sigmas: Tensor
     counts: Tensor
     members: tuple[tuple[str, ...], ...]
-    tiers: tuple[tuple[float, ...], ...]
+    deviations: tuple[tuple[float, ...], ...]
     intact: bool
     named: bool
 
@@ -40,8 +45,8 @@ class RoundView:
         count = len(self.rows)
         if not (len(self.bucket) == len(self.sigmas) == len(self.counts) == count):
             raise RangeError(f"round {self.number}: {count} rows need one bucket, deviation and count each")
-        if [len(who) for who in self.members] != [len(each) for each in self.tiers]:
-            raise RangeError(f"round {self.number}: every member of a bucket has one tier")
+        if [len(who) for who in self.members] != [len(each) for each in self.deviations]:
+            raise RangeError(f"round {self.number}: every member of a bucket has one deviation")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -55,13 +60,13 @@ def grouped(
 ) -> RoundView:  # fmt: skip
     """A round by its groups of `members`, in the order of rows: `many` says how many rows each group has.
 
-    Who has one row for several members sees their mean. Members' tiers are public, and so is a group's mean noise.
+    A group with one row for several members shows their mean. Members' deviations are public, and so is their mean.
     """
-    tiers = tuple(tuple(float(sigma(name)) for name in who) for who in members)
-    noise = torch.stack([torch.tensor(one, dtype=torch.float64).pow(2).mean().sqrt() for one in tiers])
+    deviations = tuple(tuple(float(sigma(name)) for name in who) for who in members)
+    noise = torch.stack([torch.tensor(one, dtype=torch.float64).pow(2).mean().sqrt() for one in deviations])
     bucket = torch.arange(len(members)).repeat_interleave(torch.tensor(many))
     counts = torch.tensor([len(who) if count == 1 else 1 for who, count in zip(members, many, strict=True)])
-    return RoundView(number, rows, bucket, noise[bucket], counts[bucket], tuple(members), tiers, intact, named)
+    return RoundView(number, rows, bucket, noise[bucket], counts[bucket], tuple(members), deviations, intact, named)
 
 
 def named_view(number: int, rows: Tensor, names: Sequence[str], sigma: Callable[[str], float]) -> RoundView:
@@ -101,7 +106,8 @@ def differences(got: Gathered, start: Tensor, intact: bool = True) -> Tensor:
     if got.rows is None:
         rows = (got.sums if got.sums is not None else start).double().unsqueeze(0) / got.weights.double().sum()
     else:
-        # In pieces, whose weight a row came with is hidden as well. One that was rounded to nothing took its row along.
+        # Where pieces are shuffled nobody knows a row's own weight, and all are divided by the mean weight. A weight
+        # that was rounded to 0 has made its row 0 as well.
         by = got.weights.double() if intact or got.ids else got.weights.double().mean().expand(len(got.rows))
         rows = got.rows.double() / by.clamp_min(1e-12).unsqueeze(1) if got.scaled else got.rows.double()
     return (rows - start.double() if got.form == "weights" else rows).float()
@@ -138,11 +144,12 @@ class PooledRows:
 def pool_rows(views: Sequence[RoundView]) -> PooledRows:
     """All rounds together.
 
-    The noise of an intact row shows in its size: it is in the tier that fits best. Others keep the published one.
+    The noise of an intact row shows in its size: it is taken for the deviation that fits best. For others it is the
+    published one, of a mean that of the mean.
     """
     sigmas = [row_sigmas(one) for one in views]
     tiers = [
-        frozenset({float(noise[i])}) if one.named or one.intact else frozenset(one.tiers[int(one.bucket[i])])
+        frozenset({float(noise[i])}) if one.named or one.intact else frozenset(one.deviations[int(one.bucket[i])])
         for one, noise in zip(views, sigmas, strict=True)
         for i in range(len(one.rows))
     ]
@@ -157,6 +164,6 @@ def row_sigmas(one: RoundView) -> Tensor:
         # The mean of several has less.
         return one.sigmas.double() / one.counts.double().sqrt()
     size = one.rows.double().pow(2).mean(1).sqrt()
-    known = [torch.tensor(sorted(set(tiers)), dtype=torch.float64) for tiers in one.tiers]
+    known = [torch.tensor(sorted(set(each)), dtype=torch.float64) for each in one.deviations]
     pairs = zip(size, one.bucket.tolist(), strict=True)
     return torch.stack([known[bucket][(known[bucket] - row).abs().argmin()] for row, bucket in pairs])

@@ -22,7 +22,7 @@ from croupier_lab.bench.agreement import faults_and_cost
 from croupier_lab.bench.agreement.faults_and_cost import (
     FAILURES,
     AgreementSize,
-    Name,
+    FormName,
     cost,
     form_of,
     judge,
@@ -32,12 +32,12 @@ from croupier_lab.bench.agreement.faults_and_cost import (
 )
 
 
-def played(name: Name, schedules: int, seed: int = 1) -> dict[str, Any]:
+def played(name: FormName, schedules: int, seed: int = 1) -> dict[str, Any]:
     return trials(name, form_of(name), AgreementSize(schedules=schedules), Coins.from_seed(seed), lambda _: None)
 
 
 @pytest.mark.parametrize("name", ["joint", "pbft"])
-def test_no_two_honest_clients_ever_accept_different_rules(name: Name) -> None:
+def test_no_two_honest_clients_ever_accept_different_rules(name: FormName) -> None:
     total = played(name, 40)
     assert {what: total[what] for what in FAILURES} == dict.fromkeys(FAILURES, 0)
     # The schedules are worth something: many attempts ended badly, many well, and there were twins.
@@ -74,7 +74,7 @@ def _no_reason(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TooFew, "__str__", lambda _: "")
 
 
-PLANTED: list[tuple[Name, Callable[[pytest.MonkeyPatch], None], str]] = [
+PLANTED: list[tuple[FormName, Callable[[pytest.MonkeyPatch], None], str]] = [
     ("joint", _no_comparing, "splits"),
     ("joint", _no_promise, "splits"),
     ("pbft", _small_quorum, "splits"),
@@ -85,7 +85,7 @@ PLANTED: list[tuple[Name, Callable[[pytest.MonkeyPatch], None], str]] = [
 
 @pytest.mark.parametrize(("name", "plant", "what"), PLANTED)
 def test_planted_faults_are_found(
-    name: Name, plant: Callable[[pytest.MonkeyPatch], None], what: str, monkeypatch: pytest.MonkeyPatch
+    name: FormName, plant: Callable[[pytest.MonkeyPatch], None], what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
     coins = Coins.from_seed(1)
@@ -103,7 +103,7 @@ def test_a_bad_head_loses_clients_when_views_cannot_change() -> None:
 
 
 @pytest.mark.parametrize("name", ["joint", "pbft"])
-def test_what_is_counted(name: Name) -> None:
+def test_what_is_counted(name: FormName) -> None:
     found = cost(name, 5, Coins.from_seed(1), 2)
     clients, header = 5, 148
     assert found["seconds"] > 0
