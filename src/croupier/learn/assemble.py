@@ -95,13 +95,14 @@ class TaskOptions:
 class Hardware:
     """What trains: a device, so many threads (every core unless said), and who hears how many clients are done.
 
-    With the engine `ray` it is actors in place of threads.
+    With the engine `ray` it is actors in place of threads. `alone`: no other process of ours computes beside it.
     """
 
     device: str = "cpu"
     workers: int | None = None
     tick: Callable[[int], None] | None = None
     engine: Literal["local", "ray"] = "local"
+    alone: bool = False
 
 
 PLAIN, HERE = TaskOptions(), Hardware()
@@ -143,7 +144,9 @@ def assemble(
     hands = machine.workers or cores()
     together = options.together if network.batchable and not augment.fresh else 1
     threads = 1 if afar else hands
-    learner = Learner(module, loss or dataset.goal, fit, shards, device, threads, together, machine.tick, augment)
+    learner = Learner(
+        module, loss or dataset.goal, fit, shards, device, threads, together, machine.tick, augment, machine.alone
+    )
     test = dataset.test.to(device)
     evaluate = Evaluate(FlatNet(module, device), dataset.goal, test, dataset.unit, metrics=asked, loss=loss)
     first = Model(layout_of(module).flatten(module.state_dict()))

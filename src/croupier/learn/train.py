@@ -95,7 +95,8 @@ class Learner:
     """Trains the clients of a cohort.
 
     `group` is how many small clients train stacked together (1: never). It belongs to the description of the run, not
-    to the machine, because it can change last bits; the number of workers cannot.
+    to the machine, because it can change last bits; the number of workers cannot. `alone`: nothing else computes beside
+    it, so that threads may wait for each other at every call.
     """
 
     module: nn.Module
@@ -107,6 +108,7 @@ class Learner:
     group: int = 1
     tick: Callable[[int], None] | None = None
     augment: Augment = AS_IS
+    alone: bool = False
     _idle: SimpleQueue[ClientTrainer] = field(default_factory=SimpleQueue, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -136,6 +138,10 @@ class Learner:
 
         At every call of a small network's step threads of Python's wait for each other; threads inside a call do not.
         """
+        return self.alone and self._by_hand
+
+    @property
+    def _by_hand(self) -> bool:
         return self.stacked and self.device == "cpu" and offers_by_hand(self.module, self.goal)
 
     @cached_property
@@ -165,7 +171,7 @@ class Learner:
         order = sorted(range(len(records)), key=lambda i: -records[i])
         groups = -(-len(order) // self.group)
         parts = [order[len(order) * g // groups : len(order) * (g + 1) // groups] for g in range(groups)]
-        return self._joined(parts, records) if self._shared else parts
+        return self._joined(parts, records) if self._by_hand else parts
 
     def _joined(self, parts: list[list[int]], records: Sequence[int]) -> list[list[int]]:
         """The same groups, neighbours as one where no batch becomes wider: fewer calls, and no more padding.

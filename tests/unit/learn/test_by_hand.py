@@ -92,13 +92,13 @@ def test_groups_join_where_no_batch_becomes_wider_and_whatever_the_workers() -> 
     jobs = [(first, name, Coins.from_seed(at)) for at, name in enumerate(shards)]
 
     def train(workers: int, sizes: list[int]) -> list[Tensor]:
-        learner = Learner(module, "classify", Sgd(lr=0.1, batch=10, epochs=2), shards, workers=workers, group=2)
+        learner = Learner(module, "classify", Sgd(lr=0.1, batch=10, epochs=2), shards, workers=workers, group=2, alone=True)
         assert [len(part) for part in learner.parts(jobs)] == sizes
         return [one.vector for one in learner(jobs) if isinstance(one, Update)]
 
     one, two = train(1, [6, 2]), train(2, [6, 2])
     with pytest.MonkeyPatch.context() as change:
-        change.setattr(Learner, "_shared", False)
+        change.setattr(Learner, "_by_hand", False)
         apart = train(2, [2, 2, 2, 2])
     assert len(one) == len(jobs)
     for joined, other, by_two in zip(one, two, apart, strict=True):

@@ -97,6 +97,7 @@ class Job:
                 machine.workers,
                 lambda count: self.watch("trained", {"clients": count}),
                 machine.engine,
+                alone=True,
             ),
         )
         check(self.spec.protocol, len(made.task.enrolled), self.spec.federation, made.task.offers)

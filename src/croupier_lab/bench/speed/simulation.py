@@ -104,7 +104,7 @@ def _made(spec: Spec, coins: Coins, together: int, workers: int) -> Assembled:
         task.fit,
         coins,
         options=TaskOptions(root=task.root, together=together),
-        machine=Hardware(workers=workers),
+        machine=Hardware(workers=workers, alone=True),
     )
 
 
