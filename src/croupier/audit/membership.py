@@ -27,7 +27,9 @@ from croupier.learn.gradients import gradient_of
 from croupier.learn.layer_gradients import at_entrance
 from croupier.learn.loss import loss_of
 from croupier.learn.models.network import Network
+from croupier.learn.private import each
 from croupier.learn.train import Learner
+from croupier.learn.unroll import unrolled
 
 # How many models the adversary trains itself, and for how many steps at least: its own data are few.
 MODELS = 16
@@ -36,6 +38,8 @@ STEPS = 200
 RIDGE = 0.01
 # What part of a change may be rounding: models travel as single floats.
 ROUNDED = 1e-5
+# Numbers of gradients that are computed at once.
+TOGETHER = 1 << 22
 # Numbers that gradients of single records may take together; of longer ones random coordinates are kept.
 ROOM = 1 << 24
 
@@ -136,11 +140,28 @@ def _gradients(context: AttackContext, start: Tensor) -> tuple[Tensor, Tensor, T
     loss = partial(loss_of, known.trained)
     # In place: these are the largest arrays that an attack has.
     directions = torch.empty(len(targets), len(kept), dtype=torch.float64)
-    for at, (x, y) in enumerate(zip(inputs, targets, strict=True)):
-        gradient = gradient_of(module, x.unsqueeze(0).to(device), y.unsqueeze(0).to(device), loss=loss)
-        directions[at] = gradient.cpu()[kept]
+    at_once = max(1, TOGETHER // size) if Network.parse(known.model).batchable and ":" not in known.trained else 1
+    for at in range(0, len(targets), at_once):
+        x, y = (part[at : at + at_once].to(device) for part in (inputs, targets))
+        some = (
+            each(unrolled(module), known.trained, x, y)
+            if at_once > 1
+            else gradient_of(module, x, y, loss=loss).unsqueeze(0)
+        )
+        directions[at : at + at_once] = some.cpu()[:, kept]
     directions /= directions.norm(dim=1, keepdim=True).clamp(min=1e-12)
-    return directions, directions @ directions.T + RIDGE * torch.eye(len(targets), dtype=torch.float64), kept
+    return directions, _products(directions) + RIDGE * torch.eye(len(targets), dtype=torch.float64), kept
+
+
+def _products(rows: Tensor) -> Tensor:
+    """The product of every two rows; each two are multiplied once."""
+    from scipy.linalg.blas import dsyrk
+    from threadpoolctl import threadpool_limits
+
+    # One thread: sums must not depend on how many there are, and the other cores have work of their own.
+    with threadpool_limits(1):
+        half = torch.from_numpy(dsyrk(1.0, rows.numpy().T, trans=1, lower=1))
+    return half.tril() + half.tril(-1).T
 
 
 def _odds(context: AttackContext, vector: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from croupier.core.update import Update
 from croupier.errors import SpecError, Unsuited
 from croupier.learn.data import TensorRecords
 from croupier.learn.fit import Fit
+from croupier.learn.models.network import Network
 from croupier.learn.train import Learner
 
 
@@ -216,7 +217,8 @@ def tuned(context: AttackContext, coins: Coins) -> Rebuilt:
     known, device = context.knowledge, str(context.net.weights.device)
     shards = {str(number): TensorRecords(*shadow).to(device) for number, shadow in enumerate(known.shadows)}
     try:
-        learner = Learner(known.module, known.trained, Fit.parse(known.fit), shards, device)
+        group = len(shards) if Network.parse(known.model).batchable else 1
+        learner = Learner(known.module, known.trained, Fit.parse(known.fit), shards, device, group=group)
     except SpecError as error:
         if min(len(shard) for shard in shards.values()) > 1:
             raise

@@ -8,6 +8,8 @@ rosters.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from torch import Tensor
@@ -27,8 +29,9 @@ def signed(identity: bytes, message: bytes) -> bytes:
     return Ed25519PrivateKey.from_private_bytes(identity).sign(message)
 
 
+@lru_cache(maxsize=1 << 12)
 def verified(public: bytes, message: bytes, signature: bytes) -> bool:
-    """Whether a signature is this party's, of this message."""
+    """Whether a signature is this party's, of this message; all clients of a simulation ask about the same ones."""
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
     except InvalidSignature:

@@ -216,5 +216,5 @@ def fitted(x: Floats, y: npt.NDArray[Any], strength: float) -> Any:
 
     if len(np.unique(y)) < 2:
         return DummyClassifier(strategy="most_frequent").fit(x, y)
-    # A few Newton steps: far fewer features than rows.
-    return LogisticRegression(C=strength, solver="newton-cholesky").fit(x, y)
+    # Steps that never lay out how all weights of all classes bear on each other: that would be most of the time.
+    return LogisticRegression(C=strength, solver="newton-cg", tol=1e-6, max_iter=1000).fit(x, y)
