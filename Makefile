@@ -7,11 +7,9 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
-# Coverage is counted of the rooms that a guarantee rests on; a room that does not exist counts for nothing.
+# Coverage is counted of the rooms that a guarantee rests on, and of no others: to watch lines takes time.
 ROOMS = core encode release aggregate privacy mpc agree place engine audit
-empty :=
-comma := ,
-PATTERNS = $(subst $(empty) $(empty),$(comma),$(foreach room,$(ROOMS),src/croupier/$(room)/*))
+COUNTED = $(foreach room,$(ROOMS),--cov=croupier.$(room))
 
 .PHONY: demo check style types fast test gate test-long docs site format clean
 
@@ -29,8 +27,8 @@ test: style
 	$(MAKE) --no-print-directory --jobs 2 --output-sync types gate
 
 gate: $(VENV)/.dev
-	$(BIN)/python -m pytest --tier test -n 2 --dist worksteal --durations 30 --durations-min 2 --cov=croupier --cov-report=
-	$(BIN)/python -m coverage report --fail-under=90 --include='$(PATTERNS)'
+	$(BIN)/python -m pytest --tier test -n 2 --dist worksteal --durations 30 --durations-min 2 $(COUNTED) --cov-report=
+	$(BIN)/python -m coverage report --fail-under=90
 
 test-long: style types
 	$(BIN)/python -m pytest --tier long -n 2 --dist worksteal --durations 30 --durations-min 2
