@@ -92,7 +92,9 @@ def test_groups_join_where_no_batch_becomes_wider_and_whatever_the_workers() -> 
     jobs = [(first, name, Coins.from_seed(at)) for at, name in enumerate(shards)]
 
     def train(workers: int, sizes: list[int]) -> list[Tensor]:
-        learner = Learner(module, "classify", Sgd(lr=0.1, batch=10, epochs=2), shards, workers=workers, group=2, alone=True)
+        learner = Learner(
+            module, "classify", Sgd(lr=0.1, batch=10, epochs=2), shards, workers=workers, group=2, alone=True
+        )
         assert [len(part) for part in learner.parts(jobs)] == sizes
         return [one.vector for one in learner(jobs) if isinstance(one, Update)]
 
