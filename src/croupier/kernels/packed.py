@@ -32,7 +32,7 @@ Source = Callable[[int], Draw]
 # Words of a block that hold as many residues as fit; with bits above their packed form ends on a whole word, too.
 _LANES = 512
 # Residues of one pass, about, with all that is drawn for them: they stay in a core's own cache.
-_PASS = 1 << 18
+_PASS = 1 << 19
 # Vectors that are drawn before they are added.
 _AT_ONCE = 8
 _own = threading.local()
