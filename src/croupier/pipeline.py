@@ -214,13 +214,17 @@ class Pipeline(Part):
         if event is not None:
             # Written down before anything leaves: whatever happens from here on, it counts as told.
             yield Work("spend", (given.me, event.plain()))
-        yield from self.place.submit(self, given, payload, keys, once.child("submit"), brief)
+        noted = {**spent.noted, **payload.noted}
+        submitting = self.place.submit(self, given, payload, keys, once.child("submit"), brief)
+        # Whatever is not needed to submit would be held as long as this client waits for the others.
+        del update, payload
+        yield from submitting
         kept: dict[str, Any] = {"ledger": after.plain()} if after.events else {}
         return {
             **unkeyed(memory),
             **kept,
             **remembered,
-            "noted": {**spent.noted, **payload.noted},
+            "noted": noted,
             "spent": spent.mechanism,
         }
 

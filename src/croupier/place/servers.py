@@ -1,11 +1,11 @@
 """Several servers of which one honest one suffices: each adds shares that tell it nothing.
 
-From: additive sharing with compressed shares, and an affine tag that clients alone can make and check. A client sends
-one server a long share and each other a seed; which server gets the long one goes round with the client's place. The
+It is additive sharing with compressed shares, and a tag that clients alone can make and check. A client sends one
+server a long share and each other a seed; which server gets the long one goes round with the client's place. The
 servers agree on who reached all of them, each sends one sum, and the sums add up to the clients' sum. That is
 published, and every client checks that it carries the tags of exactly the clients named, itself among them.
 
-The presets `rns-servers` and `intra-london-sum`. `mpc.shares` splits, `mpc.tags` authenticates.
+The presets `rns-servers`, `intra-sum`, `intra-london-sum` and `flower` use it, with `mpc.shares` and `mpc.tags`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from croupier.place.secrets import Need, Secrets
 from croupier.place.witness import Witnesses
 from croupier.release.release import Shape
 
-# Sums of more bits would not be told apart in the field of the tags.
+# Sums of more bits would not be told apart in the field of the tags, which has about 2^61 elements.
 MOST_BITS = 60
 _EACH = "each sum server"
 
@@ -92,7 +92,7 @@ class SumServers(Placement, use="sum-servers"):
 
     @property
     def clients_check(self) -> bool:
-        """The tag of what is published."""
+        """They check the tag of what is published."""
         return True
 
     def own_keys(self, me: str, own: Secrets) -> Keys:
@@ -173,11 +173,12 @@ class SumServers(Placement, use="sum-servers"):
         seeds = {name: coins.child("seed", name).export() for at, name in enumerate(self.names) if at != holder}
         pad = int(tagger.pads[mine]) + _weight(encode, key, count, bits, int(payload.vector[-1]))
         share, left = rest(payload.vector, pad, tuple(seeds.values()), bits, key)
-        letters = [Letter(self.names[holder], "share", {"vector": share, "tag": torch.tensor([left])})]
-        for name, seed in seeds.items():
-            letters.append(Letter(name, "seed", {"seed": torch.frombuffer(bytearray(seed), dtype=torch.uint8)}))
-        (published,) = yield Exchange(tuple(letters), Wait("published", ("server",)))
-        body = published.body
+        long = Letter(self.names[holder], "share", {"vector": share, "tag": torch.tensor([left])})
+        short = (Letter(to, "seed", {"seed": torch.tensor(list(s), dtype=torch.uint8)}) for to, s in seeds.items())
+        sending = [Exchange((long, *short), Wait("published", ("server",)))]
+        # A client that waits holds no copy of its update or of what it sent: nobody needs them any more.
+        del payload, share, long
+        body = (yield sending.pop())[0].body
         if (present := len(places_of(body["present"]))) < quorum(mechanism, given):
             raise IntegrityError(f"the published sum is of {present} clients, fewer than the round needs")
         if not body["present"][mine]:
@@ -223,7 +224,7 @@ class SumServers(Placement, use="sum-servers"):
     def _released(
         self, mechanism: Mechanism, layout: Layout, names: tuple[str, ...], sums: Sequence[Tensor]
     ) -> Released:
-        """What packed sums let the server know."""
+        """What the server has of packed sums, unpacked."""
         found = unpacked(torch.stack(tuple(sums)), mechanism.encode.slots(layout), residue_bits(mechanism))
         if not mechanism.release.grouped:
             return Released(names, sums=found[0], layout=layout)
@@ -245,7 +246,7 @@ class SumServers(Placement, use="sum-servers"):
         return {self.names: "named"}
 
     def sight(self, mechanism: Mechanism, party: str) -> Sight:
-        """Shares."""
+        """A sum server sees shares, which are uniform."""
         return Sight("noise", f"{_EACH} learns {self.learns(mechanism)[_EACH]}")
 
     def pooled(self, mechanism: Mechanism, parties: Witnesses) -> Released:

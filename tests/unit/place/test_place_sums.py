@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from croupier.core.coins import Coins
 from croupier.core.envelope import Header
 from croupier.core.flow import Change, Exchange, Letter, Received
 from croupier.core.view import View
+from croupier.encode.encoder import Payload
 from croupier.encode.fixed import FixedPoint
 from croupier.engine.local import Local
 from croupier.engine.post import Packet
@@ -67,6 +69,22 @@ def test_a_client_that_reached_only_some_servers_ends_the_round(server: str) -> 
 def test_a_missing_server_ends_the_round(server: str) -> None:
     with pytest.raises((ProtocolError, KeyError)):
         play(SERVERS, threat=absent(server))
+
+
+def test_a_client_that_waits_holds_no_copy_of_its_update_or_of_what_it_sent() -> None:
+    coins = Coins.from_seed(3)
+    attempt = seated(SERVERS, drawn(50, 8, coins), coins).attempt
+    given, keys = attempt.givens["c00"], attempt.memories["c00"]["keys"]
+    payload = Payload(torch.ones(50, dtype=torch.int32))
+    held = [weakref.ref(payload.vector)]
+    flow = SERVERS.place.submit(SERVERS, given, payload, keys, coins)
+    del payload
+    exchange = next(flow)
+    assert isinstance(exchange, Exchange)
+    held.append(weakref.ref(dict(exchange.send[0].body)["vector"]))  # type: ignore[arg-type]
+    assert held[1]() is not None
+    del exchange
+    assert [one() for one in held] == [None, None]
 
 
 def test_masks_lose_the_round_when_one_is_missing_and_say_so() -> None:
