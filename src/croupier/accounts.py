@@ -1,7 +1,9 @@
-"""What every client has spent, as a run writes it down: by round, by tier, and at the end.
+"""What every client has spent of its privacy budget, as a run writes it down: by round, by tier, and at the end.
 
-The ledgers themselves are the clients' (`privacy.ledger`). A simulation may look at all of them: `engine.job.job`
-writes `ledger.jsonl` and the table at the end of a run from here. Numbers are rounded up.
+The ledgers themselves are the clients' (`privacy.ledger`); only a simulation may look at all of them. `engine.job.job`
+alone calls these functions: `round_line` gives a line of ledger.jsonl, `by_tier` goes into metrics.jsonl, and `closing`
+into summary.json, from which `cli.tables` prints a table at the end of a run. Epsilons are upper bounds and are written
+in full; only the label of a tier is rounded, upwards and to four digits.
 """
 
 from __future__ import annotations
@@ -15,14 +17,14 @@ from croupier.pipeline import Pipeline
 from croupier.privacy.ledger import ADJACENCY, Ledger
 from croupier.privacy.local import Guarantee, rounded_up
 
-# The composition table's numbers of participations, besides the most that a run asks.
+# The composition table's numbers of participations; the run's number of rounds is added.
 COUNTS = (1, 5, 10, 50)
 METHOD = "Gaussian DP for noise, exact; pure epsilons added up. Counted from the first round of this run"
 
 
 @dataclass(frozen=True)
 class Account:
-    """One client: its tier, how often it took part, and what that cost it."""
+    """One client: its tier, how often it took part, what that cost it, and its budget where it has one."""
 
     tier: str
     participations: int
@@ -44,6 +46,7 @@ def accounts(pipeline: Pipeline, state: State, names: Sequence[str]) -> dict[str
 
 def _account(pipeline: Pipeline, local: Guarantee, name: str, memory: Mapping[str, Any]) -> Account:
     ledger, tier = Ledger.read(memory.get("ledger", ())), pipeline.privacy.tier(name)
+    # Where there are no tiers, all clients stand under one label, the epsilon of a participation.
     label = rounded_up(tier.epsilon if tier else local.epsilon)
     return Account(label, len(ledger.events), ledger.epsilon(local.delta), pipeline.privacy.limit(name))
 
@@ -77,7 +80,7 @@ def by_tier(found: Mapping[str, Account]) -> dict[str, dict[str, Any]]:
 def closing(
     pipeline: Pipeline, state: State, enrolled: Sequence[str], refused: Sequence[str], rounds: int
 ) -> dict[str, Any]:
-    """The account of a whole run: tier by tier, and what participations of each tier add up to."""
+    """The account of a whole run: what each tier spent of its budgets, and what participations of it add up to."""
     local = pipeline.privacy.guarantee()
     found = accounts(pipeline, state, enrolled)
     tiers = sorted({one.tier for one in found.values()}, key=float)

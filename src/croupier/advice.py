@@ -1,8 +1,8 @@
-"""Which system fits: written rules from a worry, and what is at hand, to a preset with its cost and what remains.
+"""Recommend a preset: fixed rules lead from a worry, and from the hosts and clients at hand, to a preset and its cost.
 
-The rules are a table that can be read and argued with; nothing is fitted or guessed. Who learns what, and on what that
-rests, is computed by the statement of the very protocol, and bytes by playing one round of it on a stand-in for the
-model. Behind `croupier recommend`.
+`croupier recommend` calls `recommend` and prints the `Advice`. The rules are a table (`RULES`) that can be read and
+argued with; nothing is fitted or guessed. Who learns what, and on what that rests, is computed by `statement` for the
+very protocol, and bytes are counted by playing one round of it on a stand-in for the model.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Warnings: what a run is told that goes on all the same, each once and with a remedy.
+"""Warnings of what is legal and probably not meant: one client, one class, a loss that runs away.
 
-For what is legal and probably not meant: one client, one class, a loss that runs away. At a shell they are lines on
-standard error, in Python warnings (`CroupierWarning`). What cannot work at all is an error, and not decided here.
+Each is said once, with a remedy, and the run goes on. What cannot work at all is an error, and not decided here.
+`at_reading` is asked by `engine.job.run` and by commands (`cli.options`), `at_start` and `Course` by `engine.job.job`.
+At a shell they are lines on standard error, in Python warnings (`CroupierWarning`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from croupier.learn.data import Dataset
 from croupier.spec import Source, Spec, is_empty
 from croupier.toml_read import Sets
 
-# A loss so many times that of the untrained model is no bad round any more.
+# A loss of more than so many times that of the untrained model is more than one bad round.
 FAR = 3.0
 # What is better when it is smaller, by the names that metrics have.
 LOSSES = ("loss", "rmse")
@@ -30,7 +31,7 @@ START = ("croupier run digits --print-config", "croupier.load('digits').plain()"
 
 
 def at_reading(source: Source, sets: Sets = ()) -> list[str]:
-    """Of a description by itself."""
+    """What to warn of in a description by itself: that it says nothing, so that all of it is defaults."""
     if sets or not is_empty(source):
         return []
     spec = Spec()
@@ -43,7 +44,7 @@ def at_reading(source: Source, sets: Sets = ()) -> list[str]:
 
 
 def at_start(spec: Spec, made: Assembled) -> list[str]:
-    """Of clients and labels, before the first round."""
+    """What to warn of in clients and labels, before the first round."""
     return [*_alone(spec, made), *_labels(made.dataset)]
 
 
@@ -83,14 +84,14 @@ def _labels(dataset: Dataset) -> list[str]:
 
 @dataclass
 class Course:
-    """How the loss goes on from that of the untrained model; says once that it went far above."""
+    """Follows the loss over the rounds; warns once when it is not finite, or far above that of the untrained model."""
 
     first: Mapping[str, float]
     warned: bool = field(default=False)
 
     @classmethod
     def of(cls, made: Assembled) -> Course:
-        """From the first model of a task."""
+        """Measure the untrained model of a task."""
         return cls(dict(made.task.evaluate(made.task.first)))
 
     def after(self, line: Mapping[str, Any]) -> list[str]:

@@ -1,7 +1,7 @@
 """A CSV file's columns: which are numbers, which are words that can be coded as 0 and 1, and which can be neither.
 
-`starter` makes a project of them. Every line is named by its number in the file, as an editor shows it, and whatever is
-left out says why, and what would help.
+`starter` makes a project of them for `croupier init --csv FILE`. Every line is named by its number in the file, as an
+editor shows it, and whatever is left out says why, and what would help.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ CroupierError            what was wrong, where, and what to do about it
     ├── TooFew           fewer parties than the quorum; carries who is missing
     └── TooLate          a message that came after its receiver had gone on without it
 
-Each message is one line: what was wrong, where, and what to do about it. Whatever else is raised is a fault in
-Croupier.
+Each message is one line: what was wrong, where, and what to do about it. `cli` prints that line and ends with status
+2. Whatever else is raised is a fault in Croupier.
 """
 
 from __future__ import annotations

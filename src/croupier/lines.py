@@ -1,4 +1,9 @@
-"""The lines of a run's metrics as flat numbers: for spreadsheets, trackers and comparisons of runs that are over."""
+"""The lines of a run's metrics as flat numbers: for spreadsheets, trackers and comparisons of runs that are over.
+
+A line of metrics.jsonl is nested. `numbers` makes it flat (for `trackers` and `engine.job.result`), `as_csv` writes the
+rounds of one or several runs as a table (`croupier run --csv`, `croupier compare --csv`, `Result.csv`), and `PastRun`
+reads a run directory for `croupier compare`, without loading its model or its data.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,7 @@ from typing import Any
 
 from croupier.errors import StoreError
 
-# Of these a line holds an entry for every party, or a digest.
+# Not compared: entries for every party, a digest, and what only numbers the line.
 LEFT_OUT = ("bytes", "model", "round", "attempt")
 
 

@@ -229,8 +229,9 @@ def _locally(spec: Spec, made: Assembled, often: Mapping[str, Any]) -> list[Mapp
 
 
 def _by_record(spec: Spec, made: Assembled, often: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Of DP-SGD: the client whose records are worst off, most often one that has few; that may be another for one
-    participation than for all.
+    """What DP-SGD costs a record of the client whose records are worst off, most often one that has few.
+
+    For one participation that may be another client than for all.
     """
     fit, learner = spec.task.fit.private, made.task.fit
     none = fit is None or not fit.claimed or spec.protocol.encode.claims_none()

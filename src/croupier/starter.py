@@ -26,8 +26,9 @@ KINDS: tuple[Kind, ...] = ("table", "images", "series")
 LOPSIDED = 0.8
 # An audit withholds records of every client's training part: with fewer in all than this, none are left to train on.
 AUDITED = 8
-_LONGEST = 32
-_NAMED = 3  # owners with few records
+_LONGEST = 32  # characters of a client's name: as many bytes as an envelope has for one
+_NAMED = 3  # so many owners with few records are named in a warning
+# Learning rates that suit the networks of the templates.
 _RATE = {"table": 0.1, "images": 0.1, "series": 0.05}
 
 
@@ -221,5 +222,5 @@ def _filled(template: str, facts: Mapping[str, Any]) -> str:
 
 
 def _name(owner: str) -> str:
-    """As the project's own code writes it."""
+    """An owner as a client's name; the template of the project's code replaces the same characters."""
     return re.sub(r"[^A-Za-z0-9_.-]", "-", owner)

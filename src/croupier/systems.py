@@ -1,8 +1,8 @@
 """Whole systems as values: each is one choice of the same five parts.
 
-For Python, as `croupier.rain()`. The same parts as the presets; numbers may differ (preset `intra`: clip 0.1, buckets
-of 4). They are pipelines like any other, to be changed, explained, run and compared. `audit/arms.py` compares with most
-of these by default; `advice.py` recommends from them.
+They are offered in Python, as `croupier.rain()`. Each has the same parts as the presets of that system; numbers may
+differ (the preset `intra` has clip 0.1 and buckets of 4). They are pipelines like any other, to be changed, explained,
+run and compared. `audit.arms` compares with most of them by default, and `advice` recommends from them.
 """
 
 from __future__ import annotations

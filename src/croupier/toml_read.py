@@ -1,6 +1,7 @@
 """Descriptions as text: presets and TOML files read into tables, and keys to change as they are written.
 
-`croupier.spec` makes parts of these tables; `croupier.toml_text` writes them again.
+`spec` reads every description through here and makes parts of its tables; commands list presets (`croupier doctor`) and
+name reports (`called`) by it. `toml_text` does the opposite: it writes parts as TOML.
 """
 
 from __future__ import annotations

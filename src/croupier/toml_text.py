@@ -1,7 +1,8 @@
-"""Descriptions as TOML text, which reads back to the same values; used by `spec`, run directories and the commands.
+"""Descriptions and other tables as TOML text that reads back to the same values.
 
-Python reads TOML and does not write it. `--print-config` and run directories need a form that a person can change and
-that reads back to the very same description; unset values are shown as comments.
+Python reads TOML and does not write it. Run directories (`engine.job.job`), `--print-config` and `croupier recommend`
+need a form that a person can change and that reads back to the very same description; unset values are shown as
+comments. `service.fields` writes cards, rosters and the like by it.
 """
 
 from __future__ import annotations

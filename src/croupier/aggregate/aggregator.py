@@ -1,8 +1,9 @@
 """Aggregators: how the server turns what was released into its next model.
 
 A rule says what it needs (rows, intact rows, names, differences, the server's own records), and a pipeline that cannot
-give it is refused when built. `Desk` is all that the server may use besides the release: the rule reaches nothing else,
-so that whatever it uses is in the server's view.
+give it is refused when built (`pipeline`). `Desk` is all that the server may use besides the release: the rule reaches
+nothing else, so that whatever it uses is in the server's view. `engine.work` calls rules and fills the desk; with
+Flower `flower.lead` does, and audits ask a rule's brief to know what the server saw.
 """
 
 from __future__ import annotations
@@ -41,17 +42,18 @@ class Desk:
 
 
 class Aggregator(Part):
-    """A rule, with what it needs, and whether rows may come `scaled` or only as sums.
+    """A rule: what it makes of what was released, and in `needs` what it cannot do without.
 
     Of the release it may need `rows`, `intact` ones (each one client's whole update), their `ids`, their `labels`
     (published noise and budget) and `samples` (a record beside each); of the server `root` (training on its own
-    records), `forward` (a model's features of them) and `answers` (to inputs of its own).
+    records, `Desk.fit`), `forward` (a model's features of them, `Desk.features`) and `answers` (to inputs of its own).
     """
 
     verb: ClassVar[str] = "aggregate"
     lies_in: ClassVar[str] = "croupier.aggregate"
     needs: ClassVar[frozenset[str]] = frozenset()
     forms: ClassVar[frozenset[Form]] = frozenset({"weights", "delta"})
+    # Whether it is a weighted mean, so that clients may count for more or less, and rows may come multiplied by that.
     linear: ClassVar[bool] = False
     # Whether it takes a sum of rows that were scored against its reference.
     scores: ClassVar[bool] = False
@@ -85,7 +87,7 @@ class Aggregator(Part):
         return ()
 
     def brief(self, desk: Desk, memory: Memory) -> Brief:
-        """The brief of a round."""
+        """The brief of a round: what is handed out besides the model, `public` and `late` together."""
         return {}
 
     def verify(self, model: Model, brief: Brief, layout: Layout) -> None:

@@ -1,7 +1,7 @@
 """What a row counts for by the noise on it, or by the budget it was noised for, as both are published.
 
-`Mean.by` and `Projected` ask it. Noisier rows should count less; how noisy a row is, is public where clients are in
-tiers.
+`aggregate.mean` (its key `by`) and `aggregate.projected` ask it. Noisier rows should count less; how noisy a row is, is
+public where clients are in tiers (`privacy.tiers`), and `place.labels` puts it beside the rows.
 """
 
 from __future__ import annotations

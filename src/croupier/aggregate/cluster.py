@@ -1,7 +1,8 @@
 """FLAME: only the majority's cluster is averaged, its updates clipped, and the result noised.
 
 Directions are clustered by cosine; more than half of the clients must be honest. It looks at whole rows, so that it
-works behind no shuffle of parts.
+works behind no shuffle of parts. A description names it (`protocol.aggregate = "flame"`), and RAIN's comparisons in the
+laboratory call `flame` on rows in the clear. Clusters of which each gets its own model are in `clusters`.
 """
 
 from __future__ import annotations

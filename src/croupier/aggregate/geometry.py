@@ -1,7 +1,9 @@
 """Rules that keep what lies close together: Krum, Multi-Krum, and the trimmed mean of every coordinate.
 
-All assume that at most f rows lie, and say so when there are too few others for that. Equal scores are decided by the
-server's own draw and not by a client's place.
+All assume that at most f rows lie, and refuse a round when there are too few others for that. Equal scores are decided
+by the server's own draw and not by a client's place, which an attacker might choose. A description names them;
+`aggregate.clusters` can join a cluster by the trimmed mean, and the laboratory compares all of them with other rules
+(`croupier bench clusters`, RAIN's figures).
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ def trimmed_mean(rows: Tensor, b: int) -> Tensor:
 
 
 def check_krum(count: int, f: int) -> None:
-    """Raises: SpecError when so many rows have no n - f - 2 neighbours that a majority of honest ones would fill."""
+    """Raises: SpecError unless count > 2f + 2: only then a row's n - f - 2 nearest others cannot all be liars."""
     if count <= 2 * f + 2:
         raise SpecError(
             f"protocol.aggregate.f = {f} of {count} updates: Krum needs more than 2f + 2 of them; "
@@ -153,4 +155,5 @@ class TrimmedMean(Robust, use="trimmed-mean"):
 
 
 def _named(f: float) -> str:
+    """A number of liars as it was given: a count, or a share in percent."""
     return f"{int(f)}" if f >= 1 else f"{f:.0%}"

@@ -1,6 +1,8 @@
 """FLARE: models vote for those whose features of the server's records are distributed like their own.
 
-It needs records of the server's own (`task.root`) to run models on, and whole models to run.
+A poisoned model is told by what it makes of clean inputs and not by its weights. It needs records of the server's own
+(`task.root`) to run models on, and whole models to run. A description names it (`protocol.aggregate = "flare"`), and
+RAIN's comparisons in the laboratory call `flare`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """SignSGD with majority vote: every weight takes one step where most clients want it to go.
 
-One bit a coordinate counts, so that a single client can move no weight by more than one vote.
+One bit a coordinate counts, so that a single client can move no weight by more than one vote. It needs rows in no
+particular order, so that it works behind a shuffle. A description names it (`protocol.aggregate = "majority"`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The weighted mean (FedAvg), and the same with a public scale for fixed point.
 
-The rule that most pipelines end with. Rows are added in float64 with what each addition rounds away carried along, so
-that the result does not depend, to the last bit, on the order that a shuffle left: protocols which differ only in what
-the server sees then train the same model. `Scaled` hands the next round's scale out with the model.
+The default of `protocol.aggregate`, and the rule of most presets. Rows are added in float64 with what each addition
+rounds away carried along (`kernels.weighted`), so that the result does not depend, to the last bit, on the order that a
+shuffle left: protocols which differ only in what the server sees then train the same model. `Scaled` hands the next
+round's scale out with the model, for `encode.fixed` and `encode.residues`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The coordinate-wise median: every parameter by itself takes the middle of what the clients sent.
 
 It looks at each parameter alone, so that it works even behind a shuffle of single parameters. While fewer than half of
-a parameter's rows are lies, they cannot move it past honest values; a row may be the sum of a group, which one liar
-spoils.
+a parameter's rows are lies, they cannot move it past honest values; a row may be the sum of a group
+(`release.groups`), which one liar spoils. A description names it (`protocol.aggregate = "median"`).
 """
 
 from __future__ import annotations

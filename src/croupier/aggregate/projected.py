@@ -1,7 +1,8 @@
 """Projected averaging: the noisier updates count only along what the least noisy ones agree on.
 
 Clients with large budgets add little noise; the directions in which they move are trusted, and what noisier clients add
-outside of these is taken for noise. Budgets come from public labels (`budget`).
+outside of these is taken for noise. Budgets come from public labels (`budget`). A description names it
+(`protocol.aggregate = "projected"`), and its rows must be whole updates.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def _onto(guides: Tensor, one: Tensor, rank: int) -> Tensor:
 
 
 def relaxed(epsilons: Tensor, share: float) -> Tensor:
-    """Which rows have the largest budgets: that share of them, rounded up, and all whose budget equals the last's."""
+    """Which rows have the largest budgets: that share of them, rounded up, and all others whose budget is as large."""
     last = epsilons.sort(descending=True).values[math.ceil(share * len(epsilons) - 1e-9) - 1]
     return epsilons >= last
 

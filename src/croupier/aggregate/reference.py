@@ -1,7 +1,8 @@
 """Rules that compare updates with the server's own, trained on its root records: FLTrust and FLOD.
 
 What the server learns from its few clean records (`task.root`) is the direction that clients are measured by. RAIN's
-scored sum is FLOD's idea with the comparison hidden.
+scored sum (`release.scored`) is FLOD's idea with the comparison hidden. A description names either rule, and the
+laboratory compares both with RAIN, FLTrust also with clusters.
 """
 
 from __future__ import annotations

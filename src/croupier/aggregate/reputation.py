@@ -1,7 +1,8 @@
 """Rules with a memory of what each client sent: FoolsGold and CONTRA; and ShieldFL, which remembers the last step.
 
-They need names, because a history is somebody's; behind any shuffle they are refused. What is remembered is part of the
-server's state, and is resumed with it.
+The first two need names, because a history is somebody's; behind any shuffle they are refused (unless `slots` asks for
+places of rows instead). What is remembered is part of the server's state, and is resumed with it. Descriptions name
+them, `romoa` derives from `RemembersClients`, and RAIN's comparisons in the laboratory call the plain functions.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def foolsgold(history: Tensor, kappa: float = 1.0) -> Tensor:
     """A weight between 0 and 1 for each row of summed updates: the less, the more like some other's it is."""
     alike = cosines(history).fill_diagonal_(0)
     most = alike.max(1).values
-    # Pardoned: who is more like someone than its counterpart is to anybody answers for it.
+    # The less suspicious of a pair is pardoned: its likeness to one that is more like somebody else counts for less.
     pardon = torch.where(most > most[:, None], share(most[:, None], most), 1.0)
     return _logit(1 - (alike * pardon).max(1).values, kappa)
 
@@ -60,7 +61,7 @@ def shieldfl(rows: Tensor, reference: Tensor | None = None, order: Tensor | None
 
 
 def _logit(kept: Tensor, kappa: float) -> Tensor:
-    """From 1 less the likeness to a weight: in units of the best, then spread apart by a logit."""
+    """A weight from 1 less the likeness: in units of the largest, then spread apart by a logit."""
     # Rounding alone is no difference.
     kept = torch.where(kept < 1e-12, 0.0, kept.clamp(max=1))
     kept = share(kept, kept.max())

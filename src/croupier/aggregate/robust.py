@@ -1,8 +1,9 @@
 """The shell of every rule on whole rows: from what was released to the next model.
 
-A new rule is a function on rows and a subclass of `Robust` with one method; rounding, statistics, empty rounds and the
-server's memory are dealt with here, once. Robust rules weigh all rows alike: how many records a client claims to have
-is what a liar would lie about.
+A new rule is a function on rows and a subclass of `Robust` with one method, `move`; rounding, statistics, empty rounds
+and the server's memory are dealt with here, once. `geometry`, `spectral`, `reference`, `reputation`, `romoa`, `latent`,
+`cluster`, `majority` and `projected` are built so. Robust rules weigh all rows alike: how many records a client claims
+to have is what a liar would lie about.
 """
 
 from __future__ import annotations

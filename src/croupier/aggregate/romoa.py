@@ -1,7 +1,7 @@
 """Romoa: every coordinate of every update has a weight of its own, from three likenesses to the median update.
 
 The one rule here that weighs every coordinate, so that it has a file of its own; it remembers the factors of the last
-round.
+round. A description names it (`protocol.aggregate = "romoa"`), and RAIN's comparisons in the laboratory call `romoa`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from croupier.core.update import Gathered
 
 Span = tuple[int, int]
 
+# Coordinates that are taken at once; and what keeps a quotient from being one by 0.
 _BLOCK = 1 << 16
 _SMALL = 1e-5
 # Beyond it an exponential is no float64 any more.
@@ -36,7 +37,7 @@ def romoa(
     """
     found = factors(rows, spans, last)
     mixed = (1 - beta) * found + beta * before.to(found)
-    # Ones for each coordinate already, unless others took part in the round before.
+    # They add up to 1 for each coordinate already, unless other clients took part in the round before.
     mixed = share(mixed, mixed.sum(0))
     low, high = middle(rows.min(1).values), middle(rows.max(1).values)
     blocks = zip(*(table.split(_BLOCK, 1) for table in (rows, mixed)), strict=True)  # type: ignore[no-untyped-call]
@@ -132,6 +133,7 @@ def _cosine(rows: Tensor, one: Tensor, otherwise: float = 0.0) -> Tensor:
 
 
 def _steep(score: Tensor) -> Tensor:
+    """Scores spread apart exponentially, the more rows there are: a softmax of them then decides."""
     found: Tensor = score.sign() * torch.exp((score.abs() * len(score)).clamp(max=_STEEP))
     return found
 

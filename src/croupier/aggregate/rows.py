@@ -1,10 +1,9 @@
 """What rules on rows have in common: inner products, norms and sums in float64, a block of coordinates at a time.
 
 Rows are differences, one per client, of any float type on any device. Nothing is centred first: one far row would
-then take the digits of all the others.
-
-Everything that rules compute of high-dimensional rows is a few inner products. Taken block by block they need no copy
-of the rows in float64, on the CPU or on a GPU.
+then take the digits of all the others. Everything that rules compute of high-dimensional rows is a few inner products.
+Taken block by block they need no copy of the rows in float64, on the CPU or on a GPU. All rules but the mean and
+RAIN's own use it, and the laboratory for its comparisons with RAIN.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def along(rows: Tensor, one: Tensor) -> Tensor:
 
 
 def gram_between(rows: Tensor, others: Tensor) -> Tensor:
-    """The inner product of every row with every other one."""
+    """The inner product of every row with every one of the other table's rows."""
     total = torch.zeros(len(rows), len(others), dtype=torch.float64, device=rows.device)
     for block, other in zip(_blocks(rows), _blocks(others), strict=True):
         total += block @ other.T
@@ -86,7 +85,7 @@ def combine(rows: Tensor, weights: Tensor) -> Tensor:
 
 
 def share(part: Tensor, whole: Tensor) -> Tensor:
-    """One over the other, and 0 where there is nothing to divide by."""
+    """The part divided by the whole, element by element; 0 where the whole is 0."""
     nothing = whole == 0
     return torch.where(nothing, 0.0, part / torch.where(nothing, 1.0, whole))
 
@@ -109,7 +108,7 @@ def best(scores: Tensor, count: int, order: Tensor | None = None) -> Tensor:
 
 
 def chosen(picks: Tensor, count: int) -> Tensor:
-    """The weights of a plain mean over some of the rows; all 0 where none was picked."""
+    """Weights for all `count` rows that make a plain mean of the picked ones; all 0 where none was picked."""
     weights = torch.zeros(count, dtype=torch.float64, device=picks.device)
     weights[picks] = 1.0
     return share(weights, weights.sum())

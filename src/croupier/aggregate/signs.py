@@ -1,8 +1,8 @@
 """The step of RAIN: along the weighted votes of the rows that lie near a trusted reference direction.
 
-The server side of RAIN: it makes the reference from its root records, commits to it before clients train, shows it once
-rows are fixed (`late`), and moves the model by what the scored release lets out. The weights of the rows are not its to
-choose: the rule is in the release.
+The server's side of RAIN: it makes the reference from its root records, commits to it before clients train, shows it
+once rows are fixed (`late`), and moves the model by what `release.scored` lets out. The weights of the rows are not its
+to choose: the rule for them is in the release. Presets `rain` and `rain-honest`, and `systems.rain`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class SignTrust(Aggregator, use="sign-trust"):
     compute the release once all updates are fixed; "public" shows it to everybody at once, so that a client can copy
     it. When no row is accepted the model stays, or follows the reference (`empty`).
 
-    From: RAIN, equations 9 to 12 and Algorithm 2's next direction. Not as printed: the late reference.
+    RAIN's equations 9 to 12 and Algorithm 2's next direction. Not as printed: the late reference.
     """
 
     forms: ClassVar[frozenset[Form]] = frozenset({"delta"})

@@ -1,7 +1,7 @@
 """Rules that look for what stands out in few directions: DnC by singular vectors, SignGuard by counts of signs.
 
 Both look at some coordinates only, drawn by the server after the rows are fixed, so that an attacker cannot aim at
-them.
+them. Descriptions name them (`dnc`, `signguard`), and RAIN's comparisons in the laboratory call the plain functions.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def dnc(rows: Tensor, drop: int, picks: Sequence[Tensor], order: Tensor | None =
 
 
 def outlying(rows: Tensor) -> Tensor:
-    """The squared share of each centred row along the direction in which the rows spread most.
+    """The squared length of each centred row along the direction in which the rows spread most.
 
-    By the inner products of the rows, which are few: the first singular vector itself is never needed.
+    Worked out by the inner products of the rows, which are few: the first singular vector itself is never needed.
     """
     products = gram(rows)
     centre = torch.eye(len(rows), dtype=torch.float64, device=rows.device) - 1 / len(rows)

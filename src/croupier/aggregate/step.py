@@ -1,7 +1,9 @@
 """How the server moves its model by what the clients changed on average: all the way, or as an adaptive optimiser.
 
-From: Reddi et al. 2021 (Adaptive Federated Optimization), Algorithm 2, without a correction for the first rounds. The
-second moment starts at tau squared, the least that the algorithm allows, not at 0.
+Parts for the key `step` of `aggregate.mean`; an adaptive one treats the mean change as a gradient. Presets
+`intra-london` and `intra-london-sum` take `adam`. The steps are those of Reddi et al. 2021 (Adaptive Federated
+Optimization), Algorithm 2, without a correction for the first rounds. The second moment starts at tau squared, the
+least that the algorithm allows, not at 0.
 """
 
 from __future__ import annotations
@@ -78,7 +80,7 @@ class FedAdam(Adaptive, use="adam"):
     beta2: float = Field(0.99, ge=0, lt=1, description="what the squares of earlier rounds count for")
 
     def second(self, before: Tensor, square: Tensor) -> Tensor:
-        """Some of the old, some of the new."""
+        """A decaying mean of the squares."""
         return before * self.beta2 + square * (1 - self.beta2)
 
 
@@ -88,7 +90,7 @@ class FedYogi(Adaptive, use="yogi"):
     beta2: float = Field(0.99, ge=0, lt=1, description="what the squares of earlier rounds count for")
 
     def second(self, before: Tensor, square: Tensor) -> Tensor:
-        """Up or down by the new."""
+        """Up or down by a share of the new square, whichever way the squares went."""
         return before - square * (1 - self.beta2) * (before - square).sign()
 
 
@@ -98,5 +100,5 @@ class FedAdagrad(Adaptive, use="adagrad"):
     beta1: float = Field(0.0, ge=0, lt=1, description="what the mean of earlier rounds counts for")
 
     def second(self, before: Tensor, square: Tensor) -> Tensor:
-        """Ever more."""
+        """The sum of all squares until now."""
         return before + square

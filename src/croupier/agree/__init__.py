@@ -1,9 +1,12 @@
 """How clients come to one secret through a relay that must not know it, and what each of them keeps of that.
 
-`board` is how they talk, turn by turn; `commit_reveal` a joint secret that nobody chooses, `pbft/` the paper's form
-with a head; `agreement` calls either, attempt after attempt. `epochs` and `each_round` say when a run agrees, `welcome`
-and `move_model` what newcomers get, `standing` what a client must remember to stay honest. `coordinates` uses the
-secret: models become plain for training, and updates are permuted before they leave.
+In this room a *rule* is the order in which a round's hidden units lie, and it is derived from the secret. `board` is
+how clients talk, turn by turn; `commit_reveal` makes a joint secret that nobody chooses, `pbft/` is the paper's form
+with a head; `agreement` says what a call for either is. `conduct`, `one_epoch` and `each_round` decide when a run
+agrees on what, `called` is what they call for, `seats` what each party then plays, `epochs` all of it in a simulation.
+`welcome` and `move_model` are for newcomers, `first_model` and `alike` for models that clients compute, and `standing`
+is what a client must remember to stay honest. `coordinates` uses the secret: models become plain for training, and
+updates are permuted before they leave. `table` is for tests and the laboratory.
 
 Only encoders that hide coordinates need this (`encode.hidden`); the round loop calls it by their hooks.
 """

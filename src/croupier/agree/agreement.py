@@ -1,8 +1,12 @@
 """Calling an agreement: who is to agree, under which number, in which form, and who may be left out of the next.
 
-Attempts of a number go on while nobody signed an outcome; after that the number is spent, because somebody may hold it.
-What is called is public; how it ended and what a client complains of are signed with that client's own keys. Used by
-whoever conducts agreements (`one_epoch`, `each_round`) and by each party's seat (`table`, `seats`).
+Agreements of a run are numbered, and so are the attempts at each. Attempts go on under the agreement's number while
+nobody signed an outcome; after that the number is spent, because somebody may hold it. What is called is public; how it
+ended and what a client complains of are signed with that client's own keys.
+
+Whoever conducts agreements makes calls (`one_epoch`, `each_round`), each party's seat answers them (`seats`, and
+`table` in the laboratory), and every form of agreement is an `AgreementForm` (`commit_reveal`, `pbft.agreement`,
+`welcome`). `service.guard` and `encode.hidden` take `LEAST` from here.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from croupier.mpc.joint import Terms
 from croupier.mpc.occasion import Occasion
 from croupier.mpc.signatures import signed, verified
 
+# Fewer clients agree on nothing: with f = (n - 1) // 3, three could not outvote a single faulty one.
 LEAST = 4
 
 
@@ -74,7 +79,7 @@ class AgreementCall:
 
     @property
     def terms(self) -> Terms:
-        """What everything that is signed names."""
+        """The terms that everything signed in this attempt names."""
         occasion = Occasion(self.run, self.number, self.attempt, roster_digest(self.roster))
         return Terms(occasion, self.start, self.last)
 
@@ -122,7 +127,7 @@ class AgreementForm:
 
 
 class Participant(Protocol):
-    """A client in one attempt: its flow, what it kept, and whom it blames when the flow ends early."""
+    """A client in one attempt of any form: its flow, what it kept, and whom it blames when the flow ends early."""
 
     given: Given
     terms: Terms

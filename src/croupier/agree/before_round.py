@@ -1,7 +1,9 @@
 """Values about agreeing, before a round, on the secret behind hidden coordinates: by which rules, and who comes.
 
-Rules and upcoming rounds serve simulations (`agree.epochs`) and deployed servers (`service.chair`); the setting, and
-what the round then begins with, serve simulations only.
+They are kept apart from the protocols of this room, so that whoever only hands them on need not import those: encoders
+say `AgreementRules`, and whoever runs rounds fills in the rest. Rules and upcoming rounds serve simulations
+(`agree.epochs`, called by `engine.loop`) and deployed servers (`service.chair`); the setting, and what the round then
+begins with, serve simulations only.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ class UnitPermuter(Protocol):
     """Moves vectors along a network's symmetries, as whoever trains can (`encode.permuting`)."""
 
     def __call__(self, jobs: Sequence[tuple[Any, ...]]) -> Sequence[Tensor | CroupierError]:
-        """Many vectors."""
+        """Many vectors: each job is the arguments of a `Work("permute")`, and an error stands for one that fails."""
 
     def moved(self, vector: Tensor, seed: bytes, number: int, back: bool) -> Tensor:
         """One vector under the rule of a seed and a round, or back."""
@@ -34,7 +36,7 @@ class UnitPermuter(Protocol):
 
 @dataclass(frozen=True)
 class AgreementRules:
-    """What clients agree on and how, as an encoder says: see `encode.hidden.HiddenUnits` for each."""
+    """What clients agree on and how, as an encoder says: fields of `encode.hidden.HiddenUnits`, explained there."""
 
     agree: Literal["epoch", "round"]
     by: Literal["joint", "pbft"]

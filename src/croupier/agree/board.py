@@ -4,7 +4,8 @@ In a turn everybody hands one note to the relay, and the relay hands everybody t
 is signed, and what only one reader may know is sealed to that reader: the relay can keep notes back, and what it
 alters, swaps, repeats or tells differently to different readers, the readers' checks must find.
 
-Every form of agreement in this room is written in such turns.
+Every form of agreement in this room is written in such turns (`commit_reveal`, `pbft/`, `welcome`), and
+`croupier bench agree` has faulty participants and relays in them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from croupier.mpc.authentic import byte_tensor
 
 SERVER = "server"
 SIGNATURE = 64
-# In each step the relay goes on without a note before a reader goes on without the relay, and both before the next.
+# How patient each is (`core.flow.Wait`), so that deadlines come in order: in each step the relay goes on without a note
+# before a reader goes on without the relay, and both before anybody gives up on the next step.
 RELAY, READER, STEP = 1, 2, 2
 
 Note = Mapping[str, bytes]
@@ -45,7 +47,7 @@ class Turn:
 
     @property
     def down(self) -> str:
-        """The kind of what the relay hands out."""
+        """The kind of the letter in which the relay hands out all notes."""
         return f"{self.name} all"
 
     def schemas(self, roster: tuple[str, ...]) -> dict[str, Schema]:

@@ -1,7 +1,8 @@
 """An agreement as it is announced: what is done before which round, by whom, and the public terms of it.
 
 Whoever conducts agreements makes one (`conduct`), and each party computes its own seat from it (`seats`). In a
-deployment it travels as a notice (`service.notice`).
+deployment it travels as a notice (`service.notice`), and each party first checks that its description has such a thing
+(`service.guard`).
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from croupier.agree.agreement import AgreementCall
 from croupier.core.epoch import Epoch
 from croupier.errors import WireError
 
-# Agree on a secret that nobody chooses, or on a head's; hand an epoch's secret to those who lack it, while it goes on
-# or when it is over; move a model to a new epoch; draw the first model.
+# JOINT: agree on a secret that nobody chooses. PBFT: agree on a head's. WELCOME: hand an epoch's secret to those who
+# lack it while the epoch goes on. HAND_ON: the same when it is over. MOVE: move a model to a new epoch. FIRST: draw the
+# first model.
 JOINT, PBFT, WELCOME, HAND_ON, MOVE, FIRST = "joint", "pbft", "welcome", "hand on", "move", "first model"
 _NUMBERED = {"number": int, "start": int, "last": (int, type(None)), "attempt": int}
 _EPOCH = {"epoch": Mapping, "new": tuple}
@@ -31,7 +33,7 @@ _TERMS: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class Called:
-    """One attempt at something that clients do before a round, of which the first is 0.
+    """One attempt at something that clients do before a round; rounds are counted from 0.
 
     Raises WireError when built from terms that are not those of its kind.
     """
@@ -54,7 +56,7 @@ class Called:
 
     @classmethod
     def agreement(cls, what: str, before: int, call: AgreementCall, **more: bytes) -> Called:
-        """A call under a number."""
+        """What is announced for a call under a number."""
         terms = {"number": call.number, "start": call.start, "last": call.last, "attempt": call.attempt}
         return cls(what, before, call.roster, {**terms, **more})
 

@@ -1,12 +1,14 @@
 """A joint secret for an epoch: commit, echo, reveal and compare among all of a roster, through a relay.
 
-From: Tazza's agreement on a shuffling rule, done with a seed that nobody chooses instead of a head's; each round's rule
-is derived from it. All must take part, and whoever finds anything amiss stops: that is safe with any number of faulty
-participants and any relay, and loses nothing but the attempt. A faulty participant that withholds its draw makes the
-others draw again: it gets one more secret a restart, and can choose none.
+Tazza's clients agree on a shuffling rule, with a seed that a head chooses; here nobody chooses it, and each round's
+rule is derived from it. All must take part, and whoever finds anything amiss stops: that is safe with any number of
+faulty participants and any relay, and loses nothing but the attempt. A faulty participant that withholds its draw makes
+the others draw again: it gets one more secret a restart, and can choose none.
 
 Reveals: to the relay, who takes part, commitments, boxes, and the digest of the secret. The secret stays hidden from it
 as long as no participant, and nobody who is ever given the secret, tells it.
+
+`agree.seats` plays it where `protocol.encode.by = "joint"` (the default); `croupier bench agree` disturbs it by faults.
 """
 
 from __future__ import annotations
@@ -164,5 +166,8 @@ JOINT = AgreementForm("joint", member, lambda _: relay, schemas)
 
 
 def agree(call: AgreementCall, table: AgreementTable, *, attempts: int = 3) -> Agreed:
-    """A secret that everybody of the roster holds. Raises: ProtocolError when no attempt ended in one."""
+    """A secret that everybody of the roster holds. Raises: ProtocolError when no attempt ended in one.
+
+    For tests, which hold all keys at one table; a run agrees through `agree.seats`.
+    """
     return settle(JOINT, call, table, attempts=attempts)

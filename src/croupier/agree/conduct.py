@@ -1,10 +1,11 @@
-"""What conductors share, who decide from public facts alone who agrees on what before a round.
+"""What the two conductors share: an agreement's conductor decides, from public facts, what clients do before a round.
 
 A conductor (`one_epoch`, `each_round`) is a generator: it yields what is to be done next (`Called`), is told how it
-ended (`Reports`), and returns what the round begins with (`RoundDecision`). The simulation's loop holds what it yields
-with everybody at one table (`epochs`), a server announces it over the network (`service.chair`). It sees no secret: of
-a client it knows what that client says it signed and holds. One that starts anew, because its server did, goes on from
-the same facts."""
+ended (`Reports`), and returns what the round begins with (`RoundDecision`). So one text serves two callers: a
+simulation plays what it yields with everybody at one table (`epochs`), a deployed server announces it over the network
+(`service.chair`). It sees no secret: of a client it knows what that client says it signed and holds. A conductor that
+starts anew, because its server did, goes on from the same facts.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ from croupier.errors import ProtocolError
 class RoundDecision:
     """What a round begins with: who forgets older secrets, who cannot open its model, and why it is not held.
 
-    With `unknown` it is not held because nobody who came knows the rule that the last model lies under.
+    `strangers` are the clients that came and cannot open the model meant for them. With `unknown` the round is not held
+    because nobody who came knows the rule that the last model lies under.
     """
 
     forget: tuple[str, ...] = ()
@@ -60,7 +62,7 @@ class PublicFacts:
         return not frame or self.known(who).behind(Frame.unpack(frame)) is not None
 
     def holders(self, roster: tuple[str, ...], number: int) -> tuple[str, ...]:
-        """Those who hold the outcome of a number."""
+        """Those of a roster who hold the outcome of an agreement's number."""
         return tuple(who for who in roster if self.known(who).holds(number))
 
     def next_attempt(self, number: int) -> int:
@@ -85,5 +87,5 @@ def reason_of(reports: Reports, who: str) -> str:
 
 
 def first_reason(reports: Reports) -> str:
-    """The first reason that is known."""
+    """The first reason that any party gave; empty where none did."""
     return next((report.reason for report in reports.values() if report.reason), "")

@@ -1,7 +1,8 @@
 """A client's part in hidden coordinates: a model that it is handed is put into plain order, its update is permuted.
 
-`encode.hidden` and `agree.move_model` use it; `seed_of` also serves simulations and the audit's truth.
-The permuting itself is work (`permute`): it needs the network's symmetries, which whoever trains has.
+`encode.hidden` and `agree.move_model` use it; `seed_of` also serves simulations (`agree.epochs`) and the audit's truth
+(`audit.permuted_run`). The permuting itself is work (`permute`): it needs the network's symmetries, which whoever
+trains has.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def permuted(given: Given, standing: Standing, update: Update, kept: bool) -> Su
 
 
 def shown(given: Given, standing: Standing, record: Tensor, kept: bool) -> SubFlow:
-    """A record as the network under the round's rule takes it. Reveals: its values, in another order."""
+    """A training record as the network under the round's rule takes it. Reveals: its values, in another order."""
     seed, frame, _ = standing.rule(given.run, given.round, kept=kept)
     moved: Tensor = yield Work("permute input", (record, seed, frame.round))
     return moved

@@ -1,6 +1,9 @@
 """Agreement anew every round: the last rule is handed on to those who were not there, and the next one agreed on.
 
-From: Tazza, whose participants of a round agree on its rule, and fetch the last one from those who took part in it.
+So Tazza's paper has it: the participants of a round agree on its rule, and fetch the last one from those who took part
+in that. `agree_each_round` decides it from public facts; `epochs.conduct` takes it where
+`protocol.encode.agree = "round"`, in simulations and at deployed servers (`service.chair`). A round is lost where
+nobody who came knows the last rule, or too few can agree on the next. `one_epoch` is the other way.
 
 Reveals: to the relay, who knows which rule, who asks, boxes, and digests.
 """
@@ -107,5 +110,5 @@ def _previous(facts: PublicFacts) -> dict[str, bytes]:
 
 
 def needed(meeting: UpcomingRound) -> int:
-    """How few can agree on the rule of a round."""
+    """The fewest clients that can agree on the rule of a round."""
     return max(meeting.least, LEAST)

@@ -3,6 +3,10 @@
 Once for an epoch, among all enrolled; or every round, among those invited, who must then learn the rule of the last
 model from somebody who took part in making it. `conduct` decides what is done from public facts; here it is done, with
 everybody at one table. A deployed server does the same over the network (`service.chair`).
+
+`encode.hidden` makes an `Epochs` for the round loop (`engine.loop`), which calls `ready` before each round. `plain_of`
+turns a model back into plain coordinates for whoever has the clients' memories and wants to measure it: `engine.loop`,
+`audit.attacked_training` and `service.up`.
 """
 
 from __future__ import annotations
@@ -76,14 +80,15 @@ class Epochs:
 
     @classmethod
     def of(cls, rules: AgreementRules, setting: AgreementSetting) -> Epochs:
-        """Pin everybody's key."""
+        """With fresh keys for everybody, pinned for the whole run."""
         node = setting.coins.child("epoch")
         return cls(rules, setting, enrol(setting.enrolled, node.child("identities")), node.child("agree"))
 
     def ready(self, meeting: UpcomingRound, memories: Mapping[str, Memory]) -> PreparedRound:
         """Let clients agree on what the round needs, and draw the first model if there is none yet.
 
-        Raises: ProtocolError when there is no agreement on an epoch.
+        Raises: ProtocolError when there is no agreement on an epoch. Why a single round cannot be held is said in the
+        `PreparedRound` instead.
         """
         talk, public = _Talk(dict(memories)), next(iter(self.keys.values()))["public"]
         steps = conduct(PublicFacts(self.rules, self.setting.run, public, meeting, talk.known, talk.models))
@@ -108,7 +113,10 @@ class Epochs:
         return Insider(name, self.setting.run, self.rules, size, talk.memories.get(name, {}), keys)
 
     def _hold(self, called: Called, meeting: UpcomingRound, talk: _Talk) -> Reports:
-        """One attempt, and what everybody remembers of it; who is absent from a round is so from what precedes it."""
+        """One attempt, and what everybody remembers of it.
+
+        Who is absent from a round is absent from its own agreement too; an epoch's needs everybody (`one_epoch`).
+        """
         names = (*called.roster, SERVER)
         plans = {name: seat_for(called, self._insider(name, talk)) for name in names}
         attempt = self.setting.tamper(self._attempt(called, plans))
@@ -151,7 +159,7 @@ class Epochs:
 
 
 def _remembered(result: AttemptResult, plans: Mapping[str, SeatPlan], talk: _Talk) -> Reports:
-    """What everybody remembers of an attempt, and reports of it; first of those who broke off."""
+    """Keep what everybody remembers of an attempt, and return their reports: those who broke off come first."""
     broken, reports = dict[str, AttemptReport](), dict[str, AttemptReport]()
     for name, plan in plans.items():
         outcome = result.outcomes.get(name)

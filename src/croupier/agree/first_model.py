@@ -1,7 +1,8 @@
 """The first model, drawn by the clients from their secret, so that the server never sees it in plain coordinates.
 
-In a deployment several clients draw it and the server takes what enough of them send alike; a simulation draws it once,
-by the same steps, and counts no message for it.
+In a deployment several clients draw it (`FirstDraw`, which `seats` plays) and the server takes what enough of them send
+alike; a simulation draws it once (`epochs`), by the same steps, and counts no message for it. This is for
+`protocol.encode.first = "clients"`, the default of hidden units.
 
 Reveals: to the server, the model in hidden coordinates.
 """
@@ -52,7 +53,7 @@ class FirstDraw:
         return Given(name, self.run, self.number, 0, self.drawers, len(self.drawers), Layout(()))
 
     def schemas(self) -> dict[str, Schema]:
-        """From clients to the server."""
+        """The one letter, from a client to the server."""
         return {"first model": model_schema(self.size)}
 
     def client(self, given: Given, memory: Memory, coins: Coins) -> Flow:

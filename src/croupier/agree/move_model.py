@@ -1,5 +1,8 @@
 """Moving a model into the coordinates of a new epoch: clients that hold both secrets do it, and the server compares.
 
+It is needed when an epoch ends while models lie in its coordinates: `one_epoch` calls for it once newcomers agreed on a
+new secret with everybody, and `seats` plays it.
+
 Reveals: to the server, the model in its new coordinates: two views of one model, which matching links at once.
 """
 
@@ -51,7 +54,7 @@ class Transfer:
         return root.child("move", self.frame).child("move", name, self.number)
 
     def schemas(self) -> dict[str, Schema]:
-        """There and back."""
+        """The letters to the movers and back."""
         both = model_schema(self.size)
         return {"move": both, "moved": both}
 

@@ -1,6 +1,12 @@
-"""Agreement once for an epoch, among all enrolled; again or otherwise when there are more of them.
+"""Agreement once for a whole epoch, among all enrolled clients; and what is done when more are enrolled later.
 
-Nobody's absence from a round is one from this: an epoch's outcome needs everybody's signature.
+`agree_for_epoch` decides, from public facts alone, what clients do before a round: agree on the first secret; when
+there are newcomers, tell them the secret (`welcome`) or agree on a new one with everybody and move the models there
+(`move_model`); draw the first model. A client that is absent from a round is not excused from this: an epoch's outcome
+needs everybody's signature.
+
+`epochs.conduct` takes it where `protocol.encode.agree = "epoch"` (the default), in simulations and at deployed servers
+(`service.chair`). `each_round` is the other way.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """One party's seat in an agreement, from what was announced and from what that party alone holds.
 
 What a client does to its own memory when an attempt is over is here too (`SeatPlan.after`): it keeps its standing, or
-an older epoch that was handed on to it. A simulation seats everybody so, a deployed party itself.
+an older epoch that was handed on to it. A simulation seats everybody so (`epochs`), a deployed party itself
+(`service.plans`): both play the same flows, and nobody else's secrets are needed to make a seat.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from croupier.errors import ProtocolError
 class Insider:
     """What a party brings to an agreement: its name, the rules that it accepted, its memory and keys.
 
-    size: the coordinates of a model.
+    `size` is how many coordinates a model has.
     """
 
     name: str
@@ -108,7 +109,7 @@ def simulated_coins(called: Called, run: bytes, root: Coins, name: str) -> Coins
 
 
 def unchanged(own: Memory, ended: Memory) -> Memory:
-    """A party that remembers nothing new."""
+    """The next memory of a party that remembers nothing new."""
     return own
 
 
@@ -128,7 +129,7 @@ def _agreed(own: Memory, ended: Memory) -> Memory:
 
 
 def _handing(called: Called, me: Insider) -> Standing:
-    """A holder's part of its standing: the epoch that is asked for, as all who hold it are named."""
+    """A holder's standing with only the epoch that is asked for, which names all who hold it; nothing for who asks."""
     epoch = read_epoch(called.terms["epoch"])
     if me.name not in epoch.roster:
         return Standing()

@@ -1,9 +1,12 @@
 """What a client keeps of agreements, and the two promises that make rules unique: it is honest if it keeps them.
 
 It signs one outcome for a number, whatever the attempt; and once it signed one for a number, it uses none of a lower
-one. An agreement also names the first round it holds for, and nobody signs one that would reach back to a round it
-took part in. An epoch's outcome needs everybody's signature, and a single round has one number: so no two honest
-clients of a roster use different rules in a round.
+one. An agreement also names the first round it holds for, and nobody signs one that would reach back to a round it took
+part in. An epoch's outcome needs everybody's signature, and a single round has one number: so no two honest clients of
+a roster use different rules in a round.
+
+A client's memory holds its `Standing`: every form of agreement checks and changes it, and `coordinates` takes each
+round's rule from it. A conductor and a deployed server see only the `PublicStanding` (`conduct`, `service.attendance`).
 """
 
 from __future__ import annotations
@@ -59,7 +62,7 @@ class Standing:
             )
 
     def signs(self, number: int) -> Standing:
-        """The standing before its signature leaves."""
+        """The standing that is kept before a signature for this number leaves."""
         return replace(self, signed=number)
 
     def holds(self, epoch: Epoch, secret: bytes) -> Standing:

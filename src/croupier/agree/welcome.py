@@ -1,8 +1,10 @@
-"""Letting newcomers into an epoch that goes on: its secret in boxes from those who hold it.
+"""Telling clients the secret of an epoch that they took no part in: in boxes, from those who hold it.
 
-From: Tazza's clients that fetch the last rule from its participants. A newcomer believes what f + 1 of them tell it
-alike, of whom one is honest. The default is a new epoch instead, whose secret says nothing of earlier rounds: whoever
-is welcomed can undo the rules of every round of the epoch, and so can anybody it tells.
+So Tazza's clients fetch the last rule from its participants. It serves newcomers to an epoch that goes on (`one_epoch`,
+`newcomers = "welcome"`), and those who lack the rule that the last model lies under (`each_round`); `seats` plays both.
+A newcomer believes what f + 1 holders tell it alike, of whom one is honest; where a rule is handed on, one holder is
+enough (`seats` says why). For newcomers the default is a new epoch instead, whose secret says nothing of earlier
+rounds: whoever is welcomed can undo the rules of every round of the epoch, and so can anybody it tells.
 
 Reveals: to the relay, who is new, and boxes.
 """
@@ -106,7 +108,10 @@ class _Side:
 
 
 def welcome(epoch: Epoch, newcomers: tuple[str, ...], faulty: int | None = None) -> AgreementForm:
-    """Newcomers and holders as a form of agreement; call it with `invitation`. Raises: SpecError when nobody is new."""
+    """Holders who tell newcomers an epoch's secret, as a form of agreement; call it with `invitation`.
+
+    `faulty` is how many holders may lie; fewer than a third if it is not given. Raises: SpecError when nobody is new.
+    """
     most = (len(epoch.roster) - 1) // 3 if faulty is None else faulty
     if not newcomers or set(newcomers) & set(epoch.roster):
         raise SpecError(f"newcomers = {newcomers}: name at least one, and nobody who agreed on epoch {epoch.number}")

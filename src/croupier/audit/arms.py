@@ -1,4 +1,10 @@
-"""The protocols of an audit, its arms: the description's own, no defence, and others that it is compared with."""
+"""The protocols that an audit compares, its arms: the description's own, no defence, and others.
+
+What an attack finds means little by itself: a reader wants to know what the same attack finds where nothing defends,
+and under other protocols. `arms_of` makes the list for one description, and says why some protocols do not fit its
+task. `audit.described` calls it before anything is trained. `KNOWN` has the protocols that `--against` knows by name,
+besides presets and TOML files.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +44,9 @@ AGAINST = tuple(name for name in KNOWN if name != "sum")
 # The same where time is short: the systems, without the naive shuffles.
 FEWER = tuple(name for name in AGAINST if not name.startswith("shuffle-"))
 NOISE = "noise"
-# In more places than these a protocol is like no other.
+# A protocol that differs from every other one in more places than these is said to be like none.
 DIFFERENT = 4
-# The labels of coins that these had before they had keys.
+# The labels of coins that these arms had before they had keys; they stay, so that a seed gives what it gave.
 _NODES = {
     "shuffle-model": "model shuffle", "shuffle-layer": "layer shuffle", "shuffle-parameter": "parameter shuffle",
     "sum": "sum only",

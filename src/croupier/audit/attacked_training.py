@@ -1,4 +1,12 @@
-"""Training under attack on the real round loop: some clients become malicious, and what honest ones receive."""
+"""Training under attack on the real round loop: some clients are malicious, and the others' models are measured.
+
+An attack of `audit.poison` must meet the very protocol that is audited, with its door, its limits and its aggregator.
+So `with_malicious_clients` changes only what malicious clients train on and what they send, and lets them skip the
+local noise; `SeededTask.train` plays the rounds and measures the models that honest clients would get.
+`audit.questions.poisoning` trains through it, and `audit.questions.permutation` and `audit.permuted_run` take the task
+of a seed from it. In the laboratory `attacks/rules_under_attack`, `attacks/clustered_training` and
+`bench/leakage/permuted_pictures` do the same.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +40,7 @@ from croupier.privacy.local import NoNoise
 # Inputs that a model is asked about at a time.
 _BATCH = 1024
 # Bytes of updates to remember of each way to train: protocols that differ only in what the server sees train once.
-# There are three ways, and the audit's own training beside them.
+# There are three ways (honest records, flipped labels, a trigger), and the audit's own training beside them.
 _ROOM = 1 << 28
 
 
@@ -99,8 +107,10 @@ def _rewritten(fit: Fits, shards: frozenset[str], attack: Poison, coins: Coins) 
 class TrainingOutcome:
     """How a training went.
 
-    `received`: the mean over all honest clients of the accuracy of the model that each would get next; `success`: the
-    backdoor's. `accepted`: how many updates of the malicious came through. `lost`: why a training ended early.
+    `malicious` names the clients that attacked, and `models` counts the server's models at the end (several where it
+    has clusters). `received` is the mean over all honest clients of the accuracy of the model that each would get next;
+    `success` is the same of the backdoor. `accepted` counts the updates of malicious clients that came through. `lost`
+    is why a training ended early.
     """
 
     malicious: tuple[str, ...]
@@ -113,9 +123,10 @@ class TrainingOutcome:
 
 @dataclass(frozen=True)
 class SeededTask:
-    """A task of a seed with its malicious clients, chosen by coins.
+    """The task of one seed with its malicious clients, whom coins of the seed choose.
 
-    All rules train on the same records: the server's root is kept back whether a rule looks at it or not.
+    All protocols of an audit must train on the same records. Where one of them needs records of the server's own,
+    `audit.questions.poisoning` therefore sets `setting.root` for all of them.
     """
 
     setting: Setting
@@ -206,7 +217,7 @@ class SeededTask:
 
 
 def _trained_as(attack: Poison | None) -> Poison | None:
-    """What tells trainings apart: how many times over an update is sent changes no record."""
+    """What tells trainings apart: by what factor an update is multiplied changes no record."""
     if attack is None or not attack.changes:
         return None
     return attack.model_copy(update={"factor": None}) if isinstance(attack, Scaling) else attack

@@ -1,4 +1,10 @@
-"""One seed of an audit: what questions share of it, so that nothing is trained or attacked twice."""
+"""One seed of an audit: what its questions share, so that nothing is trained or attacked twice.
+
+A `Bench` has the task of the seed with records withheld for the adversary, the rounds of an arm with every party's
+view, and whatever questions make of these. `audit.harness` makes one for each seed and hands it to every question
+(`audit.questions`); in the laboratory `source_inference/experiment`, `bench/leakage/disaggregation` and
+`bench/leakage/false_alarms` make their own. It has nothing to do with the command `croupier bench`.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +33,7 @@ from croupier.engine.task import Fits
 from croupier.errors import CroupierError, ProtocolError
 from croupier.learn.distort import CLEAN
 
+# Hears a line now and then, as work goes on: `croupier audit` shows these lines.
 Watch = Callable[[str], None]
 Made = TypeVar("Made")
 
@@ -36,7 +43,7 @@ class PlayedRounds:
     """A protocol's rounds, with everybody's view as plain values: by round, then by party.
 
     `starts` is the model that was handed out in each round, as its first client got it; `coins` are everybody's own;
-    `seconds` is what a round takes beside training, all parties on this machine; `lost` is why there is none.
+    `seconds` is what a round takes beside training, all parties on this machine; `lost` is why there are no rounds.
     """
 
     rounds: tuple[Round, ...]
@@ -47,9 +54,12 @@ class PlayedRounds:
     lost: str = f"{LOST}: too few clients could take part"
 
     def seen_by(self, adversary: Adversary, at: int) -> dict[str, tuple[Mapping[str, Any], ...]]:
-        """The views of its parties of a round, and of the next one, in which clients are handed what came of it.
+        """The views that an adversary's parties have of a round and of the next one.
 
-        A "client" is the first that comes again, if any does; "clients" are all but the last. Each brings its coins.
+        The next one counts because only in it clients are handed what came of the round.
+
+        In an adversary "client" stands for one client, if possible one that takes part in the next round, too;
+        "clients" stands for all but the last of them. Each view comes with the party's coins of the round.
         """
         present, found = self.rounds[at].present, {}
         later = self.rounds[at + 1].present if at + 1 < len(self.rounds) else ()
@@ -62,9 +72,10 @@ class PlayedRounds:
         return found
 
     def shown_to(self, adversary: Adversary) -> dict[int, dict[str, tuple[Mapping[str, Any], ...]]]:
-        """By round, the views of an adversary; not of rounds of which it sees nothing before the next, if that is held.
+        """By round, the views of an adversary, without rounds of which it sees too little.
 
-        What came of the last round a client is never handed.
+        A single client needs two views: it is handed what came of a round in the next one, and so never what came of
+        the last.
         """
         views = {at: self.seen_by(adversary, at) for at in range(len(self.rounds))}
         least = 2 if adversary.parties == ("client",) else 1
@@ -75,8 +86,9 @@ class PlayedRounds:
 class Bench:
     """A seed with its training, drivers and processes.
 
-    `stage(arm)` is the task with records withheld for the adversary; `played(arm)` the protocol's rounds on it.
-    `once` keeps what several questions or arms need, by a key; of arms only the last one's.
+    `stage(arm)` is the task with records withheld for the adversary; `played(arm)` the protocol's rounds on it. `once`
+    keeps what several questions or arms need, by a key; what belongs to an arm is dropped when another arm is asked
+    for. `who` names the adversaries of each arm; `membership` says whether the prior is asked about membership, too.
     """
 
     setting: Setting
@@ -177,4 +189,5 @@ def is_undefended(arm: Arm) -> bool:
     return bare and not pipeline.release.hides and not arm.changes
 
 
+# What an attack answers, as plain values, once its process has finished.
 Answered = Future[dict[str, Any]]

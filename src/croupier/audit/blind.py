@@ -1,8 +1,14 @@
-"""The blind law: attacks run in a fresh process that holds only bytes of views and declared knowledge.
+"""Runs attacks in processes of their own, which are sent views and declared knowledge and never the truth.
 
-`python -m croupier.audit.blind` is the process. Questions and answers are canonical bytes, each after its length. A
-topic is a module of `croupier.audit.attacks`: `study(known, device)` is what follows from knowledge alone, kept from
-question to question, and `mount(studied, asked)` the attack, a pure function of both.
+The auditing process needs the truth to score answers, and an attack that could look at it would show nothing. So each
+attack runs in a second process (`python -m croupier.audit.blind`), which lives on over many questions and gets only
+canonical bytes, each message after its length. A topic is a module of `croupier.audit.attacks`: `study(known, device)`
+is what follows from knowledge alone, kept from question to question, and `mount(studied, asked)` the attack, a pure
+function of both.
+
+`audit.harness` and `audit.recorded.audited` open a `Panel` of such processes. The questions in `audit.questions`, and
+`audit.traits.scores` for two of them, ask it; benches of the laboratory do so, too. The law is
+`tests/laws/test_blind.py`.
 """
 
 from __future__ import annotations
@@ -26,14 +32,15 @@ from croupier.errors import CroupierError, ProtocolError
 
 TOPICS = "croupier.audit.attacks"
 Plain = Mapping[str, Any]
-# So many questions wait for a process that has studied what they are about, before another one studies it, too.
+# Studying takes long, so a question waits for a process that has studied its knowledge already; but where so many wait
+# there, another process studies the same.
 PATIENCE = 4
 # So many processes at most, however many cores there are: each holds the libraries, and what it studied.
 MOST = 4
 
 
 class Blind:
-    """A process that mounts attacks and knows nothing but what it is sent."""
+    """One process that mounts attacks and knows nothing but what it is sent."""
 
     def __init__(self, device: str = "cpu") -> None:
         self.device = device
@@ -81,7 +88,7 @@ class Blind:
 
 @dataclass
 class _Seat:
-    """A blind process with the questions that wait for it, and what it will have studied last on each topic."""
+    """One process of a panel: the questions that wait for it, and what it will have studied last on each topic."""
 
     blind: Blind
     turns: ThreadPoolExecutor
@@ -152,7 +159,7 @@ def learnt_of(topic: str, known: Plain) -> bytes:
 
 
 def answer(topic: str, known: Plain, asked: Plain, device: str = "cpu") -> dict[str, Any]:
-    """What the attacks answer, in this process: for tests, and for tools that hold no truth."""
+    """What the attacks answer, computed in this process: for tests of attacks, where nothing has to be hidden."""
     room = import_module(f"{TOPICS}.{topic}")
     found: dict[str, Any] = room.mount(room.study(known, device), asked)
     return found

@@ -1,4 +1,9 @@
-"""What an attack works with: the adversary's knowledge, what it read in a view, and a network to try weights in."""
+"""What attacks on source and membership work with: knowledge, what was read in a view, and a network to try weights in.
+
+Many attacks look at the same view with the same models, so outputs of a model on records are computed once and kept
+here. `audit.attacks.source` makes an `AttackContext` from what it is sent and hands it to each attack;
+`audit.unshuffle` and `audit.membership` hold those attacks.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +34,12 @@ _BATCH = 1024
 
 @dataclass(frozen=True)
 class AttackContext:
-    """What an attack works with: knowledge, and what it read in the view, or nothing.
+    """What one attack gets: the adversary's knowledge, and what it read in a view (`seen`), or nothing.
 
-    Outputs of a model on inputs are computed once for all attacks on a view. `study` holds what follows from knowledge
-    alone, drawn from `quiet`, so that it is the same whichever view comes first. `counts` tell more than `seen`, which
-    was decoded from them; `carried` keeps values made of them. `start` is the model that was handed out, where known.
+    Outputs of a model on inputs are computed once for all attacks on a view (`ran`, by the model's digest). `study`
+    holds what follows from knowledge alone, drawn from the coins `quiet`, so that it is the same whichever view comes
+    first. `counts` are counted ones, which tell more than `seen`, decoded from them; `carried` keeps candidate values
+    made of them. `start` is the model that was handed out, where it is known.
     """
 
     knowledge: Knowledge

@@ -1,4 +1,10 @@
-"""An audit from a description to a report: what is asked, of which adversaries, and the whole report."""
+"""An audit of a description: what is asked, of which adversaries and protocols, and the whole report.
+
+`audit` is both `croupier.audit(...)` and the work of `croupier audit`. It reads the description, chooses arms,
+adversaries and questions, lets `audit.harness` play and attack them, and makes the report from the answers
+(`audit.verdict`, `audit.judgement`). Updates that were recorded elsewhere are audited by `audit.recorded.audited`
+instead. `croupier audit --print-config` calls `quicker`, too, which says what `--fast` changes in a description.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +42,7 @@ from croupier.toml_read import Sets, called, presets
 ORDER = (
     "source", "membership", "reconstruction", "linkage", "traits", "separation", "permutation", "poisoning", "carries",
 )  # fmt: skip
+# Independent runs, and with --fast runs and rounds, where the user names no numbers.
 RUNS, FAST_RUNS = 20, 8
 FAST_ROUNDS = 2
 # With --fast, of larger data: so many records are drawn to train on, for each client and in all at least, and to test;

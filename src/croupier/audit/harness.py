@@ -1,4 +1,10 @@
-"""The one harness: seeds, training that arms share, processes, what is kept, and progress. Questions do the rest."""
+"""Plays an audit: for each seed it trains every arm, asks it every question, and keeps what is finished.
+
+`run` owns the seeds, the processes in which attacks run (`audit.blind`) and the shelf of finished parts, so that a
+question need not care about any of them: what questions share of a seed is in `audit.bench`, and what they ask is their
+own (`audit.questions`). `audit.described` calls `run`. Its result, `ArmAnswers`, is what `audit.verdict` judges;
+`audit.recorded.audited` makes the same values from recorded updates.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +36,10 @@ EVERYBODY = ""
 
 @dataclass(frozen=True)
 class ArmAnswers:
-    """One arm from one seed: trials by question and adversary, why others were not asked, and what it costs."""
+    """One arm from one seed: trials by question and adversary, and what the protocol costs.
+
+    `refused` says why other adversaries were not asked, or under `EVERYBODY` why nobody was.
+    """
 
     trials: Mapping[str, Mapping[str, QuestionRun]]
     refused: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

@@ -1,4 +1,9 @@
-"""From findings to a verdict in words: against whom a protocol leaks, and which to use instead, by a written rule."""
+"""From findings to a verdict in words: against whom a protocol leaks, and which one to use instead.
+
+The recommendation follows a fixed rule, which every report states in its notes (`audit.notes`). `judged` takes the rows
+of a report, each a protocol with its answers (`audit.verdict`), and gives the sentences that page, Markdown and
+terminal show first. `audit.described` and `audit.recorded.audited` call it.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +18,17 @@ from croupier.pipeline import Pipeline
 
 # A protocol is not recommended where it costs more accuracy than this, while another will do.
 DEAR = 0.05
+# What is said of a protocol that costs more than `DEAR`.
 WORTH = " only if what it closes is worth more than 5 points of accuracy to you"
 ENCRYPTED = ", provided that links are encrypted"
 NOT_BETTER = "None that was compared is shown to be better. What could help: more runs; noise by a privacy budget."
 
 
 def judged(rows: Sequence[Mapping[str, Any]], malicious: str = "some of the clients") -> dict[str, Any]:
-    """What to say of the first row, the own protocol; `malicious`: how many were, where asked what they break."""
+    """What to say of the first row, the own protocol.
+
+    `malicious` says in words how many clients were malicious in the question of what such clients break.
+    """
     own = rows[0]
     parties = {key: one["forbidden"] for each in own["questions"].values() for key, one in each["adversaries"].items()}
     against = [_against(own, key, banned, malicious) for key, banned in parties.items()]
@@ -188,7 +197,10 @@ def _closed(own: Mapping[str, Any], other: Mapping[str, Any], leaks: Sequence[st
 
 
 def _opens(own: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether it leaks or breaks where none was found in the own one, or lacks a privacy threshold that that has."""
+    """Whether it leaks or breaks where the own protocol was not found to.
+
+    To lack a privacy threshold that the own protocol has counts as well.
+    """
     cells = [row["questions"].items() for row in (own, other)]
     mine, its = ({n for n, one in each if one["status"] == "leak" and not one["forbidden"]} for each in cells)
     bare = [row.get("statement", {}).get("privacy threshold", "").startswith("none") for row in (own, other)]

@@ -1,4 +1,10 @@
-"""What an adversary knows besides its views: it crosses to the attacks' own process as plain values."""
+"""What an adversary knows besides its views, as values that can be sent to the attacks' own process.
+
+Everything that attacks on single records may rely on is declared here; whatever else they find, they found in a view.
+`audit.setting` and `audit.recorded.audited` make a `Knowledge`; the attacks in `audit.attacks.source`,
+`audit.attacks.reconstruction`, `audit.membership`, `audit.prior` and `audit.unshuffle` work with it. `log_odds` and
+`fits` say for all of them how well outputs fit a record.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +25,10 @@ Sample = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class Knowledge:
-    """Records known to be in the training data, and a shadow set of each client: its distribution, not its records.
+    """What is known of the records and of the training; the architecture and the recipe of training are public.
 
-    Of `suspects` it is asked whether they were trained on. The architecture and the recipe of training are public.
+    `records` were trained on, and it is asked whose they are; `shadows` has for each client a sample of its
+    distribution that nobody trains on. Of `suspects` it is asked whether they were trained on.
     """
 
     clients: tuple[str, ...]
@@ -39,13 +46,13 @@ class Knowledge:
     models: int = 0
 
     def __post_init__(self) -> None:
-        # Another process wrote down where a function of the user's own lies.
+        # A function of the user's own came as its name and folder, which another process wrote down: find it again.
         object.__setattr__(self, "model", revived(self.model))
         object.__setattr__(self, "by", revived(self.by))
 
     @property
     def trained(self) -> str:
-        """What clients make small."""
+        """The name of the loss that clients minimise."""
         return self.by["loss"]
 
     def plain(self) -> dict[str, Any]:

@@ -1,7 +1,9 @@
 """Membership inference: was this record trained on at all? Attacks on whole updates, or on the joint model alone.
 
-From: Yeom et al. (loss threshold); Carlini et al. (LiRA, offline form); gradients and spans are ours. An attack gives a
-score for each suspect; the higher, the likelier a member.
+An attack gives a score for each suspect; the higher, the likelier a member. The loss threshold is that of Yeom et al.,
+the likelihood ratio that of LiRA (Carlini et al.) in its offline form; attacks by gradients and by spans are this
+project's own. `audit.attacks.source` runs the attacks (`ATTACKS`) in the blind process; the question `membership`
+(`audit.questions.source`) and the laboratory's `source_inference/experiment` score them by `area` and `caught`.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from croupier.learn.unroll import unrolled
 # How many models the adversary trains itself, and for how many steps at least: its own data are few.
 MODELS = 16
 STEPS = 200
-# How much smaller weights are preferred by a regression on gradients of length 1.
+# The ridge of a regression on gradients, each of length 1: how strongly small weights are preferred.
 RIDGE = 0.01
 # What part of a change may be rounding: models travel as single floats.
 ROUNDED = 1e-5
@@ -45,7 +47,7 @@ ROOM = 1 << 24
 
 
 def prior(context: AttackContext, coins: Coins) -> Tensor:
-    """How easy a record is for models that were never trained on it, and no view."""
+    """The prior: how well models that were never trained on a record fit it, without any view."""
     return _outside(context)[0]
 
 
@@ -77,12 +79,13 @@ def row_gradients(context: AttackContext, coins: Coins) -> Tensor:
 
 
 def spans(context: AttackContext, coins: Coins) -> Tensor:
-    """Does the record lie in what a change of the first layer spans, any client's or all of theirs together?
+    """Does the record lie in the span of a change of the first layer, of any client's change or of all together?
 
-    A linear layer that reads records changes by sums of products, one a step, each of them of a record of the client's
-    own: what was trained on can be written with these rows at little cost. Other records cannot at all where the
-    client's are fewer than the layer's units and inputs, and only at more cost where they are not. The cost is in units
-    of the median record's. Raises: Unsuited where no such layer reads records.
+    A linear layer that reads records changes by a sum of products, one for each step and record, and each product holds
+    a record that the client trained on. So such a record can be written with the rows of the change at little cost.
+    Another record cannot be written so at all where the client has fewer records than the layer has units and inputs,
+    and only at more cost where it has more. A score says how far the cost lies below the median record's. Raises:
+    Unsuited where no such layer reads records.
     """
     inputs, joint = context.knowledge.suspects[0], context.joint.unsqueeze(0)
     if "entrance" not in context.study:

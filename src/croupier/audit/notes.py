@@ -1,4 +1,8 @@
-"""What a report says of itself: who attacks with what knowledge, and how its numbers are to be read."""
+"""The fixed sentences of a report: who attacks with what knowledge, and how its numbers are to be read.
+
+They stand in every report, so that a page can be judged without this project's documentation at hand. `audit.described`
+puts them into the report of a description, and `audit.recorded.audited` those on recorded updates.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,7 @@ def threat(shadow: float) -> str:
 
 
 def no_better(data: Mapping[str, Any], row: Mapping[str, Any]) -> list[str]:
-    """Whether always answering the commonest class would do as well as the model; nothing where the model is better."""
+    """A sentence for a model that does no better than always naming the commonest class; nothing for others."""
     if not (how := better(Lenient(data), Lenient(row))):
         return []
     model, alike = f"{row['accuracy']:.1%}", f"always answering class {data['commonest']} ({data['share']:.1%})"

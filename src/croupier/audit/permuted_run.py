@@ -1,4 +1,10 @@
-"""A description's own run for the question of permutations: rounds, what its server saw, and its rules."""
+"""A run for the question `permutation`: its rounds, what the server saw in them, and the true orders.
+
+An encoding such as Tazza's hides from the server in which order a client's hidden units lie. To say how much of that
+order an attack recovers, one needs real rounds, exactly what the server saw of them, and for the scorer alone the order
+itself (`truth`). `audit.questions.permutation` uses it, and in the laboratory `attacks/permuted_records`,
+`attacks/broken_rule` and `bench/leakage/permuted_pictures`.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +41,12 @@ class PermutedRun:
 
     @property
     def first(self) -> str:
-        """Who draws the first model."""
+        """Who draws the first model: "clients", in hidden coordinates, or "open", in plain ones."""
         return "clients" if self.pipeline.encode.clients_start else "open"
 
     @cached_property
     def symmetry(self) -> Symmetry:
-        """Of the public network. Raises: SpecError where the task does not show one."""
+        """How hidden units of the public network can be permuted. Raises: SpecError where the task does not show it."""
         found = self.ground.made.task.symmetry
         if found is None:
             raise SpecError("this task's training does not show its network, so that nothing in it can be matched")
@@ -68,7 +74,10 @@ class PermutedRun:
         return [server_round(one.views["server"], self.pipeline) for one in done]
 
     def truth(self, frame: bytes) -> Rule:
-        """The rule behind a frame of the rounds played so far: for the scorer, and for what a client tells."""
+        """The order of hidden units behind a frame of the rounds played so far.
+
+        For the scorer, and for experiments in which a client tells the server.
+        """
         if not frame:
             return unmoved(self.symmetry)
         told = Frame.unpack(frame)
@@ -78,7 +87,10 @@ class PermutedRun:
 
 
 def server_round(view: View, pipeline: Pipeline) -> ServerRound:
-    """What a kept view of the server amounts to. Raises: ProtocolError where it holds no rows with names."""
+    """What a kept view of the server shows: everybody's upload.
+
+    Raises: ProtocolError where it holds no rows with names.
+    """
     sent, _ = replay(pipeline.server, view)
     handed = {one.target: one.body for one in sent if one.kind == "model" and not isinstance(one.body, bytes)}
     found = read_server(facts(view), pipeline.plain(), view.given.layout)

@@ -1,8 +1,12 @@
 """Poisoning: what malicious clients do to their records, and what they send in place of an honest update.
 
-Updates are differences: the next model is the last one plus a step made of them. An attack is a pure function of the
-inputs that its knowledge allows, all rows of the malicious clients at once. Malicious clients follow no mechanism: they
-neither clip nor add noise, unless an attack says that it imitates that.
+An attack is a pure function that gets all rows of the malicious clients at once, and of other clients' only what the
+attack claims to know. Updates are differences here: the next model is the last one plus a step made of them. Malicious
+clients follow no privacy mechanism: they neither clip nor add noise, unless an attack says that it imitates that.
+
+`audit.attacked_training` mounts an attack on the real round loop for the question `poisoning`, whose attacks are
+`audit_attacks`. The laboratory has more of them (`attacks/poisoning`, `attacks/rule_poisoning`) and uses them for the
+papers RAIN and Tazza.
 """
 
 from __future__ import annotations
@@ -88,7 +92,7 @@ class Poison(Part):
 class LabelFlip(Poison, use="label-flip"):
     """Every label y becomes M - 1 - y before training; the update is sent as it comes out.
 
-    From: FLTrust's and RAIN's untargeted form; others shift labels by one, or turn one class into another.
+    FLTrust and RAIN have it as their untargeted attack. Others shift labels by one, or turn one class into another.
     """
 
     def change(self, records: TensorRecords, classes: int, generator: Generator) -> TensorRecords:
@@ -101,8 +105,8 @@ class Scaling(Poison, use="scaling"):
 
     Without a factor it is the number of clients, so that a mean is replaced whole. The trigger is a square of `side`
     pixels in a corner, and in records that are no pictures every `side`-th feature, all set to `value`, which may be
-    one number a colour.
-    From: Bagdasaryan et al. 2020, as RAIN uses it; Tazza's square is red and in the upper left corner, factor 1.
+    one number a colour. The attack is that of Bagdasaryan et al. 2020, as RAIN uses it. Tazza has a red square in the
+    upper left corner, and factor 1.
     """
 
     share: float = Field(0.5, gt=0, le=1)
@@ -142,7 +146,7 @@ class Scaling(Poison, use="scaling"):
 
 
 def backdoor_success(predicted: Tensor, truth: Tensor, target: int) -> float:
-    """The share of triggered records of other classes that are taken for the target. Raises: RangeError if none."""
+    """The share of triggered records of other classes taken for the target. Raises: RangeError where there are none."""
     others = truth != target
     if not bool(others.any()):
         raise RangeError(f"all records are of class {target}: a backdoor shows on the others only")
@@ -152,20 +156,20 @@ def backdoor_success(predicted: Tensor, truth: Tensor, target: int) -> float:
 class NoiseInjection(Poison, use="noise"):
     """The honest update plus `scale` times standard normal noise, or that noise alone (`replaces`).
 
-    From: Tazza's 0.25; its code has 0.1, and other libraries replace the update by noise of scale 1.
+    Tazza's paper has the scale 0.25 and its code 0.1; other libraries replace the update by noise of scale 1.
     """
 
     scale: float = Field(0.25, gt=0)
     replaces: bool = False
 
     def craft(self, inputs: PoisonInputs, generator: Generator) -> Tensor:
-        """Noise that hides nothing and protects nobody."""
+        """The noised update, or the noise alone; it hides nothing and protects nobody."""
         noise = self.scale * torch.empty_like(inputs.own).normal_(generator=generator)
         return noise if self.replaces else inputs.own + noise
 
 
 def backdoor(setting: Setting, factor: float | None = 1.0) -> Scaling:
-    """A backdoor whose mark is red where pictures are known to have colours."""
+    """A backdoor whose trigger is red where pictures are known to have colours."""
     ink: float | tuple[float, ...] = (1.0, 0.0, 0.0) if setting.data.coloured else 1.0
     return Scaling(corner="upper-left", value=ink, factor=factor)
 

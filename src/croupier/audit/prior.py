@@ -1,4 +1,9 @@
-"""The prior: whose record it is, as the adversary's knowledge alone guesses it, without any view."""
+"""The prior of the question `source`: whose record it is, as the adversary's knowledge alone guesses it.
+
+What attacks find counts as a leak only beyond the best guess without a view, so this guess must be a good one: it
+combines what labels tell with learners on the shadow records (`audit.records`), and is chosen on the shadow sets alone.
+`audit.attacks.source` learns it once for each set of clients, and joins its own findings with it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,7 @@ from croupier.audit import records
 from croupier.audit.knowledge import Knowledge
 from croupier.core.coins import Coins
 
-# How many records' worth of doubt stands behind a lean.
+# Choices of doubt: so many imagined records, spread as a lean says, are added to what is counted (`shares`).
 DOUBTS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 # Rounds of filling in, far more than the answer takes to stand still.
 SETTLE = 30
@@ -108,7 +113,7 @@ def counts(labels: Iterable[Tensor], classes: int) -> Tensor:
 
 
 def _counted(labels: Iterable[Tensor], classes: int) -> tuple[Tensor, Tensor, float]:
-    """The same, what they lean to, and the doubt under which each client's records are likeliest by its others."""
+    """Counts, an even lean, and the doubt under which each client's records are likeliest by its other ones."""
     known = counts(labels, classes)
     even = torch.full_like(known, 1 / classes)
 

@@ -1,4 +1,9 @@
-"""What an audit asks, of whom, and what one run of it comes to."""
+"""What an audit asks, of which protocol (an arm) and which adversary, and what one run of it comes to.
+
+Every question in `audit.questions` derives from `Question`, and so does one of a user's own (see CONTRIBUTING.md).
+`audit.harness` plays them, `audit.verdict` judges their runs, and `audit.described` finds the adversaries of a protocol
+here: every party alone, and the coalitions that its statement forbids.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +26,7 @@ if TYPE_CHECKING:
 Unit = Literal["share", "dB", "cosine", "bits"]
 NETWORK = "network"
 UNSEEN = "it sees nothing of a round before the next one"
-# Nothing that could be linked, whoever looks: what links clients elsewhere is closed.
+# No adversary can link clients by a sum of everybody: `audit.judgement` counts a leak by linkage as closed there.
 NO_ROWS = "a sum of everybody has no rows to link"
 
 
@@ -29,8 +34,8 @@ NO_ROWS = "a sum of everybody has no rows to link"
 class Arm:
     """A protocol that is audited.
 
-    `key` names it in files; `changes` are parts of the setting that it changes; `node` labels its attacks' coins,
-    and `about` says what it is like.
+    `key` names it in files; `changes` are parts of the setting that are others under it; `node` labels the coins of
+    attacks on it; `own` marks the description's own protocol; `about` says which compared protocol it is nearest to.
     """
 
     key: str
@@ -49,7 +54,10 @@ class Arm:
 
 @dataclass(frozen=True)
 class Adversary:
-    """Parties that put their views together. What the statement forbids them is a "what if"."""
+    """Parties that put their views together.
+
+    A coalition that the protocol's statement forbids is `forbidden`: it is shown as a "what if" and decides no verdict.
+    """
 
     parties: tuple[str, ...]
     forbidden: bool = False
@@ -70,7 +78,8 @@ class Score:
     """One run of one attack: what it came to, and the same adversary's best guess without a view.
 
     A higher `value` than `prior` is a leak, or damage done. `rounds` are the values by round, where there are several.
-    As a control it must lie above `bar`, where that is given, and above its prior elsewhere.
+    When an attack is mounted on undefended updates to see whether it works (its control), its value must lie above
+    `bar`, where that is given, and above its prior elsewhere.
     """
 
     value: float
@@ -98,9 +107,10 @@ Promise = Callable[[], Mapping[str, QuestionRun]]
 
 
 class Question(Part):
-    """One question. `asks` is it in words; `gains` says what a point above the prior means to a reader.
+    """One question of an audit, as a part that goes by its name.
 
-    `failed` is said where no attack works even on undefended updates.
+    `asks` is the question in words; `gains` says what a point above the prior means to a reader; `titles` names its
+    attacks. `failed` is said where no attack works even on undefended updates.
     """
 
     verb: ClassVar[str] = "question"

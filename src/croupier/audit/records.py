@@ -1,4 +1,9 @@
-"""What the records of shadow sets tell, without any view: learners that name a record's client, as people differ."""
+"""Learners that name a record's client from the records of the shadow sets, without any view.
+
+People differ, so a record alone may show whose it is, and a leak must be more than that. `audit.prior` therefore asks
+these learners (forests, logistic regression, nearest neighbours) what they foretell of shadow records left out of their
+learning, and takes the best of them into the prior.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""What the views of an adversary amount to: updates with or without names, sums, or a model, as far as it can read."""
+"""What an adversary's views amount to: updates with or without names, sums, or a model, as far as it can read.
+
+`shows` answers for a protocol, before any round, what an adversary gets to see of updates; the questions choose their
+attacks by it. `seen`, `counted` and `read_server` read the views of a round; attacks in `audit.attacks` call them in
+their own process, so that how a view is read is itself done without the truth. Views that a party of a deployment kept
+are read here as well (`audit.recorded.viewed`). No encoder, release or placement is known by its class: each says how
+it is read.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +33,9 @@ if TYPE_CHECKING:
 # By party, its views as plain values (`core.view.facts`): that of the round in question, and the next one's if any.
 # A party may bring its own `coins` of the round beside them: some of those who put views together need them.
 Views = Mapping[str, Sequence[Mapping[str, Any]]]
-# From what tells least on. noise: numbers with senders that are uniform whatever was sent; sum: of all, or the model
-# that came of it; counts: of ones in residues; parameter, layer, model: shuffled by that grain; named: with senders.
+# From what tells least on. noise: rows that are uniform whatever was sent, with their senders' names; sum: of
+# everybody's updates, or the model that came of it; counts: of ones in residues; parameter, layer, model: rows shuffled
+# by that grain; named: rows with their senders' names.
 Kind = Literal["nothing", "noise", "sum", "counts", "parameter", "layer", "model", "named"]
 _MORE = get_args(Kind)
 _CLIENTS = ("client", "clients")
@@ -37,9 +45,10 @@ _NO_COINS = Coins(bytes(32))
 
 @dataclass(frozen=True)
 class Shows:
-    """What an adversary gets to see of updates; `why` is the reason where that is nothing, or proved to be noise.
+    """What an adversary gets to see of updates.
 
-    `parties` are those of the adversary that it takes to see it.
+    `why` is the reason where that is nothing, or proved to be noise. `parties` are those of the adversary whose views
+    show it.
     """
 
     kind: Kind
@@ -48,7 +57,7 @@ class Shows:
 
 
 def shows(pipeline: Pipeline, adversary: Adversary) -> Shows:
-    """What this adversary gets to see of updates in a protocol: what tells most, and of several the first."""
+    """What this adversary gets to see of updates in a protocol: of all that its parties see, what tells most."""
     return _most(pipeline, adversary.parties)
 
 
@@ -112,7 +121,7 @@ def seen(views: Views, protocol: Mapping[str, Any], layout: Layout, start: Tenso
 
 
 def counted(views: Views, protocol: Mapping[str, Any], layout: Layout) -> Counted | None:
-    """The ones that it counted for every parameter and modulus.
+    """How many ones the server counted for every parameter and modulus.
 
     None where it counts none, sees whole updates, or does not see one value a parameter that all count alike.
     """
@@ -125,7 +134,7 @@ def counted(views: Views, protocol: Mapping[str, Any], layout: Layout) -> Counte
 
 
 def _looked(views: Views, pipeline: Pipeline) -> tuple[Shows, Views]:
-    """What these parties see that tells most, and the views that it takes."""
+    """What these parties see that tells most, and the views that are needed to read it."""
     middle = ("server", *pipeline.place.middle(pipeline))
     clients = [name for name, found in views.items() if found and name not in middle]
     # All clients of the round but one, who say what they sent.
@@ -141,7 +150,10 @@ def _looked(views: Views, pipeline: Pipeline) -> tuple[Shows, Views]:
 
 
 def _witness(view: Mapping[str, Any], pipeline: Pipeline, layout: Layout, *, says_sent: bool) -> Witness:
-    """A party; a client that says what it sent does so."""
+    """A party with the letters that reached it, and its coins where they are at hand.
+
+    With `says_sent`, a client tells what it sent.
+    """
     given = Given(**{**view["given"], "layout": layout})
     got = tuple(letter for value in view["inputs"] for letter in _inbox(value))
     coins = Coins(view["coins"]) if "coins" in view else None
@@ -179,7 +191,7 @@ def _sent(view: Mapping[str, Any], given: Given, pipeline: Pipeline) -> Tensor:
 
 def _server(view: Mapping[str, Any], pipeline: Pipeline, layout: Layout, start: Tensor | None) -> Gathered:
     if pipeline.release.shape == "scored":
-        # Of votes, weighed, the model that it made of them.
+        # Weighted votes are read as the model that the server made of them.
         return _model(server_model(view), view["given"]["roster"])
     return _whole(read_server(view, pipeline.plain(), layout), pipeline, start)
 
@@ -220,12 +232,12 @@ def _handed(views: Sequence[Mapping[str, Any]], pipeline: Pipeline) -> Tensor:
 
 
 def _model(vector: Tensor, present: tuple[str, ...]) -> Gathered:
-    """A joint model, which counts as the sum of one."""
+    """A joint model, as the sum of a single update."""
     return Gathered(present, sums=vector.double(), weights=torch.tensor(1.0, dtype=torch.float64))
 
 
 def _brief(pipeline: Pipeline, layout: Layout | None, start: Tensor | None) -> Brief:
-    """The public scale, which anybody can take from the model that was handed out."""
+    """The public scale of a rule that follows the model: anybody can compute it from the model handed out."""
     rule = pipeline.aggregate
     if not rule.rescales or layout is None:
         return {}

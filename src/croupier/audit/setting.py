@@ -1,4 +1,10 @@
-"""What an audit learns from, what the adversary gets beside its views, and how much is tried: all arms share it."""
+"""What an audit trains, what the adversary gets beside its views, and how much is tried; all arms share it.
+
+Protocols can be compared only if clients learn the same thing under each of them. So what a description says about
+learning is taken out of it here (`setting_of`), apart from the protocol. `audit.described` makes the `Setting`;
+`audit.stage` and `audit.attacked_training` train by it, and the laboratory's benches and papers that audit make their
+own.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +39,10 @@ Cut = Callable[[Dataset, Coins], Mapping[str, Tensor]]
 class Depth:
     """How much is tried where trying takes long.
 
-    Of hidden coordinates: rounds of training, and uploads matched a round. Of records that must be searched for a few
-    are tried, in so many steps. `lpips` names the network to measure LPIPS with as well. `models` is how many an
-    adversary trains itself, `train` and `test` how many records are drawn of larger data; 0: as many as usual, or all.
-    `poisons` names what malicious clients try where that is not everything.
+    For hidden coordinates `rounds` of training are played, and so many `uploads` are matched in each. Of records that
+    must be searched for, `searched` are tried, in so many `steps`. `lpips` names the network to measure LPIPS with as
+    well. `models` is how many an adversary trains itself, `train` and `test` how many records are drawn of larger data;
+    0 stands for the usual number, or all. `poisons` names what malicious clients try where that is not everything.
     """
 
     rounds: int = 5
@@ -50,6 +56,7 @@ class Depth:
     poisons: tuple[str, ...] = ()
 
 
+# The usual depth, and that of `--fast`.
 FULL, FAST = Depth(), Depth(rounds=3, uploads=3, searched=1, steps=50)
 
 

@@ -1,4 +1,10 @@
-"""One run of a task for an audit: who holds which records, what is withheld, and the truth, given to no attack."""
+"""One run of a task for an audit: who holds which records, what is withheld, and the truth, which no attack gets.
+
+From each client's records two parts are withheld: a shadow set for the adversary, and records that nobody trains on,
+from which members are told apart. `audit.bench` makes a `Stage` for a seed, and every protocol of the audit trains on
+it. `audit.questions.source` scores answers by its `Truth`, `audit.questions.reconstruction` and
+`audit.traits.auxiliary` take data and model from it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +30,10 @@ _ROOM = 1 << 30
 
 @dataclass
 class Withheld:
-    """A split that keeps part of each client's records back: its shadow set, and records nobody trains on."""
+    """A split of the data that keeps part of each client's records back.
+
+    `shadows` are the adversary's, `unused` are trained on by nobody, and `training` is what is left to the clients.
+    """
 
     split: Split
     shadow: float
@@ -50,7 +59,11 @@ class Withheld:
 
 @dataclass(frozen=True)
 class Truth:
-    """Whose each record is, and which suspects are members, and whose where it is known. No attack is given it."""
+    """The truth about the records asked about, which no attack is given.
+
+    `owners` has the client of each record, `members` says of each suspect whether it was trained on, and `whose` has
+    the client of each suspect where that is known.
+    """
 
     owners: Tensor
     members: Tensor

@@ -1,6 +1,8 @@
-"""Un-shuffling: one model for each client again, out of what a shuffle left.
+"""Un-shuffling: one model for each client again, out of the rows or pieces that a shuffle left.
 
-From: Algorithms 2, 3 and 5 of the source-inference paper, by the shadow sets' accuracy as printed, or by their loss.
+These are Algorithms 2, 3 and 5 of the source-inference paper, which the laboratory reruns as `rns`. A candidate is
+chosen for a client by how well it does on the client's shadow set: by accuracy, as the paper prints it, or by loss.
+`audit.attacks.source` guesses from the rebuilt models whose a record is; `croupier bench attack` times `replaced`.
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ from croupier.learn.train import Learner
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """One model for each client: whole vectors, or last layers on one common trunk."""
+    """One model for each client: whole vectors, or last layers on one common trunk.
+
+    `parts` has a row for each client. With a `trunk` a row is only a last layer, and the trunk gives all other layers.
+    """
 
     parts: Tensor
     trunk: Tensor | None = None

@@ -1,4 +1,10 @@
-"""From runs to findings: rates with intervals, and what may be said of them. `judgement` makes sentences of these."""
+"""From the runs of a question to findings: rates with intervals, and one of four statuses for each.
+
+A finding is a leak, none found, proved, or not run; which it is follows from intervals, from the attack's control and
+from what the protocol is proved to hide. `audit.described` and `audit.recorded.audited` call `asked` for every question
+and protocol, and `audit.judgement` makes sentences of the result. In the laboratory `bench/leakage/false_alarms`
+measures how often `cell` is wrong about protocols that leak nothing.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +24,9 @@ LEAST_RUNS = 4
 TOO_FEW = "{} runs are too few to judge by; ask for {} or more"
 # A gain of so many shares is much; where it cannot be ruled out, nothing is said to be quiet.
 MUCH = 0.2
-# Each server could make the next one's view of its own.
+# Each of these servers could shuffle its view into that of the next one, so it learns whatever the next one learns.
 COARSE_TO_FINE = ("none", "shuffle-model", "shuffle-layer", "shuffle-parameter")
-# What a reader must hear of first.
+# The order in which a reader must hear of findings.
 ORDER: tuple[Status, ...] = ("leak", "none-found", "not-run", "proved")
 
 
@@ -124,7 +130,7 @@ def is_unsure(question: Question, found: Rate) -> bool:
 
 
 def worst(cells: Mapping[str, Mapping[str, Any]]) -> str:
-    """The adversary that learns most, by what is sure first."""
+    """The adversary that learns most: by status first, then by how much it surely gains."""
 
     def badness(key: str) -> tuple[int, float]:
         one = cells[key]
@@ -137,7 +143,7 @@ def asked(
     question: Question, answers: Sequence[ArmAnswers], control: Sequence[ArmAnswers], forbidden: Mapping[str, bool],
     proved: Mapping[str, str],
 ) -> dict[str, Any]:  # fmt: skip
-    """One question of one arm: every adversary, and in front the worst of those that the protocol allows for."""
+    """One question of one arm: a cell for every adversary, and in front the worst of those that are not forbidden."""
     cells: dict[str, dict[str, Any]] = {}
     bare = question.by.key if question.by else "server"
     for key, banned in ({bare: False} if question.by else forbidden).items():
@@ -156,7 +162,7 @@ def asked(
 
 
 def pass_on(rows: Sequence[dict[str, Any]]) -> None:
-    """Who sees coarser shuffles could shuffle on: what a finer one leaks, they do."""
+    """Whoever sees a coarser shuffle could shuffle on, so a leak of a finer shuffle is noted as its leak, too."""
     known = {row["defence"]: row for row in rows}
     for coarse, fine in reversed(list(pairwise(COARSE_TO_FINE))):
         if fine not in known or coarse not in known:

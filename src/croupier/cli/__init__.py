@@ -1,8 +1,9 @@
 """The command line. Commands load what they need when they run, so that help is quick.
 
-Each command is a file beside this one; `main` is the entry point of `croupier` and `python -m croupier`. What is wrong
-with the input, or with the user's own code, ends as one line with a remedy and status 2; anything else is a fault of
-ours, and shows its traceback. The laboratory adds two commands through `lab`.
+`COMMANDS` names the file of each command beside this one; `cli.program` calls `main` for `croupier` and
+`python -m croupier`. What is wrong with the input, or with the user's own code, ends as one line with a remedy and
+status 2; anything else is a fault of ours, and shows its traceback. `accept`, `serve` and `join` have further statuses,
+which their help explains. The laboratory adds two commands through `cli.lab`.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "flower-guard": ("flower", "app"),
     "report": ("report", "app"),
 }
-# Commands that are of another class than most, by its name in their file.
+# Commands that need a click class of their own, by its name in their file.
 CLASSES: Mapping[str, str] = {"accept": "QuotedWords"}
 
 

@@ -1,4 +1,9 @@
-"""`croupier accept`: look at a roster, compare its words with another party, and pin it; or see who has done so."""
+"""`croupier accept`: look at a roster, compare its words with another party, and pin it; or see who has done so.
+
+It is the step of the key ceremony in which a person decides: after `croupier enrol` has made a roster, and before
+`croupier serve` or `croupier join` starts under it. The roster is pinned by `service.home`; what the commands of the
+ceremony say alike is in `cli.rosters`.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +24,12 @@ if TYPE_CHECKING:
 Words = tuple[str, str, str, str, str, str]
 
 
+# The exit status where no words were given, so that nothing was accepted.
 NOT_ACCEPTED = 1
 
 
 class QuotedWords(typer.core.TyperCommand):
-    """Takes the words of --yes with quotes around all six, too."""
+    """The command's class, which takes the words of --yes with quotes around all six, too."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take the quotes off, and go on as ever."""

@@ -1,4 +1,9 @@
-"""`croupier audit`: attacks on what the parties of a protocol really see, or that another engine recorded."""
+"""`croupier audit`: attacks on what the parties of a protocol really see, or that another engine recorded.
+
+A description is audited by `audit.described`, recorded updates and kept views by `audit.recorded.audited`; nothing is
+computed here. This file checks options and files before the minutes of work begin, shows progress (`cli.progress`),
+keeps what is finished for an audit that is stopped, and delivers the report (`cli.findings` on the terminal).
+"""
 
 from __future__ import annotations
 
@@ -21,6 +26,7 @@ if TYPE_CHECKING:
     from croupier.audit.report.result import Report
     from croupier.engine.shelf import FolderShelf
 
+# Where pages and finished parts go unless somebody names a place.
 HOME = Path("audits")
 _OWN = "A preset or TOML file: its own protocol is audited."
 Description = Annotated[str, typer.Argument(help=_OWN, autocompletion=options.descriptions)]
@@ -213,7 +219,10 @@ def kept_parts() -> Iterator[FolderShelf]:
 
 
 def deliver(known: Report, page: Path, verbose: bool, json: bool, out: Path | None) -> None:
-    """The matrix first: whatever becomes of the files, it has been seen. Then the page, its numbers, and --out."""
+    """Show the matrix, then write the page, its numbers and --out.
+
+    The matrix comes first: whatever becomes of the files, it has been seen.
+    """
     found = {**known.plain, **options.stamp()}
     whole = type(known)(found | {"report": str(page)})
     if json:

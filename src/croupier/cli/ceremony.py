@@ -1,7 +1,8 @@
 """`croupier keygen`, `rotate` and `group`: a party's own keys, and the secret that all clients share.
 
 Each prints what it made, what of it is secret, who gets what, and what comes next; private keys and secrets go into
-files only. The values are in `service`; `croupier enrol` and `croupier accept` come between.
+files only. The keys are made by `service.identity`, the clients' secret by `service.group`, and both are kept by
+`service.home`. `croupier enrol` and `croupier accept` come between.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 Key = Annotated[Path, typer.Option("--key", metavar="NAME.key", help="Your key file.")]
 Days = Annotated[int, typer.Option(help="Days for which the certificate is good.")]
+# As `service.identity.DAYS`, which is not imported for help.
 DAYS = 398
 
 

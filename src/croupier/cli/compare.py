@@ -1,4 +1,8 @@
-"""`croupier compare`: runs that are over beside each other, as a table and, with the extra `lab`, a picture."""
+"""`croupier compare`: runs that are over beside each other, as a table and, with the extra `lab`, a picture.
+
+It reads the run directories that `croupier run` wrote (`croupier.lines`), shows their last rounds with `cli.rows`, and
+says in which lines their descriptions differ. To compare audits there is `croupier report compare`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""`croupier enrol`: a roster from everybody's cards, or its next version."""
+"""`croupier enrol`: a roster from everybody's cards, or its next version.
+
+Rosters are made by `service.versions`; here is what belongs to a person's input: which files are read, which options
+fit together, and what is said of the result. How large updates are is taken from the description's data
+(`service.training`), or from the model of a Flower app (`flower.layouts`). Everybody then runs `croupier accept`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What an audit found, as a terminal shows it: the matrix, the verdict, and every attack where that is asked for."""
+"""What an audit found, as a terminal shows it: the matrix, the verdict, and every attack where that is asked for.
+
+`cli.audit` calls `show` once the report is made. The words and marks are those of the page, from `audit.report.read`;
+here they are only fitted into the width of a window.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ SHORT = {
     "source": "source", "membership": "member", "reconstruction": "recon", "linkage": "link", "traits": "traits",
     "separation": "separ", "permutation": "permut", "poisoning": "poison", "carries": "carry",
 }  # fmt: skip
-# By the words that the page has.
+# One character for each word of `audit.report.read.stamp`, to stand beside a number in the matrix.
 MARKS = {
     "leak": "!", "broken": "!", "leak in the worst case": "*", "none found": ".", "proved": "=", "cannot tell": "?",
     "could not be judged": "?", "not tested": "?", "does not apply": "-", "did not run": "x", "not asked": " ",

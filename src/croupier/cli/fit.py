@@ -1,7 +1,8 @@
 """What a window is wide enough for: sentences broken at their spaces, tables in parts that fit.
 
-Every table and sentence of every command goes through here. On a terminal tables are cut into parts that repeat the
-first columns; in a pipe nothing is broken, so that other programs can read it.
+Most commands, the laboratory's as well, print their tables with `show` and their sentences with `line` or `wrapped`. On
+a terminal tables are cut into parts that repeat the first columns; in a pipe `line` breaks nothing and tables get more
+room, so that other programs can read them.
 """
 
 from __future__ import annotations

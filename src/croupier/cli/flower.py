@@ -1,4 +1,8 @@
-"""`croupier flower-guard`: which apps a Flower node may run."""
+"""`croupier flower-guard`: which apps a Flower node may run.
+
+A node's operator approves bundles of apps that they have read (`approve`), and puts commands before Flower's own that
+run no others (`install`). Both are done by `flower.guard`; here is what they print.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""`croupier init`: a small project to start from, for tables, images or series."""
+"""`croupier init`: a small project to start from, for tables, images or series.
+
+The files are written by `croupier.starter`, which also reads the user's own table where one is named. What it found in
+the table is shown here, so that a slip, such as an identifier among the columns, is seen at once.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ from croupier.cli import options
 if TYPE_CHECKING:
     from croupier.starter import Contents
 
-_SHOWN = 10  # classes by name
+_SHOWN = 10  # so many classes are shown by name
 
 
 def _kinds(incomplete: str) -> list[str]:

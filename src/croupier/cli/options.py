@@ -1,8 +1,8 @@
-"""Options that every command shares, worded once.
+"""Options that several commands share, worded once.
 
-A command's file says what it does; what all commands have in common (`--set`, `--seed`, `--json`, `--out`, `--data`,
-`--print-config`) is declared here, with one wording. So is the order in which a result is shown and then written:
-whatever becomes of the file, the result has been seen.
+A command's file says what it does; what many commands have in common (`--set`, `--seed`, `--json`, `--out`, `--data`,
+`--print-config`) is declared here, with one wording, for the product's commands and the laboratory's. So is the order
+in which a result is shown and then written (`give`): whatever becomes of the file, the result has been seen.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ def need(module: str, extra: str) -> None:
 
 
 def show_config(spec: Part, as_json: bool, supposed: bool = False) -> None:
-    """Print the whole description, as TOML or as the one JSON object; but for a number that was only supposed."""
+    """Print the whole description, as TOML or as the one JSON object.
+
+    With `supposed` the number of clients was not said but only supposed, and is left out.
+    """
     from croupier.toml_text import to_toml
 
     table = spec.plain()
@@ -83,7 +86,7 @@ def check_room(path: Path, option: str = "--out") -> None:
 
 
 def caution(source: str, sets: Sequence[str]) -> None:
-    """Say on standard error what is odd about a description by itself."""
+    """Say on standard error what is odd about a description, as it was read, before any work."""
     from croupier.cautions import at_reading
 
     for text in at_reading(source, sets):

@@ -1,8 +1,9 @@
 """How far work is, and how long it still takes: one bar on a terminal, a line now and then anywhere else.
 
-Runs, audits and benches say how far they are to a `Told`; who that is depends on where standard error goes. Lines off a
-terminal are few and without control characters, because they end in log files. The time left is reckoned from this
-sitting only, so that a resumed audit does not promise too much.
+Runs, audits and benches say how far they are to a `ProgressListener`; which one that is depends on where standard error
+goes. Lines off a terminal are few and without control characters, because they end in log files. The time left is
+reckoned from this sitting only, so that a resumed audit does not promise too much. `cli.run` uses `watching`;
+`cli.audit` and the laboratory's commands use `progress`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from croupier.engine.job.job import Watch
 
 Clock = Callable[[], float]
-# Off a terminal: no two lines within so many seconds, and then one for each tenth, or when long nothing was said.
+# Off a terminal: no two lines within LEAST seconds; then one for each SHARE of the work, or after a pause that doubles
+# with every line up to LONGEST seconds.
 LEAST, SHARE, LONGEST = 30.0, 0.1, 600.0
 
 

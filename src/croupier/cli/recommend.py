@@ -1,4 +1,8 @@
-"""`croupier recommend`: which preset fits a worry, what it costs, and what remains."""
+"""`croupier recommend`: which preset fits a worry, what it costs, and what remains.
+
+The rules from a worry to a preset are in `croupier.advice`, and are the same for everybody; here the questions are
+asked that options left open, and the advice is shown.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""`croupier report`: what audits wrote, read again."""
+"""`croupier report`: what audits wrote, read again.
+
+Its one command, `compare`, sets the JSON files of two audits side by side, for instance before and after a change of
+the protocol; `audit.report.compare` finds the differences.
+"""
 
 from __future__ import annotations
 

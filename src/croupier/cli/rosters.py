@@ -1,6 +1,7 @@
 """What the commands of the key ceremony say alike: about a roster, about options, about today.
 
-Used by `ceremony`, `enrol` and `accept`. Private keys and secrets go into files only, and never through here.
+Used by `cli.ceremony`, `cli.enrol`, `cli.accept` and `cli.serve`. Private keys and secrets go into files only, and
+never through here.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def now() -> dt.datetime:
-    """This moment."""
+    """This moment, in UTC; certificates are checked against it."""
     return dt.datetime.now(dt.UTC)
 
 
@@ -58,7 +59,7 @@ def more_about(roster: Roster) -> list[str]:
 
 
 def few(roster: Roster) -> list[str]:
-    """A warning where a sum or a shuffle of so few clients hides little."""
+    """A warning where a round may count with so few clients that a sum or a shuffle hides little."""
     needed, hiding = roster.quorum, roster.spec.protocol.release.least
     if needed > 2 or hiding < 2:
         return []

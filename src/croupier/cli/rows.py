@@ -1,7 +1,8 @@
 """Rows of plain values for people: what all rows share is told once, and wide tables are printed in parts.
 
-The laboratory prints results of any shape through this: a list of dicts, of which nobody knows the keys beforehand.
-What is the same in all rows is said above the table and not in a column.
+`croupier compare` and the laboratory's `croupier reproduce` print results of any shape through this: a list of dicts,
+of which nobody knows the keys beforehand. What is the same in all rows is said above the table and not in a column.
+Tables whose columns are known are printed by `cli.fit`.
 """
 
 from __future__ import annotations

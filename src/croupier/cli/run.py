@@ -1,8 +1,8 @@
 """`croupier run`: federated training, described by presets or TOML files.
 
 One description is run and shown round by round; several are run one after the other and compared. The work is
-`engine.job`'s; here are the progress bar, the tables, what Ctrl-C says, and which changes a resumed run takes (more
-rounds, and nothing else).
+`engine.job`'s; here are the progress bar (`cli.progress`), the tables (`cli.tables`), what Ctrl-C says, and which
+changes a resumed run takes (more rounds, and nothing else).
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """`croupier serve` and `croupier join`: one party of a federation, from its keys and the roster it accepted to the end.
 
-Exit status: 0 all is over, or it was stopped and the same command goes on; 1 it failed; 2 it could not begin; 3 alarm:
-it has proof of foul play.
+The party is made and run by `service.start`, under the versions of the roster that its operator accepted
+(`service.accepted`); here its files are found and its options checked, and its end becomes an exit status. Exit status:
+0 all is over, or it was stopped and the same command goes on; 1 it failed; 2 it could not begin; 3 alarm: it has proof
+of foul play.
 """
 
 from __future__ import annotations

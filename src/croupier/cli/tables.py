@@ -1,7 +1,8 @@
-"""Tables for people.
+"""Tables of finished runs for people, and how bytes and scores are written on the command line.
 
-`run` shows one run by rounds or several side by side, with what each client has spent and what was refused, clamped or
-masked on the way: nothing is dropped in silence. Guarantees are rounded up.
+`croupier run` shows one run by rounds (`per_round`) or several side by side (`comparison`), with what each client has
+spent and what was refused, clamped or masked on the way: nothing is dropped in silence. Epsilons, which are guarantees,
+are rounded up. `cli.findings`, `cli.plan` and `cli.recommend` take `size` from here, and `cli.progress` takes `SCORES`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from croupier.cli.fit import line, show, wrapped
 if TYPE_CHECKING:
     from croupier.engine.job.result import Result
 
+# The metrics that are known by name, in the order of their columns: the head, and how a value is written.
 SCORES = {
     "accuracy": ("accuracy", "{:.1%}"),
     "auc": ("AUC", "{:.3f}"),
@@ -28,6 +30,7 @@ SCORES = {
     "r2": ("R2", "{:.3f}"),
     "loss": ("loss", "{:.3f}"),
 }
+# How a value of the user's own metric is written.
 OWN = "{:.4g}"
 
 
@@ -225,7 +228,7 @@ def _remarks(result: Result) -> None:
 
 
 def _learnt(result: Result) -> list[str]:
-    """Whether the last model is right any more often than one that always gives the commonest answer."""
+    """A note where the last model is right no more often than one that always gives the commonest answer."""
     found, last = result.summary.get("always"), result.final
     if found is None or last["accuracy"] > found["accuracy"]:
         return []

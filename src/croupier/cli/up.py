@@ -1,4 +1,8 @@
-"""`croupier up`: every party of a description as a process of its own on this machine, for trying a deployment out."""
+"""`croupier up`: every party of a description as a process of its own on this machine, for trying a deployment out.
+
+`service.up` starts the parties and hears from them; here is what is shown meanwhile, a live table on a terminal and
+lines anywhere else, and the table of what each party sent and used.
+"""
 
 from __future__ import annotations
 

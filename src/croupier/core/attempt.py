@@ -1,8 +1,9 @@
 """One attempt of one round as values: what a driver is handed, and what it hands back.
 
 The round loop (`engine.loop`) fills an `Attempt` in and reads an `AttemptResult`; whatever drives parties in between
-(`engine.local` in one process, the laws' driver in many) sees nothing else of a run. `Journal` is the one thing that
-outlives an attempt: it is asked before every message leaves.
+(`engine.local` in one process, the laws' driver in many) sees nothing else of a run. Clients' agreements (`agree`) are
+driven by the same values. A `MessageJournal` (`engine.journal`) is the one thing that outlives an attempt: it is asked
+before every message leaves. Services take `AttemptId` and `WorkByName` from here, too.
 """
 
 from __future__ import annotations
@@ -84,7 +85,12 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt of one round: who sits down, with what, and who makes trouble."""
+    """One attempt of one round: the parties by name, what each is given, and which of them misbehave.
+
+    `schemas` are the kinds of message that there are, and `bench` is the work that parties may ask for. `absent`
+    parties send nothing; those of a `coalition` have their letters rewritten. `keep` says how much of whose view is
+    kept.
+    """
 
     attempt_id: AttemptId
     parties: Mapping[str, Party]

@@ -1,11 +1,12 @@
-"""Canonical bytes of plain values: one value, one encoding. For state files and digests; never needs pickle.
+"""Canonical bytes of plain values, one encoding for each value, for state files and digests.
 
 A value is None, bool, int, float, str, bytes, a torch tensor, a tuple, or a mapping with str keys. Frozen dataclasses
 can be digested, not loaded.
 
-State files, digests of protocols and of data, and everything that is sent to an attack's process are made of these
-bytes. A value has one encoding only, so that equal digests mean equal values; what a reader gets can hold no code.
-Messages between parties use `core.wire` instead, whose lengths are fixed.
+State files (`engine.store`, `service.player`), digests of protocols and of data, what parties sign, and everything that
+is sent to an attack's process (`audit.blind`) are made of these bytes. A value has one encoding only, so that equal
+digests mean equal values; pickle is never needed, and what a reader gets can hold no code. Messages between parties use
+`core.wire` instead, whose lengths are fixed.
 """
 
 from __future__ import annotations

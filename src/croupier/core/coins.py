@@ -1,11 +1,11 @@
-"""The only source of randomness: a tree of 32-byte seeds.
+"""The only source of randomness of protocols and experiments: a tree of 32-byte seeds.
 
 A protocol asks a node for *choices* (bounded integers, permutations, masks, normals), never for raw generator state, so
 that a scripted `Tape` (`tests/tape.py`) can stand in for the node and walk every outcome.
 
 A node is named by its path of labels: the same path gives the same choices in every run of that seed, in any order and
 on any machine, and no two paths share any. That is why a run repeats to the byte, why a second attempt sends the very
-same update, and why two protocols can be compared on the same draws.
+same update, and why two protocols can be compared on the same draws. All rooms above draw from here.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ Packed = npt.NDArray[np.uint8]
 
 # Randomness is bound to blocks of coordinates of this size, so that the order of the work never changes an outcome.
 BLOCK = 1 << 16
+# Longer permutations are made by sorting; and bytes that stay in the nearest cache while they are drawn and added.
 _LONG = 1 << 15
-# Bytes that stay in the nearest cache while they are drawn and added.
 _SCRATCH = 1 << 16
 
 
@@ -54,8 +54,7 @@ class Choices(Protocol):
         """Permute each column of a (rows, columns) array in place, uniformly and independently."""
 
     def permute_blocks(self, rows: Packed, count: int, moduli: tuple[int, ...], *, back: bool = False) -> Packed:
-        """Rows of `count` residues in unary with each block's bits permuted uniformly and independently (see
-        `kernels.unary`), or as they were before."""
+        """Rows of `count` residues in unary, each block's bits permuted uniformly (`kernels.unary`), or put back."""
 
     def mask(self, modulus: int, count: int) -> Ints:
         """`count` uniform residues: a one-time pad modulo `modulus`."""
@@ -180,7 +179,7 @@ def _frame(label: Label) -> bytes:
 
 
 class Stream:
-    """Choices from AES-256 in counter mode under one node's key."""
+    """Choices from AES-256 in counter mode under one node's key: what `Coins.secure` gives."""
 
     __slots__ = ("_key", "_made")
 
@@ -247,7 +246,7 @@ class Stream:
         permute.columns(rows, self.words)
 
     def permute_blocks(self, rows: Packed, count: int, moduli: tuple[int, ...], *, back: bool = False) -> Packed:
-        """Side by side while blocks are small, or as columns of a table."""
+        """Permute many blocks side by side while they are small, or else as columns of a table."""
         if lanes.fit(len(rows), moduli):
             return lanes.moved(rows, count, moduli, self.words, back=back)
         return unary.moved(rows, count, moduli, self.permute_columns, back=back)

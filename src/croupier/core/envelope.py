@@ -1,7 +1,9 @@
 """Envelopes: a fixed-length header before a message's body, and links that seal both between two parties.
 
-In process an envelope is cut into chunks of 1 MiB, each sealed under the link's key with header and chunk number as
-associated data, so that altered bytes are caught. Drivers and journals handle envelopes; parties see bodies only.
+In a simulation through bytes (`engine.post`) an envelope is cut into chunks of 1 MiB, each sealed under the link's key
+with header and chunk number as associated data, so that altered bytes are caught. Services send the same header and
+body over gRPC (`service.transport`), which seals them itself. Drivers and journals (`engine.journal`) handle envelopes;
+parties see bodies only.
 """
 
 from __future__ import annotations
@@ -20,11 +22,13 @@ from croupier.core.coins import Coins
 from croupier.errors import IntegrityError, RangeError, WireError
 
 VERSION = 2
+# Bytes of a body that are sealed at a time; and the longest names of a party and of a kind of message.
 CHUNK = 1 << 20
 NAME = 32
 KIND = 16
 _HEADER = struct.Struct(f"<H32s16sIH{KIND}s{NAME}s{NAME}sIQ")
 HEADER_BYTES = _HEADER.size
+# Which chunk this is, and of how many; the most of them; and the bytes that sealing adds to one.
 _PIECE = struct.Struct("<II")
 _PIECES = 1 << 16
 _TAG = 16

@@ -1,10 +1,9 @@
 """Epochs and frames: in whose coordinates a model or an update lies, as public values without any secret.
 
-An epoch is what one agreement gave a roster: a number, the first round it holds for, and the digest of its secret. Two
-vectors under different rules must never be added; their frames say whether they may.
-
-Used by whatever moves or adds vectors under a rule: `agree/` makes epochs, `encode.hidden` frames, rules refuse to mix
-them.
+An epoch is what one agreement gave a roster: a number, the first round it holds for, and the digest of its secret. A
+frame is one round's: which secret order the hidden units lie in. Vectors in different orders must never be added, and
+their frames say whether they may. `agree` makes epochs and moves vectors from one to the next, `encode.hidden` sends a
+frame beside every update and takes only rows of one frame together, and models keep theirs (`core.update`).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _FRAME = struct.Struct(f"<II{DIGEST}s")
 
 @dataclass(frozen=True)
 class Frame:
-    """The coordinates of one vector: the epoch's number, the round of its rule, and the digest of the secret."""
+    """The coordinates of one vector: the epoch's number, the round whose order it lies in, and the secret's digest."""
 
     number: int
     round: int
@@ -88,7 +87,9 @@ class Epoch:
             raise RangeError("the roster of an epoch names everybody once, in order")
 
     def frame(self, number: int, *, kept: bool = False) -> Frame:
-        """The frame of a round; with `kept`, the one frame of the whole epoch, which is weaker and lets state last.
+        """The frame of a round; with `kept`, the one frame of the whole epoch.
+
+        One order for all rounds is weaker, but lets a server's state (a momentum, say) last from round to round.
 
         Raises: ProtocolError when the round lies before the epoch, or after it.
         """
@@ -99,7 +100,7 @@ class Epoch:
         return Frame(self.number, self.start if kept else number, self.digest)
 
     def same(self, other: Epoch) -> bool:
-        """Whether two are one, whoever is said to hold it."""
+        """Whether both are the same epoch, whatever roster they name."""
         return (self.number, self.digest) == (other.number, other.digest)
 
     def covers(self, frame: Frame) -> bool:
@@ -114,7 +115,9 @@ class Epoch:
         }  # fmt: skip
 
     def follows(self, roster: tuple[str, ...], faulty: int) -> None:
-        """Raises: ProtocolError when so changed a roster could be one of two that both call themselves the next.
+        """Check that this roster may follow this epoch's with so many faulty clients.
+
+        Raises: ProtocolError when it is so different that two new rosters could both claim to be the next.
 
         Two rosters that each keep more than (n + f) / 2 of the old one share an honest client, which signs once.
         """
@@ -127,12 +130,14 @@ class Epoch:
 
     @property
     def bound(self) -> bytes:
-        """What binds the roster."""
+        """The digest of the roster."""
         return roster_digest(self.roster)
 
 
 def disjoint_cohort_chance(enrolled: int, cohort: int) -> float:
-    """How often a cohort, drawn anew each round, holds nobody of the one before: then nobody knows its rule.
+    """How often a cohort, drawn anew each round, holds nobody of the one before.
+
+    Then nobody in it knows the order that the model lies in; `encode.hidden_words` says so in the statement.
 
     Raises: RangeError.
     """

@@ -2,7 +2,8 @@
 
 A program may be killed at any moment, and a folder may come from a stranger. So a file is written under another name,
 synced and renamed, and nothing is ever opened through a symbolic link. Run directories (`engine.store`), kept parts of
-audits (`engine.shelf`), reports and results of commands are all written by this.
+audits (`engine.shelf`), reports and results of commands (`audit.report.result`, `cli.options`) and files of services
+(`service.home`, `service.results`) are all written by this.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import IO
 
 from croupier.errors import StoreError
 
+# What a file's name ends in until the file is whole.
 DRAFT = ".part"
 
 
@@ -66,7 +68,7 @@ def links_in(folder: Path, inner: Iterable[str] = ()) -> list[Path]:
 
 
 def make_folder(folder: Path) -> list[Path]:
-    """Make a folder; which ones were not there before, the outer ones first. Raises: OSError."""
+    """Make a folder and those around it. Returns those that were not there before, outer first. Raises: OSError."""
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     return missing[::-1]
@@ -80,7 +82,7 @@ def drop_folders(made: list[Path]) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """The name, too, must outlive a power cut."""
+    """Sync a folder itself, because the names in it, too, must outlive a power cut. Raises: OSError."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,7 +1,9 @@
 """Parties without IO: a generator yields what it sends and waits for, or a piece of work, and returns its next memory.
 
-A `Seat` holds one party's generator, its mailbox and its view. Drivers (in process, one process a party, services)
-differ only in how letters and work travel between seats.
+A party that does no IO can be run in one process, in many or as a service, replayed and tested, and is the same code.
+A `Seat` holds one party's generator, its mailbox and its view. Drivers differ only in how letters and work travel
+between seats: `engine.local` seats all parties in one process, `service.party` one in each. Placements (`place`) and
+agreements (`agree`) are written as such generators.
 """
 
 from __future__ import annotations
@@ -47,7 +49,11 @@ Inbox = tuple[Received, ...]
 
 @dataclass(frozen=True)
 class Wait:
-    """One message of this kind from each source; after `patience` steps, `quorum` of them will do."""
+    """One message of this kind from each source; once it has waited long enough, `quorum` of them will do.
+
+    `patience` says how long that is. In services it counts the roster's phases; in one process, where no time passes,
+    the least patient go on first when nothing else can move.
+    """
 
     kind: str
     sources: tuple[str, ...]
@@ -68,7 +74,7 @@ class Exchange:
     wait: Wait | None = None
 
 
-# What is left of an exchange that waits for nothing, once its letters are on their way.
+# What is left of an exchange that waits for nothing, once its letters are on their way: to go on at once.
 _NOTHING_LEFT = Exchange()
 
 
@@ -80,6 +86,7 @@ class Work:
     args: tuple[Any, ...]
 
 
+# What a party yields. A whole party returns its next memory, a part of one (`yield from`) whatever its caller wants.
 Ask = Exchange | Work
 Flow = Generator[Ask, Any, Memory]
 SubFlow = Generator[Ask, Any, Any]
@@ -90,7 +97,8 @@ class Given:
     """What a party is told before a round: public facts, and digests of its own data, never the data.
 
     `roster` is the invited cohort; `participation` counts the updates this client has made before; `quorum` is how many
-    clients a round needs; `inputs` is the shape of a record, where these are numbers.
+    clients a round needs; `shard` is the digest of the client's data; `inputs` is the shape of a record, where records
+    are numbers.
     """
 
     me: str
@@ -125,6 +133,7 @@ def roster_digest(roster: tuple[str, ...]) -> bytes:
 
 
 Party = Callable[[Given, Memory, Coins], Flow]
+# How a dishonest party rewrites what it is about to send, from all that it has seen.
 Change = Callable[[tuple[Letter, ...], View], tuple[Letter, ...]]
 
 
@@ -244,7 +253,7 @@ class Seat:
 
 
 def corrupt(party: Party, change: Change) -> Party:
-    """The same party, with what it sends rewritten by `change(letters, view)`."""
+    """The same party, with what it sends rewritten by `change(letters, view)`; for attacks and tests."""
 
     def corrupted(given: Given, memory: Memory, coins: Coins) -> Flow:
         flow = party(given, memory, coins)

@@ -1,6 +1,9 @@
 """Rates with their intervals over independent runs: a number without one is not printed.
 
-Every verdict and report of an audit, and every table of a paper, takes its intervals from here.
+Verdicts and reports of an audit (`audit.verdict`, `audit.report.words`), estimates of what counts tell
+(`release.counted_ones`) and the tables of papers and benches take their intervals from here. How often an attack
+succeeds lies between 0 and 1 and is often exactly the same in several runs, where Student's interval alone is too
+narrow: `share` and `gain` mend that.
 """
 
 from __future__ import annotations
@@ -14,9 +17,11 @@ from scipy.special import stdtrit
 
 from croupier.errors import RangeError
 
+# How often an interval should hold the true mean.
 LEVEL = 0.95
-# Two more runs than were seen, one on either side of the mean, stand for those that might have been seen: so many times
-# as far out as the farthest run, at least so far, and up to this far where runs tie, because ties hide how far runs go.
+# Two more runs than were seen, one on either side of the mean, stand for those that might have been seen. They lie
+# `BEYOND` times as far out as the farthest run, and at least `LEAST_REACH`, or `TIED_REACH` times the share of runs
+# that are equal, because ties hide how far runs go.
 BEYOND = 1.5
 LEAST_REACH = 0.1
 TIED_REACH = 0.3
@@ -48,7 +53,7 @@ def share(rates: Sequence[float], doubt: float = 1 - LEVEL) -> Rate:
 
 
 def gain(differences: Sequence[float], doubt: float = 1 - LEVEL) -> Rate:
-    """The mean of differences of two shares over independent runs, with such an interval."""
+    """The mean of differences of two shares over independent runs, with an interval like that of `share`."""
     return _steady(differences, doubt, -1.0)
 
 

@@ -1,8 +1,9 @@
 """The bytes of AES-256 in counter mode, by whichever of two ways is quicker on this machine.
 
-GCM enciphers in counter mode, too, from block 2 of its nonce on; the library's loop for it is newer and, on processors
-with wide registers, more than twice as fast, though it also makes a tag, which nobody asks for here. Both ways give the
-same bytes. Short draws and those that begin in the middle take the plain way.
+All choices of `core.coins`, the only caller, are made of these bytes, so that for large vectors the cipher is much of a
+round's work. GCM enciphers in counter mode, too, from block 2 of its nonce on; the library's loop for it is newer and,
+on processors with wide registers, more than twice as fast, though it also makes a tag, which nobody asks for here. Both
+ways give the same bytes. Short draws and those that begin in the middle take the plain way.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 BLOCK = 16
 # Input of zeros, in pieces that stay in a core's own cache: several times faster than one long call.
 _ZEROS = memoryview(bytes(1 << 20))
-# From this on a second cipher is worth its making.
+# From so many bytes on a second cipher is worth its making.
 _LONG = 1 << 16
 # Blocks that share the upper 96 bits of their counter, which are GCM's nonce.
 _SHARED = 1 << 32
-# GCM keeps the first two of these for itself.
+# GCM keeps the first two blocks under a nonce for itself.
 _OWN = 2
 
 

@@ -1,7 +1,8 @@
 """The Euclidean length of a vector by one fixed routine, the same bits on every machine.
 
-Clipping decides by it how much of an update leaves, and sensitivity rests on it. torch's own norm sums in an order that
-depends on the processor; a length that differs in its last bit would change the bits of everything after it.
+Clipping decides by it how much of an update leaves (`privacy.gaussian`), and sensitivity rests on it; audits of traits
+clip by it, too. torch's own norm sums in an order that depends on the processor; a length that differs in its last bit
+would change the bits of everything after it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-# Squares that are held at a time, for each halving that it takes to come down to them.
+# The most squares that are held at a time, once for each halving that it takes to come down to so few.
 _HELD = 1 << 16
 
 
@@ -36,7 +37,10 @@ def length(vector: Tensor) -> float:
 
 
 def _halved(values: npt.NDArray[Any], counts: list[int], start: int, stop: int) -> npt.NDArray[np.float64]:
-    """A stretch of what is left of the squares when the last of so many counts of them is."""
+    """Squares from `start` to `stop`, after those of the whole vector were added in halves until counts[-1] were left.
+
+    `counts` are how many there are before the first halving, and after each one.
+    """
     if len(counts) == 1:
         wide = values[start:stop].astype(np.float64)
         return np.square(wide, out=wide)

@@ -1,8 +1,8 @@
 """Standard normals from uniform words by one fixed routine, the same bits on every machine.
 
 Only additions, products, quotients and square roots are used: IEEE 754 rounds these exactly, while a library's `log`
-may differ in the last bit from one processor to the next. `core.coins` draws noise by it.
-From: Wichura 1988 (AS 241), the rational approximations of the normal quantile.
+may differ in the last bit from one processor to the next. `core.coins` draws noise by it. The approximations of the
+normal quantile, ratios of polynomials, are those of Wichura's algorithm AS 241 (1988).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from croupier.kernels.few import few
 
 Floats = npt.NDArray[np.float64]
 
+# Coefficients above and below the fraction bar: for the middle of the distribution, its tails, and their far ends.
 _CENTRE = (
     (2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4, 4.5921953931549871457e4,
      1.3731693765509461125e4, 1.9715909503065514427e3, 1.3314166789178437745e2, 3.3871328727963666080e0),
@@ -34,7 +35,7 @@ _FAR = (
     (2.04426310338993978564e-15, 1.42151175831644588870e-7, 1.84631831751005468180e-5, 7.86869131145613259100e-4,
      1.48753612908506148525e-2, 1.36929880922735805310e-1, 5.99832206555887937690e-1, 1.0),
 )  # fmt: skip
-# A word is signed in torch: shifting it brings in ones.
+# A word is signed in torch, where shifting a negative one brings in ones; this mask takes them away.
 _UPPER = (1 << 52) - 1
 _LN2 = 0.6931471805599453
 _HALF_ROOT = 0.7071067811865476

@@ -4,7 +4,7 @@ A part is chosen by a name in TOML (`release = "shuffle"`), by a table (`{ use =
 Python by its class, and is the same frozen value in all three. A class that says `use=` in its definition is known by
 that name: its file is looked for in the slot's room, and imported, when the name is first asked for, and no list of
 parts is kept anywhere (`core.rooms`). Mistakes are told by the path of the key, the value, and the nearest name that is
-known. `spec`, and every slot of a description, is made of these.
+known. `spec` reads a whole description by `Part.parse`, and every slot of one derives from `Part`.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Part(BaseModel):
     """A named, frozen, checked value.
 
     A direct subclass that sets `verb` opens a slot; a subclass of it with `use="name"` can be chosen for that slot
-    by name. `lies_in` is the package or module where those lie that are not in the slot's own file. Fields are checked
-    when the value is built; an unknown key is an error at any depth.
+    by name. `lies_in` is the package or module that holds those subclasses which are not in the slot's own file. Fields
+    are checked when the value is built; an unknown key is an error at any depth.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
@@ -43,7 +43,7 @@ class Part(BaseModel):
     verb: ClassVar[str] = ""
     lies_in: ClassVar[str] = ""
     use: ClassVar[str] = ""
-    # Those that were imported so far.
+    # The parts that were imported so far, by verb and name.
     named: ClassVar[dict[tuple[str, str], type[Part]]] = {}
 
     def __init_subclass__(cls, use: str = "", **rest: Any) -> None:

@@ -1,7 +1,8 @@
 """Frozen values to plain ones and back, exactly: what JSON can hold, and the types that say what it was.
 
-An audit keeps each finished part and takes it up again after an interruption. What is taken up must be the very value,
-types included, or the report would differ from that of an audit that was never stopped.
+An audit keeps each finished part and takes it up again after an interruption (`audit.harness`). What is taken up must
+be the very value, types included, or the report would differ from that of an audit that was never stopped. The audit's
+question `permutation` hands values to its attack in the same form.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ def _fields(kind: type) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
 
 
+# Where plain values are kept by name: a dictionary, or a folder (`engine.shelf`).
 Shelf = MutableMapping[str, Any]
 
 

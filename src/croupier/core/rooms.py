@@ -2,7 +2,8 @@
 
 There are about a hundred parts and a run uses ten. To import all of them takes longer than to train a small model, and
 a list of who lies where would have to be kept. A part's class says `use="name"`, so that its file can be found by that
-text and imported alone (`core.part`). `tests/laws/test_rooms.py` holds that every part is found in this way.
+text and imported alone: `core.part` does so, and `learn.datasets` and `learn.models` offer their classes in the same
+way. `tests/laws/test_rooms.py` holds that every part is found.
 """
 
 from __future__ import annotations

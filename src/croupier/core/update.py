@@ -1,9 +1,10 @@
-"""The traveller: one flat vector with the layout that says what each coordinate is.
+"""What travels between training and the next model: one flat vector, with the layout that says what each coordinate is.
 
-Everything between training and the next model works on such vectors, whatever the network: mechanisms need its length,
-encoders its coordinates, shuffles its layers. Weights come first, then statistics, so that a distance over weights is
-over a prefix; counters stay with the client. What is not finite is refused here, where it can still be said whose it
-is.
+`Update` is what a client learned, `Model` what the server hands out, `Gathered` what the server got of a round. They
+are vectors so that no mechanism depends on the network: noise needs a vector's length, encoders its coordinates,
+shuffles its layers. Weights come first, then statistics, so that a distance over weights is over a prefix; counters
+stay with the client. What is not finite is refused here, where it can still be said whose it is. All rooms above use
+these values, from `learn.train`, which makes updates, to `aggregate`, which makes models.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from torch import Tensor
 
 from croupier.errors import RangeError
 
+# Whether a tensor is learned, measured in training (a running mean), or a mere count of batches.
 Role = Literal["weight", "statistic", "counter"]
+# Whether a vector is the trained weights, or their difference to the model that was handed out.
 Form = Literal["weights", "delta"]
 # What coordinates are sums modulo: nothing for floats, one number, or the moduli of residues in unary.
 Modulus = int | tuple[int, ...] | None
@@ -114,7 +117,11 @@ def check_finite(values: Tensor, what: str) -> None:
 
 @dataclass(frozen=True)
 class Update:
-    """What a client learned, with what travels beside it."""
+    """What a client learned.
+
+    `luggage` is what travels beside the vector (a number of records, say); `frame` says which permutation the
+    coordinates are in, and is empty where they are in plain order; `form` says what the vector is.
+    """
 
     vector: Tensor
     layout: Layout
@@ -130,7 +137,10 @@ class Update:
 
 @dataclass(frozen=True)
 class Model:
-    """A model that the server hands out. `frame` says which permutation its coordinates are in."""
+    """A model that the server hands out. `frame` says which permutation its coordinates are in.
+
+    `recipients` are the clients that it is meant for, where a rule makes several models; None where it is for all.
+    """
 
     vector: Tensor
     frame: bytes = b""
@@ -140,7 +150,7 @@ class Model:
         check_vector(self.vector, self.vector.numel(), "model")
 
     def serves(self, who: str) -> bool:
-        """Whether it is meant for this client by name."""
+        """Whether this client is one of the recipients that it names."""
         return who in self._recipients
 
     @cached_property
@@ -153,7 +163,10 @@ class Model:
 
 
 def handed_out(vector: Tensor) -> Model:
-    """The model that a client was handed; clients of one process are handed one tensor, looked through once."""
+    """The `Model` of a vector that a client was handed.
+
+    All clients of one process are handed one tensor; whether it is finite is looked through once, and not by each.
+    """
     global _last_handed
     model = _last_handed()
     if model is None or model.vector is not vector:

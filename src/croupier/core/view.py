@@ -1,8 +1,9 @@
 """What a party saw in one round, and the proof that it is all of it: replaying a view gives what the party sent.
 
 A privacy claim is about views: what the server saw, and nothing else. Because a view replays to exactly what its party
-sent, nothing that influenced the party can be missing from it; the law *replay* tests this for every pipeline. Audits
-hand kept views to attacks as plain values (`facts`).
+sent, nothing that influenced the party can be missing from it; the law *replay* tests this for every pipeline. Every
+`core.flow.Seat` records one. Audits hand kept views to attacks as plain values (`facts`), and `engine.job` and services
+(`service.views`) write such values to files.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from croupier.errors import IntegrityError, ProtocolError
 if TYPE_CHECKING:
     from croupier.core.flow import Given, Letter, Memory, Party
 
+# How much of a view is kept: see `View`.
 Kept = Literal["nothing", "digest", "keep"]
 
 

@@ -1,7 +1,8 @@
 """Axes: what the sides of a network's tensors are made of, for who permutes some of them and not others.
 
-Every axis is made of *factors*, and each factor belongs to a named *group* or stays as it is for a stated reason.
-`learn/axes` finds them by watching a network run; `encode/symmetry` permutes by them.
+Hidden units of a network can be put in another order if all tensors that touch them follow; other axes (classes, say)
+must stay. Every axis is made of *factors*, and each factor belongs to a named *group* or stays as it is for a stated
+reason. `learn.axes.trace` finds them by watching a network run; `encode.symmetry` permutes by them.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class Factor:
             raise SpecError(f"{self!r}: a factor has a size, and either a group or the reason why it is fixed")
 
 
+# The factors of one stretch of an axis, the most significant first.
 Block = tuple[Factor, ...]
 
 

@@ -1,7 +1,8 @@
-"""Where the groups of a tensor lie in the flat vector: blocks with offsets, the same whatever the rule.
+"""Where the groups of a tensor lie in the flat vector: blocks with offsets, the same whatever the permutation.
 
-A tensor with concatenated axes is taken apart into one block for each combination; `encode/symmetry` moves them, and
-whoever attacks a rule compares their sides.
+A tensor with concatenated axes is taken apart into one block for each combination. `encode.symmetry` makes moves of
+memory out of them once (`tensor_blocks`), and `learn.axes.matching`, the attack on a secret order, compares the values
+along their sides (`tensor_sheets`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from croupier.encode.axes import Axis, Block
 from croupier.encode.shuffled import BlockSide, TensorBlock, grid
 from croupier.errors import SpecError
 
+# Sides that were made already, by group and by size and stride of its digits: many tensors share them.
 Sides = dict[tuple[str | tuple[int, int], ...], BlockSide]
 
 
@@ -74,7 +76,7 @@ def _uses(
 
 
 def tensor_blocks(axes: tuple[Axis, ...], shape: tuple[int, ...], start: int, sides: Sides) -> Iterator[TensorBlock]:
-    """A tensor that begins at `start`, one grid for each combination of blocks."""
+    """The parts that a tensor which begins at `start` is moved in, one for each combination of its axes' blocks."""
     strides = tuple(prod(shape[number + 1 :]) for number in range(len(shape)))
     for chosen in product(*(_placed(axis) for axis in axes)):
         at = start + sum(offset * stride for (offset, _), stride in zip(chosen, strides, strict=True))

@@ -2,10 +2,10 @@
 
 An encoder may need more of a run than that: something that clients agree on before a round, a part of the client's flow
 when it gets a model or sends an update, words in the statement. It says so by its hooks, which do nothing by default;
-the round loop, the pipeline and the statement call them and know no encoder by name.
+the round loop (`engine.loop`), the pipeline, the placements and the statement call them and know no encoder by name.
 
 A pipeline asks its encoder which form it sends (weights or differences), how rows are weighed, and modulo what sums are
-taken, and refuses releases and rules that do not fit.
+taken, and refuses releases and aggregators that do not fit. A coordinate of what is sent is also called a slot here.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ if TYPE_CHECKING:
     from croupier.agree.epochs import Epochs
     from croupier.encode.residues import Counted
 
+# What the server hands out besides the model, by name (a scale, a reference): see `aggregate.aggregator`.
 Brief = Mapping[str, Tensor]
 Weights = Literal["uniform", "open", "slot"]
 
 
 @dataclass(frozen=True)
 class Payload:
-    """What leaves a client, and what the client notes for itself.
+    """What leaves a client (the vector, and luggage beside it), and what the client notes for itself.
 
     `noted` (clamped values and the like) stays at home: it depends on private data.
     """
@@ -78,6 +79,7 @@ class PublicGrid:
 class Encoder(Part):
     """How an update becomes coordinates.
 
+    `encode` runs at the client, `decode` at the server, `receive` and `send` within the client's flow of a round.
     `weights`: `uniform` counts every client alike; `open` sends the number of records beside the row, in the clear;
     `slot` multiplies the update by records / cap and sends that factor as one more coordinate, released like the rest.
     """
@@ -126,7 +128,7 @@ class Encoder(Part):
         return None
 
     def signed(self, residues: Tensor) -> Tensor:
-        """The integers that such residues stand for. Raises: ProtocolError where coordinates are none."""
+        """The integers that such residues stand for. Raises: ProtocolError where coordinates are no residues."""
         raise ProtocolError(f"encode = {self.use!r} gives no residues of a power of two")
 
     @property
@@ -160,11 +162,11 @@ class Encoder(Part):
         """What the server makes of what was released."""
 
     def decode_apart(self, released: Released, brief: Brief) -> Gathered:
-        """The same where rows need be nobody's update, nor add up to one: shares, or residues of single clients."""
+        """The same for audits, where rows need be nobody's update, nor add up to one: shares, or single residues."""
         return self.decode(released, brief)
 
     def counted(self, released: Released, brief: Brief) -> Counted | None:
-        """The ones behind every parameter's sum; None where nothing is counted, or not one value a parameter."""
+        """The ones that were counted for every parameter's sum, for an audit; None where none were counted so."""
         return None
 
     def public_grid(self) -> PublicGrid | None:
@@ -188,7 +190,7 @@ class Encoder(Part):
 
     @property
     def keeps_rule(self) -> bool:
-        """Whether one rule of coordinates that clients agree on serves all rounds."""
+        """Whether one secret order of coordinates, agreed on by the clients, serves all rounds."""
         return False
 
     @property
@@ -233,7 +235,7 @@ class Encoder(Part):
             )
 
     def check_plan(self, enrolled: int, cohort: int, joins: bool, rule: Any) -> None:
-        """Raises: SpecError when so many clients, or clients that join later, do not fit this encoder and a rule."""
+        """Raises: SpecError when so many clients, or clients that join later, do not fit this encoder and its rule."""
 
     def server_learns(self) -> str:
         """What the server learns besides, as the end of a sentence of the statement."""

@@ -1,8 +1,8 @@
 """Fixed point: integers as residues of one power of two, so that sums are exact and tell nothing about order.
 
 What `sum-servers`, `masks` and the release `sum` need: shares are uniform in a power of two, and its width is all that
-travels. How values become integers is `grid`'s; here is only the modulus, which is the least that no sum of that many
-clients can leave.
+travels. Presets `rns-servers`, `rns-masks`, `intra-sum` and `flower` name it. How values become integers is `grid`'s;
+here is only the modulus, the least power of two that no sum of that many clients can leave.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from croupier.kernels import residues, shares
 class FixedPoint(OnGrid, use="fixed"):
     """Integers modulo the power of two that holds the largest sum, in no more bits than that.
 
-    From: the corrected fixed-point construction for RNS (bound 2 n v + 1, v = 10^digits - 1), one modulus.
+    n clients that send at most v = 10^digits - 1 on either side of 0 have 2 n v + 1 possible sums: the bound that a
+    lossless form of RNS needs, here with one modulus.
     """
 
     @property
@@ -41,16 +42,16 @@ class FixedPoint(OnGrid, use="fixed"):
 
     @property
     def residue_bits(self) -> int:
-        """All of them."""
+        """The same: a coordinate is nothing but a residue."""
         return self.bits
 
     @property
     def gap(self) -> tuple[int, int]:
-        """No honest client sends a residue between the largest value, or weight, and the smallest negative one."""
+        """No honest client sends a residue between these two: the largest value, or weight, and the lowest value."""
         return max(self.top, self.unit * self.scaled), self.modulus - self.top
 
     def public_grid(self) -> PublicGrid | None:
-        """With rounding = 'even'."""
+        """With rounding = 'even'; otherwise a value does not go to the nearest point, which proofs rest on."""
         step = self.scale / self.unit
         return PublicGrid(step, step * self.top, self.modulus, self.clients) if self.rounding == "even" else None
 
@@ -61,7 +62,7 @@ class FixedPoint(OnGrid, use="fixed"):
         )  # fmt: skip
 
     def coded(self, numbers: Tensor) -> Tensor:
-        """Residues."""
+        """Residues of signed integers; `encode` itself makes them while it rounds."""
         return torch.from_numpy(shares.wrapped(numbers.numpy(), self.bits))
 
     def _rounded(
@@ -72,14 +73,14 @@ class FixedPoint(OnGrid, use="fixed"):
         return torch.from_numpy(numbers), clamped
 
     def summed(self, released: Released) -> Tensor:
-        """Centred again."""
+        """Released rows or sums as signed integers. Raises: IntegrityError where there are neither."""
         got = released.rows if released.rows is not None else released.sums
         if got is None:
             raise IntegrityError("nothing was released")
         return self.signed(got)
 
     def signed(self, residues: Tensor) -> Tensor:
-        """Centred; but for weights, which are never negative."""
+        """The integers nearest to 0; but for weights in the last coordinate, which are never negative."""
         numbers = torch.from_numpy(shares.signed(residues.numpy(), self.bits))
         if self.scaled:
             numbers[..., -1] = residues[..., -1]

@@ -1,7 +1,9 @@
-"""Plain 32-bit floats: nothing is lost, nothing is hidden.
+"""Plain 32-bit floats: the update's own numbers travel, and nothing is hidden.
 
-The default, and the form in which an undefended server sees updates. Sums of floats depend on their order in the last
-bits, so that releases which add rows refuse it.
+The default of `protocol.encode`: it shows an undefended server, and feeds releases that let rows out, shuffled or not.
+The last bits of a sum of floats depend on the order of its rows, and would tell it: `pipeline` refuses releases that
+add floats up, and `decode` takes no sum. Presets such as `digits` and `intra` name it, audits build the protocols that
+they compare with it, and `encode.hidden` derives from it.
 """
 
 from __future__ import annotations
@@ -17,7 +19,11 @@ from croupier.errors import ProtocolError
 
 
 class Floats(Encoder, use="floats"):
-    """The update's own float32 coordinates."""
+    """The update's own float32 coordinates.
+
+    With weights = "slot" they are multiplied by the client's share, which travels along as one more coordinate: whoever
+    has the whole row can undo that but for the rounding to float32.
+    """
 
     verbatim: ClassVar[bool] = True
 
@@ -27,7 +33,7 @@ class Floats(Encoder, use="floats"):
         return "<f4"
 
     def encode(self, update: Update, brief: Brief, coins: Node) -> Payload:
-        """The vector, scaled where its weight travels as a slot."""
+        """The vector; where its weight travels as one more coordinate, times that weight and with it at the end."""
         beside = {"weight": update.luggage["weight"]} if self.weights == "open" else {}
         if not self.scaled:
             return Payload(update.vector, beside)

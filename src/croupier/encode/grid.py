@@ -1,8 +1,9 @@
 """Integers out of floats: a public scale, so many digits or steps, a rounding rule, and a clamp that is counted.
 
-Shared by `fixed` and `residues`, which differ only in how the integers travel. A scale is public and the same for all
-clients, or sums would mean nothing; values beyond it are clamped, counted, and told to the client and to the
-experimenter, never to the server. Rounding is to even, or down after a draw.
+`encode.fixed` and `encode.residues` derive from `OnGrid` and differ only in how the integers travel. A scale is public
+and the same for all clients, or sums would mean nothing; it comes with the model from `aggregate.mean` (`scaled`), or
+is set. Values beyond it are clamped, counted, and told to the client and to the experimenter, never to the server.
+Rounding is to even, down, or up or down by a draw.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ LEAST, MOST = 2.0**-30, 2.0**30
 class OnGrid(Encoder):
     """An encoder whose coordinates are integers that can be added exactly.
 
-    Values beyond the scale are clamped, and counted for the client itself. The scale is public: the round's brief (one
-    for the model, or one for each tensor), or `scale`. `excluded` layers are not sent: the model keeps
-    them as they are.
+    Values beyond the scale are clamped, and counted for the client itself. The scale is public: it stands in the
+    round's brief (one for the model, or one for each tensor), or it is `scale`. `excluded` layers are not sent: the
+    model keeps them as they are.
     """
 
     digits: int = Field(
@@ -78,7 +79,7 @@ class OnGrid(Encoder):
         return int(10**self.digits) if self.steps is None else self.steps
 
     def slots(self, layout: Layout) -> int:
-        """What is not excluded, and the weight."""
+        """How many coordinates travel: those that are not excluded, and the weight where it is one more."""
         return sum(stop - start for start, stop in self._sent(layout)) + self.scaled
 
     @abstractmethod
@@ -132,7 +133,7 @@ class OnGrid(Encoder):
         return Gathered(released.present, sums=values, weights=weights, form=self.form)
 
     def decode_apart(self, released: Released, brief: Brief) -> Gathered:
-        """Each row by itself, however large its numbers are: shares are no update, and residues in unary no sum."""
+        """Each row by itself, however large its numbers are: a share is no update, and its integers may be any."""
         if released.rows is None or released.sizes is not None:
             return self.decode(released, brief)
         alone = (Released((), row.unsqueeze(0), layout=released.layout) for row in released.rows)

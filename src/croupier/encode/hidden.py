@@ -1,9 +1,10 @@
 """Tazza's encoding: weights in coordinates that only the clients know, permuted along the network's own symmetries.
 
 The client's part of a round changes with it: before training the model is put back into plain order, and the trained
-weights are permuted before they leave. Both are work that the driver does, because only whoever trains has the network.
-Rules come from what clients agreed on (`agree/`); the server sees frames, which say whether two uploads lie in one
-order and nothing about it.
+weights are permuted before they leave. Both are work that the driver does (`encode.permuting`), because only whoever
+trains has the network. Rules come from what clients agreed on (`agree`); the server sees frames, which say whether two
+uploads lie in one order and nothing about it. Presets `tazza` and `tazza-mnist` use it; `encode.hidden_words` holds its
+sentences of the statement.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class HiddenUnits(Floats, use="hidden-units"):
     `newcomers`: when clients are enrolled later, all agree on a new `epoch` and move the models there, or the newcomers
     are told the secret of the one that goes on (`welcome`). With `samples` each upload takes along one record of the
     client's own, its values permuted as the round's rule permutes inputs.
-    From: Tazza section 5.3, along symmetries that leave the network what it is.
+    This is Tazza's section 5.3, along symmetries that leave the network what it is.
     """
 
     agrees: ClassVar[bool] = True
@@ -234,7 +235,7 @@ class HiddenUnits(Floats, use="hidden-units"):
         yield from super().misfits(mechanism)
 
     def check_plan(self, enrolled: int, cohort: int, joins: bool, rule: Any) -> None:
-        """Raises: SpecError when a rule remembers what newcomers would change, or too few would agree."""
+        """Raises: SpecError when an aggregator remembers what newcomers would change, or too few would agree."""
         if joins and self.newcomers == "epoch" and not rule.anew:
             raise SpecError(
                 f"federation.joins: protocol.aggregate = {rule.use!r} remembers something in the epoch's coordinates, "

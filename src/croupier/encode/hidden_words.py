@@ -1,6 +1,7 @@
 """What the statement says of hidden coordinates: who agrees on the rules, what they are worth, and what goes wrong.
 
-Words only, kept apart from the encoder (`encode.hidden`), which picks among them.
+Words only, kept apart from the encoder (`encode.hidden`), which picks among them; `croupier explain` prints them. A
+rule is here the secret order in which hidden units lie.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def _each_round(rules: AgreementRules) -> str:
 
 
 def lost_rounds(rules: AgreementRules, enrolled: int, invited: int, by_name: bool) -> tuple[str, ...]:
-    """How often nobody who is invited knows the last rule."""
+    """How often nobody who is invited knows the last rule; `by_name`: clusters of clients have rules of their own."""
     share = disjoint_cohort_chance(enrolled, invited)
     often = f"{share:.1%}" if share >= RARE else f"fewer than {RARE:.1%}"
     then = "is lost" if rules.fetch == "cohort" else "must ask clients that were not invited"

@@ -1,10 +1,11 @@
 """Moduli for residues: the cheapest set that keeps every possible sum apart, and a check of sets that are given.
 
-From: Landau's function. Splitting a modulus into coprime factors only lowers the cost, so powers of distinct primes are
-best, and the largest product for each cost follows by dynamic programming over primes.
+Residues in unary cost a bit for each unit of a modulus, so that their sum is to be least while their product is large
+enough: the question behind Landau's function. Splitting a modulus into coprime factors only lowers the cost, so powers
+of distinct primes are best, and the largest product for each cost follows by dynamic programming over primes.
 
-`croupier.moduli` and `explain --table` show them; `encode.residues` takes the cheapest unless a description names its
-own.
+`croupier.moduli` and `croupier explain rns --table` show them; `encode.residues` takes the cheapest unless a
+description names its own.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Cost = Literal["bits", "sum"]
 
 @dataclass(frozen=True)
 class Moduli:
-    """Pairwise coprime moduli whose product is at least `bound`. Raises: SpecError when they are not."""
+    """Pairwise coprime moduli whose product is at least `bound`, with what they cost. Raises: SpecError."""
 
     values: tuple[int, ...]
     bound: int
@@ -88,7 +89,7 @@ def moduli(clients: int, digits: int, cost: Cost = "bits") -> Moduli:
 
 
 def one_modulus(bound: int) -> Moduli:
-    """A single power of two: what a sum costs when nothing is sent in unary."""
+    """A single power of two, the modulus of `encode.fixed`: for comparison with what residues cost."""
     return Moduli((1 << max(1, (bound - 1).bit_length()),), bound)
 
 

@@ -1,7 +1,8 @@
 """Moves vectors and records along a network's symmetries, for whoever has the network.
 
-A *rule* is one permutation for each group of hidden units, drawn from a secret and a round. The work named `permute` in
-a client's flow ends here (`engine.work`), and so does the audit's training under attack. A rule is used for the model,
+A *rule* is one permutation for each group of hidden units, drawn from a secret and a round. A client's flow knows the
+secret but no network, so that it asks for the work `permute`, which `engine.work` gives it from here; whoever plays
+rounds (`engine.loop`, audits, services) puts models back into plain order by the same. A rule is used for the model,
 for inputs and for samples of one round, so that what it moves where is worked out once and kept for a while.
 """
 
@@ -31,15 +32,18 @@ class Permuting:
     known: dict[tuple[bytes, int], Shuffled] = field(default_factory=dict, repr=False)
 
     def __call__(self, jobs: Sequence[tuple[Any, ...]]) -> Sequence[Tensor | CroupierError]:
-        """Vectors under the rule of a seed and a round, or back."""
+        """Vectors under the rule of a seed and a round, or back from it: the work `permute`.
+
+        Each job is a vector, the seed, the round, and whether it goes back.
+        """
         return [self.moved(*job) for job in jobs]
 
     def inputs(self, jobs: Sequence[tuple[Any, ...]]) -> Sequence[Tensor | CroupierError]:
-        """Records as networks under the rule of a seed and a round take them."""
+        """Records as networks under the rule of a seed and a round take them: the work `permute input`."""
         return [self._under(seed, number).permute(record.unsqueeze(0))[0] for record, seed, number in jobs]
 
     def moved(self, vector: Tensor, seed: bytes, number: int, back: bool) -> Tensor:
-        """One vector."""
+        """One vector under the rule of a seed and a round, or back from it."""
         under = self._under(seed, number)
         return under.invert(vector) if back else under.apply(vector)
 

@@ -1,9 +1,12 @@
 """Residues in unary: each integer by its residues of small coprime moduli, each residue by as many ones.
 
-From: Algorithm 1 of the source-inference paper, with the corrections that make it lossless: moduli whose product is at
-least 2 n v + 1, canonical residues (also of negative numbers), m - 1 bits for modulus m, rounding to the nearest.
+This is Algorithm 1 of the source-inference paper (RNS), with the corrections that make it lossless: moduli whose
+product is at least 2 n v + 1, canonical residues (also of negative numbers), m - 1 bits for modulus m, rounding to the
+nearest. Bits of many clients can be shuffled and still be added up, because only the number of ones counts.
 
-The relay may then release the bits shuffled, their counts, or the residues of the sum alone (`release.bits`).
+The relay may then release the bits shuffled, their counts, or the residues of the sum alone (`release.bits`). Presets
+`rns`, `rns-bits` and `rns-chain` use it; `kernels.residues` does the work on bits, and `Counted` is what the audit's
+question `carries` reads.
 """
 
 from __future__ import annotations
@@ -28,15 +31,16 @@ from croupier.kernels import residues
 # A residue's bits fit a word, and a sum's value an integer; the cheapest moduli stay far below both.
 _LARGEST = 64
 _PRODUCT = 1 << 63
-# A row of bytes must tell how many numbers it holds.
+# With fewer bits a number, the spare bits of a row's last byte could hold another one: its length must tell how many.
 _FEWEST = 8
 
 
 @dataclass(frozen=True)
 class Counted:
-    """The ones that were counted for every parameter (rows) and modulus (columns), and what one unit is worth.
+    """The ones that were counted for every parameter (rows) and modulus (columns), as integers.
 
-    A sum does not need them as integers. `clients` were added up, each of whom sends at most `top`.
+    A sum needs them only modulo each modulus: what they tell beyond that is what an audit asks. `units` is what 1 is
+    worth in each parameter. `clients` were added up, each of whom sends at most `top`.
     """
 
     ones: Tensor = field(repr=False)
@@ -112,7 +116,7 @@ class Residues(OnGrid, use="residues"):
         return Payload(torch.from_numpy(bits), {}, {"clamped": clamped, "capped_weights": 0})
 
     def coded(self, numbers: Tensor) -> Tensor:
-        """Bits."""
+        """Signed integers as bits, however large they are."""
         most = max(self.top, int(numbers.abs().max()) if len(numbers) else 0)
         return torch.from_numpy(residues.spread(numbers.numpy(), most, self.modulus))
 
@@ -125,7 +129,7 @@ class Residues(OnGrid, use="residues"):
         return numbers
 
     def counted(self, released: Released, brief: Brief) -> Counted | None:
-        """The counts of ones, in which all clients count alike."""
+        """The counts of ones; None where clients do not count alike, or not every coordinate is sent."""
         layout = released.layout
         if layout is None or self.scaled or self.slots(layout) != layout.size:
             return None

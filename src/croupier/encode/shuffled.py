@@ -1,7 +1,9 @@
 """A vector and its inputs under a rule: what moves where, worked out once.
 
-`symmetry` says which axes belong together; this file turns that and one rule into moves of memory (`kernels.moves`), so
-that permuting a model costs about two copies of it. The plain form indexes every number by itself.
+A rule is a permutation for each group of hidden units. `encode.symmetry` says which axes belong together; this file
+turns that and one rule into moves of memory (`kernels.moves`), so that permuting a model costs about two copies of it.
+On another device than the CPU every number is indexed by itself. `encode.permuting` keeps the latest `Shuffled` for
+clients, and `croupier bench tazza` times it.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from croupier.kernels.moves import Way, Ways, is_packed
 
 Ints = npt.NDArray[np.int64]
 Permutations = Mapping[str, Ints]
-# What is added up already, by the sides that it is made of: many tensors have the same ones.
+# Sums of offsets that were worked out already, by the sides that they are made of: many tensors have the same ones.
 Known = dict[tuple[int, ...], Ints]
 # Columns of a row are taken together up to this many numbers, which the nearer caches hold.
 WIDE = 1 << 13
@@ -31,19 +33,22 @@ WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 @dataclass(frozen=True, eq=False)
 class BlockSide:
-    """How far the places of a group lie from its first, or of digits that stay where there is no group."""
+    """How far the places of a group lie from its first; without a group, those of an axis that stays as it is."""
 
     group: str
     offsets: Ints = field(repr=False)
 
     def under(self, rule: Permutations) -> Ints:
-        """Where each place's number comes from."""
+        """The offset of the place that each place's number comes from, under a rule."""
         return self.offsets[rule[self.group]] if self.group else self.offsets
 
 
 @dataclass(frozen=True, eq=False)
 class TensorBlock:
-    """One block of a tensor, whatever the rule: sides that are rows, sides that are columns, and runs that stay."""
+    """One block of a tensor, whatever the rule: sides that are rows, sides that are columns, and runs of neighbours.
+
+    The block begins at `at`; a run of `run` neighbours stays together. `kernels.moves.Way` says what becomes of it.
+    """
 
     at: int
     rows: tuple[BlockSide, ...]
@@ -71,7 +76,11 @@ class TensorBlock:
 
 
 def grid(at: int, sides: Sequence[BlockSide]) -> TensorBlock:
-    """Of a block that begins at `at`, the widest stride first."""
+    """The block that begins at `at` and has these sides, the widest stride first.
+
+    Its last sides without a group are a run. The side before them, and as many as fit `WIDE` numbers, are columns; the
+    rest are rows.
+    """
     rest, run = list(sides), 1
     while rest and not rest[-1].group and is_packed(rest[-1].offsets, run):
         run *= len(rest.pop().offsets)
@@ -101,7 +110,8 @@ def _outer(offsets: Sequence[Ints]) -> Ints:
 class Shuffled:
     """What a rule does to vectors of one layout and to batches of inputs.
 
-    `apply` and `invert` take the whole vector, or only its weights, which come first: an optimiser's state.
+    `apply` and `invert` take the whole vector, of `size` coordinates, or only its `weights`, which come first: an
+    optimiser's state. `shape` and `inputs` are those of one record.
     """
 
     size: int

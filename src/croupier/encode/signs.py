@@ -1,8 +1,9 @@
-"""Signs: one bit a coordinate, which way it should move.
+"""Signs: one bit a coordinate, which way it should move; RAIN's encoding.
 
-RAIN's encoding. The model, and a commitment to the server's reference, are bound into what a client signs, so that a
-server cannot hand different clients different models unseen. `mpc` and `place.two_servers` work on the packed bits;
-`aggregate.signs` makes a step of them.
+The model, and a commitment to the server's reference, are bound into what a client signs (`handed`), so that a server
+cannot hand different clients different models unseen. Presets `rain` and `rain-honest` use it: `place.two_servers`
+works on shares of the packed bits, `release.scored` says what leaves of them, and `aggregate.signs`, which makes the
+reference, takes a step along them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from croupier.core.update import Form, Gathered, Layout, Update
 from croupier.encode.encoder import Brief, Encoder, Payload, Released
 from croupier.errors import ProtocolError, RangeError, SpecError
 
+# Bytes of the random value that hides a commitment's content.
 NONCE = 32
 
 
@@ -44,7 +46,10 @@ def handed(model: Tensor, bound: Tensor) -> Tensor:
 
 
 def bits_of(vector: Tensor, coins: Node | None) -> tuple[Tensor, int]:
-    """1 for positive, 0 for negative; zeros by coins, or 1 without them. And how many zeros there were."""
+    """Signs as bits: 1 for positive, 0 for negative; and how many zeros there were.
+
+    Zeros are tossed by coins, or count as positive without them.
+    """
     bits = (vector >= 0).to(torch.uint8)
     none = torch.nonzero(vector == 0)[:, 0]
     if coins is not None and len(none):
@@ -58,7 +63,7 @@ class Signs(Encoder, use="signs"):
     With `zeros` "up" it counts as growing, as RAIN's program has it: then all rows agree wherever nothing is learnt (at
     the edges of pictures, say), lie nearer to the reference than chance, and a gate at chance lets everybody in.
 
-    From: RAIN, equation 5, without its noise, which is `privacy`'s. Sums of signs are weighed: releases that add
+    RAIN's equation 5 without its noise, which is `privacy`'s. Sums of signs are weighed: releases that add
     residues cannot take them.
     """
 

@@ -4,8 +4,9 @@ Every axis of every tensor is made of *factors*, and each factor belongs to a na
 stated reason. A *rule* is one permutation for each group; under it the tensors, and the inputs, are indexed alike.
 `symmetry.rule(secret, round)` gives the rule of a secret of 32 bytes, `symmetry.permute_inputs(x, rule)` moves inputs.
 
-`learn.axes` finds a symmetry by watching a network; it may also be declared by hand. `encode.hidden` permutes by it,
-and attacks (`learn.axes.matching`) search for the rule with it.
+`learn.axes` finds a symmetry by watching a network; it may also be declared by hand. Tazza's clients permute by it
+(`encode.hidden`, through `encode.permuting`), and attacks search for the rule with it (`learn.axes.matching`, the
+audit's question `permutation`).
 """
 
 from __future__ import annotations
@@ -160,7 +161,7 @@ class Symmetry:
         return tuple(tensors), tuple(tensor_blocks(self.inputs, shape, 0, sides))
 
     def sheets(self) -> Iterator[Sheet]:
-        """Every carried tensor, block by block, with the groups of its sides."""
+        """Every carried tensor, block by block, with the groups of its sides; for `learn.axes.matching`."""
         for part, start, _ in self.layout.spans():
             if part.name in self.axes:
                 yield from tensor_sheets(part.name, self.axes[part.name], part.shape, start)

@@ -1,9 +1,10 @@
 """Rounds that really run: the loop, the driver, the post and its door, journals, stores, and whole described runs.
 
-`loop` owns rounds and attempts, `local` moves messages and work between parties, `post` encodes, counts and checks
-them. `journal`, `restart` and `store` make a run safe to kill at any moment; `shelf` does so for audits. `task`,
-`federation`, `state` and `work` are the values in between, `failure` what is said when a round goes wrong. `job/` puts
-a description into a folder and runs it to its end.
+`loop` plays rounds and attempts, `local` moves messages and work between parties, `post` encodes, counts and checks
+messages. `journal`, `restart` and `store` make a run safe to kill at any moment, and `shelf` does so for an audit.
+`task`, `federation`, `state` and `work` hold the values in between, and `failure` says why a round went wrong. `job/`
+puts a description into a folder and runs it to its end.
 
-The one room that touches files, clocks and processes; protocols themselves are generators that do not.
+The parties of a protocol are generators that touch neither files nor clocks. What simulated runs and audits need of
+these is here; deployed parties have `service` for it.
 """

@@ -1,8 +1,9 @@
-"""How a round went wrong: proof of foul play, want of clients, and the root of it in words.
+"""How a round went wrong: is there proof of foul play, did it merely lack clients, and what was the first cause.
 
 When one party stops, others stop because of it, and the last error to be seen says least. Here the first cause is
-found: the failure furthest from the server, and who was turned away at a door and why. It also decides whether a round
-merely lacked clients, which may be passed over, or somebody has proof of foul play, which never is.
+found: the failure furthest from the server, and who was turned away at a door and why. It is also decided here whether
+a round merely lacked clients, which may be passed over, or somebody has proof of foul play, which never is.
+`engine.loop` calls all three functions, and the laboratory's `croupier bench tamper` calls `alarmed`.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from croupier.errors import IntegrityError, ProtocolError, TooFew
 
 
 def alarmed(number: int, cohort: tuple[str, ...], result: AttemptResult, witnesses: tuple[str, ...] = ()) -> None:
-    """Raises: IntegrityError when a client has proof of foul play, ProtocolError when none or no witness ended content.
+    """Raises: IntegrityError on proof of foul play; ProtocolError where a witness or every client ended in an error.
 
-    What the server made of such a round is worth nothing. That everybody's check failed to take place would be an easy
-    way around the checks.
+    What the server made of a round that is refused here is worth nothing. A round in which no client could make its
+    check is refused, too: to prevent all checks would be an easy way around them.
     """
     errors = {name: result.outcomes[name].error for name in cohort if name in result.outcomes}
     for error in errors.values():
@@ -39,9 +40,9 @@ def short(result: AttemptResult, cohort: tuple[str, ...]) -> bool:
 
 
 def why(number: int, result: AttemptResult, overspent: Mapping[str, str]) -> str:
-    """The root of a failed round: what went wrong furthest from the server, and who was turned away.
+    """The first cause of a failed round: what went wrong furthest from the server, and who was turned away.
 
-    Who waits in vain for a party that found something wrong is not the root, and a client that did was not refused.
+    A party that waited in vain for another one (`TooFew`) is not the cause, and a client that did so was not refused.
     """
     errors = {name: o.error for name, o in result.outcomes.items() if o.error is not None}
     vain = {name for name, error in errors.items() if isinstance(error, TooFew)}

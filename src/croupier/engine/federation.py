@@ -1,7 +1,10 @@
 """How rounds are planned: how many, who is invited and how few are enough; and what cannot run together.
 
-The table `federation` of a description. `check` is where all parts meet before anything is trained: that a rule has
-enough rows, a release enough clients to hide among, a quorum can be met, and clients that are named exist.
+`Federation` is the table `federation` of a description. `check` is where all parts meet before anything is trained:
+that a release has enough clients to hide among, an encoder room for their sum, and a rule the rows and the server's
+records that it needs; `check_names` sees that clients who are named exist. Runs (`engine.job.job`), plans
+(`engine.job.trial`, `outlook`), `audit.arms` and rosters (`service.roster`) call them first. `engine.loop` and
+`service.lead` draw each round's cohort here.
 """
 
 from __future__ import annotations

@@ -5,9 +5,12 @@ releases.jsonl    every release with a privacy cost, client by client
 
 Both only ever grow, and each line is chained to those before it by a digest. A line that was cut short by a crash
 stands for messages that never left, because they wait for it to be whole; a whole line that cannot be read, or that
-does not follow the one before it, is damage, and then nothing is sent.
+does not follow the one before it, is damage, and then nothing is sent. Rounds are counted from 0 here, and from 1 in
+the other logs of a run.
 
-Of what was sent, memory holds one round only: an earlier one is read again when it is asked for.
+`engine.job.job` begins a run's journal and `engine.job.resume` reads it; `engine.local` writes messages into it, and
+`engine.loop` releases. Of what was sent, memory holds one round only: an earlier one is read again when it is asked
+for.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from croupier.engine.restart import Restart, in_force
 from croupier.errors import Replayed, StoreError
 
 SENT, RELEASES = "sent.jsonl", "releases.jsonl"
-# Of which attempt, from whom, to whom, what kind.
+# What names one message: protocol, round, attempt, source, target, kind.
 Slot = tuple[str, int, int, str, str, str]
 
 
@@ -43,7 +46,7 @@ class Journal:
         self._restarts: list[Restart] = []
         self._files: dict[str, IO[bytes]] = {}
         self._chains = dict.fromkeys((SENT, RELEASES), "")
-        # Whether playing a round anew is a remedy at all.
+        # Whether an error may advise to play the round anew; `engine.job.resume` sets it.
         self.anew_helps = True
         # One model goes to many: it is digested once.
         self._digested: tuple[bytes | memoryview | Pieces, str] = (b"", "")
@@ -117,7 +120,7 @@ class Journal:
             self._take(RELEASES, line)
 
     def rounds_of(self, spec: bytes) -> dict[str, set[int]]:
-        """The rounds that each party sent something in."""
+        """The rounds that each party sent something in, counted from 0."""
         found: dict[str, set[int]] = {}
         for _, line in self._sent(spec.hex()):
             for source in {letter[0] for letter in line["letters"]}:
@@ -125,7 +128,7 @@ class Journal:
         return found
 
     def released(self, client: str) -> set[int]:
-        """The rounds that a client released something in."""
+        """The rounds that a client released something in, counted from 0."""
         return {event["round"] for event in self._released.get(client, [])}
 
     def since(self, spec: bytes, number: int, clients: Collection[str]) -> Restart:

@@ -1,9 +1,10 @@
-"""The in-process runtime: every party at one table, by reference or through sealed bytes.
+"""The driver of every simulation: it plays all parties of an attempt in one process, by reference or as sealed bytes.
 
-The driver of every simulation. Parties are moved until none can; then waits that a quorum satisfies end first, and
-after those the ones whose sources are gone. Work of one name is run together, which is how clients train stacked. By
-reference a message is encoded and counted but its arrays are handed over; through bytes it is sealed, sent, opened and
-parsed, with the same results.
+Parties are moved until none can move. Then waits that a quorum satisfies end first, and after those the waits for
+parties that will send nothing more. Work of one name is run together, which is how clients train stacked. By reference
+a message is encoded and counted but its arrays are handed over; through bytes it is sealed, sent, opened and parsed,
+with the same results. Runs (`engine.job.job`), plans, audits (`audit.described`) and the laboratory drive by it;
+deployed parties are each driven by `service.player`.
 """
 
 from __future__ import annotations
@@ -227,8 +228,10 @@ def _batches(parcels: list[Parcel]) -> Iterator[list[Parcel]]:
 
 @contextmanager
 def _unsearched() -> Iterator[None]:
-    """Without Python's search for cycles: parties make none, and searching thousands of them over and over is half of
-    a round's time. Work, which may be anybody's code, is searched as ever.
+    """Without Python's search for reference cycles while parties move.
+
+    Parties make none, and searching thousands of them over and over would be half of a round's time. Work, which may be
+    anybody's code, runs with the search on.
     """
     was = gc.isenabled()
     gc.disable()

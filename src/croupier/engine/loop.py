@@ -1,8 +1,9 @@
 """The round loop: who is invited, what they start from, what happens when some are missing, what is kept.
 
-It knows no protocol: the pipeline makes the parties, a driver moves them, and the encoder's and placement's hooks say
-what else a round needs. A second attempt takes the very updates of the first; a state after a round is all that the
-next one depends on. Runs, audits, plans and the laboratory all train by it.
+It knows no protocol: the pipeline makes the parties, a driver (`engine.local`) moves them, and hooks of the encoder and
+the placement say what else a round needs. A second attempt takes the very updates of the first, and the state after a
+round is all that the next one depends on. `rounds` is what runs (`engine.job.job`), plans (`engine.job.trial`), audits
+(`audit.bench`) and the laboratory train by; deployed servers begin from its first state (`begin`).
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Continuation:
-    """Where a run goes on: its state, where it is not at the start, and what its journal has to do with it.
+    """Where a run begins or goes on: its state (None at the start), and what binds it to its journal.
 
-    `spend` hears of every release before it leaves. `restarts` say which rounds are played anew, and what left before.
+    `spend` is called with every release before it leaves. `restarts` say which rounds are played anew, and what left
+    before.
     """
 
     state: State | None = None
@@ -148,7 +150,7 @@ class _Loop:
         )
 
     def _counted(self, without_rule: tuple[str, ...]) -> tuple[str, ...] | None:
-        """Strangers, where there can be some."""
+        """The clients that could not open the model; None where no rule is agreed on every round."""
         return without_rule if self.pipeline.encode.every_round else None
 
     def _lost(self, state: State, cohort: tuple[str, ...], ready: PreparedRound) -> Round:

@@ -2,7 +2,8 @@
 
 The door is here and not in each party, so that NaNs, wrong lengths, ranges and stale rounds are refused in one place,
 for every placement. What is refused is counted and named, and its sender is then missing. The bytes in `metrics.jsonl`
-are counted here.
+are counted here. `engine.local` has one post for all parties, and `service.seated` one for the party of its process;
+the laboratory's tamper benches change the `Packet`s in between.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Parcel:
 
 @dataclass(frozen=True)
 class _Last:
-    """The message before this one. Arrays are compared by identity; being held, none can take another's."""
+    """The message before this one. Arrays are compared by identity, and held here so that none can take their place."""
 
     kind: str
     body: Mapping[str, Tensor]
@@ -61,7 +62,7 @@ class _Last:
 
 
 class Post:
-    """Encoding, counting and the door. Each process that seats parties has one."""
+    """Encoding, counting and the door. Each process that seats parties has one for each attempt."""
 
     def __init__(self, attempt_id: AttemptId, schemas: Mapping[str, Schema], links: Coins | None) -> None:
         self.attempt_id, self.schemas, self._coins = attempt_id, schemas, links

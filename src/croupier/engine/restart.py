@@ -1,7 +1,9 @@
 """A round that is played anew: under a new attempt and fresh participations, with what left before still counted.
 
 `croupier run --resume DIR --anew` asks for it. One-time secrets that covered a message are spent, and so is the privacy
-of a release that left: attempts and participations are raised, and old releases stay in their ledgers.
+of a release that left: attempts and participations are raised, and old releases stay in their ledgers. `engine.journal`
+makes a `Restart` and keeps it on disk, and `engine.loop` plays by it. `with_events` also serves `engine.work` and
+`service.party`, which write releases into a client's ledger.
 """
 
 from __future__ import annotations
@@ -71,7 +73,10 @@ def with_events(memory: Memory, events: Iterable[Mapping[str, Any]]) -> Memory:
 
 
 def in_force(restarts: Sequence[Restart]) -> tuple[Restart, ...]:
-    """Those that count: one from an earlier round takes in every later one that was written before it."""
+    """The restarts that still count.
+
+    One from a round replaces those before it from the same or a later round: its numbers include theirs.
+    """
     kept: list[Restart] = []
     for restart in restarts:
         kept = [one for one in kept if one.round < restart.round]

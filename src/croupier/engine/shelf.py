@@ -5,8 +5,9 @@ NAME-DIGEST.kept/    the digest is that of all that decides the results: other w
     PART.json        one finished part: a digest of it, then its value; whole or absent
     lock             held by the process that works here
 
-The folder is there from when the work begins until its result is delivered; without a single finished part nothing
-is left of it.
+The folder is there from when the work begins until its result is delivered; without a single finished part nothing is
+left of it. `croupier audit` keeps its parts so, one for each seed and arm: `cli.audit` names the folder,
+`audit.described` says what decides the results, and `audit.harness` reads and fills the shelf as a plain map.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""What a round begins with and what it gives, as values: state, who misbehaves, the round itself.
+"""What a round begins with and what it gives, as values: the state, who misbehaves, and the round itself.
 
-The round loop (`engine.loop`) makes them; run directories keep them, and audits read them.
+`engine.loop` makes them. Run directories keep states as checkpoints, and `accounts`, `engine.job.result`, audits and
+the laboratory read rounds.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class State:
 class Threat:
     """Who misbehaves: absent in a round, sending something else, rushing together, or following another flow.
 
-    `tamper` is what goes wrong while clients agree on a rule before a round.
+    `tamper` is what goes wrong while clients agree on a secret before a round.
     """
 
     absent: Callable[[int], frozenset[str]] = lambda _: frozenset()
@@ -63,8 +64,9 @@ class Round:
     """What one round did. `noted` is each client's own note: truth for an experiment, in nobody else's view.
 
     `overspent` names the clients that took no part because their budget is spent, and says why. Where clients agree on
-    a rule every round, `without_rule` came and could not open the model meant for them, and `lost` says why a round was
-    not held; None elsewhere. `before` is what the server saw of agreements before the round.
+    a rule (an order of hidden units) every round, the clients in `without_rule` came and could not open the model meant
+    for them; it is None elsewhere. `lost` says why a round was not held. `before` is what the server saw of agreements
+    before the round.
     """
 
     number: int

@@ -8,12 +8,15 @@ sent.jsonl        digests of what left each party, written before it leaves; it 
 releases.jsonl    every release with a privacy cost, written before it leaves; it only grows
 ledger.jsonl      one line a round: what each client has spent, where there is local privacy; it only grows
 timing.jsonl      seconds and memory of the same rounds; differs from run to run
+digests.jsonl     digests of all parties' views, one line a round, if asked for
 checkpoints/      the last two states, each whole or absent
 views/            what chosen parties saw, if asked for
+lost.json         only where a round failed whose updates must not be summed again: such a run is not resumed
 model.safetensors, summary.json    written last: a run without a summary is not whole
 
 What holds secrets (`SECRET`: coins, keys, memories, updates without noise, clients' own counts) only its owner may
-read, from its first byte on.
+read, from its first byte on. `engine.job.run` names the directory, `engine.job.job` writes it, `engine.job.resume` goes
+on with it; sent.jsonl and releases.jsonl are written by `engine.journal`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""What is learned: the one thing that the round loop is told of data and training (`learn.assemble` makes it).
+"""A `Task` is all that the round loop is told of data and training: how clients train, and how a model is measured.
 
-The loop trains by calling `fit`, and measures by calling `evaluate`; data, networks and devices stay behind these two.
-Tests give it toy functions, audits wrap `fit` to remember or to poison.
+The loop (`engine.loop`) measures by calling `evaluate`, and parties train through `engine.work`, which calls `fit`, so
+that data, networks and devices stay behind these two. `learn.assemble` makes the task of every described run, audit and
+deployed client. `advice` and tests give it toy functions, and audits wrap `fit` to remember (`learn.remembered`) or to
+poison (`audit.attacked_training`).
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from croupier.errors import (
 if TYPE_CHECKING:
     from croupier.encode.symmetry import Symmetry
 
+# Training: from jobs of (start, shard digest, coins) to one update, or one error, for each.
 Fits = Callable[[Sequence[tuple[Any, ...]]], Sequence[Update | CroupierError]]
 
 
@@ -28,10 +31,11 @@ Fits = Callable[[Sequence[tuple[Any, ...]]], Sequence[Update | CroupierError]]
 class Task:
     """What is learned: who is enrolled, their data by digest, how to train and how to measure.
 
-    `fit` takes (start, shard digest, coins) jobs and gives an update or an error for each. `root` and `features` are
-    the server's own, where it has records: the same training on them, and what a model makes of them. `answers` is what
-    a model makes of inputs of the shape `inputs`, where these are numbers that noise can stand in for. `symmetry` finds
-    the network's permutations, and `fresh` draws weights for it. `sample` draws one record of a client's own.
+    `fit` takes (start, shard digest, coins) jobs and gives an update or an error for each. `root` and `features` exist
+    where the server keeps root records: `root` trains on them as a client would, and `features` is what a model makes
+    of them; `engine.work` hands both to the rule's `Desk`. `answers` is what a model makes of inputs of the shape
+    `inputs`, where these are numbers that noise can stand in for. `symmetry` finds which permutations leave the network
+    as it is, and `fresh` draws weights for it. `sample` draws one record of a client's own.
     """
 
     shards: Mapping[str, str]
@@ -54,7 +58,7 @@ class Task:
 
     @property
     def offers(self) -> frozenset[str]:
-        """What there is for a rule that asks for it."""
+        """What the task can give a rule or an encoder, by the names that they ask by (`Aggregator.asks`)."""
         own = {
             "root": self.root, "forward": self.features, "answers": self.answers, "symmetry": self.symmetry,
             "samples": self.sample,

@@ -1,7 +1,9 @@
-"""Work that parties of a round ask for by name, and the book of what clients release in it.
+"""The work that parties of a round ask for by name (fit, brief, aggregate, ...), and the book of what clients release.
 
-A party yields `Work(name, args)` and a driver runs all work of one name together; the round loop (`engine.loop`) hands
-it these functions.
+A party yields `Work(name, args)` for whatever takes data, a network or a rule, and a driver runs all work of one name
+together. `RoundWork.by_name` has the functions behind the names: `engine.loop` hands them to the driver of a
+simulation, `service.start` to a deployed party. `ReleaseBook` is the loop's: what counts as released in a round,
+however many attempts it takes.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ Jobs = Sequence[tuple[Any, ...]]
 
 
 def nowhere(client: str, event: Mapping[str, Any]) -> None:
-    """A simulation that is never resumed keeps its ledgers in memory alone."""
+    """Write a release down nowhere: a simulation that is never resumed keeps its ledgers in memory alone."""
 
 
 def permuting_of(task: Task) -> Permuting | None:
@@ -41,7 +43,10 @@ def permuting_of(task: Task) -> Permuting | None:
 
 @dataclass
 class ReleaseBook:
-    """What clients released in a round, attempt after attempt, and who would not for its budget's sake."""
+    """What clients released in a round, over all its attempts, and which clients refused because their budget is spent.
+
+    `written` puts a release on disk before it leaves (`Journal.release`); `senders` are the clients that sent anything.
+    """
 
     written: Spend = nowhere
     ledgers: dict[str, Ledger] = field(default_factory=dict)
@@ -62,9 +67,10 @@ class ReleaseBook:
 
 @dataclass
 class RoundWork:
-    """Work of one round. Fits are kept: a second attempt sends the same update again.
+    """The functions behind the names of work. Updates are kept, so that a second attempt sends the same update again.
 
-    `most`: of a program that plays one client round after round, how many, so that it does not grow.
+    `most` is how many updates are kept; all where it is None. A deployed client keeps one, so that its process does not
+    grow from round to round.
     """
 
     pipeline: Pipeline
@@ -73,7 +79,7 @@ class RoundWork:
     fits: dict[bytes, tuple[Tensor, Update | CroupierError]] = field(default_factory=dict, repr=False)
 
     def by_name(self) -> WorkByName:
-        """All of it; permuting and drawing models only where the task shows its network."""
+        """All functions by name; permuting and drawing models only where the task shows its network."""
         permuting = permuting_of(self.task)
         permute: WorkByName = {} if permuting is None else {"permute": permuting, "permute input": permuting.inputs}
         mine: WorkByName = {

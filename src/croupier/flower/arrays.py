@@ -1,8 +1,9 @@
 """Flower's arrays and metrics as the one vector that a protocol carries, and back.
 
 Every float array of a model is part of the vector; whole numbers, which only count, stay what they are in the model. A
-metric that the roster names travels in a slot of its own behind the arrays, divided by the bound that everybody agreed
-on: it is summed like the rest, and nobody reads a single node's.
+metric that the roster names travels as one more coordinate behind the arrays, divided by the bound that everybody
+agreed on: it is summed like the rest, and nobody reads a single node's. `flower.mod` uses it for what nodes send,
+`flower.strategy` for what comes back, and `flower.rehearse` for the layout of a rehearsal.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from croupier.core.update import Layout
 from croupier.errors import RangeError, SpecError
 from croupier.flower.layouts import laid_out, metric_slots
 
+# Said where the app's model is another than the roster's.
 _REMEDY = "make the roster for this model: croupier enrol --like MODEL.safetensors"
 
 
@@ -42,7 +44,7 @@ def check_arrays(arrays: ArrayRecord, layout: Layout) -> None:
 
 
 def to_vector(arrays: ArrayRecord, layout: Layout) -> Tensor:
-    """One vector of a model's floats; slots of metrics are 0. Raises: SpecError when it is another model."""
+    """One vector of a model's floats, with 0 for every metric. Raises: SpecError when it is another model."""
     check_arrays(arrays, layout)
     slots = metric_slots(layout)
     tensors = {
@@ -53,7 +55,7 @@ def to_vector(arrays: ArrayRecord, layout: Layout) -> Tensor:
 
 
 def with_metrics(vector: Tensor, layout: Layout, metrics: Mapping[str, float]) -> tuple[Tensor, list[str]]:
-    """The vector with a node's metrics in their slots, and which of them were beyond their bounds.
+    """The vector with a node's metrics in their coordinates, and which of them were beyond their bounds.
 
     Raises: RangeError when one is missing or not finite.
     """
@@ -83,7 +85,7 @@ def from_vector(vector: Tensor, layout: Layout, like: ArrayRecord) -> tuple[Arra
 
 
 def typed_as(arrays: ArrayRecord, like: ArrayRecord) -> ArrayRecord:
-    """What a strategy computed, in the types of the model; what only counts is not averaged and stays as it was."""
+    """What a strategy computed, in the types of the model; arrays of whole numbers are the model's own."""
     floats = {name for name, array in like.items() if array.dtype == "float32"}
     return ArrayRecord(
         {name: Array(arrays[name].numpy().astype(np.float32)) if name in floats else one for name, one in like.items()}

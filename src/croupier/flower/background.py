@@ -1,7 +1,8 @@
 """One event loop a process, in a thread of its own: what Croupier does over the network, beside Flower's own thread.
 
-gRPC wants one loop a process. Flower calls a mod or a strategy and waits; what they have to do runs here. Training is
-the exception: an app's function runs in the thread that Flower called, which some of what it uses insists on.
+gRPC wants one loop a process. Flower calls a mod or a strategy and waits; what they have to do runs here
+(`flower.session` and `flower.rehearse` use `wait_for`). Training is the exception: an app's function runs in the thread
+that Flower called, which some of what it uses insists on, so `flower.mod` has a `Workbench`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def wait_for(job: Coroutine[Any, Any, T], seconds: float | None = None) -> T:
 
 
 class Workbench:
-    """Work that the loop asks for and the calling thread does, one piece after another."""
+    """Work that a job on the loop asks for, and that the thread which waits for the job does meanwhile."""
 
     def __init__(self) -> None:
         self._asked: queue.Queue[tuple[Callable[[], Any], Future[Any]] | None] = queue.Queue()

@@ -1,7 +1,10 @@
-"""Which strategies of Flower's can be protected: those that use nothing of the updates but their mean.
+"""Which Flower strategies and which protocols can be used together, checked before anything is played.
 
-A strategy is known by the function that aggregates, which an app's own subclass may inherit. What compares or orders
-single updates is refused with the reason, and so is what nobody here has read.
+Under a protected protocol a strategy gets one reply, which holds the mean. So it must use nothing of the updates but
+their mean (`check_strategy`), the protocol must suit nodes that are there for one message at a time (`check_protocol`),
+and only one of the two may decide how the next model is made (`check_rule`). A strategy is recognised by the function
+that aggregates, which an app's own subclass may inherit; one that compares or orders single updates is refused with the
+reason, and so is one that is not known here. `flower.strategy` calls all three.
 """
 
 from __future__ import annotations
@@ -32,10 +35,12 @@ from croupier.errors import SpecError
 from croupier.flower.trust import unfit
 from croupier.pipeline import Pipeline
 
-# Each takes a step from the mean and the last model.
+# Each uses the mean alone: as the next model (FedAvg, FedProx), or for a step from the last model (the others).
 _MEANS = (FedAvg, FedAvgM, FedAdagrad, FedAdam, FedYogi, FedProx)
 _ROBUST = "a protocol that is robust and private is preset 'rain' (croupier explain rain)"
 _COMPARED = f"compares single updates, which nobody has where only their sum is released; {_ROBUST}"
+# Of all four wrappers for differential privacy. Two clip replies at the server, and two let an app's mod clip at the
+# client; all add noise at the server for the number of replies. Here a single reply comes, so that their claim fails.
 _NOISED = (
     "clips or noises single updates, which the server never has; noise is added by the node itself: describe it in the "
     "roster, as protocol.privacy (croupier explain intra-sum)"
@@ -72,13 +77,17 @@ def check_strategy(strategy: Strategy) -> None:
 
 
 def check_protocol(pipeline: Pipeline) -> None:
-    """Raises: SpecError when nodes would have to be there at the same time."""
+    """Raises: SpecError when nodes would have to send in several turns, or be there at the same time."""
     if why := unfit(pipeline):
         raise SpecError(why)
 
 
 def check_rule(strategy: Strategy, pipeline: Pipeline) -> None:
-    """Raises: SpecError when the roster's protocol and the strategy each have a rule of their own."""
+    """Raises: SpecError when the roster's protocol and the strategy would each make the next model.
+
+    A strategy that does more than average, unlike FedAvg and FedProx, needs a protocol whose aggregator only averages
+    (`linear`) and makes the model of this round's updates alone (`anew`, see `aggregate.aggregator`).
+    """
     rule, own = pipeline.aggregate, type(strategy).aggregate_train is not FedAvg.aggregate_train
     if own and not (rule.linear and rule.anew):
         raise SpecError(

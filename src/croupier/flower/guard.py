@@ -1,10 +1,11 @@
 """The node's own gatekeeper: an app runs only if its bundle is one that this organisation has approved.
 
 The SuperLink ships the code that nodes run. A SuperNode starts one of Flower's commands for every task, found by PATH.
-The commands that `croupier flower-guard install` writes stand in their place. That for `flwr-clientapp` compares the
-bundle's SHA-256 with the list of approved ones before anything of it is unpacked, unpacks it into a folder that nobody
-else has written, and runs it from there; all the others refuse. Packages that a bundle asks for are not covered by its
-digest, so that none are installed at run time. What an app raises outside its mods stays on the node, too.
+The commands that `croupier flower-guard install` (`cli.flower`) writes stand in their place. That for `flwr-clientapp`
+(`main`) compares the bundle's SHA-256 with the list of approved ones before anything of it is unpacked, unpacks it into
+a folder that nobody else has written, and runs it from there; all the others refuse. Packages that a bundle asks for
+are not covered by its digest, so that none are installed at run time. What an app raises outside its mods stays on the
+node, too.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ from typing import Any
 from croupier.errors import DataError, IntegrityError, SpecError, StoreError
 
 COMMAND = "flwr-clientapp"
+# Where Flower names its commands, and the module of the one that runs apps.
 _COMMANDS, _TABLE = "flwr.supercore.constant", "TASK_TYPE_TO_COMMAND"
 _RUNTIME = "flwr.supernode.runtime.run_clientapp"
 # What Flower's command calls to unpack a bundle, to load an app and to fetch packages.
 _UNPACK, _LOADER, _PACKAGES = "install_from_fab", "get_load_client_app_fn", "install_app_dependencies"
 _UNPACKED = "unpacked"
 _HEX = 64
+# All that the server learns of a refusal, as in `letters`.
 _WORD = "failed"
 
 

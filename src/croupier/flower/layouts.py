@@ -1,7 +1,8 @@
 """The layout of an app's model: its arrays, and the metrics that travel behind them. Needs no Flower.
 
 `croupier enrol --like MODEL.safetensors` puts it into a roster, so that hosts, who have no model, know how long every
-message is, and so that no server can add a metric that nobody agreed to.
+message is, and so that no server can add a metric that nobody agreed to. `flower.arrays`, `flower.mod` and
+`flower.strategy` read the metrics off such a layout.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from croupier.core.update import Layout, Role, Slice
 from croupier.errors import DataError, SpecError
 
-# A slot of the layout that is a metric: this, its name, and the largest value that it can carry.
+# How the entry of a metric in a layout is called: this, its name, and the largest value that it can carry.
 _METRIC = "metric"
 _ORDER: tuple[Role, ...] = ("weight", "statistic", "counter")
 _WHOLE = ("I", "U", "BOOL")
@@ -24,7 +25,7 @@ EXAMPLES = "num-examples"
 
 @dataclass(frozen=True)
 class MetricSlot:
-    """A metric that travels with the update: its name, and the largest size that it may have."""
+    """A metric that travels with the update: its name, and the largest absolute value that it may have."""
 
     name: str
     bound: float
@@ -42,19 +43,22 @@ class MetricSlot:
 
     @classmethod
     def of(cls, part: Slice) -> MetricSlot | None:
-        """The metric of a slot; None where it is a tensor of the model."""
+        """The metric behind an entry of a layout; None where it is a tensor of the model."""
         head, _, rest = part.name.partition(":")
         name, _, bound = rest.rpartition(":")
         return cls(name, float(bound)) if head == _METRIC and name and part.shape == () else None
 
 
 def metric_slots(layout: Layout) -> dict[str, MetricSlot]:
-    """The metrics that a layout carries, by the names of their slots."""
+    """The metrics that a layout carries, by the names of their entries."""
     return {part.name: slot for part in layout.carried if (slot := MetricSlot.of(part)) is not None}
 
 
 def check_weight(key: str, layout: Layout) -> None:
-    """Raises: SpecError for a weight that nobody agreed to: its sum is let out, so the server alone may not choose."""
+    """Raises: SpecError for a weight of clients that nobody agreed to.
+
+    The sum of weights is let out, so the server alone may not choose what they are.
+    """
     named = {slot.name for slot in metric_slots(layout).values()}
     if key not in {EXAMPLES} | named:
         raise SpecError(

@@ -1,8 +1,10 @@
-"""The server's party beside a Flower strategy: it opens a round when the strategy does, and gives it the mean.
+"""The server's party beside a Flower strategy: it plays a round when told, and returns what came of it.
 
-It listens for the hosts' letters, and for nodes that fetch what came of a round, at the address that the roster has for
-the server. Which nodes take part, with which model and how many rounds, the strategy decides; the roster says how many
-rounds there may be in all.
+A strategy decides when a round begins, how many there are, which nodes take part and with which model, whereas
+`service.lead` plays all rounds by itself. `StrategyLead` bridges the two and keeps the server's store, notices and
+checks; the roster says how many rounds there may be in all. It listens for the hosts' letters, and for nodes that fetch
+what came of a round. `flower.session` makes and starts it, at the roster's address or at CROUPIER_LISTEN, and calls
+`open_round` and `close_round` for `flower.strategy`.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ from croupier.service.notice import END, Notice
 from croupier.service.player import Player
 from croupier.service.transport import listen
 
-# The server's own training on records that it keeps for itself, where the rule asks for it.
+# The server's own training on root records, from a start to the vector after it, where the aggregator asks for it. Here
+# it is a function that the app brings, and not `learn.root`.
 Root = Callable[[Tensor, Coins], Tensor]
 
 
@@ -45,7 +48,10 @@ class OpenRound:
 
 @dataclass(frozen=True)
 class RoundMean:
-    """What came of a round: the next model as a vector, who is in it, and the examples that it rests on."""
+    """What came of a round: the next model as a vector, who is in it, and how many examples it rests on.
+
+    The vector is what the protocol's aggregator makes, which is the mean of the updates for most.
+    """
 
     vector: Tensor
     present: tuple[str, ...]
@@ -53,7 +59,10 @@ class RoundMean:
 
 
 class AggregateWork:
-    """The server's own work in a round, and the weight of what it aggregated last."""
+    """The server's own work in a round, brief and aggregation, as its flow asks for it by name.
+
+    `weight` remembers on how many examples the last aggregation rests.
+    """
 
     def __init__(self, member: Member, root: Root | None) -> None:
         self.pipeline, self.roster, self.root = member.pipeline, member.roster, root
@@ -85,7 +94,7 @@ class AggregateWork:
 
 
 class StrategyLead(Lead):
-    """The party called server, driven by a strategy of Flower's."""
+    """The party called "server", driven by a Flower strategy."""
 
     def __init__(self, station: Station, root: Root | None = None) -> None:
         self._bench = AggregateWork(station.member, root)
@@ -98,6 +107,7 @@ class StrategyLead(Lead):
 
         def watched(step: str, number: int) -> None:
             hook(step, number)
+            # The player names this step once the model is written down for the nodes: then a round may be announced.
             if step == "leave:model":
                 self._handed.set()
 

@@ -1,7 +1,8 @@
 """What Croupier puts beside Flower's own records in a message, and in a reply: one record, of a few plain fields.
 
 Nothing that depends on an update is among them. A node answers a training message with a bare yes; why it does not take
-part is written to its own log, and the server gets one fixed word, whatever the reason.
+part is written to its own log, and the server gets one fixed word, whatever the reason. `flower.strategy` and
+`flower.session` write and read these records at the server, `flower.mod` at the nodes.
 """
 
 from __future__ import annotations
@@ -26,7 +27,12 @@ _HELLO = "croupier/1 flower hello"
 
 @dataclass(frozen=True)
 class Told:
-    """What the server tells a node: who are you; a round; or only look what came of the last one."""
+    """What the server tells a node, as the fields that are set.
+
+    `hello` asks who it is. `notice` opens a round; with it come what travels `beside` the model, and the name of the
+    metric that clients count by (`weight`). Without either, the node only looks what came of the last round.
+    `rehearsal` is the folder of throw-away keys.
+    """
 
     hello: bytes = b""
     notice: bytes = b""

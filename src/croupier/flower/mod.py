@@ -2,7 +2,8 @@
 
 It is the outermost mod. A training message must come with a signed notice, so that an unprotected strategy gets
 nothing; evaluation passes, but for arrays and lists, which could hold anything; queries pass only where the node's
-operator says so. Whatever is raised stays on the node.
+operator says so. Whatever is raised stays on the node. An app names it as `croupier.flower.shield`; the part of a
+client is played by `flower.node`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ MOST_NUMBERS, LONGEST_NAME = 64, 64
 
 @dataclass(frozen=True)
 class ShieldMod:
-    """The mod; `find` says where the node's keys lie."""
+    """The mod: Flower calls it with every message; `find` says where the node's keys lie."""
 
     find: Find = find_station
 

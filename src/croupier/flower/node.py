@@ -2,7 +2,8 @@
 
 In the first message of a round it trains and sends what the protocol says to the hosts. What comes of it lies ready for
 it once everybody has sent; it fetches and checks that with its next message. Between the two there is only its store:
-the flow is replayed from what was written down (`service.seated`), as after a crash.
+the flow is replayed from what was written down (`service.seated`), as after a crash. `flower.mod` makes a `NodeClient`
+for every message.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ _PATIENCE = 30.0
 Fits = Callable[[Sequence[tuple[Any, ...]]], Sequence[Any]]
 # The last step of an attempt whose letters all hosts have acknowledged: what they hold is not sent again.
 _SENT = "step sent"
+# What two models under one notice mean.
 _OLDER = "this client's store is older than what left it"
 
 

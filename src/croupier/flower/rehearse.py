@@ -1,7 +1,8 @@
 """A protected run in Flower's simulation: throw-away keys for everybody, and all hosts on this machine.
 
 It shows that an app works and what it costs; it protects nobody, because one machine holds every key, and says so. The
-hosts are tasks of this process's loop. Everything lies in a folder that is gone at the end.
+hosts are tasks of this process's loop. Everything lies in a folder that is gone at the end. `flower.session` calls
+`rehearse` where the server has no key file; the laboratory's `bench/flower` uses it and `make_homes`.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class RehearsalPlan:
 
 
 class Rehearsed:
-    """A federation that was made up for one run."""
+    """A federation that was made up for one run: its folder of keys, and its running hosts."""
 
     def __init__(self, folder: Path, hosts: tuple[str, ...]) -> None:
         self.folder, self.hosts = folder, hosts
@@ -107,7 +108,7 @@ async def _serving(key: Path, ready: asyncio.Event) -> None:
 
 
 def troubles(tell: Callable[..., None]) -> Callable[..., None]:
-    """What went wrong, and not every round."""
+    """Tells what went wrong, and leaves out the news of every round."""
 
     def told(event: str, **facts: Any) -> None:
         if event in ("refused", "failed", "not played", "store", "disk", "alarm"):

@@ -2,6 +2,7 @@
 
 With the server's key file at hand (CROUPIER_KEY, or given) it is the server that the roster names. Without one, in
 Flower's simulation, it rehearses: throw-away keys for everybody and all hosts on this machine, which protects nobody.
+`flower.strategy` opens a `Session` with its first round, and drives `flower.lead` through it.
 """
 
 from __future__ import annotations
@@ -33,12 +34,15 @@ _PATIENCE = 300.0
 
 @dataclass
 class Session:
-    """The server's side of one protected run."""
+    """The server's side of one protected run.
+
+    `names` has the client of the roster behind each node that proved to be one.
+    """
 
     lead: StrategyLead
     rehearsed: Rehearsed | None = None
     names: dict[int, str] = field(default_factory=dict)
-    # Nodes that have not been sent a message since they took part in a round.
+    # Nodes that took part in a round and were sent no message since: with the next one they check what came of it.
     owed: set[int] = field(default_factory=set)
     _release: Callable[[], None] = lambda: None
 

@@ -3,7 +3,8 @@
 Whoever starts a run in Flower may set any key of its configuration. So a node is told where its key file lies by its
 own operator (`flower-supernode --node-config 'croupier-key="/srv/ann/ann.key"'`, or CROUPIER_KEY), and a run that tries
 to say something about it is refused. In Flower's simulation there are no operators: there the server names a folder of
-throw-away keys, which a node takes only from within a worker of the simulation.
+throw-away keys, which a node takes only from within a worker of the simulation. `flower.mod` looks here for a node's
+`Station`, `flower.session` for the server's.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from croupier.service.store import Store
 KEY, ROSTER = "croupier-key", "croupier-roster"
 # What a node's operator may set to let queries pass, whose answers nobody protects.
 QUERIES = "croupier-queries"
+# No key of a run's configuration may begin so.
 _PREFIX = "croupier"
 _KEYS = {KEY: "CROUPIER_KEY", ROSTER: "CROUPIER_ROSTER"}
 PARTITION = "partition-id"

@@ -1,8 +1,9 @@
 """The server's line: any strategy that needs the mean and nothing else, behind the roster's protocol.
 
-`protect(FedAvg())` is a strategy like the one it is given. Nodes are chosen, models handed out, metrics evaluated and
-steps taken by the one inside; only what nodes learned comes another way. The strategy inside is handed one reply, which
-holds the mean, so that whatever it does with a mean (momentum, Adam, Yogi) it does as ever.
+`protect(FedAvg())`, which an app calls as `croupier.flower.protect`, is a strategy like the one it is given. Nodes are
+chosen, models handed out, metrics evaluated and steps taken by the one inside; only what nodes learned comes another
+way (`flower.session`). The strategy inside is handed one reply, which holds the mean, so that whatever it does with a
+mean (momentum, Adam, Yogi) it does as ever.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What running inside Flower adds to what must be trusted, in sentences; `croupier explain --flower` prints them.
 
-They are of Flower and not of the protocol, whose own statement stands unchanged beside them. Needs no Flower.
+They are of Flower and not of the protocol, whose own statement stands unchanged beside them. `unfit` says which
+protocols cannot run there; `flower.fitting` and `flower.rehearse` refuse these. Needs no Flower.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ from croupier.pipeline import Pipeline
 
 
 def unfit(pipeline: Pipeline) -> str:
-    """Why a protocol cannot run inside Flower; nothing where it can: nodes are there for one message at a time."""
+    """Why a protocol cannot run inside Flower; nothing where it can.
+
+    A node is there for one message at a time, so clients must send in one turn and need not wait for each other.
+    """
     place, encode = pipeline.place, pipeline.encode
     if encode.rules is not None:
         return (

@@ -2,9 +2,9 @@
 
 A kernel is a pair: `x.py` holds the function that others call and a slow form in plain Python or NumPy (`..._plain`),
 and `_x_jit.py` the compiled loop. Tests hold the two against each other on random and extreme inputs; readers need only
-the plain one.
+the plain one, which also does what is too short to be worth a compiled call (`kernels.few`).
 
-The ground floor of the house: nothing here imports another room, and nothing here knows clients, coins or protocols.
+The ground floor of the library: nothing here imports another room, and nothing here knows clients, coins or protocols.
 Numbers are exact integers or bits, or floats that are added in one fixed order, so that threads and machines cannot
-change a result.
+change a result. Above it `core.coins` and `core.wire` use it most, then encoders, releases and `mpc`.
 """

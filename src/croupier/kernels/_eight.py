@@ -1,7 +1,8 @@
 """Eight words at a time in compiled loops: a vector that LLVM keeps in registers, whatever the processor's are.
 
-A loop over eight words of an array is not always taken together by the compiler, because arrays may lie over each
-other; here it is said. `lanes` uses it.
+A loop over eight words of an array is not always turned into vector instructions by the compiler, because two arrays
+might overlap; these operations are vector instructions from the start. Only `_lanes_jit` uses them, for the shuffle of
+single bits.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from numba.extending import models, register_model
 _WORD = ir.IntType(64)
 _VECTOR = ir.VectorType(_WORD, 8)
 _BYTES = ir.VectorType(ir.IntType(8), 8)
-# Called by compiled loops only, with other arguments than are written here.
+# What it decorates is called by compiled loops only, and without the first argument; for mypy it is any callable.
 intrinsic: Callable[[Any], Any] = numba_intrinsic
 
 
 class _EightType(types.Type):
-    """Numba's name for it."""
+    """The type of such a vector, for numba."""
 
 
 EIGHT = _EightType("Eight")
@@ -36,7 +37,7 @@ class _EightModel(models.PrimitiveModel):
 
 
 def _place(context: Any, builder: Any, array: Any, args: Any, kind: Any) -> Any:
-    """Where so many numbers of an array begin."""
+    """The address of number args[1] of the array args[0], as that of a vector of this kind."""
     data = context.make_array(array)(context, builder, args[0]).data
     return builder.bitcast(builder.gep(data, [args[1]]), kind.as_pointer())
 
@@ -72,7 +73,7 @@ def load(typing: Any, array: Any, at: Any) -> Any:
 
 @intrinsic
 def store(typing: Any, array: Any, at: Any, vector: Any) -> Any:
-    """The other way round."""
+    """Write a vector to the eight words of an array that begin at a place."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         builder.store(args[2], _place(context, builder, signature.args[0], args, _VECTOR), align=8)
@@ -83,7 +84,7 @@ def store(typing: Any, array: Any, at: Any, vector: Any) -> Any:
 
 @intrinsic
 def store_bytes(typing: Any, array: Any, at: Any, vector: Any) -> Any:
-    """The lowest byte of each word into bytes."""
+    """Write the lowest byte of each word to the eight bytes that begin at a place of an array of bytes."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         place = _place(context, builder, signature.args[0], args, _BYTES)
@@ -94,6 +95,8 @@ def store_bytes(typing: Any, array: Any, at: Any, vector: Any) -> Any:
 
 
 def _of_two(name: str, second: Callable[[Any, Any], Any] = lambda builder, value: value) -> Any:
+    """LLVM's operation of that name on two vectors, word by word; `second` may make a vector of its second argument."""
+
     @intrinsic
     def operation(typing: Any, one: Any, other: Any) -> Any:
         def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -109,13 +112,14 @@ both = _of_two("and_")
 either = _of_two("or_")
 plus = _of_two("add")
 times = _of_two("mul")
+# Shifts by one number for all words.
 left = _of_two("shl", _filled)
 right = _of_two("lshr", _filled)
 
 
 @intrinsic
 def below(typing: Any, one: Any, other: Any) -> Any:
-    """1 where a word of one is less than that of the other, else 0."""
+    """1 where a word of the first vector is less than that of the second, else 0; words have no sign."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.zext(builder.icmp_unsigned("<", args[0], args[1]), _VECTOR)

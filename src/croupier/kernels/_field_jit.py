@@ -1,7 +1,8 @@
 """The compiled loops of `field`; in their own file so that their compiled form can be cached on disk.
 
-Products of 61-bit numbers do not fit a machine word. Sums are therefore kept in two words and reduced once at the end,
-which is what makes these loops longer than their plain references in `field`.
+Only `kernels.field` calls them. Numbers of 61 bits that are added many times do not fit a machine word: a sum is kept
+as two, of lower and of upper halves, and reduced once at the end, which is what makes these loops longer than their
+plain references. Products are made by `_shares_jit.times`.
 """
 
 from __future__ import annotations
@@ -50,7 +51,10 @@ def rows(numbers: Any, bits: Any, out: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def columns(numbers: Any, bits: Any, weights: Any, out: Any, signs: Any) -> None:
-    """Each column's weighted sum, numbers negative where their bit is set, modulo 2^61 - 1; and that of its signs."""
+    """Each column's weighted sum modulo 2^61 - 1, numbers negative where their bit is set; and that of its signs.
+
+    Halves are below 2^32 and weights add up to less than 2^31, so that a column of products fits a signed word.
+    """
     count, width = numbers.shape
     for j in range(width):
         signs[j] = 0
@@ -127,7 +131,7 @@ def masked(bits: Any, value: Any, minus: Any, out: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def masked32(bits: Any, minus: Any, out: Any) -> None:
-    """The bits themselves less other elements, modulo 2^32."""
+    """As `masked` with the value 1, modulo 2^32."""
     count, width = minus.shape
     for i in range(count):
         for j in range(width):

@@ -1,7 +1,12 @@
 """The compiled loops of `lanes`; in their own file so that their compiled form can be cached on disk.
 
-A plane is 512 bits, one a lane, as eight words. Lane k = 64 a + 8 w + c lies in word w at bit 8 c + a: where the digits
-of lane k end when eight vectors of eight bytes are turned into planes by trading word for bit.
+`lanes._moved` alone calls them: `lay_out` turns bits of rows into planes, `shuffle` permutes planes lane by lane, and
+`put_back` turns planes into rows again. A vector is eight 64-bit words; a plane is one vector, 512 bits, one a lane.
+
+Lane k = 64 a + 8 w + c (w and c below 8) lies in word w of a plane, at bit 8 c + a. The reason is how choices become
+planes. They are made as bytes, one a lane, so that 512 of them are eight vectors, and the choice of lane k is byte c of
+word w of vector a. `_bits` then exchanges the number of the vector, a, with the place of a bit in its byte: bit e of
+that choice goes to vector e, the plane of all bits e, and there to word w, bit 8 c + a.
 """
 
 from __future__ import annotations
@@ -36,7 +41,11 @@ _EIGHT, _LANES = _U(8), _U(512)
 
 @njit(cache=True, nogil=True)
 def _trade(planes: Any, count: Any, step: Any, mask: Any) -> None:
-    """Exchange one bit of a vector's number with the same bit of a bit's place in its word."""
+    """Exchange one binary digit of the number of a vector with that of the place of a bit in its word.
+
+    The digit is the one that counts `step`, a power of two; `count` vectors take part. `mask` has the places in a word
+    whose digit is 0. The bit at place p + step of vector v changes places with the one at place p of vector v + step.
+    """
     bits, number = spread(mask), _U(0)
     while number < count:
         low, high = load(planes, _EIGHT * number), load(planes, _EIGHT * (number + step))
@@ -50,7 +59,7 @@ def _trade(planes: Any, count: Any, step: Any, mask: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _turn(planes: Any) -> None:
-    """64 vectors of words: bit b of vector v to bit v of vector b."""
+    """Transpose bits: in each of the eight words, bit b of vector v (of 64) goes to bit v of vector b."""
     step, mask = _U(32), _LOW
     while step:
         _trade(planes, _WORD, step, mask)
@@ -60,7 +69,11 @@ def _turn(planes: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def lay_out(words: Any, place: Any, wide: Any, count: Any, targets: Any, planes: Any) -> None:
-    """The bits of `count` numbers of each row, from a place on, to the planes that `targets` names."""
+    """The bits of `count` numbers of each row, from bit `place` on, to the planes that `targets` names.
+
+    A number has `wide` bits in each row; targets[r, b] is the plane of bit b of row r (`lanes._Plan`). At most 64 bits
+    of 512 numbers are transposed at a time.
+    """
     near = np.empty(512, np.uint64)
     for row in range(words.shape[0]):
         line, bit = words[row], _U(0)
@@ -83,7 +96,7 @@ def lay_out(words: Any, place: Any, wide: Any, count: Any, targets: Any, planes:
 
 @njit(cache=True, nogil=True)
 def put_back(planes: Any, targets: Any, place: Any, wide: Any, count: Any, words: Any) -> None:
-    """The other way round, into words that are 0 there."""
+    """The planes' bits back to the rows that `lay_out` took them from, here into words that are 0 there."""
     near = np.empty(512, np.uint64)
     for row in range(words.shape[0]):
         line, bit = words[row], _U(0)
@@ -106,14 +119,18 @@ def put_back(planes: Any, targets: Any, place: Any, wide: Any, count: Any, words
 
 @njit(cache=True, nogil=True)
 def _place(lane: Any) -> Any:
-    """Where the word of a lane lies before words are turned into planes."""
+    """Which word of 64 vectors a lane's bits are written to, so that `_turn` brings them to its place in the planes."""
     a, w, c = lane >> _SIX, (lane >> _U(3)) & _U(7), lane & _U(7)
     return _WORD * c + _EIGHT * a + w
 
 
 @njit(cache=True, nogil=True)
 def _digits(rest: Any, number: Any, low: Any, high: Any) -> None:
-    """Every lane's next choice below `number`: the whole part of a product, its lower and its upper byte."""
+    """Every lane's next choice, below `number`; the formula is in `permute`.
+
+    A lane's rest times `number` is the choice times 2^64, plus the new rest. The choice's lower byte goes to `low`, its
+    upper one, where there can be one, to `high`. Products have up to 96 bits and are made of halves.
+    """
     span, bits, k = spread(number), spread(_LOW), _U(0)
     while k < _LANES:
         word = load(rest, k)
@@ -128,7 +145,7 @@ def _digits(rest: Any, number: Any, low: Any, high: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _bits(planes: Any, first: Any) -> None:
-    """Eight vectors of bytes as planes, lowest bit first."""
+    """Eight vectors of bytes, one a lane, as planes, the lowest bits first (see above)."""
     some = planes[first:]
     _trade(some, _EIGHT, _U(4), _U(0x0F0F0F0F0F0F0F0F))
     _trade(some, _EIGHT, _U(2), _U(0x3333333333333333))
@@ -137,7 +154,7 @@ def _bits(planes: Any, first: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _marks(planes: Any, first: Any, count: Any, out: Any) -> None:
-    """For every number of so many bits a plane of the lanes that have it."""
+    """For each number of `count` bits a plane of the lanes that have it; its bits are in plane `first` and the next."""
     store(out, _U(0), spread(_ALL))
     many = _U(1)
     for b in range(count):
@@ -154,7 +171,11 @@ def _marks(planes: Any, first: Any, count: Any, out: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _swap(planes: Any, last: Any, upper: Any, lower: Any) -> None:
-    """Swap the last plane with the one that each lane chose, of those up to it."""
+    """Swap the bits of plane `last` with those of the plane that each lane chose, of the planes up to it.
+
+    `upper` and `lower` have the planes of lanes that chose 16 `high` + `low`, by `high` and by `low`. Up to 15 planes
+    beyond the last are read, too, which no lane chose: `lanes._plan` keeps room for them (`_TOGETHER`).
+    """
     mine, change, high = load(planes, _EIGHT * last), zeros(), _U(0)
     while high <= last >> _U(4):
         lanes, at = load(upper, _EIGHT * high), _U(128) * high
@@ -170,7 +191,12 @@ def _swap(planes: Any, last: Any, upper: Any, lower: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def shuffle(planes: Any, words: Any, bases: Any, steps: Any, leasts: Any, refused: Any) -> int:
-    """Permute each modulus's planes lane by lane as words say; which lanes have a refused word, and how many."""
+    """Permute the planes of each modulus, lane by lane, as words say; `lanes._Plan` says what the other arguments are.
+
+    Marks in `refused`, by modulus and lane, where a word was refused, and returns the number of marks. Lanes behind the
+    last number are marked as well; `lanes` leaves them out.
+    """
+    # Choices are below `lanes.MOST`, 2^10: two bytes a lane, and six bits (64 planes) above the lowest four (16).
     rest, choice = np.empty(512, np.uint64), np.zeros(128, np.uint64)
     low, high = choice[:64].view(np.uint8), choice[64:].view(np.uint8)
     upper, lower = np.empty(512, np.uint64), np.empty(128, np.uint64)

@@ -1,7 +1,7 @@
 """Compiled loops that carry rows of numbers from one place of a vector to another. Imported when first needed.
 
-They wait for memory and not for arithmetic. So they ask the cache for lines ahead of time, read several places at once,
-and write long runs as such. `moves` says what is carried, and has the plain form.
+Only `kernels.moves` calls them; it says what is carried, and has the plain form. These loops wait for memory and not
+for arithmetic, so they ask the cache for lines ahead of time, read several places at once, and write long runs as such.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from numba.extending import intrinsic
 
 from croupier.kernels.compiled import njit
 
-# Numbers that are written at once: a processor stores one thing a cycle, be it one number or four.
+# Numbers that are written at once: a processor stores one thing a cycle, be it one number or four. `runs` needs longer
+# runs than this: `moves.SHORT` is the same number.
 STORED = 4
 # Numbers that are carried between two calls for later ones: those of 4 bytes fill a line of the cache.
 TILE = 16
@@ -99,10 +100,10 @@ def move(typing: Any, out: Any, to: Any, values: Any, source: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def carry(out: Any, values: Any, table: Any, to: Any, source: Any, line: Any) -> None:
-    """Every way of the table in turn: its first row, rows, its first place in `line`, places, and the run at each.
+    """Every way of the table in turn: its first row, how many rows, its first place in `line`, how many, and the run.
 
-    Where the run is 0 the numbers do not lie together in `out`, and `line` holds first where they go. Arrays must be
-    contiguous and whole: nothing is checked here.
+    Where the run is 0 the numbers do not lie together in `out`: `line` holds first where they go, then where they come
+    from. Arrays must be contiguous and all places within them: nothing is checked here.
     """
     for number in range(len(table)):
         first, many, begin, width, run = table[number]
@@ -143,7 +144,7 @@ def packed(out: Any, values: Any, to: Any, source: Any, line: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def runs(out: Any, values: Any, to: Any, source: Any, line: Any, run: int) -> None:
-    """The same, where `line` says where runs of more than a few neighbours begin."""
+    """As `packed`, where `line` says where runs begin that are longer than `STORED`."""
     many, step = len(to), LINE // values.itemsize
     ahead = max(1, AHEAD // (len(line) * run * values.itemsize))
     for row in range(many):
@@ -156,7 +157,7 @@ def runs(out: Any, values: Any, to: Any, source: Any, line: Any, run: int) -> No
                 sent += step
             for part in range(0, run - STORED, STORED):
                 move(out, at + part, values, first + part)  # type: ignore[call-arg]
-            # The last few may be in part what was moved already.
+            # The last four numbers of the run: some of them may have been moved already.
             move(out, at + run - STORED, values, first + run - STORED)  # type: ignore[call-arg]
             at += run
 

@@ -1,7 +1,7 @@
 """The compiled loop of `core.normal`; in its own file so that its compiled form can be cached on disk.
 
-Additions, products, quotients and square roots in the order of the plain form: no two of them are fused into one that
-would round once where the plain form rounds twice.
+Additions, products, quotients and square roots come in the order of the plain form, so that noise is the same on every
+machine: no two of them are fused into one that would round once where the plain form rounds twice.
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ _LN2 = 0.6931471805599453
 # Division by 0 must not raise: the check alone would keep the loop from being vectorised. No quotient has one.
 @njit(cache=True, nogil=True, error_model="numpy")
 def from_words(words: Any, centre: Any, tail: Any, beyond: Any, out: Any) -> None:
-    """A standard normal a word; the coefficients of three ratios of polynomials, above and below."""
+    """A standard normal for each word.
+
+    `centre`, `tail` and `beyond` are the coefficients of three ratios of polynomials, above and below the fraction bar:
+    for the middle of the distribution, for its tails, and for their far ends.
+    """
     # All of them first, as if none lay in a tail: without a branch several are done at once.
     for i in range(len(words)):
         q = _place(words[i]) - 0.5
@@ -37,13 +41,13 @@ def from_words(words: Any, centre: Any, tail: Any, beyond: Any, out: Any) -> Non
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _place(word: Any) -> Any:
-    """Where in the unit interval a word lies. Its upper bits are no sign: processors turn such numbers quicker."""
+    """Where in the unit interval a word lies. Shifted, it fits a signed number, which turns into a float quicker."""
     return (np.float64(np.int64(word >> np.uint64(12))) + 0.5) * 2.0**-52
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _ratio(pair: Any, x: float) -> Any:
-    """Written out, with the coefficients as plain numbers: so it can be done for several at once."""
+    """One polynomial over another, written out and not as a loop, so that it can be done for several words at once."""
     a, b = pair
     above = ((((((a[0] * x + a[1]) * x + a[2]) * x + a[3]) * x + a[4]) * x + a[5]) * x + a[6]) * x + a[7]
     below = ((((((b[0] * x + b[1]) * x + b[2]) * x + b[3]) * x + b[4]) * x + b[5]) * x + b[6]) * x + b[7]

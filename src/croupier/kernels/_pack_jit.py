@@ -1,7 +1,7 @@
 """The compiled loops of `pack`; in their own file so that their compiled form can be cached on disk.
 
-A value may straddle two words, so that every write touches up to two of them; the forms for a single width keep the
-word in a register instead.
+Only `kernels.pack` calls them. A value may straddle two words. Bits are gathered in a register, and a word is written
+once it is full; `unpack_one`, for a single width, reads every word once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def pack(values: Any, widths: Any, out: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def unpack(words: Any, widths: Any, out: Any) -> None:
-    """Read them again; there is one word more than the values fill."""
+    """Read values that `pack` wrote; there must be one word more than they fill."""
     k, shift = 0, np.uint64(0)
     for row in range(out.shape[0]):
         for j in range(out.shape[1]):

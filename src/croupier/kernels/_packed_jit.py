@@ -1,7 +1,8 @@
 """The compiled loops of `packed`; in their own file so that their compiled form can be cached on disk.
 
-All work is done on whole blocks that stay in a core's nearest cache: LANES words, each of which holds as many residues
-as fit, and the same residues without gaps. The loops have no branch inside, so that many words are done at a time.
+Only `kernels.packed` calls them. All work is done on whole blocks that stay in a core's nearest cache: LANES words,
+each of which holds as many residues as fit, and the same residues without gaps. A "form" is the secret linear form of
+`packed.Key`. The loops have no branch inside, so that many words are done at a time.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 from croupier.kernels._shares_jit import times
 from croupier.kernels.compiled import njit
 
+# As `packed._LANES`.
 LANES = 512
 _ONE = np.uint64(1)
 _NONE = np.uint64(0)
@@ -218,8 +220,9 @@ def _form(key: Any, lanes: Any, bits: int) -> Any:
 
 @njit(cache=True, nogil=True)
 def cover(numbers: Any, bits: int, key: Any, outer: Any, minus: Any, plus: Any, tops: Any, out: Any) -> Any:
-    """Residues packed, with rows of packed residues taken away and added, and their form under the key, if there is
-    one: a block at a time through all of it.
+    """Residues packed, with rows of packed residues taken away and added.
+
+    Returns the form of the bare residues under the key, or 0 without one. Each block goes through all of it at once.
     """
     each, words = 64 // bits, len(tops)
     block, lanes = LANES * each, np.empty(LANES, np.uint64)
@@ -237,7 +240,7 @@ def cover(numbers: Any, bits: int, key: Any, outer: Any, minus: Any, plus: Any, 
         at, into = number * words, out[number * words : (number + 1) * words]
         held = len(into)
         if minus.shape[0]:
-            # Less rows is the complement of: the complement, and rows added.
+            # x - y is the complement of (complement of x) + y.
             for k in range(words):
                 laid[k] = ~laid[k]
             _add_all(laid[:held], minus, at, tops[:held], some[:held], other[:held], into)

@@ -1,7 +1,7 @@
 """The compiled loop of `permute`; in its own file so that its compiled form can be cached on disk.
 
-Columns are taken a few at a time, so that the rows' pieces stay in the cache while they are swapped. A column whose
-word was refused is marked, and `permute` draws for it again.
+Only `permute` calls it, and says what a word chooses. Columns are taken a few at a time, so that the rows' pieces stay
+in the cache while they are swapped. A column whose word was refused is marked, and `permute` draws for it again.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from croupier.kernels.compiled import njit
 
 @njit(cache=True, nogil=True)
 def strip(flat: Any, pitch: int, n: int, words: Any, highs: Any, lows: Any, leasts: Any, tile: int) -> Any:
-    """Permute the columns of n rows that begin `pitch` apart, `tile` columns at a time; which have a refused word.
+    """Permute the columns of n rows that begin `pitch` apart, `tile` columns at a time.
 
-    Rows are brought together first: a power of two apart they would push each other out of the cache.
+    Batch g has the spans from highs[g] down to lows[g] and refuses remainders below leasts[g]. Returns the columns that
+    have a refused word. Rows are brought together first: a power of two apart they would push each other out of the
+    cache.
     """
     width = words.shape[1]
     near = np.empty(n * tile, flat.dtype)

@@ -1,7 +1,8 @@
 """The compiled loops of `residues`; in their own file so that their compiled form can be cached on disk.
 
-Codes are looked up in a table where one fits into the cache, and made residue by residue where none does. Rounding,
-clamping and coding run over a cache full of values at a time, so that no array of integers is ever written out.
+Only `kernels.residues` calls them. Codes are looked up in a table where one fits the cache, and made residue by residue
+where none does. It calls rounding, clamping and coding for a cache full of values at a time, so that no array of
+integers as long as the values is written out.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def _ones(typing: Any, word: Any) -> Any:
 # Division by 0 must not raise: the check alone would keep the loop from being vectorised. Scales are never 0.
 @njit(cache=True, nogil=True, error_model="numpy")
 def even(values: Any, scales: Any, factor: float, unit: float, top: float, mask: int, out: Any) -> int:
-    """Round half to even, clamp, and count what was clamped; of each the bits of a mask."""
+    """Round half to even and clamp; of each number the bits of `mask` are kept. Returns how many were clamped."""
     clamped = 0
     if len(scales) == 1 and scales[0] == 1.0:
         # Without the division, which takes longer than all the rest.
@@ -197,7 +198,7 @@ def _mend(block: Any, size: int, surplus: int, draws: Any, used: int, bits: int)
 def _place(block: Any, size: int, rare: int, draws: Any, used: int, bits: int) -> int:
     """Set so many bits of an empty block, uniformly; the draws used by now, or -1 if too few.
 
-    From: Floyd's sampling of a subset.
+    It is Floyd's way to draw a subset: for each place from size - rare on one draw, up to that place.
     """
     low, shift = (_ONE << np.uint64(bits)) - _ONE, np.uint64(bits)
     for w in range((size + 63) // 64 + 1):

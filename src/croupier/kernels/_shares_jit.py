@@ -1,6 +1,8 @@
-"""The compiled loops of `shares`; in their own file so that their compiled form can be cached on disk.
+"""Compiled loops: residues of 2^bits to signed numbers and back, and one product in the field of 2^61 - 1.
 
-Products in the field of 2^61 - 1 are made of halves, because no word holds a whole one.
+`kernels.shares` calls `signed` and `wrapped`. `times` is for the compiled loops of `kernels.packed` and of
+`kernels.field`, which multiply elements of the field. They are in a file of their own so that their compiled form can
+be cached on disk.
 """
 
 from __future__ import annotations
@@ -35,7 +37,11 @@ def wrapped(numbers: Any, bits: int, out: Any) -> None:
 
 @njit(cache=True, nogil=True, inline="always")
 def times(one: Any, two: Any) -> Any:
-    """The product modulo 2^61 - 1, by halves, because 2^61 counts as 1."""
+    """The product of two elements of the field, modulo 2^61 - 1.
+
+    A product has up to 122 bits, which no word holds: each factor is cut into 30 upper and 31 lower bits, and the four
+    products of halves are added. Bits from the 61st on are added to the lower ones, because 2^61 is 1 in this field.
+    """
     high1, low1 = one >> np.uint64(31), one & _LOW31
     high2, low2 = two >> np.uint64(31), two & _LOW31
     middle = high1 * low2 + low1 * high2

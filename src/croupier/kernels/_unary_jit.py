@@ -1,7 +1,7 @@
-"""The compiled loops of `unary`; in their own file so that their compiled form can be cached on disk.
+"""The compiled loops of `unary`: bits of a strip of numbers into a table of bytes, and back.
 
-A residue's bits may straddle two words. A table's rows are as many as a block has bits, and far apart; a few columns at
-a time are written while their lines are near.
+Only `kernels.unary` calls them; they are in their own file so that their compiled form can be cached on disk. A
+residue's bits may straddle two words. A table's rows are as many as blocks have bits, and far apart in memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ _SIX = np.uint64(6)
 
 @njit(cache=True, nogil=True)
 def lay_out(words: Any, at: int, wide: int, width: int, out: Any) -> None:
-    """Bit b of row r's residue in column i goes to row r * width + b."""
+    """Bit b of the residue that row r has for number i goes to row r * width + b, column i, of the table.
+
+    The first number's residue begins at bit `at` of a row, and the next ones `wide` bits further on each time.
+    """
     for r in range(words.shape[0]):
         line = words[r]
         place = np.uint64(at)
@@ -37,7 +40,7 @@ def lay_out(words: Any, at: int, wide: int, width: int, out: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def put_back(table: Any, at: int, wide: int, width: int, out: Any) -> None:
-    """The other way round, into words that are 0 there."""
+    """The table's bits back to where `lay_out` took them from, into words that are 0 there."""
     for r in range(out.shape[0]):
         line = out[r]
         place = np.uint64(at)

@@ -1,7 +1,7 @@
 """The compiled loop of `weighted`; in its own file so that its compiled form can be cached on disk.
 
-Products and sums in the order of the plain form: no two of them are fused into one that would round once where the
-plain form rounds twice.
+Only `kernels.weighted` calls it. Products and sums come in the order of the plain form, so that both give the same
+bits: no two of them are fused into one that would round once where the plain form rounds twice.
 """
 
 from __future__ import annotations

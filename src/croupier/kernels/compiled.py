@@ -1,4 +1,4 @@
-"""numba's `njit`, with what it made kept on disk where anything can be written.
+"""numba's `njit`, with the compiled code kept on disk where anything can be written; all `_..._jit` files use it.
 
 numba keeps it beside the source, where that can be written, or else in the user's cache folder; NUMBA_CACHE_DIR names
 another. Where all of these are closed (a container without a home) it refuses to compile at all: here the loops are
@@ -23,7 +23,7 @@ CLOSED = (
 
 
 def njit(*, cache: bool, **options: Any) -> Callable[[Loop], Loop]:
-    """As numba's; `cache` is a wish."""
+    """numba's decorator of the same name; `cache` is obeyed only where a folder can be written."""
 
     def compiled(loop: Loop) -> Loop:
         made: Loop

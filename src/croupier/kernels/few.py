@@ -2,7 +2,7 @@
 
 numba and its loops take as long to load as most of a million numbers take plainly. A process that is started for one
 small update, as a Flower client is for every message, never pays for them; one that goes on soon does, and has lost
-little. Both forms give the same, so that nothing depends on which was taken.
+little. Both forms give the same, so that nothing depends on which was taken. Most kernels and `core.normal` ask it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _done = 0
 
 
 def few(count: int, light: int = 1) -> bool:
-    """Whether the next so many numbers are to be done plainly.
+    """Whether the plain form is to be taken for the next `count` numbers.
 
-    Numbers of which each takes a `light`-th of the usual time load the compiler that much later.
+    `light` says how many times quicker than usual each of them is done: the compiler is then loaded that much later.
     """
     global _done
     if count < FEW:

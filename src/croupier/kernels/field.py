@@ -1,10 +1,11 @@
 """Sums of shares under public signs, and products in two fields: compiled loops with plain references.
 
+Two servers that hold secret shares of hidden rows compute distances, weighted sums and hashes by these (`mpc.tallies`,
+`mpc.field`, `mpc.dealer` and `place.two_servers`, for RAIN): a public bit decides the sign with which a share counts,
+and all the rest is addition.
+
 Signs are bits, eight to a byte, lowest first; a set bit counts its number as negative. Elements of the prime field of
 2^61 - 1 are 64-bit words, those of GF(2^128) pairs of them, low word first.
-
-Two servers that hold shares of hidden rows compute distances, weighted sums and hashes by these (`mpc.tallies`,
-`mpc.field`): a public bit decides the sign with which a share counts, and all the rest is addition.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from croupier.kernels.shares import P
 Words = npt.NDArray[np.uint64]
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
+# Fewer numbers are done by the plain form.
 _FEW = 1 << 10
-# x^128 = x^7 + x^2 + x + 1.
+# The bits of x^7 + x^2 + x + 1, which x^128 is in GF(2^128).
 _TAIL = 0x87
 
 
@@ -35,7 +37,7 @@ def row_sums(numbers: npt.NDArray[Any], bits: Bytes, into: npt.NDArray[Any]) -> 
 
 
 def column_sums(numbers: npt.NDArray[Any], bits: Bytes, weights: Ints) -> tuple[npt.NDArray[Any], Ints]:
-    """Each column's signed sum, rows times their weights, and that of the signs alone.
+    """Each column's signed sum, each row times its weight; and the weighted sum of the signs alone.
 
     Modulo 2^32 for 32-bit numbers, else modulo 2^61 - 1. Weights must add up to less than 2^31, so that two words hold
     a sum.
@@ -81,7 +83,10 @@ def packed(bits: npt.NDArray[Any]) -> Bytes:
 
 
 def spread(bits: Bytes, value: int, minus: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """What is missing to `minus` so that both add up to `value` times each bit (modulo 2^32: `value` is 1)."""
+    """What must be added to `minus` to give `value` times each bit: the second share of the bits, of which it is one.
+
+    Modulo 2^32 for 32-bit numbers, where `value` is taken to be 1, else modulo 2^61 - 1.
+    """
     out = np.empty_like(minus)
     if minus.size < _FEW:
         wanted = bits_of(bits, minus.shape[1]).astype(object) * value

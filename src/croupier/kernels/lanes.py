@@ -1,17 +1,17 @@
-"""Bits of residues in unary that change places inside their blocks, 512 blocks side by side: one bit of each a plane.
+"""Permute the bits inside small blocks of residues in unary, 512 blocks at a time.
 
-The same move as `unary`, for blocks of at most `MOST` bits. Every number of a chunk has a lane. The bits of all clients
-are turned into planes, a plane for each place in a block, and Fisher and Yates is played on planes: for the last place,
-the one before, and so on, each lane chooses one of the places up to it, and both planes swap their bits in the lanes
-that chose so. That goes through all places up to it, 512 lanes at a time, and is still many times quicker than moving
-bits one by one, as long as blocks are small.
+The same task as `unary`, for blocks of at most `MOST` bits; `core.coins` takes whichever fits, for `release.bits` and
+the servers of a mix network (`place.chain`). A block is all clients' bits of one number and one modulus. Here 512
+numbers form a chunk, and each of them has a lane. For each place in a block there is a plane: 512 bits, the bit at that
+place in each lane. Fisher and Yates is played on planes: for the last place, the one before, and so on, each lane
+chooses one of the places up to it, and both planes swap their bits in the lanes that chose so. That goes through all
+places up to it, 512 lanes at a time, and is still many times quicker than moving bits one by one, as long as blocks are
+small.
 
-Choices come from words as in `permute`: one word for several choices, refused where they would not be uniform. Part of
-the protocol: chunk by chunk, all words of all moduli are drawn first, those of a modulus batch by batch, 512 words a
-batch, one a lane; then, modulus by modulus and lane by lane, fresh words for blocks of which a word was refused, which
-are permuted once more.
-
-`core.coins` calls it, for `release.bits`.
+Choices come from words as in `permute`: one word for several choices, refused where they would not be uniform. The
+order of the draws is part of the protocol, because the same coins must give the same permutation everywhere. Chunk by
+chunk, all words of all moduli are drawn first, those of a modulus batch by batch, 512 words a batch, one a lane; then,
+modulus by modulus and lane by lane, fresh words for blocks of which a word was refused, which are permuted once more.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ from croupier.kernels.residues import Moduli, size, widths
 Bits = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]
 
-# Numbers that are moved at a time, and the most bits of a block: beyond, `unary` is quicker.
+# Numbers that are moved at a time, and the most bits of a block: beyond, `unary` is quicker. `_lanes_jit` is written
+# for these two numbers: its arrays of choices have room for no larger blocks.
 LANES = 512
 MOST = 1 << 10
-# Planes are gone through so many at a time.
+# Planes are gone through so many at a time, by `_lanes_jit._swap`; those of a modulus are filled up to a multiple.
 _TOGETHER = 16
 
 
@@ -54,7 +55,7 @@ def moved(rows: Bits, count: int, moduli: Moduli, draw: Draw, *, back: bool = Fa
 
 
 def moved_plain(rows: Bits, count: int, moduli: Moduli, draw: Draw, *, back: bool = False) -> Bits:
-    """The same, by NumPy's own bits."""
+    """The same, with every bit a byte of a NumPy array; also what undoes a move, which the compiled loops do not."""
     many, wide, people = widths(moduli), sum(widths(moduli)), len(rows)
     bits = np.unpackbits(rows, axis=1, count=count * wide, bitorder="little").reshape(people, count, wide)
     for start in range(0, count, LANES):
@@ -84,12 +85,12 @@ def moved_plain(rows: Bits, count: int, moduli: Moduli, draw: Draw, *, back: boo
 
 
 def _batches(people: int, moduli: Moduli) -> int:
-    """Words for each lane."""
+    """How many words each lane takes: one a batch, of every modulus."""
     return sum(len(permute.batches(people * width)) for width in widths(moduli))
 
 
 def _shuffled(table: npt.NDArray[Any], words: Words) -> npt.NDArray[np.int64]:
-    """Permute the columns, each by its column of words; which have a refused one."""
+    """Permute the columns, each by its column of words. Returns the columns that have a refused word."""
     lanes, half, low = np.arange(table.shape[1]), np.uint64(32), np.uint64(0xFFFFFFFF)
     bad = np.zeros(table.shape[1], bool)
     for batch, drawn in zip(permute.batches(len(table)), words, strict=True):
@@ -106,12 +107,15 @@ def _shuffled(table: npt.NDArray[Any], words: Words) -> npt.NDArray[np.int64]:
 
 
 class _Plan(NamedTuple):
-    """Where planes lie: of each row's bit, where each modulus begins, and each batch's modulus and spans."""
+    """Where planes lie, and which choices are made in which order: what the compiled loops read."""
 
+    # The plane of each client's (row) bit (column) of a number; and the first plane of each modulus.
     targets: Words
     bases: Words
+    # A row a batch: its modulus, its highest and its lowest span; and below which remainder it refuses a word.
     steps: npt.NDArray[np.int64]
     leasts: Words
+    # All planes together, with those that only fill up.
     planes: int
 
 
@@ -131,7 +135,7 @@ def _plan(people: int, moduli: Moduli) -> _Plan:
 
 
 def _moved(rows: Bits, count: int, moduli: Moduli, draw: Draw) -> Bits:
-    """The same, compiled."""
+    """`moved` by compiled loops, forwards only."""
     from croupier.kernels import _lanes_jit
 
     plan, wide = _plan(len(rows), moduli), np.uint64(sum(widths(moduli)))
@@ -151,6 +155,7 @@ def _moved(rows: Bits, count: int, moduli: Moduli, draw: Draw) -> Bits:
 def _again(planes: Words, plan: _Plan, refused: Words, sizes: npt.NDArray[Any], draw: Draw) -> None:
     """Permute the refused blocks once more, bit by bit: there is one in millions."""
     for number, lane in np.argwhere(refused).tolist():
+        # Lane 64 a + 8 w + c lies in word w of a plane, at bit 8 c + a: see `_lanes_jit`.
         word, bit = (lane >> 3) & 7, np.uint64(8 * (lane & 7) + (lane >> 6))
         at = 8 * (int(plan.bases[number]) + np.arange(sizes[number])) + word
         column = ((planes[at] >> bit) & np.uint64(1)).astype(np.uint8)[:, None]

@@ -1,9 +1,10 @@
-"""Memory that is freed is kept for the next array: a page that was handed back is cleared again before it is used.
+"""Settings of a process that is ours alone: freed memory is kept, garbage is rarely searched for, idle threads sleep.
 
-Vectors of some megabytes come and go in every round; without this a third of a secure sum is the system's work. And
-what was imported stays: Python would search it for garbage all the time. And a thread that has nothing to do leaves its
-core to others soon: torch's would turn in circles for milliseconds. The command line asks for all of it, in a process
-of its own; a library must not.
+Vectors of some megabytes come and go in every round, and a page that was handed back is cleared again before it is
+used: without this a third of a secure sum is the system's work. What was imported stays, so that Python would search
+it for garbage all the time. And torch's threads that have nothing to do would turn in circles for milliseconds: they
+leave their core to others sooner. The command line (`cli`) and the processes of `croupier bench clients` ask for all of
+it; a library must not. `croupier bench large` asks for kept memory alone.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import ctypes
 import gc
 import os
 
-# The C library's numbers for: from which size on memory is mapped on its own, and how much may lie free before it is
-# handed back.
+# The numbers of two settings in the C library's malloc.h: from which size on memory is mapped on its own, and how much
+# may lie free before it is handed back. Their values, in bytes, are in the next line.
 _MAP, _TRIM = -3, -1
 _MAPPED, _KEPT = 32 << 20, 256 << 20
 # After how many new objects they are searched for garbage, and after how many searches older ones are.
@@ -23,7 +24,7 @@ _LOOKS = "10000"
 
 
 def own_process() -> None:
-    """What a process that is ours alone asks for."""
+    """Ask for all three; the one for torch's threads has an effect only before torch is imported."""
     gc.set_threshold(*_RARELY)
     os.environ.setdefault("GOMP_SPINCOUNT", _LOOKS)
     keep_freed()

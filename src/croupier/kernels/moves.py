@@ -1,8 +1,10 @@
-"""Carry the numbers of a vector to other places, where places are rows of columns of runs.
+"""Carry the numbers of a vector to other places, as whole rows, columns and runs of neighbours.
 
-Permuting a model along its symmetries moves whole rows, columns and runs of its tensors. Described as such (`Way`) the
-places take far less room than one index a number, and are carried far faster. `encode.shuffled` makes the ways of a
-rule; `croupier bench tazza` measures them against a copy.
+A `Way` says out[r + c + k] = values[r' + c' + k] for each of its rows (r, r'), each of its columns (c, c') and each
+number k of a run. Permuting a model along its symmetries moves just so: entire rows, columns and runs of its tensors.
+Described like that the places take far less room than one index a number, and are carried far faster. `encode.shuffled`
+makes the ways of a secret order and carries vectors by `Ways`, for Tazza's clients; `croupier bench tazza` measures it
+against a copy.
 """
 
 from __future__ import annotations
@@ -17,17 +19,18 @@ import numpy.typing as npt
 Ints = npt.NDArray[np.int64]
 Pair = tuple[Ints, Ints]
 Numbers = npt.NDArray[Any]
-# A longer run is carried as such; a shorter one is quicker number by number.
+# A longer run is carried as such; one of so many numbers or fewer is quicker number by number.
 SHORT = 4
 # Numbers are carried as bare words of these many bytes.
 WORDS = (1, 2, 4, 8)
 
 
 class Way:
-    """Where numbers go and come from, as (after, before) pairs of offsets: rows, columns in a row, and a run in each.
+    """Where numbers go and come from: rows, columns in a row, and a run of neighbours in each.
 
+    `rows` and `columns` are pairs of offsets, (after, before): where they begin in `out`, and where in `values`.
     `carry` does out[r + c + k] = values[r' + c' + k] for every row (r, r'), column (c, c') and k below the run.
-    `packed` says that the columns of `out` follow each other, where that is known already.
+    `packed` says that the runs of a row follow each other in `out` without gaps; it is worked out where not given.
     """
 
     def __init__(self, rows: Pair, columns: Pair, run: int, packed: bool | None = None) -> None:
@@ -39,7 +42,7 @@ class Way:
         Ways([self]).carry(out, values)
 
     def carry_plain(self, out: Numbers, values: Numbers) -> None:
-        """The same by one index for all: the reference."""
+        """The same with one index for each number: the reference, and the form for words that the loops do not take."""
         to, source = self.places()
         out[to] = values[source]
 
@@ -52,7 +55,7 @@ class Way:
         return to, source
 
     def back(self) -> Way:
-        """The way back, again in order of the places that are filled."""
+        """The way back, in order of the places that are filled. `encode.shuffled` inverts its permutations instead."""
         return Way(_turned(self.rows), _turned(self.columns), self.run)
 
 
@@ -64,7 +67,11 @@ class Ways:
         self._first = np.array([way.rows[0][0] for way in ways], np.int64)
 
     def carry(self, out: Numbers, values: Numbers) -> None:
-        """Fill the places of `out`, but for ways that begin behind its end; both are contiguous and of one length."""
+        """Fill the places of `out`; both arrays are contiguous and of one length.
+
+        They may end before the last way begins: a vector may be the model's weights alone, without the statistics after
+        them. Ways that begin behind its end are left out; none may begin before it and reach beyond.
+        """
         from croupier.kernels import _moves_jit as jit
 
         count = int(np.count_nonzero(self._first < len(values)))
@@ -78,12 +85,15 @@ class Ways:
         jit.carry(out.view(word), values.view(word), table[:count], to, source, line)
 
     def prepare(self) -> None:
-        """Work out now what the compiled loops read."""
+        """Work out now, and not at the first `carry`, what the compiled loops read."""
         _ = self._tables
 
     @cached_property
     def _tables(self) -> tuple[Ints, Ints, Ints, Numbers]:
-        """What the compiled loops read; columns that several ways share are there once."""
+        """What `_moves_jit.carry` reads: a row for each way, rows after and before, and places of columns.
+
+        Columns that several ways share are there once; they are known by identity, as `encode.shuffled` shares them.
+        """
         table, lines, known, row, place = [], [], dict[tuple[int, int, int], tuple[int, int, int]](), 0, 0
         for way in self._ways:
             key = (id(way.columns[0]), id(way.columns[1]), way.run)
@@ -109,7 +119,10 @@ def is_packed(after: Ints, run: int) -> bool:
 
 
 def _line(way: Way) -> tuple[Ints, int]:
-    """The places of one row, and the run at each; where the run is 0 the places it goes to come first."""
+    """The places of one row, and the run at each.
+
+    A run of 0 stands for a row that is not packed: first the places that its numbers go to, then those they come from.
+    """
     if not way.packed:
         return np.concatenate([_spread(column, way.run) for column in way.columns]), 0
     return (way.columns[1], way.run) if way.run > SHORT else (_spread(way.columns[1], way.run), 1)

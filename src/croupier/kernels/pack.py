@@ -1,7 +1,8 @@
 """Numbers of few bits, one after another without gaps, lowest bit first: a compiled loop and its plain reference.
 
-The wire counts bits: a number modulo 2^21 travels in 21 of them (`core.wire`). Residues are packed by their own widths
-in turn (`kernels.residues`).
+A number modulo 2^21 then travels in 21 bits: `core.wire` packs and unpacks by it every field of a message that names
+such widths. Rows may have columns of different widths, which repeat from row to row. `kernels.packed` takes the plain
+form for short vectors, and other kernels `as_words`.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from croupier.kernels.threads import over
 Ints = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 
-# Rows that end on a whole word, whatever their width.
+# So many rows end on a whole word, whatever their width: threads share the work at multiples of it.
 _WHOLE = 64
+# Rows that are unpacked at a time.
 _STEP = 1 << 14
 
 
@@ -45,7 +47,7 @@ def pack(values: Ints, widths: tuple[int, ...]) -> Bytes:
 
 
 def unpack(data: Bytes, rows: int, widths: tuple[int, ...], dtype: Any = np.int64) -> Ints:
-    """The values, as rows."""
+    """The values of so many rows, as `pack` was given them."""
     if few(rows * len(widths)):
         return unpack_plain(data, rows, widths).astype(dtype)
     from croupier.kernels import _pack_jit

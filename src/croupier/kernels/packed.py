@@ -1,8 +1,8 @@
 """Residues of 2^bits as they travel, one after another without gaps: masked, added and tagged a cache full at a time.
 
-What a client of the sum servers does to its update, and what they do to its shares (`mpc.shares`, `place.servers`). The
-residues of a vector are added where they lie in the packed words, so that nobody but a reader unpacks them. Compiled
-loops, with plain references of the same names that end in `_plain`; a short vector is done by those.
+What a client of sum servers or of masks does to its update, and what servers do to shares: `mpc.shares` and
+`place.servers` call it. The residues of a vector are added where they lie in the packed words, so that nobody unpacks
+them before the sum is read. Compiled loops, with plain references whose names end in `_plain`, for short vectors, too.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ Draw = Callable[[Words, int], None]
 # Opens such draws at a residue, which is the first of a block.
 Source = Callable[[int], Draw]
 
-# Words of a block that hold as many residues as fit; with bits above their packed form ends on a whole word, too.
+# A block's words, of which each holds as many whole residues as fit; packed without gaps a block ends on a word, too.
 _LANES = 512
-# Residues of one pass, about, with all that is drawn for them: they stay in a core's own cache.
+# Residues of one pass, about, counting all that is drawn for them: they stay in a core's own cache.
 _PASS = 1 << 19
 # Vectors that are drawn before they are added.
 _AT_ONCE = 8
@@ -55,9 +55,9 @@ def dtype(bits: int) -> Any:
 
 @dataclass(frozen=True)
 class Key:
-    """A secret linear form: residue i of block j counts inner[i] * outer[j] times, modulo 2^61 - 1.
+    """A secret linear form, of which `mpc.tags` makes tags: residue i of block j counts inner[i] * outer[j] times.
 
-    The inner part lies in halves of 31 and 30 bits.
+    It is taken modulo 2^61 - 1. The inner part lies in `halves`, of 31 and 30 bits; blocks are those of `block`.
     """
 
     halves: npt.NDArray[np.int32] = field(repr=False)
@@ -65,7 +65,7 @@ class Key:
 
     @staticmethod
     def sizes(count: int, bits: int) -> tuple[int, int]:
-        """How many elements the inner and the outer part have, for so many residues."""
+        """How many elements the inner and the outer part have, for `count` residues."""
         return min(count, block(bits)), -(-count // block(bits))
 
     @classmethod
@@ -97,7 +97,7 @@ NO_KEY = Key(np.zeros((2, 0), np.int32), np.zeros(0, np.uint64))
 def cover(
     numbers: Numbers, bits: int, minus: Sequence[Source], plus: Sequence[Source] = (), key: Key = NO_KEY
 ) -> tuple[Bytes, int]:
-    """Residues with draws taken away and added, packed; and the key's form of the residues themselves."""
+    """Residues less the draws of `minus`, plus those of `plus`, packed; and the key's form of the bare residues."""
     if few(len(numbers)):
         return cover_plain(numbers, bits, minus, plus, key)
     from croupier.kernels import _packed_jit as jit
@@ -127,7 +127,7 @@ def fold(rows: Sequence[Bytes], sources: Sequence[Source], count: int, bits: int
     from croupier.kernels import _packed_jit as jit
 
     room, data = _room(count, bits)
-    # So many are added at a time: what any number of clients needs must not fall out of the cache.
+    # Draws are added a few at a time: those of many clients together would fall out of the cache.
     step = _step(bits, min(_AT_ONCE, len(sources)) + 2)
 
     def part(start: int, stop: int) -> None:
@@ -240,7 +240,7 @@ def _words(count: int, bits: int) -> int:
 
 
 def _step(bits: int, arrays: int = 4) -> int:
-    """Residues of a pass with so many arrays of them: whole blocks."""
+    """Residues of a pass that has so many arrays of them in use: whole blocks, as many as stay in the cache."""
     return -(-_PASS // (arrays * block(bits))) * block(bits)
 
 

@@ -1,5 +1,7 @@
 """Independent uniform permutations of many columns: a compiled loop, and the plain reference that says what it does.
 
+`core.coins` calls `columns` for every shuffle of single parameters, and `lanes` takes its batches and its formula.
+
 A column is permuted by Fisher and Yates: for row i from the last to the second, swap it with one of the rows 0 to i.
 Several of these choices come from one 64-bit word. With spans b1, ..., bk whose product is P, a word w gives
 
@@ -10,9 +12,7 @@ other way round. The word is refused where rk < t = 2^64 mod P. The rest is exac
 for which w P lies in [J 2^64 + t, (J + 1) 2^64), and such a stretch, whose length 2^64 - t is a multiple of P, holds
 floor(2^64 / P) multiples of P wherever it begins.
 
-From: Brackett-Rozinsky and Lemire, Batched Ranged Random Integer Generation (2024).
-
-`core.coins` calls it for every shuffle of single parameters.
+The construction is that of Brackett-Rozinsky and Lemire, Batched Ranged Random Integer Generation (2024).
 """
 
 from __future__ import annotations
@@ -97,14 +97,17 @@ def _by_strips(rows: npt.NDArray[Any], draw: Draw, permute: Callable[..., Ints])
 
 
 def again(column: npt.NDArray[Any], draw: Draw, permute: Callable[..., Ints] | None = None) -> None:
-    """Permute one column in place from fresh words, until none of them is refused."""
+    """Permute one column in place from fresh words, until none of them is refused.
+
+    `permute` is `_strip` or, where it is not given, the plain form. `lanes` calls it for a refused block.
+    """
     count = len(batches(len(column)))
     while len((permute or _strip_plain)(column, draw(count).reshape(count, 1))):
         pass
 
 
 def _strip_plain(rows: npt.NDArray[Any], words: Words) -> Ints:
-    """Permute the columns, each by its column of words, one word a batch; which of them have a refused word."""
+    """Permute the columns, each by its column of words, one word a batch. Returns which of them have a refused word."""
     refused = []
     for k in range(rows.shape[1]):
         fine = True

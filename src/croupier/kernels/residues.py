@@ -1,11 +1,10 @@
 """Numbers as residues in unary: rounding, bits, counts, scattering, and back. Compiled loops with plain references.
 
 The layout is fixed: numbers one after another without gaps; a number is its residues in the order of the moduli; a
-residue r of modulus m is m - 1 bits, r ones first. Bits fill bytes from the lowest. A block is the m - 1 bits that
-every client sends for one number and one modulus.
-
-`encode.residues` encodes and decodes by it, `release.bits` counts and scatters, and the audit's question `carries`
-reads what the counts tell.
+residue r of modulus m is m - 1 bits, r ones first. Bits fill bytes from the lowest. A block is all clients' bits of one
+number and one modulus, m - 1 from each. `encode.grid` rounds by it, `encode.residues` encodes and decodes,
+`release.bits` counts and scatters through `core.coins`, `core.wire` and the mix chain (`place.chain`) share its layout,
+and `release.counted_ones` reads for the audit what counts tell.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Moduli = tuple[int, ...]
 Words = npt.NDArray[np.uint32]
 Rounding = Literal["even", "stochastic", "floor"]
 
-# Numbers that end on a whole word, whatever their width.
+# So many numbers end on a whole word, whatever their width; and fewer than `_FEW` are done plainly.
 _WHOLE = 64
 _FEW = 1 << 10
 # Numbers that fit a processor's cache, codes and all.
@@ -55,9 +54,9 @@ def size(count: int, moduli: Moduli) -> int:
 
 @dataclass(frozen=True)
 class Quantiser:
-    """How values become integers: value / scale * factor * unit, rounded, and clamped to the top.
+    """How values become integers: value / scale * factor * unit, rounded, and clamped to -top and top.
 
-    `scales` is one number or one for each value. From: fixed point with the clamp counted.
+    `scales` is one number or one for each value. Values that are clamped are counted.
     """
 
     scales: Floats
@@ -81,7 +80,7 @@ def whole(values: npt.NDArray[Any], grid: Quantiser, draws: Words) -> tuple[Ints
 def wrapped(
     values: npt.NDArray[Any], grid: Quantiser, draws: Words, bits: int, last: Sequence[int] = ()
 ) -> tuple[npt.NDArray[Any], int]:
-    """The same as residues of 2^bits, in the smaller of two types that holds them, with what comes after them."""
+    """The same as residues of 2^bits, in the smaller of two types that holds them; the numbers of `last` follow."""
     out, clamped, mask = (
         np.empty(len(values) + len(last), np.int32 if bits <= 31 else np.int64),
         list[int](),
@@ -117,8 +116,8 @@ def whole_plain(values: npt.NDArray[Any], grid: Quantiser, draws: Words) -> tupl
 
 
 def encode(values: npt.NDArray[Any], grid: Quantiser, draws: Words, moduli: Moduli) -> tuple[Bytes, int]:
-    """The bits of the values, and how many had to be clamped: a cache full at a time, so that no array of integers
-    as long as the values is ever made."""
+    """The bits of the values, and how many had to be clamped."""
+    # A cache full at a time, so that no array of integers as long as the values is ever made.
     if len(values) < _FEW:
         numbers, clamped = whole(values, grid, draws)
         return spread_plain(numbers, moduli), clamped
@@ -160,7 +159,7 @@ def _writer(top: int, moduli: Moduli) -> Callable[[Ints, npt.NDArray[np.uint64]]
 
 
 def spread_plain(numbers: Ints, moduli: Moduli) -> Bytes:
-    """The same, block by block of numbers, bit by bit."""
+    """The same bit by bit, some numbers at a time."""
     parts = []
     step = 1 << 16
     for start in range(0, len(numbers), step):
@@ -187,7 +186,7 @@ def _table(top: int, moduli: Moduli) -> npt.NDArray[np.uint64]:
 
 
 def counts(rows: Sequence[Bytes], count: int, moduli: Moduli) -> Ints:
-    """How many ones each block of the rows has: a number (rows) by modulus (columns)."""
+    """How many ones each block of the rows has: a table of numbers (rows) by moduli (columns)."""
     out = np.zeros((count, len(moduli)), np.int64)
     for row in rows:
         add(row, out, moduli)
@@ -225,7 +224,7 @@ def scatter(
 
     A uniform permutation of a block's bits gives every arrangement of its ones the same probability, so that the
     arrangement is drawn, and not the permutation. `draw(count, bits)` gives words of 16, 32 or 64 bits. Blocks of
-    `least` bits are tossed and mended: no place is treated unlike another, so that no arrangement is either.
+    `least` bits or more are tossed and mended: no place is treated unlike another, and so no arrangement either.
     """
     from croupier.kernels import _residues_jit as jit
 
@@ -252,7 +251,7 @@ def scatter(
 
 @lru_cache(maxsize=64)
 def _need(size: int, least: int) -> Floats:
-    """About how many draws a block takes, for each number of ones in it."""
+    """About how many draws a block of `size` bits takes, for each number of ones that it may have."""
     rare = np.minimum(np.arange(size + 1), size - np.arange(size + 1))
     placed = rare * (1 + size / (1 << 16))
     # A toss is off by chance and by the rounding of its odds to eighths; a draw then meets a bit of the kind that is

@@ -1,6 +1,9 @@
-"""Numbers and the residues of 2^bits that stand for them, and the field of 2^61 - 1 that tags lie in.
+"""Numbers to residues of 2^bits and back, and `P`, the prime 2^61 - 1 of the field that tags lie in.
 
-Compiled loops with plain references. What is done to residues as they travel is in `packed`.
+A sum server adds residues of 2^bits, where a negative number is a large residue. `encode.fixed` reads released sums by
+`signed`; `wrapped` is the way there, for integers that are at hand (values of an update are rounded and wrapped in one
+go, by `kernels.residues`). Both are compiled loops with a plain form for few numbers. What is done to residues as they
+travel, as shares of a secret, is in `kernels.packed`. `mpc` and `place.servers` take `P` from here.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ Words = npt.NDArray[np.uint64]
 
 
 def signed(residues: npt.NDArray[Any], bits: int) -> npt.NDArray[np.int64]:
-    """Residues of 2^bits as the numbers nearest to 0 (half of 2^bits counts as negative)."""
+    """Residues of 2^bits as the numbers nearest to 0 (half of 2^bits itself becomes a negative number)."""
     flat = residues.reshape(-1)
     if few(len(flat)):
         wide = flat.astype(np.int64)

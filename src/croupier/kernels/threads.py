@@ -2,7 +2,9 @@
 
 How many threads there are, and which takes what, changes no result: each job and each range is written by one thread
 alone. The pool is made once; small work stays in the calling thread, and so does work inside of a job, because the
-other cores have jobs of their own.
+other cores have jobs of their own. The kernels and `privacy.gaussian` divide ranges by `over`; `engine.local`,
+`release.shuffle`, `release.bits`, `mpc.curve` and `kernels.rows` run jobs by `each`; `learn` and `audit.setting` ask
+how many cores there are.
 """
 
 from __future__ import annotations
@@ -15,14 +17,15 @@ from functools import lru_cache, partial
 
 # Fewer items than this are not worth a second thread.
 FEW = 1 << 17
+# `taken` is set in a thread while it works on a job of `each`: what that job calls runs in the same thread.
 _own = threading.local()
 
 
 def over(count: int, step: int, work: Callable[[int, int], None], heavy: int = 1) -> None:
-    """Run `work(start, stop)` over the whole range, cut at multiples of `step`, which may run at the same time.
+    """Run `work(start, stop)` over the whole range, cut at multiples of `step`; parts may run at the same time.
 
-    An item is `heavy` numbers. However many cores there are, a part has half as many numbers as are worth a second
-    thread: sixteen threads take longer to wake one another than to round a million numbers.
+    An item is `heavy` numbers. However many cores there are, a part has at least half as many numbers as are worth a
+    second thread: sixteen threads take longer to wake one another than to round a million numbers.
     """
     threads = cores()
     if count * heavy <= FEW or threads == 1 or getattr(_own, "taken", False):
@@ -34,7 +37,7 @@ def over(count: int, step: int, work: Callable[[int, int], None], heavy: int = 1
 
 
 def each(jobs: Sequence[Callable[[], None]]) -> None:
-    """Run jobs that do not depend on each other, which may run at the same time."""
+    """Run jobs that do not depend on each other; they may run at the same time."""
     threads = cores()
     if len(jobs) < 2 or threads == 1 or getattr(_own, "taken", False):
         for job in jobs:
@@ -63,10 +66,10 @@ def each(jobs: Sequence[Callable[[], None]]) -> None:
 
 
 def shareable(workers: int) -> int:
-    """Among how many threads of torch's own a call may be divided, of so many that are free.
+    """How many of torch's own threads one call of torch may use, when `workers` cores are free.
 
     Fewer where OMP_NUM_THREADS says so, and one in a forked process: torch's threads do not survive a fork, and who
-    waits for them waits for ever.
+    waits for them waits for ever. `learn.train` asks.
     """
     said = os.environ.get("OMP_NUM_THREADS", "")
     return 1 if _forked else min(workers, int(said)) if said.isdecimal() and int(said) else workers

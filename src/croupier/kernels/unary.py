@@ -1,11 +1,12 @@
-"""Bits of residues in unary that change places inside their blocks: compiled loops and their plain reference.
+"""Permute the bits inside blocks of residues in unary: compiled loops and their plain reference.
 
-A block is the m - 1 bits that every client sends for one number and one modulus (see `residues`). Unlike counting ones
-and scattering them again, moving every bit works on shares of bits too: servers that cannot read them can permute them.
-Here the bits of a strip of numbers are laid out as a table, one column a block, so that what permutes columns permutes
-blocks, and are put back. Small blocks are moved side by side, several times quicker (`lanes`).
+A block is all clients' bits of one number and one modulus, m - 1 from each client (see `kernels.residues`). Unlike
+counting ones and scattering them again, moving every bit works on shares of bits too: servers that cannot read them can
+permute them. Here the bits of a strip of numbers are laid out as a table, one column a block, so that what permutes
+columns permutes blocks, and are put back. Small blocks are moved side by side, several times quicker (`lanes`).
 
-`core.coins` calls it, for `release.bits` and the servers of a mix network (`place.chain`).
+`core.coins` calls it where blocks are too large for `lanes`, for `release.bits` and the servers of a mix network
+(`place.chain`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ Permute = Callable[[npt.NDArray[Any]], None]
 # Numbers whose bits are laid out at a time: they stay near the processor, and end on a whole word. Part of the
 # protocol: it fixes which draw moves which bit.
 STRIP = 1 << 11
+# Tables of fewer bits are laid out by NumPy.
 _FEW = 1 << 10
 
 
@@ -52,7 +54,7 @@ def moved(rows: Bits, count: int, moduli: Moduli, permute: Permute, *, back: boo
 
 
 def moved_plain(rows: Bits, count: int, moduli: Moduli, permute: Permute) -> Bits:
-    """The same, by NumPy's own bits."""
+    """The same forwards, with every bit a byte of a NumPy array."""
     many, wide = widths(moduli), sum(widths(moduli))
     bits = np.unpackbits(rows, axis=1, count=count * wide, bitorder="little").reshape(len(rows), count, wide)
     for start in range(0, count, STRIP):
@@ -67,7 +69,7 @@ def moved_plain(rows: Bits, count: int, moduli: Moduli, permute: Permute) -> Bit
 
 
 def _undone(table: Bits, permute: Permute) -> Bits:
-    """Where each bit came from shows when the places themselves are permuted."""
+    """The table as it was before `permute`: permuting the numbers of places shows where each bit came from."""
     places = np.repeat(np.arange(len(table), dtype=np.int64)[:, None], table.shape[1], 1)
     permute(places)
     out = np.empty_like(table)

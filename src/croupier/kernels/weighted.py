@@ -1,7 +1,8 @@
 """Weighted sums of rows in float64, the same whatever order the rows are in: a compiled loop and its plain form.
 
-Rows are added pair by pair, and what each addition rounds away is carried along. Every coordinate is a sum of its own,
-so that which thread has which changes nothing. `aggregate.mean` is made of it.
+A plain sum of floats differs in its last bits with the order of its rows, and would tell a server something of an order
+that a shuffle hides. Here rows are added pair by pair, and what each addition rounds away is carried along. Every
+coordinate is a sum of its own, so that which thread has which changes nothing. `aggregate.mean` adds by it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from croupier.kernels.threads import over
 Floats = npt.NDArray[np.float64]
 # A number takes so much less time here than in most plain loops: the compiler is worth loading that much later.
 _LIGHT = 1 << 8
-# Numbers that are summed at once, about what a processor's caches hold, and the fewest coordinates.
+# Numbers (rows by coordinates) that are summed at once, about what a processor's caches hold; and the fewest
+# coordinates of one such piece.
 _BLOCK, _LEAST = 1 << 16, 64
 
 
@@ -50,9 +52,10 @@ def weighted(rows: npt.NDArray[Any], weights: Floats) -> Floats:
 def weighted_plain(rows: npt.NDArray[Any], weights: Floats) -> Floats:
     """The same by NumPy.
 
-    From: Knuth's two-sum. The result is off by some 2^-100 of the largest row, so that the order of the rows does not
-    show in the float that it is rounded to, unless far larger values cancel; a library's own sum may regroup and would.
-    All is done in buffers that are used again: fresh memory for every step costs more than the sums.
+    What an addition rounds away is found by Knuth's two-sum. The result is off by some 2^-100 of the largest row, so
+    that the order of the rows does not show in the float that it is rounded to, unless far larger values cancel; a
+    library's own sum may regroup and would show it. All is done in buffers that are used again: fresh memory for every
+    step costs more than the sums.
     """
     count, width = rows.shape
     if count == 0:

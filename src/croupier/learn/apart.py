@@ -5,8 +5,9 @@ and a buffer that training changes would leave without any noise. Both are tried
 mode, on the clients' own records and made-up ones, in batches of several sizes: what fails is refused by its name. They
 are tried at the first weights and at others: a path that mixes records may be closed by zeros until training opens it.
 
-Trying shows no more than it tries. With `vmap` each record is computed alone whatever a layer does; with `opacus` a
-layer that mixes records in other cases than these would pass.
+`learn.train` calls `check_apart` whenever it makes a `Learner` whose fit is private. Trying shows no more than it
+tries. With `vmap` each record is computed alone whatever a layer does; with `opacus` a layer that mixes records in
+other cases than these would pass.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """From parts to a task: load, split, build and seed, all drawn on the CPU so that a GPU run shares them.
 
-`assemble` is the one way from a description to something that can be trained: runs, trials, plans and audits all call
-it. It checks what only the parts together can show (does the network fit the data, is there memory for it, does the
-loss fit the goal), and names the part at fault. Every draw comes from the run's coins: the split, the first weights,
-the server's root records.
+`assemble` is the one way from a description to something that can be trained: runs (`engine.job.job`), trials
+(`engine.job.trial`), audits (`audit.setting`) and deployed parties (`service.training`) all call it. It checks what
+only the parts together can show (does the network fit the data, is there memory for it, does the loss fit the goal),
+and names the part at fault. Every draw comes from the run's coins: the split, the first weights, the server's root
+records.
 """
 
 from __future__ import annotations
@@ -55,11 +56,11 @@ class Assembled:
     sizes: Mapping[str, int]
     tests: Mapping[str, Records]
     root: Records | None = None
-    # What ends those that train elsewhere, where there are some.
+    # Ends the actors of Ray that train, where there are some.
     end: Callable[[], None] | None = None
 
     def close(self) -> None:
-        """End what was started to train, where that is more than threads of this process."""
+        """End the actors of Ray that were started to train; threads of this process end by themselves."""
         if self.end is not None:
             self.end()
 
@@ -93,7 +94,7 @@ class TaskOptions:
 
 @dataclass(frozen=True)
 class Hardware:
-    """What trains: a device, so many threads (every core unless said), and who hears how many clients are done.
+    """Where clients train: the device, how many threads (every core unless said), and who hears how many are done.
 
     With the engine `ray` it is actors in place of threads. `alone`: no other process of ours computes beside it.
     """
@@ -193,7 +194,7 @@ def model_bytes(module: nn.Module, about: Mapping[str, str]) -> bytes:
 
 
 def _symmetry(module: nn.Module, dataset: Dataset, opaque: tuple[str, ...]) -> Symmetry:
-    """Which orders of its hidden units leave the network as it is."""
+    """Which permutations of its hidden units leave the network as it is."""
     from croupier.learn.axes import symmetry_of
 
     return symmetry_of(module, dataset.train.batch(torch.arange(2))[0], opaque)

@@ -2,7 +2,8 @@
 
 What counts as a trait depends on the data: when and how much a household uses electricity, or which class most of a
 client's records have. Borders between classes come from the auxiliary clients alone, because the adversary has only
-these to set them by.
+these to set them by. `audit.traits.auxiliary` and `audit.traits.tiers` compute them; `audit.traits.scores` compares
+answers with them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ A_DAY = 48
 
 @dataclass(frozen=True)
 class Attribute:
-    """One question about clients: its classes by name, and everybody's class."""
+    """One attribute that an attack is asked for: what it is, its classes by name, and every client's class."""
 
     title: str
     classes: tuple[str, ...]

@@ -26,6 +26,7 @@ from croupier.learn.datasets.fashion import Fashion
 
 # No picture may count for more (InstaHide's c1).
 CEILING = 0.65
+# So many pictures are blended at a time.
 PIECE = 4096
 
 
@@ -97,9 +98,9 @@ class Crop(Augment, use="crop"):
 class InstaHide(Augment, use="instahide"):
     """Every record once and for all blended with k - 1 public pictures, and the sign of every pixel flipped at random.
 
-    A defence against reconstruction, kept as a target for audits: it gives no guarantee, and has been broken.
-    From: Huang et al. 2020, InstaHide. There pixels lie in [-1, 1]; here they are not negative, so a flip hides no sign
-    that was there. Labels are kept as they are.
+    A defence against reconstruction by Huang et al. 2020, kept as a target for audits: it gives no guarantee, and has
+    been broken. In their paper pixels lie in [-1, 1]; here they are not negative, so a flip hides no sign that was
+    there. Labels are kept as they are.
     """
 
     k: int = Field(4, ge=1, description="pictures in a blend")
@@ -157,6 +158,6 @@ def weights(count: int, k: int, choices: Stream) -> npt.NDArray[np.float64]:
 
 
 def _flips(count: int, choices: Stream) -> Tensor:
-    """A fair coin for each pixel."""
+    """Whether the sign of each pixel is flipped: each with chance one half."""
     octets = choices.below(256, -(-count // 8)).astype(np.uint8)
     return torch.from_numpy(np.unpackbits(octets, count=count)).bool()

@@ -3,7 +3,8 @@
 A client of a few hundred records leaves a processor idle most of the time. Here the models of many such clients are
 stacked along a new first axis and take each step together, every client on its own batch and with its own optimiser
 state. Which clients are stacked is the description's choice (`task.together`), because sums then round differently in
-their last bits. `learn.train` decides between this and training one by one.
+their last bits. `learn.train` decides between this and training one by one, and is the only caller of
+`train_together`.
 """
 
 from __future__ import annotations

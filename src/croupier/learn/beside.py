@@ -1,7 +1,7 @@
 """Modules beside a description or in the current directory: found by their file, and never by Python's search path.
 
-A description is data that may come from anywhere. The code it names must be its reader's own: what Python or a package
-brought along is never imported by a name that stands in a description.
+A description is data that may come from anywhere. What it names must be its reader's own code, never Python's or a
+package's. `learn.own` finds and loads all functions through here; `cli` and `learn.own_names` ask where a file lies.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ Accounted per client over all steps that it takes in all rounds, against everybo
 is handed are made of what it and others sent, and others hold no records of it. That clients are many or shuffled is
 not made use of.
 
-`engine.job` prints it after every round, and `outlook` before a run.
+`engine.job.job` writes `so_far` into each round's metrics, `outlook` forecasts `worst` before a run, and RNS's figures
+with DP-SGD (`croupier_lab.papers.rns.dp_sgd`) choose their noise by `noise_for`.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Budget:
 
 
 def budget(fit: Private, records: int, rounds: int, delta: float = DELTA) -> Budget:
-    """What a client with so many records gets for so many participations. Raises: SpecError without the extra."""
+    """The guarantee for one of so many records after so many participations. Raises: SpecError without the extra."""
     rate, steps = fit.rate(records), rounds * fit.steps(records)
     found = epsilon(fit.noise, rate, steps, delta) if fit.claimed else None
     return Budget(found, delta, fit.noise, rate, steps, fit.tail)
@@ -91,7 +92,7 @@ def worst(fit: Private, sizes: Iterable[int], rounds: int, delta: float = DELTA)
 
 @dataclass(frozen=True)
 class RecordCost:
-    """The most that a client's steps so far cost one of its records, and who reckoned it."""
+    """The most that a client's steps so far cost one of its records, and by which accountant that was computed."""
 
     epsilon: float
     delta: float
@@ -107,7 +108,10 @@ PLD, RDP = "PLD (dp-accounting)", "RDP (built in)"
 
 
 def so_far(fit: Private, clients: Iterable[tuple[int, int]], delta: float = DELTA) -> RecordCost | None:
-    """Over clients, each with its records and participations so far; None where nothing is claimed or was sent."""
+    """The most that training has cost a record so far; None where nothing is claimed or was sent.
+
+    `clients` has for each client its number of records, and how often it took part.
+    """
     counts = {(fit.rate(records), times * fit.steps(records)): times for records, times in clients if times}
     if not fit.claimed or not counts:
         return None
@@ -124,9 +128,9 @@ def so_far(fit: Private, clients: Iterable[tuple[int, int]], delta: float = DELT
 
 
 def reckoned(noise: float, rate: float, steps: int, delta: float = DELTA) -> tuple[float, str]:
-    """An upper bound of epsilon, by the accountant that is installed, and its name.
+    """An upper bound of epsilon, and the name of the accountant that gave it: the better one that is installed.
 
-    Beyond what promises anything the quick bound will do: the better one takes long there.
+    Where the quick bound is so large that it promises nothing it is taken as it is: the better one takes long there.
     """
     quick = renyi.epsilon(noise, rate, steps, delta)
     if quick > _MOST:

@@ -1,9 +1,10 @@
-"""The gradients of many stacked perceptrons, layer by layer and without torch's record of what was computed.
+"""The gradients of many stacked perceptrons, layer by layer and without torch's automatic differentiation.
 
 Stacked training (`learn.batch`) takes tens of steps of some hundred microseconds each. Of such a step torch's automatic
 gradients take more than half: they record every operation and claim fresh memory for every result. For linear layers
 with ReLU between them and cross-entropy the same kernels are called here one after the other, into memory that is kept,
-so that the gradients are the same to the last bit. Every other network or loss has the automatic ones.
+so that the gradients are the same to the last bit. `learn.models.mlp` offers them (`Perceptron.by_hand`), and
+`learn.batch` takes them on a CPU; every other network, loss or device has the automatic ones.
 """
 
 from __future__ import annotations

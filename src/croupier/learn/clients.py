@@ -1,8 +1,8 @@
 """How good a model is for each client, on records of the client's own that nobody trained on.
 
-One joint model may serve some clients badly. Where a dataset says whose each test record is, a run ends with the
+One model for all may serve some clients badly. Where a dataset says whose each test record is, a run ends with the
 model's metrics on every client's own ones (`engine.job.job` puts them into `summary.json`, `cli.tables` prints them).
-The joint metrics are `learn.evaluate`'s.
+The metrics over all test records are `learn.evaluate`'s.
 """
 
 from __future__ import annotations

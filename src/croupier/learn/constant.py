@@ -1,6 +1,8 @@
 """What a model would score that always gives the same answer: the least that a trained one must beat.
 
-It is of the simulation's public test labels, and so for the experimenter: no party is told.
+Without it an accuracy says little where one class is much commoner than the others. `engine.job.job` writes `always`
+into summary.json; `cautions` looks at the test records' `targets`. Both are computed from the simulation's test labels,
+and so are for the experimenter: no party is told.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Data: records that can be batched, the dataset made of them, and the part that loads it.
 
-`Records` is all that training asks for: how many there are, and a batch by numbers. `Rows` holds them one by one;
-`Windows` cuts them from a long series when asked, so that a year of half hours is kept once and not once a window.
-`Data` is the part that a description names, one class for each file in `datasets/`; `locate` finds its files, and
-`fingerprint` binds a run to the very records it used.
+`Records` is all that training asks for: how many there are, and a batch by numbers. `TensorRecords` holds them one by
+one; `Windows` cuts them from a long series when asked, so that a year of half hours is kept once and not in every
+window. `Data` is the part that a description names as `task.data`, one class for each file in `datasets/`;
+`learn.assemble` loads it. `locate` finds its files, and `fingerprint` gives the digest that binds a run to the very
+records it used.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from torch import Tensor
 from croupier.core.part import Part
 from croupier.errors import DataError, option
 
-# For who may choose the data.
+# The end of an error about missing files, for users who may choose other data.
 OTHER = '; or use data = "digits", which needs none'
 
 

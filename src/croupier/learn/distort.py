@@ -20,7 +20,7 @@ from croupier.errors import SpecError
 
 
 class Distortion(Part):
-    """What stands between the adversary's pictures and the client's own."""
+    """How the adversary's pictures differ from the clients' own."""
 
     verb: ClassVar[str] = "distort"
 

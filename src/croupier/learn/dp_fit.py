@@ -1,6 +1,8 @@
 """Local training with noise: records' own gradients, clipped and noised, before an optimiser's step (DP-SGD, DP-Adam).
 
-`learn/train` asks these fits for noised steps, and `learn/budget` accounts for what a run of them costs a record.
+`task.fit` of a description names one of these. Here is what each is: its sampling, its noise and its step.
+`learn.private` plays the steps on a network, `learn.apart` tries whether the guarantee holds for that network, and
+`learn.budget` accounts for what a run of them costs a record.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from croupier.privacy.ledger import ADJACENCY, Event
 
 # What an encoder with scale 1 carries: noised weights are kept within it.
 BOUND = 1.0
-# Choices that are compared with a rate, or stand for a number between 0 and 1.
+# Random whole numbers below this are compared with a rate, or stand for a number between 0 and 1.
 _FINE = 1 << 53
 
 
@@ -33,13 +35,13 @@ class Private(Fit):
     client has is public: what is guaranteed is that a record counts for next to nothing among that many.
 
     `tail` is what happens beyond the encoder's range at scale 1: nothing (`plain`), or weights are `clamped` to it
-    after each step, which needs no argument.
+    after each step, which costs no privacy, because it is done to what is noised already.
 
     `engine` is what gives each record's gradient: torch's own `vmap`, or `opacus`, which needs the extra of that name.
     Clipping, sampling and noise are the same in both.
 
     Noise is in floating point, as everywhere in training: an idealised Gaussian is what is accounted for.
-    From: Abadi et al. 2016, Algorithm 1.
+    The method is Algorithm 1 of Abadi et al. 2016.
     """
 
     stacks: ClassVar[bool] = False
@@ -60,12 +62,12 @@ class Private(Fit):
 
     @property
     def private(self) -> Private:
-        """Itself."""
+        """Itself: this fit clips and noises."""
         return self
 
     @property
     def claimed(self) -> bool:
-        """Whether anything is guaranteed."""
+        """Whether anything is guaranteed: not without noise, nor with truncated noise."""
         return self.noise > 0 and self.tail != "truncated"
 
     def claims(self) -> str:
@@ -97,9 +99,9 @@ class Private(Fit):
         return min(1.0, self.batch / count)
 
     def samples(self, count: int, choices: Choices) -> Iterator[Tensor]:
-        """Record numbers of each step: every record tosses its own coin, so that a batch may be empty.
+        """Record numbers of each step: each record is drawn with the same chance by itself; a batch may be empty.
 
-        Who is in a batch must stay hidden, so the coins are secure ones.
+        Who is in a batch must stay hidden, so that `choices` come from secure coins.
         """
         limit = round(self.rate(count) * _FINE)
         for _ in range(self.steps(count)):

@@ -2,6 +2,9 @@
 
 Names, types and the order in which layers are registered say little about either: a head may be a bare parameter, be
 registered first or have no bias. What counts is what gradients show, and whether the network then does as claimed.
+Attacks need both layers: source inference (`audit.context`), reconstruction (`audit.attacks.reconstruction`,
+`learn.layer_gradients`), membership (`audit.membership`) and the laboratory's; `audit.stage` lets `check_logits` refuse
+networks that they cannot attack.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ class Head:
     layer: str | None = None
 
     def places(self, layout: Layout) -> tuple[Tensor, Tensor]:
-        """Where its weights (classes, features) and its biases (classes, or none) lie in a vector."""
+        """The places in a flat vector of its weights (classes, features), and of its biases (classes, or none)."""
         spans = {part.name: (part, start) for part, start, _ in layout.spans()}
         part, start = spans[self.weight]
         weights = start + torch.arange(part.size).view(part.shape).movedim(self.across, 0).flatten(1)
@@ -124,7 +127,7 @@ def last_layer(module: nn.Module, shape: Sequence[int]) -> str:
 
 
 def _without(module: nn.Module, out: Tensor) -> str:
-    """What a network ends with that has no linear head."""
+    """Why a network has no linear head, for an error."""
     if _even(out.detach().exp().sum(1)):
         return "it ends in a log-softmax; leave that out, the loss has its own"
     layer = "layer that is trained" if frozen_of(module) else "layer"

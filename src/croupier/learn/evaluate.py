@@ -1,8 +1,9 @@
 """How good a model is on records nobody trained on.
 
-The round loop calls `Evaluate` after every round through its `Task`; nothing that is measured here reaches a client or
-the server's rule. Records are taken in their order and in batches of one size, so that the same model always measures
-the same.
+The round loop calls `Evaluate` after every round through its `Task`; nothing that it measures reaches a client or the
+server's rule. Records are taken in their order and in batches of one size, so that the same model always measures the
+same. `learn.clients` measures the last model on each client's own test records by it. `ModelAnswers` is another thing:
+it does serve a rule (`aggregate.clusters`), which compares models by what they answer to inputs of its own.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class ModelAnswers:
-    """What a model makes of any inputs."""
+    """What a model makes of any inputs, for rules that ask; `learn.assemble` puts it into the task."""
 
     net: FlatNet
 

@@ -1,4 +1,9 @@
-"""Local training: optimisers as formulas on flat weights, used alike for one client or for many stacked ones."""
+"""Local training: optimisers as formulas on flat weights, used alike for one client or for many stacked ones.
+
+torch's own optimisers hold one model each; these take a step on any tensor of weights, so that `learn.batch` can train
+many clients at once by the same formula as `learn.train` trains one. A description names one under `task.fit`; the
+private ones are in `learn.dp_fit`.
+"""
 
 from __future__ import annotations
 
@@ -55,11 +60,11 @@ class Fit(Part):
 
     @property
     def whole(self) -> bool:
-        """Whether all of a gradient is left."""
+        """Whether a step uses all of a gradient, so that `left` need not be asked."""
         return True
 
     def left(self, grads: Tensor) -> Tensor:
-        """What is left of a gradient, or of each row's, before a step is made by it."""
+        """What of a gradient, or of each row's, a step uses; all of it unless it is pruned."""
         return grads
 
     @abstractmethod
@@ -82,7 +87,7 @@ class Sgd(Fit, use="sgd"):
     proximal: float = Field(0.0, ge=0, description="the pull towards the model that was handed out (FedProx)")
 
     def start(self, weights: Tensor) -> dict[str, Tensor]:
-        """No speed, and the start itself where it is drawn back to."""
+        """The state at the start: no speed yet, and the start itself where weights are drawn back to it."""
         speed = {"speed": torch.zeros_like(weights)} if self.momentum else {}
         return speed | ({"start": weights.clone()} if self.proximal else {})
 
@@ -120,7 +125,7 @@ class Adam(Fit, use="adam"):
 
     @property
     def whole(self) -> bool:
-        """Unless it is pruned."""
+        """Whether nothing is pruned."""
         return self.keep == 1
 
     def left(self, grads: Tensor) -> Tensor:
@@ -128,7 +133,7 @@ class Adam(Fit, use="adam"):
         return grads if self.whole else prune(grads, self.keep)
 
     def start(self, weights: Tensor) -> dict[str, Tensor]:
-        """No moments, and the start itself where it is drawn back to."""
+        """The state at the start: no moments yet, and the start itself where weights are drawn back to it."""
         moments = {"first": torch.zeros_like(weights), "second": torch.zeros_like(weights)}
         return moments | ({"start": weights.clone()} if self.proximal else {})
 
@@ -148,7 +153,7 @@ def prune(grads: Tensor, keep: float) -> Tensor:
     """Only the largest values of a gradient, or of each row's, by size; all others become zero.
 
     Exactly the share is kept, to the nearest number and at least one: of equal values some are.
-    From: Zhu et al. 2019, section 5.2.
+    This is the gradient pruning that Zhu et al. 2019 propose against their own attack (section 5.2).
     """
     count = max(1, round(keep * grads.shape[-1]))
     places = torch.topk(grads.abs(), count, -1, sorted=False).indices

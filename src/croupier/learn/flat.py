@@ -2,7 +2,8 @@
 
 Everything beyond training works on one flat float32 vector: privacy, encoding, releases and rules. `layout_of` fixes
 which slice of it is which tensor, and `FlatNet` lets a torch module compute on that very memory, so that handing an
-update over costs nothing. Attacks use it to try weights that they have found.
+update over costs nothing. `learn.train`, `learn.private` and `learn.evaluate` compute on it, and attacks
+(`audit.context`) use it to try weights that they have found.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def layout_of(module: nn.Module) -> Layout:
 
 
 def frozen_of(module: nn.Module) -> dict[str, Tensor]:
-    """The parameters that stay as they are, by name."""
+    """The parameters that are never trained, by name."""
     return {name: p.detach() for name, p in module.named_parameters() if not p.requires_grad}
 
 

@@ -1,7 +1,8 @@
-"""Gradient inversion: records searched for by a gradient, where `layer_gradients` cannot read them off.
+"""Gradient inversion: records searched for by a gradient, where `learn.layer_gradients` cannot read them off.
 
-From: Geiping et al. 2020. A search is given the public network with the weights handed out, a gradient, and what it
-assumes; it never sees the truth. Audits and papers mount it.
+The search is that of Geiping et al. 2020 (Inverting Gradients). It is given the public network with the weights handed
+out, a gradient, and what it assumes; it never sees the truth. `audit.attacks.reconstruction` uses it, and so do
+attacks of the laboratory (`croupier_lab.attacks.gradient_search`, `croupier_lab.attacks.permuted_upload`).
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ class Target:
 class SearchRecipe:
     """How Inverting Gradients searches: the command line's defaults as published.
 
-    `variation` weighs total variation: part of the setting, never comparable across. The search runs in pixels less
-    `mean`, in units of `deviation`, and stays within pixels of 0 to 1 where it is `boxed`.
+    `variation` weighs total variation: results of two settings with different weights cannot be compared. The search
+    runs in pixels less `mean`, in units of `deviation`, and stays within pixels of 0 to 1 where it is `boxed`.
     """
 
     steps: int = 24_000

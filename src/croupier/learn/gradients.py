@@ -1,6 +1,7 @@
 """Gradients of a network over all its weights, as one vector: what a step of training shows of the records behind it.
 
-Attacks of audits and papers differentiate networks through these; training itself has its own loops (`learn.train`).
+Attacks differentiate networks through these: `audit.attacks.reconstruction`, `audit.membership`,
+`learn.gradient_search`, `learn.single` and the laboratory's. Training itself has its own loops (`learn.train`).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def gradient_of(
 
 
 def twice(module: nn.Module) -> AbstractContextManager[None]:
-    """Where a network that runs can be differentiated twice: cuDNN's recurrent layers cannot, torch's own can."""
+    """A context in which a network can be differentiated twice: cuDNN's recurrent layers cannot, torch's own can."""
     if not any(isinstance(part, nn.RNNBase) for part in module.modules()):
         return nullcontext()
     return torch.backends.cudnn.flags(enabled=False)

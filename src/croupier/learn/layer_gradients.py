@@ -1,6 +1,10 @@
 """What the gradients of a network's first and last linear layers tell of the records behind them, without a search.
 
-The first layer's holds a single record whole, the last one's the classes. Counting classes of several is ours.
+For linear layers it follows by algebra: the gradient of a first layer with biases holds a single record whole, and the
+last layer's tells classes. So an audit can show exact leaks at little cost, and a search can begin with known labels.
+`audit.attacks.reconstruction` uses all of it, `audit.membership` cuts out the first layer's part, and laboratory
+attacks read labels. The class of one record is read as by Zhao et al. 2020; counting the classes of several is
+Croupier's own. Reading classes supposes that the loss is the cross-entropy of logits.
 """
 
 from __future__ import annotations
@@ -17,7 +21,10 @@ from croupier.learn.flat import layout_of
 
 
 def at_entrance(gradient: Tensor, module: nn.Module, first: Entrance) -> tuple[Tensor, Tensor]:
-    """A gradient's part in a linear layer that reads whole records: weights, one row a unit, and biases."""
+    """What a gradient has for a linear layer that reads whole records: its weights, one row a unit, and its biases.
+
+    The vector may be a model's change as well: anything that lies as the network's weights do.
+    """
     parts = {part.name: gradient[start:stop].view(part.shape) for part, start, stop in layout_of(module).spans()
              if part.role == "weight"}  # fmt: skip
     weight = parts[first.weight]
@@ -34,10 +41,11 @@ def off_layer(weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def label_of(gradient: Tensor, module: nn.Module, shape: Sequence[int]) -> Tensor:
-    """The class of a single record: only its bias of the last layer has a negative gradient.
+    """The class of a single record, for the cross-entropy: only its own bias of the last layer has a negative gradient.
 
-    Without biases: only its row of the weights' gradient points against all others. Of two rows each does. Raises:
-    Unsuited where there are only two, or where the last layer is not linear.
+    Without biases it is the one whose row of the weights' gradient points against all others; with two classes each row
+    points against the other, and nothing is told. Raises: Unsuited for two classes without biases, and where the last
+    layer is not linear.
     """
     weight, bias = last_gradient(module, gradient, shape)
     if bias is not None:
@@ -51,10 +59,11 @@ def label_of(gradient: Tensor, module: nn.Module, shape: Sequence[int]) -> Tenso
 def counted_labels(
     gradient: Tensor, module: nn.Module, records: int, shape: Sequence[int], coins: Coins, draws: int = 64
 ) -> Tensor:
-    """The classes of several records, from the last biases: their gradient is a class's mean chance less its share.
+    """The classes of several records, counted from the gradient of the last layer's biases.
 
-    The chances are those that the network gives to noise, close to right only before training. Raises: SpecError for
-    a last layer without biases.
+    For each class it is the mean probability that the network gives the class over these records, less the fraction of
+    them that are of it. The probabilities are taken from what the network says of noise, which is close only before
+    training. Raises: SpecError for a last layer without biases; Unsuited where the last layer is not linear.
     """
     _, bias = last_gradient(module, gradient, shape)
     if bias is None:

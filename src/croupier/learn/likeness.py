@@ -1,6 +1,7 @@
 """How like two pictures are: squared error, PSNR, SSIM, and LPIPS where there is one.
 
-The audit's scorers and papers use it: an attack never sees the truth that pictures are compared with.
+`audit.questions.reconstruction` and the papers' figures of inversion score by it: an attack never sees the truth that
+its pictures are compared with.
 """
 
 from __future__ import annotations

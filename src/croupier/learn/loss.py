@@ -2,7 +2,8 @@
 
 The name in `task.loss` decides, else the dataset's goal. `loss_of` gives the mean unless it is asked otherwise:
 `learn.batch` asks for each record's loss and weighs records itself, `learn.sampled` and `learn.evaluate` ask for the
-sum. A user's own function must therefore give one number a record. Trainers import it from `learn.flat`.
+sum. A user's own function must therefore give one number a record. `learn.train`, `learn.private` and others import
+`loss_of` by way of `learn.flat`; `learn.assemble` calls `check_loss` before a run.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ LossName = Annotated[str | None, PlainValidator(_known)]
 
 
 def loss_of(goal: str, outputs: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
-    """The loss that a goal, a name or a path of the user's own function says.
+    """The loss for a goal (`classify`, `forecast`), a loss's name, or the user's own function as `module:function`.
 
     `none` gives the loss of each record, or of each of its targets; `sum` adds all of these up.
     """

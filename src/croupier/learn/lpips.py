@@ -1,7 +1,8 @@
 """LPIPS, where the user has it: the package `lpips` with its networks' weights, which are not part of Croupier.
 
-`learn.likeness` measures pictures by it, too, where an audit's `--lpips` names a network. Nothing else is ever called
-LPIPS: the distance that needs no weights from elsewhere is the laboratory's (`croupier_lab.attacks.feature_distance`).
+`audit.questions.reconstruction` makes a `Learned` where `croupier audit --lpips` names a network, and `learn.likeness`
+then measures pictures by it beside PSNR and SSIM. Nothing else is ever called LPIPS: the distance that needs no weights
+from elsewhere is the laboratory's (`croupier_lab.attacks.feature_distance`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ SIDE = 64
 
 
 class Learned:
-    """LPIPS by one network: lower is more alike. From: Zhang et al. 2018, as the package computes it."""
+    """The LPIPS of Zhang et al. 2018 by one network, as the package computes it: lower is more alike."""
 
     def __init__(self, module: Any) -> None:
         self.module = module

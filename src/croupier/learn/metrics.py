@@ -31,7 +31,7 @@ def _accuracy(outputs: Tensor, labels: Tensor) -> float:
 
 
 def _need_all(outputs: Tensor, labels: Tensor) -> None:
-    """One class alone is half of a question: there are two at least."""
+    """Raises: Undefined unless every class occurs among the records; there are two at least."""
     found, classes = len(set(labels.tolist())), max(outputs.shape[1], 2)
     if found < classes:
         raise Undefined(f"{found} of {classes} classes are there")

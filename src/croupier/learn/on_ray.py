@@ -1,12 +1,13 @@
 """Training on Ray: the round loop's work named `fit`, done by actors in other processes, or on other machines.
 
-`run.engine = "ray"`. Which clients train together is decided here as it is without Ray (`Learner.parts`), and an actor
-trains each group as a thread of this process would: the same bits, on machines of one kind. Records lie in Ray's shared
-memory once for all actors of a machine. Few groups are under way at a time, so that memory does not grow with the
-number of clients beyond their updates. An actor that is lost is started anew, and does its group again.
+With `run.engine = "ray"` in a description `learn.assemble` puts a `RayLearner` in the place of the `Learner` of
+`learn.train`. Which clients train together is decided as it is without Ray (`Learner.parts`), and an actor trains each
+group as a thread of this process would: the same bits, on machines of one kind. Records lie in Ray's shared memory once
+for all actors of a machine. Few groups are under way at a time, so that memory does not grow with the number of clients
+beyond their updates. An actor that is lost is started anew, and does its group again.
 
 Ray moves values between its processes by pickle: it is for machines that trust each other, as in a simulation they do.
-Parties of a deployment are `service`'s.
+Deployed parties (`service`) do not use it.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class PackedShards:
 
     @property
     def nbytes(self) -> int:
-        """What they take."""
+        """How many bytes the records take."""
         return sum(array.nbytes for array in self.arrays.values())
 
     def at(self, place: int) -> Records:
@@ -108,8 +109,9 @@ class Recipe:
 
 
 class RayHands:
-    """What an actor holds: one worker, and where all records lie. Both are read when first asked for, and again by an
-    actor that starts anew.
+    """What an actor holds: one worker, and the place in shared memory of all records.
+
+    Both are read when first asked for, and again by an actor that is started anew.
     """
 
     def __init__(self) -> None:

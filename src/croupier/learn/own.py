@@ -2,10 +2,12 @@
 
 A name, `module:function`, is called only if a module beside the description or in the current directory defines it. A
 function that Python gives is called as it is; a description then shows its name, which may be one that nobody can find
-again.
+again. How a module is found is in `learn.beside`, and what a name is in `learn.own_names`.
 
-Data, models, losses, metrics and shadow sets are all taken through here, so that one rule decides what may be called:
-see SECURITY.md. An error inside the user's code is told by its file and line.
+Data (`learn.datasets.own`), models (`learn.models.own`), losses, metrics, shadow sets (`audit.recorded.shadows`) and a
+deployed client's own training (`service.training`) are all taken through here, so that one rule decides what may be
+called: see SECURITY.md. `records` and `check_there` are for manifests and resumed runs (`engine.job`), `look` for
+`croupier doctor`. An error inside the user's code is told by its file and line.
 """
 
 from __future__ import annotations
@@ -63,14 +65,14 @@ def call(key: str, name: str, *args: Any, takes: str = "") -> Any:
 
 
 def is_users(file: str) -> bool:
-    """Whether a line of a traceback is of somebody's own file, and not of Python's, a package's or Croupier's."""
+    """Whether a file, as a traceback names it, is the user's own, and not Python's, a package's or Croupier's."""
     return Path(file).is_file() and not beside.is_installed(Path(file))
 
 
 def error_in_own_code(error: BaseException, is_own: Callable[[str], bool] = is_users) -> str:
-    """An error by the innermost line of the user's own code in it; nothing where there is none.
+    """An error, told by the innermost line of the user's own code in its traceback; nothing where there is none.
 
-    "hospital.py line 12, in data: KeyError: 'age'"
+    It reads "hospital.py line 12, in data: KeyError: 'age'".
     """
     said = " ".join(str(error).split())
     said = said if len(said) <= TOLD else f"{said[:TOLD]} ..."
@@ -95,7 +97,10 @@ def _frames(error: BaseException) -> list[tuple[str, int, str]]:
 
 
 def records(part: Part) -> dict[str, dict[str, str]]:
-    """What a description names, with its file and the file's SHA-256, for a record of what ran."""
+    """The functions of the user's own that a description names: name, file and the file's SHA-256, by their keys.
+
+    They are written into manifests and reports, so that it is known which code ran. Training records they are not.
+    """
     found = {}
     for key, named in named_in(part).items():
         if named.function is not None:

@@ -1,7 +1,9 @@
 """Names of the user's own functions: `module:function` in a description, or the function itself from Python.
 
-A name remembers the folder of the description that says it, so that `learn/own` can find and call the function; a
-function that Python gives goes by its name, which may be one that nobody can find again.
+A name remembers the folder of the description that says it, so that `learn.own` can find and call the function; a
+function that Python gives goes by its name, which may be one that nobody can find again. Fields of parts that name a
+function have the type `Importable` (`task.data.make`, `task.model.make`); `spec` reads a description under `reading`,
+and `audit.knowledge` carries names to the processes of attacks by `carried` and `revived`.
 """
 
 from __future__ import annotations
@@ -65,7 +67,7 @@ class FunctionName(str):
 
 @dataclass(frozen=True)
 class _Reading:
-    """What is known where a description is read."""
+    """The folder of the description that is being read, and the functions that Python gave for it."""
 
     folder: Path | None = None
     given: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
@@ -76,7 +78,7 @@ _READING: ContextVar[_Reading | None] = ContextVar("croupier_reading", default=N
 
 @contextlib.contextmanager
 def reading(folder: Path | None, given: Sequence[Callable[..., Any]] = ()) -> Iterator[None]:
-    """Names in what is read now are looked for in this folder; functions that are given go by their names."""
+    """While this lasts, names that are read belong to this folder, and functions that Python gave are found by name."""
     before = _READING.set(_Reading(folder, {name_of(one): one for one in given}))
     try:
         yield
@@ -138,7 +140,7 @@ def carried(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def revived(table: Mapping[str, Any]) -> dict[str, Any]:
-    """The plain values again."""
+    """A part's plain values, with names made of what `carried` wrote."""
     return {
         key: FunctionName(value["named"], Path(value["folder"]))
         if isinstance(value, Mapping) and "named" in value

@@ -1,6 +1,6 @@
 """Small pictures as files that a page can hold: those of audits' reports and of papers' figures.
 
-Reconstructed pictures travel inside the report's JSON and page, so that both are one file.
+`audit.questions.reconstruction` puts reconstructed pictures into the report's JSON and page, so that each is one file.
 """
 
 from __future__ import annotations

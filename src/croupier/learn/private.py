@@ -2,8 +2,8 @@
 
 `learn.train` calls `train_privately` where the description's `task.fit` is private. The sum of clipped gradients can be
 had in three ways (`clipping` chooses): by products for perceptrons, by torch's vmap, or by Opacus (`learn.sampled`).
-Whether the guarantee holds for a network at all is `learn.apart`'s to find out, and what it amounts to
-`learn.budget`'s.
+`learn.apart` finds out whether the guarantee holds for a network at all, and `learn.budget` what it amounts to.
+`audit.membership` and `learn.single` take gradients of single records from here, too.
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ def check_private(module: nn.Module, use: str = "dp-sgd") -> None:
 def train_privately(
     net: FlatNet, goal: str, fit: Private, records: Records, coins: Node, augment: Callable[[Tensor], Tensor]
 ) -> None:
-    """All steps of one participation, in place. Both who is in a batch and the noise hide something: secure coins."""
+    """Take all steps of one participation, in place. Raises: SpecError when anything changes that gets no noise.
+
+    Who is in a batch is as secret as the noise, so both are drawn from secure coins.
+    """
     count, device = len(records), net.weights.device
     kept = {name: value.clone() for name, value in net.module.named_buffers() if value.is_floating_point()}
     draws, noise = coins.child("sample").secure(), coins.child("noise").secure()
@@ -126,9 +129,8 @@ def each(module: nn.Module, goal: str, inputs: Tensor, targets: Tensor) -> Tenso
 def of_products(module: Perceptron, inputs: Tensor, targets: Tensor, clip: float) -> Tensor:
     """The sum of clipped gradients of a perceptron's linear layers, in the order of the flat weights.
 
-    A record's gradient of such a layer is the product of what came in and of how the loss feels what went out: the
-    length of one is the product of the lengths, and a sum of products is one product of matrices.
-    From: Goodfellow 2015.
+    A record's gradient of such a layer is the product of what came in and of the loss's gradient by what went out: the
+    length of one is the product of the lengths, and a sum of products is one product of matrices (Goodfellow 2015).
     """
     fed: list[tuple[nn.Module, Tensor, Tensor]] = []
     layers = [part for part in module.modules() if isinstance(part, nn.Linear)]

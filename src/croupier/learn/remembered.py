@@ -1,4 +1,7 @@
-"""Training that is not done twice, for audits and papers that compare protocols on the same clients."""
+"""Training that is not done twice, for audits and papers that compare protocols on the same clients.
+
+`audit.stage`, `audit.attacked_training` and `audit.traits.auxiliary` wrap a task's `fit` in it.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,12 @@
-"""Root data: the few clean records that a server collects itself, and what it does with them.
+"""Root data: the few clean training records that the server keeps for itself, and what it does with them.
 
-Some robust rules compare clients with a small clean set of the server's own (FLTrust, RAIN). `task.root` says how many
-training records it keeps; nobody else trains on them, whichever rule is chosen, so that rules can be compared. A rule
-reaches them only through its `Desk`: `root` trains on them as a client would, `forward` gives a model's features of
-them.
+Some robust aggregators compare clients with a small clean set of the server's own (FLTrust, RAIN). `task.root` says how
+many records it keeps; they are drawn from the same data as the clients', and stand in for records that a real server
+would collect itself. Nobody else trains on them, whichever aggregator is chosen, so that aggregators can be compared.
+
+`learn.assemble` draws them and puts `Rooted.fit` and `Rooted.features` into the task. `engine.work` hands both on in
+the aggregator's `Desk`, as `fit` (train on them as a client would) and `features` (what a model makes of them). An
+aggregator that needs them says so by the words `root` and `forward`.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ class Root(Part):
 
     They are drawn from each class by its share of the data; with `bias`, that share of them is of class 0 and the rest
     by the other classes' shares. Data without classes are drawn from as they are. Nobody else trains or tests on them.
-    From: Cao et al. 2021 (FLTrust), where 100 records are usual.
+    Cao et al. 2021 (FLTrust) propose such records, and use 100.
     """
 
     records: int = Field(
@@ -97,7 +100,7 @@ NONE = Root()
 
 @dataclass(frozen=True)
 class Rooted:
-    """The server's records at work: the clients' training on them, and a model's features of them."""
+    """The server's records in use: a network trains on them as a client's does, and features of a model are read."""
 
     learner: Learner
     net: FlatNet

@@ -1,6 +1,8 @@
 """Training that is one step on one record: the worst case for what a record looks like, and what is inverted.
 
-Audits play rounds with it in place of the description's training.
+`audit.questions.reconstruction` plays rounds with it in place of the description's training, and so does the
+laboratory for permuted uploads (`croupier bench permutation`). A gradient of one record tells most about it; of a whole
+client's training it would be mixed with others.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ def stepped(
 
 @dataclass
 class SingleSteps:
-    """Training that is one step of SGD on one record of the client's own; `drawn` tells the scorer which came first.
+    """Training that is one step of SGD on one record of the client's own; `drawn` keeps the first one for the scorer.
 
     Where clients train on clipped and noised gradients (`private`: clip, and noise in units of it), this one is, too.
     """
@@ -70,6 +72,6 @@ class SingleSteps:
 
 
 def single_steps(made: Assembled, coins: Coins) -> SingleSteps:
-    """Clients that take one step each, of a task in which their records are shown."""
+    """`SingleSteps` in the place of a task's own training, with the same records, loss and clipping."""
     fit: Any = made.task.fit
     return SingleSteps(made.module, made.task.layout, fit.shards, coins, fit.goal, clip_and_noise(fit.fit))

@@ -2,7 +2,8 @@
 
 A simulation must decide who holds what. `natural` takes the owners that a dataset names, and is the honest choice where
 there are any; the others deal one pool out, evenly or skewed by labels as papers do. Every draw comes from the run's
-coins, and no record is dropped or dealt twice.
+coins, and no record is dropped or dealt twice. A description names a split under `task.split`, and `learn.assemble`
+calls it.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class QSkew(Split, use="q-skew"):
 
     Else it goes to any other group alike, and in its group to any client alike; q = 1 / classes is the same as drawing
     clients at random, and q = 1 gives a client one class. A draw that leaves a client fewer than `least` records is
-    treated as in `dirichlet`. From: Cao et al. 2021 (FLTrust), its distribution of the training data among clients.
+    treated as in `dirichlet`. This is how Cao et al. 2021 (FLTrust) distribute training data among clients.
     """
 
     clients: PositiveInt = Field(100, description="how many clients")

@@ -3,7 +3,8 @@
 `Learner` is what the round loop's work named `fit` comes down to: the start, the shard and the client's coins go in,
 one update for each client comes out. The order of jobs and the number of workers change nothing; which clients are
 stacked (`learn.batch`) is fixed by the description. A client whose weights are no numbers any more gives an error that
-says so, and not an update.
+says so, and not an update. `learn.assemble` makes the `Learner` of a task, and attacks train shadow models by one
+(`audit.membership`, `audit.unshuffle`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Recurrent layers written out step by step: torch's own take no `vmap`, and so give no record its own gradient.
 
-Used by `learn.private` alone, for the time of a step: the module keeps its weights and their names, and goes back to
-torch's own layers, which are faster, for everything else.
+`learn.private` uses them for the time of a step, and `audit.membership` for gradients of single records. The module
+keeps its weights and their names, and goes back to torch's own layers, which are faster, for everything else.
 """
 
 from __future__ import annotations

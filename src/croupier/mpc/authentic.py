@@ -1,11 +1,13 @@
-"""Shares of two parties that neither can alter: each also holds a share of a secret key times the value.
+"""Shares of two parties that neither can alter unseen: each also holds a share of a secret key times the value.
 
-From: the SPDZ protocol's MACs. What is opened is taken down; before anything is done with it, both parties toss a joint
-coin and compare one random combination of all that was opened with the same combination of its tags. An altered value
-passes with probability 2 over the size of the field.
+These products are the tags, as in the SPDZ protocol. What is opened is taken down; before anything is done with it,
+both parties toss a joint coin and compare one random combination of all that was opened with the same combination of
+its tags. An altered value passes with probability 2 over the size of the field.
 
-RAIN's two servers use it where one of them may be malicious (`place.two_servers`): nothing is opened to a client or
-acted on before the check has passed. The same coin toss (`toss`) serves the cut-and-choose of what is dealt.
+RAIN's two servers use it where one of them may be malicious (`place.two_servers.server_flow`, with
+`place.two_servers.shuffle_check`): nothing is opened to a client or acted on before the check has passed. The same
+coin toss (`toss`) serves the cut-and-choose of what is dealt. Most other modules that import this one, in `place/` and
+in `agree/`, want only `byte_tensor` and `bytes_of`, by which bytes travel in letters.
 """
 
 from __future__ import annotations
@@ -45,7 +47,10 @@ class TaggedShares:
 
 @dataclass
 class TagHolder:
-    """One of the two parties in one attempt: its name for the other, its share of the key, and what was opened."""
+    """One of the two parties in one attempt: its name for the other, its share of the key, and what was opened.
+
+    `me` is 0 or 1. `checks` is false only where `croupier bench tamper` shows what happens without checks.
+    """
 
     me: int
     peer: str
@@ -57,26 +62,26 @@ class TagHolder:
     checks: bool = True
 
     def add(self, one: TaggedShares, two: TaggedShares) -> TaggedShares:
-        """Sums."""
+        """Sums, element by element."""
         return TaggedShares(self.over.add(one.values, two.values), self.over.add(one.tags, two.tags))
 
     def sub(self, one: TaggedShares, two: TaggedShares) -> TaggedShares:
-        """Differences."""
+        """Differences, element by element."""
         return TaggedShares(self.over.sub(one.values, two.values), self.over.sub(one.tags, two.tags))
 
     def plus(self, held: TaggedShares, known: Words) -> TaggedShares:
-        """With a public element added."""
+        """The same values with a public element added to each."""
         values = self.over.add(held.values, known) if self.me == 0 else held.values
         return TaggedShares(values, self.over.add(held.tags, self.over.mul(self.key, known)))
 
     def scaled(self, held: TaggedShares, known: Words) -> TaggedShares:
-        """Times a public element."""
+        """The same values, each times a public element."""
         return TaggedShares(self.over.mul(held.values, known), self.over.mul(held.tags, known))
 
     def open(self, kind: str, held: TaggedShares) -> SubFlow:
         """The values themselves, from both parties' shares; they may be used only after a check.
 
-        Raises: IntegrityError when the other party sends what is no element.
+        Reveals: them, to both. Raises: IntegrityError when the other party sends what is no element.
         """
         mine = held.values
         inbox = yield Exchange((Letter(self.peer, kind, {"value": as_tensor(mine)}),), Wait(kind, (self.peer,)))
@@ -90,7 +95,7 @@ class TagHolder:
     def multiply(
         self, kind: str, one: TaggedShares, two: TaggedShares, triple: tuple[TaggedShares, TaggedShares, TaggedShares]
     ) -> SubFlow:
-        """Products, with one triple (x, y, xy) for each."""
+        """Products, with one dealt triple (x, y, xy) for each. Reveals: factors under uniform masks, to both."""
         x, y, z = triple
         count = len(one.values)
         hidden = self.sub(
@@ -151,12 +156,12 @@ def toss_schemas(step: str, size: int = 32) -> Mapping[str, Schema]:
 
 
 def check_schemas(step: str, over: ShareField) -> Mapping[str, Schema]:
-    """The messages of a check."""
+    """The messages of `TagHolder.check`."""
     return {**toss_schemas(step), **toss_schemas(f"{step}-s", 8 * over.words)}
 
 
 def value_schema(count: int, over: ShareField) -> Schema:
-    """So many shares of elements."""
+    """The message by which `TagHolder.open` opens so many elements."""
     return Schema((Array("value", "<i8", (count, over.words)),))
 
 

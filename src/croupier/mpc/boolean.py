@@ -1,10 +1,11 @@
-"""Bits split between two parties by XOR, 64 to a word, and their conjunction with dealt triples.
+"""Bits split between two parties by XOR, 64 to a word, and their conjunction (AND) with dealt triples.
 
-From: Beaver's triples over GF(2). A plane is one bit of each of `count` things; a gate takes many planes at once. An
-operand that takes part in several products is masked and opened once for all of them.
+A plane is one bit of each of `count` things; a gate takes many planes at once. Products use Beaver's triples over
+GF(2). An operand that takes part in several products is masked and opened once for all of them.
 
-The lowest layer of the gates: `compare` builds comparisons on it, and `place.two_servers.scoring` opens planes by it.
-Bits are packed so that one machine word does 64 gates, and so that a letter has no more bits than the protocol counts.
+The lowest layer of the gates: `compare` builds comparisons on it, `products` and `signs` open planes by it, and
+`place.two_servers.scoring` packs bits for them. Bits are packed so that one machine word does 64 gates, and so that a
+letter has no more bits than the protocol counts.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def carried(words: Words, count: int) -> torch.Tensor:
 
 
 def read(carried: torch.Tensor, count: int) -> Words:
-    """Planes as they came."""
+    """Planes as they came over the wire, as words."""
     return _filled(carried.numpy(), width(count))
 
 
@@ -69,7 +70,7 @@ def opened(peer: str, kind: str, share: Words, count: int) -> SubFlow:
 
 
 def opening(planes: int, count: int) -> Schema:
-    """The letter that opens planes."""
+    """The schema of the letter that opens planes."""
     return Schema((field("bits", planes, count),))
 
 

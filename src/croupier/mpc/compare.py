@@ -1,10 +1,12 @@
 """Is a shared number negative, and is it 0? Answered in shared bits.
 
-From: masked comparison with edaBits. The parties open c = z + r for a dealt r whose bits they share. The top bit of z
-is that of c plus that of r plus the borrow from the places below, [c < r] there. In each place c lacks a bit that r has
-(`less`), or both agree (`same`), and a stretch joins a lower one as (less + same less', same same'). What two places
-give together depends on r only by products of two of its bits, which are dealt; so a tree over pairs is left: 4 rounds
-for 32 bits, 5 for 64, and one before to open c. z is 0 where all places agree, which the same tree tells.
+It is masked comparison with edaBits, random numbers whose bits are shared too. The parties open c = z + r for a dealt r
+whose bits they share. Then z = c - r, and its top bit is that of c plus that of r plus the borrow from the places
+below, which is [c < r] there (bits are added by XOR). Places are joined to stretches: `less` says that c is below r in
+a stretch, `same` that they are equal in it, and a stretch joins a lower one as (less + same less', same same'). In one
+place `less` is that c lacks a bit that r has. What two places give together depends on r only by products of two of its
+bits, which are dealt; so a tree over pairs is left: 4 rounds for 32 bits, 5 for 64, and one before to open c. z is 0
+where all places agree, which the same tree tells.
 
 `ranks` sorts with it, `signs` opens nothing but its answer, and `trust` computes thresholds by it. The number of rounds
 matters more than the work: two servers wait for each other once a level of the tree.
@@ -78,13 +80,13 @@ def flow(
     me: int, peer: str, prefix: str, shares: npt.NDArray[np.integer], material: DealtShare, ring: Ring = Z32,
     zero: bool = False,
 ) -> SubFlow:  # fmt: skip
-    """Shares of one plane, [z < 0], and with `zero` of a second, [z = 0]. Reveals: nothing, but uniform numbers."""
+    """Shares of one plane, [z < 0], and with `zero` of a second, [z = 0]. Reveals: uniform numbers only."""
     reader = material.open(me, fitted(len(shares), ring, zero))
     return (yield from steps(me, peer, prefix, ring.residues(shares), ring, zero, reader))
 
 
 def steps(me: int, peer: str, prefix: str, shares: Residues, ring: Ring, zero: bool, reader: ShareReader) -> SubFlow:
-    """The same on opened material that holds more."""
+    """The same, for a caller that has opened the dealt material and draws from it for other gates too."""
     count = len(shares)
     words = boolean.width(count)
     mask = reader.residues(ring, (count,))
@@ -139,7 +141,7 @@ def fitted(count: int, ring: Ring = Z32, zero: bool = False) -> int:
 
 
 def deal_negative(dealer: Dealer, count: int, ring: Ring) -> None:
-    """What `negative` draws."""
+    """Deal what `negative` draws."""
     deal_into(dealer, count, ring, False)
     products.deal_chosen(dealer, count, ring)
 

@@ -1,12 +1,14 @@
-"""The correlation for permuting and sharing, made by the two servers themselves.
+"""The correlation for permuting and sharing, made by the two servers themselves, so that no dealer has to be trusted.
 
-From: Chase, Ghosh and Poburinnaya 2020, with one tree of K leaves for each of the K rows. Leaf j of tree i stands for
-a row v_i[j]. The sender knows all of them and takes a_j = Σ_i v_i[j] and b_i = Σ_j v_i[j]. The permuter learns all of
-tree i but leaf π(i), which is what it lacks on both sides of Δ_i = a_{π(i)} - b_i. Work and memory traffic grow with K²
-rows, transfers with K log K; for K far above 100 orders would be composed of smaller ones, which is not done here.
+The method is that of Chase, Ghosh and Poburinnaya 2020, with one tree of K leaves for each of the K rows. Leaf j of
+tree i stands for a row v_i[j]. The sender knows all of them and takes a_j = Σ_i v_i[j] and b_i = Σ_j v_i[j]. The
+permuter learns all of tree i but leaf π(i), which is what it lacks on both sides of Δ_i = a_{π(i)} - b_i. Work and
+memory traffic grow with K² rows, transfers with K log K. For K far above 100 one would compose orders of smaller ones,
+which is not done here.
 
-The point is that no dealer has to be trusted: `translate` runs on what comes out here as on what is dealt. `puncture`
-grows the trees and `transfer` hands them over with one leaf missing.
+`translate` runs on what comes out here as on what is dealt. `puncture` grows the trees and `transfer` hands them over
+with one leaf missing. `place.two_servers.shuffle_flows` plays it where a description says `shuffle = "transfer"`, and
+`croupier bench shuffles` times it.
 """
 
 from __future__ import annotations

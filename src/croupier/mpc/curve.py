@@ -1,10 +1,10 @@
 """A group of prime order in which discrete logarithms are hard: the curve secp256k1, by the library libsecp256k1.
 
-The one place that calls the library (through coincurve); nothing of the curve's arithmetic is written here. Points are
-rows of 64 bytes in the library's own form, and travel in 33 bytes, of which the library accepts exactly one encoding a
-point. The group has no small subgroups, so that what decodes is in it. The point at infinity has no encoding: where
-a sum may be it, the answer is None. Sums of many multiples (`weighted`) sort points into buckets that the library adds
-up. A mix whose servers prove what they do works on it (`elgamal`, `shuffle_proof`; played by `place.chain.proven`).
+This is the one place that calls the library (through coincurve, the extra `proofs`); nothing of the curve's arithmetic
+is written here. Points are rows of 64 bytes in the library's own form, and travel in 33 bytes, of which the library
+accepts exactly one encoding a point. The group has no small subgroups, so that what decodes is in it. The point at
+infinity has no encoding: where a sum may be it, the answer is None. `elgamal`, `fixed_points` and `shuffle_proof` work
+on it, and with them the mix whose servers prove what they do (`place.chain.proven`).
 
 Multiplication by the base point takes the same time for all scalars, that of other points does not: who shares a
 machine with a mix server might learn from its timing.
@@ -28,6 +28,7 @@ from croupier.kernels.threads import each
 Points = npt.NDArray[np.uint8]
 ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 POINT, SCALAR = 33, 32
+# Bytes of a point in memory, and the library's flag for an encoding of 33 bytes.
 _OWN, _COMPRESSED = 64, 258
 # Fewer points than this are multiplied one by one: below it buckets are dearer.
 _FEW = 400
@@ -61,7 +62,7 @@ def empty(count: int) -> Points:
 
 
 def _spread(count: int, work: Any) -> None:
-    """Over both cores: the library lets other threads run meanwhile."""
+    """In ranges, on all cores: the library lets other threads run meanwhile."""
     each([partial(work, start, min(count, start + _STEP)) for start in range(0, count, _STEP)])
 
 
@@ -84,7 +85,7 @@ def base(scalars: Sequence[int]) -> Points:
 
 
 def times(points: Points, scalars: Sequence[int]) -> Points:
-    """Each point, so many times."""
+    """Each point times its scalar."""
     _, lib, ctx = _library()
     out = np.ascontiguousarray(points).copy()
     at, multiply = _at(out), lib.secp256k1_ec_pubkey_tweak_mul
@@ -98,7 +99,7 @@ def times(points: Points, scalars: Sequence[int]) -> Points:
 
 
 def multiples(point: Points, scalars: Sequence[int]) -> Points:
-    """One point, so many times each."""
+    """One point times each of the scalars."""
     return times(np.repeat(point.reshape(1, _OWN), len(scalars), 0), scalars)
 
 
@@ -121,7 +122,7 @@ def plus(one: Points, two: Points) -> Points:
 
 
 def minus(points: Points) -> Points:
-    """What each point adds up with to nothing."""
+    """The negative of each point: the two add up to infinity."""
     _, lib, ctx = _library()
     out = np.ascontiguousarray(points).copy()
     at = _at(out)
@@ -151,7 +152,7 @@ def summed(points: Points, order: npt.NDArray[np.int64]) -> Points:
 
 
 def sums_at(points: Points, places: npt.NDArray[np.int64], more: Points | None = None) -> Points:
-    """For each row of places the sum of the points there, and of one more point a row where there is one."""
+    """For each row of `places` the sum of the points there, and of its point of `more` where those are given."""
     ffi, lib, ctx = _library()
     points, (count, many) = np.ascontiguousarray(points), places.shape
     held = np.empty((count, many + (more is not None)), np.uint64)
@@ -178,7 +179,10 @@ def joined(*points: Points | None) -> Points | None:
 
 
 def weighted(points: Points, scalars: Sequence[int], bits: int = 256) -> Points | None:
-    """The sum of multiples; scalars have at most so many bits."""
+    """The sum of each point times its scalar, of at most so many bits; None at infinity.
+
+    Of many points it sorts equal digits of the scalars into buckets, which the library adds up.
+    """
     if len(points) < _FEW:
         there = [place for place, scalar in enumerate(scalars) if scalar % ORDER]
         return total(times(points[there], [scalars[place] for place in there])) if there else None
@@ -246,7 +250,7 @@ def decode(data: npt.NDArray[np.uint8], who: str) -> Points:
 
 @lru_cache(maxsize=8)
 def generators(count: int) -> Points:
-    """Points to whose logarithms nobody has a key: hashes that happen to be encodings."""
+    """Points whose discrete logarithms nobody knows: hashes that happen to be encodings."""
     _, lib, ctx = _library()
     out = empty(count)
     at, trial, place = _at(out), 0, 0

@@ -1,10 +1,11 @@
 """How much is dealt for a shuffle, and shares of matrices of numbers: from a seed, in memory, or in a file.
 
-`mpc.dealer` deals them, `mpc.tallies` adds them up block by block.
-
 For a hundred clients and a hundred thousand parameters this is what takes the room: hundreds of megabytes, which one of
 the two servers can draw from a seed and the other must be sent. So shares come block by block, from wherever they lie,
-and nobody holds a whole matrix of them.
+and nobody has to hold a whole matrix of them.
+
+`mpc.dealer` deals them, `mpc.tallies` adds them up block by block. All of `place/two_servers` goes by `DealSpec`. Only
+`croupier bench rain` deals to a file (`Filed`).
 """
 
 from __future__ import annotations
@@ -49,12 +50,12 @@ class DealSpec:
 
     @property
     def over(self) -> ShareField:
-        """The field of the check."""
+        """The field in which the check of the shuffle computes."""
         return PRIME if self.check == "product" else BINARY
 
     @property
     def dtype(self) -> Any:
-        """Of a share: 32 bits do where nobody cheats."""
+        """Of a share: 32 bits do where shares carry no tags."""
         return np.dtype(np.uint64 if self.authentic else np.uint32)
 
     @property
@@ -126,7 +127,7 @@ class Stored:
     tags: Words | None = field(default=None, repr=False)
 
     def blocks(self, matrix: int = 0) -> Iterator[Block]:
-        """Views of what is there."""
+        """Views of the arrays in memory."""
         rows, base = self.deal.rows, matrix * self.deal.rows * self.deal.size
         for start, stop in self.deal.blocks:
             part = slice(base + rows * start, base + rows * stop)
@@ -172,6 +173,7 @@ def _fill(file: io.FileIO | Any, room: npt.NDArray[Any]) -> None:
 
 
 def gathered(deal: DealSpec, long: Iterator[tuple[npt.NDArray[Any], Words | None]]) -> dict[str, Any]:
+    """Blocks of numbers and tags as two long arrays, by the names that a dealer's letter gives them."""
     numbers = np.empty(deal.matrices * deal.rows * deal.size, deal.dtype)
     tags = np.empty_like(numbers) if deal.authentic else None
     at = 0

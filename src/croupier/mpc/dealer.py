@@ -3,12 +3,12 @@
 Client i hides its row b_i behind a mask r_i. The first server permutes the hidden rows by p0 and hides them again by U,
 the second by p1 and T; what both then hold is the shuffled rows hidden behind s = p1(p0(r)) + p1(U) + T (bits). The
 dealer knows s and shares it between the servers as numbers, so that sums over the shuffled rows can be taken without
-opening them. `DealSpec` says how much is dealt; `ShuffleShare` is one server's part, most of it as a seed.
+opening them. `DealSpec` says how much is dealt; `ShuffleShare` is one server's part, most of it as a seed. All of it is
+good for one use, whatever becomes of the round.
 
-From: RAIN's two-server shuffle in a sound form; one use each, whatever becomes of the round.
-
-`place.two_servers.pair` runs the dealer as a party that sees no update. The laboratory's tampering tests deal wrong
-material on purpose.
+This is RAIN's two-server shuffle, changed so that it is sound: as printed, both servers hold the one seed of both
+permutations. `place.two_servers.pair` runs the dealer as a party that sees no update, and its servers and clients read
+their parts by the functions here. `croupier bench tamper` deals wrong material on purpose.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ _NONCE = bytes(12)
 
 @dataclass
 class ShuffleShare:
-    """One server's part of a deck. It can be taken once.
+    """One server's part of what is dealt for one shuffle (a deck). It can be taken once.
 
-    `order` and `masks` are its permutation and its hiding bits; `key` its share of the hash key, with `bound`, what
-    the other's share must fit; `point` and `tag_key` its shares of the keys of tags, of shares and of the check.
+    `order` and `masks` are its permutation and its hiding bits; `shares` its shares of s. `key` is its share of the
+    hash key, and `bound` a digest that the other server's share must have. `point` is its share of the key of the tags
+    of `shares`, `tag_key` that of the tags of `extras`, the elements of the check.
     """
 
     deal: DealSpec
@@ -63,7 +64,11 @@ class ShuffleShare:
         return self
 
     def dealt(self) -> Iterator[tuple[str, TaggedShares]]:
-        """The elements of the check, by what they are for."""
+        """The elements of the check, by what they are for.
+
+        x, y and z are triples; "blind" is one random factor under which the check's difference is opened; "before" and
+        "after" are hashes of the clients' masks and of s, where the check compares hashes.
+        """
         if self.extras is None:
             return
         at = 0
@@ -76,13 +81,13 @@ class ShuffleShare:
 
 
 def mask_of(seed: bytes, deal: DealSpec) -> Bytes:
-    """A client's mask."""
+    """The mask of a client's row, from the client's seed."""
     row: Bytes = _clean(_bits(Coins(seed).child("mask"), 1, deal), deal)[0]
     return row
 
 
 def seeds(deal: DealSpec, coins: Coins) -> list[bytes]:
-    """What each client's mask is drawn from."""
+    """For each client the seed that its mask is drawn from."""
     return [coins.child("client", place).export() for place in range(deal.rows)]
 
 
@@ -104,7 +109,7 @@ def share_of_seed(
 
 
 def bound_of(seed: bytes, me: int) -> bytes:
-    """What a server's share of the hash key must fit."""
+    """The digest that a server's share of the hash key must have."""
     return canon.digest(("hash key", me, Coins(seed).child("key").export()))
 
 
@@ -169,7 +174,7 @@ def _keys(deal: DealSpec, node: Coins) -> tuple[int, Words]:
     if not deal.authentic:
         return 0, np.zeros((1, 1), np.uint64)
     point = int(PRIME.draw(node.child("point").secure(), 1)[0, 0])
-    # Over one field one key serves both; a tag is never shown but in a combination.
+    # Where the check is over the prime field too, one key serves shares and check; a tag is shown only combined.
     over = deal.over
     return point, np.array([[point]], np.uint64) if over is PRIME else over.draw(node.child("tag key").secure(), 1)
 

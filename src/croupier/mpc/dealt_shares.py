@@ -1,11 +1,12 @@
 """What a dealer deals two parties beforehand: numbers that fit together, each half of them uniform.
 
-From: correlated randomness with compressed shares. One side's half is a seed; the other's is a seed for what is free
-and an explicit part for what has to fit. The dealer sees no message of the parties; with one of them it reads all.
+Such correlated randomness is sent compressed: one side's half is a seed; the other's is a seed for what is free and an
+explicit part ("fitted") for what has to fit. The dealer sees no message of the parties; with one of them it reads all.
 
 Every gate of this room has a `deal` (the dealer's side) and a `flow` (the parties'), which must draw in the same order:
 `ShareReader` and `Dealer` keep that order in one place, so that a gate which reads too much or too little fails at once
-and not by a wrong result.
+and not by a wrong result. The gates are `boolean`, `products`, `compare`, `ranks`, `signs` and `trust`;
+`place.two_servers.scoring` sends the halves as letters. The shuffle has a dealer of its own (`mpc.dealer`).
 """
 
 from __future__ import annotations
@@ -77,19 +78,19 @@ class ShareReader:
         self._side, self._stream, self._fitted, self._at = side, Coins(seed).secure(), fitted, 0
 
     def words(self, shape: Shape) -> Words:
-        """Free halves of words, by XOR."""
+        """Halves of random words, shared by XOR."""
         return np.frombuffer(self._stream.bytes(_size(shape, WORD)), WORD).reshape(shape)
 
     def residues(self, ring: Ring, shape: Shape) -> Residues:
-        """Free halves of residues, by addition."""
+        """Halves of random residues, shared by addition."""
         return np.frombuffer(self._stream.bytes(_size(shape, ring.dtype)), ring.dtype).reshape(shape)
 
     def fitted_words(self, shape: Shape) -> Words:
-        """Halves of words that the dealer chose."""
+        """Halves of words that the dealer chose, shared by XOR."""
         return np.frombuffer(self._next(_size(shape, WORD)), WORD).reshape(shape)
 
     def fitted_residues(self, ring: Ring, shape: Shape) -> Residues:
-        """Halves of residues that the dealer chose."""
+        """Halves of residues that the dealer chose, shared by addition."""
         return np.frombuffer(self._next(_size(shape, ring.dtype)), ring.dtype).reshape(shape)
 
     def _next(self, size: int) -> bytes | bytearray:

@@ -5,7 +5,8 @@ hashing all that it is about, and `context`, which binds it to the attempt, the 
 
 A client proves of every bit that it is 0 or 1 (Cramer, Damgard and Schoenmakers 1994); the place of the bit is hashed
 too, so that nobody can send another's bit as its own. All equations of a client are checked as one random combination:
-a wrong one passes with probability 2^-128. `place.chain.proven` plays this.
+a wrong one passes with probability 2^-128. `place.chain.proven` plays this with `place.chain.mix_record`, and
+`place.chain.proven_cost` times it to say beforehand what a round costs.
 
 What a proof draws hangs on what it is about, too, and not on coins alone: two statements never share a nonce, which
 would show the secret, whatever became of the coins.
@@ -33,6 +34,7 @@ Flags = npt.NDArray[np.bool_]
 BIT_POINTS, BIT_SCALARS = 6 * curve.POINT, 3 * curve.SCALAR
 PAIR = 2 * curve.POINT
 PROOF = 2 * curve.SCALAR
+# Bytes of each factor of the random combination in which equations are checked together.
 _WEIGHT = 16
 
 
@@ -47,11 +49,11 @@ class Ciphertexts:
         return len(self.r)
 
     def at(self, places: npt.NDArray[np.int64]) -> Ciphertexts:
-        """Some of them, in that order."""
+        """The ciphertexts at these places, in that order."""
         return Ciphertexts(self.r[places], self.c[places])
 
     def packed(self) -> Bytes:
-        """As they travel."""
+        """The ciphertexts as they travel."""
         return np.concatenate([curve.encode(self.r), curve.encode(self.c)], 1)
 
     @classmethod

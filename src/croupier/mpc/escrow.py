@@ -1,7 +1,8 @@
 """A secret split so that a threshold of holders can open it and fewer learn nothing: Shamir's sharing, byte by byte.
 
 Over GF(2^8), so that every coefficient is a uniform byte and nothing is rounded: fewer shares than the threshold have
-the same distribution whatever the secret is. `place.chain` puts the keys of mix servers in escrow with it.
+the same distribution whatever the secret is. `place.chain.escrowed` splits the keys of mix servers with it, and
+`place.chain.escrow_flow` puts the key of a server that is gone together again, so that a round can end without it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def split(secret: bytes, holders: int, threshold: int, choices: Choices) -> list
 
 
 def joined(shares: Mapping[int, bytes]) -> bytes:
-    """The secret, from shares by their points, as many as the threshold. By Lagrange; too few give something else."""
+    """The secret, from shares by their points (1, 2, ...). With fewer shares than the threshold, another value."""
     total: Bytes = np.zeros(len(next(iter(shares.values()))), np.int64)
     for here, share in shares.items():
         weight = 1

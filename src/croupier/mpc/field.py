@@ -3,8 +3,9 @@
 Elements lie in arrays of 64-bit words, one or two to an element, always as the last side.
 
 The prime field carries sums and tags, because numbers add up in it as they are; GF(2^128) carries hashes of rows of
-bits, because there a difference is an XOR. Code that works in either takes a `Field` and does not ask which. The loops
-themselves are in `kernels.field`.
+bits, because there a difference is an XOR. Code that works in either takes a `ShareField` and does not ask which: the
+tagged shares of `authentic`, and what `dealer` deals for the check of RAIN's shuffle (`check = "product"` is in the
+prime field, `check = "hash"` in the other). The loops themselves are in `kernels.field`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from croupier.kernels.shares import P
 
 
 class ShareField(ABC):
-    """What shares are added and multiplied in."""
+    """The field in which shares are added and multiplied."""
 
     words: ClassVar[int]
 
@@ -82,7 +83,7 @@ class Prime(ShareField):
         return np.array([[(low + (high << 32)) % P]], np.uint64)
 
     def valid(self, elements: Words) -> bool:
-        """Below 2^61 - 1."""
+        """Whether all are below 2^61 - 1."""
         return bool((elements < np.uint64(P)).all())
 
 
@@ -92,19 +93,19 @@ class Binary(ShareField):
     words = 2
 
     def draw(self, stream: Stream, count: int) -> Words:
-        """All words are elements."""
+        """Uniform elements: all words are some."""
         return stream.words(2 * count).reshape(count, 2)
 
     def add(self, one: Words, two: Words) -> Words:
-        """Bits that differ."""
+        """Sums, which are the bits that differ."""
         return one ^ two
 
     def sub(self, one: Words, two: Words) -> Words:
-        """The same as a sum."""
+        """Differences, which are the same as sums."""
         return one ^ two
 
     def mul(self, one: Words, two: Words) -> Words:
-        """Products of polynomials."""
+        """Products of polynomials, modulo the one of the field."""
         one, two = np.broadcast_arrays(one, two)
         return kernel.carryless(one.reshape(-1, 2), two.reshape(-1, 2)).reshape(one.shape)
 

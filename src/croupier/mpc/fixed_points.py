@@ -3,7 +3,8 @@
 A mix gives every bit fresh randomness: so many times the base point and as many times the joint key, added to what came
 in. The library multiplies by any point one scalar at a time; here each point that stays has a table of its multiples by
 the digits of a scalar, and a multiple is the sum of one entry for each digit, with what it is added to in the same
-call. No entry is at infinity: digits count from 1, and the scalar is made less by what that adds.
+call. No entry is at infinity: digits count from 1, and the scalar is made less by what that adds. `elgamal` and
+`shuffle_proof` multiply by it; `place.chain.mix_record` refuses copies by `check_distinct`.
 
 Which entries are read follows the scalar: as with `curve.times`, who shares a machine might learn from its timing.
 """
@@ -20,7 +21,7 @@ from croupier.errors import IntegrityError
 from croupier.mpc import curve
 from croupier.mpc.curve import ORDER, SCALAR, Points
 
-# Fewer multiples than these are not worth a table of small digits, of large digits.
+# Fewer multiples than these are not worth a table of digits of 4 bits, and of 8 bits.
 _SMALL, _LARGE = 100, 3000
 
 

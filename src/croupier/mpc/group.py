@@ -1,7 +1,9 @@
 """Rows of elements of a small group: packed bits under XOR, or residues under addition.
 
-A shuffle only adds, subtracts and draws, so that one text of it (`translate`, `onion`, `correlate`) serves bits and
-residues alike. A `Group` also says how rows travel, and refuses bytes that are no rows of it.
+A shuffle only adds, subtracts and draws, so that one text of it (`translate`, `correlate`) serves bits and residues
+alike; `onion` and `convert` are for bits only. A `Group` also says how rows travel, and refuses bytes that are no rows
+of it. The product shuffles bits (`Xor`, in `place.two_servers.shuffles`); residues (`Modular`) serve the laboratory,
+which shows how RAIN's shuffle fails as printed.
 """
 
 from __future__ import annotations

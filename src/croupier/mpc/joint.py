@@ -1,10 +1,12 @@
 """A secret that no one of many parties chooses: everybody commits to a draw, and all draws together are the secret.
 
-From: commit, agree, reveal. A commitment names the occasion and the party, so that a copy of another's cannot be
-opened; draws are joined by HKDF and never by XOR. Who may withhold its draw may ask for another secret by doing so,
-once for each restart, and cannot choose any.
+The steps are commit, agree on the commitments, reveal. A commitment names the occasion and the party, so that a copy of
+another's cannot be opened; draws are joined by HKDF and never by XOR. Who may withhold its draw may ask for another
+secret by doing so, once for each restart, and cannot choose any.
 
-`agree/` runs this among all clients of a roster, through a relay that sees commitments and sealed boxes only.
+`agree.commit_reveal` runs this among all clients of a roster, through a relay that sees commitments and sealed boxes
+only. The other forms of agreement (`agree/pbft/`, `agree.welcome`) use its terms and boxes, and `agree.standing`
+derives each round's rule (the order of hidden units) by `rule_seed`.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ DRAW = 2 * SECRET
 
 @dataclass(frozen=True)
 class Terms:
-    """What an agreement is about: an attempt (run, number, roster), and the rounds that its outcome holds for.
+    """What an agreement is about: an attempt (run, agreement's number, roster), and the rounds its outcome is for.
 
     Without a last round it holds until the next.
     """
@@ -60,7 +62,7 @@ class Draw:
         return cls(coins.child("draw").export(), coins.child("nonce").export())
 
     def commitment(self, terms: Terms, who: str) -> bytes:
-        """What binds the party to it."""
+        """The digest that binds the party to its draw, and hides it."""
         return terms.label("commit", who, self.value, self.nonce)
 
 
@@ -89,10 +91,13 @@ def joined(terms: Terms, draws: Sequence[Draw]) -> bytes:
 
 
 def rule_digest(run: bytes, number: int, secret: bytes) -> bytes:
-    """What a secret is known by in public."""
+    """The digest by which a secret is known in public; `number` is the agreement's."""
     return canon.digest(("croupier/1", "rule digest", run, number, secret))
 
 
 def rule_seed(run: bytes, secret: bytes, number: int) -> bytes:
-    """The seed of one round's rule: HKDF of the epoch's secret and the round, so that one tells nothing of another."""
+    """The seed of one round's rule: HKDF of the epoch's secret and the round, so that one tells nothing of another.
+
+    Here `number` is the round's.
+    """
     return Coins(secret).child("rule", run, "round", number).export()

@@ -5,8 +5,8 @@ party and a digest of what the party has seen: parties that were shown different
 of another's commitment cannot be opened. Draws are hashed together and never added. Who withholds its draw ends the
 round, and is named.
 
-The servers of a mix toss it to choose what is proven, once nobody can change what came out (`place.chain.proven`).
-`authentic.toss` is the form for two.
+All mix servers and the server toss it to choose for which numbers servers prove their shuffle, once nobody can change
+what came out (`place.chain.proven_flow`). `authentic.toss` is the form for two parties.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ManyCoin:
     step: str
 
     def schemas(self) -> Mapping[str, Schema]:
-        """The messages."""
+        """The messages: commitments, and then what they hide."""
         return {
             f"{self.step}-c": Schema((Field("digest", "|u1", (_SIZE,)),)),
             f"{self.step}-o": Schema((Field("nonce", "|u1", (_SIZE,)), Field("value", "|u1", (_SIZE,)))),

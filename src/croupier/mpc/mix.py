@@ -1,22 +1,26 @@
 """A chain of servers that permute rows which none of them can read: dealt masks, or three servers with common seeds.
 
 Rows are shared by XOR. `Cells` says what a row is made of; a `Move` permutes rows as coins say, whatever they hold, and
-comes from the release that is computed. P_t is server t's own move.
+comes from the release that is computed. Below, P_t is the move that server t makes.
 
-*With a dealer*, any number k of servers, from share translation (Chase, Ghosh and Poburinnaya 2020; `translate` is its
-form for two). Server s > 1 says X_s + a_s to the first, which so holds X + a, where a is the sum of all a_s. Server t
-has D_t = P_t(m_{t-1}) + m_t from the dealer, with m_0 = a, and turns Z_{t-1} = ... + m_{t-1} into Z_t = P_t(Z_{t-1}) +
-D_t, rows that t servers moved under the mask m_t. The last mask m_k is the sum of b_1 to b_{k-1}, one of each server
-but the last, which they open to the receiver. The dealer sends one D for each pass and not one for each pair, because D
-is linear in the masks. Who knows all moves but P_h, and all masks that were opened, sees Z_{h-1} under m_{h-1}, which
-hangs on a_h, or on X_1 where h = 1, and then rows that P_h moved. The dealer knows every mask: together with any server
-it reads every row.
+*With a dealer*, any number k of servers. This is the share translation of Chase, Ghosh and Poburinnaya 2020, of which
+`translate` is the form for two. Each server s but the first draws a mask a_s and sends its share X_s + a_s to the
+first, which then holds X + a, where a is the sum of all a_s. From then on rows pass from server to server, always under
+some mask. The dealer gives server t the rows D_t = P_t(m_{t-1}) + m_t, with m_0 = a. From Z_{t-1}, the rows that the
+first t - 1 servers moved, under the mask m_{t-1}, server t makes Z_t = P_t(Z_{t-1}) + D_t, which lies under the mask
+m_t. The last mask m_k is the sum of b_1 to b_{k-1}, one of each server but the last, which they open to the receiver.
+The dealer sends one D for each pass and not one for each pair, because D is linear in the masks.
 
-*Three servers, no dealer*, from Laur, Willemson and Zhang 2011: two servers hold X; for the pairs (1, 2), (2, 3),
-(3, 1) in turn the pair draws a move P and a mask r from a common seed, the first of it hands P(X_first) + r to the
-third, and the second keeps P(X_second) + r. Each server misses one of three moves. Any two together know all three.
+Suppose that all servers but h collude: they know all moves but P_h, and all masks that are opened. They see Z_{h-1}
+under m_{h-1}, which depends on a_h (where h = 1, they lack X_1 instead), and after that only rows that P_h has moved.
+The dealer knows every mask: together with any server it reads every row.
 
-Both are for servers that follow the protocol. `place.chain` plays them.
+*Three servers, no dealer*, from Laur, Willemson and Zhang 2011. Two servers hold shares of X. The pairs (1, 2), (2, 3)
+and (3, 1) act in turn: the pair draws a move P and a mask r from a common seed, the first of it hands P(X_first) + r to
+the third server, and the second keeps P(X_second) + r. Each server misses one of three moves. Any two know all three.
+
+Both are for servers that follow the protocol. `place.chain.dealt` plays the first and `place.chain.pairs` the second;
+in both, clients share their rows by `shared`, as `place.chain.form` has it.
 """
 
 from __future__ import annotations
@@ -37,8 +41,10 @@ Move = Callable[[Rows, Node], Rows]
 
 @dataclass(frozen=True)
 class Cells:
-    """Rows of so many unsigned words of a kind, of which the lowest `bits` are used; of bytes that hold bits the last
-    `spare` ones of a row are 0."""
+    """Rows of so many unsigned words of a NumPy kind, of which the lowest `bits` are used.
+
+    Where words are bytes that hold packed bits, the last `spare` bits of a row are 0.
+    """
 
     slots: int
     kind: str
@@ -72,7 +78,10 @@ class MixHand:
 
 
 def shared(cells: Cells, row: Rows, seeds: Sequence[bytes]) -> Rows:
-    """What is left of a row when the rows that seeds stand for are taken away: the share of who gets no seed."""
+    """The long share: what is left of a row when the rows that seeds stand for are taken away from it.
+
+    Each holder but one gets a seed, from which it draws its share; the one that is left gets these words.
+    """
     rest = row.reshape(1, -1).copy()
     for seed in seeds:
         rest ^= stretched(cells, seed)
@@ -130,10 +139,10 @@ def deal(cells: Cells, rows: int, servers: int, move: Move, coins: Coins) -> lis
 
 
 def passed(rows: Rows, delta: Rows, move: Move, order: Node) -> Rows:
-    """A server's pass: Z_t of Z_{t-1}."""
+    """A server's pass: it makes Z_t from Z_{t-1}."""
     return move(rows, order) ^ delta
 
 
 def paired(cells: Cells, share: Rows, move: Move, common: Node) -> Rows:
-    """Three servers' pass, at each of the pair: its share, moved and under the common mask."""
+    """A pass among three servers, at either server of the pair: its share, moved and under the common mask."""
     return move(share, common.child("order")) ^ cells.draw(len(share), common.child("r").secure())

@@ -1,10 +1,12 @@
 """What one-use material is bound to, and a holder that lets go of it once.
 
-From: a correlation used twice hands each server the other's permutation, because the difference of two messages under
-one mask is the permuted difference of what was masked.
+A correlation that is used twice hands each server the other's permutation, because the difference of two messages under
+one mask is the permuted difference of what was masked. The same goes for masks, keys and boxes.
 
-`Once` is how the rest of the room keeps that rule: what was taken is gone, whatever became of the attempt, and a second
-try needs fresh material. Across restarts of a program `engine.journal` keeps the same rule on disk.
+`SingleUse` is how shuffles keep that rule (`translate`, `convert`, `onion`): what was taken is gone, whatever became of
+the attempt, and a second try needs fresh material. An `Occasion` names one attempt, so that whatever is signed, sealed
+or hashed under its label counts in that attempt only: shuffles, boxes, proofs and agreements use it. Across restarts of
+a program `engine.journal` keeps the same rule on disk.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
-"""Rows in boxes within boxes: two servers shuffle shared rows without a dealer and without any correlation.
+"""Rows in boxes within boxes: two servers shuffle rows and end with shares of them, without a dealer's correlation.
 
 A client's row x is the XOR of PRG(seed) and a rest. It closes the seed for server 0, that with the rest for server 1,
-and all for server 0, which opens its layer, permutes and passes on; server 1 opens, permutes, keeps the rests and hands
-the seeds' boxes back. Server 0 first sees those after server 1 permuted, and server 1 never saw the order before server
-0 did: row i of the result is x_{π0(π1(i))}, and neither knows the other's factor.
+and all for server 0, which opens its layer, permutes and passes on. Server 1 opens, permutes, keeps the rests and hands
+the boxes with the seeds back. Server 0 sees those only after server 1 has permuted them, and server 1 never sees the
+order from before server 0 permuted: row i of the result is x_{π0(π1(i))}, and neither knows the other's factor.
 
 For servers that follow the protocol. A server 0 that replaces all rows but one finds that one again, and nothing here
 would show it. Any bit string is a valid row. A row that is not what it should be below the first layer ends the
 attempt and names nobody: whose it is, nobody knows any more.
 
-One of the shuffles that `place.two_servers` offers (`shuffle = "onion"`).
+One of the shuffles that `place.two_servers` offers (`shuffle = "onion"`, in `place.two_servers.shuffle_flows`).
+`place.chain.boxes` is the form for more servers, in which the server itself gets the rows.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _INNER = LABEL + SEED + EXTRA
 
 
 def size(group: Xor) -> int:
-    """Bytes that a client sends."""
+    """Bytes of a box that a client sends."""
     return LABEL + _middle(group) + EXTRA
 
 

@@ -1,10 +1,10 @@
 """Products of shared residues: numbers with numbers, bits with numbers, weights with rows; and bits as numbers.
 
-From: Beaver's triples, and daBits (a random bit shared by XOR and by addition). Each gate is one round. A bit times a
-number opens the masked bit and the masked number side by side, so that no turn is spent on the bit as a number.
+They use Beaver's triples, and daBits (a random bit shared by XOR and by addition). Each gate is one round. A bit times
+a number opens the masked bit and the masked number side by side, so that no turn is spent on the bit as a number.
 
-`place.two_servers.scoring` turns bits into numbers with it, `trust` sums rows by secret weights, and `compare` takes a
-number or 0 by a secret bit.
+`place.two_servers.scoring` turns bits into numbers with it (`numbers`), `trust` sums rows by secret weights
+(`weighted`), and `compare` takes a number or 0 by a secret bit (`chosen`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def fitted(count: int, ring: Ring = Z32) -> int:
 
 
 def deal_numbers(count: int, coins: Coins, ring: Ring = Z32) -> tuple[DealtShare, DealtShare]:
-    """Random bits, shared by XOR and by addition."""
+    """Both halves for `numbers`: random bits, shared by XOR and by addition."""
     dealer = Dealer(coins)
     _deal_bits(dealer, count, ring)
     return dealer.halves()

@@ -1,12 +1,13 @@
-"""A tree of seeds that can be handed over with one leaf missing, and nobody told which.
+"""A tree of seeds that can be handed over with one leaf missing, and whoever grew it does not learn which.
 
-From: the tree of Goldreich, Goldwasser and Micali as a puncturable function. A node s has the children AES_k0(s) xor s
-and AES_k1(s) xor s, with two fixed public keys, which is as good as AES is an ideal cipher. Who learns, level by
-level, the sum of all nodes on the side that its path does not take, can compute every leaf but its own.
+It is the tree of Goldreich, Goldwasser and Micali, used as a puncturable function. A node s has the children AES_k0(s)
+xor s and AES_k1(s) xor s, with two fixed public keys, which is as good as AES is an ideal cipher. At every level the
+path to the missing leaf takes one side, left or right. Who learns, level by level, the sum of all nodes on the other
+side can compute every leaf but that one.
 
 Many trees grow side by side: a level of all of them is one call of the cipher.
 
-Used by `correlate`, with one tree for each row that is shuffled.
+Used by `correlate`, with one tree for each row that is shuffled; `place.two_servers.shuffles` counts bytes by `depth`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sorting shared numbers, as far as their median asks for it, with public places and secret order.
 
-From: Batcher's merge exchange. Each comparator is one comparison and one product; comparators of a layer run together,
-and those that do not bear on the middle are left out.
+The network is Batcher's merge exchange. Each comparator is one comparison and one product; comparators of a layer run
+together, and those that do not bear on the middle are left out.
 
 `trust` needs medians of distances, twice. Which places are compared is public and does not depend on the numbers, so
 that nobody learns an order from the messages.

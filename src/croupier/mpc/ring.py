@@ -1,8 +1,8 @@
 """Residues of 2^32 or 2^64, split between two parties by addition, and what the parties say to open them.
 
-The gates work here and not in a field because comparisons need the bits of a number, and in a power of two the bits of
-a sum are the sum of the bits with carries. `kind` and `swap` are the two habits of every gate: how a letter of a step
-is named, and that both parties speak at once.
+The gates (`compare`, `products`, `ranks`, `signs`, `trust`) work here and not in a field because comparisons need the
+bits of a number, and in a power of two the bits of a sum are the sum of the bits with carries. Two functions fix the
+habits of every gate: `kind` how a letter of a step is named, `swap` that both parties speak at once.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class Ring:
         return torch.from_numpy(np.ascontiguousarray(residues).view(np.dtype(_TYPES[self.bits][1])))
 
     def read(self, carried: Tensor) -> Residues:
-        """Residues as they came."""
+        """Residues as they came over the wire."""
         return carried.numpy().view(self.dtype)
 
     def field(self, name: str, *shape: int) -> Field:
-        """The field of a message that holds residues: every value is one."""
+        """The field of a message that holds residues: all values of its type are residues, so none is refused."""
         return Field(name, _TYPES[self.bits][1], shape)
 
 
@@ -87,7 +87,7 @@ def swap(peer: str, kind: str, body: Mapping[str, Tensor]) -> SubFlow:
 
 
 def opened(peer: str, kind: str, ring: Ring, share: Residues) -> SubFlow:
-    """What both shares add up to. Reveals: it, to both."""
+    """The number that both shares add up to. Reveals: it, to both."""
     body = yield from swap(peer, kind, {"value": ring.carried(share)})
     return share + ring.read(body["value"])
 

@@ -1,11 +1,11 @@
 """A box that anybody can close for one key, and only that key's holder can open.
 
-From: RFC 9180 (HPKE), base mode, one message: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, ChaCha20-Poly1305. Written out
+It is RFC 9180 (HPKE), base mode, one message: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, ChaCha20-Poly1305. Written out
 here so that the ephemeral key can come from a party's coins, and what a party sent can be computed again.
 
-Boxes carry what one reader alone may know: draws of a joint secret (`agree`), layers of an `onion`, a secret handed
-to a newcomer, the clients' group secret and views that a party keeps (`service`). The label of a box binds what it is
-for, so that it cannot be moved to another place.
+Boxes carry what one reader alone may know: draws of a joint secret and a secret handed to a newcomer (`agree`, by
+`joint`), layers of boxes within boxes (`onion`, `place.chain.boxes`), the clients' group secret and views that a party
+keeps (`service`). The label of a box binds what it is for, so that it cannot be moved to another place.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """A vector split among servers: uniform shares from seeds, and one long share that makes them add up.
 
-From: additive sharing with compressed shares. Any set of shares but all of them is uniform, whatever the vector is.
-
-This is what a client of the sum servers does with its update (`place.servers`), and what a client with pairwise masks
-does (`place.masks`): all servers but one get 32 bytes and stretch them themselves. Long shares and sums are packed as
-they travel, and are added that way (`kernels.packed`).
+This is additive sharing with compressed shares: all servers but one get 32 bytes and stretch them themselves. Any set
+of shares but all of them is uniform, whatever the vector is. A client of the sum servers does this with its update
+(`place.servers`). `place.masks` takes only `hidden` from here, which adds pairwise masks to a vector, and `added`. Long
+shares and sums are packed as they travel, and are added that way (`kernels.packed`).
 """
 
 from __future__ import annotations
@@ -27,7 +26,10 @@ def stretched(seed: bytes) -> tuple[Choices, int]:
 
 
 def rest(vector: Tensor, pad: int, seeds: Sequence[bytes], bits: int, key: Key = NO_KEY) -> tuple[Tensor, int]:
-    """The long share, packed: the vector and its tag (its form and `pad`) without the shares that seeds stand for."""
+    """The long share, packed: the vector and its tag, without the shares of both that seeds stand for.
+
+    The tag is the key's linear form of the vector, plus `pad` (see `tags`).
+    """
     parts = [stretched(seed) for seed in seeds]
     share, form = packed.cover(vector.numpy(), bits, [numbers.packed(bits) for numbers, _ in parts], key=key)
     return torch.from_numpy(share), (form + pad - sum(part for _, part in parts)) % P

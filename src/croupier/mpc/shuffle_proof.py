@@ -1,9 +1,9 @@
 """A proof that ciphertexts were permuted and given fresh randomness, and nothing else.
 
-From: Terelius and Wikstrom 2010, in the form that Haenni, Locher, Koenig and Dubuis 2017 write down. The prover commits
-to its permutation (c), is asked random numbers u, shows by a chain of commitments that it knows u in another order, and
-that this order turns the outputs' combination into the inputs'. In the notation below output i is input p(i) under
-fresh randomness, and v_i = u_p(i):
+It is the proof of Terelius and Wikstrom 2010, in the form that Haenni, Locher, Koenig and Dubuis 2017 write down. The
+prover commits to its permutation (c), is asked random numbers u, shows by a chain of commitments that it knows u in
+another order, and that this order turns the outputs' combination into the inputs'. In the notation below output i is
+input p(i) under fresh randomness, and v_i = u_p(i):
 
     sum c_j - sum h_i         = s1 G            a row and column sum of 1 each
     last of chain - (prod u) h = s2 G           the v are the u, in some order
@@ -11,7 +11,9 @@ fresh randomness, and v_i = u_p(i):
     sum v_i out_i             = sum u_j in_j + an encryption of 0 by s4
     chain_i                   = k_i G + v_i chain_(i-1), from chain_0 = h
 
-One proof for each block. All blocks are checked as one random combination of all equations.
+There is one proof for each block (all clients' bits of one number and one modulus, see `place.chain.bit_table`). All
+blocks are checked as one random combination of all equations. `place.chain.mix_record` proves and checks with it, for
+the mix whose servers prove what they do.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from croupier.mpc.fixed_points import base, shifted
 # A ciphertext's part: c, chain and its commitment; two answers. A block's own part: five commitments, four answers.
 EACH = 3 * POINT + 2 * SCALAR
 WHOLE = 5 * POINT + 4 * SCALAR
+# Bytes of each factor of the random combination in which equations are checked together.
 _WEIGHT = 16
 Order = npt.NDArray[np.int64]
 

@@ -1,9 +1,9 @@
-"""Who took part, fixed by signatures before anything that depends on it is opened.
+"""Signatures of parties (Ed25519), and what the two servers of a round sign to fix who takes part in it.
 
-Two servers, or the clients of an agreement, must mean the same round before they act on it: a client computes what
-binds a round (`root_of`) from what it knows itself, and wants both servers' signatures of it. Used by
-`place.two_servers`; what signs and checks (Ed25519) is used by `agree` and `service` too, for cards, notices and
-rosters.
+Signatures fix things before anything that depends on them is opened. Two servers must mean the same round before they
+act on it: a client computes what binds a round (`root_of`) from what it knows itself, and wants both servers'
+signatures of it (`place.two_servers`). `signed` and `verified` serve all others who sign: the agreements of `agree/`,
+the receipts of `place/chain`, the cards, notices and rosters of `service`, and `flower.letters`.
 """
 
 from __future__ import annotations

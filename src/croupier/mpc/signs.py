@@ -3,8 +3,8 @@
 Reveals: with ties = "zero" exactly sign(z) in -1, 0, +1 of each number; with ties = "previous" exactly one bit of each:
 the sign, where a number that is 0 has the public previous sign, so that 0 is not told apart.
 
-`place.two_servers.scoring` ends with this where a description says `opens = "signs"`; RAIN's step needs no more than
-the signs of a sum.
+`place.two_servers.scoring` ends with this where a description says `opens = "signs"`, and `trust` where scores are
+secret: RAIN's step needs no more than the signs of a sum. `croupier bench gates` times it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def flow(
 def steps(
     me: int, peer: str, prefix: str, shares: Residues, ring: Ring, previous: Signs | None, reader: ShareReader
 ) -> SubFlow:
-    """The same on opened material that holds more."""
+    """The same, for a caller that has opened the dealt material and draws from it for other gates too."""
     count, zero = len(shares), previous is None
     if previous is not None:
         _check(previous, count)
@@ -74,6 +74,6 @@ def fitted(count: int, ring: Ring = Z32, ties: Ties = "zero") -> int:
 
 
 def plain(numbers: npt.NDArray[np.integer], previous: Signs | None = None) -> Signs:
-    """The same in the clear."""
+    """The signs of numbers in the clear, by the same rule for 0."""
     signs = np.sign(numbers).astype(np.int8)
     return signs if previous is None else np.where(signs == 0, previous, signs).astype(np.int8)

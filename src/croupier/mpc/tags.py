@@ -1,6 +1,6 @@
 """A tag that only clients can make and check, and that adds up with what it authenticates.
 
-From: an affine one-time MAC. With a secret vector k and a pad for each client, a client's tag of its numbers x is
+It is an affine one-time MAC. With a secret vector k and a pad for each client, a client's tag of its numbers x is
 <k, x> + pad modulo p = 2^61 - 1. The sum of the tags fits the sum of the numbers, the sum of these very clients' pads,
 and nothing else: to make another sum fit, its difference times k must be guessed. k is a product: the i-th number of
 the j-th block counts inner_i * outer_j times, which lets a guess be right with probability 2 / p at most
@@ -8,7 +8,7 @@ the j-th block counts inner_i * outer_j times, which lets a guess be right with 
 fit, 0 among them.
 
 `place.servers` uses it: sum servers that alter, drop or add a client's numbers are caught by every client on its own,
-from what is published.
+from what is published. `croupier bench tamper` also tries tags without pads, to show what then gets by.
 """
 
 from __future__ import annotations
@@ -65,8 +65,10 @@ def _pads(seed: bytes, invited: int) -> npt.NDArray[np.int64]:
 
 
 def _pads_of(pads: npt.NDArray[np.int64], places: npt.NDArray[np.int64]) -> int:
-    """The sum of the pads at some places. Clients of one process ask for that of the same arrays, which nobody can
-    write to any more: each adding them up again would take the square of their number.
+    """The sum of the pads at some places, remembered for the places that were asked for last.
+
+    Clients of one process ask for that of the same arrays, which nobody can write to any more: each adding them up
+    again would take the square of their number.
     """
     held, at, total = _last_sum[0]
     if held is not pads or at is not places or pads.flags.writeable or places.flags.writeable:

@@ -3,8 +3,9 @@
 A party yields what it sends in a turn and is handed what the other sent in that same turn; a turn in which it has
 nothing to say is an empty message.
 
-Two-party code is written as such a talk where the rest of the protocol does not matter, so that it can be tested by
-`converse` alone. `turns` turns a talk into letters of the house's own flows.
+Two-party code whose other surroundings do not matter is written as such a talk (`translate`, `convert`, `onion`,
+`transfer`, `correlate`), so that `converse` alone can run it, as tests and `croupier bench shuffles` do. In a round
+`turns` makes letters of a talk, which is then a sub-flow like any other (`core.flow`).
 """
 
 from __future__ import annotations

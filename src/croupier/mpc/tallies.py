@@ -4,8 +4,9 @@ Both hold the same hidden rows q in the clear, and shares of the bits s that hid
 q + s - 2qs: linear in s, so that each server works on its own.
 
 This is the heavy part of a RAIN round, and it needs no message at all: both servers walk over their shares, block by
-block, once for each result, and open only the short results (`place.two_servers.scoring`). A hidden row is a client's
-row of signs under a mask; a fingerprint is a short hash by which an altered row is noticed.
+block, once for each result, and open only the short results (`place.two_servers.scoring` distances and sums,
+`place.two_servers.server_flow` the check by fingerprints). A hidden row is a client's row of signs under a mask; a
+fingerprint is a short keyed value of a row, by which an altered row is noticed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from croupier.mpc.authentic import TaggedShares
 from croupier.mpc.deal_shares import DealSpec, Shares
 from croupier.mpc.field import PRIME
 
-# Weights add up to less than this, so that two words hold a sum of shares.
+# Weights add up to less than this, so that two words hold a sum of shares (`kernels.field.column_sums`).
 MOST = 1 << 31
 
 

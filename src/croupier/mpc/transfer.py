@@ -1,8 +1,9 @@
 """Oblivious transfer: of two messages the receiver gets the one it chose, and the sender does not learn which.
 
-From: Chou and Orlandi 2015, on ristretto255. The sender says A = aG; the receiver says B = bG, or bG + A when it chose
-the second; the keys are H(aB) and H(aB - aA), of which the receiver can compute one, as H(bA). Many transfers share
-one A. For parties that follow the protocol. Needs the extra `transfer` (rbcl, which brings libsodium).
+The protocol is that of Chou and Orlandi 2015, on ristretto255. The sender says A = aG; the receiver says B = bG, or
+bG + A when it chose the second; the keys are H(aB) and H(aB - aA), of which the receiver can compute one, as H(bA).
+Many transfers share one A. For parties that follow the protocol. Needs the extra `transfer` (rbcl, which brings
+libsodium).
 
 Used by `correlate`, where a description says `shuffle = "transfer"`: then two servers need no dealer for their shuffle.
 """

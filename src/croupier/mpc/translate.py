@@ -1,9 +1,13 @@
 """Permute and share: one server's rows in the other's secret order, as fresh shares; twice, a shuffle of shared rows.
 
-From: Chase, Ghosh and Poburinnaya 2020 (share translation). π(A) is the matrix whose row i is row π(i) of A. The sender
-holds masks (a, b), the permuter an order π and Δ = π(a) - b. The sender says X - a and keeps b; the permuter computes
-π(X - a) + Δ = π(X) - b. Each server is the permuter once, so row i of the result is X_{π0(π1(i))} and each server knows
-one factor of the order. For servers that follow the protocol: one that does not can link rows.
+This is the share translation of Chase, Ghosh and Poburinnaya 2020. π(A) is the matrix whose row i is row π(i) of A. The
+sender holds masks (a, b), the permuter an order π and Δ = π(a) - b; together these are a correlation. The sender says
+X - a and keeps b; the permuter computes π(X - a) + Δ = π(X) - b. Each server is the permuter once, so row i of the
+result is X_{π0(π1(i))} and each server knows one factor of the order. For servers that follow the protocol: one that
+does not can link rows.
+
+The correlation is dealt (`deal`) or made by the servers themselves (`correlate`). `place.two_servers.shuffle_flows`
+plays it where a description says `shuffle = "translate"` or `"transfer"`, and `croupier bench shuffles` times it.
 """
 
 from __future__ import annotations
@@ -79,12 +83,12 @@ def deal(group: Group, rows: int, coins: Coins) -> TranslationDeal:
 
 
 def open_masks(group: Group, rows: int, seed: bytes) -> SenderHalf:
-    """What the dealer's seed stands for, at the sender."""
+    """The sender's half, from the seed that the dealer sent it."""
     return draw_masks(group, rows, Coins(seed))
 
 
 def open_turn(group: Group, rows: int, seed: bytes, delta: bytes) -> PermuterHalf:
-    """What the dealer's message stands for, at the permuter."""
+    """The permuter's half, from the seed and the packed Δ that the dealer sent it."""
     return PermuterHalf(draw_order(rows, Coins(seed)), group.unpack(delta, rows))
 
 

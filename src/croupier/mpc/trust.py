@@ -1,14 +1,15 @@
 """RAIN's rule with everything secret: threshold, weights and weighted votes are computed on shares, signs are opened.
 
-From: RAIN, Algorithm 2 as printed, with the threshold that it takes for granted. For distances h_i of votes to a
-reference, tau = median(h) + c MAD(h), weights w_i = max(0, tau - h_i), and z = sum_i w_i (2 y_i - 1) of votes y_i of 0
-and 1. All of it in whole numbers, without any rounding: medians are kept twice, c is a public fraction num / den, and
-weights carry the factor 4 den, which no sign depends on.
+This is RAIN's Algorithm 2 as printed, with the threshold that the paper takes for granted. For distances h_i of votes
+to a reference, tau = median(h) + c MAD(h), where MAD is the median of |h_i - median(h)|. Weights are
+w_i = max(0, tau - h_i), and z = sum_i w_i (2 y_i - 1) of votes y_i of 0 and 1. All of it in whole numbers, without any
+rounding: medians are kept twice, c is a public fraction num / den, and weights carry the factor 4 den, which no sign
+depends on.
 
 Reveals: to both parties the signs of z, and nothing else. Semi-honest: a party that lies changes the outcome unseen.
 
 Used where a description says `scores = "secret"` (`place.two_servers.scoring`). `plain_rule` is the same in the clear:
-tests hold both against each other, bit for bit.
+tests and `croupier bench gates` hold both against each other, bit for bit.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ def _gates(prefix: str, rule: SecretRule) -> Iterable[tuple[str, int]]:
 
 
 def deal_weights(dealer: Dealer, rule: SecretRule) -> None:
-    """What `weights` draws."""
+    """Deal what `weights` draws."""
     for _, count in _gates("", rule):
         compare.deal_negative(dealer, count, rule.ring)
 

@@ -1,7 +1,8 @@
 """A talk of bytes between two parties as letters: a kind for what each says in each turn, of a length known before.
 
-The wire of this house knows no free-form bytes: every letter has a kind and a length that both sides know before it
-comes. Here the talks of `translate`, `correlate` and `onion` get them. Used by `place.two_servers`.
+The wire (`core.wire`) knows no free-form bytes: every letter has a kind and a length that both sides know before it
+comes. Here the talks of `translate`, `convert`, `correlate` and `onion` get them. `place.two_servers.shuffles` lists
+the turns of each, `place.two_servers.shuffle_flows` plays them, and `place.two_servers.pooled` reads them again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Clients send straight to the server, with their names: this placement hides nothing.
 
 A release that hides something, such as a shuffle, is refused here (`Pipeline`): the server would compute it itself and
-see what it should not. What remains is the release `rows`. Used for plain federated averaging, the presets of Tazza and
-the baseline of audits; `relay` and `chain.trusted` open what they got with `opened`.
+see what it should not. What remains is the release `rows`. Used for plain federated averaging, the presets of Tazza
+(whose encoder hides coordinates instead) and the baseline of audits; `relay` and `chain.trusted` use its `opened` to
+say what their trusted party can read.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Direct(Placement, use="direct"):
     )
 
     def schemas(self, mechanism: Mechanism, given: Given) -> Mapping[str, Schema]:
-        """One kind of message."""
+        """One kind of message: a client's payload."""
         return {"up": up_schema(mechanism, given)}
 
     def submit(
@@ -67,5 +68,5 @@ class Direct(Placement, use="direct"):
         return Released(names, rows, None, beside, names, layout)
 
     def learns(self, mechanism: Mechanism) -> Mapping[str, str]:
-        """The server, everything."""
+        """The server learns everything."""
         return {"server": mechanism.release.reveals()}

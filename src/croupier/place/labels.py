@@ -3,7 +3,10 @@
 Where clients are in tiers, whoever knows who is present knows every bucket and every row's noise. The server works them
 out itself, and `placement.read_released` has the release compare them with what a relay wrote beside the rows, so that
 a relay cannot lie about them; rules weigh by them (`aggregate.budget`). Where rows are hidden in a way that parts them
-from their noise, this says so and what to do about it.
+from their noise, this says so and what to do about it (`unlabelled`).
+
+`pipeline` labels what the server gathered, `servers` adds up by the groups of `together`, and `relay`, `servers` and
+the chain raise `too_few`.
 """
 
 from __future__ import annotations
@@ -95,7 +98,7 @@ def unlabelled(mechanism: Mechanism) -> str:
 
 
 def too_few(mechanism: Mechanism, given: Given, error: TooFew) -> TooFew:
-    """The error of a round that lacks clients: where it is the release that needs them, what to do is another thing."""
+    """The error of a round that lacks clients; where it is a bucket that needs them, with other remedies."""
     least = mechanism.release.least
     if not mechanism.release.tiered or least <= given.quorum:
         return error

@@ -1,11 +1,11 @@
 """Masks that cancel: clients send their updates to the server under sums of pairwise masks.
 
-From: pairwise masking without recovery. Each pair of clients has a common secret; one adds the mask that it stands for,
-the other takes it away. What the server gets is uniform but for its sum. If one invited client does not deliver,
-nothing can be read and the round is lost.
+Each pair of clients has a common secret; one adds the mask that it stands for, the other takes it away. What the server
+gets is uniform but for its sum. There is no recovery of lost masks: if one invited client does not deliver, nothing can
+be read and the round is lost.
 
-The preset `rns-masks`. Cheap and without any other party; what is published is not checked by clients, unlike in
-`servers`.
+The preset `rns-masks` uses it, `advice` suggests it, and `croupier bench sum` times it. It is cheap and needs no other
+party; what is published is not checked by clients, unlike in `servers`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Masks(Placement, use="masks"):
             yield f"masks residues of a power of two, not encode = {mechanism.encode.use!r}; use encode = 'fixed'"
 
     def schemas(self, mechanism: Mechanism, given: Given) -> Mapping[str, Schema]:
-        """One kind of message."""
+        """One kind of message: a client's masked vector."""
         field = wire.packed("vector", (), mechanism.encode.slots(given.layout), residue_bits(mechanism))
         return {"up": Schema((field,))}
 
@@ -100,13 +100,13 @@ class Masks(Placement, use="masks"):
         return self.opened(mechanism, given.roster, given.layout, inbox)
 
     def opened(self, mechanism: Mechanism, roster: tuple[str, ...], layout: Layout, inbox: Inbox) -> Released:
-        """The sum."""
+        """The sum of all vectors, in which the masks have gone."""
         bits, slots = residue_bits(mechanism), mechanism.encode.slots(layout)
         sums = unpacked(added((letter.body["vector"] for letter in inbox), (), slots, bits), slots, bits)
         return Released(tuple(letter.source for letter in inbox), sums=sums, layout=layout)
 
     def learns(self, mechanism: Mechanism) -> Mapping[str, str]:
-        """The sum."""
+        """The server learns the sum."""
         return {
             "server": f"{mechanism.release.reveals()}; and which clients took part",
             "each client": "which clients are invited, and their public keys",

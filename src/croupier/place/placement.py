@@ -2,8 +2,9 @@
 
 A pipeline calls the three sub-flows and knows no placement by name. Besides playing, a placement states: who stands in
 the middle, which parties must not put their views together (`breaks`), what each of them sees (`sight`), and what it
-withstands; `statement` prints that, and an audit attacks exactly those parties. The helpers below are the messages that
-placements have in common.
+withstands; `statement` prints that, and an audit attacks exactly those parties (`audit.question`, `audit.seen`). The
+round loop and deployed servers ask it whether a round may start again (`engine.loop`, `service.lead`). The helpers
+below are the messages that placements have in common.
 """
 
 from __future__ import annotations
@@ -52,7 +53,10 @@ class Mechanism(Protocol):
 
 @dataclass(frozen=True)
 class ServerHoldings:
-    """What the server itself holds in a round: keys of long standing, and the brief with its late part."""
+    """What the server itself holds in a round: its long-lived keys, and the brief with its late part.
+
+    The late part is what the server shows only once updates are fixed, such as RAIN's reference.
+    """
 
     keys: Keys = field(default_factory=dict, repr=False)
     brief: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
@@ -121,7 +125,7 @@ class Placement(Part):
         return self.binds
 
     def holders(self, clients: tuple[str, ...]) -> tuple[str, ...]:
-        """Who holds them."""
+        """Who holds the secrets that are needed."""
         return clients
 
     def own_keys(self, me: str, own: Secrets) -> Keys:
@@ -148,7 +152,7 @@ class Placement(Part):
         """Raises: SpecError when updates of this layout, of so many clients a round, are more than it can carry."""
 
     def costs(self, mechanism: Mechanism, layout: Layout, clients: int) -> tuple[str, ...]:
-        """What a round of it takes by itself, where that is worth saying before a run."""
+        """What this placement alone costs in a round, as sentences for `croupier plan`; none where it is little."""
         return ()
 
     def middle(self, mechanism: Mechanism) -> Mapping[str, Party]:
@@ -179,7 +183,10 @@ class Placement(Part):
 
     @property
     def breaks(self) -> Mapping[tuple[str, ...], Reads]:
-        """What parties read that `tolerance.apart` keeps apart, by their names; "clients" are all of them but one."""
+        """The coalitions that `tolerance.apart` rules out, by their parties' names, and what each could read.
+
+        "clients" among the names are all clients but one.
+        """
         return NONE
 
     def sight(self, mechanism: Mechanism, party: str) -> Sight:
@@ -187,11 +194,11 @@ class Placement(Part):
         return Sight("nothing", f"place = {self.use!r} does not say what {party} sees of updates")
 
     def without_noise(self) -> Self:
-        """As a client plays it who adds no noise, and does not mind what a malicious server could make of that."""
+        """This placement for malicious clients that add no noise, as an audit plays them: it asks for none."""
         return self
 
     def pooled(self, mechanism: Mechanism, parties: Witnesses) -> Released:
-        """What parties make of what they were told, put together: those of `breaks`, or who sees something alone.
+        """What the parties of a coalition in `breaks`, or one party that sees something alone, can read together.
 
         Raises: ProtocolError when they can read nothing.
         """
@@ -199,7 +206,7 @@ class Placement(Part):
 
 
 def unkeyed(memory: Memory) -> Memory:
-    """A memory as it is kept: keys of long standing reach a party anew in every round."""
+    """A memory as it is kept, without its keys: those reach a party anew in every round."""
     return {name: value for name, value in memory.items() if name != "keys"}
 
 

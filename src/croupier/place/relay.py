@@ -2,6 +2,9 @@
 
 The shortest placement, and the oracle of all others: the release is computed in the clear by its own function. Whoever
 runs the relay sees every update with its sender, and `explain` says so. Start reading placements here.
+
+Many presets use it (`rns`, `intra` and the `digits-*` that shuffle or sum), and so do audits, for the protocols that
+they compare with (`systems`, `audit.recorded.audited`).
 """
 
 from __future__ import annotations
@@ -99,7 +102,7 @@ class Relay(Placement, use="relay"):
         return read_released(mechanism, roster, layout, inbox[0].body, ids="ids" not in mechanism.release.hides)
 
     def learns(self, mechanism: Mechanism) -> Mapping[str, str]:
-        """The server the release, the relay everything."""
+        """The server learns the release, the relay everything."""
         return {
             "server": f"{mechanism.release.reveals()}; and which clients took part",
             "relay": "every client's whole update, and whose it is",
@@ -111,7 +114,7 @@ class Relay(Placement, use="relay"):
         return {("server", "relay"): "named"}
 
     def sight(self, mechanism: Mechanism, party: str) -> Sight:
-        """The relay, everything."""
+        """The relay sees everything."""
         return Sight("named")
 
     def pooled(self, mechanism: Mechanism, parties: Witnesses) -> Released:

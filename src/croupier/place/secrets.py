@@ -1,8 +1,9 @@
 """What one party knows from before the first round: its own long-lived keys, and everybody's public ones.
 
-In a deployment the ceremony makes them (`service`), each organisation its own; in a simulation they are drawn from the
-run's coins. A placement turns them into the keys that its flows use (`Placement.own_keys`), and never
-sees another party's.
+In a deployment each organisation makes its own keys (`service.identity`), and the public ones come from the cards in
+the roster that it accepted (`service.member`); in a simulation all are drawn from the run's coins (`simulated`, by
+`Placement.enrol`). A placement says which kinds it needs (`Need`), turns them into the keys that its flows use
+(`Placement.own_keys`), and never sees another party's.
 """
 
 from __future__ import annotations

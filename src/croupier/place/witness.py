@@ -1,7 +1,9 @@
 """A party that tells others what it knows: an adversary is one such party, or several.
 
-An audit's adversary is made of these. A witness is read off a view: no key and no other party's coins are in it.
-`Placement.pooled` gets the witnesses of a coalition and says what they can read together, and whether with names.
+An audit's adversary is made of these (`audit.seen`). A witness is read off a view, with what the party was given and
+every letter that reached it; no key and no other party's coins are in it. `Placement.pooled` gets the witnesses of a
+coalition and says what they can read together, and whether with names. So audits attack exactly what a coalition of
+parties holds, and not what a simulation happens to know.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ class Witness:
         raise ProtocolError(f"no letter {kind!r} reached {self.given.me}")
 
     def replayed(self, flow: SubFlow) -> Any:
-        """What a part of its flow comes to, gone through again with the letters that reached it."""
+        """What a part of its flow returns, played again with the letters that reached it."""
         answer: Inbox | None = None
         while True:
             try:
@@ -52,7 +54,7 @@ class Witness:
             answer = self._answer(ask)
 
     def sent(self, flow: SubFlow, kind: str) -> Body:
-        """What it sent of a kind, by going through its flow again. Raises: ProtocolError when it did not."""
+        """What it sent of a kind, by playing its flow again. Raises: ProtocolError when it sent none."""
         answer: Inbox | None = None
         with suppress(StopIteration):
             while True:

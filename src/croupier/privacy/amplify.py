@@ -2,11 +2,12 @@
 
 Reports of the other honest clients look like copies of the one in question with chance e^-eps0 each, so whoever sees
 the shuffled reports sees C + 1 bits, of which A are one way: C ~ Bin(n - 1, e^-eps0), A ~ Bin(C, 1/2) + Bernoulli(q)
-with q = e^eps0 / (1 + e^eps0).
-From: Feldman, McMillan and Talwar 2021. Their bound of 2023 has an erratum and is not used.
+with q = e^eps0 / (1 + e^eps0). The theorem is that of Feldman, McMillan and Talwar 2021. Their bound of 2023 has an
+erratum and is not used.
 
-`statement` prints the claim in `croupier explain`, and `plan` beforehand. Where an assumption of the theorem fails
-(rows with names, noise that is no pure mechanism, too few clients) the answer is the reason.
+`statement` prints the claim in `croupier explain`, and `privacy.plan` beforehand (`croupier plan dp`). Where an
+assumption of the theorem fails (rows with names, noise that is no pure mechanism, too few clients) the answer is the
+reason.
 """
 
 from __future__ import annotations
@@ -82,7 +83,10 @@ def amplified(honest: int, epsilon: float, delta: float) -> float:
 
 
 def shuffled_delta(honest: int, local: float, epsilon: float) -> float:
-    """An upper bound of delta for a central epsilon; both directions, because the two neighbours mirror each other."""
+    """An upper bound of delta for a central epsilon.
+
+    One direction is computed and holds for both, because the two neighbours mirror each other.
+    """
     from scipy.stats import binom
 
     if epsilon >= local:

@@ -6,8 +6,8 @@ values differs from the rounding of a noisier Gaussian sum, which is made of the
 by what `aliasing` bounds; members clamp, with a chance that `clamping` bounds. Both enter delta (1 + e^epsilon) times.
 The proof is in docs/theory.md.
 
-`statement` uses it for bucket sums and sums of everybody, and `systems` to choose a grid for them that the proof
-covers.
+`statement` uses it for bucket sums and sums of everybody (`croupier explain`), and `systems` to choose a grid for them
+that the proof covers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SHARE = 0.01
 
 @dataclass(frozen=True)
 class Lattice:
-    """Where noised values are rounded to: multiples of `step` up to `edge` on both sides, sums modulo `modulus`."""
+    """The grid that noised values are rounded to: multiples of `step` up to `edge`; sums are taken modulo `modulus`."""
 
     step: float
     edge: float
@@ -41,7 +41,7 @@ class Lattice:
 
 @dataclass(frozen=True)
 class Central:
-    """A guarantee of one client against who sees sums only, and the part of delta that the grid took."""
+    """The guarantee of one client against whoever sees sums only; `error` is the part of delta that the grid took."""
 
     mu: float
     epsilon: float
@@ -70,7 +70,7 @@ def clamping(members: int, clip: float, sigma: float, edge: float) -> float:
 
 
 def error(members: int, clip: float, sigmas: Sequence[float], lattice: Lattice) -> float:
-    """Both errors of one round, over as many coordinates as are covered."""
+    """What the grid can do in one round, by both bounds, over as many coordinates as are covered."""
     once = aliasing(members, min(sigmas) / lattice.step, lattice.modulus)
     once += clamping(members, clip, max(sigmas), lattice.edge)
     return min(1.0, COORDINATES * once)

@@ -3,7 +3,7 @@
 The mechanism works on the difference to the model that was handed out, never on weights: only a difference has a length
 that can be bounded. Clipping and noise are in double precision, from secure coins, block by block. How often a client's
 updates were clipped depends on its data, and is told to the client alone. `tiers` is the same with a deviation for each
-client; `gdp` has the accounting.
+client, and `gdp` has the accounting. RAIN uses it (presets `rain` and `rain-honest`, `systems.rain`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Gaussian(LocalPrivacy, use="gaussian"):
 
     What follows (signs, rounding, shuffles, sums) is made of the noised difference and costs nothing more. `budget` is
     the epsilon of all participations of a client at `delta`; who would exceed it takes no part.
-    From: RAIN eq. 5 before its sign; accounted for the whole vector with sensitivity 2 clip, not by coordinates.
+    RAIN's equation 5 before its sign; accounted for the whole vector with sensitivity 2 clip, not by coordinates.
     """
 
     forms: ClassVar[tuple[Form, ...]] = ("delta",)

@@ -1,9 +1,11 @@
 """Gaussian differential privacy: what Gaussian noise on a clipped update guarantees, and how guarantees add up.
 
-A mechanism is mu-GDP when telling its two neighbours apart is no easier than telling N(0, 1) from N(mu, 1).
-From: Balle and Wang 2018 (the exact curve of the Gaussian mechanism), Dong, Roth and Su 2022 (composition).
+A mechanism is mu-GDP when telling its two neighbours apart is no easier than telling N(0, 1) from N(mu, 1). The exact
+curve of the Gaussian mechanism is that of Balle and Wang 2018, composition that of Dong, Roth and Su 2022.
 
-The one accounting of Gaussian noise in this house: mechanisms, ledgers, plans and the laboratory's tables all ask here.
+It is the one accounting of Gaussian noise on whole updates here: mechanisms (`privacy.gaussian`, `privacy.tiers`),
+ledgers, plans (`croupier plan dp`), `advice` and the laboratory's tables all ask it. Noise on single records is
+accounted in `privacy.renyi` and `privacy.losses`.
 """
 
 from __future__ import annotations
@@ -89,7 +91,7 @@ def participations_for(epsilon: float, delta: float, clip: float, sigma: float) 
 
 
 def _mills(x: float) -> float:
-    """Phi(-x) / phi(x)."""
+    """Mills' ratio, Phi(-x) / phi(x), with the normal's distribution and density."""
     from scipy.special import erfcx
 
     return math.sqrt(math.pi / 2) * float(erfcx(x / math.sqrt(2)))

@@ -1,11 +1,12 @@
 """The ledger of one client: what it released, round by round, and what all of that together guarantees it.
 
-Gaussian releases compose exactly (mu-GDP), pure ones add up, and one of each kind costs the sum of both. The unit is
-part of every event: what protects a whole client and what protects one of its records are never added up.
-From: Dong, Roth and Su 2022 (composition, also of releases that depend on what came before).
+Gaussian releases compose exactly (mu-GDP, by Dong, Roth and Su 2022, also where one depends on what came before), pure
+ones add up, and one of each kind costs the sum of both. The unit is part of every event: what protects a whole client
+and what protects one of its records are never added up.
 
 A ledger lies in a client's memory and only grows: an event is written down before the message leaves
-(`engine.journal`), and a client whose total would be exceeded refuses before it trains.
+(`engine.journal`), and a client whose total would be exceeded refuses before it trains (`LocalPrivacy.admit`).
+`pipeline` keeps it, `accounts` makes the tables of a run, and `outlook` reckons ahead.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from croupier.privacy.gdp import composed, epsilon_of
 Unit = Literal["client", "record"]
 Method = Literal["gdp", "pld"]
 
+# What may differ between two worlds that a guarantee makes hard to tell apart, by what is protected.
 ADJACENCY: Mapping[Unit, str] = {
     "client": "its update of a round is replaced by any other",
     # Zero-out: steps and rate follow from the number of records, so nothing is proved where that number differs.

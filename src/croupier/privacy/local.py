@@ -1,8 +1,10 @@
 """Local privacy: what a client does to its update before anything leaves it.
 
-The part `LocalPrivacy` is the first of a pipeline's five: it changes the update, says what that cost (`Spent`), which
-guarantee it gives, and in which words. `NoNoise` is the default and claims nothing. The small helpers at the end are
-how all sentences here show numbers: rounded up, and with a remark where an epsilon is too large to mean much.
+The part `LocalPrivacy` is the first of a pipeline's five: it changes the update, says what that cost
+(`ParticipationCost`), which guarantee it gives, and in which words. `pipeline` asks `admit` before a client trains and
+applies the noise before anything leaves; `statement` prints what it claims. `NoNoise` is the default and claims
+nothing. The small helpers at the end are how all sentences here show numbers: rounded up, and with a remark where an
+epsilon is too large to mean much.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class ParticipationCost:
-    """What one participation cost a client, as facts for a ledger; no mechanism means nothing is claimed.
+    """What one participation cost a client, as facts for a ledger; with mechanism "none" nothing is claimed.
 
     `facts` are public parameters (mu, clip, ...); `noted` depends on private data and stays with the client.
     """
@@ -158,6 +160,7 @@ class NoNoise(LocalPrivacy, use="none"):
         return "no noise is added: no differential privacy is claimed, for records or for clients"
 
 
+# What a guarantee of local noise protects, in the words of every claim; and the epsilon above which it says little.
 UNIT = f"a client; adjacency: {ADJACENCY['client']}"
 LARGE = 20.0
 
@@ -169,7 +172,7 @@ def shown(epsilon: float, delta: float = 0.0) -> str:
 
 
 def rounded_up(value: float) -> str:
-    """The least number of four digits that is no less than the value: a rounded guarantee must still hold."""
+    """The least number of four digits that is no less than the value, as text: a rounded guarantee must still hold."""
     near = f"{value:.4g}"
     # The last bit of a computed value is noise, and no reason to round up.
     if float(near) >= value * (1 - 1e-12):
@@ -179,5 +182,5 @@ def rounded_up(value: float) -> str:
 
 
 def times(participations: int) -> str:
-    """So many participations, in words."""
+    """A number of participations, in words for a sentence."""
     return {0: "no participation", 1: "one participation"}.get(participations, f"{participations} participations")

@@ -1,8 +1,9 @@
 """Distributions of privacy losses (PLD), composed by Google's dp-accounting; without it an error, never a number.
 
-Tighter than the closed forms where releases of different kinds are put together. It needs the extra `dp`; a missing
-package is an error with the command to install it, because a looser number under the same name would mislead. `ledger`
-and `learn.budget` ask it.
+Tighter than the closed forms where releases of different kinds are put together, and needed for noise on sampled
+records. It needs the extra `dp`; a missing package is an error with the command to install it, because a looser number
+under the same name would mislead. `privacy.ledger` asks it (`Ledger.epsilon` by "pld"), and `learn.budget` takes the
+library from here.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ GRID = 1e-4
 def epsilon(
     gaussians: Sequence[tuple[float, float, int]], others: Sequence[tuple[float, float]], delta: float
 ) -> float:
-    """An upper bound for Gaussians (mu, rate, steps) and (epsilon, delta) releases together.
+    """An upper bound of the epsilon of Gaussians (mu, rate, steps) and (epsilon, delta) releases together.
 
     Raises: SpecError without the extra `dp`.
     """

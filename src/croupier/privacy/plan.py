@@ -1,8 +1,8 @@
 """Planning local privacy before a run: noise, epsilon or participations, any one from the other two.
 
-`croupier plan dp` prints it. A plan is also a promise: its noise is rounded up to the digits that are printed, so that
-a description with those digits is accepted to its last round. How often a client takes part is a chance where cohorts
-are drawn; the plan says what to reckon with.
+`croupier plan dp` prints it, and `outlook` asks how often a client will take part. A plan is also a promise: its noise
+is rounded up to the digits that are printed, so that a description with those digits is accepted to its last round. How
+often a client takes part is a chance where cohorts are drawn; the plan says what to reckon with.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from croupier.privacy.amplify import HOPELESS, ShuffleGuarantee, amplified, clai
 from croupier.privacy.gdp import epsilon_of, mu_of, participations_for, sigma_for
 from croupier.privacy.local import rounded_up
 
-# A chance that no client takes part more often than `likely` says.
+# The least chance that no client takes part more often than `Turns.likely` says.
 SURE = 0.99
 CLOSED = "Theorem 3.1 of Feldman, McMillan and Talwar 2021 as printed, not the form of its authors' program"
 # Above it numbers end before there is any guarantee.
@@ -105,7 +105,10 @@ def classical_sigma(epsilon: float, delta: float, clip: float) -> float:
 
 @dataclass(frozen=True)
 class Turns:
-    """How often one client takes part when some of all are invited at random to every round."""
+    """How often one client takes part when some of all are invited at random to every round.
+
+    `expected` on average; with chance `SURE` no client more often than `likely`; and never more often than `most`.
+    """
 
     expected: float
     likely: int
@@ -129,7 +132,11 @@ def turns(clients: int, cohort: int, total: int) -> Turns:
 
 @dataclass(frozen=True)
 class Amplified:
-    """What a shuffle of so many honest clients adds: for this mechanism, and for a pure one of the same epsilon."""
+    """What a shuffle of so many honest clients adds: what is `claimed` for this mechanism, or why nothing is.
+
+    For comparison `pure` is what a mechanism without delta would have at the same epsilon, and `closed` what the
+    theorem's closed form gives for it, or why it gives nothing.
+    """
 
     claimed: ShuffleGuarantee | str
     pure: float | None

@@ -1,11 +1,9 @@
 """Rényi differential privacy of the sampled Gaussian: an accountant that needs no other package.
 
-An upper bound, looser than one by privacy losses (`losses`). From: Mironov, Talwar and Zhang 2019 (Rényi Differential
-Privacy of the Sampled Gaussian Mechanism, section 3.3, whole orders); Canonne, Kamath and Steinke 2020, Proposition 12,
-from Rényi divergences to (epsilon, delta).
-
-So that a run with DP-SGD can say on every machine what it spent; where dp-accounting is installed, `learn.budget` takes
-that, and this as a quick first bound.
+It lets a run with DP-SGD say on every machine what it spent: `learn.budget` takes it where dp-accounting is not
+installed, and otherwise as a quick first bound. It is an upper bound, looser than one by privacy losses (`losses`): by
+Mironov, Talwar and Zhang 2019 (Rényi Differential Privacy of the Sampled Gaussian Mechanism, section 3.3, whole orders)
+and, from Rényi divergences to (epsilon, delta), Canonne, Kamath and Steinke 2020, Proposition 12.
 """
 
 from __future__ import annotations
@@ -23,7 +21,10 @@ ORDERS = (*range(2, 65), 72, 80, 96, 112, 128, 160, 192, 256, 384, 512, 768, 102
 
 @lru_cache(maxsize=1 << 12)
 def epsilon(noise: float, rate: float, steps: int, delta: float) -> float:
-    """For steps that see a record with chance `rate`; one record counts for nothing or does. Raises: RangeError."""
+    """The epsilon of so many steps, each of which sees a record with chance `rate`. Raises: RangeError.
+
+    Neighbours differ in whether one record counts in sums or is left out; `noise` is a deviation in units of the clip.
+    """
     if not (noise > 0 and 0 < rate <= 1 and steps >= 1 and 0 < delta < 1):
         raise RangeError(
             f"noise = {noise}, rate = {rate}, steps = {steps}, delta = {delta}: noise is above 0, a rate in (0, 1], "
@@ -46,4 +47,5 @@ def divergence(order: int, noise: float, rate: float) -> float:
 
 
 def _converted(order: int, spent: float, delta: float) -> float:
+    """The epsilon that a Rényi divergence of this order gives at a delta."""
     return spent + math.log1p(-1 / order) - math.log(delta * order) / (order - 1)

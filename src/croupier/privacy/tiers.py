@@ -1,8 +1,9 @@
 """Heterogeneous local privacy: every client has its own budget, from a public list of tiers.
 
-IntraShuffler's part of this room. Tiers are public, wishes are rounded down to them, and each client adds as much noise
-as its own tier takes; `release.buckets` then puts clients of like tiers together, and `place.labels` tells the server
-each row's noise. Budgets over all participations hold a client back before it trains.
+IntraShuffler's part of this room (presets `intra` and `intra-london`). Tiers are public, wishes are rounded down to
+them, and each client adds as much noise as its own tier takes; `release.buckets` then puts clients of like tiers
+together, and `place.labels` tells the server each row's noise. Budgets over all participations hold a client back
+before it trains.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Tiers(LocalPrivacy, use="tiers"):
     clients; who is not named is dealt a tier by a hash of its name, so that everybody knows everybody's. `budgets` are
     epsilons of all participations together, one for everybody or one a tier; `totals` names clients with one of their
     own, and the smaller holds. Who would exceed it takes no part.
-    From: IntraShuffler eq. 1, with sensitivity 2 clip and the analytic calibration instead of the classical one.
+    IntraShuffler's equation 1, with sensitivity 2 clip and the analytic calibration instead of the classical one.
     """
 
     forms: ClassVar[tuple[Form, ...]] = ("delta",)
@@ -121,7 +122,7 @@ class Tiers(LocalPrivacy, use="tiers"):
         return tuple(_tier(one, self.delta, self.clip).sigma for one in self.tiers)
 
     def as_tiers(self) -> Tiers:
-        """This."""
+        """Itself: this is the mechanism with tiers."""
         return self
 
     def budget(self, tier: float) -> float | None:

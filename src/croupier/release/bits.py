@@ -1,8 +1,9 @@
 """Releases of residues in unary: the bits of each block shuffled, their number, or their number modulo the modulus.
 
-Three answers to one question, from the paper's own to the least: `bits` lets out every bit, shuffled inside its block;
-`counts` the same information in fewer bytes; `mod` the residues of the sum and nothing more. What the first two tell
-beyond the sum is measured by the audit's question `carries`.
+Three ways to let out a sum of `encode.residues`, from the paper's own (RNS) to the one that tells least: `bits` lets
+out every bit, shuffled inside its block; `counts` the same information in fewer bytes; `mod` the residues of the sum
+and nothing more. What the first two tell beyond the sum is measured by the audit's question `carries`. `place.relay`
+computes all three, and a mix network (`place.chain`) moves the bits. Presets `rns`, `rns-bits` and `rns-chain`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from croupier.release.release import Release, Shape, Table, blocks
 
 
 class _Unary(Release):
-    """What is made of the bits that all clients send for one number and one modulus: a block."""
+    """A release that works on blocks: the bits that all clients send for one number and one modulus."""
 
     shape: ClassVar[Shape] = "sums"
     hides: ClassVar[frozenset[str]] = frozenset({"ids", "rows"})
@@ -36,7 +37,7 @@ class _Unary(Release):
 class Bits(_Unary, use="bits"):
     """All bits, each block's permuted uniformly and independently.
 
-    From: Algorithm 1 of the source-inference paper. The number of ones in a block is an integer, not a residue: the
+    Algorithm 1 of the source-inference paper (RNS). The number of ones in a block is an integer, not a residue: the
     multiples of the modulus in it tell more than the sum.
     """
 
@@ -157,7 +158,10 @@ def _bytes(start: int, stop: int, moduli: tuple[int, ...]) -> slice:
 
 
 def _folded(rows: Sequence[Tensor], moduli: tuple[int, ...], kind: torch.dtype, *, reduce: bool) -> Tensor:
-    """Ones by block, one block of coordinates at a time, so that memory holds no count of the whole model twice."""
+    """The ones of every block, modulo its modulus with `reduce`.
+
+    Done for 2^16 coordinates at a time, so that memory holds no count of the whole model twice.
+    """
     slots = _slots(rows, moduli)
     out = torch.empty((slots, len(moduli)), dtype=kind)
     many = np.array(moduli)

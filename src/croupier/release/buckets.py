@@ -1,10 +1,11 @@
 """Which clients are put together: buckets of like budgets, large enough to hide in, from public facts alone.
 
-From: IntraShuffler, Algorithm 1, made to end. As printed it cannot be built: it says neither which small bucket goes
+It is IntraShuffler's Algorithm 1, made to end. As printed it cannot be built: it says neither which small bucket goes
 first nor what the epsilon of a merged bucket is (and merges by the difference of epsilons), and one small bucket
 without a neighbour is looked at for ever. There is no literal variant of it here for that reason.
 
-`release.bucketed` forms them, and `place.labels` forms them again, by which the server checks what a relay wrote.
+`release.bucketed` forms them, also for a server that checks what a relay wrote (`place.placement`) and for the noise
+of each row that rules weigh by (`place.labels`).
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def label(bucket: Bucket, tiers: Sequence[Tier]) -> Label:
 
 
 def rounded(variance: float) -> float:
-    """Up to the public grid."""
+    """A variance rounded up to a power of the eighth root of 2: the grid that published noise lies on."""
     step = math.floor(FINE * math.log2(variance)) - 1
     # A logarithm may be off in its last bit: the grid decides, not the logarithm.
     while 2 ** (step / FINE) < variance:
@@ -84,6 +85,7 @@ def rounded(variance: float) -> float:
 
 
 def _nearness(one: Bucket, other: Bucket, gap: Gap) -> tuple[float, int, float]:
+    """What the neighbour to join is chosen by, the least first: how far apart, how large, of which epsilon."""
     below, above = (one, other) if one.high < other.low else (other, one)
     # A ratio orders as its logarithm does, and a division rounds alike on every machine, which a logarithm need not.
     apart = above.low / below.high if gap == "ratio" else above.low - below.high

@@ -1,7 +1,8 @@
 """What counts of ones tell beyond the sum: the releases `bits` and `counts` show carries, and a sum needs none.
 
 For each parameter and modulus m they show the sum of the clients' residues as an integer: the sum modulo m, and m times
-a carry. Whatever carries tell of the clients is leaked; an audit asks it of RNS.
+a carry. Whatever carries tell of the clients is leaked. The audit's question `carries` asks it of RNS
+(`audit.attacks.carries`), and the laboratory measures it for many settings.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Moduli = tuple[int, ...]
 
 # Parts of the parameters that an interval leaves out one by one.
 PARTS = 20
-# Below this many parameters in a part there are fewer samples than cells.
+# The fewest parameters of a part: with less, an estimate has fewer samples than cells.
 _FEWEST = 10
 
 
@@ -63,7 +64,7 @@ def _conditional(cells: Ints, values: Ints) -> float:
 
 
 def pairs_fit(first: Ints, total: int, ones: Ints, moduli: Moduli) -> npt.NDArray[np.bool_]:
-    """Which first values, with what is left of the total, make these counts."""
+    """Which of these values of one client, with the rest of the total as another's, make exactly these counts."""
     each = zip(moduli, ones.tolist(), strict=True)
     fits: npt.NDArray[np.bool_] = np.all([first % m + (total - first) % m == many for m, many in each], axis=0)
     return fits

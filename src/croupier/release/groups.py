@@ -1,8 +1,9 @@
 """Sums over small groups: rows for rules that need several values a coordinate, each hidden among a few clients.
 
 Medians and other robust rules need several values a coordinate, and a sum is one. Between the two lie sums of small
-groups, each large enough that one update is hidden among honest others; pairs, as a paper has them, must be asked for
-(`literal`), because a member can subtract itself.
+groups, each large enough that one update is hidden among honest others; pairs, as the source-inference paper (RNS) has
+them, must be asked for (`literal`), because a member can subtract itself. A description names it
+(`protocol.release = "groups"`), and `croupier reproduce` compares it for that paper.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ HONEST = 3
 class Groups(Release, use="groups"):
     """Clients are dealt into groups of `size` at random, anew each round; of each group its sum leaves.
 
-    From: the source-inference paper's Appendix F.9, which deals pairs. A member that colludes with the server subtracts
+    The source-inference paper's Appendix F.9 deals pairs. A member that colludes with the server subtracts
     itself, so that each group must keep `HONEST` honest members besides `colluders`; `literal` waives it. Left-over
     clients join the first groups.
     """

@@ -1,11 +1,12 @@
 """RAIN's rule in whole numbers, as it can be computed without opening anything on the way.
 
-From: RAIN, Algorithm 2 as printed, with the threshold that it takes for granted: tau = median + c MAD, weights
-max(0, tau - distance). Medians are kept twice and weights carry the factor 4 `den`, so that nothing is ever rounded
+It is RAIN's Algorithm 2 as printed, with the threshold that it takes for granted: tau = median + c MAD, weights
+max(0, tau - distance). Medians are kept doubled and weights carry the factor 4 `den`, so that nothing is ever rounded
 but c itself, to `num` / `den`.
 
-`release.scored` follows it where scores are to stay secret, because then both servers compute on whole numbers
-(`mpc.trust`). It is the clear form that the secret one is tested against.
+`release.scored` follows it where scores are to stay secret; the two servers then compute the same on shares, with the
+constants from here (`place.two_servers.scoring`, `mpc.trust`). This is the clear form that the secret one is tested
+against.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+# The denominator of c, a power of two; and what scales a median of absolute deviations to a standard deviation.
 DEN = 256
 _NORMAL = Fraction("1.4826")
 Ints = npt.NDArray[np.int64]
@@ -32,9 +34,10 @@ class Printed:
 
     @classmethod
     def of(cls, spread: float, size: int, floor: bool) -> Printed:
-        """For so many coordinates. The median being secret, the least deviation is that of rows half of which differ.
+        """The constants for so many coordinates; `spread` is c in units of a normal's deviation.
 
-        From: the deviation of a distance that is a sum of coordinates, which is largest there.
+        With `floor` the MAD counts as no less than chance makes it. The median being secret, that is the deviation of a
+        distance where half of the coordinates differ, which is the largest there is.
         """
         least = round(4 * math.sqrt(size) / 2 / float(_NORMAL)) if floor else 0
         return cls(round(_NORMAL * Fraction(str(spread)) * DEN), least)

@@ -1,8 +1,9 @@
 """Releases: the ideal function of a batch, exactly what the server is to learn.
 
-A release is called block by block, 2^16 coordinates at a time, so that memory stays small and draws are the same
-however many there are. It also says in one sentence what it reveals, which `explain` prints, and from how many clients
-on it hides anything (`least`).
+A release is given all clients' rows and draws its coins for blocks of 2^16 coordinates, so that memory stays small and
+the order of work changes nothing. It also says in one sentence what it reveals, which `croupier explain` prints, and
+from how many clients on it hides anything (`least`). Placements (`place`) compute it, in the clear or on shares;
+`pipeline`, `statement` and the audit ask by its hooks what it hides.
 """
 
 from __future__ import annotations
@@ -25,15 +26,18 @@ from croupier.errors import ProtocolError
 from croupier.release.buckets import Bucket, Label
 from croupier.release.scoring import ScoreRule
 
-# One row a client.
+# Rows as one array, a row for each client.
 Table = npt.NDArray[Any]
-# Rows, one sum, one sum a bucket, or a sum of rows that were scored against a reference.
+# What leaves: rows, one sum, one sum a bucket, or a sum of rows that were scored against a reference.
 Shape = Literal["rows", "sums", "bucketed", "scored"]
 
 
 @dataclass(frozen=True)
 class ReleaseContext:
-    """What some releases use besides the rows: the clients' public tiers, and what the server shows late."""
+    """What some releases use besides the rows: the clients' public tiers, and what the server shows late.
+
+    Late is what only those who compute the release are told once updates are fixed: a reference (`aggregate.signs`).
+    """
 
     tiers: tuple[Tier, ...] = ()
     late: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
@@ -42,13 +46,15 @@ class ReleaseContext:
 class Release(Part):
     """What leaves of the clients' coordinates.
 
-    It is computed block by block (2^16 coordinates), so that neither memory nor the order of work changes an outcome.
+    Its coins are drawn for blocks of 2^16 coordinates, so that neither memory nor the order of work changes an outcome.
     """
 
     verb: ClassVar[str] = "release"
     lies_in: ClassVar[str] = "croupier.release"
     shape: ClassVar[Shape]
+    # What the server no longer learns: "ids" (whose row is whose), "rows" (single updates).
     hides: ClassVar[frozenset[str]] = frozenset()
+    # The fewest clients among whom it hides anything.
     least: ClassVar[int] = 1
     # Whether its rows are sums over groups of clients.
     grouped: ClassVar[bool] = False
@@ -142,7 +148,7 @@ class Release(Part):
         return unmoved(rows, self.moved(places_of(rows), layout, modulus, coins))
 
     def mixed_together(self, clients: int, tiers: Sequence[Tier]) -> tuple[tuple[int, ...], ...]:
-        """Among whom pieces change places, by their places; in the order in which the groups' rows leave."""
+        """Groups of clients among whom pieces change hands, by their places, in the order in which their rows leave."""
         return (tuple(range(clients)),)
 
     def facts(self, tiers: Sequence[Tier]) -> dict[str, Tensor]:
@@ -163,7 +169,7 @@ class Release(Part):
 
 
 def places_of(rows: Table) -> Table:
-    """Of each number of a table the row that it lies in."""
+    """A table like `rows` whose every number is the row that it lies in: moved, it tells where numbers came from."""
     return np.repeat(np.arange(len(rows), dtype=np.int64)[:, None], rows.shape[1], 1)
 
 
@@ -175,7 +181,7 @@ def unmoved(rows: Table, places: Table) -> Table:
 
 
 def whole(modulus: Modulus) -> dict[str, Any]:
-    """How the wire carries residues of one modulus: their top, and no more bits than they need."""
+    """For a `Field` of residues of one modulus: the largest one, and no more bits than they need. Empty for others."""
     if not isinstance(modulus, int):
         return {}
     return {"top": modulus - 1, "widths": ((modulus - 1).bit_length(),)}

@@ -1,10 +1,11 @@
 """The release of RAIN: how far each row of signs lies from a reference, and a sum of the rows that lie near enough.
 
 The rule that turns distances into weights is part of the release, because whoever computes the sum must follow it. It
-is a function of the distances as a set: the order of the rows does not matter, and does not show.
+is a function of the distances as a set: the order of the rows does not matter, and does not show. `aggregate.signs`
+makes the reference and takes the step.
 
 `place.two_servers` computes it on shares; behind a relay it is computed in the clear, which is the oracle that the law
-*realise* compares with.
+*realise* compares with. Presets `rain` and `rain-honest`.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ from croupier.release.scoring import Ints, Verdict
 
 # Scales a median of absolute deviations to the standard deviation of a normal.
 NORMAL = 1.4826
-# Real weights are kept in units of this share of a coordinate.
+# Real weights are kept as whole numbers of sixteenths of a coordinate.
 _UNIT = 16
+# The fewest clients of which weights in levels are taken.
 _CROWD = 50
 
 
@@ -48,7 +50,7 @@ class ScoredSum(Release, use="scored"):
     opens = "signs" and no gate; its least deviation is that of rows half of which differ. Two servers then multiply
     every coordinate of every row by a secret weight: for models of few parameters.
 
-    From: RAIN, Algorithm 1; with secret scores Algorithm 2. Not as printed: the gate, the weights, and the least
+    RAIN's Algorithm 1; with secret scores Algorithm 2. Not as printed: the gate, the weights, and the least
     deviation (`floor`), without which identical rows give a threshold that none of them meets.
     """
 

@@ -1,6 +1,7 @@
 """What whoever computes a scored sum needs to know of it: its rule, as a protocol that a release may offer.
 
-`release/scored` is the one release that offers it; the two servers follow it without knowing which release it is.
+`release.scored` is the one release that offers it. The two servers (`place.two_servers`) follow it on shares and need
+not know which release it is.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class ScoreRule(Protocol):
         """Whether distances are opened."""
 
     def most(self, rows: int, size: int) -> int:
-        """The most that weights can add up to, for so many rows of so many coordinates."""
+        """The most that weights can add up to, for so many rows of so many coordinates: a sum must fit its words."""
 
     def printed(self, size: int) -> Printed:
         """The rule of secret scores."""

@@ -1,8 +1,10 @@
 """Naive shuffles: rows leave cut into models, layers or single parameters, each piece permuted among the clients.
 
 The finer the pieces, the less of a client stays together: whole models, layers, or single parameters. Each piece is
-permuted by its own uniform permutation from the relay's coins. What un-shuffling attacks still find is the audit's
-question `source`.
+permuted by its own uniform permutation from the coins of whoever shuffles: a relay (`place.relay`) or a mix network
+(`place.chain`), which moves shares by `Release.moved`. Presets such as `digits-shuffled` name it, and
+`release.bucketed` shuffles inside each bucket by it. What un-shuffling attacks still find is the audit's question
+`source`.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ Row = npt.NDArray[Any]
 class Shuffle(Release, use="shuffle"):
     """Rows whose pieces are permuted among the clients, each piece by its own uniform permutation.
 
-    From: the shuffles that source-inference Algorithms 2, 3 and 5 attack.
+    These are the shuffles that the source-inference paper (RNS) attacks by its Algorithms 2, 3 and 5.
     """
 
     shape: ClassVar[Shape] = "rows"
@@ -95,7 +97,7 @@ def shuffle_into(out: Table, rows: Sequence[Tensor], grain: Grain, layout: Layou
 
 
 def move_into(out: Table, rows: Sequence[Row], grain: Grain, layout: Layout, coins: Node) -> None:
-    """The same for rows that need not be numbers of the house's own kinds: shares of them, for example."""
+    """The same for rows of any type of numpy's, which torch may not have: shares of rows, for example."""
     if grain == "parameter":
         _single(rows, out, coins)
     else:
@@ -103,7 +105,7 @@ def move_into(out: Table, rows: Sequence[Row], grain: Grain, layout: Layout, coi
 
 
 def _draw(grain: Grain, count: int, layout: Layout, slots: int, coins: Node) -> list[tuple[Span, Ints]]:
-    """The permutations that span blocks: one for the model, or one a layer; drawn once, before the first block."""
+    """The permutations that reach over blocks, each with the coordinates that it moves: one, or one a layer."""
     if grain == "model":
         return [((0, slots), coins.child("model").secure().permutation(count))]
     pieces = dict(layout.layers())

@@ -1,7 +1,8 @@
 """The release that lets out nothing but a sum.
 
 All that a mean needs. Rows must be residues of one modulus, so that the sum is exact and the order of addition does not
-show; a sum of fewer than two clients is refused.
+show; a sum of fewer than two clients is refused. `place.servers` and `place.masks` compute it on shares, `place.relay`
+in the clear; presets `digits-sum` and `rns-servers` name it, and `release.bucketed` adds up each bucket by it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Sum(Release, use="sum"):
         modulus: Modulus,
         coins: Node,
     ) -> Mapping[str, Tensor]:
-        """Fold one client's block at a time. Raises: ProtocolError on floats, whose last bits tell the order."""
+        """Add one client's block at a time. Raises: ProtocolError on floats, whose last bits tell the order."""
         if not isinstance(modulus, int) or rows[0].is_floating_point():
             raise ProtocolError("only integers are summed: the last bits of a float sum tell the order")
         total = torch.zeros(len(rows[0]), dtype=torch.int64)

@@ -1,7 +1,10 @@
-"""A party's countersignature of a roster: it has compared the words, and takes part under this roster and no other.
+"""A party's countersignature of a roster: a signed statement that it takes part under this roster and no other.
 
-`home` makes one when a roster is pinned; `croupier accept` writes it out for the others, who can see from it who has
-accepted what. Countersignatures are no part of the roster: its digest must not change when somebody accepts it.
+With `croupier accept` a person first compares six words of the roster's digest with another party by telephone
+(`service.words`); the signature proves the acceptance, not the comparison. `service.home` makes one when it pins a
+roster, that is keeps it as the accepted one, and checks it whenever that roster is read again. `croupier accept` writes
+it out for the others, who can see from it who has accepted what. Countersignatures are no part of the roster: its
+digest must not change when somebody accepts it.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ class Acceptance:
 
     @classmethod
     def make(cls, keys: Keyring, roster: Roster, day: dt.date) -> Acceptance:
-        """A party's own."""
+        """The acceptance of the party that holds these keys."""
         said = day.isoformat()
         return cls(keys.name, roster.digest, said, keys.sign(_to_sign(keys.name, roster.digest, said)))
 

@@ -1,7 +1,8 @@
 """The versions of a roster that a party has accepted, each with the keys and the secret that belong to it.
 
-A running party asks here which version holds in a round. A version that its operator accepts meanwhile is found without
-a restart, and so are renewed keys beside the old ones.
+A running party asks here which version holds in a round. So a version that its operator accepts meanwhile is found
+without a restart, and so are renewed keys beside the old ones. `croupier serve` and `join` (`cli.serve`) and
+`flower.station` make an `Accepted`; parties know it as `Versions` (`service.member`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""A store's folder for one process at a time: two that are the same party would send twice."""
+"""Takes a store's folder for one process at a time: two processes that are the same party would send twice.
+
+`croupier serve` and `croupier join` take it for as long as they run, `flower.session` for a whole run, and `flower.mod`
+for one message.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """How the server's notices reach everybody: hosts are told, clients ask and say a word of their own when they do.
 
-`lead` decides what is announced; here is who hears of it, who is still expected, and what clients say meanwhile.
+`service.lead` derives its `Lead` from `Announcer` and decides what is announced; here is who hears of it, who is still
+expected, and what clients say meanwhile. Clients only dial out, so what the server must know of them besides their
+letters comes with these requests.
 """
 
 from __future__ import annotations
@@ -23,12 +25,12 @@ from croupier.service.transport import OK
 
 # So long the server stays for clients that have not yet heard that all is over.
 FAREWELL = 10.0
-# Bytes of a request for notices, and of what it says of each client.
+# A request for notices may have so many bytes, and so many more for each client of the roster.
 _SHORT, _EACH = 1 << 16, 1 << 10
 
 
 class Announcer(PartyProcess):
-    """A party whose notices the others follow."""
+    """The server as far as its notices are concerned: hosts and clients follow them."""
 
     def __init__(self, member: Member, store: Store, work: WorkByName, options: Options) -> None:
         super().__init__(member, store, work, options)
@@ -122,7 +124,10 @@ class Announcer(PartyProcess):
         return {name for roster in self.versions.rosters() if roster.version > mine for name in roster.clients}
 
     async def _compare_secrets(self, cohort: tuple[str, ...]) -> None:
-        """Before the first round under a roster: clients that hold different secrets would cry foul at each other."""
+        """Before the first round under a roster, see that no two clients hold different secrets.
+
+        They would take each other's sums for foul play and raise an alarm.
+        """
         roster, word = self.member.roster, self.word
         if "group" not in self.member.pipeline.place.needs or roster.digest in self._compared:
             return

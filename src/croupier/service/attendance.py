@@ -1,7 +1,7 @@
 """Which clients are here, and what they let the server know of their standings: public facts, kept across restarts.
 
-Clients say both when they ask for notices. The server goes by them when it calls for agreements (`chair`): a client
-that is not here is not waited for, and one that was never heard of holds nothing.
+Clients say both when they ask for notices (`service.announcer`). The server goes by them when it calls for agreements
+(`service.chair`): a client that is not here is not waited for, and one that was never heard of holds nothing.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ClientFacts:
 
 
 class Attendance:
-    """What the server knows of its clients."""
+    """What the server knows of its clients: who is here, and the facts that each said last."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

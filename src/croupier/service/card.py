@@ -1,7 +1,9 @@
 """A party's public card: its name, its role, where it listens, and its public keys, signed by its identity.
 
-Cards are all that organisations hand each other before a roster is made (`roster`). A card that exists is whole: its
-signature, its certificate and its names are checked when it is built. `identity` makes them.
+Cards are all that organisations hand each other before a roster is made (`service.roster`). A card that exists is
+whole: its signature, its certificate and its names are checked when it is built. `service.identity` makes cards of a
+party's keys, for `croupier keygen` and `croupier rotate`; `croupier enrol` reads everybody's. What a name may be, and
+which role it stands for, is decided here, too.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from croupier.service.fields import Fields, read_file, read_table, write_table
 
 Role = Literal["client", "server", "relay", "sum-server", "mix-server", "second", "dealer", "host"]
 ROLES: tuple[Role, ...] = get_args(Role)
-# Of these a protocol has several, by number.
+# Of these roles a protocol has several parties, called by number.
 _NUMBERED: dict[Role, str] = {"sum-server": r"sum[1-9][0-9]*", "mix-server": r"mix[1-9][0-9]*"}
 DOMAIN = ".croupier.internal"
 IDENTITY, BOX, SIGNATURE = 32, 32, 64

@@ -1,7 +1,8 @@
 """The server's part before a round whose clients agree on something: it calls, relays, and hears how it ended.
 
-What is called for comes from the same conductor as in a simulation (`agree.conduct`), which knows public facts only.
-Each step is a notice; the server plays the relay's seat in it, and then waits until the clients say where they stand.
+What is called for comes from the same conductor as in a simulation (`agree.epochs.conduct`), which knows public facts
+only. Each step is a notice; the server plays the relay's seat in it, and then waits until the clients say where they
+stand. `service.lead` has a `Chair` where the protocol needs agreements, as Tazza's does.
 """
 
 from __future__ import annotations

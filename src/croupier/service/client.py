@@ -1,4 +1,9 @@
-"""A client: it only dials out, asks the server for notices, trains, and checks what becomes of its update."""
+"""A client: it only dials out, asks the server for notices, trains, and checks what becomes of its update.
+
+Before its first step it asks every host what it remembers of it (`service.recall`), because a store that was put back
+from a backup could make it use one-time secrets twice. `service.start` makes a `Client` for `croupier join` and
+`croupier up`. In a Flower federation its place is taken by `flower.node`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +24,7 @@ from croupier.service.transport import LATER, REFUSED
 
 
 class Client(PartyProcess):
-    """One client of the federation."""
+    """One client of the federation, as a program."""
 
     # Heard once, remembered: the server may be gone when it is asked for again.
     _newest: Notice | None = None

@@ -1,6 +1,7 @@
 """Answers of a party that give nothing: refused, asked to come again, failed. Each is counted and told to its operator.
 
-The party's door answers with these (`door`); callers are never told why.
+The party's door (`service.door`) derives from `CountedAnswers`; callers are never told why, because a stranger could
+learn from it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from croupier.service.transport import LATER, REFUSED
 
 
 class CountedAnswers:
-    """What a door has in common whatever it is asked."""
+    """The answers that a door gives whatever it is asked, with their counts."""
 
     counts: Counter[str]
     options: Options

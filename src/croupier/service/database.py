@@ -3,7 +3,9 @@
 A write is answered when it is on disk (WAL, full synchronisation); writes that wait together are committed together.
 Bodies are sealed under a key that belongs to their attempt, so that erasing 32 bytes makes all of them unreadable; the
 database overwrites what it deletes, and its log is emptied when an attempt ends. What a disk itself keeps is beyond it.
-`store` says what is kept.
+
+`service.store` derives from `Database` and says what is kept. `service.player` and `service.seated` wait for their
+writes with `on_disk`.
 """
 
 from __future__ import annotations

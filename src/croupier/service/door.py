@@ -1,8 +1,9 @@
 """A party's door: what it answers to those who bring letters, fetch them, or tell how an attempt ended.
 
 Every call comes with a certificate, and counts as the party that the roster in force has for it. A letter is held
-against its header, its schema and the attempt that is played before a byte of its body is read, and answered with `ok`
-only once it is durable. What is refused is counted and told to the own operator, never to the caller.
+against its header, its schema and the attempt that is played before more of its body is read than came with the header,
+and answered with `ok` only once it is durable. What is refused is counted and told to the own operator, never to the
+caller. `service.party` derives from `PartyDoor`, and `service.transport` calls it for every call that comes in.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from croupier.service.transport import CLOSED, ENDED, KEY_BYTES, LATER, OK, SHOR
 
 
 class PartyDoor(CountedAnswers):
-    """What a party answers; `now` is the attempt that it plays, and letters go to its player."""
+    """What a party answers to calls; `now` is the attempt that it plays, and letters go to its player."""
 
     def __init__(self, member: Member, store: Store, options: Options) -> None:
         self.member, self.store, self.options = member, store, options

@@ -1,6 +1,7 @@
 """What the transport asks of a host: whom it lets shake hands, who calls, and what it answers.
 
-`door` answers, `transport` carries; tests put other doors in its place.
+`Door` is the interface between two files that need not know each other: `service.door` answers, `service.transport`
+carries. Tests and `bench/services/load` of the laboratory put other doors in its place.
 """
 
 from __future__ import annotations

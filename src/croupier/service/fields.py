@@ -1,7 +1,9 @@
-"""Files of the ceremony: TOML whose every field is checked, read whole and never written over.
+"""Files of the key ceremony: TOML whose every field is checked, read whole and never written over.
 
-Used by `card`, `identity`, `roster`, `acceptance` and `group`. Errors name the file, the field, the value (unless it
-is secret) and a remedy.
+Cards, rosters and countersignatures come from other people's machines, so an error names the file, the field, the
+value (unless it is secret) and a remedy, and an unknown field is refused. Used by `service.card`, `service.identity`,
+`service.roster`, `service.acceptance`, `service.group` and `service.home`; the commands `cli.ceremony` and `cli.enrol`
+write new files by it.
 """
 
 from __future__ import annotations

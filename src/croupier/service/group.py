@@ -2,7 +2,8 @@
 
 Clients make and check the tags of sums with it, and no host may know it. A joint draw would add nothing: any client
 could tell it on anyway. It is bound to one roster and the round that it begins with, so a new roster takes a new
-secret: who has left does not know it. `croupier group` calls this; `home` keeps what was opened.
+secret: who has left does not know it. `croupier group` draws and opens it, `service.home` keeps what was opened, and
+`service.heard` and `croupier accept` compare its fingerprint.
 """
 
 from __future__ import annotations

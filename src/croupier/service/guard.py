@@ -1,8 +1,8 @@
 """What a party checks before it takes part in an attempt, whatever the server says.
 
-Clients and hosts each keep these rules for themselves and across restarts, because a server that could open attempts
-at will would get two sums that differ by one client. They are pure functions of a notice, of what the party accepted,
-and of what it took part in before.
+Clients and hosts each keep these rules for themselves and across restarts, because a server that could open attempts at
+will would get two sums that differ by one client. They are pure functions of a notice, of what the party accepted, and
+of what it took part in before. `service.party` calls them for every notice.
 """
 
 from __future__ import annotations

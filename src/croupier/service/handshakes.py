@@ -1,8 +1,9 @@
 """Connections that never came to a call: strangers and ended certificates fail before anybody can ask who they are.
 
-gRPC turns them away during the handshake and tells nobody but its own log. What can be had is that a handshake began,
-and that a connection made its first call; a handshake that no call follows was turned away, or was none. `transport`
-reports both, the door counts what is left over and tells its operator.
+gRPC turns them away during the handshake and tells nobody but its own log, yet an operator should hear of them. What
+can be had is that a handshake began, and that a connection made its first call; a handshake that no call follows was
+turned away, or was none. `service.transport` reports both, and `service.door` counts what is left over and tells its
+operator.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-# A party dials when it has something to say: its first call comes within a breath of the handshake.
+# Seconds after which a handshake counts as one that no call follows: a party dials only when it has something to say,
+# and calls at once.
 PATIENCE = 5.0
 # So many connections are remembered at a time, which is more than a host has open.
 MOST = 1 << 16

@@ -3,7 +3,8 @@
 Neither is believed in anything that matters: the tags of sums are checked by the clients themselves. But a round with
 which no client was content is worth nothing, and clients that hold different secrets would take each other's sums for
 foul play, so both are said before it comes to that. Of a secret only a digest is told, which is in `group.sealed`, too.
-`lead` keeps a `ClientsWord`; `client` makes and reads what passes between them.
+`service.announcer` keeps a `ClientsWord`, `service.lead` asks it, and `service.client` makes what is told and reads the
+answer.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from croupier.service.store import Store
 
 # How an answer begins that says who holds which secret.
 _DIFFER = b"differ "
-# As many versions of a roster as a client tells of: more than any run has in force or to come.
+# A client tells of so many versions of a roster at most: no run has more of them in force or to come.
 MOST_VERSIONS = 16
 _DIGEST = 32
 

@@ -5,7 +5,8 @@ NAME.runs/RUN/VERSION.roster, .accepted   a roster, and its own countersignature
 NAME.runs/RUN/VERSION.group               the clients' group secret under that roster
 NAME.runs/RUN/store, views, out           what it must not lose while it takes part; kept views; the server's results
 
-A host or a client starts only with a pinned roster (`pinned_as`). Only the owner may enter the folder.
+`croupier keygen`, `rotate`, `group` and `accept` write to it; `croupier serve`, `join` and `flower.station` read it. A
+host or a client starts only with a roster that is pinned here (`pinned_version`). Only the owner may enter the folder.
 """
 
 from __future__ import annotations
@@ -191,7 +192,7 @@ class Home:
 
 
 def sealed_name(roster: Roster) -> str:
-    """What the file is called in which one client hands the others their secret."""
+    """The name of the file in which one client hands the others the group secret."""
     return "group.sealed" if roster.version == 1 else f"group.{roster.version}.sealed"
 
 
@@ -236,7 +237,7 @@ def save_keys(folder: Path, keys: Keyring, card: Card, stem: str) -> tuple[Path,
 
 
 def next_stem(folder: Path, name: str) -> str:
-    """What the files of renewed keys are called: NAME.2, then NAME.3."""
+    """The name, without its ending, of the files of renewed keys: NAME.2, then NAME.3."""
     number = 2
     while (folder / f"{name}.{number}.key").exists() or (folder / f"{name}.{number}.card").exists():
         number += 1

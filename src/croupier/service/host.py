@@ -1,6 +1,8 @@
 """A host, any party that is neither a client nor the server: it plays the attempts that the server's notices open.
 
-Relays, sum servers, mix servers, the second server and the dealer need no data of their own. Made by `service.start`.
+Relays, sum servers, mix servers, the second server and the dealer need no data of their own, so one class serves for
+all of them. `service.start` makes a `Host` for `croupier serve` and `croupier up`, and `flower.rehearse` for a
+rehearsal inside Flower's simulation.
 """
 
 from __future__ import annotations

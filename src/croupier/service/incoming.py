@@ -1,4 +1,8 @@
-"""A letter's body on its way in: what came with its header, and the pieces that follow."""
+"""A letter's body on its way in: what came with its header, and the pieces that follow.
+
+`read` stops as soon as there are more bytes than the header announced, so that nobody can fill a host's memory.
+`service.door` makes an `IncomingBody` for every letter that comes.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class IncomingBody:
-    """The bytes that are here, and where the rest comes from."""
+    """A body as far as it has come (`begun`), and the pieces that are still to come."""
 
     begun: bytes = field(repr=False)
     pieces: AsyncIterator[bytes] = field(repr=False)

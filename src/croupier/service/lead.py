@@ -1,4 +1,9 @@
-"""The server: it invites clients, opens attempts, plays its own part, measures the model, and says when all is over."""
+"""The server: it invites clients, opens attempts, plays its own part, measures the model, and says when all is over.
+
+`Lead.run` plays all rounds by itself, and may be killed at any moment: what it must not forget is in its store before
+anybody hears of it. `service.start` makes a `Lead` for `croupier serve server` and `croupier up`; `flower.lead` derives
+from it, where a Flower strategy decides when a round begins. How notices reach the others is in `service.announcer`.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +47,7 @@ class Measures:
 
 
 class Lead(Announcer):
-    """The party called server."""
+    """The party called "server"."""
 
     def __init__(
         self, member: Member, store: Store, work: WorkByName, options: Options, measures: Measures
@@ -205,6 +210,7 @@ class Lead(Announcer):
         return frozenset(cohort) & self.member.pipeline.place.missing_of(named)
 
     def _lost(self, number: int) -> Mapping[str, bytes]:
+        """What is remembered of a round that gave no model: it counts as done, and has no line of metrics."""
         return {"rounds done": canon.dump(number + 1)}
 
     async def _finish(self, player: Player, outcome: Outcome, seconds: float) -> None:

@@ -1,7 +1,8 @@
 """A party's log: one event a line on standard error, as JSON for machines or in plain words on a terminal.
 
 Events are for the party's own operator. They name rounds, parties and reasons; values that could be secret (bytes,
-tensors, tables) are not written, whatever tells them.
+tensors, tables) are not written, whatever tells them. `cli.serve`, `flower.mod` and `flower.station` make a `Log`;
+parties know it only as the function `tell` of their `Options`.
 """
 
 from __future__ import annotations

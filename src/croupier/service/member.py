@@ -1,6 +1,9 @@
 """What one party of a federation starts from: the roster it accepted, its own keys, and the protocol that they name.
 
-Which version of the roster that is changes from round to round: a running party asks its `Versions` (`accepted`).
+All that a party is told before an attempt is computed from these and never taken from others. Which version of the
+roster holds changes from round to round: a running party asks its `Versions` (`service.accepted`, or `OneVersion` where
+there is no other). Parties, doors and calls of this room are made of a `Member`; `service.accepted` and
+`service.rehearsal` make it.
 """
 
 from __future__ import annotations
@@ -86,7 +89,7 @@ class Member:
 
 
 class Versions(Protocol):
-    """A party in every version of the roster that it accepted."""
+    """A party in every version of the roster that it accepted; `service.accepted` is the usual one."""
 
     def at(self, number: int) -> Member:
         """As it takes part in a round, of which the first is 1. Raises: RosterError when no version holds there."""
@@ -108,7 +111,7 @@ def not_accepted(name: str, digest: bytes) -> str:
 
 @dataclass(frozen=True)
 class OneVersion:
-    """A roster that never changes."""
+    """Versions of a roster that never changes."""
 
     member: Member
 

@@ -2,7 +2,8 @@
 
 Every party computes from it, and from the roster it accepted, all else that it needs: who takes part, what messages
 look like, how few clients are enough. Its digest is bound into every header of the attempt (`AttemptId.binds`), so that
-parties that were shown different notices cannot understand each other.
+parties that were shown different notices cannot understand each other. `service.lead` and `service.chair` make notices,
+`service.announcer` spreads them, and `service.guard` checks them for `service.host` and `service.client`.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ _FIELDS = ("number", "what", "roster", "run", "round", "attempt", "cohort", "ter
 class Notice:
     """One attempt, as the server announces it.
 
-    `number` rises with every notice; `what` is a round, the end, or a form of agreement with `terms` of its own;
-    `roster` is the digest of the federation's roster.
+    `number` rises with every notice. `what` is a round, the end of the run, or a kind of agreement, which has `terms`
+    of its own. `roster` is the digest of the federation's roster.
     """
 
     number: int

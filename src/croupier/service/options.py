@@ -1,4 +1,8 @@
-"""How a party runs, apart from what the roster says: where its coins come from, what is kept, and who hears of it."""
+"""How a party runs, apart from what the roster says: where its coins come from, what is kept, and who hears of it.
+
+These are the operator's choices and a test's, not the federation's. `cli.serve`, `flower.station` and
+`service.rehearsal` make `Options`; `service.party` and what it is built of read them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from croupier.service.seated import Hook, nothing
 
 
 class CoinSource(Protocol):
-    """Where a party's coins of an attempt come from."""
+    """Where a party's coins of an attempt come from: fresh ones, or those of a simulation's seed."""
 
     def __call__(self, notice: Notice) -> bytes:
         """32 bytes."""
@@ -29,7 +33,12 @@ def fresh_coins(notice: Notice) -> bytes:
 
 @dataclass(frozen=True)
 class Options:
-    """How a party runs, apart from what the roster says."""
+    """How a party runs, apart from what the roster says.
+
+    `shard` is a client's part of the data, `first_memory` what its flow remembers before the first round, `keep` how
+    much of a view is kept, for `on_view` to take; `tell` hears every event for the operator, and `hook` every step
+    (`service.seated`).
+    """
 
     coins: CoinSource = fresh_coins
     shard: str = ""

@@ -1,6 +1,7 @@
 """Bodies of large letters on their way out: opened once for all who fetch them, few at a time, for who reads on.
 
 A receiver that begins to fetch and does not read would otherwise make its host keep a copy for each of its calls.
+`service.door` hands large letters out through it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """One party as a running program: its door, its store, and the attempts that it plays one after another.
 
-`host`, `client` and `lead` decide where notices come from; here is what they share: opening an attempt with coins that
-are on disk first, playing it, and ending it so that memory, counts and the erasure of secrets happen in one step.
+`host`, `client` and `lead` derive from `PartyProcess` and decide where notices come from, as does `flower.node`; here
+is what they share: opening an attempt with coins that are on disk first, playing it, and ending it so that memory,
+counts and the erasure of secrets happen in one step.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _FINISHED = "finished"
 class PartyProcess(PartyDoor, ABC):
     """One party: what it is, what it remembers, and what it is playing now."""
 
-    # Who plays its seats.
+    # Who plays its seats; `flower.node` has another player.
     players: ClassVar[type[Player]] = Player
 
     def __init__(self, member: Member, store: Store, work: WorkByName, options: Options) -> None:

@@ -1,7 +1,7 @@
 """What one party plays when a notice opens an attempt: its flow, what it is told, and the messages that there are.
 
 Everything comes from the notice, from the roster that the party accepted, and from its own memory and keys; nothing is
-taken from others. `party` seats itself by it, for a round as for an agreement.
+taken from others. `service.party` seats itself by it, for a round as for an agreement.
 """
 
 from __future__ import annotations

@@ -4,7 +4,9 @@ The order that keeps promises across a crash: the attempt and its coins are on d
 on disk before its sender is told so; the result of training, and what a client spends of its privacy budget, before
 anything leaves; the list of letters that a flow is handed, where some are missing, before it is handed them. What else
 it was handed follows from what is on disk already, and is written down together with the next letters that leave. A
-party that starts again replays these steps, arrives at the same bytes, and goes on.
+party that starts again replays these steps (`service.seated`), arrives at the same bytes, and goes on.
+
+`service.party` makes a `Player` for every attempt; `flower.node` derives one that stops where it would have to wait.
 """
 
 from __future__ import annotations

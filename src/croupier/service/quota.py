@@ -1,7 +1,8 @@
 """What one caller, or all of them, may take of a host: calls that it keeps waiting, bytes on their way, room on disk.
 
-`transport` counts calls that wait, `door` asks before it reads more than the first piece of a letter, `outgoing` counts
-what is handed out. Who is over a limit is asked to come again, and nothing is lost.
+Without limits one party could fill a host's memory or disk. `service.transport` counts calls that wait, `service.door`
+asks before it reads more than the first piece of a letter, `service.outgoing` counts what is handed out. Who is over a
+limit is asked to come again, and nothing is lost.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ A client whose folder was put back from a backup has forgotten letters that left
 round and send another update under the same one-time secrets, and its ledger would forget what it released. So before
 its first step it asks every host for the last letters that the host has of it, and compares them with those that it
 wrote down before they left. One honest host suffices; where the server is the only host, it must follow the protocol,
-which such placements rest on anyway. `client` asks when it starts, `party` answers.
+which such placements rest on anyway. `service.client` asks when it starts, and `flower.node` before it sends;
+`service.door` answers with `remembered`.
 """
 
 from __future__ import annotations

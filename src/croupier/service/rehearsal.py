@@ -1,6 +1,7 @@
 """A whole federation on one machine, as values: fresh keys for everybody, one roster, and each party of its own.
 
-`up` runs the parties as processes. One machine holds every key here, so that nobody is protected: it is for trying out.
+`service.up` runs these parties as processes for `croupier up`; `flower.rehearse` and the laboratory's `bench/services`
+make their parties with `make_members`. One machine holds every key here, so nobody is protected: it is for trying out.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from croupier.service.seated import Hook, nothing
 from croupier.service.start import Workplace, make_party
 from croupier.spec import Machine, Spec
 
+# Steps on one machine are short.
 HERE = Timetable(phase=20.0, round=60.0, hold=5.0)
 
 
@@ -116,7 +118,7 @@ def _viewed(tell: Callable[..., None]) -> Callable[[Notice, Any], None]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of this machine that nobody listens at."""
+    """Ports of this machine at which nobody listens now; another process may take one before it is used."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:

@@ -1,7 +1,7 @@
 """Small requests and reports between parties: a flat table of plain values, every field of exactly its type.
 
 Whoever reads one must not trust it in anything: a number where bytes should be would make Python allocate that many.
-`party`, `lead` and `recall` read with it what others send.
+`service.door`, `service.notice` and `service.recall` read with it what others send.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The roster of a federation: who takes part, in which protocol, by which timetable. Everybody holds the same one.
 
-Any party may make it from the others' cards; the server is no directory. Each organisation compares six words of its
-digest with the others before it pins it (`home`), so that whoever made it cannot show two of them different ones. A
-later version names the digest of the one before and holds from a round on: so parties join, leave and renew their keys
-(`versions`). Hosts and clients read theirs when they start.
+Any party may make it from the others' cards (`croupier enrol`); the server is no directory. Each organisation compares
+six words of its digest with the others before it pins it (`croupier accept`, `service.home`), so that whoever made it
+cannot show two of them different ones. A later version names the digest of the one before and holds from a round on:
+so parties join, leave and renew their keys (`service.versions`). Hosts and clients start from theirs (`cli.serve`).
 """
 
 from __future__ import annotations

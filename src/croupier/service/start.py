@@ -1,6 +1,7 @@
 """How a party is put together from a roster, its keys and what it has at home: its data, its folder, its function.
 
-`croupier serve`, `croupier join` and `croupier up` make parties here and run them to their end.
+`croupier serve` and `croupier join` (`cli.serve`) make their party with `make_party` and run it with `run_here` until
+it ends; `service.rehearsal` and `service.up` do so for `croupier up`.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from croupier.service.training import OwnFit, assembled, check_layout, shard_of
 from croupier.service.transport import listen
 from croupier.spec import Spec
 
+# The name under which a party's store has the coins that all its own draws come from (`_root`).
 ROOT = "root coins"
 
 
@@ -38,9 +40,9 @@ ROOT = "root coins"
 class Workplace:
     """What a party has at home: the folder of its store, where data lie, and a function of its own that trains.
 
-    `task` is what was assembled already, where several parties run on one machine; `own` changes the description's
-    task here and nowhere else, as a client does whose records lie in a file of its own. `out` is where the server's
-    results go. `flush`: whether the store outlives the machine, as it must but for a folder that is thrown away.
+    `task` is what was assembled already, where several parties run on one machine; `own` changes the description's task
+    here and nowhere else, as a client does whose records lie in a file of its own. `out` is where the server's results
+    go. `flush` says whether writes must survive a failure of the machine: always, but for a folder that is thrown away.
     """
 
     folder: Path

@@ -4,7 +4,8 @@
 /readyz    200 when it listens (a host) and its certificate is good; 503 and the reason otherwise
 /metrics   counts for Prometheus: no names, no updates, no reasons
 
-For an address that only the operator reaches: nothing here is encrypted.
+For an address that only the operator reaches: nothing here is encrypted. `croupier serve` and `join` serve it with
+`--status` (`cli.serve`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Accepted means durable: a write is answered when it is on disk (WAL, full synchronisation). Writes that wait together
 are committed together. Bodies are sealed under a key that belongs to their attempt, so that erasing 32 bytes at its end
-erases all of them, whatever a disk keeps of a deleted file.
+erases all of them, whatever a disk keeps of a deleted file. `service.start` and `flower.station` open a party's
+`Store`; `service.party`, `service.player` and `service.door` write to it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from croupier.core.envelope import Header
 from croupier.errors import Replayed
 from croupier.service.database import LARGE, STEP_FILES, Database, Step, done_with
 
+# What a letter is that was to be kept: new, the very same again, or another than the one before.
 Kept = Literal["new", "again", "other"]
 
 

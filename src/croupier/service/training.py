@@ -1,7 +1,8 @@
 """What is trained at home: the description's task, or a function of the client's own.
 
-`start` gives clients and the server their work from here, `croupier enrol` asks for the task whose shapes a roster
-holds. Nothing here needs a network.
+`service.start` gives clients and the server their work from here, and `service.up` its parties the task.
+`croupier enrol` asks for the task whose shapes a roster holds; `croupier join` loads the function that `--fit` names.
+Nothing here opens a connection.
 """
 
 from __future__ import annotations

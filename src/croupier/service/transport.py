@@ -14,6 +14,8 @@ A short letter comes in one piece with its header. So a host reads `SHORT_IN` by
 
 Who calls is read off the certificate on every call, because a connection outlives a revocation. Certificates of later
 versions of the roster are served and trusted at the next handshake, without a restart.
+
+`service.start`, `flower.lead` and `flower.rehearse` serve a party's door with `listen`; every party dials with `Calls`.
 """
 
 from __future__ import annotations

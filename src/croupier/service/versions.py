@@ -1,6 +1,8 @@
 """How a roster is made, how the next version follows from it, and whether it truly follows.
 
-`croupier enrol` makes versions; `home` checks that one follows the other before it pins it.
+A federation outlives its first roster: parties join, leave and renew keys, and nobody may be slipped in on the way.
+`croupier enrol` makes versions (`make_roster`, `next_roster`); `service.home` checks that one follows the other before
+it pins it.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ class Shapes:
     inputs: tuple[int, ...] = ()
 
 
+# For a roster that says nothing of shapes.
 UNKNOWN = Shapes()
 
 

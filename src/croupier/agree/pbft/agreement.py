@@ -2,14 +2,14 @@
 
 The seed is a head's: the participant whose turn it is to propose in one try, which is called a *view*.
 
-From: Castro and Liskov's PBFT, for one value: pre-prepare, prepare, commit, and a change of view when a head does not
+It is Castro and Liskov's PBFT, for one value: pre-prepare, prepare, commit, and a change of view when a head does not
 get it done. The value is the digest; the seed goes in boxes (encrypted, one for each reader), and whoever lacks it is
 given it by those who hold it. Of n >= 3f + 1 participants f may be faulty: two quorums share an honest one, and f + 1
 heads are not all faulty. It gives agreement and no more: a head chooses the seed, and may choose one that the relay
-knows; the joint secret of `agree` is not so. An outcome is for one round only: of the next one somebody may hear
-nothing, and still hold this one.
+knows; the joint secret of `agree.commit_reveal` is not so. An outcome is for one round only, because not everybody has
+to sign it: a client that heard nothing of the next outcome could otherwise go on using this one.
 
-Used by `agree.seats` where `protocol.encode.by = "pbft"`.
+Used by `agree.seats` where `protocol.encode.by = "pbft"`; `croupier bench agree` disturbs it by faults.
 
 Reveals: to the relay, who takes part, boxes, and the digest of the seed.
 """

@@ -2,7 +2,8 @@
 
 All state of a participant in one attempt is here. It trusts no note by itself: a proposal counts with its head's
 signature and, after a change of view, with the proof that it may be made; a decision counts with a quorum's votes.
-Written as a generator over turns, so that the laboratory can replace any participant by a faulty one.
+Written as a generator over turns, so that the laboratory can replace any participant by a faulty one. `pbft.agreement`
+makes one for each client.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from croupier.mpc.seal import POINT, Lock
 from croupier.mpc.signatures import signed, verified
 
 KEY = Turn("key", {"key": POINT, "signature": SIGNATURE})
+# How far a participant got in a view: no decision; decided, with the seed; decided, but without the seed.
 NOT_YET, DECIDED, LACKING = b"\x00", b"\x01", b"\x02"
 
 
@@ -92,7 +94,7 @@ class Replica:
         return (yield from self._closed(view, committed))
 
     def _changed(self, view: ViewTurns, lead: bool) -> SubFlow:
-        """Tell the new head what is prepared; the head is told what everybody has."""
+        """Tell the new head what this participant has prepared; the head is told what everybody has."""
         claim = PreparedClaim.of(self.prepared)
         sign = signed(self.keys["identity"], claim.message(self.terms, self.given.me, view.number))
         votes = (self.prepared or claim.votes).pack(self.given.roster)
@@ -160,7 +162,7 @@ class Replica:
         return tallied(purpose, view.number, heard, self.terms, self.keys["public"], self.least)
 
     def _closed(self, view: ViewTurns, committed: Votes | None) -> SubFlow:
-        """Help those who did not get there, or be helped."""
+        """End a view: help those who have no decision yet, or be helped."""
         holds = committed is not None and committed.digest in self.seeds
         mine = NOT_YET if committed is None else DECIDED if holds else LACKING
         notes: Notes = yield from hand_in(view.close, self.given, {"state": mine}, need=False)

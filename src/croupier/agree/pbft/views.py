@@ -2,6 +2,9 @@
 
 A head that fails is replaced by the next one, which must carry on whatever may have been decided already. `justified`
 is that rule, and the one place where agreement would be lost if it were wrong; tests walk through its cases.
+
+`pbft.replica` speaks by it, and `pbft.agreement` relays by it. `agree.alike` takes `heads` from here, to ask clients
+for a model in an order that nobody chooses.
 """
 
 from __future__ import annotations

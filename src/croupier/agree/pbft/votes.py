@@ -1,7 +1,7 @@
 """Votes: signatures of several participants under one statement, which together prove what a quorum said.
 
 A vote is bound to its attempt, view and phase, so that it cannot be used elsewhere. Votes are handed on as proof: to
-those who missed a turn, and in a change of view.
+those who missed a turn, and in a change of view. `pbft.replica` counts them, `pbft.views` checks them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from croupier.mpc.signatures import verified
 
 
 def quorum(clients: int, faulty: int) -> int:
-    """How many of the clients two groups of must share an honest one: more than (n + f) / 2."""
+    """How many make a quorum: more than (n + f) / 2, so that any two quorums share an honest client."""
     return (clients + faulty) // 2 + 1
 
 
@@ -33,7 +33,7 @@ class Votes:
         return terms.label(self.purpose, who, self.view, self.digest)
 
     def sound(self, terms: Terms, public: Mapping[str, bytes], least: int) -> bool:
-        """Whether enough of the signatures are true."""
+        """Whether enough of the signatures are valid."""
         good = (verified(public[who], self.message(terms, who), sign) for who, sign in self.signatures.items())
         return sum(good) >= least
 

@@ -1,7 +1,9 @@
-"""Does a view tell more than the sum of updates? Asked of counts of ones, and of weighted sums that were opened.
+"""Does a view tell more than the sum of updates? Asked of counts of ones, and of opened sums of weighted rows.
 
-Carries also tell how far apart the clients' values lie, not whose they are (`candidates`). Given the sum, clients are
-thought of as normal around its mean, with one of several spreads; how common each is, is learnt from the view itself.
+Counts of ones give sums of residues that are not reduced. So they also tell the carries, and with them how far apart
+clients' values lie, though not whose they are (`candidates`). Given the sum, clients are taken to be normally
+distributed around its mean with one of several spreads; how common each spread is, is learnt from the view itself.
+`audit.questions.carries` asks it in the blind process, and `audit.unshuffle` uses `candidates`.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ def mount(layout: Layout, asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _counts(layout: Layout, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """What carries tell, for a sum needs none."""
+    """What the carries tell beyond a sum, which needs none."""
     found = counted(asked["views"], asked["protocol"], layout)
     if found is None:
         raise Unsuited("its counts are not one of each parameter, in which all clients count alike")
@@ -55,7 +57,7 @@ def _counts(layout: Layout, asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _opened(layout: Layout, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """What weights, which follow from open distances, tell of the row that they tell most of."""
+    """What an opened sum tells of the row that it tells most of; its weights follow from the open distances."""
     rule = Pipeline.parse(asked["protocol"]).release.scoring
     bodies = (one.get("body", {}) for one in letters(asked["views"]["server"][0]))
     opened = next((body["distances"] for body in bodies if "distances" in body), None)

@@ -1,6 +1,9 @@
 """The server's attack on encodings such as Tazza's (`hidden-units`): in which order are a client's hidden units?
 
-A *frame* is the public name of a secret order; a *rule* is that order itself: one permutation for each group of units.
+The server matches the weights of each upload with those of the model that it handed out. A *frame* is the public name
+of a secret order; a *rule* is that order itself: one permutation for each group of units. `audit.questions.permutation`
+asks it in the blind process, with rounds from `audit.permuted_run`; the laboratory's `attacks/permuted_records` uses
+`follow`.
 """
 
 from __future__ import annotations

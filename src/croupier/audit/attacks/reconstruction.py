@@ -1,4 +1,10 @@
-"""What did the record look like? Asked of a round in which everybody took one step on one record of its own."""
+"""What did the record look like? Attacks on a round in which everybody took one step on one record of its own.
+
+The step gives away a gradient, and from it a record is read off the first linear layer, searched for, or peeled off a
+sum. `audit.questions.reconstruction` asks them by name (`ATTACKS`) in the blind process and compares what they find
+with the records. What follows from the mathematics of a layer is in `learn.layer_gradients`, the search in
+`learn.gradient_search`.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +44,11 @@ SLACK = 0.1
 
 @dataclass(frozen=True)
 class PublicKnowledge:
-    """What is known before any view: the network, each place's moments in public records, and guesses of several."""
+    """What is known before any view: the network, and what public records look like.
+
+    `mean`, `spread`, `low` and `high` are those of each place in public records; `guesses` are guesses of several
+    records. `rate` is that of the clients' single step, `steps` how long a search may take.
+    """
 
     module: nn.Module
     layout: Layout
@@ -152,12 +162,12 @@ def _gradients(found: Gathered, start: Tensor, told: PublicKnowledge) -> Tensor:
 
 
 def read(one: MeanGradient, coins: Coins) -> Tensor:
-    """The record off the first linear layer; of several records their mix."""
+    """The record, read off the first linear layer; of several records it is their mix."""
     return off_layer(*one.layer).reshape(1, *one.told.shape)
 
 
 def read_with_prior(one: MeanGradient, coins: Coins) -> Tensor:
-    """The same as far as the layer is no noise: what its units do not agree on is drawn to the public average.
+    """The same for a noisy layer: what its units do not agree on is drawn to the public average.
 
     Noise in the biases makes what they explain look smaller, and is taken out of their energy.
     """
@@ -208,7 +218,8 @@ def peel(one: MeanGradient, coins: Coins) -> Tensor:
 
     The layer's gradient is a sum of one product a record: how it moves the units, times the record. A unit that few
     records move shows nearly one of them. A guess is right if what the network says that record does to the units is a
-    part of what the sum is made of. From: the low rank that SPEAR works with (Dimitrov et al. 2024); the check is ours.
+    part of what the sum is made of. That such a gradient has low rank is what SPEAR uses (Dimitrov et al. 2024); the
+    check is this project's own.
     """
     return torch.stack([*_peeled(one)] or [one.told.mean.double()])
 

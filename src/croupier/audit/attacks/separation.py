@@ -1,4 +1,9 @@
-"""Can single updates be taken out of sums over rounds? Asked of what one adversary sees of all rounds."""
+"""Can single updates be taken out of sums over rounds? Attacks on what one adversary sees of all rounds.
+
+`recover` solves for every client's update by ridge regression over the sums of changing clients, less what colluders
+sent. `audit.questions.separation` asks the attacks in the blind process; `audit.attacks.carries` takes its `study` from
+here.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +23,8 @@ from croupier.pipeline import Pipeline
 from croupier.place.placement import tiers_of
 
 Rounds = Sequence[Mapping[str, Any]]
-# Over how many rounds what is common to clients, and what is a client's own, stays alike; how large the latter is
-# against the former; and how much of a sum is neither, against a client's own.
+# What is tried for each field of a `Belief`: over how many rounds the common part and a client's own part stay alike
+# (COMMON, OWN), how large the own part is against the common one (SIZES), and how much of a sum is neither (REST).
 COMMON, OWN = (0.0, 3.0, 10.0, math.inf), (3.0, 10.0, math.inf)
 SIZES, REST = (0.01, 0.1, 1.0, 10.0), (1e-6, 1e-3, 1e-1)
 _SAME = 1e-6
@@ -89,7 +94,7 @@ def _own(rounds: Rounds) -> dict[int, dict[str, Tensor]]:
 
 
 def own_update(view: Mapping[str, Any]) -> Tensor:
-    """What a colluding client knows that it sent: its trained weights, less the model it was handed."""
+    """The update that a colluding client sent, from its own view: its trained weights, less the model it was handed."""
     update = next(box for box in view["inputs"] if isinstance(box, Mapping) and "vector" in box)
     trained: Tensor = update["vector"].double() - handed(view).double()
     return trained
@@ -153,7 +158,12 @@ def _sums_of(got: Gathered, pipeline: Pipeline) -> Iterator[tuple[tuple[str, ...
 
 @dataclass(frozen=True)
 class Belief:
-    """How clients move: what stays alike (updates or models), over how many rounds, and how large a client's own is."""
+    """How clients are believed to move.
+
+    `stays` says what stays alike from round to round (updates or models). The part `common` to all clients and a
+    client's `own` part stay alike over so many rounds; the own part is `size` times as large as the common one, and
+    `rest` of a sum is neither.
+    """
 
     stays: str
     common: float
@@ -222,14 +232,14 @@ def _alike(gaps: Tensor, reach: float) -> Tensor:
 
 
 def _covariance(part: Tensor, gaps: Tensor, how: Belief) -> Tensor:
-    """Of the rounds' sums."""
+    """The covariance of the rounds' sums under a belief."""
     many = part.sum(1)
     single = (part @ part.T) * _alike(gaps, how.own) + how.rest * torch.diag(many)
     return many.unsqueeze(1) * many * _alike(gaps, how.common) + how.size * single
 
 
 def _likelihood(covariance: Tensor, products: Tensor) -> float:
-    """Its logarithm a coordinate, at the best overall size."""
+    """The logarithm of the likelihood of the sums, for each coordinate, at the best overall size."""
     root = torch.linalg.cholesky(covariance)
     fit = float(torch.cholesky_solve(products, root).trace())
     if not fit > 0:

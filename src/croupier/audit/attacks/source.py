@@ -1,7 +1,9 @@
 """Source inference: whose record is it? From named updates, from what a shuffle leaves of them, or from no view.
 
-From: Hu et al. (lowest loss); the source-inference paper (un-shuffling first); the posteriors are ours. An attack gives
-a score for each client (rows) and record (columns). `audit.blind` calls `study` once and `mount` for each view.
+Guessing the client whose model has the lowest loss is due to Hu et al., un-shuffling first to the paper that the
+laboratory reruns as `rns`; joining both with the prior as one posterior is this project's own. An attack gives a score
+for each client (rows) and record (columns). `audit.blind` calls `study` once and `mount` for each view, and
+`audit.questions.source` asks for attacks by name (`ATTACKS`). `mount` runs attacks of `audit.membership`, too.
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ from croupier.core.coins import Coins
 from croupier.errors import SpecError, Unsuited, nearest
 from croupier.learn.flat import FlatNet
 
-# How steeply shares of classes may rise with a sign of them, in units of its spread.
+# How steeply shares of classes may rise with a sign of them (see `_signs`), in units of the sign's spread.
 SLOPES = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0)
+# Models that are rebuilt with shadow sets are judged on every fourth record, left out in turn.
 FOLDS = 4
 # How much what a whole model remembers of a record may count beside a prior that records carry.
 WEIGHTS = (0.0, 0.1, 0.25, 0.5, 1.0)
@@ -78,7 +81,10 @@ def posterior(rebuild: Rebuild, context: AttackContext, coins: Coins, fitted: bo
 
 
 def _joined(context: AttackContext, base: Tensor, own: Tensor) -> Tensor:
-    """With how well each model fits a record: where records carry the prior, that partly repeats it, or is noise."""
+    """The base, joined with how well each model fits a record.
+
+    Where the prior rests on records, that fit partly repeats it, or is noise; then it is weighed.
+    """
     return base + (_weight(prior_of(context).scores, own) if bool(prior_of(context).beyond.any()) else 1.0) * own
 
 

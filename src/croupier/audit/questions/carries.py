@@ -1,4 +1,9 @@
-"""Do counts of bits, or an opened sum of weighted rows, tell more than the sum? `audit/attacks/carries` answers."""
+"""The question `carries`: does a view tell more than the sum, by counts of bits or by an opened sum of weighted rows?
+
+Some releases let out more numbers than a plain sum: counts of ones in residues, or a sum whose weights can be known.
+This question says in bits how much more they tell. The attack is `audit.attacks.carries`, in a process of its own.
+`audit.harness` plays the question for `croupier audit`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +28,7 @@ HEADS: Mapping[str, Mapping[str, str]] = {
     "counts": {"clients": "clients", "moduli": "moduli"},
     "opened": {"rows": "rows that count", "unique_columns": "share of parameters of which every row is open"},
 }
-# A planted sum in which every row has a weight of its own.
+# So many rows has the planted sum of the control, in which every row has a weight of its own.
 ROWS = 8
 
 
@@ -41,7 +46,7 @@ class Carries(Question, use="carries"):
     seeds: ClassVar[int] = 8
 
     def unfit(self, bench: Bench, arm: Arm) -> str:
-        """Other releases show a sum, or all of the rows."""
+        """Why it cannot be asked: the release shows neither counts of ones nor a sum of weighted rows."""
         release = arm.pipeline.release
         if arm == bench.undefended or release.counts_ones or release.weighs:
             return ""

@@ -1,4 +1,10 @@
-"""Can hidden coordinates be put back in order? Only here do guesses from a server's views meet the rules."""
+"""The question `permutation`: can the server put hidden coordinates back in order?
+
+An encoding such as Tazza's permutes the hidden units of what clients send. The attack (`audit.attacks.permutation`)
+guesses the order of each upload from the server's views, in a process of its own; its guesses are compared here with
+the true orders (`audit.permuted_run`), each of which is called a rule. `audit.harness` plays the question for
+`croupier audit`; the laboratory's `bench/leakage/permuted_pictures` takes `with_control` and `onlooker` from here.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +31,7 @@ from croupier.pipeline import Pipeline
 
 TOPIC = "permutation"
 CLIENTS = frozenset({"client", "clients"})
-# By attack, the measure of a group that it is scored by.
+# By attack, the measure of a group of hidden units that it is scored by (see `scored`).
 MEASURES = {"plain": "absolute", "between": "relative"}
 THREAT = (
     "Here the server is curious and follows the protocol. It has its own views, the models that it handed out and the "
@@ -37,7 +43,8 @@ def with_control(pipeline: Pipeline) -> list[Pipeline]:
     """The pipeline, and its control: the same with the first model from elsewhere, in plain order or not."""
     own = pipeline.encode
     first, other = ("clients", "open") if own.clients_start else ("open", "clients")
-    # What is added to the last model must lie in its order, the first one's too.
+    # A control with another first model only works where each next model is made of this round's uploads alone: what is
+    # added to the last model must lie in the order of that one.
     is_anew = own.form == "weights" and pipeline.aggregate.anew
     # A round that is lost because nobody knows the last rule would show nothing.
     held = {"fetch": "anyone"} if own.every_round else {}
@@ -46,13 +53,13 @@ def with_control(pipeline: Pipeline) -> list[Pipeline]:
 
 
 def onlooker(run: PermutedRun) -> Coins:
-    """The attacks' own, and those of what is drawn for them; attacks are given single nodes of it."""
+    """The coins of the attacks and of what is drawn for them; an attack is given single nodes of them only."""
     encode = run.pipeline.encode.plain()
     return Coins.from_seed(run.ground.seed).child("onlooker", str(sorted(encode.items())))
 
 
 def order_of(run: PermutedRun, depth: Depth, panel: Panel) -> Callable[[], dict[str, Any]]:
-    """Train, and ask for the orders of its rounds; as plain values, scored, once the attack has answered."""
+    """Train, and ask for the orders of the rounds; returns a function that waits for the answer and scores it."""
     kept = run.pipeline.encode.keeps_rule
     # Under one rule all rounds look alike: two of them say it.
     done = run.played(min(depth.rounds, 2 if kept else 99))

@@ -1,4 +1,9 @@
-"""What do malicious clients break? A share of the clients attack the protocol as it is, under an honest server."""
+"""The question `poisoning`: what do malicious clients break in the protocol as it is, under an honest server?
+
+Unlike the other questions it asks about damage and not about learning: a share of the clients attack the training, and
+the models that honest clients would get are measured. The attacks are those of `audit.poison`, and
+`audit.attacked_training` trains under them. `audit.harness` plays the question for `croupier audit`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +21,7 @@ from croupier.core.intervals import Rate, over_runs
 from croupier.errors import SpecError
 from croupier.learn.root import Root
 
-# What is kept of a training.
+# What is kept of a training: fields of `TrainingOutcome`.
 SHOWN = ("received", "success", "models", "lost", "accepted")
 KEYS: Mapping[str, str] = {"noise": NOISE, "label-flip": FLIP, "backdoor": TRIGGER, "replacement": REPLACE}
 BACKDOORS = ("backdoor", "replacement")
@@ -47,7 +52,7 @@ class Poisoning(Question, use="poisoning"):
     seeds: ClassVar[int] = 4
 
     def unfit(self, bench: Bench, arm: Arm) -> str:
-        """Damage is measured by classes; nobody is malicious where a quarter of the clients is none."""
+        """Why nothing can be measured: records have no classes, or there are too few clients for a malicious one."""
         try:
             malicious = _seeded(bench, arm).malicious
         except SpecError as error:
@@ -90,7 +95,7 @@ class Poisoning(Question, use="poisoning"):
         return summarise([one.facts for one in trials]) if len(trials) > 1 else {}
 
     def words(self, gain: Rate, attack: str = "") -> str:
-        """Wrong answers more, or triggers that work."""
+        """Damage in wrong answers, or the success of a planted trigger."""
         if not gain.low > 0:
             return f"no damage found; if there is any, it is at most {self.shown(gain.high)} of 100 records (95 %)"
         if attack in BACKDOORS:
@@ -109,7 +114,7 @@ def _seeded(bench: Bench, arm: Arm) -> SeededTask:
 
 
 def _score(quiet: TrainingOutcome, hit: TrainingOutcome, key: str) -> Score:
-    """Wrong answers with and without attack; of backdoors what the trigger does."""
+    """Wrong answers with and without the attack; for a backdoor, how often its trigger works."""
     if key in BACKDOORS:
         return Score(hit.success or 0.0, quiet.success or 0.0)
     return Score(1 - hit.received, 1 - quiet.received)

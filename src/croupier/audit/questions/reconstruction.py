@@ -1,4 +1,11 @@
-"""What did the record look like? In one more round everybody takes one step on one record of its own: a worst case."""
+"""The question `reconstruction`: what did a client's record look like?
+
+In one more round everybody takes one step on one record of its own. That is the worst case, and the question says so
+(`worst`): clients that train longer, on more records, tell less. The attacks are those of
+`audit.attacks.reconstruction`, in a process of their own; what they find is compared here with the records, and with an
+average of public ones. `audit.harness` plays the question for `croupier audit`; the laboratory's
+`attacks/permuted_records` uses `unreadable`.
+"""
 
 from __future__ import annotations
 
@@ -28,18 +35,19 @@ from croupier.learn.train import Learner
 
 # Rows that are one client's own, with or without a name; of others only the sum is of use.
 SINGLE: tuple[Kind, ...] = ("named", "noise", "model")
+# So many test records count as public; so many reconstructed pictures are shown.
 PUBLIC, SHOWN = 1000, 5
 WORST = (
     f"This is the worst case: in one more round, from the first model, everybody takes a single step of SGD (rate "
     f"{RATE:g}) on a single record. Clients that take more steps, on more records, mix these before anything is sent."
 )
-# From so many dB on, what a gain is worth in words. 20 dB are a tenth of the error.
+# From how many dB on a gain is called what. 20 dB more are a tenth of the error.
 SCALE = ((30.0, "exactly"), (10.0, "recognisably"), (3.0, "blurred"), (0.0, "as a hint at most"))
 
 
 @dataclass(frozen=True)
 class Scene:
-    """The task of one seed, as far as records are concerned: which layer reads them, and what is public."""
+    """The task of one seed as far as records are concerned: which layer reads them, and what is public."""
 
     stage: Stage
     kinds: dict[int, Tensor] = field(default_factory=dict, repr=False)
@@ -76,7 +84,7 @@ class Scene:
         return kind in SINGLE or (kind == "layer" and self.entrance == "whole")
 
     def attacks(self, kind: Kind) -> tuple[str, ...]:
-        """What fits the network and what is seen, the one that uses all it has last."""
+        """The attacks that fit the network and what is seen; the last one uses all that there is."""
         if self.entrance == "none":
             return ("search",)
         return ("read", "read+prior") if self.single(kind) else ("peel",)
@@ -106,7 +114,7 @@ class Scene:
 
 @dataclass(frozen=True)
 class ReconstructionAnswer:
-    """What one adversary's attacks answer, and the records that it had no part in, by client."""
+    """What the attacks of one adversary answer (`heard`), and the true records of the other clients."""
 
     scene: Scene
     heard: Answered
@@ -197,7 +205,7 @@ class Reconstruction(Question, use="reconstruction"):
     seeds: ClassVar[int] = 8
 
     def unfit(self, bench: Bench, arm: Arm) -> str:
-        """Words, and what training does not show."""
+        """Why records are not inverted: they are words, or training does not show the network."""
         return unreadable(bench.stage(arm).made)
 
     def play(self, bench: Bench, arm: Arm, adversaries: Sequence[Adversary]) -> Promise:
@@ -218,7 +226,7 @@ class Reconstruction(Question, use="reconstruction"):
         return lambda: {key: one.trial() for key, one in looks.items()} | unseen
 
     def words(self, gain: Rate, attack: str = "") -> str:
-        """On one scale for all: every 20 dB are a tenth of a public average's error."""
+        """A gain in words, on one scale for all data."""
         if not gain.low > 0:
             return super().words(gain, attack)
         how = next(word for least, word in SCALE if gain.rate >= least)

@@ -1,4 +1,10 @@
-"""Can single updates be taken out of sums over rounds, by cohorts that change and clients that collude?"""
+"""The question `separation`: can single updates be taken out of sums over rounds?
+
+A sum hides single updates in one round. Over several rounds the clients in it change, or clients collude, and then sums
+can be taken apart. The attack is `audit.attacks.separation`, in a process of its own; its answers are compared here
+with the true updates. `audit.harness` plays the question for `croupier audit`; `audit.recorded.audited` and the
+laboratory's `bench/leakage/disaggregation` use its parts.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +28,9 @@ from croupier.pipeline import Pipeline
 from croupier.place.direct import Direct
 from croupier.release.rows import Rows
 
+# No defence: every update in the clear, with its sender's name.
 NAMED = Pipeline(encode=Floats(), release=Rows(), place=Direct())
-# So many clients, sums of each and coordinates are enough to see whether the attack works.
+# The planted case of the control: so many clients, so many sums without each of them, and about so many coordinates.
 PLANTED, REPEATED, COORDINATES = 6, 3, 5000
 SAID = (
     "The prior is the cosine of a round's mean update, or of all rounds' together where that is nearer, taken as the "
@@ -111,7 +118,11 @@ def _team(played: PlayedRounds, adversary: Adversary) -> tuple[str, ...]:
 
 
 def planted(panel: Panel, start: Tensor, updates: Mapping[str, Tensor]) -> SeparationAnswer | None:
-    """A case in which the attack must work: updates of one round, each left out of a sum of the others, repeatedly."""
+    """A case in which the attack must work, made of the updates of one round.
+
+    Each sum leaves one client out, and each client is left out several times. None where there are fewer than three
+    clients.
+    """
     every, some = max(1, len(start) // COORDINATES), tuple(updates)[:PLANTED]
     if len(some) < 3:
         return None
@@ -146,13 +157,13 @@ class Separation(Question, use="separation"):
     }
 
     def unfit(self, bench: Bench, arm: Arm) -> str:
-        """Hidden coordinates differ from round to round."""
+        """Why it cannot be asked: hidden coordinates differ from round to round, and cannot be added up."""
         if arm.pipeline.encode.agrees:
             return "updates lie in coordinates that the server does not know, so that rounds cannot be added up"
         return ""
 
     def unseen(self, bench: Bench, arm: Arm, adversary: Adversary) -> str:
-        """Sums of the same clients, or one sum, have nothing to be held against."""
+        """Why there is nothing to take apart: one sum alone, or sums that are always of the same clients."""
         found, plan = shows(arm.pipeline, adversary), bench.chosen(arm).plan
         if why := super().unseen(bench, arm, adversary):
             return why

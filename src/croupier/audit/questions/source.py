@@ -1,4 +1,10 @@
-"""Whose record is it, and was it trained on at all? Two questions of an audit, asked of one view at a time."""
+"""The questions `source` and `membership`: whose record is it, and was it trained on at all?
+
+Both are asked of one view at a time. The attacks (`audit.attacks.source`, `audit.membership`) run once for the two of
+them, in a process of their own, and are scored here. `audit.harness` plays the questions for `croupier audit`;
+`audit.recorded.audited` mounts the same attacks on recorded updates, and in the laboratory
+`source_inference/experiment`, `bench/leakage/disaggregation` and `bench/leakage/false_alarms` do.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +25,7 @@ from croupier.audit.seen import Kind, shows
 from croupier.audit.stage import Truth
 from croupier.core.coins import Coins
 
-# By what an adversary sees: the attacks that fit, the one that uses all it has last.
+# Attacks on the source of records that fit what an adversary sees; the last one uses all that there is.
 ATTACKS: Mapping[Kind, tuple[str, ...]] = {
     "named": ("named", "named+prior"),
     "noise": ("named", "named+prior"),
@@ -29,6 +35,7 @@ ATTACKS: Mapping[Kind, tuple[str, ...]] = {
     "sum": ("tuned", "tuned+prior"),
     "counts": ("tuned", "tuned+prior", "carries", "carries+prior"),
 }
+# The same for attacks on membership.
 MEMBERSHIP: Mapping[Kind, tuple[str, ...]] = dict.fromkeys(ATTACKS, ("loss", "lira", "spans", "gradients")) | {
     **dict.fromkeys(("named", "noise", "model"), ("loss", "rows", "lira", "gradients", "row-gradients", "spans")),
     "layer": ("loss", "lira", "gradients", "spans"),
@@ -94,9 +101,10 @@ def attack(
     bench: Bench, arm: Arm, adversary: Adversary, attacks: Sequence[str], suspects: Sequence[str],
     control: Sequence[str] = (),
 ) -> Attacked:  # fmt: skip
-    """Mount attacks on an adversary's views of every round, `control` on the first as well, and `suspects` on the last.
+    """Mount attacks on an adversary's views of every round.
 
-    A model's last round is the one that membership is scored on: attacks on it need not look at others.
+    Those in `control` are mounted on the first round as well. Attacks on membership (`suspects`) look at the last round
+    alone: its model is the one that membership is scored on.
     """
     stage, played, noise = bench.stage(arm), bench.played(arm), bench.chosen(arm).noise
     node = stage.coins.child("attack", arm.node or arm.key)
@@ -119,7 +127,7 @@ def attack(
 
 @dataclass(frozen=True)
 class SourceAttacks:
-    """Attacks on the clients of a round: what is known of them, and the processes that mount the attacks."""
+    """Attacks on the clients of one round: what is known of them, and the processes that mount the attacks."""
 
     panel: Panel
     knowledge: Knowledge
@@ -141,7 +149,10 @@ class SourceAttacks:
 
 
 def _attacked(bench: Bench, arm: Arm, adversary: Adversary) -> Attacked:
-    """For both questions at once; on undefended updates with all other attacks beside, to see whether they work."""
+    """What the attacks of one adversary answer, for both questions at once.
+
+    On undefended updates all other attacks are mounted as well, to see whether they work there.
+    """
     kind = shows(arm.pipeline, adversary).kind
     control: list[str] = []
     if arm == bench.undefended and adversary == SERVER:
@@ -159,7 +170,7 @@ class _OneView(Question):
     scored: ClassVar[Callable[[Attacked], QuestionRun]]
 
     def unfit(self, bench: Bench, arm: Arm) -> str:
-        """Records of series overlap, and of one client there is nobody to tell it from."""
+        """Why it cannot be asked: records overlap, or a round has one client, whom nobody could be taken for."""
         alone = (bench.setting.plan.cohort or len(bench.stage(arm).task.enrolled)) < 2
         return "one client takes part in a round: there is no other" if alone else bench.stage(arm).unaskable
 

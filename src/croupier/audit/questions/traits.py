@@ -1,4 +1,8 @@
-"""What is a client like, and is it the same client as before? `audit.traits.findings` answers both at once."""
+"""The questions `traits` and `linkage`: what is a client like, and is it the same client as before?
+
+Both read what `audit.traits.findings` finds in all rounds together, so that its attack runs once for the two of them.
+`audit.harness` plays them for `croupier audit`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from croupier.audit.traits.findings import Findings, auxiliary, findings, tiered
 from croupier.audit.traits.scores import BUCKET, CENTRED, RIGHT, ROW
 from croupier.errors import SpecError
 
-# How measures of links begin.
+# How the names of measures of links begin.
 LINKS = "linked"
 ATTACKS: Mapping[str, str] = {"linked": ROW, "linked-centred": CENTRED.format(ROW)}
 BUCKETS: Mapping[str, str] = {"bucket": BUCKET, "bucket-centred": CENTRED.format(BUCKET)}
@@ -28,7 +32,7 @@ class _AllRounds(Question):
 
 
 def _described(found: Findings) -> QuestionRun:
-    """Means over rounds and clients."""
+    """The score of each attribute of clients, as means over rounds and clients."""
     measures, prior = found.measures, found.prior
     named = {key: RIGHT.format(key) for key in found.attributes}
     if not measures:
@@ -40,7 +44,7 @@ def _described(found: Findings) -> QuestionRun:
 
 
 def _linked(found: Findings) -> QuestionRun:
-    """The prior is a candidate picked at random."""
+    """The scores of links; their prior is a candidate picked at random."""
     measures, prior = found.measures, found.prior
     scores = {key: Score(measures[name], prior[name]) for key, name in ATTACKS.items() if name in measures}
     buckets = {key: Score(measures[name], prior[name]) for key, name in BUCKETS.items() if name in measures}
@@ -56,7 +60,7 @@ def _linked(found: Findings) -> QuestionRun:
 class Traits(_AllRounds, use="traits"):
     """What is a client like: when and how much it uses electricity, or which class most of its records have?
 
-    From: IntraShuffler section 5, stages 1 and 2.
+    The attack has the first two stages of that in IntraShuffler's section 5.
     """
 
     asks: ClassVar[str] = "What is this client like?"
@@ -73,7 +77,7 @@ class Traits(_AllRounds, use="traits"):
     scored: ClassVar = _described
 
     def unfit(self, bench: Bench, arm: Arm) -> str:
-        """Without an attribute, or anybody to learn it from, nothing can be asked."""
+        """Why it cannot be asked: no attribute of clients is known, or there is nobody to learn it from."""
         if all(tiered_case(bench, arm, who) for who in bench.adversaries(arm)):
             return ""
         found = auxiliary(bench, arm)
@@ -83,7 +87,7 @@ class Traits(_AllRounds, use="traits"):
 class Linkage(_AllRounds, use="linkage"):
     """Which update of an earlier round is the same client's?
 
-    From: IntraShuffler section 5, stage 3.
+    The attack is the third stage of that in IntraShuffler's section 5.
     """
 
     asks: ClassVar[str] = "Is this the same client as before?"
@@ -99,13 +103,13 @@ class Linkage(_AllRounds, use="linkage"):
     scored: ClassVar = _linked
 
     def unfit(self, bench: Bench, arm: Arm) -> str:
-        """One round has none before it."""
+        """Why it cannot be asked: there is one round alone, with none before it."""
         if bench.setting.plan.rounds > 1:
             return ""
         return "federation.rounds = 1: a client is linked from one round to another; set federation.rounds to 2 or more"
 
     def unseen(self, bench: Bench, arm: Arm, adversary: Adversary) -> str:
-        """Sums of everybody have no rows, and names alone carry no update."""
+        """Why there is nothing to link: only sums of everybody are seen, or names without updates."""
         kind, release = shows(arm.pipeline, adversary).kind, arm.pipeline.release
         if kind == "noise":
             return "it sees who took part by name, and nothing that updates decide"

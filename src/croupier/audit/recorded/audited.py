@@ -1,4 +1,11 @@
-"""An audit of updates that any engine recorded: nothing is trained, and intervals are over clients, not runs."""
+"""An audit of updates that any engine recorded: nothing is trained, and intervals are over clients, not runs.
+
+It attacks what another system sent, without describing that system here: `audit.recorded.files` reads the folder, a
+pipeline that shows the server the same thing turns updates into views, and the attacks of the questions `source`,
+`membership` and `separation` are mounted on these. There is one run, so each client stands in the place of a run.
+`croupier audit --updates` calls `recorded`, and `croupier audit --views` calls `recorded_views`, for views that a party
+of a deployment kept.
+"""
 
 from __future__ import annotations
 
@@ -39,6 +46,7 @@ from croupier.place.relay import Relay
 from croupier.release.shuffle import Shuffle
 from croupier.release.sums import Sum
 
+# What the manifest calls `seen`, in the words of `audit.seen`.
 KINDS: Mapping[Seen, Kind] = {
     "named": "named", "shuffle-model": "model", "shuffle-layer": "layer", "shuffle-parameter": "parameter",
     "sum": "sum",
@@ -175,7 +183,7 @@ def _by_client(
 
 
 def protocol(held: Recording) -> Pipeline:
-    """The protocol whose server sees what the manifest says; sums are as fine as they can be."""
+    """A protocol whose server sees what the manifest says; for sums, with numbers as fine as sums allow."""
     seen = held.manifest.seen
     if seen == "named":
         return NAMED

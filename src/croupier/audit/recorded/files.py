@@ -1,7 +1,9 @@
 """Updates that any engine wrote down, read back: a folder of files, and a small manifest that says what they are.
 
 Nothing that files hold is run, nothing outside the folder is read, and what does not fit the network is refused with
-its name, what is wrong with it, and what to do. `docs/recorded-updates.md` describes them.
+its name, what is wrong with it, and what to do. `docs/recorded-updates.md` describes the files.
+`audit.recorded.audited` calls `read` for a whole folder, and `read_beside` where the rounds come from kept views
+(`audit.recorded.viewed`).
 """
 
 from __future__ import annotations
@@ -33,11 +35,12 @@ Seen = Literal["named", "shuffle-model", "shuffle-layer", "shuffle-parameter", "
 
 
 class Manifest(Part):
-    """What a folder holds.
+    """What a folder holds, as its `updates.toml` says.
 
-    `files` is where each client's update lies, with {round} and {client}; without {client}, where the joint model of a
-    round does. An update is a whole model (`form` "weights"), or what it differs in from the model `start` of its round
-    ("delta"). `seen` is what the audited server saw of them. The adversary knows the recipe `fit` of local training.
+    `files` is the pattern of each client's update, with {round} and {client}; without {client} it is that of each
+    round's joint model. An update is a whole model (`form` "weights"), or its difference from the model that its round
+    began with ("delta"), whose pattern is `start`. `seen` is what the audited server saw of the updates. The adversary
+    knows the recipe `fit` of local training, and the loss where it is not the usual one.
     """
 
     model: Network
@@ -52,7 +55,7 @@ class Manifest(Part):
 
 @dataclass(frozen=True)
 class RecordedRound:
-    """A round: whole models by client, the joint model where only that was written, and the model it began with."""
+    """One round: models by client, or the joint model where only that was written, and the model it began with."""
 
     number: int
     models: Mapping[str, Tensor] = field(repr=False)
@@ -62,7 +65,7 @@ class RecordedRound:
 
 @dataclass(frozen=True)
 class Recording:
-    """All of a folder."""
+    """All that is known of a folder: its manifest, the shadow records, the rounds and the network."""
 
     manifest: Manifest
     given: ShadowRecords
@@ -78,7 +81,7 @@ class Recording:
 
 @dataclass(frozen=True)
 class KeptRounds:
-    """Rounds that were read elsewhere, what was seen of updates in them, and what could not be read."""
+    """Rounds read from kept views: what was seen of updates in them, and what could not be read."""
 
     seen: Seen
     rounds: tuple[RecordedRound, ...]
@@ -98,9 +101,9 @@ def read(folder: Path, data: Path | None = None) -> Recording:
 
 
 def read_beside(folder: Path, kept: KeptRounds, task: Mapping[str, Any], data: Path | None = None) -> Recording:
-    """The same of rounds that are known already: the folder's manifest tells the shadow function alone.
+    """As `read`, for rounds that are known already: of the folder only the manifest's shadow function is needed.
 
-    `task` is the network and the recipe that the manifest need not repeat. Raises: SpecError, DataError.
+    `task` is the network and the recipe, which the manifest need not repeat. Raises: SpecError, DataError.
     """
     table = _table(folder)
     for key in ("files", "form", "start", "seen"):

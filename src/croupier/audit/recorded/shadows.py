@@ -1,4 +1,9 @@
-"""What the shadow function of a folder gives, checked: what the adversary knows, and the truth that it is not given."""
+"""What the shadow function of a folder of recorded updates gives, checked: the adversary's records, and the truth.
+
+Recorded updates come without data, so the user names a function that gives, by client, the shadow sets, records to ask
+about and, for membership, suspects. What it gives is checked before anything is attacked. `audit.recorded.files` calls
+`shadow_records`.
+"""
 
 from __future__ import annotations
 
@@ -23,20 +28,23 @@ GIVES = "{'shadows': {client: (inputs, labels)}, 'asked': {...}, and if you like
 
 
 class Shadows(Part):
-    """Where the adversary's knowledge comes from, and the truth that it is not given."""
+    """Where the shadow sets and the records asked about come from."""
 
     verb = "shadow"
 
 
 class OwnShadows(Shadows, use="own"):
-    """What `make` gives when called with the data folder and the names of the clients."""
+    """What the user's function `make` gives when it is called with the data folder and the names of the clients."""
 
     make: Importable
 
 
 @dataclass(frozen=True)
 class ShadowRecords:
-    """Samples by client: of its distribution, that it trained on, and suspects that it trained on and did not."""
+    """Records by client: `shadows` for the adversary, `asked` that were trained on, and suspects of both kinds.
+
+    `members` were trained on, `others` were not.
+    """
 
     shadows: Mapping[str, Sample] = field(repr=False)
     asked: Mapping[str, Sample] = field(repr=False)

@@ -1,4 +1,9 @@
-"""Rounds read off the views that one party kept of a deployment: what it can make of them, as recorded rounds."""
+"""Rounds read off the views that one party kept of a deployment: what it can make of them, as recorded rounds.
+
+So an organisation can audit what it really received, instead of a simulation. `service.views` opens the files of views
+and makes `PartyViews`; `audit.recorded.audited` turns them into rounds with `rounds_in` and attacks these. The way from
+the command line is `croupier audit --views`.
+"""
 
 from __future__ import annotations
 

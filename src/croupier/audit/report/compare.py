@@ -1,4 +1,9 @@
-"""Two reports of an audit side by side: what changed, and whether their numbers can be compared at all."""
+"""Two reports of an audit side by side: what changed, and whether their numbers can be compared at all.
+
+Audits are repeated, with another protocol or a newer version, and a changed number means something only if the setting
+is the same and the intervals are apart. `croupier report compare` prints `lines` of what `compare` finds. `audit.arms`
+uses `flat` to say in what two protocols differ.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +46,7 @@ def compare(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def lines(found: Mapping[str, Any]) -> list[str]:
-    """The same for people, the most important first: what is new, and whether the numbers can be compared."""
+    """What `compare` found, as sentences: the most important first, and whether the numbers can be compared."""
     said = [] if found["comparable"] else ["Not comparable: the settings differ, so numbers may differ for that alone."]
     said += [f"setting {one['key']}: {one['then']} -> {one['now']}" for one in found["settings"]]
     said += [_cell_line(one) for one in found["cells"]]
@@ -73,6 +78,7 @@ def _name(row: Lenient) -> str:
 
 
 def flat(head: str, value: object) -> Iterator[tuple[str, object]]:
+    """Every value of nested tables, with its keys joined by dots."""
     if not isinstance(value, Mapping):
         yield head, value
     else:
@@ -97,7 +103,7 @@ def _cells(name: str, old: Lenient, new: Lenient, a: Lenient, b: Lenient) -> Ite
 
 
 def _apart(one: Estimate | None, other: Estimate | None) -> bool:
-    """Whether two intervals have nothing in common: then it is no chance."""
+    """Whether two intervals do not overlap, so that the difference is hardly chance."""
     if not (one and one.ends and other and other.ends):
         return False
     return one.ends[1] < other.ends[0] or other.ends[1] < one.ends[0]

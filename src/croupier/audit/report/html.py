@@ -1,4 +1,10 @@
-"""The report as one HTML page that needs nothing else: no network, no font, and a script only to sort and to filter."""
+"""The report as one HTML page that needs nothing else: no network, no font, and a script only to sort and to filter.
+
+The templates lie beside this file (`page.html`, `brief.html` and their parts); they take every word from
+`audit.report.read`, so that page, Markdown and terminal agree. `audit.report.result` calls `render` for the page, and
+`brief` for the short form that a notebook shows. Whatever a report holds is escaped, and only PNGs are shown as
+pictures, because a report may come from somebody else.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +78,7 @@ def _strips(found: Lenient) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class GainAxis:
-    """A line from `low` to `high` that holds zero, with round ticks every `step`."""
+    """An axis of gains from `low` to `high`, with ticks at every `step`, which includes zero."""
 
     low: float
     high: float
@@ -90,7 +96,7 @@ class GainAxis:
 
 
 def axis(gains: Iterable[Estimate | None]) -> GainAxis:
-    """An axis that holds zero and all of these with their intervals."""
+    """An axis that includes zero and all of these estimates with their intervals."""
     known = [value for gain in gains if gain for value in (gain.rate, *(gain.ends or ()))]
     low, high = min([0.0, *known]), max([0.0, *known])
     rough = max(high - low, 1e-6) / 5

@@ -1,4 +1,13 @@
-"""A report read for people: whatever is missing is missing in one place only, and numbers become words here."""
+"""Reads an audit's report for people: gaps become empty values here, and statuses and numbers become words.
+
+A report is a plain dict, which may be old, edited or incomplete; `Lenient` answers every question about it, so that
+nothing that shows a report must look for what is missing. All of them say the same thing of the same finding, because
+they take it from here: `audit.report.html` (whose templates also call functions of this module as `read`),
+`audit.report.text`, `audit.report.compare` and `cli.findings`.
+
+Modules that write reports use it as well: `audit.described` and `audit.recorded.audited` take `KIND` and `SCHEMA` from
+here, `audit.judgement` and `audit.notes` their words, `audit.bench` and `audit.questions.separation` how reasons begin.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +32,15 @@ MARKS = {
     "red": ("●", "Leaks"), "amber": ("▲", "Caution"), "green": ("■", "No leak found"),
 }  # fmt: skip
 NO_MARK = ("?", "Not judged")
-# How reasons begin: why a defence could not be played at all, and of what may happen in it and did not where played.
+# How two kinds of reasons begin: a defence could not be played at all (`audit.bench`); or it was played, but what would
+# show a leak, as clients that drop out, did not happen in it (`audit.questions.separation`).
 LOST, UNTESTED = "did not run", "not tested"
 FORBIDDEN = "what if: the statement forbids this"
 
 
 @dataclass(frozen=True)
 class Lenient:
-    """A table of a report: whatever stands in a key's place, it answers with what was asked for, or with nothing."""
+    """A table of a report that never fails: for whatever is missing or of the wrong type it gives an empty value."""
 
     plain: Mapping[str, Any]
 
@@ -144,7 +154,7 @@ def stamp(cell: Lenient) -> tuple[str, str]:
     elif kind == "none-found" and cell.plain.get("unsure"):
         kind, word = "amber", "cannot tell"
     elif kind == "not-run" and reason(cell) not in ("", "not asked"):
-        # A question in front of its adversaries holds no attacks itself.
+        # A question's own cell repeats that of its worst adversary, the front, but not the attacks: they stand there.
         front = cell.part("adversaries").part(cell.text("adversary"))
         attacks = [*cell.named("attacks").values(), *front.named("attacks").values()]
         tried = cell.plain.get("unsure") or any(not one.text("not_run") for one in attacks)
@@ -164,7 +174,10 @@ def finding(cell: Lenient) -> str:
 
 
 def adversaries(cell: Lenient) -> list[tuple[str, Lenient]]:
-    """Who was asked about, what the statement forbids last; the front itself where they are not told apart."""
+    """The adversaries of a question with their cells, those that the statement forbids last.
+
+    Where a report does not tell adversaries apart, the question's own cell stands for all.
+    """
     every = [(key, Lenient({"adversary": key, **one.plain})) for key, one in cell.named("adversaries").items()]
     return sorted(every, key=lambda pair: bool(pair[1].plain.get("forbidden"))) or [(cell.text("adversary"), cell)]
 
@@ -181,7 +194,10 @@ def attacks(found: Lenient, row: Lenient) -> Iterator[tuple[Asked, str, Lenient,
 
 
 def light(row: Lenient, verdict: Lenient) -> tuple[str, str]:
-    """The verdict's for the description's own protocol, and the same rule for the others; with a word of its own."""
+    """The mark of a whole row: the verdict's for the own protocol, and by the same rule for the others.
+
+    Beside it stands a word, where the usual one of the mark does not fit. The template `parts.html` calls it.
+    """
     if lost(row):
         return "not-run", LOST
     if row.plain.get("own") and verdict.text("light"):
@@ -192,7 +208,10 @@ def light(row: Lenient, verdict: Lenient) -> tuple[str, str]:
 
 
 def mark_against(found: Lenient, one: Lenient) -> tuple[str, str]:
-    """The mark of a line of the verdict; of malicious clients it is their question's, so that a fact has one mark."""
+    """The mark of one adversary in the verdict's list.
+
+    Malicious clients get the mark of the question `poisoning`, so that the same fact has the same mark everywhere.
+    """
     broken = [row.part("questions").part("poisoning") for row in found.parts("rows")[:1]]
     return stamp(broken[0]) if broken and one.text("adversary") == "malicious" else (one.text("light"), "")
 
@@ -220,14 +239,17 @@ def lost(row: Lenient) -> str:
 
 
 def columns(found: Lenient, answered: bool = True) -> list[tuple[int, Asked]]:
-    """The questions, with their places, that some defence has an answer to; or those that none has."""
+    """Questions with their places: those that some defence has an answer to.
+
+    With `answered` false, those that none has an answer to.
+    """
     rows, every = found.parts("rows"), enumerate(questions(found))
     cells = [(at, one, [row.part("questions").part(one.key) for row in rows]) for at, one in every]
     return [(at, one) for at, one, each in cells if answered == any(status(cell) != "not-run" for cell in each)]
 
 
 def absent(found: Lenient) -> list[str]:
-    """Defences without an answer, and why: they could not be played, or were not compared."""
+    """Defences without an answer, with the reason: they could not be played, or were left out."""
     rows = [f"{row.text('defence')} {lost(row)}" for row in found.parts("rows") if lost(row)]
     left = found.part("left_out")
     return [*rows, *(f"{name} was not compared: {left.text(name)}" for name in left.plain)]
@@ -239,7 +261,7 @@ def title(row: Lenient) -> str:
 
 
 def measured(row: Lenient) -> tuple[str, Asked, Estimate | None]:
-    """What tells how good a model is, how that is shown, and how good it is."""
+    """The name of the measure of a model, how its numbers are shown, and how good the model is."""
     name = row.text("measure") or "accuracy"
     rate = row.number("accuracy")
     known = None if rate is None else Estimate(rate, row.number("accuracy_low"), row.number("accuracy_high"))

@@ -1,4 +1,8 @@
-"""What an audit ends with: plain values, and the ways to read them."""
+"""The result of an audit: its plain values, and the ways to read and save them.
+
+`croupier.audit(...)` returns a `Report`; `audit.described` and `audit.recorded.audited` make it, and `croupier audit`
+writes it to files. Pages and texts are made by `audit.report.html` and `audit.report.text` from the same values.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from croupier.core.files import write_whole
 from croupier.errors import SpecError, option
 
 REMEDY = "free space, or choose another {}"
+# What is written beside a page, under the same name.
 BESIDE = (".json", ".csv", ".md")
 
 

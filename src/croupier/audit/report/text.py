@@ -1,4 +1,9 @@
-"""The report for a spreadsheet and for a text: every number, line by line, and the findings in Markdown."""
+"""The report as CSV for a spreadsheet, and as Markdown for a text.
+
+The CSV has every number, a line for each attack; the Markdown has the verdict, the own protocol's findings and the
+matrix. `audit.report.result` (`Report.csv`, `Report.markdown`) calls both; `croupier audit` writes them beside the
+page.
+"""
 
 from __future__ import annotations
 

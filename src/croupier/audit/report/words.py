@@ -1,4 +1,9 @@
-"""Numbers, names and moments of a report in words: what everything that shows a report is built of."""
+"""Numbers, names and moments in words: what everything that shows a report is built of.
+
+`audit.report.read`, `audit.report.html`, `audit.report.text` and `audit.report.compare` use it, and so do
+`audit.judgement` and questions that bring tables of their own (`audit.questions.permutation`,
+`audit.questions.poisoning`).
+"""
 
 from __future__ import annotations
 
@@ -99,13 +104,13 @@ def table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> li
 
 
 def rate_of(values: Sequence[float | None], between: Callable[[list[float]], Rate] = smooth) -> dict[str, Any]:
-    """A mean with its interval over the runs that have it; none where fewer than two do."""
+    """A mean with its interval over the runs that have a value; no interval with fewer than two."""
     known = [float(value) for value in values if value is not None]
     return asdict(between(known)) if len(known) > 1 else {"rate": None}
 
 
 def interval(rate: Mapping[str, Any], times: float = 1, digits: int = 1) -> str:
-    """A mean with its interval, of a table; nothing where there is none."""
+    """A mean with its interval, as a cell of a table; nothing where there is none."""
     if rate["rate"] is None:
         return ""
     mean, low, high = (f"{times * rate[name]:.{digits}f}" for name in ("rate", "low", "high"))

@@ -1,4 +1,9 @@
-"""Auxiliary clients: who is like the clients attacked and none of them, with records that the adversary holds."""
+"""Auxiliary clients: they resemble the clients under attack, are none of them, and their records are the adversary's.
+
+The adversary trains them itself, from the models it was handed, to learn what the updates of clients with a known trait
+look like. They are households that take no part in the run, or clients made up of records that nobody trains on.
+`audit.traits.findings` and `audit.traits.tiers` make them and let them learn.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +28,9 @@ from croupier.learn.remembered import Remembered
 from croupier.learn.root import NONE
 from croupier.learn.split import Natural, Split
 
-# With fewer a spread of their updates says nothing.
+# With fewer of them, the spread of their updates says nothing.
 LEAST = 4
-# So many are made up, and no more are trained.
+# So many are made up where there are none, and no more than so many are trained.
 MOST = 40
 # How uneven the classes of made-up clients are, by turns: from nearly one class to nearly all alike.
 ALPHAS = (0.1, 0.5, 2.5)
@@ -33,9 +38,11 @@ ALPHAS = (0.1, 0.5, 2.5)
 
 @dataclass(frozen=True)
 class AuxiliaryClients:
-    """Their names, how they train, and the attributes of everybody: theirs are known, the others' are the truth.
+    """Their names, how they train, and the attributes of everybody.
 
-    `common` has the commonest class of the records they are made of, where they are made up.
+    Attributes of auxiliary clients are known to the adversary, those of all others are the truth.
+
+    `common` has, by attribute, the commonest class of the records that made-up clients are made of.
     """
 
     task: Task
@@ -69,7 +76,7 @@ class AuxiliaryClients:
 
 @dataclass
 class SetAside:
-    """A split that has everybody; the attacker's are the owners that are no clients, else the last quarter."""
+    """A split that sets clients aside for the attacker: owners that are no clients, or else the last quarter."""
 
     split: Split
     index: Mapping[str, Tensor] = field(default_factory=dict)
@@ -94,7 +101,7 @@ class SetAside:
 
 
 def with_all_households(data: Data, split: Split) -> tuple[Data, Split]:
-    """Households that are no clients stay in the data: they are the attacker's."""
+    """The data and the split with households that are no clients kept in the data: these are the attacker's."""
     everybody = data.of_everybody()
     return (data, split) if everybody is data else (everybody, Natural(clients=data.many))
 
@@ -129,9 +136,10 @@ class SyntheticClients:
 
 
 def auxiliary_clients(stage: Stage) -> AuxiliaryClients:
-    """Those of a task: households that are no clients, or for classified records clients made of all shadow sets.
+    """The auxiliary clients of a task: households that are no clients, or clients made up of all shadow sets.
 
-    Whose shadow record is whose they are not told. Raises: SpecError where there can be none.
+    Made-up clients mix everybody's shadow records; whose a record is they are not told. Raises: SpecError where there
+    can be no such clients.
     """
     return _households(stage) if stage.setting.data.selects_owners else _synthetic(stage)
 
@@ -160,12 +168,12 @@ def _synthetic(stage: Stage) -> AuxiliaryClients:
 
 
 def assembled(one: Setting, split: SetAside | SyntheticClients, coins: Coins) -> tuple[Task, Dataset]:
-    """The setting's task on another split of its data; nothing is trained twice."""
+    """The setting's task on another split of its data, with a training that remembers its results."""
     made = one.assembled(coins, split)
     return replace(made.task, fit=Remembered(made.task.fit)), made.dataset
 
 
 def clipped(update: Tensor, clip: float) -> Tensor:
-    """A difference as the mechanism clips it."""
+    """An update clipped to this length, as the privacy mechanism does it."""
     size = length(update)
     return update if size <= clip else (update.double() * (clip / size)).float()

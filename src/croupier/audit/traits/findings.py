@@ -1,4 +1,10 @@
-"""What all rounds that an adversary saw tell of clients' traits and links: the truth meets the guesses here."""
+"""What all rounds that an adversary saw tell of clients' traits and of links between rounds, scored against the truth.
+
+The questions `traits` and `linkage` (`audit.questions.traits`) share one attack on all rounds together, and `findings`
+mounts it once for both; only here and in `audit.traits.scores` do its answers meet the truth. Where the description
+noises by tiers, one training of each noise serves every view (`audit.traits.tiers`), so that views can be compared. Of
+any other protocol the real views are read.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +30,7 @@ from croupier.core.update import Layout
 from croupier.errors import SpecError
 from croupier.pipeline import Pipeline
 
-# From the models of so many rounds, evenly, auxiliary clients train.
+# Auxiliary clients train from the models of so many rounds, evenly spread over those that were seen.
 _STUDIED = 4
 # Links go nine rounds back: of longer runs the first rounds are enough, and fit into memory.
 _LOOKED = 12
@@ -44,7 +50,7 @@ class Findings:
     sentences: tuple[str, ...] = ()
 
     def table(self, title: str, names: Sequence[str]) -> list[dict[str, Any]]:
-        """These measures, to show."""
+        """These measures beside those without a view, as a table for the report."""
         # Without auxiliary clients there is nothing to denoise with.
         how = "linear denoiser (optimal for the auxiliary mean and covariance)" if self.sentences else "as received"
         rows = [
@@ -65,7 +71,10 @@ def findings(bench: Bench, arm: Arm, adversary: Adversary) -> Callable[[], Findi
 
 
 def tiered_case(bench: Bench, arm: Arm, adversary: Adversary) -> tuple[str, View] | None:
-    """The noise and view of the tiers' own experiment that an arm is; None where its real views are read."""
+    """The noise and the view in the experiment of the tiers that an arm amounts to for an adversary.
+
+    None where the arm is no case of that experiment, so that its real views are read.
+    """
     experiment = None if arm.changes else tiered_experiment(bench)
     if experiment is None:
         return None
@@ -84,9 +93,10 @@ def tiered_case(bench: Bench, arm: Arm, adversary: Adversary) -> tuple[str, View
 
 
 def tiered_experiment(bench: Bench) -> TieredExperiment | None:
-    """That of the own protocol's tiers; None where it has none, or too few clients are left to learn from.
+    """The experiment on the tiers of the description's own protocol.
 
-    Households that are no clients are the attacker's.
+    None where it has no tiers, or where too few clients are left to learn from. Households that are no clients are the
+    attacker's auxiliary clients.
     """
 
     def make() -> TieredExperiment | None:

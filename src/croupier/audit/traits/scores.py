@@ -1,7 +1,11 @@
-"""Scores of attacks on clients' traits and links: the answers, and the same knowledge's without a view, and the truth.
+"""Scores of attacks on clients' traits and links: the answers of the attacks' process, held against the truth.
 
-A row's owner is the client from whom most of its coordinates come: its sender, where rows are intact. A mean of a
-bucket belongs to each of its members alike.
+The same knowledge without a view is scored beside them, because common traits can be guessed. `AttackInput.asked_of`
+sends what attacks may know to a `Panel` and keeps the truth here. `audit.traits.findings` and `audit.traits.tiers` use
+it for an audit, and the laboratory's `attacks/tiers` for the paper IntraShuffler.
+
+A row's owner is the client from whom most of its coordinates come, which is its sender where rows are intact. A mean of
+a bucket belongs to each of its members alike.
 """
 
 from __future__ import annotations
@@ -47,7 +51,7 @@ class RoundTruth:
 
 @dataclass(frozen=True)
 class TraitTruth:
-    """What was really so in all rounds: whose rows, and their attributes."""
+    """The truth about all rounds: from which client each row came, and the clients' attributes."""
 
     rounds: tuple[RoundTruth, ...]
     attributes: Mapping[str, Attribute]
@@ -77,7 +81,7 @@ class TraitTruth:
 
     @cached_property
     def mates(self) -> list[tuple[str, ...]]:
-        """The members of each row's bucket."""
+        """The members of the bucket of each row."""
         return [one.view.members[bucket] for one in self.rounds for bucket in one.view.bucket.tolist()]
 
 
@@ -114,7 +118,7 @@ class AttackInput:
 def score(
     answer: Mapping[str, Any], truth: TraitTruth, guesses: Mapping[str, set[int]]
 ) -> tuple[Measures, Measures]:  # fmt: skip
-    """An attack's answer on one view, and what is known without it (see `prior`)."""
+    """What an attack's answer on one view comes to, and what its knowledge alone would come to (see `prior`)."""
     measures, chances = links(answer, truth)
     for key in truth.attributes:
         measures |= inference(key, answer["chances"][key], truth)
@@ -122,7 +126,7 @@ def score(
 
 
 def client_chances(chances: Tensor, truth: TraitTruth) -> Iterator[tuple[str, Tensor]]:
-    """Round by round each client with what its own row, or its bucket's rows together, say of it."""
+    """Round by round each client with the chances of classes that its own row, or its bucket's rows together, show."""
     first = 0
     for one in truth.rounds:
         mine = chances[first : first + len(one.view.rows)]
@@ -133,9 +137,9 @@ def client_chances(chances: Tensor, truth: TraitTruth) -> Iterator[tuple[str, Te
 
 
 def inference(key: str, chances: Tensor, truth: TraitTruth) -> Measures:
-    """Is each client's class named right, from its own row or from its bucket's rows together?
+    """How often a client's class is named right, from its own row or from its bucket's rows together.
 
-    Beside it the paper's reading: is each row's class that of its owner?
+    Beside it stands the paper's reading: how often a row's class is that of its owner.
     """
     labels = truth.attributes[key]
     hits: list[bool] = []
@@ -188,7 +192,10 @@ def link_hits(links: Tensor, allowed: Tensor, truth: TraitTruth) -> dict[str, li
 
 
 def links(answer: Mapping[str, Any], truth: TraitTruth) -> tuple[Measures, Measures]:
-    """Links of rows as they are and around the mean: hits, and what a candidate picked at random would hit."""
+    """How often rows are linked rightly, as they are and around the mean, and how often by chance.
+
+    Chance is a candidate picked at random.
+    """
     measures, chances = Measures(), Measures()
     for name, title in (("links", "{}"), ("links_centred", CENTRED)):
         for kind, each in link_hits(answer[name], answer["allowed"], truth).items():
@@ -199,5 +206,5 @@ def links(answer: Mapping[str, Any], truth: TraitTruth) -> tuple[Measures, Measu
 
 
 def mean(values: Sequence[float]) -> float:
-    """Of shares of what was right, in a fixed order."""
+    """The mean, added up in the order given, so that its last bits do not vary."""
     return sum(values) / len(values)

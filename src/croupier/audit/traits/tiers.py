@@ -1,4 +1,10 @@
-"""Noise by tiers, attacked: one training of a noise serves every view, so that these can be compared."""
+"""Noise by tiers under attack: one training of each noise serves every view, so that views can be compared.
+
+If every view had a training of its own, differences between two views would partly be chance. So
+`TieredExperiment` trains once on the real loop, keeps the named and noised rows, and computes each release from the
+same rows (`released`), with the truth of whose value is where. `audit.traits.findings` uses it for audits of protocols
+such as `intra`; the laboratory's `attacks/tiers` and its papers `papers/intra` build on it.
+"""
 
 from __future__ import annotations
 
@@ -35,17 +41,20 @@ from croupier.release.bucketed import Buckets, BucketSums
 from croupier.release.rows import Rows
 
 View = Literal["rows", "model", "layer", "parameter", "sums"]
-# A noise that is none.
+# The name of the training without noise.
 QUIET = "no noise"
 # The model that was handed out in a round, and what its clients sent, by name.
 PlayedRound = tuple[Tensor, RoundView]
-# Sums are of integers: so many steps to the clip.
+# Sums are of whole numbers: the clip is so many steps of them.
 _STEPS = 1 << 24
 
 
 @dataclass(frozen=True)
 class TieredSetting:
-    """A setting, and how it is noised; `every` so many rounds the attacker trains its auxiliary clients anew."""
+    """A setting with its tiers of noise.
+
+    `smallest` is the least size of a bucket. Auxiliary clients are trained from the model of one in `every` rounds.
+    """
 
     setting: Setting
     privacy: Tiers

@@ -1,9 +1,8 @@
 """One described run in one directory: its rounds are played, written down, and wrapped up in a summary and a model.
 
-`engine.job.run` starts a job, and `engine.job.resume` goes on with one.
-
 It joins what other rooms do: assembles the task, opens the journal, plays rounds, writes a line for each, keeps the
 state, and measures the last model for each client. The order of writes is what makes a kill at any moment safe.
+`engine.job.run` starts a job, and `engine.job.resume` goes on with one.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from croupier.statement import explain
 from croupier.toml_text import to_toml
 
 Watch = Callable[[str, Mapping[str, Any]], None]
-LOST = "lost.json"
+LOST = "lost.json"  # a round failed whose updates must not be summed again: such a run is not resumed
 LEDGER = "ledger.jsonl"
 # So many refusals of a round are told in full.
 SHOWN = 3

@@ -1,6 +1,7 @@
-"""What a run begins with: written before anything is sent, and read when it goes on.
+"""What a run begins with: its coins, versions, and digests of description, data, first model and own functions.
 
-A run is resumed only with what it began with; `engine.job.resume` compares.
+`engine.job.job` writes the manifest before anything is sent. A run is resumed only with what it began with:
+`engine.job.run` reads the manifest, and `engine.job.resume` compares.
 """
 
 from __future__ import annotations
@@ -50,12 +51,12 @@ class Began:
 
 
 def described(spec: Spec) -> str:
-    """What binds a description; how a machine runs it may change when a run is resumed."""
+    """The digest of a description without its table `run`: how a machine runs it may change when a run is resumed."""
     return canon.digest((spec.task.digest(), spec.federation.digest(), spec.protocol.digest())).hex()
 
 
 def first_digest(made: Assembled) -> str:
-    """What binds the first model, with what of it is never trained."""
+    """The digest of the first model, with the weights that are never trained."""
     vector, frozen = made.task.first.vector, frozen_of(made.module)
     return canon.digest({"first": vector, "frozen": frozen} if frozen else vector).hex()
 

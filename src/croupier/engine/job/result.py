@@ -1,6 +1,7 @@
 """What a run leaves behind: its result as a value, and the lines of its logs.
 
-`engine.job.job` writes them as rounds end; programs get a `Result` from `croupier.run` and `croupier.resume`.
+`engine.job.job` writes a line of metrics.jsonl and noted.jsonl as each round ends, and makes the `Result` at the end.
+Programs get it from `croupier.run` and `croupier.resume`; `cli.run` prints it through `cli.tables`.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def _cells(line: dict[str, Any]) -> dict[str, str]:
 
 
 def peak_bytes() -> int:
-    """The process's resident high-water mark."""
+    """The most memory that this process has held so far, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 

@@ -1,6 +1,11 @@
-"""Going on with a run: what must be the same as when it began, and what may be played anew.
+"""Resume a run: what must be the same as when it began, and what may be played anew.
 
-`engine.job.run` reads a run directory and calls `go_on`.
+A crash must neither let a one-time secret cover two messages, nor forget privacy that a client has spent, nor give a
+second sum of nearly the same updates. So the run goes on from its newest whole checkpoint, and only where coins,
+description, data and model are those of its manifest. `engine.job.run.resume` calls `go_on`: that is `croupier.resume`,
+and `croupier run --resume DIR` with `--anew` or more `federation.rounds`.
+
+`done` is how many rounds the checkpoint has. The logs count rounds from 1, the journal from 0.
 """
 
 from __future__ import annotations
@@ -24,7 +29,11 @@ from croupier.toml_text import to_toml
 
 
 def go_on(job: Job, began: Began, anew: bool, rounds: int | None) -> Result:
-    """From the last whole round. Raises: StoreError when it would not be the same run."""
+    """Play the rounds after the newest whole checkpoint. Raises: StoreError when it would not be the same run.
+
+    Whole rounds after that checkpoint are cut from the logs and played again. With `anew`, rounds that had begun get
+    fresh secrets; `rounds` makes the run longer.
+    """
     job.store.open(resume=True)
     try:
         job.watch("opened", {"path": str(job.store.path)})
@@ -70,7 +79,11 @@ def _longer(job: Job, rounds: int) -> Job:
 
 
 def _restart(job: Job, journal: Journal, done: int, clients: Sequence[str]) -> None:
-    """Play the rounds that had begun under fresh secrets, and say what stays counted."""
+    """Let the rounds that had begun be played once more, under fresh secrets, and say what stays counted.
+
+    Nothing is played here: the restart is written into the journal, and the round loop goes by it.
+    Raises: StoreError where a second sum of the same updates would tell single ones.
+    """
     spec = job.spec.protocol.digest()
     if _sums_bare(job) and journal.since(spec, done, clients).participations:
         raise StoreError(
@@ -88,14 +101,17 @@ def _restart(job: Job, journal: Journal, done: int, clients: Sequence[str]) -> N
 
 
 def _sums_bare(job: Job) -> bool:
-    """Whether sums of updates leave that no noise of their clients' own covers: two of them tell single ones."""
+    """Whether the protocol lets out sums of updates to which clients added no noise of their own.
+
+    Two such sums of nearly the same updates differ by single updates, so that no round may be summed twice.
+    """
     protocol = job.spec.protocol
     sums = protocol.place.spends or protocol.release.shape in ("sums", "bucketed")
     return sums and protocol.privacy.guarantee() is None
 
 
 def _check_journal(job: Job, journal: Journal, metrics: Sequence[Mapping[str, Any]], clients: Sequence[str]) -> None:
-    """Raises: StoreError when the journal does not know of what other files show to have left."""
+    """Raises: StoreError when messages or releases that other files show to have left are not in the journal."""
     sent = journal.rounds_of(job.spec.protocol.digest())
     known = set[int]().union(*sent.values())
     lost = [line["round"] for line in metrics if not line.get("lost") and line["round"] - 1 not in known]
@@ -111,7 +127,7 @@ def _check_journal(job: Job, journal: Journal, metrics: Sequence[Mapping[str, An
 
 
 def _ledger(job: Job, done: int) -> None:
-    """Raises: StoreError when the accounts are not whole. They only grow: a round played anew has a line more."""
+    """Raises: StoreError when ledger.jsonl lacks a round. It only grows: a round played anew has a line more."""
     job.store.mend(LEDGER)
     lines = job.store.read(LEDGER, done)
     if {line["round"] for line in lines} != set(range(1, done + 1)):
@@ -119,7 +135,7 @@ def _ledger(job: Job, done: int) -> None:
 
 
 def _log(job: Job, name: str, done: int) -> list[dict[str, Any]]:
-    """A log cut back to a whole round. Raises: StoreError when it is not whole up to there."""
+    """The lines of a log up to the checkpoint; later ones are cut off. Raises: StoreError when some are missing."""
     lines = job.store.read(name, done)
     if [line["round"] for line in lines] != list(range(1, done + 1)):
         raise StoreError(f"{job.store.path}/{name} lost rounds that the checkpoint has; start a new run")
@@ -142,6 +158,7 @@ def _check_same(job: Job, made: Assembled, began: Began, state: State | None) ->
     if sizes - {made.task.layout.size}:
         now, then = made.task.layout.size, max(sizes)
         raise StoreError(f"{job.store.path}: the network has {now} numbers, and {then} when it began; restore it")
+    # Name, file and digest of each function of the user's own: a changed one is told, and does not stop the run.
     found = records(job.spec)
     for key, known in began.own.items():
         if key in found and found[key].get("sha256") != known.get("sha256"):
@@ -149,6 +166,7 @@ def _check_same(job: Job, made: Assembled, began: Began, state: State | None) ->
             job.watch("warning", {"text": text})
     for name, was in began.packages.items():
         here = job.spec.run.device if name == "device" else version_of(name)
+        # `run.device` may be changed: where another device computes other messages, the journal refuses them.
         if here != was and name != "device":
             text = f"begun with {name} {was}, resumed with {here}: last bits may differ"
             job.watch("note", {"text": text})

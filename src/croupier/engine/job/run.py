@@ -1,7 +1,8 @@
-"""A description is run to its end, or a run gone on with: what `croupier run` and `croupier.run` call.
+"""Start a described run or resume one: `croupier.run` and `croupier.resume`, which `croupier run` calls, too.
 
-Small on purpose: it chooses the folder, the coins and who watches, and hands over to `job` or to `resume`. A run that
-fails before its first result leaves no directory behind.
+Small on purpose: it chooses the folder, the coins and who watches, and hands over to `engine.job.job` or to
+`engine.job.resume`. A run that fails before any client has sent something leaves no directory behind, unless it can be
+resumed (after a full disk, say).
 """
 
 from __future__ import annotations
@@ -68,10 +69,11 @@ def resume(
     path: the run directory.
     data: the data folder; CROUPIER_DATA does the same.
     watch: called with an event's name and its facts as the run goes on; without it, warnings are Python's own.
-    anew: play a round that had begun under fresh secrets.
+    anew: play a round that had begun once more, under fresh secrets.
     rounds: go on to so many rounds in all, more than the run was begun with.
     own: the functions that a Python program gave the run, if it did.
 
+    It goes on from the last checkpoint: with `run.checkpoint_every` above 1, whole rounds after that are played again.
     A round that had begun is repeated byte for byte. Where that cannot be (another machine, other code), Replayed is
     raised before anything leaves; `anew` then plays it under fresh secrets, as another release that counts.
     """

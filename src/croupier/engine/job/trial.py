@@ -1,8 +1,9 @@
-"""A short trial of a description on this machine: what its messages weigh, and how long its work takes.
+"""A short trial of a description, for `croupier plan`: what its messages weigh, and how long its work takes here.
 
-Lengths of messages are fixed by their schema, whatever they carry: two rounds that are played with updates of a few
-clients that were trained, in every client's place, send the very bytes that a run sends. Seconds and memory are
-measured on part of the work and scaled up: estimates.
+The length of a message is fixed by its schema, whatever it carries. So a few clients are trained, and two rounds are
+played in which their updates stand in for everybody's: these send the very bytes that a run sends. Seconds and memory
+are measured on part of the work and scaled up, and so are estimates. `outlook.plan` calls `assembled` and `tried`, and
+multiplies by the rounds.
 """
 
 from __future__ import annotations
@@ -48,7 +49,10 @@ class TrialRound:
 
 @dataclass(frozen=True)
 class Trained:
-    """What training a round's clients takes: `seconds`, of which so many clients, or parts of them, were measured."""
+    """What training a round's clients takes: `seconds`, estimated from so many `clients` that were trained.
+
+    `whole`: they were trained on all their records. `changes` are what training changed, as stand-ins for everybody's.
+    """
 
     seconds: float
     clients: int

@@ -1,8 +1,10 @@
 """Find the symmetries of a network by watching it run: which axes of its tensors may be permuted together.
 
-`symmetry_of` finds them; `permute_module`, `permute_optimizer` and `Permuted` use them on a network as it is. A rule,
-one permutation for each group of axes, comes from a secret of 32 bytes and the number of a round: clients agree on the
-secret; an experiment takes `secrets.token_bytes(32)`, or draws a rule by `symmetry.draw(Coins.from_seed(1), 0)`.
+`learn.assemble` calls `symmetry_of` where a protocol hides coordinates (Tazza, `encode.hidden`), and audits bring
+permuted models back into order by `matching`. `permute_module`, `permute_optimizer` and `Permuted` are for users' own
+experiments, on a network as it is. A rule, one permutation for each group of axes, comes from a secret of 32 bytes and
+the number of a round: clients agree on the secret; an experiment takes `secrets.token_bytes(32)`, or draws a rule by
+`symmetry.draw(Coins.from_seed(1), 0)`.
 
 >>> import secrets, torch
 >>> network, x = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Linear(16, 3)), torch.randn(5, 8)

@@ -1,8 +1,8 @@
 """A network that `symmetry_of` is asked about, before it is watched: whether it runs at all, and gives a tensor.
 
-The public entrance to this folder. Mistakes of whoever asks (one record only, a network that fails or returns several
-tensors) are told here, before `trace` looks for symmetries, so that its own errors are about symmetries alone. The
-network itself is not changed: copies are run.
+`symmetry_of` is the public entrance to this folder; `learn.assemble` and Tazza's figures call it. Mistakes of whoever
+asks (one record only, a network that fails or returns several tensors) are told here, before `trace` looks for
+symmetries, so that its own errors are about symmetries alone. The network itself is not changed: copies are run.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Rules for layers that hold weights, and for pooling.
 
-Each rule is told which operation ran, with which operands, and makes axes equal that meet in it: a linear layer's
-columns with its input's features, a normalisation's weights with the channels. What it cannot let move it fixes, with
-the reason, which a user later reads as the part of the network that stays unpermuted.
+`tracer` looks a rule up by the operation's name. Each is told which operation ran, with which operands, and makes axes
+equal that meet in it: a linear layer's columns with its input's features, a normalisation's weights with the channels.
+What it cannot let move it fixes, with the reason, which a user later reads as the part of the network that stays
+unpermuted.
 """
 
 from __future__ import annotations

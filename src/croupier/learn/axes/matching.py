@@ -2,7 +2,8 @@
 
 What never moves (the classes, a kernel's places) anchors the search: each group of units is assigned with the others
 held, from the outputs backwards, and again until nothing changes. No seed is searched for, and the number of
-permutations does not matter. With it audits and papers bring permuted uploads into the order of the model handed out.
+permutations does not matter. `audit.attacks.permutation` and attacks of the laboratory bring permuted uploads so into
+the order of the model that was handed out; `audit.questions.permutation` scores the orders by `shares`.
 """
 
 from __future__ import annotations
@@ -84,7 +85,10 @@ def assigned(scores: Floats, coins: Coins) -> Ints:
 
 
 class Comparison:
-    """Both models, sheet by sheet, and how much each sheet counts."""
+    """Both models, sheet by sheet (`encode.blocks.Sheet`), and how much each sheet counts.
+
+    `ours` is the reference, a model that was handed out; `theirs` is the upload, whose order is looked for.
+    """
 
     def __init__(self, reference: Tensor, upload: Tensor, symmetry: Symmetry) -> None:
         size = symmetry.layout.size

@@ -1,8 +1,9 @@
 """The rule for recurrent layers, whose rows come in gates and whose columns meet their own states.
 
 Torch runs a whole recurrent layer as one operation, so that nothing inside can be watched: its equations are written
-down here as a rule instead. The hidden state is one axis; input, forget and output gates are blocks of rows that all
-follow it, and so do the columns that the state meets one step later.
+down here as a rule instead, which `tracer` looks up by the operation's name. The hidden state is one axis; input,
+forget and output gates are blocks of rows that all follow it, and so do the columns that the state meets one step
+later.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Reshaping is where permutations are lost or found: flattening pictures makes one axis of three, and splitting heads
 makes two of one. An axis is therefore a product of factors (`terms`), and these rules deal the factors to the axes of
-the new shape. Where a factor would straddle two axes everything in it is fixed, which is always right.
+the new shape. Where a factor would straddle two axes everything in it is fixed, which is always right. `tracer` looks
+the rules up by the operation's name.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 A *term* is a product of atoms, the most significant first. An atom is free, or fixed for a reason, or stands for a
 product of other atoms (an axis that was split), or for terms one after the other (an axis that was concatenated).
 
-The whole search is unification: rules call `unify`, `split` and `fix` while the network runs, and whatever is still
-free at the end is a permutation that the network does not notice. Fixing too much costs only coverage; `trial` would
-catch the opposite mistake.
+The whole search is unification: rules (`layers`, `pointwise`, ...) call `unify`, `split` and `fix` while the network
+runs, and whatever is still free at the end is a permutation that the network does not notice; `trace` reads it off.
+Fixing too much costs only coverage; `trial` would catch the opposite mistake.
 """
 
 from __future__ import annotations

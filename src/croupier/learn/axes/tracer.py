@@ -2,7 +2,11 @@
 
 A torch function mode sees every call, runs it unchanged, and asks the rule of that name what the result's axes are. An
 operation without a rule is an error that names it and the module it ran in: a guess could permute a network into
-another one. Rules register themselves with `@rule`, in the files beside this one.
+another one. Rules register themselves with `@rule`, in the files beside this one; `trace` runs networks under the
+`Tracer`.
+
+Axes are kept on the tensors themselves, as the attribute `_axes`. A tensor without it is a constant: numbers that are
+written into the network.
 """
 
 from __future__ import annotations

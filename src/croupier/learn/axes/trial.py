@@ -2,7 +2,8 @@
 
 Rules are written by hand, and a wrong one would silently train a different network. So nothing that was found is used
 before it was tried: weights are drawn at random, the network and its permuted twin run on the same inputs and draws,
-and outputs and kept statistics must agree, in use and in training. Tests measure by the same `difference`.
+and outputs and kept statistics must agree, in use and in training. `trace` calls `try_out` on all that it found; tests
+measure by `difference`.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ class SymmetryTrial:
         return _apart(self._run(self._plain, False), self._run(self._moved, False))
 
     def in_training(self, close: float = 0.0) -> float:
-        """The same while training, also of the statistics that are kept; where draws matter over several of them.
+        """The same while training, and of the statistics that are kept.
 
-        It stops at the first that is not `close`, if that is given.
+        A network that draws at random is tried with several draws; it stops at the first that is not `close`, if given.
         """
         first, worst = torch.empty(0), 0.0
         for draw in range(DRAWS):

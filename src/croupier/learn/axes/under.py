@@ -1,5 +1,7 @@
 """A network, its optimiser and its inputs under a rule, as they are: in place, and back.
 
+For users' own experiments with torch modules: runs permute flat vectors instead (`encode.hidden`), and need none of it.
+
 >>> import secrets, torch
 >>> from torch import nn
 >>> from croupier.learn.axes import Permuted, permute_module, permute_optimizer, symmetry_of

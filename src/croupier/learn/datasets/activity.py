@@ -1,7 +1,8 @@
 """Human activity from a phone worn at the waist: acceleration and rotation, and what its wearer was doing.
 
 Records have owners, the thirty people, so that the split `natural` makes each person a client: clients then differ as
-people do and not by a draw. Used by the preset `activity`, and by the paper's other kinds of data.
+people do and not by a draw. Used by the preset `activity`, and by figures of RNS and IntraShuffler on other data than
+pictures (`croupier_lab.papers`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The parts are stored as differences between neighbouring pixels, which compress far better than the pixels; reading
 undoes that exactly. Parts that a description does not ask for (`train`, `test`) are not unpacked. Used by the preset
-`cifar10` and by most papers' figures on photographs.
+`cifar10` and by the figures on photographs of all four systems (`croupier_lab.papers`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Heartbeats: five seconds of an electrocardiogram, and the arrhythmia that it shows.
 
 Each person owns its windows, and can be a client. With `apart` nobody is both trained and tested on, because a network
-may recognise a person where it should recognise a beat; without it the end of every recording is tested on.
+may recognise a person where it should recognise a beat; without it the end of every recording is tested on. Used by
+figures of Tazza (`croupier_lab.papers.tazza`).
 """
 
 from __future__ import annotations

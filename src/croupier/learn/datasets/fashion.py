@@ -1,6 +1,7 @@
 """Fashion-MNIST from its four original files.
 
-The same form as MNIST (`idx` reads both), other pictures. A harder task at the same size.
+The same form as MNIST (`idx` reads both), other pictures: a harder task at the same size. RAIN's figures on robustness
+train on it, and InstaHide (`learn.augment`) blends its pictures into others unless told otherwise.
 """
 
 from __future__ import annotations

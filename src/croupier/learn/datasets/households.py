@@ -1,8 +1,9 @@
 """Low Carbon London: half-hourly use of electricity of single households, to forecast the next half hour.
 
-The one dataset here that forecasts a quantity in place of a class. A household is a client by nature, and its habits
+The one built-in dataset that forecasts a quantity and tells no class. A household is a client by nature, and its habits
 show in its load; that makes it the data of IntraShuffler's attacks (`audit.traits`). Windows never cross from one
-household to another, and tests lie later in time than training.
+household to another, and tests lie later in time than training. Used by the presets `households`, `intra-london` and
+`intra-london-sum`.
 """
 
 from __future__ import annotations

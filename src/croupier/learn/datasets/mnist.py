@@ -1,6 +1,6 @@
 """MNIST from its four original files.
 
-The data of most figures that the four papers print; presets `mnist` and `tazza-mnist`.
+Used by the presets `mnist` and `tazza-mnist`, and by figures of RNS, RAIN and Tazza (`croupier_lab.papers`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Headers, quotes and signatures name people and groups outright, so they are taken out first: what is left must be told
 from what was written. Words are hashed to numbers, and not numbered as they come, so that clients need not agree on a
-dictionary.
+dictionary. Used by the preset `newsgroups` and by figures of RNS.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Records drawn from a linear model: data of any size that need no folder.
 
-One of the tasks of the source-inference experiments of Hu et al. The true classes come from a linear model, so that a
-small network can learn them well; nothing is read from disk.
+One of the tasks of the source-inference experiments of Hu et al., which RNS's figures repeat. The true classes come
+from a linear model, so that a small network can learn them well; nothing is read from disk, so that `croupier bench
+clients` can have as many clients as it likes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Synthetic(Data, use="synthetic"):
     """60 normal numbers a record, the j-th of variance j^-1.2, and the class that one random linear model gives them.
 
     All is a function of `draw`: y = argmax(xW + b), with W and b standard normal. Four fifths train.
-    From: Hu et al., source inference attacks, the synthetic set.
+    It is made as the synthetic set of Hu et al. in their work on source inference.
     """
 
     licence: ClassVar[str] = "none: drawn here"

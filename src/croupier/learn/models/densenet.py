@@ -1,8 +1,9 @@
 """DenseNet-121 (Huang et al. 2017) for small pictures, with torchvision's names for the weights.
 
-One of the larger networks that IntraShuffler's and Tazza's costs are printed for. The first convolution and pooling are
-made for pictures of 32 pixels and not of 224; the names are torchvision's so that weights can be exchanged. `norm` may
-replace batch statistics, which would travel unnoised (`grouped`).
+IntraShuffler's Table 9 trains it, smaller below the paper's scale, and the costs of its Table 7 take its number of
+weights. The first convolution and pooling are made for pictures of 32 pixels and not of 224; the names are
+torchvision's so that weights can be exchanged. `norm` may replace batch statistics, which would travel unnoised
+(`learn.models.grouped`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The network that Deep Leakage from Gradients attacks: smooth everywhere, so that gradients can be matched.
 
 Sigmoids and no pooling, because the attack differentiates the gradient once more. It is here as the classical target:
-the laboratory's figures of gradient inversion attack it.
+the laboratory's figures of gradient inversion (RNS, Tazza) attack it.
 """
 
 from __future__ import annotations

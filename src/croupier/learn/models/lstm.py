@@ -1,8 +1,8 @@
 """A recurrent network that forecasts the next value of a series.
 
-The forecaster of the household data, in the presets `households` and `intra-london`. Torch's LSTM cannot be stacked
-over clients, so the recurrence is also written out as plain batched operations in torch's order of gates: on a GPU two
-hundred households then train as one.
+The forecaster of the household data, in the presets `households`, `intra-london` and `intra-london-sum`, and in
+IntraShuffler's tables. Torch's LSTM cannot be stacked over clients, so the recurrence is also written out as plain
+batched operations in torch's order of gates: on a GPU two hundred households then train as one.
 """
 
 from __future__ import annotations

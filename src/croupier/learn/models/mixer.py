@@ -1,7 +1,8 @@
 """MLP-Mixer (Tolstikhin et al. 2021), small: patches of a picture, mixed by linear layers only.
 
 No convolution and no attention: a network whose symmetries differ from both, which is why Tazza's experiments have it
-and why the search in `learn.axes` is tested on it. `Patches`, which cuts the picture, is also the first layer of `vit`.
+and why the search in `learn.axes` is tested on it. `PicturePatches`, which cuts the picture, is also the first layer of
+`vit`.
 """
 
 from __future__ import annotations

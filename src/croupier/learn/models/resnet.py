@@ -1,7 +1,8 @@
 """ResNet-18 (He et al. 2016), with torchvision's names for the weights so that they interchange.
 
-The usual large network for small pictures. Batch statistics are part of what clients send: they come after the weights
-in the flat vector, so that rules which measure distances over weights can leave them out.
+The usual large network for small pictures: RNS's figures of source inference train it, and Tazza's cost is timed on it.
+Batch statistics are part of what clients send: they come after the weights in the flat vector, so that aggregators
+which measure distances over weights can leave them out.
 """
 
 from __future__ import annotations

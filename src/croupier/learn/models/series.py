@@ -1,7 +1,7 @@
 """A small transformer that forecasts the next value of a series.
 
 The attention counterpart of `lstm`, for the same windows: patches of a series are its words, and the blocks are those
-of `transformer`.
+of `transformer`. IntraShuffler's Table 8 is trained on it, in the place of TimesFM.
 """
 
 from __future__ import annotations

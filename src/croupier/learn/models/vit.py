@@ -3,7 +3,7 @@
 Patches come from `mixer`, blocks from `transformer`; what is new here is how places are added and where logits are
 read. Blocks use ReLU, and logits are read from the patches' mean unless `token` is set: neither is as in the paper.
 
-One of Tazza's architectures, and one of those that `learn.axes` is tested on.
+One of Tazza's architectures (`croupier_lab.papers.tazza`), and one of those that `learn.axes` is tested on.
 """
 
 from __future__ import annotations

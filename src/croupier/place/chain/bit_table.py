@@ -1,9 +1,15 @@
-"""The bits of a round one by one, as servers of a chain move them that prove what they do: their places, their blocks.
+"""Where each single bit of a round's rows lies, for the chain whose servers move encrypted bits and prove what they do.
 
-A client's row of residues in unary is so many bits. All rows make one list, client by client; a block is the bits of
-all clients for one number and one modulus, and bits change places inside their block only. Places follow from the
-release itself: the numbers of places are moved as bits are, so that the chain does to ciphertexts what the release does
-to bits.
+A client's row of residues in unary is a row of bits: for every number (one coordinate of the update) and every modulus
+a few of them. The rows of all clients, one after the other, make one list of bits, and a *place* is an index into it. A
+*block* is the bits of all clients for one number and one modulus; bits change places inside their block only.
+
+The release says how bits move (`Release.moved`), but only moves rows of bits that it is given. So `order` gives it the
+binary digits of the places as if they were the bits, one digit at a time, and reads off which place each bit came from:
+the chain then does to ciphertexts exactly what the release does to bits.
+
+`proven`, `mix_record` and `proven_flow` move and check bits by it, and `proven_words` prints the chances that a cheat
+is caught. `croupier bench mix` and `croupier bench tamper` use it too.
 """
 
 from __future__ import annotations
@@ -46,17 +52,17 @@ class BitTable:
 
     @property
     def wide(self) -> int:
-        """Bits of a number."""
+        """How many bits one number has, over all moduli."""
         return sum(self.widths)
 
     @cached_property
     def slots(self) -> int:
-        """Numbers of a row."""
+        """How many numbers a row has."""
         return self.table.mechanism.encode.slots(self.table.layout)
 
     @property
     def length(self) -> int:
-        """Bits of a row."""
+        """How many bits a row has."""
         return self.slots * self.wide
 
     def bits(self, row: Tensor) -> Bytes:
@@ -80,7 +86,7 @@ class BitTable:
         return found
 
     def blocks(self, many: int) -> list[npt.NDArray[np.int64]]:
-        """The places of each block when so many rows are there: for every modulus a row a number."""
+        """The places of each block among so many clients: one array for each modulus, with one row for each number."""
         starts = self.length * np.arange(many)[:, None] + self.wide * np.arange(self.slots)[:, None, None]
         found, at = [], 0
         for width in self.widths:
@@ -89,34 +95,40 @@ class BitTable:
         return found
 
     def spans(self) -> list[slice]:
-        """Where each modulus's bits lie in a number."""
+        """Where each modulus's bits lie among the bits of a number."""
         stops = np.cumsum(self.widths).tolist()
         return [slice(stop - width, stop) for stop, width in zip(stops, self.widths, strict=True)]
 
     def asked(self, share: float) -> int:
-        """How many numbers are proven."""
+        """For how many numbers servers must prove that they only moved bits."""
         return math.ceil(share * self.slots)
 
     def chosen(self, coin: bytes, share: float) -> list[int]:
-        """The numbers that a coin chooses to be proven."""
+        """The numbers to be proven, drawn from a coin that all servers tossed jointly (`mpc.many_coin`)."""
         drawn = Coins(coin).child("proven").secure().permutation(self.slots)
         return sorted(drawn[: self.asked(share)].tolist())
 
     def marked(self, places: npt.NDArray[np.bool_]) -> Tensor:
-        """The numbers that some marked place belongs to."""
+        """Which numbers have a marked place, in any client's row: a 1 for each that does."""
         found = places.reshape(-1, self.slots, self.wide).any((0, 2))
         return torch.from_numpy(found.astype(np.uint8))
 
 
 def caught(slots: int, proven: int, changed: int) -> float:
-    """The chance that a proven number is among so many changed ones, when all choices are as likely."""
+    """The chance that at least one of so many changed numbers is proven, when all choices are as likely.
+
+    Exact for a row of `slots` numbers; `croupier bench tamper` holds what it counts against it.
+    """
     if changed > slots - proven:
         return 1.0
     return 1 - math.comb(slots - changed, proven) / math.comb(slots, proven)
 
 
 def at_least(share: float, changed: Sequence[int]) -> list[float]:
-    """The same for any model, from below: each changed number is proven with this chance or more."""
+    """The chance of `caught`, from below, for rows of any length: one chance for each count of changed numbers.
+
+    Each changed number is proven with a chance of `share` or more.
+    """
     return [1 - (1 - share) ** many for many in changed]
 
 

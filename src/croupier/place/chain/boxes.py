@@ -3,6 +3,8 @@
 Only for rows that stay whole (`grain = "model"`): a row that is cut in pieces would need a box for each piece. A client
 closes its row for the last server, that box for the one before, and so on; each server opens a layer of every box,
 permutes them and passes them on. The last one sees the rows as the server will, without names.
+
+`chain.Chain` uses it for `shuffle = "onion"`; with a `threshold` it uses `escrowed`, which is built on this.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ LABEL = 32
 
 @dataclass(frozen=True)
 class Boxes(MixForm):
-    """Layers of boxes."""
+    """The form with boxes within boxes."""
 
     def middle(self, mechanism: Mechanism) -> Mapping[str, Party]:
         """The mix servers."""
@@ -125,7 +127,7 @@ class Boxes(MixForm):
         return read_released(table.mechanism, table.roster, table.layout, inbox[0].body, ids=False)
 
     def learns(self) -> dict[str, str]:
-        """The last one what is released."""
+        """The last server learns what is released, the others nothing of updates."""
         return {
             "each mix server": "which clients took part, its own permutation, and boxes that it cannot open; the last "
             "one also what is released",
@@ -133,7 +135,7 @@ class Boxes(MixForm):
 
     @property
     def tolerance(self) -> Tolerance:
-        """One honest server."""
+        """One honest server is enough."""
         many = len(self.names)
         return Tolerance(
             privacy="the server and all mix servers but one, colluding, while they follow the protocol. A first server "
@@ -148,7 +150,7 @@ class Boxes(MixForm):
 
     @property
     def breaks(self) -> Mapping[tuple[str, ...], Reads]:
-        """All keys."""
+        """All servers together have the keys of all layers."""
         return {self.names: "named"}
 
     def sight(self, party: str) -> Sight:
@@ -179,7 +181,7 @@ class Boxes(MixForm):
 
 
 def _hop(at: int) -> str:
-    """What goes to the server of this place."""
+    """The kind of the letter that goes to the server of this place."""
     return f"hop{at}"
 
 

@@ -1,11 +1,10 @@
 """A mix network: servers in a chain permute what they cannot read, and one honest one suffices.
 
-From: Algorithms 8 and 9 of the source-inference paper, in forms that can be built: a bit in an onion of its own grows
-two thousand times, and keys shared with single clients tell the second server whose bit it is. Here clients share rows
-by XOR, and servers move shares. Any release that only moves what clients sent can be computed (`Release.permutes`);
-mechanism, encoding and aggregation do not change.
-
-The presets `rns-chain` and `intra-chain`.
+The source-inference paper (RNS) has such a chain in its Algorithms 8 and 9. As printed, a bit in an onion of its
+own grows two thousand times, and keys shared with single clients tell the second server whose bit it is. So servers
+here move shares of rows, boxes with whole rows or encrypted bits: `trust`, `shuffle` and `threshold` pick one of six
+forms (`form`). Any release that only moves what clients sent can be computed (`Release.permutes`); mechanism, encoding
+and aggregation do not change. The presets `rns-chain`, `rns-chain-proofs` and `intra-chain` use it.
 """
 
 from __future__ import annotations
@@ -150,7 +149,7 @@ class Chain(Placement, use="chain"):
 
     @property
     def form(self) -> MixForm:
-        """How it is mixed."""
+        """The form that the options pick: how servers mix."""
         if self.trust == "malicious":
             return Proven(self.names, self.smallest + self.colluders, _SHARE if self.proven is None else self.proven)
         if self.trust == "full":
@@ -184,7 +183,7 @@ class Chain(Placement, use="chain"):
 
     @property
     def needs(self) -> frozenset[Need]:
-        """Servers sign for clients."""
+        """Keys for signatures: servers sign for clients."""
         return frozenset({"identity"})
 
     def holders(self, clients: tuple[str, ...]) -> tuple[str, ...]:
@@ -236,7 +235,7 @@ class Chain(Placement, use="chain"):
         self.form.check_size(mechanism, layout, clients)
 
     def costs(self, mechanism: Mechanism, layout: Layout, clients: int) -> tuple[str, ...]:
-        """As the form says."""
+        """What the form says that a round costs."""
         return self.form.costs(mechanism, layout, clients)
 
     def middle(self, mechanism: Mechanism) -> Mapping[str, Party]:
@@ -244,7 +243,7 @@ class Chain(Placement, use="chain"):
         return self.form.middle(mechanism)
 
     def schemas(self, mechanism: Mechanism, given: Given) -> Mapping[str, Schema]:
-        """As the form says."""
+        """The form's messages."""
         return self.form.schemas(mechanism, given)
 
     def submit(
@@ -263,7 +262,7 @@ class Chain(Placement, use="chain"):
         yield from self.form.submit(mechanism, given, payload, keys, coins)
 
     def collect(self, mechanism: Mechanism, given: Given, coins: Coins, own: ServerHoldings = NOTHING) -> SubFlow:
-        """As the form says."""
+        """The server's part, as the form plays it."""
         return (yield from self.form.collect(mechanism, given, coins))
 
     def opened(self, mechanism: Mechanism, roster: tuple[str, ...], layout: Layout, inbox: Inbox) -> Released:
@@ -276,14 +275,14 @@ class Chain(Placement, use="chain"):
 
     @property
     def breaks(self) -> Mapping[tuple[str, ...], Reads]:
-        """As the form says."""
+        """The form's coalitions, and what each reads."""
         return self.form.breaks
 
     def sight(self, mechanism: Mechanism, party: str) -> Sight:
-        """As the form says."""
+        """What the form shows one of its parties."""
         return self.form.sight(party)
 
     def pooled(self, mechanism: Mechanism, parties: Witnesses) -> Released:
-        """What parties that are to stay apart read together; one server alone, noise."""
+        """What parties that are to stay apart read together; of one server alone, what it sees."""
         given = next(iter(parties.values())).given
         return self.form.pooled(MixTable.of(mechanism, given), parties)

@@ -3,6 +3,8 @@
 Once the servers agree on who takes part, the dealer deals for exactly these clients (`mpc.mix.deal`). The servers but
 the first say their masked shares to it; rows then go from server to server, each of which permutes them under another
 mask, and the last one hands them to the server, to whom all others open their parts of the last mask.
+
+`chain.Chain` uses it unless its options say otherwise (presets `rns-chain` and `intra-chain`).
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from croupier.place.witness import Witness, Witnesses
 
 @dataclass(frozen=True)
 class Dealt(MixForm):
-    """Dealt masks."""
+    """The form with masks that a dealer deals."""
 
     def middle(self, mechanism: Mechanism) -> Mapping[str, Party]:
         """The mix servers, and the dealer."""
@@ -109,12 +111,15 @@ class Dealt(MixForm):
 
     @property
     def last(self) -> tuple[str, ...]:
-        """All: the last one rows, the others their parts of the mask."""
+        """All servers: the last one sends rows, the others their parts of the mask."""
         return self.names
 
     def opened(self, table: MixTable, inbox: Inbox) -> Released:
-        """Rows without their mask. Raises: ProtocolError when servers mean different clients, or send another's part;
-        IntegrityError when what comes out is nobody's."""
+        """Rows without their mask.
+
+        Raises: ProtocolError when servers mean different clients, or send another's part; IntegrityError when rows that
+        come out are nobody's.
+        """
         present = same_present(table, inbox)
         whole = [letter.source for letter in inbox if len(letter.body["rows"])]
         if whole != [self.names[-1]]:
@@ -129,7 +134,7 @@ class Dealt(MixForm):
         return rows
 
     def learns(self) -> dict[str, str]:
-        """Servers nothing of updates, nor the dealer."""
+        """Mix servers learn nothing of updates; the dealer knows what it drew."""
         return {
             "each mix server": "which clients took part, its own permutations, and uniform bits that depend on "
             "nobody's update",

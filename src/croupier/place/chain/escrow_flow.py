@@ -1,6 +1,7 @@
 """One server's way through a chain of boxes in escrow: hops that come, that are passed on, or that are done without.
 
-`escrowed` says what it is for. A `MixStanding` is what a server holds from hop to hop.
+`escrowed` says what it is for and plays it: a `MixStanding` is what one server holds from hop to hop, and `hop` is one
+layer of all boxes, taken off by the server whose it is, or by the others where that one is gone.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from croupier.place.chain.boxes import opened_box, refuse_repeats
 from croupier.place.placement import Keys
 
 SIGNATURE = 64
-# Whoever still waits for a hop must have said so before the others go on without its word.
+# How patient a server is (`core.flow.Wait`) with a hop, and with the others' word whether it came: whoever still waits
+# for a hop must have said so before the others go on without its word.
 _HOP, _WORD = 2, 3
 
 
@@ -45,12 +47,12 @@ class MixStanding:
 
     @property
     def me(self) -> str:
-        """Whose it is."""
+        """The name of this server."""
         return self.given.me
 
     @property
     def others(self) -> tuple[str, ...]:
-        """All that are not gone but this one."""
+        """All servers that are not gone, but this one."""
         return tuple(name for name in self.live if name != self.me)
 
     def hop(self, at: int, shuffled: Callable[[Rows], Rows], lock: Lock) -> SubFlow:

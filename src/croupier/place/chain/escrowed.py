@@ -7,6 +7,8 @@ gone: the others put its key together, open its layer without it, and hear no mo
 only mean that a message was lost: who has the hop passes it on.
 
 The price is privacy against t - 1 servers instead of k - 1: who can finish without a server can read without it.
+
+`chain.Chain` uses it for `shuffle = "onion"` with a `threshold` (t). `escrow_flow` plays the hops.
 """
 
 from __future__ import annotations
@@ -112,7 +114,7 @@ class Escrowed(Boxes):
         yield Exchange(letters, Wait("issued", others))
 
     def _parts(self, coins: Coins) -> dict[str, bytes]:
-        """A server's own key as all servers hold it."""
+        """A server's own key, split: a share for each server."""
         secret, choices = coins.child("lock").export(), coins.child("escrow").secure()
         return dict(zip(self.names, escrow.split(secret, len(self.names), self.threshold, choices), strict=True))
 
@@ -151,12 +153,12 @@ class Escrowed(Boxes):
 
     @property
     def last(self) -> tuple[str, ...]:
-        """All that are not gone."""
+        """Every server that is not gone sends the server the rows."""
         return self.names
 
     @property
     def heard(self) -> int | None:
-        """As many as can finish."""
+        """The server needs as many as can finish without the others."""
         return self.threshold
 
     def opened(self, table: MixTable, inbox: Inbox) -> Released:
@@ -169,7 +171,7 @@ class Escrowed(Boxes):
         return read_released(table.mechanism, table.roster, table.layout, first.body, ids=False)
 
     def learns(self) -> dict[str, str]:
-        """What is released."""
+        """Every mix server learns what is released."""
         return {
             "each mix server": "which clients took part, its own permutation, boxes that it cannot open while their "
             "servers are there, who is gone, and what is released",
@@ -177,7 +179,7 @@ class Escrowed(Boxes):
 
     @property
     def tolerance(self) -> Tolerance:
-        """Both thresholds are one number."""
+        """The number that can finish without the others is also the number that can read without them."""
         few, many = self.threshold, len(self.names)
         return Tolerance(
             privacy=f"the server and up to {few - 1} of {many} mix servers, colluding, while they follow the protocol: "
@@ -193,11 +195,11 @@ class Escrowed(Boxes):
 
     @property
     def breaks(self) -> Mapping[tuple[str, ...], Reads]:
-        """Any so many."""
+        """Any `threshold` servers together have every key."""
         return dict.fromkeys(combinations(self.names, self.threshold), "named")
 
     def sight(self, party: str) -> Sight:
-        """What is released."""
+        """Every mix server sees what is released."""
         return Sight("released")
 
     def pooled(self, table: MixTable, parties: Witnesses) -> Released:

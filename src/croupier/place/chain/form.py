@@ -1,7 +1,12 @@
-"""What the forms of a chain have in common: who the servers are, and what a client shares among whom.
+"""What all ways to run a mix network have in common: the hooks that each of them fills in, and sharing rows by XOR.
 
-A form plays the middle parties, and says how clients share, what reaches the server, and what parties read that should
-be kept apart. `chain.Chain` is the placement and asks its form.
+A *form* is one protocol by which servers mix; there are six (`dealt`, `pairs`, `boxes`, `escrowed`, `trusted`,
+`proven`), so that one placement, `chain.Chain`, offers them all. It picks one by its options and asks it everything. A
+form plays the middle parties, and says what clients send, what reaches the server, which parties must not put their
+views together (`breaks`), and what such parties could then read.
+
+Here is also how clients share rows by XOR (`submit`, `taken`, `held`), which only `dealt` and `pairs` do; the others
+send something else and have a `submit` and a `sight` of their own.
 """
 
 from __future__ import annotations
@@ -31,15 +36,18 @@ SERVER = "server"
 
 @dataclass(frozen=True)
 class MixForm(ABC):
-    """One way to mix: the servers in their order, the fewest clients that are mixed, and the servers that clients
-    share among."""
+    """One way to mix: the servers in their order, and the fewest clients that are mixed."""
 
     names: tuple[str, ...]
     smallest: int
 
     @property
     def holders(self) -> tuple[str, ...]:
-        """The servers that clients share their rows among; one of them gets the long share, in turn."""
+        """The servers that clients share their rows among.
+
+        All but one get a seed, and draw their share from it; one of them, in turn by the client's place, gets the long
+        share: the row without what the seeds stand for.
+        """
         return self.names
 
     @abstractmethod
@@ -70,7 +78,7 @@ class MixForm(ABC):
     @property
     @abstractmethod
     def last(self) -> tuple[str, ...]:
-        """Who sends the server something."""
+        """The servers that send the server something at the end."""
 
     @property
     def heard(self) -> int | None:
@@ -85,18 +93,18 @@ class MixForm(ABC):
     @property
     @abstractmethod
     def breaks(self) -> Mapping[tuple[str, ...], Reads]:
-        """What parties read that are kept apart."""
+        """The coalitions that must not form, and what each could read if it did."""
 
     @abstractmethod
     def pooled(self, table: MixTable, parties: Witnesses) -> Released:
-        """What parties of `breaks` read together."""
+        """What the parties of a coalition read together, for audits; of one server alone, what it sees."""
 
     @abstractmethod
     def learns(self) -> dict[str, str]:
         """What the middle parties learn."""
 
     def sight(self, party: str) -> Sight:
-        """Uniform words, but for the dealer, who is sent nothing of updates."""
+        """What one party sees: uniform words where rows are shared, and nothing at the dealer."""
         said = self.learns()
         if party == DEALER:
             return Sight("nothing", f"nothing that depends on updates is sent to it: it learns {said[DEALER]}")
@@ -107,11 +115,11 @@ class MixForm(ABC):
         return max(self.smallest, quorum(mechanism, given))
 
     def client_schemas(self, table: MixTable) -> dict[str, Schema]:
-        """A long share, and a seed."""
+        """The two messages of a client that shares: a long share, and a seed."""
         return {"share": Schema((table.row_field(),)), "seed": Schema((SEED,))}
 
     def submit(self, mechanism: Mechanism, given: Given, payload: Payload, keys: Keys, coins: Coins) -> SubFlow:
-        """Share, and check what the servers sign."""
+        """Share the row by XOR, and check what the servers sign."""
         table, holder = MixTable.of(mechanism, given), given.roster.index(given.me) % len(self.holders)
         seeds = {name: coins.child("seed", name).export() for at, name in enumerate(self.holders) if at != holder}
         rest = shared(table.cells, table.words(payload.vector), list(seeds.values()))[0]
@@ -147,7 +155,7 @@ class MixForm(ABC):
         return out
 
     def named(self, table: MixTable, present: tuple[str, ...], rows: Rows) -> Released:
-        """Rows with their senders, as whoever reads them all has them."""
+        """Whole rows under their senders' names, as a coalition that reads them all has them."""
         order = tuple(who for group in table.groups(present) for who in group)
         return Released(order, table.numbers(rows), ids=order, layout=table.layout)
 

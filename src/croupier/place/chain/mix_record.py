@@ -3,8 +3,11 @@
 The mix servers and the server each keep such a record and check every step themselves, so that any honest one of them
 suffices to stop a wrong one and say whose doing it is. `seen` is a digest of all that was said so far; every proof is
 bound to it, to who made it, and to the block that it is about, so that none can be used at another place, in another
-round, or by another server. The coin that chooses what is proven is tossed over it: who was shown something else
-cannot finish.
+round, or by another server. The coin that chooses what is proven is tossed over it: who was shown something else cannot
+finish.
+
+`proven` makes the record and `proven_flow` plays with it; `croupier bench mix` times its steps, and
+`croupier bench tamper` replaces it by records that cheat.
 """
 
 from __future__ import annotations
@@ -48,7 +51,7 @@ class MixKeys:
 
     @cached_property
     def digest(self) -> bytes:
-        """What stands for all of them."""
+        """A digest that stands for all of the keys."""
         shown = [curve.encode(key).tobytes() for key in self.keys.values()]
         return self.occasion.label("mix keys", *self.keys, *shown)
 
@@ -66,7 +69,7 @@ class OwnStep:
 
 
 class MixRecord:
-    """One attempt, as one party watches it."""
+    """One attempt, as one party watches it: what went in, and what each server made of it."""
 
     def __init__(self, table: BitTable, keys: MixKeys, present: tuple[str, ...], inputs: Ciphertexts) -> None:
         self.table, self.keys, self.present = table, keys, present
@@ -96,7 +99,7 @@ class MixRecord:
         return elgamal.refreshed(self.steps[-1].at(step.order), self.keys.joint, step.fresh)
 
     def prove_mix(self, who: str, step: OwnStep, after: Ciphertexts, coins: Coins) -> dict[str, Tensor]:
-        """Take a step of one's own down, with its proof."""
+        """Take down a step of one's own, and prove that it kept every block's sum: what is sent to everybody."""
         blocks, context = self.table.blocks(len(self.present)), self._context("sums", who)
         proof = elgamal.prove_sums(self.steps[-1], after, blocks, self.keys.joint, context, step.fresh, coins)
         body = {**self.body(after), "proof": torch.from_numpy(proof)}
@@ -167,8 +170,10 @@ class MixRecord:
 
 
 def _ciphers(body: Body, here: Tensor, who: str) -> Ciphertexts:
-    """Ciphertexts off the wire. Raises: IntegrityError when they are none, or two are the same; ProtocolError when they
-    are of other clients."""
+    """Ciphertexts off the wire.
+
+    Raises: IntegrityError when they are none, or two are the same; ProtocolError when they are of other clients.
+    """
     if not torch.equal(body["present"], here):
         raise ProtocolError(f"{who} mixed other clients than this party heard; the round is lost")
     r, c = (body[name].numpy().reshape(-1, curve.POINT) for name in ("r", "c"))

@@ -1,8 +1,10 @@
 """The chain of three servers without a dealer: each pair moves rows that the third cannot follow; one may be corrupt.
 
-Clients share their rows between the first two. In three passes the pairs (1, 2), (2, 3) and (3, 1) move them by what
-a common seed says (`mpc.mix.paired`), and the share of the first of a pair goes to the server that is not in it. So
-each server misses one of three moves, and sees shares that it cannot put together.
+Clients share their rows between the first two. In three passes the pairs (1, 2), (2, 3) and (3, 1) move them by what a
+common seed says (`mpc.mix.paired`), and the share of the first of a pair goes to the server that is not in it. So each
+server misses one of three moves, and sees shares that it cannot put together.
+
+`chain.Chain` uses it for `shuffle = "pairs"`, where no dealer can be trusted and two of three servers do not collude.
 """
 
 from __future__ import annotations
@@ -26,11 +28,11 @@ from croupier.place.witness import Witness, Witnesses
 
 @dataclass(frozen=True)
 class Pairs(MixForm):
-    """Common seeds of three servers."""
+    """The form with three servers, of which each pair has a common seed."""
 
     @property
     def holders(self) -> tuple[str, ...]:
-        """The first two."""
+        """Clients share their rows between the first two."""
         return self.names[:2]
 
     def middle(self, mechanism: Mechanism) -> Mapping[str, Party]:
@@ -92,7 +94,7 @@ class Pairs(MixForm):
 
     @property
     def last(self) -> tuple[str, ...]:
-        """The first two."""
+        """The first two end with a share each."""
         return self.holders
 
     def opened(self, table: MixTable, inbox: Inbox) -> Released:
@@ -101,7 +103,7 @@ class Pairs(MixForm):
         return table.released(present, table.words(inbox[0].body["rows"]) ^ table.words(inbox[1].body["rows"]))
 
     def learns(self) -> dict[str, str]:
-        """Nothing of updates."""
+        """Mix servers learn nothing of updates."""
         return {
             "each mix server": "which clients took part, two of three permutations, and uniform bits that depend on "
             "nobody's update",
@@ -109,7 +111,7 @@ class Pairs(MixForm):
 
     @property
     def tolerance(self) -> Tolerance:
-        """One of three."""
+        """One of the three may be corrupt."""
         return Tolerance(
             privacy="the server and one mix server, colluding, while all follow the protocol: any two of the three mix "
             "servers together read every update. One that does not follow it can mark an update and find it again. "
@@ -125,11 +127,11 @@ class Pairs(MixForm):
 
     @property
     def breaks(self) -> Mapping[tuple[str, ...], Reads]:
-        """Any two."""
+        """Any two know all moves and masks."""
         return dict.fromkeys(combinations(self.names, 2), "named")
 
     def pooled(self, table: MixTable, parties: Witnesses) -> Released:
-        """Of two servers the rows; of one, noise."""
+        """What servers read together: of two the rows, of one noise."""
         servers = {name: parties[name] for name in self.names if name in parties}
         if len(servers) == 1:
             return self._noise(table, *servers.values())

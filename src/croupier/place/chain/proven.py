@@ -1,15 +1,16 @@
 """The chain of servers that prove what they do: encrypted bits, any one honest server, and blame by name.
 
-From: Algorithms 8 and 9 of the source-inference paper, whose proofs cannot be made as printed: no proof fits a chain of
-boxes, and traps that are known before protect only themselves. Here clients encrypt single bits under the joint key of
-all servers, with proofs that they are bits. Each server in turn permutes the bits of every block, gives them fresh
-randomness and proves that no block's sum changed. Once all have, a coin that nobody chooses says for which numbers
-every server must prove that it only moved what it was given. Then all open together and prove that, too. What is no bit
-in the end was marked by a server in a number that was not proven: the server asks all to prove that number, and who
-cannot is named. A server that puts clients' own bits back in such a number leaves no trace: only `proven = 1` hides
-from servers that do what they like.
+The source-inference paper (RNS) asks for such proofs in its Algorithms 8 and 9, but they cannot be made as printed: no
+proof fits a chain of boxes, and traps that are known before protect only themselves. Here clients encrypt single bits
+under the joint key of all servers, with proofs that they are bits. Each server in turn permutes the bits of every
+block, gives them fresh randomness and proves that no block's sum changed. Once all have, a coin that nobody chooses
+says for which numbers every server must prove that it only moved what it was given. Then all open together and prove
+that, too. What is no bit in the end was marked by a server in a number that was not proven: the server asks all to
+prove that number, and who cannot is named. A server that puts clients' own bits back in such a number leaves no trace:
+only `proven = 1` hides from servers that do what they like.
 
-`proven_flow` plays it, `mix_record` checks it, `proven_words` says what it withstands.
+`chain.Chain` uses it for `trust = "malicious"` (preset `rns-chain-proofs`). `proven_flow` plays it, `mix_record` checks
+it, `proven_words` says what it withstands, and `proven_cost` what it costs.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ class Proven(MixForm):
     """Encrypted bits, and proofs of a share of the numbers."""
 
     share: float
-    # How a party watches; an audit's cheats watch otherwise.
+    # How a party watches; the cheating servers of `croupier bench tamper` have records of their own.
     record: type[MixRecord] = MixRecord
 
     @property
     def watch(self) -> Watch:
-        """What all who watch share."""
+        """What all who watch the mix share."""
         return Watch(self.names, self.share)
 
     def middle(self, mechanism: Mechanism) -> Mapping[str, Party]:
@@ -107,11 +108,11 @@ class Proven(MixForm):
 
     @property
     def last(self) -> tuple[str, ...]:
-        """All open."""
+        """All servers open together."""
         return self.names
 
     def schemas(self, mechanism: Mechanism, given: Given) -> dict[str, Schema]:
-        """Keys, bits with proofs, receipts, steps, the coin, proofs of shuffles, openings, and who is to blame."""
+        """Keys, bits with proofs, receipts, steps, the coin, proofs of shuffles, openings, and proofs of blame."""
         table = BitTable.of(mechanism, given)
         present, many = table.table.present_field(), len(table.widths)
         proof, wrong = _bytes("proof", elgamal.PROOF), Field("wrong", "|u1", (table.slots,), top=1)
@@ -150,21 +151,21 @@ class Proven(MixForm):
         return MixSizes(clients, table.slots, table.widths, len(self.names), self.share)
 
     def learns(self) -> dict[str, str]:
-        """Nothing of updates."""
+        """Mix servers learn nothing of updates."""
         return proven_words.learns()
 
     @property
     def tolerance(self) -> Tolerance:
-        """Any one honest server."""
+        """Any one honest server is enough."""
         return proven_words.tolerance(len(self.names), self.share)
 
     @property
     def breaks(self) -> Mapping[tuple[str, ...], Reads]:
-        """All keys."""
+        """All servers together can open every bit."""
         return {self.names: "named"}
 
     def sight(self, party: str) -> Sight:
-        """Nothing that it can open."""
+        """A mix server sees nothing that it can open."""
         return Sight("nothing", f"each mix server learns {self.learns()['each mix server']}")
 
     def pooled(self, table: MixTable, parties: Witnesses) -> Released:

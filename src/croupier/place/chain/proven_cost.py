@@ -2,6 +2,9 @@
 
 Bits that are encrypted one by one take some hundred bytes and some hundred microseconds each. A small model's can be
 mixed so; those of a large one are refused, with what they would cost and what to use.
+
+`Proven.check_size` refuses by it before a run begins, and `Proven.costs` prints it in `croupier plan`;
+`croupier bench mix` takes its counts of bytes.
 """
 
 from __future__ import annotations
@@ -98,8 +101,11 @@ class _Clock:
 
 @dataclass(frozen=True)
 class MixSizes:
-    """How much is mixed in a round: clients, numbers of a row, bits of a number by modulus, servers, and the share that
-    is proven."""
+    """How much is mixed in a round, from which bytes and seconds follow.
+
+    `slots` are the numbers of a row, `widths` the bits of a number by modulus, `share` is the share of the numbers that
+    servers prove.
+    """
 
     clients: int
     slots: int
@@ -109,7 +115,7 @@ class MixSizes:
 
     @property
     def bits(self) -> int:
-        """Encrypted bits."""
+        """How many encrypted bits all clients send together."""
         return self.clients * self.slots * sum(self.widths)
 
     @property
@@ -124,7 +130,7 @@ class MixSizes:
 
     @property
     def proven(self) -> int:
-        """Numbers that a server proves."""
+        """How many numbers a server proves."""
         return math.ceil(self.share * self.slots)
 
     @property

@@ -2,6 +2,7 @@
 
 Everybody who watches goes through the same steps: keys, what went in, every server's step, the coin, the proofs that it
 asks for. A mix server has a step of its own among them (`OwnStep`), and opens only after all checks have passed.
+`proven` calls it: `serve` is a mix server's part, `finish` the server's, and clients only take the keys.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ class Watch:
 
     @property
     def coin(self) -> ManyCoin:
-        """The toss of all mix servers and the server."""
+        """The toss in which all mix servers and the server take part."""
         return ManyCoin((*self.names, SERVER), "mix-coin")
 
     def others(self, given: Given) -> tuple[str, ...]:
-        """The mix servers but oneself."""
+        """All mix servers but this one."""
         return tuple(name for name in self.names if name != given.me)
 
     def keys(self, given: Given, mine: MixKey | None, coins: Coins) -> SubFlow:

@@ -1,11 +1,16 @@
-"""Sentences and numbers for `chain.proven`: whom its proofs protect against, and with what chance a cheat passes."""
+"""Sentences and numbers for `chain.proven`: whom its proofs protect against, and with what chance a cheat passes.
+
+`Proven` returns them as what it withstands and what servers learn, which `croupier explain` prints. The chances come
+from `bit_table`.
+"""
 
 from __future__ import annotations
 
 from croupier.place.chain.bit_table import at_least, passes
 from croupier.place.placement import Tolerance
 
-# So many changed numbers are said the chance for; and so many of them with so many tries.
+# The statement gives the chance of being caught for so many changed numbers (t), and that of passing for some (t, R):
+# so many changed numbers, and so many rounds in which it is tried.
 CHANGED = (1, 10, 100)
 TRIED = ((10, 3), (100, 100))
 
@@ -33,7 +38,7 @@ _REST = (
 
 
 def learns() -> dict[str, str]:
-    """Nothing that could be opened."""
+    """What a mix server learns: nothing that could be opened."""
     return {
         "each mix server": "which clients took part, its own permutations, which numbers were proven, and encrypted "
         "bits that it cannot open",
@@ -41,7 +46,7 @@ def learns() -> dict[str, str]:
 
 
 def tolerance(servers: int, share: float) -> Tolerance:
-    """For so many servers, of which each proves that share of the numbers."""
+    """What the form withstands, for so many servers, of which each proves that share of the numbers."""
     chances = zip(CHANGED, at_least(share, CHANGED), strict=True)
     said = ", ".join(f"{_percent(chance)} % for t = {many}" for many, chance in chances)
     again = ", ".join(f"{_percent(passes(share, *one))} % for t = {one[0]} and R = {one[1]}" for one in TRIED)

@@ -3,7 +3,8 @@
 Each server tells the others (and the dealer) whose shares reached it; those who reached all of them take part. Each
 then signs for every invited client who takes part and the digest of what that client sent it. A client that does not
 find itself in what every server signed ends the round: a server that keeps a client out is seen by it, and nobody can
-be shown a smaller crowd than the servers act on.
+be shown a smaller crowd than the servers act on. All forms of the chain use it. In `boxes` and `trusted` only one
+server hears clients, so that there is nothing to agree on, and it alone signs; in `pairs` the first two do.
 """
 
 from __future__ import annotations
@@ -33,8 +34,10 @@ def schemas(given: Given) -> dict[str, Schema]:
 
 
 def agreed(given: Given, inbox: Inbox, servers: Sequence[str], told: Sequence[str], *, hears: bool = True) -> SubFlow:
-    """Who reached all servers; `told` are told too whom this one heard. A server to whom no client sends anything
-    (not `hears`) has nobody to leave out."""
+    """Who reached all servers, once they told each other; those in `told` hear it too, and answer nothing.
+
+    A server to which no client sends anything (not `hears`) has nobody to leave out.
+    """
     others = tuple(name for name in servers if name != given.me)
     here = bitmap(given.roster, tuple(letter.source for letter in inbox) if hears else given.roster)
     letters = tuple(Letter(name, "here", {"present": here}) for name in (*others, *told))
@@ -71,7 +74,7 @@ def refuse_copies(inbox: Inbox) -> None:
 
 
 def issued(given: Given, keys: Keys, inbox: Inbox, present: tuple[str, ...]) -> Iterator[Letter]:
-    """A signature for every invited client."""
+    """The letters with a signature for every invited client."""
     bodies = {letter.source: letter.body for letter in inbox}
     here = bitmap(given.roster, present)
     for who in given.roster:

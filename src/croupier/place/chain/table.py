@@ -2,6 +2,9 @@
 
 A release that only moves what clients sent says how (`Release.moved`) and among whom (`Release.mixed_together`). Rows
 lie group by group, in the order in which the release lets groups out; which groups there are is public.
+
+Forms that move shares or boxes move them by it, exactly as the release would move the rows; `bit_table` is the same bit
+by bit.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ from croupier.errors import IntegrityError, RangeError
 from croupier.mpc.mix import Cells, Move, Rows
 from croupier.place.placement import Mechanism, read_released, release_tiers
 
-# Shares of numbers are bits, whatever the numbers are: the wire carries them as integers.
+# Shares of numbers are uniform bits, which would be no valid floats: the wire carries them as integers (`_WIRE`), and
+# XOR works on unsigned words (`_KINDS`).
 _WIRE = {"<f4": "<i4", "<f8": "<i8", "<i4": "<i4", "<i8": "<i8", "|u1": "|u1"}
 _KINDS = {"<i4": "<u4", "<i8": "<u8", "|u1": "|u1"}
 
@@ -49,7 +53,7 @@ class MixTable:
 
     @cached_property
     def cells(self) -> Cells:
-        """A row's words."""
+        """How many words a row has, and of which type."""
         kind = _KINDS[_WIRE[self.field.dtype]]
         bits = self.field.widths[0] if self.field.widths else 8 * np.dtype(kind).itemsize
         (slots,) = self.field.shape
@@ -78,7 +82,7 @@ class MixTable:
         return lambda rows, coins: self._each(rows, coins, sizes, back=False)
 
     def move_back(self, present: tuple[str, ...]) -> Move:
-        """The way back."""
+        """How rows move back to where they were before `move`."""
         sizes = [len(group) for group in self.groups(present)]
         return lambda rows, coins: self._each(rows, coins, sizes, back=True)
 
@@ -92,7 +96,7 @@ class MixTable:
         return out
 
     def words(self, values: Tensor) -> Rows:
-        """Numbers, or shares off the wire, as words."""
+        """Numbers, or shares that came over the wire, as words."""
         return values.contiguous().numpy().view(self.cells.kind)
 
     def shares(self, rows: Rows) -> Tensor:

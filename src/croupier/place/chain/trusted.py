@@ -1,7 +1,10 @@
 """The chain of one server that everybody trusts: a relay to which residues travel in binary and not in unary.
 
-From: Algorithm 7 of the source-inference paper, which run-length codes unary residues where the shuffler may read them:
-the run of ones is the residue, so that ceil(log2 m) bits do for a modulus m. Everything else is the relay's.
+It is Algorithm 7 of the source-inference paper (RNS), which run-length codes unary residues where the shuffler may read
+them: the run of ones is the residue, so that ceil(log2 m) bits do for a modulus m. Everything else is the relay's, but
+that the server signs for every client.
+
+`chain.Chain` uses it for `trust = "full"`.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ from croupier.place.witness import Witnesses
 
 @dataclass(frozen=True)
 class Trusted(MixForm):
-    """One server, in the clear."""
+    """The form with one server, which reads updates in the clear."""
 
     def middle(self, mechanism: Mechanism) -> Mapping[str, Party]:
         """The server."""
@@ -82,20 +85,20 @@ class Trusted(MixForm):
 
     @property
     def last(self) -> tuple[str, ...]:
-        """The server."""
+        """The one mix server."""
         return self.names
 
     def opened(self, table: MixTable, inbox: Inbox) -> Released:
-        """What it let out."""
+        """What the mix server let out."""
         return read_released(table.mechanism, table.roster, table.layout, inbox[0].body, ids=False)
 
     def learns(self) -> dict[str, str]:
-        """Everything."""
+        """The mix server learns everything."""
         return {"the mix server": "every client's whole update, and whose it is"}
 
     @property
     def tolerance(self) -> Tolerance:
-        """As a relay."""
+        """The same as for a relay."""
         return Tolerance(
             privacy="a server that follows the protocol; one that hands clients different models or scales can single "
             "one out. The mix server is trusted and sees every update with its name",
@@ -107,15 +110,15 @@ class Trusted(MixForm):
 
     @property
     def breaks(self) -> Mapping[tuple[str, ...], Reads]:
-        """With it the server sees what it sees."""
+        """The mix server can tell the server every update."""
         return {("server", self.names[0]): "named"}
 
     def sight(self, party: str) -> Sight:
-        """Everything."""
+        """The mix server sees everything."""
         return Sight("named")
 
     def pooled(self, table: MixTable, parties: Witnesses) -> Released:
-        """What clients sent to it."""
+        """What clients sent to the mix server, under their names."""
         server = parties[self.names[0]]
         inbox = tuple(letter for letter in server.letters if letter.kind == "up")
         clear = _in_the_clear(table.mechanism, table.layout, inbox)

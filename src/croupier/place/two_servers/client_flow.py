@@ -1,6 +1,8 @@
 """A client's part with two servers: its row under the dealer's mask to both, and a check of what they sign.
 
-`place/two_servers/pair` plays it at every client; `server_flow` is the other side.
+`place/two_servers/pair` plays it at every client where rows are shuffled by the dealer's material (the other shuffles
+have `shuffles.Mix.submit`); `server_flow` is the other side. With malicious servers a client accepts a round only if
+both of them signed a list of rows with its own in it, and then the outcome.
 """
 
 from __future__ import annotations

@@ -1,10 +1,14 @@
 """Cut and choose over whole sets of dealt material: all but one are opened and dealt again, and that one is used.
 
-The dealer fixes the root seed of every set by a digest and deals all sets. When the servers hold theirs, and every
-client has said that it holds its own, a joint coin picks the set to keep. The dealer opens the roots of the others, and
-each party computes what it should have been dealt from them. A dealer that is wrong in one set is not caught when that
-one is kept: with probability 1 over the number of sets. Servers and clients tell each other which digests they were
-given, so that a dealer cannot open one root to some and another to others.
+It is a check on the dealer, who is otherwise trusted to deal correct material. The dealer fixes the root seed of every
+set by a digest and deals all sets. When the servers hold theirs, and every client has said that it holds its own, a
+joint coin picks the set to keep. The dealer opens the roots of the others, and each party computes what it should have
+been dealt from them. A dealer that is wrong in one set is not caught when that one is kept: with probability 1 over the
+number of sets. Servers and clients tell each other which digests they were given, so that a dealer cannot open one root
+to some and another to others.
+
+`pair` uses it where `protocol.place.decks` is above 1: its dealer plays `dealt`, servers `material` (in `server_flow`),
+clients `seed` (in `client_flow`).
 """
 
 from __future__ import annotations
@@ -40,7 +44,7 @@ class Cut:
     dealer: str
 
     def schemas(self, one: Mapping[str, Schema]) -> dict[str, Schema]:
-        """The messages, where those of one set are these."""
+        """All messages; `one` are those by which a single set is dealt, and each set has its own."""
         many = self.decks
         digests = Field("digests", "|u1", (many, 32))
         return {
@@ -78,14 +82,14 @@ class Cut:
     ) -> SubFlow:
         """A server's part: the letters of the set that is kept, by kind. Raises: IntegrityError when others are wrong.
 
-        `met` says which clients reached both servers.
+        `met` is the sub-flow by which servers find out which clients reached both of them.
         """
         peer = self.servers[1 - me]
         sets, digests = yield from self._held(kinds)
         (seen,) = yield Exchange((Letter(peer, "bound", {"digests": digests}),), Wait("bound", (peer,)))
         if not torch.equal(seen.body["digests"], digests):
             raise IntegrityError("round aborted: the servers were given different digests of what was dealt")
-        # The coin comes after everybody holds all sets: else a client could be dealt to by what was chosen.
+        # The coin comes after everybody holds all sets: else the dealer could deal to a client by what was chosen.
         inbox = yield Exchange(wait=Wait("ready", self.given.roster, 0))
         present = yield from met(tuple(letter.source for letter in inbox), "acked")
         chance: Coins = yield from toss(self.given, me, peer, STEP, coins)
@@ -109,13 +113,13 @@ class Cut:
         return sets[kept][kind]
 
     def kept(self, opened: Tensor, digests: Tensor) -> int:
-        """The set that was not opened, by the roots that were and what binds all of them."""
+        """Which set was not opened, found from the opened roots and the digests of all roots."""
         roots = [bytes_of(root) for root in opened]
         wrong = (at for at, root in enumerate(roots) if self._digest(at, root) != bytes_of(digests[at]))
         return next(wrong, self.decks - 1)
 
     def _held(self, kinds: tuple[str, ...]) -> SubFlow:
-        """All sets, and what binds their roots."""
+        """All sets that this party was dealt, and the digests of all sets' roots."""
         sets = list[dict[str, Body]]()
         for at in range(self.decks):
             sets.append({})

@@ -1,6 +1,7 @@
 """The messages of two servers and their dealer: fields, what is signed, and what is dealt as letters.
 
-Both servers (`server_flow`), clients and dealer (`pair`) and whoever reads several views (`pooled`) share them.
+Both servers (`server_flow`), clients (`client_flow`), the dealer (`pair`) and whoever reads several views (`pooled`)
+share them, so that all mean the same bytes. `croupier bench rain` and `croupier bench tamper` build on them too.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ SERVERS = ("server", SECOND)
 
 
 def row_digest(row: Bytes) -> bytes:
-    """What a row is known by."""
+    """The digest that stands for a hidden row."""
     return canon.digest(("row", row.tobytes()))
 
 
@@ -39,7 +40,7 @@ def upload_digest(body: Mapping[str, Tensor]) -> bytes:
 
 
 def claim(given: Given, who: str, row: Bytes, handed: bytes) -> bytes:
-    """What a client signs: this row in this attempt, and no other, made from what it was handed."""
+    """What a client signs: this row, in this attempt and no other, made from what it was handed (a digest of it)."""
     return canon.digest(("up", given.run, given.round, given.attempt, who, row_digest(row), handed))
 
 
@@ -49,7 +50,7 @@ def outcome(root: bytes, sums: Tensor, total: Tensor) -> bytes:
 
 
 def levels(rows: int) -> list[int]:
-    """How many pairs each level of a tree over so many rows multiplies."""
+    """How many pairs each level of the product tree over so many rows multiplies (`shuffle_check`)."""
     found = []
     while rows > 1:
         found.append(rows // 2)

@@ -1,9 +1,9 @@
 """Two servers shuffle rows of signs that neither can read, and open how far each lies from a reference, and a sum.
 
-From: RAIN, in the sound form: masked bits go to both servers, so that no client can send anything but a row of bits;
-each server knows one of two permutations; a dealer, who sees nothing of a round, shares what hides the shuffled rows.
-With `malicious`, everything that is opened carries tags, the shuffle is checked before anything is opened, and both
-servers sign who took part and what came out. `server` is the first of them and holds nothing more than its own view.
+This is RAIN in a sound form (presets `rain` and `rain-honest`): masked bits go to both servers, so that no client can
+send anything but a row of bits; each server knows one of two permutations; a dealer, who sees nothing of a round,
+shares what hides the shuffled rows. With `malicious`, all that is opened carries tags, the shuffle is checked first,
+and both servers sign who took part and what came out. `server` is the first of them, and holds only its own view.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Pair(Placement, use="pair"):
         return self.decks == 1
 
     def missing_of(self, named: Mapping[str, frozenset[str]]) -> frozenset[str]:
-        """Only what both servers found alike, before anything was opened: one alone could ask for rows again."""
+        """Only who both servers found missing, before anything was opened: one alone could have rows sent again."""
         found = [named.get(name, frozenset()) for name in SERVERS]
         return found[0] if found[0] == found[1] else frozenset()
 
@@ -159,7 +159,7 @@ class Pair(Placement, use="pair"):
         return {"identity": own.identity, "public": dict(own.identities)} if self.malicious else {}
 
     def without_noise(self) -> Self:
-        """No bits of noise are asked for."""
+        """The same placement with no noise asked for."""
         return self.model_copy(update={"entropy": 0.0})
 
     def misfits(self, mechanism: Mechanism) -> Iterator[str]:
@@ -253,7 +253,7 @@ class Pair(Placement, use="pair"):
         raise ProtocolError("what two servers compute cannot be read from one inbox; replay the server's view")
 
     def learns(self, mechanism: Mechanism) -> Mapping[str, str]:
-        """Both servers the release, the dealer nothing."""
+        """Both servers learn the release, the dealer nothing."""
         return who_learns(mechanism.release.reveals(), self.missing, self.malicious)
 
     @property

@@ -1,7 +1,9 @@
 """What parties of the pair read when they put together what they were told; and what its second server is told alone.
 
 Two parties read every client's row of bits, which the pair forbids: from shares that add up to it, or from a mask and
-what it hides. Where none of them knows the order of the shuffle, rows come in that order.
+what it hides. Where none of them knows the order of the shuffle, rows come in that order, and so without names.
+
+`Pair.pooled` calls it for audits, which attack with such coalitions (`audit.seen`); no round plays it.
 """
 
 from __future__ import annotations
@@ -98,7 +100,7 @@ class Pool:
 
     @property
     def _present(self) -> tuple[str, ...]:
-        """Who reached a server."""
+        """The clients that reached a server."""
         kinds = ("up", f"up{self._me}")
         here = {letter.source for letter in self._server.letters if letter.kind in kinds}
         return tuple(who for who in self.given.roster if who in here)
@@ -188,7 +190,7 @@ class Pool:
         return [letter.body for letter in mix.letters(self._dealt) if not isinstance(letter.body, bytes)]
 
     def _rows_sent(self, mix: Mix, talk: str, number: int, who: int) -> Rows:
-        """What the other server said in a turn."""
+        """The rows that the other server sent in a turn."""
         return _unpacked(mix, self._server.received_one(turns.kind_of(talk, number, who)))
 
 

@@ -1,11 +1,12 @@
 """RAIN's middle step, on shares of shuffled rows of signs: distances, weights, and a sum or its signs.
 
-`server_flow` and `pooled` use it. A deck is what the dealer deals for a round; hd and z are opened distances and sums.
+`server_flow` plays it at both servers, and `pooled` again for a coalition. A deck is what the dealer deals for a round;
+hd and z are opened distances and sums.
 
 With open scores and sums everything is linear and nothing more is dealt. Signs, and scores that stay secret, take gates
-(`mpc.signs`, `mpc.trust`) whose material the dealer sends besides, as `gates0` and `gates1`. Where the numbers
-of the secret rule do not fit 32 bits, shares of the bits are made anew in 64 (`lift0`, `lift1`): the lowest bits of two
-shares by addition modulo a power of two are shares by XOR.
+(`mpc.signs`, `mpc.trust`) whose material the dealer sends besides, as `gates0` and `gates1`. Where the numbers of the
+secret rule do not fit 32 bits, shares of the bits are made anew in 64 (`lift0`, `lift1`): the lowest bits of two shares
+by addition modulo a power of two are shares by XOR.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Scoring:
 
     @property
     def rule(self) -> trust.SecretRule:
-        """The rule of secret scores."""
+        """The rule that is followed where scores stay secret."""
         printed = self.release.printed(self.deal.size)
         return trust.SecretRule(self.deal.rows, self.deal.size, printed.num, printed.den, printed.floor)
 
@@ -85,7 +86,7 @@ class Scoring:
         return frozenset({"hd", "z"} if self.secret else {"z"} if self.gates else ())
 
     def letters(self, servers: tuple[str, str], coins: Coins) -> Iterator[Letter]:
-        """What the dealer adds."""
+        """The letters that the dealer adds to the deck."""
         for kind in self.gates:
             for me, material in enumerate(self._dealt(kind, coins.child(kind))):
                 yield Letter(servers[me], f"{kind}{me}", material.body())
@@ -115,7 +116,7 @@ class ScoreFlow:
     opened: Opener = field(repr=False)
 
     def play(self, hidden: Bytes, reference: npt.NDArray[np.uint8]) -> SubFlow:
-        """What is released of the rows. Raises: IntegrityError when a number is opened that cannot be."""
+        """What is released of the rows. Raises: IntegrityError when an opened number is not a possible one."""
         if self.scoring.secret:
             return (yield from self._secretly(hidden, reference))
         release, size = self.scoring.release, self.tally.deal.size
@@ -137,7 +138,7 @@ class ScoreFlow:
         return found.astype(np.int64)
 
     def _secretly(self, hidden: Bytes, reference: npt.NDArray[np.uint8]) -> SubFlow:
-        """By the printed rule. Reveals: the signs."""
+        """The signs by the printed rule, without opening scores. Reveals: the signs."""
         me, rule = self.tally.me, self.scoring.rule
         votes = _bits(self.tally, hidden)
         if "lift" in self.gates:

@@ -1,7 +1,8 @@
 """The two servers' common flow: both play the same part, from what was dealt to what is published.
 
 Order matters: who takes part is signed first; then the reference is shown; then rows are shuffled; with tags, the
-shuffle is checked, and only then distances and the sum are opened, each checked before it is used.
+shuffle is checked, and only then distances and the sum are opened, each checked before it is used. `pair` plays it at
+both servers, `shuffle_flows` derives the other shuffles from it, and the laboratory a cheating server.
 """
 
 from __future__ import annotations
@@ -55,12 +56,12 @@ class ServerFlow:
 
     @property
     def me(self) -> int:
-        """0 or 1."""
+        """0 for the first server, 1 for the second."""
         return SERVERS.index(self.given.me)
 
     @property
     def peer(self) -> str:
-        """The other one."""
+        """The name of the other server."""
         return SERVERS[1 - self.me]
 
     @property
@@ -226,10 +227,7 @@ class ServerFlow:
         return hidden
 
     def _sound(self, material: ShuffleShare, tally: Tally, rows: Bytes, hidden: Bytes) -> SubFlow:
-        """That the shuffled rows are the clients' rows. Raises: IntegrityError.
-
-        Products over all rows of (point - fingerprint), before and after, are compared under a random factor.
-        """
+        """That the shuffled rows are the clients' rows (`shuffle_check` says how). Raises: IntegrityError."""
         side = self._side(material)
         dealt = dict(material.dealt())
         before, after, point = yield from self._fingerprints(material, tally, rows, hidden, dealt, side)
@@ -246,7 +244,7 @@ class ServerFlow:
         dealt: Mapping[str, TaggedShares],
         side: TagHolder,
     ) -> SubFlow:
-        """Shares of what rows are known by before and after, under a key that nobody knew until now; and a point."""
+        """Shares of rows' fingerprints before and after, under a key that nobody knew until now; and a point."""
         if self.deal.check == "hash":
             (letter,) = yield self._swap("key", {"key": byte_tensor(material.key)})
             theirs = bytes_of(letter.body["key"])

@@ -1,7 +1,14 @@
-"""The check of a shuffle: that two lists of shared fingerprints are the same up to their order.
+"""The check of a shuffle: that two lists of secret-shared fingerprints are the same up to their order.
 
-The products of (point - fingerprint) over both lists are taken in a tree and compared under a random factor, so that
-nothing is opened but whether they differ. `server_flow` makes the fingerprints.
+It catches a malicious server that swaps, drops or alters rows while it shuffles. Both servers hold tagged shares of
+each row's fingerprint, before and after the shuffle. For both lists they compute the product of (point - fingerprint)
+over all rows, multiply the difference of the two products by a dealt random factor, and open only the result: it is 0
+where the lists are equal up to order, and nearly never otherwise, as long as nobody knew `point` while rows could still
+be changed.
+
+`ServerFlow._sound` in `server_flow` is the only caller, and raises where the products differ. It also prepares the
+fingerprints and the point: `mpc.dealer` hashes rows (`check = "hash"`), `mpc.tallies` takes inner products
+(`check = "product"`).
 """
 
 from __future__ import annotations
@@ -24,8 +31,13 @@ def products_differ(
     after: TaggedShares,
     point: Words,
 ) -> SubFlow:
-    """Whether the two products over so many rows differ. Reveals: that, and nothing else."""
+    """Whether the two products over so many rows differ: False means that the check has passed.
+
+    `dealt` is what `ShuffleShare.dealt` gives for exactly `count` rows: triples (x, y, z), and one random factor
+    ("blind"). Reveals: whether they differ, and nothing else. Raises: IntegrityError when tags do not fit.
+    """
     none = TaggedShares(np.zeros_like(before.values), np.zeros_like(before.tags))
+    # Both lists as (point - fingerprint); they go through the tree side by side, in the same letters.
     sides = [side.plus(side.sub(none, part), point) for part in (before, after)]
     tree = TaggedShares(
         np.concatenate([part.values.reshape(1, count, -1) for part in sides]),

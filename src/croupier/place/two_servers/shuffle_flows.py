@@ -1,8 +1,9 @@
-"""The two servers' flow around the other shuffles: as ever until rows are in, then a talk of bytes, then as ever.
+"""The two servers' flow where rows are not shuffled by the dealer's own material but by one of the other shuffles.
 
-`server_flow` does all that is common; what differs is how rows become shares of shuffled rows, which `shuffles` lays
-out and `mpc.turns` turns into letters. For semi-honest servers only: the check of a malicious one rests on the dealer's
-own shuffle.
+`server_flow` does all that is common: agreeing on clients before the shuffle, scoring after it. What differs is in
+between, where rows become shares of shuffled rows: `shuffles` says which messages there are, and `mpc.turns` makes
+letters of the bytes that the servers exchange. `pair` plays `Sharer` or `Unboxer` at both servers, by
+`protocol.place.shuffle`. For semi-honest servers only: the check of a malicious one rests on the dealer's own shuffle.
 """
 
 from __future__ import annotations
@@ -55,12 +56,12 @@ class ShuffleFlow(ServerFlow, Generic[T]):
 
     @property
     def mix(self) -> Mix:
-        """The messages."""
+        """The messages of this shuffle."""
         return Mix(self.way, self.deal)
 
     @property
     def occasion(self) -> Occasion:
-        """What all material is good for."""
+        """The attempt that all material is bound to."""
         return Occasion.of(self.given)
 
     def play(self, late: Mapping[str, Tensor] | None) -> SubFlow:
@@ -93,7 +94,7 @@ class ShuffleFlow(ServerFlow, Generic[T]):
 
     @abstractmethod
     def _stock(self, dealt: Mapping[str, Tensor]) -> SubFlow:
-        """What it brings to the shuffle."""
+        """What this server brings to the shuffle: correlations, or a key."""
 
     @abstractmethod
     def _mixed(self, stock: SingleUse[T], got: Bodies) -> SubFlow:
@@ -101,7 +102,7 @@ class ShuffleFlow(ServerFlow, Generic[T]):
 
 
 class Sharer(ShuffleFlow[Stock]):
-    """Rows are shared by XOR; each server permutes them once."""
+    """The servers of "translate" and "transfer": rows are shared by XOR, and each server permutes them once."""
 
     def _stock(self, dealt: Mapping[str, Tensor]) -> SubFlow:
         """Its halves of two correlations: dealt, or made with the other server."""
@@ -144,7 +145,7 @@ class Sharer(ShuffleFlow[Stock]):
 
 
 class Unboxer(ShuffleFlow[Lock]):
-    """Rows come in boxes for keys of this attempt."""
+    """The servers of "onion": rows come in boxes for keys of this attempt."""
 
     def _stock(self, dealt: Mapping[str, Tensor]) -> SubFlow:
         """Its key, of which the clients are told the public half."""

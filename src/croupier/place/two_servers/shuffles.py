@@ -1,11 +1,14 @@
 """Other ways for two servers to shuffle rows of bits: each ends in shares of the shuffled bits modulo 2^32.
 
-"translate": clients share their rows by XOR, and each server permutes shares once, with correlations from the dealer.
-"transfer": the same with correlations that the servers make themselves, by oblivious transfer, so that the dealer knows
-no order. "onion": clients close their rows in boxes within boxes for the servers' keys of the attempt. In each case the
-dealer shares random bits, with which the shuffled bits become numbers. For servers that follow the protocol.
+"translate": clients share their rows by XOR, and each server permutes shares once, with correlations from the dealer
+(Chase, Ghosh and Poburinnaya 2020). "transfer": the same with correlations that the servers make themselves, by
+oblivious transfer, so that the dealer knows no order. "onion": clients close their rows in boxes within boxes for the
+servers' keys of the attempt. In each case the dealer shares random bits, with which the shuffled bits become numbers.
+RAIN's distances and sums are linear in those, as they are after the dealer's own shuffle. For servers that follow the
+protocol.
 
-From: Chase, Ghosh and Poburinnaya 2020; RAIN's distances and sums then are linear in the shares, as ever.
+`Mix` says what travels and what clients do; `shuffle_flows` is the servers' part. `pair` takes them by
+`protocol.place.shuffle`.
 """
 
 from __future__ import annotations

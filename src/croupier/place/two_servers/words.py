@@ -1,6 +1,7 @@
 """What two servers and a dealer withstand and learn, in the words of the statement.
 
-Everything here follows from the options of `place/two_servers/pair`, and is printed by `croupier explain`.
+Everything here follows from the options of `place/two_servers/pair`, which calls it, and is printed by
+`croupier explain`. It is a module of its own because the sentences are long and depend on every option.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def withstands(malicious: bool, check: str, missing: str, shuffle: PairShuffle, 
 
 
 def who_learns(revealed: str, missing: str, malicious: bool) -> Mapping[str, str]:
-    """Both servers the release, the dealer nothing."""
+    """What each party learns: both servers the release, the dealer nothing."""
     votes = "; one uniform row for each missing client is among the rows" if missing == "vote" else ""
     seen = f"{revealed}{votes}; and which clients took part"
     told = f"the sum, the sum of the weights{votes.replace(';', ',')}, and who took part"

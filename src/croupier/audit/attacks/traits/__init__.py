@@ -1,7 +1,8 @@
 """What is a client like, and is it the same as before? The attack on all rounds together that an adversary saw.
 
-Three stages after IntraShuffler section 5: denoise what was seen, infer attributes, link across rounds. Asked by
-`audit.traits.scores` as the topic `traits`; the laboratory's `attacks/tiers` uses the stages one by one.
+It has the three stages of IntraShuffler's section 5: denoise what was seen, infer attributes, link rows across rounds.
+`audit.traits.scores` asks it in the blind process as the topic `traits`; the laboratory's `attacks/tiers` uses the
+stages one by one.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from croupier.core.coins import Coins
 
 # What the view that is read here is called among the answers.
 READ = "seen"
-# The denoiser that verdicts look at, as its coins are named.
+# The name of the denoiser that verdicts look at; it labels coins, too.
 LINEAR = "wiener"
 # Links go back fewer rounds than this.
 WINDOW = 10
@@ -28,7 +29,7 @@ WINDOW = 10
 
 @dataclass(frozen=True)
 class Studied:
-    """What follows from knowledge and the public tiers alone, before any view: a denoiser, and who judges its rows."""
+    """What follows from knowledge and the public tiers alone: a denoiser, and classifiers of denoised rows."""
 
     auxiliary: AuxiliaryUpdates
     directions: Directions

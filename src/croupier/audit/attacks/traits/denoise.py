@@ -1,8 +1,11 @@
 """Auxiliary clients' updates, and what is learnt of them: to take known noise off updates, and to tell clients' traits.
 
-Stages 1 and 2 of IntraShuffler section 5. Denoising is linear shrinking along the directions that auxiliary updates
-span; the paper trains a network, whose form it does not name. The classifier, which the paper leaves open, is logistic
-regression on those directions, its strength chosen on auxiliary clients that it was not trained on.
+These are stages 1 and 2 of IntraShuffler's section 5. Denoising is linear shrinking along the directions that auxiliary
+updates span; the paper trains a network, whose form it does not name. The classifier, which the paper leaves open, is
+logistic regression on those directions, its strength chosen on auxiliary clients that it was not trained on.
+
+`audit.attacks.traits` puts the stages together, `audit.traits.auxiliary` makes the `AuxiliaryUpdates`, and the
+laboratory's `attacks/tiers` tries other denoisers in their place.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from torch import Tensor
 from croupier.core.coins import Coins
 from croupier.errors import RangeError
 
+# So many directions at most; and the strengths of regression that are tried, in so many folds.
 DIRECTIONS = 64
 STRENGTHS = (1e-2, 1e-1, 1.0, 10.0)
 FOLDS = 5
@@ -29,7 +33,7 @@ _GROUPS = 4
 # Numbers that are denoised at once: rows of large networks would not fit into memory together.
 _AT_ONCE = 1 << 25
 Floats = npt.NDArray[np.float64]
-# Centred rows and the deviation of their noise to centred estimates.
+# From centred rows, and the deviation of the noise in each, to centred estimates.
 Denoiser = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -127,7 +131,10 @@ def gain(spread: Tensor, sigmas: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class TraitClassifier:
-    """One classifier for each tier's noise: a row is judged by that of the nearest."""
+    """Tells a client's class from its denoised row.
+
+    There is one classifier for each level of noise; a row is judged by that of the nearest level.
+    """
 
     directions: Directions
     levels: Tensor

@@ -1,7 +1,8 @@
-"""What an adversary sees of a round.
+"""What an adversary sees of a round, in the form that attacks on traits and links work with.
 
-The traits attack reads it in its blind process; `audit.traits` and the laboratory make such views too, and score by
-them.
+`read_rounds` makes it from the real views of all rounds, in the attacks' own process (`audit.attacks.traits`).
+`audit.traits.tiers` and the laboratory's `attacks/tiers` make such views of rows whose senders they know, so that
+answers can be scored. `pool_rows` puts the rows of all rounds together.
 """
 
 from __future__ import annotations
