@@ -1,6 +1,8 @@
 """Work in processes of its own, several at once, of which an interrupt leaves none behind.
 
-Papers' figures train from several seeds with it, and so do sweeps of rules under attack.
+Figures of papers train from several seeds with it (`papers.shared.trainings`, `papers.rain.repeated_runs`,
+`papers.tazza.inversion_targets`), and so do `source_inference.experiment`, `attacks.rules_under_attack` and
+`attacks.tiers.experiment`.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ Done = TypeVar("Done")
 
 
 def _enter() -> None:
-    # Many processes share the cores.
+    # Many processes share the cores: one thread each.
     torch.set_num_threads(1)
 
 
@@ -30,9 +32,10 @@ def _enter() -> None:
 def process_pool(
     count: int, enter: Callable[..., None] = _enter, given: tuple[Any, ...] = ()
 ) -> Iterator[ProcessPoolExecutor]:
-    """So many processes, each of which enters first. Whatever goes wrong ends them: nobody waits for them any more.
+    """While it is open, so many processes, each of which calls `enter` first.
 
-    Raises: SpecError when they cannot start, or are ended from outside.
+    An error ends them at once, because nobody waits for their results any more. Raises: SpecError when they cannot
+    start, or are ended from outside.
     """
     try:
         with ProcessPoolExecutor(count, get_context("spawn"), enter, given) as pool:
@@ -51,7 +54,10 @@ def process_pool(
 
 
 def ask(pool: ProcessPoolExecutor, work: Callable[..., Done], *args: Any) -> Future[Done]:
-    """Hand work to a process. An interrupt from the keyboard is for the one who asks, who then ends the others."""
+    """Hand work to a process that ignores interrupts from the keyboard.
+
+    An interrupt is for the one who asks, who then ends the processes.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         return pool.submit(work, *args)
@@ -60,7 +66,7 @@ def ask(pool: ProcessPoolExecutor, work: Callable[..., Done], *args: Any) -> Fut
 
 
 def each(work: Callable[[Job], Done], jobs: Mapping[str, Job], count: int, heard: Callable[[str, Done], None]) -> None:
-    """Do all jobs, `count` at once in processes of their own; `heard` is told of each by its name when it ends."""
+    """Do all jobs, `count` at once in processes of their own; `heard` is told each job's name and result as it ends."""
     if count == 1 or len(jobs) < 2:
         for name, job in jobs.items():
             heard(name, work(job))

@@ -1,7 +1,9 @@
-"""Clients that break a rule of coordinates that all agreed on: what it does to the others' model, and is it noticed?
+"""Measure what one client does to the others' model when it breaks the order of hidden units that all agreed on.
 
-`broken_rounds` plays one more round of a description's own run in which a client uploads under another rule. Used by
-`bench permutation`.
+Under Tazza clients upload their models with hidden units in one secret order, the rule. `broken_rounds` plays one more
+round of a description's own run in which one client uploads in another order, and tells how accurate the model is that
+the others get, and whether the aggregation left the client out or put it into a cluster of its own.
+`bench.leakage.permuted_pictures` (`croupier bench permutation`) calls it and prints the lines.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from croupier.engine.state import Round, State, Threat
 from croupier.learn.remembered import Remembered
 
 Lie = Literal["few units", "hidden units", "everything", "frame"]
-# Of few units.
+# The share of its hidden units that a client moves in the lie "few units".
 SHARE = 0.25
 ALL = "mean of all"
 LIES: Mapping[Lie, str] = {
@@ -38,9 +40,12 @@ LIES: Mapping[Lie, str] = {
 
 
 def broken_rounds(run: PermutedRun, state: State, coins: Coins) -> Iterator[dict[str, Any]]:
-    """One more round in which one client breaks the rule, averaged as the description says, and all together."""
+    """One more round for every lie, with one client that breaks the rule.
+
+    Each is played with the description's own aggregation and, where that is not a mean, with the mean of all as well.
+    """
     for title, here, begin in _rules(run, state):
-        # Nobody trains otherwise because somebody lies.
+        # The lie changes what is sent, not how anybody trains: so every client is trained once and remembered.
         fit = Remembered(run.ground.made.task.fit)
         (honest,) = here.played(1, begin, fit=fit)
         liar = honest.cohort[int(coins.child("who").sampler().integers(len(honest.cohort)))]
@@ -56,10 +61,11 @@ def broken_rounds(run: PermutedRun, state: State, coins: Coins) -> Iterator[dict
 
 
 def _rules(run: PermutedRun, state: State) -> list[tuple[str, PermutedRun, State]]:
-    """The description's own rule, and the mean where that is another."""
+    """The description's own aggregation, and the mean where that is another, each with the state it starts from."""
     own = run.pipeline.aggregate
     if own.linear:
         return [(ALL, run, state)]
+    # The mean continues from one model for all: that of the largest cluster.
     largest = {**state.model.plain(), "recipients": None}
     lone = State(state.round, {**state.memories, "server": {"models": (largest,)}}, state.participations)
     mean = replace(run, pipeline=run.pipeline.model_copy(update={"aggregate": Mean()}))
@@ -67,7 +73,7 @@ def _rules(run: PermutedRun, state: State) -> list[tuple[str, PermutedRun, State
 
 
 def lying(lie: Lie, symmetry: Symmetry, coins: Coins) -> Change:
-    """What a client does to its upload: it moves units, or inputs too, once more, or names another frame."""
+    """What a client does to its upload: it moves units (or inputs too) once more, or names another frame."""
     moves = symmetry.under(another(lie, symmetry, coins.child("another order")))
 
     def change(letters: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:

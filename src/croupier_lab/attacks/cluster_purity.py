@@ -1,6 +1,8 @@
-"""How well clusters keep honest and malicious clients apart: the purity of a partition, by round and at the end.
+"""Purity of clusters: how well a partition of the clients keeps honest and malicious ones apart.
 
-Used by Tazza's figures on integrity and by `bench clusters`.
+Accuracy alone does not tell whether a clustering server separated anybody. These functions count it, by round and from
+the last labels. Tazza's figures on integrity (`papers.tazza.integrity` and `integrity_settings`) and
+`bench.leakage.cluster_baselines` (`croupier bench clusters`) use them.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ class Purity:
 
 
 def purity(groups: Groups, malicious: Collection[str]) -> Purity:
-    """Of a partition into groups that are not empty; a group of which half is malicious is half right."""
+    """The purity of a partition into groups that are not empty; in a group that is half malicious, half are right."""
     shared = [group for group in groups if len(group) > 1]
     honest = [len(group) - _bad(group, malicious) for group in groups]
     whole = sum(honest)
@@ -57,12 +59,12 @@ def _share(groups: Groups, malicious: Collection[str]) -> float:
 
 
 def purity_by_round(outcome: ClusterOutcome, since: int = 0) -> list[Purity]:
-    """Of those who took part in each round, from the round `since` on."""
+    """The purity of each round's groups of those who took part, from the round `since` on."""
     return [purity(one.groups, outcome.malicious) for one in outcome.by_round if one.number >= since]
 
 
 def purity_of_labels(outcome: ClusterOutcome) -> Purity | None:
-    """Of everybody's last label; None without clusters."""
+    """The purity of all clients by the label that each held last; None where there were no clusters."""
     if not outcome.by_round:
         return None
     held: dict[int, list[str]] = {}

@@ -1,7 +1,9 @@
-"""A training under attack, and what clusters came of it: who was grouped with whom, and what clusters are worth.
+"""A training under attack with a record of its clusters: who was grouped with whom, and what each cluster is worth.
 
-What an audit measures of a training (`croupier.audit.attacked_training`) and what Tazza's figures and `bench clusters`
-measure beside it.
+An audit measures only what honest clients receive (`croupier.audit.attacked_training`). Tazza's figures and
+`croupier bench clusters` also need the groups of every round and the mean over clusters, which `ClusterTask` adds.
+`attacks.rules_under_attack` and `bench.leakage.cluster_baselines` train with it, and `attacks.cluster_purity` reads its
+outcomes.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from croupier.engine.state import Round, State
 
 @dataclass(frozen=True)
 class ClusterRound:
-    """A round of clusters: who was grouped with whom, and everybody's label after it."""
+    """The clusters of one round: which participants were grouped, and every client's label after the round."""
 
     number: int
     groups: tuple[tuple[str, ...], ...]
@@ -26,10 +28,10 @@ class ClusterRound:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOutcome(TrainingOutcome):
-    """How a training went, with its clusters. One model for all is one cluster.
+    """How a training went, with its clusters. One model for all counts as one cluster.
 
-    `weighted`: as `received`, over honest clients that have a cluster; `clusters`: the mean over clusters with an
-    honest client, each counting once, as the paper has it.
+    `weighted` is like `received`, but over those honest clients only that have a cluster. `clusters` is the mean over
+    the clusters that have an honest client, each cluster counting once, as Tazza's paper counts.
     """
 
     weighted: float
@@ -39,7 +41,7 @@ class ClusterOutcome(TrainingOutcome):
 
 @dataclass(frozen=True)
 class ClusterTask(SeededTask):
-    """A task of a seed whose outcomes tell of clusters."""
+    """The task of one seed, whose outcomes tell of clusters too."""
 
     def measure(self, played: Iterable[Round], state: State, trigger: Scaling | None) -> ClusterOutcome:
         """Play rounds to the end or until no model is left, and look at what honest clients would get then."""
@@ -59,7 +61,7 @@ class ClusterTask(SeededTask):
         return ClusterOutcome(**told, weighted=weighted, clusters=clusters, by_round=tuple(by_round))
 
     def _by_cluster(self, state: State) -> tuple[float, float]:
-        """The mean accuracy over honest clients of a cluster, and over clusters that have one."""
+        """The mean accuracy over honest clients that have a cluster, and over clusters that have an honest client."""
         models, honest = self.plain_models(state), self.honest
         places = sorted(set(served_models(models, honest).values()))
         known = {at: dict(self.made.task.evaluate(models[at]))["accuracy"] for at in places}

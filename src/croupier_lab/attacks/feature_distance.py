@@ -1,7 +1,8 @@
 """A perceptual distance of pictures: how far apart their features are in a CIFAR-10 classifier that is trained here.
 
-It is no LPIPS, whose weights come from elsewhere: numbers of the one say nothing about numbers of the other.
-Used by Tazza's Table 2 and Figure 6 (`papers.tazza.inversion_targets`, `papers.tazza.augmentation`).
+Tazza's paper reports LPIPS, which needs a network with downloaded weights. This stands in for it, and its numbers
+cannot be compared with LPIPS. Tazza's Table 2 and Figure 11 (`papers.tazza.inversion`,
+`papers.tazza.inversion_targets`) and Figure 6 (`papers.tazza.augmentation`) use it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from croupier.learn.data import Dataset
 from croupier.learn.models import CifarCnn, ConvNet
 
 NAME = "feature distance in a CIFAR-10 classifier trained here"
+# The side of the classifier's pictures, and the batch and learning rate of its training.
 SIDE, BATCH, RATE = 32, 64, 1e-3
 
 

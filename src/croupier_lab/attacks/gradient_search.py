@@ -1,9 +1,10 @@
 """Gradient inversion as published, with restarts: DLG and Inverting Gradients, and the linking of shuffled layers.
 
-From: Zhu et al. 2019 (`dlg`), Zhao et al. 2020 (`single_label`), Geiping et al. 2020 (`inverting`, whose search is
-`learn.gradient_search.search_records`). The linking of shuffled layers is ours. An attack is given the public network
-with the weights handed out, a gradient, and what it assumes; it never sees the truth, and chooses between restarts by
-its own loss. Used by RNS's Figure 8 and Tazza's Table 2 (`papers.rns.inversion`, `papers.tazza.inversion_targets`).
+`dlg` is after Zhu et al. 2019, `single_label` after Zhao et al. 2020, and `inverting` after Geiping et al. 2020 (its
+search is `learn.gradient_search.search_records`). `linked`, which joins shuffled layers of one client, is our own. An
+attack is given the public network with the weights that were handed out, a gradient, and what it assumes. It never sees
+the truth, and chooses between restarts by its own loss. RNS's Figure 8 (`papers.rns.inversion`) and Tazza's Table 2
+(`papers.tazza.inversion_targets`) mount them.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class Found:
 class Dlg:
     """How Deep Leakage from Gradients searches: as published, with one restart.
 
-    `enough`: a loss below which it stops; restarts that are left are not begun. `inner` and `history` are L-BFGS's.
+    `enough` is a loss below which it stops, and no further restart is begun. `inner` and `history` are the number of
+    inner iterations and the memory of L-BFGS.
     """
 
     steps: int = 300
@@ -58,7 +60,7 @@ class Dlg:
 class Inverting(SearchRecipe):
     """How Inverting Gradients is mounted: its search, restarts, and where labels come from.
 
-    "known" takes those of the target, "recovered" reads them in the gradient.
+    With labels "known" it takes those that the target declares, with "recovered" it reads them off the gradient.
     """
 
     restarts: int = 1
@@ -69,9 +71,10 @@ Attack = Callable[[nn.Module, Target, Coins], Found]
 
 
 def single_label(module: nn.Module, target: Target) -> Tensor:
-    """The class of a single record: its row of the last layer's gradient has the lowest sum.
+    """The class of a single record, trained by cross-entropy: its row of the last layer's gradient has the lowest sum.
 
-    That row is the only one times a negative number, while what enters the layer is not negative.
+    Each row is the layer's input times the chance of its class, less 1 for the true class. So the true row alone has a
+    negative factor, and the input is not negative after a ReLU.
     """
     weight, _ = last_gradient(module, target.gradient, target.shape)
     return weight.sum(1).argmin().reshape(1)
@@ -156,7 +159,7 @@ def best_restart(count: int, enough: float, once: Callable[[int], Found]) -> Fou
 
 
 def squared(guess: Tensor, target: Target) -> Tensor:
-    """The squared distance of a guess from the target, over the coordinates that count."""
+    """The squared distance of a guess from the target, over the coordinates that the target counts."""
     parts = [(guess[start:stop] - target.gradient[start:stop]).square().sum() for start, stop in target.counted]
     return torch.stack(parts).sum()
 
@@ -170,7 +173,10 @@ class Seen:
 
 
 def seen(defence: Defence, gradients: Tensor, module: nn.Module, coins: Coins) -> Seen:
-    """What the server sees of one FedSGD step: gradients are one row a client. Raises: SpecError on another name."""
+    """What the server sees of one FedSGD step, of which `gradients` has one row a client.
+
+    Raises: SpecError on a defence that is not known.
+    """
     mean = gradients.double().mean(0).to(gradients.dtype)
     count, length = gradients.shape
     generator = coins.fast()
@@ -194,7 +200,7 @@ def seen(defence: Defence, gradients: Tensor, module: nn.Module, coins: Coins) -
 
 
 def layers(module: nn.Module) -> Mapping[str, tuple[Span, ...]]:
-    """The coordinates of each layer in a gradient, which holds weights and no statistics."""
+    """The coordinates of each layer in a gradient; buffers such as running statistics are not part of it."""
     found: dict[str, list[Span]] = {}
     for part, start, stop in layout_of(module).spans():
         if part.role == "weight":

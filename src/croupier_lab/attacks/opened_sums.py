@@ -1,9 +1,9 @@
-"""How many columns of an opened weighted sum have one solution, where they are too many to walk, and rows by levels.
+"""Facts about an opened weighted sum of sign rows: what it tells of single rows, and how many solutions it has.
 
-`croupier.release.opened_sums` says exactly what such a sum tells; these are the bench's tables and samples of it.
-
-Weights that differ make a sum a puzzle with few solutions, and weights of few levels do not; the bench shows where the
-one becomes the other.
+Where a server opens a sum with weights that all differ, each column is a puzzle with few solutions, so that single rows
+can be read; with weights of few levels it has many. `croupier.release.opened_sums` computes this exactly where the sums
+can be walked. This module makes the tables of it, counts solutions where there are too many sums to walk, and makes
+weights of a given number of levels, for `bench.leakage.opened_sign_sums` (`croupier bench opened`).
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ import numpy as np
 from croupier.errors import RangeError
 from croupier.release.opened_sums import Ints, bit_entropy, sum_chances, sum_leakage
 
-# Rows in each half of a column: a table of all sums of a half must fit.
+# The most rows in each half of a column: a table of all 2^22 sums of a half must fit into memory.
 _HALF = 22
 
 
 def count_solutions(weights: Sequence[int], columns: Ints) -> Ints:
-    """How many columns of bits have the same sum as each of these (rows, columns), by tables of two halves.
+    """For each column of bits, how many columns have the same weighted sum, found by tables of two halves.
 
-    For weights too many and too large to walk every sum; rows of weight 0 are left out.
+    For weights that are too many and too large to walk every sum. `columns` has one line a row of the sum; rows of
+    weight 0 are left out. Raises: RangeError for more rows than two tables can hold.
     """
     many = np.array(weights, np.int64)
     keep = many > 0
@@ -47,7 +48,10 @@ def _table(weights: Ints) -> Ints:
 
 
 def opened_facts(weights: Sequence[int], flip: float) -> dict[str, Any]:
-    """What opening tells, when every bit differs with chance `flip` from a direction that the reader knows."""
+    """What opening tells, when every bit differs with chance `flip` from a direction that the reader knows.
+
+    `best_row` is what the most exposed row gives away, `most_bits` what a row holds before the sum is opened.
+    """
     found, whole = sum_leakage(weights, flip), sum_chances(weights, [1 - flip] * len(weights))
     levels, counts = np.unique(np.array(weights, np.int64), return_counts=True)
     return {
@@ -63,7 +67,7 @@ def opened_facts(weights: Sequence[int], flip: float) -> dict[str, Any]:
 
 
 def even_levels(rows: int, levels: int) -> list[int]:
-    """Weights of rows that fill the levels 1 to `levels` as evenly as can be."""
+    """Weights for so many rows, which fill the levels 1 to `levels` as evenly as can be."""
     if not 1 <= levels <= rows:
         raise RangeError(f"levels = {levels}: {rows} rows fill between 1 and {rows} levels")
     return [1 + index * levels // rows for index in range(rows)]

@@ -1,7 +1,8 @@
-"""Patches of a picture put back: by what their edges show, by what patches of public pictures look like, or both.
+"""Put the patches of pictures back in place: by their edges, by what patches of public pictures look like, or both.
 
-One picture is a jigsaw puzzle. Pictures under one rule are many puzzles with one solution: the misfit of two edges is
-added up over all of them. Used by Tazza's Figure 18 (`papers.tazza.patch_search`).
+Tazza may permute patches of a picture instead of pixels. One such picture is a jigsaw puzzle. All pictures under one
+rule are many puzzles with one solution, so the misfit of two edges is added up over all of them. Tazza's Figure 18
+(`papers.tazza.patch_search`) uses it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from croupier_lab.attacks.pixel_layout import by_example, laid_out
 from croupier_lab.attacks.smooth_layout import turned
 
 Floats = npt.NDArray[np.float64]
-# Pieces that a solution is begun with; the one that ends with the least misfit is kept.
+# How many pieces are tried as the first, top left one; the solution with the least misfit is kept.
 STARTS = 8
 
 
@@ -32,7 +33,10 @@ class Misfit:
 
 
 def cut(pictures: Tensor, side: int) -> Tensor:
-    """(number, colours, height, width) as (number, pieces, colours, side, side), row by row. Raises: RangeError."""
+    """Pictures (number, colours, height, width) as pieces (number, pieces, colours, side, side), row by row.
+
+    Raises: RangeError where the side does not divide the pictures.
+    """
     number, colours, height, width = pictures.shape
     if height % side or width % side:
         raise RangeError(f"side = {side} does not divide pictures of {height} x {width}")
@@ -48,7 +52,10 @@ def joined(pieces: Tensor, height: int, width: int) -> Tensor:
 
 
 def seams(pieces: Tensor) -> Misfit:
-    """How far each edge, carried on by the slope before it, is from each other one: a mean over all pictures given."""
+    """How badly each pair of edges joins, as a mean over all pictures given.
+
+    Both edges are carried on by half of their last step, and the results are compared in absolute differences.
+    """
     values = pieces.double()
     right = _steps(values[..., -1], values[..., -2], values[..., 0], values[..., 1])
     down = _steps(values[..., -1, :], values[..., -2, :], values[..., 0, :], values[..., 1, :])
@@ -56,13 +63,17 @@ def seams(pieces: Tensor) -> Misfit:
 
 
 def misfit(pieces: Tensor) -> Misfit:
-    """The same over what the best neighbours of either piece come to: flat pieces fit everything."""
+    """The same, divided by what the best neighbours of either piece come to, because flat pieces fit everything."""
     plain = seams(pieces)
     return Misfit(_scaled(plain.right), _scaled(plain.down))
 
 
 def solve(costs: Misfit, height: int, width: int, coins: Coins, starts: int = STARTS) -> Ints:
-    """The piece at each place: filled greedily row by row, then better by swaps and shifts; the least misfit wins."""
+    """The piece at each place, from the best of several starts.
+
+    Places are filled greedily row by row. Then pieces are swapped and rows or columns shifted while that lowers the
+    misfit. Raises: RangeError where the pieces do not fill the places.
+    """
     count = height * width
     if costs.right.shape != (count, count):
         raise RangeError(f"{len(costs.right)} pieces do not fill {height} x {width} places")
@@ -84,26 +95,26 @@ def kept(layout: Ints, true: Ints, height: int, width: int) -> float:
 
 
 def kept_turned(layout: Ints, true: Ints, side: int) -> float:
-    """The same for the best of the eight turns of a square layout: for pictures that may come out turned."""
+    """The same for the best of the eight turned and mirrored forms of a square layout."""
     turns = turned(torch.from_numpy(layout.reshape(side, side)))
     return max(kept(one.numpy(), true, side, side) for one in turns)
 
 
 def chance_kept(height: int, width: int) -> float:
-    """The same of a random layout."""
+    """The share of true seams that a random layout keeps on average."""
     count = height * width
     seams = (height * (width - 1), width * (height - 1))
     return sum(each * each for each in seams) / (count * (count - 1) * sum(seams))
 
 
 def chance_turned(side: int, coins: Coins, draws: int = 500) -> float:
-    """What the best of eight turns of a random layout keeps, a mean over draws."""
+    """What the best of the eight forms of a random layout keeps, as a mean over draws."""
     sampler, true = coins.sampler(), np.arange(side * side)
     return float(np.mean([kept_turned(sampler.permutation(side * side), true, side) for _ in range(draws)]))
 
 
 def uncover(pieces: Tensor, public: Tensor, coins: Coins) -> Tensor:
-    """Pieces whose pixels are all in one unknown order, in plain order: by what public pieces (plain) look like.
+    """Pieces whose pixels are all in one unknown order, put in plain order by the look of public pieces.
 
     The statistics of patches hardly change when they are turned, so what is found may be turned: see `together`.
     """
@@ -112,7 +123,7 @@ def uncover(pieces: Tensor, public: Tensor, coins: Coins) -> Tensor:
 
 
 def together(pieces: Tensor, height: int, width: int, coins: Coins) -> tuple[Tensor, Ints]:
-    """The turn of the pieces, and the layout, whose seams fit best; each turn is a puzzle of its own.
+    """Of the eight ways to turn the pieces, the one whose seams fit best, and its layout; each is a puzzle of its own.
 
     Whole pictures may still come out turned or mirrored: their seams fit as well.
     """

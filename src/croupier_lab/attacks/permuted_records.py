@@ -1,9 +1,9 @@
-"""Records of single steps under a permutation, read by what a server knows of the rule.
+"""Reconstruct records from single steps under a permutation, by how much the server knows of the rule.
 
-The audit's question `permutation` asks whether the server puts hidden coordinates in order; here it is seen what that
-is worth. In one more round everybody takes a single step on one record of its own, the worst case, and a server that
-knows nothing, has matched weights, or was told the rule reads the record off the first linear layer, or searches for
-it. `croupier bench permutation` prints the means over runs.
+The audit's question `permutation` asks whether the server puts hidden coordinates in order. This shows what that order
+is worth. In one more round every client takes a single step on one record of its own, which is the worst case. A server
+that knows nothing, has matched weights, or was told the rule then reads the record off the first linear layer, or
+searches for it. `bench.leakage.permuted_pictures` (`croupier bench permutation`) prints the means over runs.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from croupier.learn.likeness import like, pictured
 from croupier.learn.single import RATE, SingleSteps, single_steps
 from croupier_lab.attacks.permuted_upload import record_behind
 
+# What the server may know of the rule, as the bench prints it.
 KNOWN = {
     "prior": "nothing at all: the mean public record",
     "nothing": "uploads, read as if in order",
@@ -41,7 +42,9 @@ KNOWN = {
     "relative": "one order for all rounds, by matching",
     "told": "the rule, told by a client",
 }
+# The rules of the handed-out model and of the upload, as the server believes them; None: it reads them as they lie.
 Rules = tuple[Rule | None, Rule | None]
+# The moments of the extra round: from the first model, or after the rounds before.
 FIRST, TRAINED = "first model", "trained model"
 
 
@@ -63,7 +66,7 @@ def steps_of(run: PermutedRun, coins: Coins) -> SingleSteps:
 
 @dataclass(frozen=True)
 class PermutedReader:
-    """One seed of a variant of the protocol, and the coins of what is drawn for attacks on it."""
+    """An attacker's view of one run (one seed and variant of the protocol), with the coins of the attacks on it."""
 
     run: PermutedRun
     depth: Depth
@@ -83,6 +86,8 @@ class PermutedReader:
         Raises: SpecError where the network's gradients cannot be read.
         """
         kept = self.run.pipeline.encode.keeps_rule
+        # Under one rule all rounds look alike, so that two are enough; 99 is no limit. As in
+        # `audit.questions.permutation`.
         done = self.run.played(min(self.depth.rounds, 2 if kept else 99))
         _, found = follow(self.run.seen(done), self.run.symmetry, self.coins.child("follow"), self.depth.uploads)
         return [line for single in self._single_steps(done[-1]) for line in self._read(single, found)]
@@ -123,7 +128,7 @@ class PermutedReader:
     def _records(
         self, single: SingleStepRound, upload: Upload, found: Mapping[bytes, Rule]
     ) -> dict[str, Tensor]:  # fmt: skip
-        """An upload's record by what the server takes for the rules of model and upload; the last were told."""
+        """An upload's record, once for each thing the server may know of the rules of model and upload."""
         run, frame, model = self.run, single.seen.frame, upload.model_frame
         rules: dict[str, Rules] = {
             "nothing": (None, None),
@@ -136,7 +141,7 @@ class PermutedReader:
         }
 
     def record(self, model: Tensor, upload: Tensor, rules: Rules, coins: Coins) -> Tensor:
-        """In the order that both rules lead back to; without rules model and upload are read as they lie."""
+        """The record behind an upload, after model and upload are put in order by their rules."""
         made, symmetry = self.run.ground.made, self.run.symmetry
         start, end = (
             one if rule is None else symmetry.invert(one, rule)
@@ -154,7 +159,10 @@ class PermutedReader:
 
 
 def over_all_runs(found: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    """Lines of all runs that say the same; one in which nobody could be read lacks some."""
+    """Join the lines of all runs that have the same moment, knowledge and way of reading.
+
+    A run in which nobody could be read lacks some lines.
+    """
     together: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for line in (line for lines in found for line in lines):
         together.setdefault((line["moment"], line["knows"], line["read"]), []).append(line)

@@ -1,8 +1,9 @@
 """What a server makes of a permuted upload of one step: without the rule, with one it matched, with one it was told.
 
-The server knows the model it handed out. An upload of one step is that model less a gradient, in another order; a
-gradient can be read off only where the two are in one order. Used by Tazza's Table 2 and Figure 17
-(`papers.tazza.inversion_targets`, `papers.tazza.parameter_search`).
+The server knows the model it handed out. An upload of one step is that model less a gradient, in another order. So a
+gradient can be read off only where the two are in one order. `read_upload` makes that gradient and `record_of` the
+record behind it, for Tazza's Table 2 and Figure 17 (`papers.tazza.inversion_targets`, `papers.tazza.parameter_search`).
+`attacks.permuted_records` uses `record_behind`.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from croupier.learn.gradients import gradient_from, holding
 from croupier.learn.layer_gradients import at_entrance, label_of, off_layer
 from croupier_lab.attacks.gradient_search import Attack
 
-# What the server knows: all in plain order; nothing of the rule, which it takes for none; the rule, by matching or told
-# by a client; only orders relative to the first model's, which the clients drew.
+# What the server knows. "order": everything is in plain order. "nothing": it takes the upload to be in plain order, and
+# it is not. "matched": the rule, by weight matching. "told": the rule, from a client. "relative": only orders relative
+# to the first model's own, which the clients drew.
 Knows = Literal["order", "nothing", "matched", "told", "relative"]
 
 

@@ -1,7 +1,8 @@
-"""What guesses without any view come to as pictures: a likeness without a prior says nothing.
+"""How like the true pictures a guess without any view is: the prior that a reconstruction must beat.
 
-Only scorers use this (`papers.rns.inversion`, `papers.tazza.picture_distance`), under the rules of the attack: as many
-pictures, matched with the true ones alike.
+A likeness says nothing without one. The two priors, the mean of public pictures and randomly drawn public pictures, are
+scored as an attack's result is: as many pictures, matched with the true ones in the same way. Only scorers use this,
+not attacks: `papers.rns.inversion` (RNS's Figure 8) and `papers.tazza.picture_distance` (Tazza's Figure 4).
 """
 
 from __future__ import annotations
@@ -35,19 +36,22 @@ def judged(found: Tensor, true: Tensor) -> Likeness:
 
 
 def mean_picture(public: Tensor, count: int) -> Tensor:
-    """The prior that hedges: the mean of public pictures, as often as asked."""
+    """The cautious prior: the mean of public pictures, as often as asked."""
     return public.mean(0).expand(count, *public.shape[1:])
 
 
 def some_pictures(public: Tensor, count: int, coins: Coins) -> Tensor:
-    """The prior that bets: as many public pictures as an attack would find. Raises: RangeError with too few."""
+    """The daring prior: as many public pictures, drawn at random, as an attack would find.
+
+    Raises: RangeError with too few.
+    """
     if count > len(public):
         raise RangeError(f"{count} pictures asked for where {len(public)} are public")
     return public[torch.randperm(len(public), generator=coins.fast())[:count].to(public.device)]
 
 
 def without_view(public: Tensor, true: Tensor, count: int, draws: int, coins: Coins) -> dict[str, Likeness]:
-    """Both priors under the rules of the attack: as many pictures, matched alike. Bets are a mean over draws."""
+    """The likeness of both priors, scored as an attack is; of drawn pictures it is a mean over draws."""
     bets = [judged(some_pictures(public, count, coins.child("draw", draw)), true) for draw in range(draws)]
     return {"mean picture": judged(mean_picture(public, count), true), "public pictures": _mean(bets)}
 

@@ -1,8 +1,10 @@
-"""The layout of pictures whose pixels were put into one unknown order, from the pictures and public ones like them.
+"""Find the layout of pictures whose pixels are in one unknown order, with the help of public pictures like them.
 
-All records of a round are under one order, so pixels that are near each other still vary together. This is what is left
-to a server that only knows orders relative to each other: it needs no model in plain order, and no seed. Used by
-`bench permutation` and Tazza's figures: the attack (`by_example`), and the scores of what it finds.
+All records of a round are under one order, so pixels that are near each other still vary together. This attack is what
+is left to a server that only knows orders relative to each other: it needs no model in plain order, and no seed. The
+attack is `by_example`, and the other functions score layouts. `bench.leakage.permuted_pictures`
+(`croupier bench permutation`), Tazza's Figures 4 and 17 (`papers.tazza.picture_distance`, `parameter_search`) and the
+attacks `patch_layout` and `smooth_layout` use it.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from croupier.errors import RangeError
 from croupier.learn.axes.matching import assigned
 
 Floats = npt.NDArray[np.float64]
+# At most so many rounds of assigning pixels anew.
 ROUNDS = 30
 
 
@@ -58,7 +61,7 @@ def kept_neighbours(places: Ints, true: Ints, height: int, width: int) -> float:
 
 
 def chance_neighbours(height: int, width: int) -> float:
-    """The same of a random layout: adjacent pairs among all pairs."""
+    """The share that a random layout keeps on average: adjacent pairs among all pairs."""
     count = height * width
     return (2 * count - height - width) / (count * (count - 1) / 2)
 

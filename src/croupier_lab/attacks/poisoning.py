@@ -1,6 +1,8 @@
-"""Poisoning of papers: rows that look like what honest clients send, or go as far from it as honest ones differ.
+"""Poisoning attacks from papers: rows that look like honest ones, or that go as far away as honest ones differ.
 
-Parts like those of `croupier.audit.poison`; RAIN's and Tazza's figures mount them.
+They are parts like those of `croupier.audit.poison`, and stand here because no audit's verdict rests on them. RAIN's
+figures use `Dpfl` and `Copy` (`papers.rain.robustness`, `papers.rain.malicious_shares`), Tazza's sweep of clusters uses
+`MinMax` (`papers.tazza.cluster_sweep`). The others are for scripts (docs/description.md, "Poisoning it") and tests.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from croupier.learn.data import TensorRecords
 
 
 class Informed(Poison):
-    """An attack that comes with full knowledge (`knows` all), or makes do with its own clients' honest updates."""
+    """An attack that knows all honest updates (`knows` is all), or makes do with its own clients' honest updates."""
 
     knows: Knows = "all"
 
@@ -28,10 +30,10 @@ class Informed(Poison):
 
 
 class Dpfl(Poison, use="attack-dpfl"):
-    """A label-flipped update, not noised, as long as a noised one: ||clip(G) + noise|| / ||G|| times G.
+    """A label-flipped update G without noise, as long as a noised one: ||clip(G) + noise|| / ||G|| times G.
 
-    From: Qi et al. 2024, as RAIN's equation 23 restates it; the poisoning behind G is label flipping here. Where only
-    signs are sent the length has no effect: what remains is label flipping without noise.
+    After Qi et al. 2024, as RAIN's equation 23 restates it; the poisoning behind G is label flipping here. Where only
+    signs are sent the length has no effect, so that label flipping without noise remains.
     """
 
     def change(self, records: TensorRecords, classes: int, generator: Generator) -> TensorRecords:
@@ -51,7 +53,7 @@ class Dpfl(Poison, use="attack-dpfl"):
 class Mimic(Poison, use="mimic"):
     """Everybody sends the honest update that stands out most along the direction in which honest ones differ most.
 
-    From: Karimireddy et al. 2022, with the direction of this round alone.
+    After Karimireddy et al. 2022, with the direction of this round alone.
     """
 
     @property
@@ -63,15 +65,15 @@ class Mimic(Poison, use="mimic"):
         """Copies."""
         benign = _honest(inputs)
         apart = benign - benign.mean(0)
-        # The rows' shares in the first singular direction, without the direction itself.
+        # How much each row has of the first singular direction; the direction itself is not needed.
         _, vectors = torch.linalg.eigh((apart @ apart.T).double())
         return benign[int(vectors[:, -1].abs().argmax())].repeat(len(inputs.own), 1)
 
 
 class _Bounded(Informed):
-    """The honest mean, moved against itself as far as honest updates differ from each other.
+    """The honest mean, moved against itself as far as a bound on distances to honest updates allows.
 
-    `along`: the `mean`'s own direction, its `sign`, or the coordinates' standard deviations (`std`).
+    `along` is the direction of the move: the `mean`'s own, its `sign`, or the coordinates' standard deviations (`std`).
     """
 
     along: Literal["mean", "sign", "std"] = "mean"
@@ -96,7 +98,7 @@ class _Bounded(Informed):
 class MinMax(_Bounded, use="min-max"):
     """No farther from any honest update than two honest ones are from each other.
 
-    From: Shejwalkar and Houmansadr 2021.
+    After Shejwalkar and Houmansadr 2021.
     """
 
     def _farthest(self, offs: Tensor, dots: Tensor, way: Tensor, squares: Tensor) -> float:
@@ -106,7 +108,7 @@ class MinMax(_Bounded, use="min-max"):
 class MinSum(_Bounded, use="min-sum"):
     """Squared distances to all honest updates that add up to no more than those of the most central honest one.
 
-    From: Shejwalkar and Houmansadr 2021; the least sum, as in the authors' code.
+    After Shejwalkar and Houmansadr 2021, with the least sum, as in the authors' code.
     """
 
     def _farthest(self, offs: Tensor, dots: Tensor, way: Tensor, squares: Tensor) -> float:
@@ -126,7 +128,7 @@ def _honest(inputs: PoisonInputs) -> Tensor:
 
 
 class SignFlip(Poison, use="sign-flip"):
-    """The honest update, turned round, `factor`-fold."""
+    """The honest update, turned round and `factor` times as long."""
 
     factor: float = Field(1.0, gt=0)
 
@@ -136,7 +138,7 @@ class SignFlip(Poison, use="sign-flip"):
 
 
 class RandomSigns(Poison, use="random-signs"):
-    """Coins for signs, as long as the honest update."""
+    """Random signs, as long as the honest update."""
 
     def craft(self, inputs: PoisonInputs, generator: Generator) -> Tensor:
         """Every coordinate alike in size."""
@@ -146,9 +148,9 @@ class RandomSigns(Poison, use="random-signs"):
 class Copy(Poison, use="copy-reference"):
     """The reference's own signs, wrong on a `wrong` share of coordinates, as long as the honest update.
 
-    `choice`: wrong where the honest update is `largest`, or at `random`; `alike` sends the same row from all. Where no
-    reference is shown, the signs of the attackers' mean honest update stand for it; a stale one is used as it is.
-    From: the adaptive attack that RAIN's threat model allows and its evaluation leaves out.
+    `choice`: wrong where the honest update is `largest`, or at `random`. `alike` sends the same row from all. Where no
+    reference is shown, the signs of the attackers' mean honest update stand for it. A reference of an earlier round is
+    used as it is. RAIN's threat model allows this adaptive attack, and its evaluation leaves it out.
     """
 
     sees_reference: ClassVar[bool] = True
@@ -179,12 +181,12 @@ def lengthened(rows: Tensor, like: Tensor) -> Tensor:
 
 
 def coins(shape: tuple[int, ...], like: Tensor, generator: Generator) -> Tensor:
-    """Fair signs."""
+    """Fair random signs of this shape."""
     return torch.randint(0, 2, shape, generator=generator, device=like.device).to(like.dtype) * 2 - 1
 
 
 def squared_distances(rows: Tensor) -> Tensor:
-    """Squared distances, from products in float64: in float32 rows that are alike would cancel to noise."""
+    """Squared distances between rows, in float64: the products of rows that are alike cancel to noise in float32."""
     fine = rows.double()
     products = fine @ fine.T
     sizes = products.diagonal()

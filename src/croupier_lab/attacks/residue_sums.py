@@ -1,7 +1,8 @@
-"""What sums of residues tell as integers beyond the sum, exactly: distinguishers, leaked bits, candidates left over.
+"""What sums of residues tell beyond the sum, computed exactly: distinguishers, leaked bits, candidates left over.
 
-The releases `bits` and `counts` show sums of residues with their carries (`croupier.audit.attacks.carries`, which
-estimates from one view what these functions compute from a known distribution). `croupier bench reveal` prints them.
+The releases `bits` and `counts` show sums of residues as integers, with their carries, and these depend on more than
+the true sum. `croupier.audit.attacks.carries` estimates the leak from one view, and these functions compute it from a
+known distribution of the clients' values. `bench.leakage.residue_sums` (`croupier bench reveal`) prints them.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ _REACH = 9.0
 
 
 def counts_of(values: Ints, moduli: Moduli, integers: bool = True) -> Ints:
-    """What a server is shown of values (clients, parameters): counts, or counts modulo each modulus."""
+    """What a server is shown of values (clients, parameters): counts of ones, or counts modulo each modulus."""
     many = np.array(moduli)
     ones: Ints = (values[:, :, None] % many).sum(0)
     return ones if integers else ones % many
 
 
 def log_ratio(seen: Ints, first: Ints, second: Ints, moduli: Moduli, integers: bool = True) -> float:
-    """How much likelier a view is under the first values of clients than under the second.
+    """The logarithm of how much likelier a view is under the first values of the clients than under the second.
 
-    A view is a function of the values, so it is 0 (both explain it), or infinite in favour of the one that does.
-    Raises: RangeError when neither does.
+    A view is a function of the values. So the result is 0 where both explain it, and infinite in favour of the one that
+    does. Raises: RangeError when neither does.
     """
     fits = [bool(np.array_equal(seen, counts_of(values, moduli, integers))) for values in (first, second)]
     if not any(fits):
@@ -76,13 +77,13 @@ def rounded_normal(deviation: float, top: int) -> Inputs:
 
 
 def entropy(chances: Floats) -> float:
-    """In bits."""
+    """The entropy of a distribution, in bits."""
     some = chances[chances > 1e-18]
     return float(-(some * np.log2(some)).sum())
 
 
 def _gathered(places: Ints, chances: Floats) -> Floats:
-    """What falls on each place, together."""
+    """The sum of the chances of each place."""
     return np.asarray(np.bincount(places.reshape(-1), chances.reshape(-1)), np.float64)
 
 
@@ -130,12 +131,12 @@ def leaked_by_modulus(inputs: Inputs, clients: int, modulus: int) -> float:
 
 
 def most_leaked(inputs: Inputs, clients: int, moduli: Moduli) -> float:
-    """The sum of H(carry | sum) over the moduli: H(counts | sum) is no more."""
+    """An upper bound of H(counts | sum): the sum of H(carry | sum) over the moduli."""
     return sum(leaked_by_modulus(inputs, clients, modulus) for modulus in moduli)
 
 
 def view_leakage(view: Mapping[str, Any], protocol: Mapping[str, Any], layout: Layout, coins: Coins) -> Rate:
-    """At most how many bits a parameter a server's view tells beyond the sums; none where it holds no counts."""
+    """At most how many bits a parameter a server's view tells beyond the sums; 0 where it holds no counts."""
     found = counted({"server": (view,)}, protocol, layout)
     if found is None:
         return Rate(0.0, 0.0, 0.0)

@@ -1,6 +1,7 @@
 """Poisoning made to pass one robust rule: Fang et al.'s attacks on Krum, and on trimmed mean and median.
 
-Parts like those of `croupier.audit.poison`; RAIN's figures mount them.
+They are parts like those of `croupier.audit.poison`, and stand here because no audit's verdict rests on them. RAIN's
+Figure 6 (`papers.rain.malicious_shares`) mounts them.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ from torch import Generator, Tensor
 from croupier.audit.poison import PoisonInputs
 from croupier_lab.attacks.poisoning import Informed, squared_distances
 
+# Where the halving of lambda ends.
 _LEAST = 1e-5
 
 
 class KrumAttack(Informed, use="krum"):
-    """Every attacker sends - lambda s, s the signs of the step without attack, lambda as large as Krum lets pass.
+    """Every attacker sends minus lambda times s, the signs of the step without attack; Krum must take the result.
 
-    From: Fang et al. 2020. Lambda starts at their bound and is halved until Krum takes a crafted row, or until 1e-5;
-    where more than half attack, their bound's divisor is taken as 1. With partial knowledge the attackers' honest
-    updates stand for the honest clients', and crafted rows are added to the simulation one at a time.
+    After Fang et al. 2020. Lambda starts at their bound and is halved until Krum takes a crafted row, or until 1e-5.
+    Where more than half of the clients attack, their bound's divisor is taken as 1. With partial knowledge the
+    attackers' honest updates stand for the honest clients', and crafted rows are added to the simulation one at a time.
     """
 
     def craft(self, inputs: PoisonInputs, generator: Generator) -> Tensor:
@@ -89,11 +91,12 @@ def _wins(between: Tensor, away: Tensor, crafted: int) -> bool:
 
 
 class TrimAttack(Informed, use="trim"):
-    """Each coordinate beyond the honest extreme, on the side away from where honest clients move, at random.
+    """Each coordinate at random beyond the honest extreme, on the side away from where honest clients move.
 
-    From: Fang et al. 2020, against trimmed mean and median, on differences as FLTrust's line has it (theirs is on
-    weights). Full knowledge: between the extreme and `reach` times it (or a `reach`-th, where that lies further out);
-    partial: 3 to 4 standard deviations from the mean of the attackers' own honest updates.
+    After Fang et al. 2020, against trimmed mean and median. It works on differences, as in FLTrust and what followed
+    it; theirs works on weights. With full knowledge a coordinate lies between the extreme and `reach` times it (or a
+    `reach`-th of it, where that lies further out). With partial knowledge it lies 3 to 4 standard deviations from the
+    mean of the attackers' own honest updates.
     """
 
     reach: float = Field(2.0, gt=1)

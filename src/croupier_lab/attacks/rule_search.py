@@ -1,7 +1,8 @@
-"""Other ways to the rule behind a permuted model than weight matching (`croupier.learn.axes.matching`).
+"""Ways to find the rule behind a permuted model other than weight matching (`croupier.learn.axes.matching`).
 
-The paper's own search over parameters, sorted values without any anchor, and trying every seed of its printed listing,
-which is here too. Used by Tazza's Figure 17 (`papers.tazza.parameter_search`).
+They are the search over parameters of Tazza's own paper in two readings, matching by sorted values alone, and trying
+every seed of the paper's printed listing, which stands here too (`literal_listing1`). They show what attackers find who
+know less or more than the paper's. Tazza's Figure 17 (`papers.tazza.parameter_search`) compares them.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ Floats = npt.NDArray[np.float64]
 def nearest_by_norm(reference: Tensor, upload: Tensor, coins: Coins) -> Ints:
     """For each column of the upload, the column of the reference whose length is the nearest.
 
-    The paper says that the attacker minimises the L2 norm of the difference between parameters, and not how. A search
-    that compares lengths and not entries is one reading of it, and about as good as guessing. Ties fall at random.
-    From: Tazza section 7.6.1.
+    Tazza's section 7.6.1 says that the attacker minimises the L2 norm of the difference between parameters, and not
+    how. A search that compares lengths and not entries is one reading of it, and about as good as guessing. Ties fall
+    at random.
     """
     ours, theirs = (matrix.double().norm(dim=0) for matrix in (reference, upload))
     order = torch.randperm(len(ours), generator=coins.fast())
@@ -40,7 +41,7 @@ def nearest_by_norm(reference: Tensor, upload: Tensor, coins: Coins) -> Ints:
 def swapped(reference: Tensor, upload: Tensor, steps: int, coins: Coins) -> Ints:
     """A random order of columns, in which two are swapped wherever that lowers the L2 distance to the upload.
 
-    The other reading: the true objective under a search that stops after `steps` tries. From: Tazza section 7.6.1.
+    This is the other reading of Tazza's section 7.6.1: the true objective under a search that ends after `steps` tries.
     """
     count, sampler = reference.shape[1], coins.sampler()
     order = sampler.permutation(count)
@@ -70,34 +71,35 @@ def _sorted_scores(both: Comparison, group: str) -> Floats:
 
 
 def index_error(found: Ints, true: Ints) -> float:
-    """How many places off an index is on average: the paper's measure of a rule."""
+    """How many places off an index is on average, which is the paper's measure of a found rule."""
     return float(np.abs(found - true).mean())
 
 
 def blind_index_error(size: int) -> float:
-    """The same of a random order: (n^2 - 1) / 3n."""
+    """The index error of a random order of this size: (n^2 - 1) / 3n."""
     return (size * size - 1) / (3 * size)
 
 
 @dataclass(frozen=True)
 class Sought:
-    """What a search over seeds came to: the seeds that fit, seconds a trial, and core-hours for all seeds of a size."""
+    """What a search over seeds gave: the seeds that fit, how many were tried, and the seconds a trial."""
 
     seeds: tuple[int, ...]
     tried: int
     trial_s: float
 
     def core_hours(self, bits: int = BITS) -> float:
-        """What one core would need for all seeds of so many bits; half as much on average."""
+        """Hours that one core would need to try all seeds of so many bits; half of it on average."""
         return self.trial_s * float(2**bits) / 3600
 
 
 def seek(reference: Tensor, upload: Tensor, seeds: Iterable[int], close: float = 0.5) -> Sought:
     """Try seeds of the printed listing on a first layer (rows are units): the order of its columns, by one row.
 
-    A trial draws the order of the columns as the listing does and compares the rows of the reference in that order with
-    one row of the upload. `close` is the share of that row's length that training may have moved it by.
-    From: Tazza Listing 1, where the rule is an `int` given to `torch.manual_seed`.
+    A trial draws the two orders as the listing does and compares the first row of the reference, in that order, with
+    the first row of the upload. `close` is the share of that row's length that training may have moved it by. In
+    Tazza's Listing 1 the rule is an `int` given to `torch.manual_seed`. Raises: RangeError where the two layers differ
+    in shape.
     """
     if reference.shape != upload.shape or reference.dim() != 2:
         raise RangeError(f"layers of shapes {tuple(reference.shape)} and {tuple(upload.shape)}: needs two alike")
@@ -116,11 +118,10 @@ def seek(reference: Tensor, upload: Tensor, seeds: Iterable[int], close: float =
 
 
 def literal_listing1(module: nn.Module, rule: int) -> nn.Module:
-    """Shuffle every linear layer in place as the paper prints it: each layer's two orders drawn anew from one seed.
+    """Shuffle every linear layer in place as Tazza's Listing 1 prints it, with both orders of a layer from one seed.
 
     The order of a layer's outputs is the second draw, and the order that the next layer's inputs are read in is the
-    first: they do not match, so the network computes something else. The classes are shuffled too.
-    From: Tazza, Listing 1.
+    first. They do not match, so the network computes something else. The classes are shuffled too.
     """
     for layer in (part for part in module.modules() if isinstance(part, nn.Linear)):
         with torch.random.fork_rng(devices=[]):

@@ -1,7 +1,9 @@
-"""Rules against malicious clients on the real round loop, many at once: Tazza's figures on integrity are made of these.
+"""Train aggregation rules against malicious clients on the real round loop, many trainings at once.
 
-Beyond what an audit trains (`croupier.audit.attacked_training`), attackers may sleep at first, clients may train under
-a defence, and a rule that asks models about inputs may be shown clients' own samples.
+An audit's training under attack (`croupier.audit.attacked_training`) has no use for some settings of Tazza's paper:
+attackers that behave well at first, clients that train under a defence, and a rule whose server probes models with the
+clients' own samples. This adds them. Tazza's figures on integrity (`papers.tazza.integrity`, `combined_defences` and
+`cluster_sweep`) run it, and `bench.leakage.cluster_baselines` uses `on_clear_updates`.
 """
 
 from __future__ import annotations
@@ -39,13 +41,14 @@ Probes = Literal["noise", "samples", "trained"]
 
 @dataclass(frozen=True)
 class RuleUnderAttack:
-    """A rule against an attack, or none; the malicious follow the protocol for the first `sleeps` rounds.
+    """A rule against an attack, or against none; the malicious follow the protocol for the first `sleeps` rounds.
 
-    `probes`: a rule that asks models about inputs is shown its own noise, or, as the paper has it, one sample of each
-    client that takes part, in whose place nothing stands for the permutation: it changes no answer. In a run that is
-    `probes_from = "samples"`; here updates lie in plain coordinates, and so do the samples. With `trained` the
-    malicious draw theirs from what they train on, trigger and all, which serves nobody but their judge. `fit`: how all
-    clients train where it is not as in the setting, for example under a defence; the server trains as the setting says.
+    `probes` says what inputs a rule that asks models about inputs is shown. With `noise` they are its own. With
+    `samples` they are, as in the paper, one record of each client that takes part; updates lie in plain coordinates
+    here and so do the samples, because a permutation of both would change no answer. A run of the product has that as
+    `probes_from = "samples"`. With `trained` the malicious draw theirs from the changed records that they train on,
+    trigger and all, which helps nobody but the server. `fit` is how all clients train where that is not as in the
+    setting, for example under a defence; the server trains as the setting says.
     """
 
     rule: str
@@ -76,7 +79,7 @@ class RuleUnderAttack:
         """The task with malicious clients, where there is an attack."""
         if self.attack is None or not seeded.malicious:
             return task, Threat()
-        # The seams of a task with samples are inside: records are changed where they are trained on.
+        # `Samples` wraps the training, and the attack must change the records of the training inside it.
         inner = task.fit.fit if isinstance(task.fit, Samples) else task.fit
         coins, classes = seeded.coins.child("attack"), seeded.made.dataset.classes
         changed, threat = with_malicious_clients(
@@ -93,7 +96,7 @@ class RuleUnderAttack:
         return task, threat
 
     def asked(self, seeded: ClusterTask) -> Task:
-        """The task, with what the server's probes are, and without measuring every round."""
+        """The task with the probes that its rule is shown, and without measuring accuracy in every round."""
         task = replace(seeded.made.task, evaluate=lambda _: {})
         if self.fit is not None:
             if not isinstance(task.fit, Learner):
@@ -110,7 +113,10 @@ class RuleUnderAttack:
 
 @dataclass
 class Samples:
-    """The paper's probes: one record of each client that trains in a round, drawn anew, in place of the server's."""
+    """Training that also draws the paper's probes: one record of each client of the round.
+
+    The server is shown these where it would have drawn inputs of its own.
+    """
 
     fit: Fits
     ask: Callable[[Tensor, Tensor], Tensor]
@@ -119,7 +125,7 @@ class Samples:
     shown: Tensor = field(default_factory=lambda: torch.zeros(0))
 
     def __call__(self, jobs: Sequence[tuple[Any, ...]]) -> Sequence[Update | CroupierError]:
-        """Train, and note what each client sends beside its update."""
+        """Train, and keep a freshly drawn record of each client beside its update."""
         drawn = []
         for _, shard, coins in jobs:
             drawn.append(one_of(self.held[shard], self.coins.child("sample", coins.export())))
@@ -132,7 +138,7 @@ class Samples:
 
 
 def on_clear_updates(rule: Aggregator) -> Pipeline:
-    """A rule on whole updates, in the form it takes."""
+    """A pipeline that hands the rule whole updates in the clear, as differences or as weights, whichever it takes."""
     form = "delta" if "delta" in rule.forms else "weights"
     return Pipeline(encode=Floats(form=form, weights="uniform"), aggregate=rule)
 

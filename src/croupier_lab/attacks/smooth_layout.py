@@ -1,7 +1,8 @@
-"""The layout of pictures whose pixels were put into one unknown order, from nothing but that neighbours vary together.
+"""Find the layout of pictures whose pixels are in one unknown order, from nothing but that neighbours vary together.
 
-Unlike `attacks.pixel_layout` it needs no public picture; turned and mirrored layouts are as good to it. Used by Tazza's
-Figures 17 and 18 (`papers.tazza.parameter_search`, `papers.tazza.patch_search`).
+Unlike `attacks.pixel_layout` it needs no public picture, and so shows what the records alone give away. It cannot tell
+a layout from its turned and mirrored forms. It is used by Tazza's Figures 17 and 18 (`papers.tazza.parameter_search`
+and, for `turned`, `papers.tazza.patch_search` and `attacks.patch_layout`).
 """
 
 from __future__ import annotations
@@ -18,16 +19,17 @@ from croupier.learn.axes.matching import assigned
 from croupier_lab.attacks.pixel_layout import ROUNDS, check_samples, nearness
 
 Floats = npt.NDArray[np.float64]
-# Pixels joined to each pixel in the graph whose paths are measured: half as many again as a pixel's neighbours.
+# Each pixel is joined to so many in the graph whose paths are measured: half as many again as its 4 neighbours.
 NEIGHBOURS = 6
 
 
 def by_smoothness(samples: Tensor, height: int, width: int, coins: Coins, rounds: int = ROUNDS) -> Ints:
     """Where each pixel of (number, pixels) lies in a picture, from nothing but that neighbours vary together.
 
-    Pixels become a graph of the most alike, its paths are laid out in two dimensions, and the points are given to the
-    places of a grid; then each pixel is drawn to the middle of those most like it, and given a place again. Turned and
-    mirrored layouts are as smooth. Pixels that never vary go to the places that are left, at random.
+    Pixels become a graph in which each is joined to those most like it. The lengths of its paths give points in two
+    dimensions, and the points are assigned to the places of a grid. Then each pixel is drawn to the middle of those
+    most like it and assigned again, until nothing changes. Turned and mirrored layouts are as smooth. Pixels that never
+    vary go to the places that are left, at random.
     """
     check_samples(samples, height * width)
     likeness = _correlations(samples)
@@ -48,7 +50,7 @@ def by_smoothness(samples: Tensor, height: int, width: int, coins: Coins, rounds
 
 
 def turned(pictures: Tensor) -> list[Tensor]:
-    """The eight ways to lay a square picture down; a layout found by smoothness is one of them."""
+    """The eight turned and mirrored forms of square pictures; a layout found by smoothness is one of them."""
     both = (pictures, pictures.flip(-1))
     return [one.rot90(number, (-2, -1)) for one in both for number in range(4)]
 

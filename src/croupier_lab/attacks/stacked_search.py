@@ -1,8 +1,7 @@
-"""Inverting Gradients on many uploads at once, for a device on which one search alone leaves most of it idle.
+"""Inverting Gradients on many uploads at once, for a GPU that a single search leaves mostly idle.
 
-Used by Tazza's Table 2 (`papers.tazza.inversion_targets`).
-
-The searches do not touch each other: the gradient of the sum of their objectives by one record is that record's own.
+The searches are independent: the objectives are added up, and the gradient of that sum by one record is the gradient of
+that record's own objective. Tazza's Table 2 (`papers.tazza.inversion_targets`) uses it where a device is given.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ def inverting_stacked(
 ) -> Tensor:
     """The one record behind each gradient: rows of `models`, `gradients`, `labels` and `coins` belong together.
 
-    The same searches as `inverting` makes one by one, from the same starts, up to rounding; none touches another.
-    Raises: SpecError when a recipe asks for labels to be recovered, or rows are not alike in number.
+    They are the same searches as `inverting` makes one by one, from the same starts, up to rounding. Raises: SpecError
+    when a recipe asks for labels to be recovered or for no start at all, or when the numbers of rows differ.
     """
     if recipe.labels != "known":
         raise SpecError(f"labels = {recipe.labels!r}: stacked searches take declared labels; use 'known'")
@@ -61,7 +60,7 @@ def inverting_stacked(
 
 
 def _gradients(module: nn.Module, models: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
-    """Every model's gradient on its own record, as rows, by records and labels."""
+    """A function from records and labels to every model's gradient on its own record, as rows."""
     network = module.to(models.device).eval()
     parts = {
         part.name: (part.role, models[:, start:stop].view(len(models), *part.shape))
@@ -86,7 +85,7 @@ def _gradients(module: nn.Module, models: Tensor) -> Callable[[Tensor, Tensor], 
 def _objective(
     recipe: Inverting, gradient: Callable[[Tensor, Tensor], Tensor], search: Tensor, gradients: Tensor, labels: Tensor
 ) -> Tensor:
-    """The sum of all searches' own objectives: the derivative by one is nobody else's affair."""
+    """The sum of all searches' own objectives; each record occurs in one of them only."""
     apart = _turned(gradient(search * recipe.deviation + recipe.mean, labels), gradients)
     rough = sum(search.diff(dim=side).abs().flatten(1).mean(1) for side in (-1, -2))
     return (apart + recipe.variation * rough).sum()

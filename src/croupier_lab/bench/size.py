@@ -14,12 +14,12 @@ Watch = Callable[[str], None]
 
 
 def ignore(doing: str) -> None:
-    """The watcher of whoever does not want to hear what a bench is doing."""
+    """The watcher of those who do not want to be told what a bench is doing."""
 
 
 class BenchSize(Part):
     """How much one bench measures.
 
-    An option is named as its field; `json_schema_extra={"flag": "cohort"}` gives it another name, as where one value of
-    many is given at a time.
+    An option has the name of its field; `json_schema_extra={"flag": "cohort"}` gives it another one, as where a field
+    holds many values and each is given by an option of its own.
     """

@@ -177,7 +177,7 @@ class SizeOption:
 
 
 def options_of(size: type[BenchSize]) -> Iterator[SizeOption]:
-    """An option for every field with a description: its type, default and bounds are the field's."""
+    """An option for every field of a size that has a description: its type, default and bounds are the field's."""
     for name, field in size.model_fields.items():
         if field.description:
             extra = field.json_schema_extra
@@ -213,7 +213,7 @@ def _parsed(size: type[BenchSize], given: dict[str, Any]) -> BenchSize:
 
 
 def parts_of(module: ModuleType) -> list[type[BenchSize]]:
-    """The size of a bench and, where it can sweep over others, the options of that."""
+    """The type of a bench's size and, where it has a sweep, the type of that sweep's options."""
     found = [get_type_hints(module.measure)["size"]]
     return [*found, *([module.SWEEP] if hasattr(module, "SWEEP") else [])]
 
@@ -282,7 +282,7 @@ def run(name: str, module: ModuleType, given: dict[str, Any]) -> None:
 
 
 def _show(module: ModuleType, found: dict[str, Any]) -> None:
-    """A measurement, and other sizes of it where they were asked for."""
+    """Show a measurement, and the sweep where one was asked for."""
     module.show(found)
     if "sweep" in found:
         module.show_sweep(found["sweep"])

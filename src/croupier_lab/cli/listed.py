@@ -1,4 +1,7 @@
-"""`croupier reproduce` without a name, which lists what can be run, and `--list`: what became of every claim."""
+"""`croupier reproduce` without a name, which lists what can be run, and `--list`: what became of every claim.
+
+`cli.reproduce` calls `show_list`. Listing needs no data and no GPU.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ def show_list(name: str | None, claims: bool, as_json: bool) -> None:
 
 
 def show_claims(paper: str | None, as_json: bool) -> None:
-    """Print all claims, or those of one paper. Raises: SpecError when it is none that is known."""
+    """Print all claims, or those of one paper. Raises: SpecError when no paper has that name."""
     found = listed()
     if paper is not None and paper not in found["papers"]:
         raise SpecError(f"--list {paper!r}: no such paper; {nearest(paper, found['papers'])}")

@@ -1,7 +1,8 @@
 """`croupier reproduce`: what papers print, run again, with their numbers beside ours.
 
-Without a name it lists what can be run. A result is shown, and kept with its scale, seeds, date and every substitution,
-because a number of a smaller scale is easily taken for the paper's.
+Without a name it lists what can be run (`cli.listed`). A result is shown, and kept with its scale, seeds, date and
+every substitution, because a number of a smaller scale is easily taken for the paper's. `papers.shared.reproduce` runs
+a figure; `croupier.cli.lab` adds this command where the laboratory is installed.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def _somewhere(name: str, scale: str) -> Path:
 
 
 def show_cases(found: dict[str, Any]) -> None:
-    """The paper's number, ours in its reading, the prior, and what the view adds."""
+    """Print the paper's number, ours read the same way, the prior, and what the view adds."""
     from croupier.cli.fit import wrapped
     from croupier.cli.rows import show_rows as show_table
 
@@ -129,7 +130,7 @@ def show_cases(found: dict[str, Any]) -> None:
 
 
 def show_rows(found: dict[str, Any]) -> None:
-    """The rows as they are."""
+    """Print the rows as they are."""
     from croupier.cli.fit import wrapped
     from croupier.cli.rows import show_rows as show_table
 

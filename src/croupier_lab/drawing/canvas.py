@@ -1,6 +1,7 @@
 """A sheet of panels, from empty axes to the text of an SVG file; every picture of the laboratory is drawn on one.
 
-Text stays text, nothing in the file depends on the moment or on chance, and no window system is asked for.
+Text stays text, nothing in the file depends on the moment or on chance, and no window system is needed. `lines`,
+`points`, `pictures` and `curves` draw on it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def colour(number: int) -> str:
 def draw(
     title: str, count: int, fill: Callable[[Sequence[Axes]], None], *, columns: int = 3, size: tuple[float, float]
 ) -> str:
-    """The text of an SVG file with so many panels, each of that size in inches, which `fill` draws into."""
+    """The text of an SVG file with so many panels, each of that size in inches, into which `fill` draws."""
     rows, columns = -(-count // columns), min(count, columns)
     with rc_context(STYLE):
         sheet = Sheet(figsize=(size[0] * columns, size[1] * rows), layout="constrained")

@@ -1,4 +1,7 @@
-"""Numbers of runs by round, a panel for each number and a line for each run: what `croupier compare --plot` draws."""
+"""Numbers of runs by round: a panel for each number, and a line for each run.
+
+`croupier compare --plot` (`croupier.cli.compare`) draws it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ Rounds = Sequence[tuple[int, Mapping[str, float]]]
 
 
 def curves(names: Sequence[str], runs: Mapping[str, Rounds]) -> str:
-    """An SVG picture."""
+    """The picture, as SVG text."""
 
     def fill(axes: Sequence[Axes]) -> None:
         for panel, name in zip(axes, names, strict=True):

@@ -1,7 +1,8 @@
 """Lines with intervals and priors, panel by panel; and a sweep over sizes on logarithmic scales.
 
 Most figures are of this kind: accuracy or success against rounds, clients or noise. Intervals are bars and priors
-dashes, so that no line can be read without either.
+dashes, so that no line can be read without either. Figures of `papers.intra`, `papers.rain` and `papers.tazza` call
+`lines`, and `bench.speed.rain_round` and `bench.speed.rns_encoding` call `sweep`.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ Panels = Mapping[str, Mapping[str, Sequence[Point]]]
 
 @dataclass(frozen=True)
 class LineStyle:
-    """How lines are drawn: between `limits`, or on powers of ten around the values (`log`); points along kinds that
-    have no order are not `joined`; labels that are `numbers` stand where these are; `level` is a line across every
-    panel, by name."""
+    """How lines are drawn.
+
+    They lie between `limits`, or on powers of ten around the values (`log`). Points along kinds that have no order are
+    not `joined`. Labels that are `numbers` stand at their value. `level` is a line across every panel, with its name.
+    """
 
     limits: tuple[float, float] = (0.0, 1.0)
     log: bool = False
@@ -53,7 +56,7 @@ def lines(panels: Panels, title: str, along: str, style: LineStyle | None = None
 
 
 def _decades(panels: Panels) -> tuple[float, float]:
-    """The powers of ten around all rates. An interval may reach below nothing, which has no place there."""
+    """The powers of ten around all rates, without intervals, which may reach below 0."""
     rates = [mark["rate"] for series in panels.values() for points in series.values() for _, mark in points]
     low, high = math.floor(math.log10(min(rates))), math.ceil(math.log10(max(rates)))
     return 10.0**low, 10.0 ** max(high, low + 1)
@@ -106,7 +109,7 @@ def _line(
 
 
 def _within(value: float, style: LineStyle) -> float:
-    """What lies beyond the limits stands at their edge."""
+    """The value, moved to the nearer limit where it lies beyond one."""
     return min(max(value, style.limits[0]), style.limits[1])
 
 
@@ -122,7 +125,7 @@ def _legend(axes: Axes, names: Sequence[str], style: LineStyle) -> None:
 
 
 def sweep(points: Sequence[Mapping[str, Any]], what: str, across: str) -> str:
-    """Seconds and memory against size, side by side, a line for each release."""
+    """Seconds and memory against size, side by side, with a line for each release."""
     names = list(dict.fromkeys(point["release"] for point in points))
     panels = (("seconds", "seconds", 1.0), ("peak_growth_bytes", "MB beyond the loaded program", 1e-6))
 

@@ -1,6 +1,8 @@
-"""Pictures of pictures: strips of small images under a histogram; and who was in which cluster, round by round.
+"""Strips of small images under a histogram; and maps of who was in which cluster, round by round.
 
-For figures whose point is to be seen: what was reconstructed beside what was true, and which clients were put together.
+They are for figures whose point is to be seen: what was reconstructed beside what was true, and which clients were put
+together. Tazza's Figures 4 and 6 (`papers.tazza.picture_distance`, `augmentation`) use `sheet`, and Figure 13
+(`papers.tazza.integrity`) uses `cluster_map`.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from croupier_lab.drawing.canvas import COLOURS, colour, draw
 
 # A caption and images as PNG files in base64.
 Strip = tuple[str, Sequence[str]]
-# Of clusters that never had two members at once, and of those beyond the colours.
+# The colour of clusters that never had two members at once, and of those for which no colour is left.
 GREY = "#98a2ab"
 # Inches of an image with its margin, of a caption, and of a histogram.
 _CELL, _CAPTION, _TALL = 0.75, 3.4, 2.8
@@ -29,7 +31,7 @@ _CELL, _CAPTION, _TALL = 0.75, 3.4, 2.8
 
 @dataclass(frozen=True)
 class Histogram:
-    """Shares by value, a line of steps for each series, from `first` on."""
+    """Shares of values in bins, drawn as a line of steps for each series; bins begin at `first` and are `step` wide."""
 
     series: Mapping[str, Sequence[float]]
     first: float
@@ -74,7 +76,7 @@ def _steps(axes: Axes, histogram: Histogram) -> None:
 def cluster_map(
     rounds: Sequence[Mapping[str, int]], honest: Sequence[str], malicious: Sequence[str], title: str
 ) -> str:
-    """A row for each client, honest ones above; a column for each round, coloured by the label of those present."""
+    """A row for each client, honest ones above, and a column for each round, coloured by the client's label."""
     tints, everyone = _tints(rounds), [*honest, *malicious]
     # A gap between the two kinds.
     top = {name: at + (at >= len(honest)) * 0.5 for at, name in enumerate(everyone)}
@@ -96,7 +98,7 @@ def cluster_map(
 
 
 def _tints(rounds: Sequence[Mapping[str, int]]) -> dict[int, str]:
-    """The largest clusters first; one that never had two members present at once is grey."""
+    """A colour for each label, the largest clusters first; grey for labels that never had two members at once."""
     seen = Counter(label for labels in rounds for label in labels.values())
     several = {label for labels in rounds for label, count in Counter(labels.values()).items() if count > 1}
     order = sorted(several, key=lambda label: (-seen[label], label))

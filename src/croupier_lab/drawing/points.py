@@ -1,6 +1,8 @@
 """Points of two measures, panel by panel: marks by series and kind, and spots coloured by class.
 
-For trade-offs (privacy against accuracy) and for rows of updates in two directions.
+They are for trade-offs (privacy against accuracy) and for rows of updates in two directions. Tazza's Figures 10 and 12
+(`papers.tazza.tradeoff_findings`) use `scatter`, and IntraShuffler's Figures 3 and 4 (`papers.intra.attack_figures`)
+use `spots`.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ MARKS = {"triangle": "^", "circle": "o", "square": "s", "diamond": "D", "ring": 
 
 @dataclass(frozen=True)
 class ScatterDot:
-    """A point: `upward` with its interval."""
+    """A point at `along` and `upward`, the latter with its interval."""
 
     along: float
     upward: float
@@ -44,7 +46,7 @@ class ScatterPanel:
 
 
 def scatter(panels: Sequence[ScatterPanel], title: str, kinds: Mapping[str, str]) -> str:
-    """A picture; `kinds` gives each kind its mark, one of `MARKS`."""
+    """A picture of these panels; `kinds` gives each kind its mark, one of `MARKS`."""
     series = list(dict.fromkeys(dot.series for panel in panels for dot in panel.dots))
     used = {dot.kind for panel in panels for dot in panel.dots}
 
@@ -86,7 +88,7 @@ def _panel(axes: Axes, panel: ScatterPanel, series: Sequence[str], kinds: Mappin
 
 
 def _guides(axes: Axes, places: Mapping[str, float], spread: float) -> None:
-    """Names stand slanted above their lines, and make room for each other."""
+    """Draw the guides; their names stand slanted above, apart from each other."""
     last = -math.inf
     for name, place in sorted(places.items(), key=lambda pair: pair[1]):
         at = last = max(place, last + 0.05 * spread)
@@ -111,7 +113,7 @@ def spots(panels: Mapping[str, tuple[Sequence[Sequence[float]], Sequence[str]]],
 
 
 def _clipped(values: Sequence[float]) -> list[float]:
-    """What lies beyond the second and the last but one hundredth stands at the edge."""
+    """Values, moved to the 1st or 99th percentile where they lie beyond."""
     ordered = sorted(values)
     if not ordered:
         return []

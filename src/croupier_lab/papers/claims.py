@@ -1,4 +1,8 @@
-"""All claims of the four papers, for `croupier reproduce --list` and docs/results.md."""
+"""All claims of the four papers, for `croupier reproduce --list` and docs/results.md.
+
+Each paper's own list is in its room's `claims` module. `cli.listed` prints what `listed` returns, and
+`tools/results.py` writes docs/results.md from `CLAIMS`.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Source inference on defences that a table names, one after another: what figures of papers are made of.
+"""Source inference on defences that a table names, one after another, as figures of papers need it.
 
-`run` trains every defence from every seed and mounts its attacks by an audit's own questions; `papers` and `bench` make
-tables of the outcomes.
+`run` trains every defence from every seed and mounts its attacks by an audit's own questions.
+`papers.shared.comparison` (`croupier reproduce`) and `bench.leakage.residue_sums` call it, and
+`papers.rns.source_inference` makes its defences.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from croupier.release.shuffle import Grain
 from croupier_lab.processes import each
 from croupier_lab.source_inference.outcome import SourceOutcome, SourceRun, outcome
 
-# By the grain of a shuffle, the attacks that undo it.
+# The attacks that undo a shuffle, by its grain.
 UNSHUFFLING: Mapping[Grain, tuple[str, ...]] = {
     "model": ATTACKS["model"], "layer": ATTACKS["layer"], "parameter": ATTACKS["parameter"],
 }  # fmt: skip
@@ -49,7 +50,7 @@ class Defence:
 
     @property
     def arm(self) -> Arm:
-        """The same for a bench."""
+        """This defence as an arm of an audit's bench."""
         return Arm(self.name, self.name, self.pipeline, self.changes)
 
 
@@ -83,7 +84,7 @@ def run(
 def seeded(
     setting: Setting, defences: Sequence[Defence], seed: int, drive: Drive, panel: Panel, watch: Watch
 ) -> list[SourceRun]:
-    """All defences from one seed, one after another. Raises: SpecError where it cannot be asked whose a record is."""
+    """All defences from one seed, in turn. Raises: SpecError where it cannot be asked whose a record is."""
     bench = Bench(setting, seed, panel, drive, watch, membership=any(defence.membership for defence in defences))
     waiting: list[tuple[str, Sequence[Round], Attacked]] = []
     for defence in defences:

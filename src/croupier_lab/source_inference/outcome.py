@@ -1,6 +1,7 @@
 """What runs of a defence came to: rates with intervals over runs, and gains against the prior run by run.
 
-`experiment.run` gives these values, and `table.rows` prints them.
+A single run or round says little, and the best round overstates, so everything here is over runs. `experiment.run`
+gives these values, and `table.rows` prints them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ class SourceRun:
     """One run under one defence: success of each attack by round, and what membership attacks came to at the end.
 
     `unsuited` are attacks that were not run in some round, each with the reason; `carried` is what the prior was made
-    of in the last round. `accuracy` is what `measure` says: of quantities it is the root mean squared error.
+    of in the last round. `accuracy` is whatever `measure` names: of quantities it is the root mean squared error.
     """
 
     chance: float
@@ -68,15 +69,15 @@ class SourceOutcome:
         return gain(self.gains[attack], doubt)
 
     def best(self, attack: str) -> tuple[int, Rate]:
-        """The round in which an attack did best: it overstates."""
+        """The round in which an attack did best, and its rate there; a best round overstates."""
         return max(self.success[attack].items(), key=lambda item: item[1].rate)
 
 
 def outcome(name: str, runs: Sequence[SourceRun]) -> SourceOutcome:
-    """All runs of a defence together."""
+    """Join all runs of a defence."""
     first = runs[0]
     unsuited = {name: why for run in runs for name, why in run.unsuited.items()}
-    # A mean over the rounds or runs in which an attack could be run would be of another setting.
+    # An attack that was not run everywhere is left out: a mean over the rest would be of another setting.
     attacks = {name: by for name, by in first.hits.items() if name not in unsuited}
     return SourceOutcome(
         name,

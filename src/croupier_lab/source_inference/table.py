@@ -1,6 +1,7 @@
 """Source inference by defence, as tables of papers have it: rates, leaks, controls, and a sentence for each.
 
-`croupier reproduce` prints these tables. An audit judges by `croupier.audit.verdict` instead.
+`papers.shared.comparison` makes the tables of `croupier reproduce` of it, and `bench.leakage.false_alarms` takes its
+controls. An audit judges by `croupier.audit.verdict` instead.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from croupier.statement import explain
 from croupier_lab.source_inference.experiment import Defence
 from croupier_lab.source_inference.outcome import SourceOutcome
 
-# The same in tables of papers.
+# What tables of papers call the defences that an audit names otherwise.
 _ALSO = {"model shuffle": "shuffle-model", "layer shuffle": "shuffle-layer", "parameter shuffle": "shuffle-parameter"}
 
 
@@ -37,7 +38,8 @@ def controlled(compared: Sequence[Defence]) -> list[Defence]:
 def rows(compared: Sequence[Defence], outcomes: Sequence[SourceOutcome], comparisons: int = 1) -> list[dict[str, Any]]:
     """One object for each defence. Rates are means over rounds and runs.
 
-    `leak_together` is an interval that holds with 95 % for so many comparisons at once (Bonferroni).
+    `leak_together` is an interval that holds with 95 % for so many comparisons at once (Bonferroni). A defence leaks,
+    too, where a finer shuffle of the same updates does.
     """
     control = outcomes[0]
     found = [_row(defence, outcome, control, comparisons) for defence, outcome in zip(compared, outcomes, strict=True)]
@@ -92,7 +94,7 @@ def _attack(name: str, outcome: SourceOutcome, control: SourceOutcome, compariso
 
 
 def carried(runs: Sequence[str]) -> str:
-    """What the prior was made of, the commonest first; how often, where runs differ."""
+    """What the prior was made of, the commonest first, with the number of runs where they differ."""
     found = Counter(runs).most_common()
     return "; ".join(said if len(found) == 1 else f"{said} ({many} of {len(runs)} runs)" for said, many in found)
 
@@ -114,7 +116,10 @@ def _member(name: str, outcome: SourceOutcome) -> dict[str, Any]:
 
 
 def verdict(outcome: SourceOutcome, scored: Sequence[str], first: str) -> dict[str, str]:
-    """What the attacks that passed their control found, in a sentence; `first` is the one named in advance."""
+    """What the attacks that passed their control found, in a sentence.
+
+    `first` is the attack named in advance, whose interval needs no correction for several comparisons.
+    """
     if not scored:
         why = "no attack on it passed its control on undefended updates"
         if set(outcome.gains) <= {"prior"} and first in outcome.unsuited:

@@ -1,6 +1,7 @@
-"""What all members of a bucket but one, with the server, take out of a shuffle: the last one's row, bit for bit.
+"""What colluding clients take out of a bucket's shuffle: all members but one, with the server, read the last one's row.
 
-IntraShuffler's tables say it beside each view (`attacks.tiers.experiment`).
+It is exact, bit for bit, and sets the limit of what shuffling in small buckets can promise. `share_uncovered` is called
+by `attacks.tiers.experiment`, and IntraShuffler's tables show it beside each view.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from croupier.errors import RangeError
 
 
 def share_uncovered(one: RoundView, truth: RoundTruth) -> float:
-    """The share of clients whose noised row all other members of their bucket take out of the shuffle, exactly."""
+    """The share of clients whose noised row the other members of their bucket take out of the shuffle exactly."""
     hits = []
     for bucket, members in enumerate(truth.view.members):
         rows = truth.view.rows[truth.view.bucket == bucket]
@@ -28,7 +29,8 @@ def share_uncovered(one: RoundView, truth: RoundTruth) -> float:
 def uncovered(released: Tensor, own: Tensor) -> Tensor:
     """What is left of a bucket's shuffled float32 rows when all members but one take out their own values, exactly.
 
-    Each coordinate's values are a multiset: the bits of all, exclusive-or those of the colluders, are the victim's.
+    Each coordinate's values are a multiset. The exclusive-or of the bits of all values and those of the colluders is
+    the victim's value. Raises: RangeError unless there is one colluder less than there are rows.
     """
     if len(own) != len(released) - 1:
         raise RangeError(f"{len(own)} colluders of a bucket of {len(released)}: all but one take part in this")

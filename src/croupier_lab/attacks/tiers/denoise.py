@@ -1,6 +1,8 @@
-"""The other denoisers of the paper's tables: none at all, and a small network on pairs of clean and noised updates.
+"""The denoisers of IntraShuffler's tables beside the audit's linear one: none, and a small network.
 
-From: IntraShuffler section 5, stage 1, which names the network's training but not its form.
+The paper's attack takes noise off updates first (section 5, stage 1), by a network trained on pairs of clean and noised
+updates whose form it does not give. So three are compared here. `attacks.tiers.stages` calls `denoisers`, and
+`papers.intra.attack_tables` shows `TITLES`.
 """
 
 from __future__ import annotations
@@ -20,17 +22,17 @@ TITLES = {
     LINEAR: "linear denoiser (optimal for the auxiliary mean and covariance)",
     "learned": "learned denoiser (network on principal directions)",
 }
-# Of the network's training.
+# Steps, batch and hidden units of the network's training.
 _STEPS, _BATCH, _WIDTH = 400, 256, 128
 
 
 def kept_as_is(around: Tensor, sigmas: Tensor) -> Tensor:
-    """No denoising."""
+    """The denoiser that takes nothing off."""
     return around.double()
 
 
 def denoisers(auxiliary: AuxiliaryUpdates, directions: Directions, levels: Tensor, coins: Coins) -> dict[str, Denoiser]:
-    """All of them by name; without noise there is nothing to learn, and the linear one stands in."""
+    """All denoisers by name; without noise there is nothing to learn, and the linear one stands in for the network."""
     found: dict[str, Denoiser] = {"none": kept_as_is, LINEAR: Wiener(directions)}
     found["learned"] = found[LINEAR]
     if float(levels.max()) > 0:
@@ -41,9 +43,9 @@ def denoisers(auxiliary: AuxiliaryUpdates, directions: Directions, levels: Tenso
 
 @dataclass(frozen=True)
 class NetworkDenoiser:
-    """A network from whitened directions and the logarithm of the noise to clean directions, trained by squared error.
+    """A network that maps whitened directions and the logarithm of the noise to clean directions.
 
-    Outside of the directions it shrinks as the linear one does.
+    It is trained by squared error. Outside of the directions it shrinks as the linear denoiser does.
     """
 
     linear: Wiener
@@ -52,7 +54,10 @@ class NetworkDenoiser:
 
     @classmethod
     def trained(cls, directions: Directions, clean: Tensor, sigmas: Tensor, coins: Coins) -> NetworkDenoiser:
-        """From clean centred updates, on as much noise as any of these deviations. Raises: RangeError without noise."""
+        """Train it on clean centred updates, with as much noise as any of these deviations.
+
+        Raises: RangeError without noise.
+        """
         levels = torch.unique(sigmas.double())
         levels = levels[levels > 0]
         if not len(levels):

@@ -1,7 +1,9 @@
-"""Noise by tiers as the paper's tables measure it: every noise from every seed, every view of it, all stages on each.
+"""Run IntraShuffler's attack on noise by tiers as its tables measure it: every noise, every view, all stages.
 
-Training, releases and auxiliary clients are those of the audit's own experiment (`croupier.audit.traits.tiers`); here
-are the noise of the paper's Table 1, what clients really learnt, and the measures beside those of an audit.
+Training, releases and auxiliary clients are those of the audit's own experiment (`croupier.audit.traits.tiers`). Added
+are the noise level of the paper's Table 1, the truth of what clients learnt before noise, and the measures that only
+the paper's tables show. `papers.intra.attack_settings` calls `run` and `public_clip` for IntraShuffler's tables and
+figures; the attack itself runs in another process that is sent bytes (`attacks.tiers.stages`).
 """
 
 from __future__ import annotations
@@ -48,15 +50,16 @@ TITLES: dict[View, str] = {
     "parameter": "IntraShuffler (parameter shuffling)",
     "sums": "bucket sums",
 }
-# The cosine of updates as received in the paper's Table 1, which does not say at which budgets.
+# The mean cosine of noised with clean updates in the paper's Table 1, which does not say at which budgets.
 PAPER = 0.12
 LOUD = "noise as in the paper's Table 1"
+# Without noise, with as much as the paper seems to have, and with the tiers as described.
 NOISES = (QUIET, LOUD, "tiers")
 
 
 @dataclass(frozen=True)
 class ViewResult:
-    """One seed, one noise, one view, one denoiser: measures, and those of the same knowledge without a view.
+    """The result for one seed, noise, view and denoiser: its measures, and those of the same knowledge without a view.
 
     `sketch` has what pictures show beside means.
     """
@@ -132,12 +135,12 @@ class PaperExperiment(TieredExperiment):
     """The audit's experiment, with the paper's noise, all denoisers and all measures."""
 
     def privacy(self, noise: str) -> Tiers:
-        """The tiers as described, or louder ones."""
+        """The tiers as described, or louder ones for the noise of the paper's Table 1."""
         return self.loud if noise == LOUD else self.tiered.privacy
 
     @cached_property
     def loud(self) -> Tiers:
-        """As much noise as gives the paper's cosine without denoising."""
+        """The tiers with so much noise that received updates have the paper's cosine with the clean ones."""
         privacy = self.tiered.privacy
         first = self.auxiliary.learn_from({0: self.task.first.vector}, privacy.clip, self.coins).updates[0]
         norms = torch.tensor([length(one) for one in first], dtype=torch.float64)
@@ -224,7 +227,10 @@ def louder(privacy: Tiers, factor: float) -> Tiers:
 
 
 def alike(norms: Tensor, levels: Tensor, size: int, factor: float) -> float:
-    """The mean cosine, over tiers and updates of these lengths, of an update with itself noised by factor times."""
+    """The expected cosine of an update with itself after noise of `factor` times each level, as a mean over all.
+
+    `norms` are the updates' lengths, `levels` the tiers' deviations.
+    """
     noise = (factor * levels.double()).pow(2) * size
     signal = norms.double().pow(2).unsqueeze(1)
     return float((signal / (signal + noise)).sqrt().mean())

@@ -1,7 +1,8 @@
-"""Measures of the IntraShuffler paper's tables that audits do not show, for `tiers.experiment`.
+"""Measures of the IntraShuffler paper's tables that audits do not show.
 
-Likeness of denoised updates (stage 1) to the clean ones, clients named right (stage 2) by budget, clusters against
-classes, and shuffled values given back to their clients.
+They are the likeness of denoised updates to the clean ones (stage 1), clients named right by budget (stage 2), clusters
+against classes, and shuffled values given back to their clients. All of them need the truth. `attacks.tiers.experiment`
+scores each view with them, and `papers.intra.attack_tables` names its groups of budgets.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ SURE = 0.99
 
 @dataclass(frozen=True)
 class CleanTruth:
-    """The truth about a view, with what clients had really learnt in each round and the budgets that they declared."""
+    """The truth about a view, with what clients had learnt before noise in each round, and the budgets they declared.
+
+    A pair is one row of the view together with one client that it belongs to.
+    """
 
     truth: TraitTruth
     learnt: tuple[Tensor, ...]
@@ -64,7 +68,11 @@ def cosines(estimates: Tensor, known: CleanTruth) -> Measures:
 
 
 def curve(by: Mapping[float, float]) -> Measures:
-    """Area under the cosine over log epsilon, taken from 0 to 1, and the cosine of the last tier less the first's."""
+    """Two summaries of the cosine by tier, where there are two tiers or more.
+
+    `CosAUC` is the area under the cosine over log epsilon, with the axis scaled from 0 to 1. `delta-cos` is the cosine
+    of the last tier less that of the first.
+    """
     tiers = list(by)
     if len(tiers) < 2:
         return {}
@@ -75,7 +83,10 @@ def curve(by: Mapping[float, float]) -> Measures:
 
 
 def denoising(rows: Tensor, known: CleanTruth) -> Measures:
-    """Stage 1; beside it the reading that favours the attacker: of a row's bucket the most alike member."""
+    """Stage 1: the cosines, and beside them a reading that favours the attacker.
+
+    That reading compares each row with the member of its bucket that it is most like.
+    """
     truth = known.truth
     at, rounds, _ = truth.pairs
     found = cosines(rows[at].double(), known)
@@ -88,7 +99,7 @@ def denoising(rows: Tensor, known: CleanTruth) -> Measures:
 
 
 def by_budget(key: str, chances: Tensor, known: CleanTruth) -> Measures:
-    """Stage 2 by the groups of budgets: is each client's class named right?"""
+    """Stage 2 by groups of budgets: how often a client's class is named right."""
     labels = known.truth.attributes[key].labels
     hits = [(name, int(seen.argmax()) == labels[name]) for name, seen in client_chances(chances, known.truth)]
     return _grouped(key, hits, known, 0.0)
@@ -103,7 +114,7 @@ def _grouped(key: str, hits: Sequence[tuple[str, bool]], known: CleanTruth, leas
 
 
 def grouping(key: str, found: Tensor, features: Tensor, truth: TraitTruth) -> Measures:
-    """Do clusters follow the classes, and could a straight cut (fitted to the truth) tell them apart?"""
+    """Whether clusters follow the classes, and whether a straight cut fitted to the truth could tell them apart."""
     at = truth.pairs[0]
     labels = truth.attributes[key].of(truth.names)
     index = {name: number for number, name in enumerate(dict.fromkeys(truth.names))}
@@ -138,7 +149,7 @@ def agreement(found: Tensor, labels: Tensor) -> float:
 
 
 def without_view(auxiliary: AuxiliaryUpdates, known: CleanTruth) -> Measures:
-    """The prior of these measures: what auxiliary clients tell of a client without any view."""
+    """The prior of these measures: what the auxiliary clients alone tell of a client."""
     truth = known.truth
     numbers = torch.tensor([truth.rounds[number].view.number for number in truth.pairs[1].tolist()])
     found = cosines(auxiliary.means(numbers).double(), known)
@@ -155,7 +166,10 @@ def without_view(auxiliary: AuxiliaryUpdates, known: CleanTruth) -> Measures:
 
 
 def recombining(answer: Mapping[str, Any], known: CleanTruth, coins: Coins) -> tuple[Measures, Measures]:
-    """Values put back to their clients: hits, and what guessing gives."""
+    """How often shuffled values are given back to their clients or tiers, and how often a guess would be right.
+
+    "ceiling" is the greedy way told the clean update, which no attacker has.
+    """
     by = {one.view.number: place for place, one in enumerate(known.truth.rounds)}
     hits: dict[str, list[float]] = {"greedy": [], "ceiling": [], "tier": [], "sure": [], "sure right": []}
     prior: dict[str, list[float]] = {"greedy": [], "tier": []}

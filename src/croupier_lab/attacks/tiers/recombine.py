@@ -1,7 +1,9 @@
-"""Putting shuffled values back together: value by value, linear in the number of parameters.
+"""Assign shuffled values to clients or tiers one by one, in time linear in the number of parameters.
 
-That n rows of d values can be joined in n^d ways protects nothing by itself: nobody has to try them all. Used for
-IntraShuffler's Table 6 (`papers/intra/recombination`) and by the attack in three stages on tiers (`stages`).
+The rows of n clients with d values each can be joined in n^d ways, but that protects nothing by itself: nobody has to
+try them all. `greedy` gives each client the values nearest to a prediction, and `by_scale` says of which tier each
+value may be. `attacks.tiers.stages` (the attack in three stages) uses both, `attacks.tiers.measures` uses `greedy` for
+a ceiling that is told the clean update, and `papers.intra.recombination` uses it for IntraShuffler's Table 6.
 """
 
 from __future__ import annotations
@@ -14,9 +16,9 @@ from croupier.errors import RangeError
 
 
 def greedy(values: Tensor, predictions: Tensor, coins: Coins) -> Tensor:
-    """For each prediction (row) and coordinate, the place of the value nearest to it; ties at random.
+    """For each prediction (row) and coordinate, the row of the value nearest to it; ties fall at random.
 
-    From: the greedy reconstruction of source-inference Algorithm 5, one client at a time.
+    Each client is served by itself: two predictions may be given the same value.
     """
     lots = coins.fast()
     found = []
@@ -29,10 +31,11 @@ def greedy(values: Tensor, predictions: Tensor, coins: Coins) -> Tensor:
 
 
 def by_scale(values: Tensor, middle: Tensor, tiers: Tensor) -> Tensor:
-    """For each value of a merged bucket the chance of each distinct tier (last side, rising), by how far out it lies.
+    """For each value of a bucket with several noise levels, the chance of each level, by how far out the value lies.
 
-    `tiers` are the known deviations of the bucket's members: values of tier t are normal around `middle` with its
-    deviation, and a value is of tier t with the share that tier has of the bucket before one looks.
+    The result has one more dimension than `values`, the last: the distinct levels in rising order. `tiers` are the
+    known deviations of the bucket's members. A value of a member is normal around `middle` with that member's
+    deviation, and each member is equally likely before one looks. Raises: RangeError where a deviation is 0.
     """
     levels, counts = torch.unique(tiers.double(), return_counts=True)
     if float(levels[0]) <= 0:

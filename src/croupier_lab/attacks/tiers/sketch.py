@@ -1,6 +1,7 @@
-"""What the paper's figures show beside measures: clients one by one, rows as spots, links round by round.
+"""What IntraShuffler's figures show beside means: clients one by one, rows as spots, links round by round.
 
-Only plain values: `papers.intra.attack_figures` draws them, and a result on disk holds them.
+Experiments are long, and pictures are drawn later from results on disk, so this keeps plain values only.
+`attacks.tiers.experiment` makes a `Sketch` of every view, and `papers.intra.attack_figures` draws it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from torch import Tensor
 from croupier.audit.traits.scores import BUCKET, ROW, TraitTruth, link_hits
 from croupier_lab.attacks.tiers.measures import CleanTruth
 
-# Chances are not told apart from nought below this.
+# Chances below this are taken as this, so that their logarithm stays finite.
 _LEAST = 1e-6
 # A row as a spot: the classifier's log odds, the first principal direction, and its owner's true class.
 Spot = tuple[float, float, int]
@@ -24,11 +25,11 @@ Spot = tuple[float, float, int]
 
 @dataclass(frozen=True)
 class Sketch:
-    """Of one view and denoiser: each client's mean cosine; spots by attribute; links by round.
+    """Of one view and denoiser: each client's mean cosine, spots by attribute, and links by round.
 
-    The log odds are those of an attribute's last class against its first. `linked` has, by round, how many questions
-    were asked, how many were hit, and how many a random pick would hit: rows for their owners, or buckets where rows
-    are means of several.
+    A spot's log odds are those of an attribute's last class against its first. `linked` has for each round how many
+    questions were asked, how many were hit, and how many a random pick would hit. They ask for a row's owner, or for a
+    bucket where rows are means of several.
     """
 
     clients: Mapping[str, float]
@@ -37,7 +38,7 @@ class Sketch:
 
 
 def sketched(stages: Mapping[str, Any], features: Tensor, known: CleanTruth) -> Sketch:
-    """From an attack's answer and the truth."""
+    """Make it from an attack's answer and the truth."""
     truth = known.truth
     at = truth.pairs[0]
     plain = torch.cosine_similarity(stages["rows"][at].double(), known.clean, dim=1).tolist()

@@ -1,7 +1,8 @@
-"""The three stages with every denoiser, clusters beside them, and shuffled values put together again.
+"""IntraShuffler's attack in three stages with every denoiser, and beside them clusters and recombined values.
 
-A pure function of canonical bytes of views and declared knowledge, like the product's topic `audit.attacks.traits`,
-whose stages it uses; `experiment` asks it in a fresh process that is sent these bytes and nothing else.
+It is a pure function of bytes: views and declared knowledge. The product's attack (`audit.attacks.traits`), whose
+stages it uses, has the same form. `attacks.tiers.experiment` runs `attack_bytes` in another process that is sent these
+bytes and nothing else, so that no truth can leak into the attack.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ Plain = Mapping[str, Any]
 
 
 def attack_bytes(known: bytes, asked: bytes) -> bytes:
-    """The attack on bytes."""
+    """The attack on canonical bytes of knowledge and views, which returns its answer as such bytes."""
     return canon.dump(attack(canon.load(known), canon.load(asked)))
 
 
 def attack(known: Plain, asked: Plain) -> dict[str, Any]:
-    """For each view and denoiser the rows, chances of classes, clusters and links; and values put together again."""
+    """For each view and denoiser its rows, chances of classes, clusters and links, and the view's recombined values."""
     coins = Coins(asked["coins"])
     # Many small problems: threads would only wait for each other.
     with threadpool_limits(1):
@@ -41,7 +42,7 @@ def attack(known: Plain, asked: Plain) -> dict[str, Any]:
 
 
 def study(known: Plain) -> dict[str, Studied]:
-    """What follows from knowledge alone, for each denoiser."""
+    """Prepare what follows from knowledge alone, for each denoiser: attacks trained on the auxiliary clients."""
     auxiliary, coins = AuxiliaryUpdates(**known["auxiliary"]), Coins(known["coins"])
     directions = Directions.of(auxiliary.updates)
     every = denoisers(auxiliary, directions, known["levels"], coins)
@@ -68,7 +69,7 @@ def _attacked(studied: Mapping[str, Studied], views: Sequence[RoundView], coins:
 
 
 def clusters(around: Tensor, count: int, coins: Coins) -> Tensor:
-    """Rows in so many groups, by k-means; fewer where there are fewer rows."""
+    """The cluster of each row, by k-means with so many clusters; fewer where there are fewer rows."""
     from sklearn.cluster import KMeans
 
     seed = int(coins.sampler().integers(1 << 31))

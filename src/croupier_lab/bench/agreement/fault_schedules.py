@@ -1,7 +1,8 @@
-"""Schedules of faults, drawn at random: what goes wrong with notes on a board, in which turn, by whom and for whom.
+"""Random schedules of faults for an agreement: what goes wrong with its notes, in which turn, by whom and for whom.
 
-A schedule is a value, drawn from one seed, so that whatever it brings to light can be played again. It only says what
-is to go wrong; `faulty_parties` and `two_faced_clients` do it.
+Clients agree through a board, which is the relay that passes their notes on. A schedule is a value drawn from one seed,
+so that whatever it brings to light can be played again. It only says what is to go wrong; `faulty_parties` and
+`two_faced_clients` do it, and `faults_and_cost` (`croupier bench agree`) draws the schedules.
 """
 
 from __future__ import annotations
@@ -10,8 +11,13 @@ from dataclasses import dataclass
 
 from croupier.core.coins import Stream
 
+# What a faulty client does: nothing more, change a byte, send an old note, give each reader another reader's part, or
+# sign a digest of nothing.
 CLIENT = ("silent", "garble", "replay", "cross", "lie")
+# What a faulty relay does: leave a client's note out, exchange two clients' notes, change a byte, send a client's old
+# note, or give a reader nothing.
 RELAY = ("drop", "swap", "garble", "replay", "withhold")
+# The turns in which a fault may fall, by the form of agreement. What stands twice is drawn twice as often.
 KINDS = {
     "joint": ("commit", "echo", "reveal", "compare"),
     "pbft": ("key", "propose", "prepare", "commit", "commit", "close", "proof", "change"),
@@ -20,7 +26,10 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that goes wrong: what, in which turn (of a view, or of all), from or about whom, for which readers."""
+    """One thing that goes wrong: what, in which turn, from or about whom, and for which readers.
+
+    `view` is the view of PBFT in which it happens; None: in all of them.
+    """
 
     what: str
     turn: str
@@ -29,17 +38,17 @@ class Fault:
     readers: frozenset[str]
 
     def hits(self, kind: str) -> bool:
-        """Whether it befalls a message."""
+        """Whether it befalls messages of this kind."""
         turn, _, view = kind.removesuffix(" all").partition(".")
         return turn == self.turn and (not view or self.view in (None, int(view)))
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Who is faulty, whether the relay is, and what goes wrong; after `until` attempts nothing does any more.
+    """Who is faulty, whether the relay is, and what goes wrong; after `until` attempts nothing goes wrong any more.
 
-    With `twins` every faulty client tells one `side` of the readers something else; when `parted`, the relay also keeps
-    from each side what the other's honest clients say.
+    With `twins` every faulty client tells the readers on one `side` something else than the others. When `parted`, the
+    relay also keeps from each side what the other side's honest clients say.
     """
 
     clients: tuple[str, ...]
@@ -53,12 +62,15 @@ class Schedule:
 
     @property
     def honest(self) -> tuple[str, ...]:
-        """The rest."""
+        """The clients that are not faulty."""
         return tuple(name for name in self.clients if name not in self.faulty)
 
 
 def draw(form: str, clients: int, chance: Stream, faulty: int, head: str = "") -> Schedule:
-    """A random schedule with at most so many faulty clients; a `head` is more often among them than others."""
+    """A random schedule with at most so many faulty clients.
+
+    A `head` (the client that leads the first view of PBFT) is among them more often than others.
+    """
 
     def pick(limit: int) -> int:
         return int(chance.below(limit)[0])

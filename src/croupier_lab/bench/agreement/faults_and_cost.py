@@ -1,10 +1,13 @@
-"""Agreement on a rule under random faults, and what it costs by the number of clients.
+"""Test agreement on a secret rule under random faults, and measure what it costs by the number of clients.
 
-What is counted must be zero: `splits` (two honest clients with different rules for a number or a round), `unnamed`
-(honest clients that end without the rule and without a reason), `late` (endings after the last turn), `stuck` (attempts
-without a fault that do not end in agreement), and `leaks` (secrets, or seeds of a round derived from them, that stand
-as they are, in hex or reversed in what the relay received). With PBFT, up to f faulty clients and a sound relay, an
-honest client without the rule is `lost`.
+Tazza's clients agree on a secret, from which follows in which order hidden units lie (the rule), jointly or by PBFT,
+through a relay. `croupier bench agree` plays schedules of faults and counts failures, each of which must be 0.
+`splits`: two honest clients hold different secrets of one agreement, or different rules of one round. `unnamed`: an
+honest client ended without the rule and without a reason. `late`: one ended after the last turn. `stuck`: an attempt
+without a fault did not end in agreement. `lost`, counted under PBFT with a sound relay and at most f faulty clients: an
+honest client ended without the rule. `leaks`: a secret, or a round's seed made of it, stands as it is, in hex or
+reversed in what the relay received. Then it times agreements without faults, and counts rounds that nobody can open
+because no client of the cohort knows the last rule (`lost_rules`).
 """
 
 from __future__ import annotations
@@ -38,7 +41,9 @@ from croupier_lab.bench.size import BenchSize, Watch, ignore
 
 FormName = Literal["joint", "pbft"]
 RUN = bytes(range(16))
+# Rounds whose rules are compared, and whose seeds are looked for in what the relay received.
 ROUNDS = 4
+# Clients of a schedule, drawn from these; 4, the least with which PBFT bears a faulty client, twice as often.
 SMALL = (4, 4, 5, 7)
 FAILURES = ("splits", "unnamed", "late", "stuck", "lost", "leaks")
 
@@ -63,7 +68,10 @@ class AgreementSize(BenchSize):
 
 @dataclass(frozen=True)
 class ScheduleVerdict:
-    """What became of one schedule: how often an honest client got the rule and stopped without it, and failures."""
+    """What became of one schedule, over its attempts.
+
+    `agreed` and `aborted` count how often an honest client got the rule, and how often it ended without it.
+    """
 
     schedule: Schedule
     agreed: int
@@ -72,7 +80,7 @@ class ScheduleVerdict:
 
 
 def judge(name: FormName, form: AgreementForm, coins: Coins, attempts: int) -> ScheduleVerdict:
-    """Play one random schedule; of three attempts or more, as every size has, the last is without a fault."""
+    """Play one random schedule; with three attempts or more, as every size has, the last one is without a fault."""
     chance = coins.child("schedule").secure()
     clients = SMALL[int(chance.below(len(SMALL))[0])]
     names = tuple(f"c{number}" for number in range(clients))
@@ -108,7 +116,7 @@ def _verdict(name: FormName, schedule: Schedule, done: Sequence[AgreementAttempt
 
 
 def _rules(honest: tuple[str, ...], done: Sequence[AgreementAttempt]) -> int:
-    """How many rounds, counted anew after each attempt, honest clients would train under different rules."""
+    """How many rounds honest clients would train under different rules, counted anew after each attempt."""
     now: dict[str, Standing] = {}
     splits = 0
     for tried in done:
@@ -153,12 +161,12 @@ def _bytes(value: Any) -> bytes:
 
 
 def call_of(name: FormName, names: tuple[str, ...]) -> AgreementCall:
-    """An epoch's agreement for joint secrets, a round's for PBFT."""
+    """The agreement that is called for: of an epoch for joint secrets, of a round for PBFT."""
     return AgreementCall(RUN, 0, 0, names) if name == "joint" else AgreementCall.single(RUN, 0, names)
 
 
 def form_of(name: FormName) -> AgreementForm:
-    """A form of agreement."""
+    """The form of agreement with this name."""
     return JOINT if name == "joint" else pbft()
 
 
@@ -199,7 +207,7 @@ def cost(name: FormName, clients: int, coins: Coins, repeats: int) -> dict[str, 
 
 
 def measure(size: AgreementSize, seed: int, watch: Watch = ignore) -> dict[str, Any]:
-    """Faults, cost, and how often a cohort of the paper's size would hold nobody who knows the last rule."""
+    """Count faults, time agreements, and count rounds in which nobody of 10 clients out of 100 knows the last rule."""
     coins = Coins.from_seed(seed)
     forms: tuple[FormName, ...] = ("joint", "pbft")
     faults = {name: trials(name, form_of(name), size, coins.child("faults"), watch) for name in forms}
@@ -220,7 +228,7 @@ def measure(size: AgreementSize, seed: int, watch: Watch = ignore) -> dict[str, 
 
 
 def show(found: dict[str, Any]) -> None:
-    """The same numbers for people."""
+    """Print the same numbers for people."""
     for name, total in found["faults"].items():
         if total["schedules"]:
             print(

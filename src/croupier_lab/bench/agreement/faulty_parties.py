@@ -1,7 +1,8 @@
-"""Faults at work: a schedule put into the parties of an agreement, attempt after attempt.
+"""Put the faults of a schedule into the parties of an agreement, attempt after attempt.
 
-Faulty clients hold their own keys and may sign whatever they like; the relay may do anything to what it passes on.
-Nobody holds an honest client's key.
+Faulty clients hold their own keys and may sign whatever they like, and the relay may do anything to what it passes on.
+Nobody holds an honest client's key: that is the adversary against whom the agreements must stay safe. `faults_and_cost`
+(`croupier bench agree`) gives a `Mischief` to the agreement table, which calls it for each attempt.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class Mischief:
         return {"digest": byte_tensor(digest), "signature": byte_tensor(signed(self.keys[who]["identity"], message))}
 
     def _relay(self, letters: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:
-        """What the relay hands out; it takes down all that it saw."""
+        """What the relay hands out; it also notes all that it saw, to send it again later."""
         for letter in view.inputs[-1]:
             self.seen.setdefault(letter.kind, {})[letter.source] = letter.body
         plan = self.schedule

@@ -1,6 +1,8 @@
 """Rounds whose clients agree anew each time: how many are lost because nobody who came knows the last rule.
 
-They are rounds of the real loop with the real agreements and frames; only training is left out.
+A model lies in the order of the rule of the round before. A cohort that shares no client with that round cannot open
+it, so that the round is lost. These are rounds of the real loop with the real agreements, and only training is left
+out. `faults_and_cost` (`croupier bench agree`) calls `played` and prints the counted share beside the computed one.
 """
 
 from __future__ import annotations
@@ -27,12 +29,12 @@ LAYOUT = Layout((Slice("body.weight", (UNITS, 4)), Slice("head.weight", (2, UNIT
 
 
 def _trained(jobs: Sequence[tuple[Any, ...]]) -> list[Update]:
-    """Nothing is learnt."""
+    """Training that learns nothing: each client returns the model it was given."""
     return [Update(start, LAYOUT) for start, _, _ in jobs]
 
 
 def bare_task(clients: int) -> Task:
-    """Clients with a tiny network and no records."""
+    """A task with this many clients, a tiny network and no records."""
     axes = {
         "body.weight": (free("units", UNITS), fixed(4, "not looked at")),
         "head.weight": (fixed(2, "labels"), free("units", UNITS)),
@@ -48,7 +50,7 @@ def bare_task(clients: int) -> Task:
 def played(
     enrolled: int, cohort: int, count: int, coins: Coins, fetch: Literal["cohort", "anyone"] = "cohort"
 ) -> dict[str, Any]:
-    """So many rounds of a cohort out of all enrolled: how many were lost, beside how many must be on average.
+    """Play so many rounds of a cohort out of all enrolled, and count the lost ones beside their expected share.
 
     A cohort is drawn without regard to those before, so rounds are lost independently of each other, and the interval
     (95 %) is that of a binomial. The first round has no model to open and does not count.

@@ -1,7 +1,8 @@
-"""Faulty clients with two selves: a relay that helps them hands each side of the readers another one's notes.
+"""Faulty clients with two selves: a relay that helps them hands each side of the readers another self's notes.
 
-A twin has its client's keys, opens the same boxes and draws something else, so that each side could end with a rule of
-its own if nobody compared.
+This is the strongest attack on an agreement: a twin has its client's keys, opens the same boxes and draws something
+else, so that each side could end with a rule of its own if nobody compared. `faulty_parties` uses `Twin`, `tell` and
+`careless` where a schedule has twins (`croupier bench agree`).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def body_of(letter: Letter) -> Body:
 
 @dataclass
 class Bundle:
-    """What the relay hands one reader, note by note."""
+    """What the relay hands one reader in a turn, with the note of each client by itself."""
 
     target: str
     kind: str
@@ -46,7 +47,7 @@ class Bundle:
 
     @classmethod
     def of(cls, roster: tuple[str, ...], letter: Letter) -> Bundle:
-        """Take a letter apart."""
+        """Take the relay's letter apart."""
         body = body_of(letter)
         names = [name for name in body if name != "present"]
         present = chosen(roster, body["present"])
@@ -54,12 +55,12 @@ class Bundle:
         return cls(letter.target, letter.kind, rows, {name: body[name].shape[1] for name in names})
 
     def cut(self, note: Body, reader: str, roster: tuple[str, ...]) -> Body:
-        """What of a note is for one reader."""
+        """The part of a note that is for one reader."""
         place = roster.index(reader)
         return {name: values[place] if values.dim() == 2 else values for name, values in note.items()}
 
     def letter(self, roster: tuple[str, ...]) -> Letter:
-        """Put it together again."""
+        """Put the letter together again."""
         there = [who for who in roster if who in self.rows]
         body = {
             name: torch.stack([self.rows[who][name] for who in there])
@@ -72,7 +73,7 @@ class Bundle:
 
 @dataclass
 class Twin:
-    """A faulty client's other self, with the same keys and other coins; it lives with the relay."""
+    """A faulty client's other self, with the same keys and other coins; it runs inside the relay."""
 
     name: str
     roster: tuple[str, ...]
@@ -82,7 +83,7 @@ class Twin:
 
     @classmethod
     def wake(cls, attempt: Attempt, party: Party, name: str) -> Twin:
-        """The twin at the beginning of an attempt; it opens the same boxes, and draws something else."""
+        """Start the twin at the beginning of an attempt."""
         given, own = attempt.givens[name], attempt.coins[name]
         coins: Any = _Beside(own, own.child("twin"))
         twin = cls(name, given.roster, party(given, attempt.memories[name], coins))
@@ -90,7 +91,7 @@ class Twin:
         return twin
 
     def read(self, own: Bundle) -> None:
-        """Take in what it is handed, if it waits for it; a proof that did not come it does without."""
+        """Take in what it is handed, if it waits for it; where a proof does not come it goes on without."""
         while self.wait is not None and self.wait.kind != own.kind and self.wait.kind.startswith("proof"):
             self._go(())
         if self.wait is not None and self.wait.kind == own.kind:
@@ -110,13 +111,13 @@ class Twin:
 
 
 class _Beside:
-    """Coins of a twin: the same key for boxes, and everything else drawn anew."""
+    """Coins of a twin: those for the keys of boxes are its client's, and everything else is drawn anew."""
 
     def __init__(self, own: Coins, other: Coins) -> None:
         self.own, self.other = own, other
 
     def child(self, *labels: Label) -> Coins:
-        """A node of either."""
+        """A node of its client's tree or of its own."""
         return (self.own if labels[0] == "lock" else self.other).child(*labels)
 
 
@@ -137,21 +138,25 @@ def tell(twins: Sequence[Twin], bundles: dict[str, Bundle], plan: Schedule) -> N
 
 
 def _other(bundle: Bundle, notes: Mapping[str, Body], plan: Schedule) -> None:
-    """What one of the other side reads."""
+    """Make one reader's bundle that of the other side.
+
+    What faulty clients say is replaced by what their twins say, and where the sides are parted, what honest clients of
+    the first side say is left out.
+    """
     bundle.rows |= {who: bundle.cut(note, bundle.target, plan.clients) for who, note in notes.items()}
     if plan.parted:
         bundle.rows = {who: row for who, row in bundle.rows.items() if who in plan.side | plan.faulty}
 
 
 class Careless(CommittingClient):
-    """A participant that goes on whatever the others say: what the faulty do to keep the rest from noticing."""
+    """A participant that goes on whatever the others say, as the faulty do to keep the rest from noticing."""
 
     def _alike(self, turn: Turn, purpose: str, digest: bytes) -> SubFlow:
         yield from self._turn(turn, {"digest": digest, "signature": self._sign(purpose, digest)})
 
 
 def terms_of(form: str, given: Given) -> Terms:
-    """What agreements are about here: epochs from round 0 on for joint secrets, single rounds for PBFT."""
+    """What the agreements here are about: epochs from round 0 on for joint secrets, single rounds for PBFT."""
     return Terms.of(given, 0) if form == "joint" else Terms.of(given, given.round, given.round)
 
 

@@ -1,1 +1,1 @@
-"""Flower with and without protection: the same app on a grid in this process, and on a SuperLink with SuperNodes."""
+"""Flower with and without protection (`croupier bench flower`): on a grid in this process, and on a real SuperLink."""

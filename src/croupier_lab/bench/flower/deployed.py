@@ -1,4 +1,8 @@
-"""The digits app on a real SuperLink, protected: hosts by `croupier serve`, nodes with keys and a guard each."""
+"""The digits app on a real SuperLink, in the open or protected: hosts by `croupier serve`, nodes with keys and guards.
+
+A simulation cannot show what a deployment of Flower costs and what its SuperLink stores. `bench.flower.rounds`
+(`croupier bench flower --nodes`) takes its seconds from here, and tests search what it relayed (`traces`).
+"""
 
 from __future__ import annotations
 
@@ -19,15 +23,15 @@ from croupier.flower.station import client_name
 from croupier.service.roster import Timetable
 from croupier_lab.bench.flower.superlink import APP, SuperLink, add_node, plain_copy, superlink
 
-# A step is longer than a message takes on a busy machine.
+# Time limits longer than any message takes on a busy machine.
 TIMES = Timetable(phase=300.0, round=900.0, hold=5.0)
 
 
 @dataclass(frozen=True)
 class DeployedRun:
-    """What a run left behind: what the app said, each process's log, and seconds of processors that each round took.
+    """What a run left behind: what the app said, each process's log, and seconds of processors of each round.
 
-    Where the SuperLink was tapped: all that it relayed, and all that its database and its files held at any time.
+    Where the SuperLink was tapped, also all that it relayed, and all that its database and its files held at any time.
     """
 
     said: str
@@ -38,7 +42,7 @@ class DeployedRun:
 
     @classmethod
     def of(cls, link: SuperLink, said: str) -> DeployedRun:
-        """As it lies there, before all of it is removed."""
+        """Read it all before the folder is removed."""
         logs = {path.stem: link.log(path.stem) for path in link.folder.glob("*.log")}
         spent = tuple(after - before for before, after in pairwise(link.spent))
         if link.tap is None:
@@ -48,7 +52,7 @@ class DeployedRun:
 
 
 def digits_arrays() -> ArrayRecord:
-    """A model of the app's shape."""
+    """A model of the shape that the app trains."""
     layers = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
     with torch.no_grad():
         return ArrayRecord({f"layers.{name}": value for name, value in layers.state_dict().items()})

@@ -1,6 +1,7 @@
 """A grid of Flower's in this process: it answers each message by calling the app, and keeps all that passes it.
 
-No SuperLink and no Ray: what a protected round costs by itself, and what a SuperLink would see of it.
+Without SuperLink and Ray one sees what a protected round costs by itself, and which bytes a SuperLink would see of it.
+`bench.flower.rounds` (`croupier bench flower`) times rounds on it, and tests of `croupier.flower` play on it.
 """
 
 from __future__ import annotations
@@ -14,11 +15,15 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
+# Flower's code for a node that did not answer.
 UNREACHABLE = 3
 
 
 class HereGrid(Grid):
-    """So many nodes in this process. `relayed` holds everything that a SuperLink would have seen, as bytes."""
+    """A grid with so many nodes in this process. `relayed` holds all that a SuperLink would have seen, as bytes.
+
+    `drops` says which messages never arrive at a node, and `keeps` whether messages are kept at all.
+    """
 
     def __init__(
         self, app: ClientApp, configs: Mapping[int, Mapping[str, Any]], run_config: Mapping[str, Any] | None = None,
@@ -80,7 +85,7 @@ class HereGrid(Grid):
 
 
 def packed(message: Message) -> bytes:
-    """A message as the bytes that it would travel as, and what it says of an error."""
+    """A message's content as the bytes that it would travel as, or what it says of an error."""
     if message.has_error():
         return f"{message.error.code} {message.error.reason}".encode()
     content = message.content

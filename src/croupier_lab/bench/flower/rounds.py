@@ -1,8 +1,9 @@
 """Seconds of a round inside Flower, plain and protected, in one run; and of Flower's own SecAgg+ on the same updates.
 
-`croupier bench flower`. First on a grid in this process, node after node, where nothing but the protocol costs time:
-updates of so many parameters that nobody has to train. With `--nodes`, then on a real SuperLink with SuperNodes, hosts
-that are processes of their own, and digits that are trained: once without the two lines, once with them.
+`croupier bench flower` runs it. First on a grid in this process (`grid`), node after node, where nothing but the
+protocol costs time: updates are drawn, so that nobody has to train. With `--nodes` also on a real SuperLink with
+SuperNodes and hosts, all processes of their own, which train on digits: without the two lines that protect an app, and
+with them (`deployed`).
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ Mark = tuple[float, float]
 
 
 def _on_grid(size: FlowerRoundSize, updates: Any, protected: bool) -> tuple[list[Mark], Any]:
-    """When each round ended, and the model after the first."""
+    """When each round ended, and the model after the first round."""
     from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
     from flwr.clientapp import ClientApp
     from flwr.serverapp.strategy import FedAvg
@@ -123,18 +124,18 @@ def _on_grid(size: FlowerRoundSize, updates: Any, protected: bool) -> tuple[list
 
 
 def _clocks(marks: list[Mark]) -> list[float]:
-    """Seconds of each round but the first."""
+    """Seconds of each round but the first, by the clock."""
     return [end - start for (start, _), (end, _) in pairwise(marks[1:])]
 
 
 def _in_process(name: str, marks: list[Mark]) -> dict[str, float]:
-    """The median round but the first, by the clock and of processors."""
+    """The median of the rounds but the first, by the clock and in seconds of processors."""
     used = [end - start for (_, start), (_, end) in pairwise(marks[1:])]
     return {f"{name}_s": median(_clocks(marks)), f"{name}_cpu_s": median(used)}
 
 
 class _silent:  # noqa: N801 - reads as a statement
-    """Parties of this process say nothing while they are timed."""
+    """While it is open, parties of this process print nothing."""
 
     def __enter__(self) -> None:
         self._held, sys.stderr = sys.stderr, open(os.devnull, "w")  # noqa: PTH123 - closed below
@@ -145,7 +146,7 @@ class _silent:  # noqa: N801 - reads as a statement
 
 
 def _on_superlink(size: FlowerRoundSize, watch: Watch) -> dict[str, Any]:
-    """The digits app on SuperNodes: as it is, with the two lines, and under SecAgg+, in turn."""
+    """The digits app on SuperNodes, in turn: without the two lines, with them, and under SecAgg+."""
     from croupier_lab.bench.flower.deployed import DeployedRun, open_run, protected_run
     from croupier_lab.bench.flower.superlink import found_in, secagg_copy
 
@@ -173,7 +174,7 @@ def _on_superlink(size: FlowerRoundSize, watch: Watch) -> dict[str, Any]:
 
 
 def show(found: dict[str, Any]) -> None:
-    """The same numbers for people."""
+    """Print the same numbers for people."""
     print(f"a round of {found['clients']} nodes and {found['params']} parameters, in one process ({_LAST}):")
     for name, key in _SIDES:
         print(f"{name:<14}{found[f'{key}_s']:9.3f} s, {found[f'{key}_cpu_s']:.3f} of processors")

@@ -1,7 +1,8 @@
 """A SuperLink and SuperNodes on this machine, as the processes that they are, for one run of an app.
 
 Everything lies in a folder of its own (`FLWR_HOME`), every process in a group of its own, and both are gone at the end.
-With keys, each node is told where its own lie, and the SuperLink's environment names the server's.
+With keys, each node is told where its own lie, and the SuperLink's environment names the server's. `deployed` starts
+runs with it for `croupier bench flower --nodes`, and so do tests.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1", "OMP_NUM_THREADS": "1", "FLWR_LOG_LEVEL": "INFO",
 }  # fmt: skip
-# A process for each message: compiled files are kept, as an installed package has them, whatever this shell says.
+# Flower starts a process for each message, so compiled files are kept here, as an installed package has them.
 _COMPILED = Path(tempfile.gettempdir()) / f"croupier-bench-compiled-{os.getuid()}"
 _READY = 60.0
 # How Flower begins to tell of a round, and how the app tells what it found.
@@ -39,7 +40,7 @@ _ROUND, _SAID = "[ROUND ", "roundapp: {"
 
 
 def plain_copy(app: Path, folder: Path) -> Path:
-    """The app without protection: as it is but for the two lines."""
+    """A copy of the app without protection: its two lines are taken out, and all else is as it is."""
     copy = folder / "plain"
     shutil.copytree(app, copy, ignore=shutil.ignore_patterns("__pycache__"))
     for path in copy.rglob("*.py"):
@@ -51,7 +52,7 @@ def plain_copy(app: Path, folder: Path) -> Path:
 
 
 def secagg_copy(app: Path, folder: Path) -> Path:
-    """The app under Flower's SecAgg+: the same task, and the two programs in the form that SecAgg+ asks for."""
+    """A copy of the app under Flower's SecAgg+: the same task, with the two programs as SecAgg+ needs them."""
     copy = folder / "secagg"
     for source in (app, _SECAGG):
         shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
@@ -60,14 +61,14 @@ def secagg_copy(app: Path, folder: Path) -> Path:
 
 @dataclass
 class SuperLink:
-    """A running SuperLink with its nodes; with `tap`, which nodes then dial, all that it stores and relays."""
+    """A running SuperLink with its nodes; with a `tap`, nodes dial that, and it keeps what is stored and relayed."""
 
     folder: Path
     port: int
     env: dict[str, str]
     tap: Tap | None = None
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    # What all processes had used when each round of the last run began, and at its end.
+    # Seconds of processors that all processes had used when each round of the last run began, and at its end.
     spent: list[float] = field(default_factory=list)
 
     def start(self, name: str, command: list[str], env: Mapping[str, str] | None = None) -> None:
@@ -98,7 +99,7 @@ class SuperLink:
         process.wait()
 
     def processor_seconds(self) -> float:
-        """What all processes have used so far that were started here, and those that these started."""
+        """Seconds of processors so far, of all processes that were started here and those that these started."""
         told = {}
         for entry in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):

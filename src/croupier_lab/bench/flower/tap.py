@@ -1,7 +1,8 @@
 """What a SuperLink stores and relays, as bytes: a listener between it and its nodes, and copies of its database.
 
 Nodes dial the tap, which keeps every byte of both directions and hands it on. The database's files are read again and
-again while the run lasts, because a message is deleted once it was fetched.
+again while the run lasts, because a message is deleted once it was fetched. `superlink` opens one where it is asked to,
+and tests look in these bytes for updates (`traces`).
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+# Bytes that are read at a time, and seconds between two looks at the files.
 _PIECE = 1 << 16
 _LOOK = 0.2
-# Files are kept in blocks, each once, which overlap so that no trace is cut in two.
+# Files are kept in blocks, equal ones once; they overlap by the longest window of `traces`, so that none is cut in two.
 _BLOCK, _OVERLAP = 1 << 12, 16
 
 
@@ -44,7 +46,7 @@ class Tap:
             return b"\n".join(self._copies.values())
 
     def close(self) -> None:
-        """Hang up."""
+        """Close all connections and stop looking at files."""
         self._over.set()
         for end in (self._listener, *self._ends):
             # A thread that waits for it is woken.

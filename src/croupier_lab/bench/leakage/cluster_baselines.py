@@ -1,8 +1,9 @@
-"""How clusters do beside the usual robust rules, on clear updates: what honest clients receive, and who is kept apart.
+"""Clusters beside the usual robust rules on clear updates: what honest clients receive, and who is kept apart.
 
-The audit's question `poisoning` attacks a description's protocol as it is. Here the rule of its server stands alone: a
-permutation that all clients share changes neither answers nor means. All rules train from the same models on the same
-records with the same clients a round; 100 records are kept back for FLTrust's server under every rule.
+The audit's question `poisoning` attacks a description's protocol as it is. Here the server's rule is played alone on
+clear updates, which is enough, because a permutation that all clients share changes neither answers nor means. All
+rules train from the same first model on the same records with the same clients a round. The server's own records for
+FLTrust (100, unless the description has some) are kept back under every rule. `croupier bench clusters` runs it.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from croupier_lab.attacks.clustered_training import ClusterOutcome, ClusterTask
 from croupier_lab.attacks.rules_under_attack import on_clear_updates
 from croupier_lab.bench.size import BenchSize, Watch, ignore
 
-# What rules that assume a number of liars are told.
+# The share of malicious clients that rules are told which assume a number of them.
 SHARE = 0.25
-# What a round's partition, or everybody's last label, is worth.
+# The fields of `Purity` that are shown of a round's groups, and of all clients' last labels.
 OF_ROUND = ("all", "several", "one", "groups", "together")
 OF_LABELS = (*OF_ROUND, "alone")
 MEASURES = ("received", "weighted", "clusters", "success")
@@ -68,7 +69,7 @@ def measure(size: ClusterSize, seed: int, watch: Watch = ignore) -> dict[str, An
 
 
 def beside_clusters(setting: Setting, rule: Aggregator, seed: int, watch: Watch = ignore) -> dict[str, Any]:
-    """One run: a rule that clusters and the baselines, each under every attack and none."""
+    """One run: the rule that clusters and the baselines, each under every attack of the audit and under none."""
     seeded, drive = ClusterTask(setting, seed), Local()
     cohort = setting.plan.cohort or len(seeded.made.task.enrolled)
     rows = []
@@ -82,7 +83,7 @@ def beside_clusters(setting: Setting, rule: Aggregator, seed: int, watch: Watch 
 
 
 def baselines(cohort: int) -> dict[str, Aggregator]:
-    """The rules that fit so many clients, told a quarter of liars."""
+    """The usual rules that can be used with so many clients, told that a quarter of them are malicious."""
     few, unfit = liars(cohort), unfit_baselines(cohort)
     every: dict[str, Aggregator] = {
         "FedAvg": Mean(), "Median": Median(), "Trimmed Mean": TrimmedMean(b=few), "Multi-Krum": MultiKrum(f=few),
@@ -92,12 +93,12 @@ def baselines(cohort: int) -> dict[str, Aggregator]:
 
 
 def liars(cohort: int) -> int:
-    """How many of those invited the baselines are told to be lying."""
+    """How many of those invited the baselines are told to be malicious."""
     return max(1, math.ceil(SHARE * cohort))
 
 
 def unfit_baselines(cohort: int) -> dict[str, str]:
-    """Baselines that need more clients a round, each with how many; the others run."""
+    """Baselines that need more clients a round, each with the reason why it is left out."""
     few = liars(cohort)
     least = {"Trimmed Mean": 2 * few + 1, "Multi-Krum": 2 * few + 3}
     return {
@@ -118,7 +119,7 @@ def _line(title: str, rule: str, one: ClusterOutcome) -> dict[str, Any]:
 
 
 def _row(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """One attack on one rule over runs."""
+    """One attack on one rule, joined over runs."""
     row: dict[str, Any] = {
         "attack": lines[0]["attack"], "rule": lines[0]["rule"],
         **{name: rate_of([line[name] for line in lines]) for name in MEASURES},
@@ -142,7 +143,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def show(found: dict[str, Any]) -> None:
-    """The same numbers for people."""
+    """Print the same numbers for people."""
     print(
         f"{found['description']}: {found['malicious']} of {found['clients']} clients are malicious, "
         f"{found['runs']} runs; percent"

@@ -1,7 +1,8 @@
-"""How well single updates are found in sums: of changing cohorts, of one that never changes, with colluding clients.
+"""How well single updates are found from sums over rounds, with changing or fixed cohorts and with colluding clients.
 
-The audit's question `separation` asks the same of one description. Here cohorts of several sizes are played, beside the
-mean as a rival, and it is also counted how many recovered updates still name the source of a record.
+The audit's question `separation` asks the same of one description. Here cohorts of several sizes are played, with the
+sum's own mean as the guess to beat, and it is also counted how many recovered updates still name the source of a
+record. `croupier bench disaggregate` runs it.
 """
 
 from __future__ import annotations
@@ -54,13 +55,13 @@ class DisaggregationSize(BenchSize):
 
     @property
     def chosen(self) -> tuple[int, ...]:
-        """Cohorts as asked for, or half of the clients, all but one, and all."""
+        """The cohorts that were asked for, or half of the clients, all but one, and all."""
         usual = {max(2, self.clients // 2), max(2, self.clients - 1), self.clients}
         return self.cohorts or tuple(sorted(usual))
 
 
 def measure(size: DisaggregationSize, seed: int, watch: Watch = ignore) -> dict[str, Any]:
-    """Digits with a perceptron, nothing but sums let out."""
+    """Measure it on digits with a perceptron, where nothing but sums is released."""
     one = setting(size.clients, size.alpha, size.rounds)
     seeds = range(seed, seed + size.seeds)
     found = disaggregation(one, size.chosen, seeds, size.colluders, watch)
@@ -72,9 +73,9 @@ def disaggregation(
 ) -> dict[str, Any]:
     """Recover every client from several rounds' sums, for cohorts of each size, and infer whose records they hold.
 
-    The first `colluders` clients share their views with the server. Rates are over seeds: cosines to the true update
-    that is spoken of, beside those of the aggregate of that round as the guess, and source inference on the recovered
-    models, beside the prior and beside the true models.
+    The first `colluders` clients share their views with the server. Rates are over seeds. They are cosines of the
+    recovered with the true update, beside the cosine of that round's aggregate as a guess, and source inference on the
+    recovered models, beside the prior and beside the true models.
     """
     found: dict[int, list[dict[str, Any]]] = {cohort: [] for cohort in cohorts}
     with Panel(1, setting.device) as panel:
@@ -127,7 +128,7 @@ def _hits(bench: Bench, models: Mapping[str, Tensor], what: str) -> dict[str, fl
 def _asked(
     bench: Bench, clients: tuple[str, ...], views: Mapping[str, Any], attacks: Sequence[str], coins: Coins
 ) -> dict[str, float]:
-    """How often each attack names the right client, in a fresh process."""
+    """How often each attack names the right client; attacks run in another process."""
     stage = bench.stage(Arm("sum", "the sum only", NAMED))
     knowledge, truth = stage.about(clients, stage.setting.noise)
     view = {"views": views, "start": None, "protocol": NAMED.plain() if views else {}}
@@ -137,7 +138,7 @@ def _asked(
 
 
 def _together(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """All runs of one size of cohorts."""
+    """All runs of one size of cohorts, joined."""
     plain = {key: asdict(over_runs([float(run[key]) for run in runs])) for key in ("cosine", "baseline")}
     plain["prior"] = asdict(share([float(run["prior"]) for run in runs]))
     gained = over_runs([run["cosine"] - run["baseline"] for run in runs])
@@ -157,7 +158,7 @@ def _together(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def show(found: dict[str, Any]) -> None:
-    """The same numbers for people."""
+    """Print the same numbers for people."""
 
     def ends(rate: dict[str, Any], scale: float = 1.0) -> str:
         low, high = scale * rate["low"], scale * rate["high"]

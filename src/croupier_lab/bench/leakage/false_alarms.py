@@ -1,6 +1,8 @@
 """How often an audit accuses a defence that leaks nothing: real small audits of updates that are drowned in noise.
 
-Verdicts are those of `croupier.audit.verdict`, by which `croupier audit` judges. `croupier bench accuse` runs it.
+An audit that accuses at random would be worthless, and its rate of false alarms can only be measured where there is
+nothing to find. Verdicts are those of `croupier.audit.verdict`, by which `croupier audit` judges.
+`croupier bench accuse` runs it.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ DROWNED = Gaussian(clip=1.0, sigma=1000.0)
 
 
 class FalseAlarmsSize(BenchSize):
-    """So many audits of so many runs each, of so many clients; alpha says how much their labels differ."""
+    """How many audits, runs of each, and clients; `alphas` say in turn how alike the clients' labels are."""
 
     audits: int = Field(200, ge=1, description="Audits of updates that are drowned in noise.")
     runs: int = Field(4, ge=4, description="Runs of each audit.")
@@ -44,7 +46,7 @@ class FalseAlarmsSize(BenchSize):
 
 
 def defences() -> list[Defence]:
-    """Named and shuffled updates under noise that leaves nothing of them; first the control: updates as they are."""
+    """The defences to judge: named and shuffled updates, drowned in noise; the first is the control, without noise."""
     named = ("named", "named+prior")
     control = Defence("none", plain("uniform"), named, ())
     hidden = [Defence("named, drowned", _noised(plain("uniform")), named, ())]
@@ -96,14 +98,14 @@ def _trials(setting: Setting, mounted: Sequence[Defence], seed: int, panel: Pane
 
 
 def _verdicts(compared: Sequence[Defence], played: Sequence[Sequence[QuestionRun]]) -> dict[str, str]:
-    """As an audit gives them, of all but the control, which does leak."""
+    """The verdict on each defence as an audit gives it, but for the control, which does leak."""
     by_defence = dict(zip((one.name for one in compared), zip(*played, strict=True), strict=True))
     control = by_defence.pop(compared[0].name)
     return {name: str(cell(Source(), trials, control)["status"]) for name, trials in by_defence.items()}
 
 
 def show(found: dict[str, Any]) -> None:
-    """The same numbers for people."""
+    """Print the same numbers for people."""
     print(
         f"{found['audits']} audits of {found['runs']} runs, {found['clients']} clients, nothing to find: "
         f"{found['accused']} of {found['judged']} verdicts accuse ({found['accused'] / found['judged']:.1%}), in "

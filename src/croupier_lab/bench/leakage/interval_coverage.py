@@ -1,7 +1,9 @@
-"""How often an audit's 95 % interval holds the true mean, over laws of gains that audits show and worse ones.
+"""How often an audit's 95 % interval holds the true mean, for many distributions of a run's gain.
 
-Gains of attacks are bounded, often tied, and few: the laws here are made to be hard for Student's interval, which
-stands beside. No training takes part; an audit is a handful of drawn numbers.
+Gains of attacks are bounded, few and mostly exactly 0, and Student's interval then has no width. An audit uses another
+one, `core.intervals.gain`, called "chosen" here, and this measures whether it can be trusted. A law here is a
+probability distribution of the gain of one run; the laws are made to be hard for Student's interval, which stands
+beside. No training takes part: a simulated audit is a handful of drawn numbers. `croupier bench coverage` runs it.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from croupier_lab.bench.size import BenchSize, Watch, ignore
 
 Floats = npt.NDArray[np.float64]
 RUNS = (2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 40, 80, 200)
-# What the chosen interval must reach at every number of runs.
+# The share that the chosen interval must reach under every law and number of runs, two points below the 95 % that it is
+# made for. `show` prints no verdict on it; tests/unit/core/test_intervals.py checks it on few simulated audits.
 GOAL = 0.93
 
 
@@ -34,7 +37,7 @@ class CoverageSize(BenchSize):
 
 @dataclass(frozen=True)
 class Law:
-    """How the gains of one run are drawn, and their true mean."""
+    """A probability distribution of the gains of single runs, and its true mean."""
 
     title: str
     draw: Callable[[np.random.Generator, tuple[int, int]], Floats]
@@ -42,7 +45,10 @@ class Law:
 
 
 def _some(share: float, mean: float, spread: float) -> Law:
-    """Mostly exactly the prior, as a joined attack is that trusts its view in some runs only."""
+    """A gain of exactly 0 in most runs, and a normal one in a `share` of them.
+
+    So are gains of an attack that joins prior and view, where it trusts its view in some runs only.
+    """
     title = f"0 but in {share:.0%} of runs, there {100 * mean:+.0f} ± {100 * spread:.0f} points"
 
     def draw(source: np.random.Generator, shape: tuple[int, int]) -> Floats:
@@ -53,11 +59,13 @@ def _some(share: float, mean: float, spread: float) -> Law:
 
 
 def _jumps(share: float, size: float) -> Law:
+    """A gain of 0 in most runs, and of exactly `size` in a `share` of them."""
     title = f"0 but in {share:.0%} of runs, there {100 * size:+.0f} points"
     return Law(title, lambda draw, shape: np.where(draw.random(shape) < share, size, 0.0), share * size)
 
 
 def _skewed(spread: float) -> Law:
+    """A log-normal gain: small losses in most runs, and large gains in few."""
     title = f"skewed (log-normal, {spread:g}), 2 points of scale"
     return Law(
         title,
@@ -67,6 +75,7 @@ def _skewed(spread: float) -> Law:
 
 
 def _counted(records: int, won: float, lost: float) -> Law:
+    """The difference of two binomial rates on so many records."""
     title = f"{records} records, {won:.0%} won and {lost:.0%} lost"
     return Law(
         title,
@@ -76,7 +85,7 @@ def _counted(records: int, won: float, lost: float) -> Law:
 
 
 def _shared(records: int, chance: float, alike: float) -> Law:
-    """Records of one run share its models: their chance is drawn once a run."""
+    """A binomial rate whose chance is drawn once a run, because records of one run share its models."""
 
     def draw(source: np.random.Generator, shape: tuple[int, int]) -> Floats:
         found: Floats = source.binomial(records, source.beta(chance * alike, (1 - chance) * alike, shape)) / records
@@ -121,7 +130,7 @@ def _held(drawn: list[list[float]], mean: float, method: Interval) -> float:
 
 
 def show(found: dict[str, Any]) -> None:
-    """The same numbers for people, as a table that docs can hold."""
+    """Print the same numbers for people, as a table that docs can hold."""
     runs = found["runs"]
     print(
         f"Per cent of {found['trials']} simulated audits whose {found['level']:.0%} interval holds the mean, by runs:"

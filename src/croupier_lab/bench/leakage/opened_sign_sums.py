@@ -1,7 +1,8 @@
 """What opening a weighted sum of sign rows tells of single rows: few levels of weights against distinct ones.
 
-RAIN opens a weighted sum of rows of signs. What that tells depends on how many different weights there are, and is
-exact: `croupier.release.opened_sums` computes it, `attacks.opened_sums` samples where there is too much to walk.
+RAIN opens a weighted sum of rows of signs. What that tells depends on how many different weights there are, and this
+shows by how much. `croupier.release.opened_sums` computes it exactly, and `attacks.opened_sums` samples columns where
+there are too many to walk. `croupier bench opened` runs it.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from croupier.release.opened_sums import unique_share
 from croupier_lab.attacks.opened_sums import count_solutions, even_levels, opened_facts
 from croupier_lab.bench.size import BenchSize, Watch, ignore
 
-# Bits of the distinct weights that the levels are held against.
+# Bits of the distinct random weights that the levels are compared with.
 RIVALS = (12, 16, 24)
-# Columns that are drawn where not all can be walked; and for how many rows all are, or some.
+# Columns that are drawn where not all can be walked.
 SAMPLED = 200
+# Up to so many rows all columns are walked, and up to so many their solutions can be counted.
 _WALKED, _COUNTED = 16, 36
 
 
@@ -54,7 +56,7 @@ def measure(size: OpenedSumsSize, seed: int, watch: Watch = ignore) -> dict[str,
 
 
 def _distinct(size: OpenedSumsSize, bits: int, coins: Coins) -> dict[str, Any]:
-    """Weights drawn at random; columns all walked where they are few, else drawn too."""
+    """The share of columns with one solution under random distinct weights; over drawn columns where rows are many."""
     weights = [int(weight) + 1 for weight in coins.child("weights").sampler().choice(2**bits - 1, size.clients, False)]
     if size.clients <= _WALKED:
         return {"bits": bits, "unique_columns": unique_share(weights, size.flip), "columns": "all"}
@@ -64,7 +66,7 @@ def _distinct(size: OpenedSumsSize, bits: int, coins: Coins) -> dict[str, Any]:
 
 
 def show(found: dict[str, Any]) -> None:
-    """The same numbers for people."""
+    """Print the same numbers for people."""
     print(f"{found['clients']} rows, bits that differ from the known direction with chance {found['flip']:g}")
     for row in found["levels"]:
         best = row["best_row"]

@@ -1,9 +1,10 @@
-"""What a permutation that clients agree on leaves to others: records, pictures laid out again, clients that break it.
+"""What a permutation that clients agree on leaves open: records, pictures laid out again, clients that break the rule.
 
-The audit's question `permutation` asks whether the server puts hidden coordinates in order; here it is seen what
-records of single steps then look like. Where only the clients know the first model's order, they come out in one
-unknown order; public pictures lay these out. And one client uploads under another rule: does that spoil the others'
-model, and is it noticed?
+The audit's question `permutation` asks whether the server puts hidden coordinates in order. This shows how like the
+true records what it then reads off single steps is. Where only the clients know the first model's order, records come
+out in one unknown order, and public pictures serve to lay them out. Last, one client uploads under another rule: does
+that spoil the others' model, and is it noticed? `croupier bench permutation` runs it on `attacks.permuted_records`,
+`attacks.pixel_layout` and `attacks.broken_rule`.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from croupier_lab.attacks.permuted_records import KNOWN, PermutedReader, over_al
 from croupier_lab.attacks.pixel_layout import by_example, chance_neighbours, kept_neighbours, laid_out
 from croupier_lab.bench.size import BenchSize, Watch, ignore
 
+# Test records that serve as public pictures, at most.
 PUBLIC = 5000
 FIRST_MODEL = {"open": "known to the server", "clients": "drawn by the clients"}
 
@@ -48,7 +50,7 @@ class PermutationSize(BenchSize):
 
 
 def measure(size: PermutationSize, seed: int, watch: Watch = ignore) -> dict[str, Any]:
-    """Both, over runs. Raises: SpecError where the description permutes nothing."""
+    """All three measurements, over runs. Raises: SpecError where the description permutes nothing."""
     spec = load(size.description)
     if not spec.protocol.encode.agrees:
         raise SpecError(f"--description = {size.description!r}: nothing is permuted; use 'tazza'")
@@ -77,7 +79,10 @@ def measure(size: PermutationSize, seed: int, watch: Watch = ignore) -> dict[str
 
 
 def layout(reader: PermutedReader, pictures: int) -> dict[str, Any] | None:
-    """So many pictures in the first model's unknown order, laid out by public ones; None without pictures."""
+    """Pictures of single steps from the first model, in its unknown order, laid out by public ones.
+
+    None where records are no pictures, where inputs are no group of their own, or where reading them takes a search.
+    """
     run, coins = reader.run, reader.coins
     made, group = run.ground.made, input_group(run.symmetry)
     shape = pictured(made.dataset)
@@ -117,14 +122,14 @@ def input_group(symmetry: Symmetry) -> str | None:
 
 
 def _laid(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Layouts of all runs."""
+    """The layouts of all runs, joined."""
     told = {key: lines[0][key] for key in ("pictures", "chance", "chance_neighbours")}
     shares = {key: rate_of([line[key] for line in lines]) for key in ("places", "neighbours")}
     return told | shares | {key: rate_of([line[key] for line in lines], over_runs) for key in ("psnr", "ssim")}
 
 
 def _broken(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """One lie under one rule over runs."""
+    """One lie under one aggregation, joined over runs."""
     told = {"lie": lines[0]["lie"], "says": LIES[lines[0]["lie"]], "rule": lines[0]["rule"], "runs": len(lines)}
     counts = {
         key: None if lines[0][key] is None else sum(line[key] for line in lines)
@@ -146,7 +151,7 @@ def noticed(line: Mapping[str, Any]) -> str:
 
 
 def show(found: dict[str, Any]) -> None:
-    """The same numbers for people."""
+    """Print the same numbers for people."""
     print(f"{found['description']}, {found['runs']} runs")
     if laid := found["layout"]:
         print(

@@ -1,7 +1,9 @@
 """What integer residue sums tell beyond the sum: bits a parameter, candidates that are left, and whose record it is.
 
-Three readings of the same carries: entropy (exact for drawn values, bounded for trained ones), how many pairs of values
-a sum of two leaves, and what source inference makes of it. `croupier bench reveal`.
+Where sums of residues are seen as integers, and not modulo, their carries tell more than the total. There are three
+readings of them: entropy (exact for drawn values, bounded for trained ones), how many pairs of values a sum of two
+leaves, and what source inference makes of it. `croupier bench reveal` runs it on `attacks.residue_sums`.
+`bench.leakage.disaggregation` uses its `setting`.
 """
 
 from __future__ import annotations
@@ -36,9 +38,11 @@ from croupier_lab.bench.size import BenchSize, Watch, ignore
 from croupier_lab.source_inference.experiment import Defence, run
 
 DEVIATION = 0.05
-# Clients and digits with the older numbers, which were taken with the paper's moduli (least sum) and two digits.
+# Earlier estimates that are printed beside ours: bits by clients (two digits, the paper's moduli of least sum), and
+# factors by digits.
 BEFORE = {2: "2.7", 5: "5.6", 10: "9 to 11", 100: "18"}
 FACTORS = {2: 6, 3: 11, 4: 16, 5: 25}
+# Drawn pairs of values for the factor by which candidates shrink.
 PAIRS = 400
 ATTACKS = ("carries", "carries+prior")
 
@@ -55,7 +59,7 @@ class ResidueSumsSize(BenchSize):
 
 
 def measure(size: ResidueSumsSize, seed: int, watch: Watch = ignore) -> dict[str, Any]:
-    """Everything, from one seed."""
+    """All three readings, from one seed; source inference only where runs of it are asked for."""
     coins = Coins.from_seed(seed)
     return {
         "deviation": DEVIATION,
@@ -102,7 +106,7 @@ def setting(clients: int, alpha: float, count: int = 1) -> Setting:
 
 
 def _view(size: ResidueSumsSize, clients: int, coins: Coins) -> dict[str, Any]:
-    """A server's view of a first round on digits: real weights, which are far from independent."""
+    """The leak of a server's view of a first round on digits: real weights, which are far from independent."""
     one, pipeline = setting(clients, size.alpha), rns(clients, size.digits, "counts")
     task = assemble(one.data, one.split, one.model, one.fit, coins.child("task"), folder=None).task
     (done,) = rounds(pipeline, task, one.plan, coins.child("run"), Local(), keep={"server": "keep"})
@@ -127,7 +131,7 @@ def _attacked(size: ResidueSumsSize, clients: int, seed: int) -> dict[str, Any]:
 
 
 def show(found: dict[str, Any]) -> None:
-    """The same numbers for people."""
+    """Print the same numbers for people."""
     told = found["distinguisher"]
     print(f"(0, 0) from (1, -1): right {told['counts']:.0%} of the time on counts, {told['mod']:.0%} on 'mod'")
     print(f"At most so many bits a parameter beyond the sum, weights of deviation {found['deviation']}:")

@@ -1,1 +1,1 @@
-"""Benches of the services: faults to survive, bytes to refuse, and how fast letters are carried."""
+"""Benches of the services: faults to survive (`faults`), bytes to refuse (`fuzz`), and letters a second (`load`)."""

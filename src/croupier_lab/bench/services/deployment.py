@@ -1,7 +1,9 @@
-"""A federation of services in one process: every party with its own store and connections, killed and started again.
+"""A federation of real services in one process, whose parties can be killed and started again.
 
-`play` runs it until everybody has ended or the time is over, and hands back what a judge needs: the models, who was in
-each round, how everybody ended, and what travelled. `faults` draws what goes wrong; `fuzz` borrows running hosts.
+Faults must strike at exact steps of a protocol, and thousands of times, for which separate processes are too slow. So
+every party runs here with its own store and connections (`mortal`). `Deployment.play` runs until everybody has ended or
+the time is over, and hands back what a judge needs: the models, who was in each round, how everybody ended, and what
+travelled. `bench.services.faults` (`croupier bench faults`) draws what goes wrong and judges.
 """
 
 from __future__ import annotations
@@ -41,11 +43,13 @@ from croupier.spec import Spec
 from croupier_lab.bench.services.mortal import Life, MortalCalls, MortalStore, RecordedWire
 
 QUICK = Timetable(phase=1.5, round=8.0, hold=0.5)
+# Seconds before a killed party is started again, seconds that a disk stays full, and how far a clock jumps.
 PAUSE = 0.05
 FULL = 0.4
 HOURS = 5 * 3600.0
 
 
+# The deployment whose clock the running task goes by; see `clocks`.
 _clock: ContextVar[Deployment | None] = ContextVar("clock", default=None)
 
 
@@ -53,8 +57,9 @@ _clock: ContextVar[Deployment | None] = ContextVar("clock", default=None)
 class ServiceFault:
     """One thing that goes wrong: what, to whom, and when.
 
-    `what`: killed, stopped, gone, disk, clock, saved, restored; or a trouble of `mortal.RecordedWire`. `step` and
-    `round` name the moment (`player.Hook`); for a trouble of the wire, `round` is the number of the party's call.
+    `what` is killed, stopped, gone, disk, clock ahead or behind, saved, restored, or a trouble of
+    `mortal.RecordedWire`. `step` and `round` name the moment (`player.Hook`). A trouble of the wire has no step, and
+    its `round` is the number of the party's call.
     """
 
     what: str
@@ -65,7 +70,7 @@ class ServiceFault:
 
 @dataclass
 class PlayedServices:
-    """What became of a deployment."""
+    """What became of a deployment, for the judge."""
 
     lines: list[dict[str, Any]] = field(default_factory=list)
     present: dict[int, tuple[str, ...]] = field(default_factory=dict)
@@ -104,17 +109,17 @@ class Deployment:
         network.troubles = {(one.party, one.round): one.what for one in self.faults if not one.step}
 
     def members(self) -> dict[str, Member]:
-        """Everybody, with fresh keys and one roster; what a simulation deals is dealt here too."""
+        """Everybody, with fresh keys and one roster; what a simulation would give them as set up is given here too."""
         spec = Spec(protocol=self.pipeline, federation=self.plan)
         return make_members(spec, self.task, self.coins, self.times, seeded=True)
 
     @property
     def limit(self) -> float:
-        """After so many seconds nothing may run any more: all rounds, each with all its attempts, and the farewell."""
+        """Seconds after which nothing may run any more: all rounds with their attempts, and the farewell."""
         return self.plan.rounds * self.times.round * 2 + 15.0
 
     async def clocked(self) -> PlayedServices:
-        """Run everybody to the end by a clock of this deployment's own."""
+        """Run everybody to the end, by a clock of this deployment's own."""
         _clock.set(self)
         return await self.play()
 
@@ -191,7 +196,7 @@ class Deployment:
         return party
 
     def _coins(self, member: Member) -> CoinSource:
-        """The simulation's; once a store was put back, a party draws its own, as one in a deployment does."""
+        """A simulation's coins; a party whose store was put back draws its own, as one in a real deployment does."""
         seeded = seeded_coins(self.coins, member.name, member.is_client)
 
         def drawn(notice: Notice) -> bytes:
@@ -246,13 +251,13 @@ class Deployment:
 
 @contextmanager
 def clocks() -> Iterator[None]:
-    """Let every deployment have a clock of its own, that can jump."""
+    """While it is open, each deployment has a clock of its own, which can jump."""
 
     def told() -> float:
         deployment = _clock.get()
         return time.time() + (deployment.ahead if deployment else 0.0)
 
-    # Only the parties' own: the transport reckons its deadlines against the system's clock.
+    # Only the clock of the parties' own code: the transport reckons its deadlines against the system's clock.
     patched: Any = party_module
     patched.time = SimpleNamespace(time=told, monotonic=time.monotonic)
     try:

@@ -1,9 +1,10 @@
 """A campaign of faults against the services: whatever is killed, cut, full or restored, no round may come out wrong.
 
-Every run is a whole federation that is struck several times; the judge compares its models with those of a simulation
-of the same seed with the same clients present. Counted must be zero: `lost` (a round, a letter that was said to be
-durable, an ending without a name), `wrong` (another model, or an alarm without a cause), `hung` (a party past the last
-deadline) and `reused` (two different letters in a place for one). A round that ends with a named error is no failure.
+Every run is a whole federation (`deployment`) that is struck several times. The judge compares its models with those of
+a simulation of the same seed with the same clients present. Four counts must be 0: `lost` (a round, a letter that was
+said to be durable, an ending without a named error), `wrong` (another model, or an alarm without a cause), `hung` (a
+party past the last deadline) and `reused` (two different letters where one was due). A round that ends with a named
+error is no failure. `croupier bench faults` runs it.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Moments:
 
 @dataclass
 class Campaign:
-    """What is known of the pipelines, and what was counted so far."""
+    """What is known of each pipeline's steps, and what was counted so far."""
 
     coins: Coins
     moments: dict[str, Moments] = field(default_factory=dict)
@@ -73,7 +74,7 @@ class Campaign:
     failures: list[str] = field(default_factory=list)
 
     async def learn(self, name: str) -> None:
-        """Play a pipeline once without faults, to know its steps."""
+        """Play a pipeline once without faults, to learn at which steps its parties can be struck."""
         played = await self._play(name, ())
         if found := judge(name, played, self.coins):
             raise CroupierError(f"{name}: a run without faults gave {dict(found)}: {played.ended}")
@@ -133,7 +134,7 @@ class Campaign:
 
 
 def judge(name: str, played: PlayedServices, coins: Coins) -> Counter[str]:
-    """What went wrong in a run, by kind; nothing when all is well or it ended with a named error."""
+    """What went wrong in a run, by kind; nothing when all is well or the run ended with a named error."""
     found: Counter[str] = Counter()
     server = played.ended.get("server")
     found["lost"] += played.lost_letters
@@ -150,7 +151,7 @@ def judge(name: str, played: PlayedServices, coins: Coins) -> Counter[str]:
 
 
 def _differing(name: str, played: PlayedServices, coins: Coins) -> int:
-    """How many rounds have another model than the simulation with the same clients present."""
+    """How many rounds have another model than a simulation with the same clients present."""
     differing, state = 0, None
     for line in played.lines:
         number = int(line["round"]) - 1
@@ -230,7 +231,7 @@ async def _campaign(size: FaultsSize, campaign: Campaign, watch: Watch) -> None:
 
 
 def measure(size: FaultsSize, seed: int, watch: Watch = ignore) -> dict[str, Any]:
-    """The campaign: first processes of their own, then the many in one."""
+    """Run the campaign: first learn the steps, then kill real processes, then strike deployments in this process."""
     start = time.perf_counter()
     campaign = Campaign(Coins.from_seed(seed))
     with clocks():
@@ -246,7 +247,7 @@ def measure(size: FaultsSize, seed: int, watch: Watch = ignore) -> dict[str, Any
 
 
 def show(found: dict[str, Any]) -> None:
-    """The same numbers for people."""
+    """Print the same numbers for people."""
     print(
         f"{found['injected']} faults in {found['runs']} runs; {found['aborted']} runs ended early, with a named error; "
         f"{found['seconds']:.0f} s"

@@ -1,8 +1,9 @@
-"""Altered bytes into every decoder and into every call of running hosts: nothing but a refusal may come out.
+"""Feed altered bytes to every decoder and every call of running hosts: nothing but a refusal may come out.
 
-Most inputs are valid messages with something changed, because noise is refused at the first byte. Counted must be
-zero: `crashes` (anything but a `CroupierError` out of a decoder, an error of the handler out of a call) and `hangs`
-(an input that takes longer than a second). `peak_bytes` is by how much the process grew.
+Most inputs are valid messages with something changed, because noise is refused at the first byte. Two counts must be 0:
+`crashes` (anything but a `CroupierError` from a decoder, an error of the handler from a call) and `hangs` (an input to
+a decoder that takes longer than a second, or a call that is never answered). `peak_bytes` is by how much the process
+grew. `croupier bench fuzz` runs it, with inputs from `fuzz_input` and calls from `fuzzed_hosts`.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class FuzzSize(BenchSize):
 
 @dataclass(frozen=True)
 class Decoder:
-    """Something that reads bytes of strangers, with messages that it takes, and how often it is tried."""
+    """Something that reads bytes of strangers, with valid samples, and its share of the inputs."""
 
     name: str
     read: Callable[[bytes], Any]
@@ -107,7 +108,7 @@ def _text(data: bytes) -> str:
 
 
 def feed(decoder: Decoder, count: int, mutate: Mutator, tally: FuzzTally) -> None:
-    """So many changed messages into one decoder."""
+    """Feed so many changed messages to one decoder."""
     for _ in range(count):
         data = mutate(decoder.samples)
         start = time.perf_counter()
@@ -122,16 +123,14 @@ def feed(decoder: Decoder, count: int, mutate: Mutator, tally: FuzzTally) -> Non
     tally.by_name[decoder.name.split()[0]] += count
 
 
-# ---- calls of running hosts
-
-
 def measure(size: FuzzSize, seed: int, watch: Watch = ignore) -> dict[str, Any]:
-    """Decoders first, then running hosts."""
+    """Feed the decoders first, then running hosts."""
     start, tally = time.perf_counter(), FuzzTally()
     mutate = Mutator(Coins.from_seed(seed).child("fuzz").export())
     with tempfile.TemporaryDirectory(prefix="croupier-fuzz-") as folder:
         every = decoders(Path(folder))
         for decoder in every:
+            # Once before memory is looked at, so that what is loaded at first use does not count as growth.
             feed(decoder, 2, mutate, FuzzTally())
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         left, shares = max(0, size.inputs - size.calls), sum(one.share for one in every)
@@ -150,7 +149,7 @@ def measure(size: FuzzSize, seed: int, watch: Watch = ignore) -> dict[str, Any]:
 
 
 def show(found: dict[str, Any]) -> None:
-    """The same numbers for people."""
+    """Print the same numbers for people."""
     print(
         f"{found['inputs']} inputs: crashes {found['crashes']}, hangs {found['hangs']} (both must be 0); the process "
         f"grew by {found['peak_bytes'] / 1e6:.0f} MB; {found['seconds']:.0f} s"

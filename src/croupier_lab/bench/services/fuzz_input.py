@@ -1,4 +1,8 @@
-"""What is fed to decoders and hosts: valid messages, changed at random, and the count of what became of them."""
+"""Inputs for fuzzing: valid messages, changed at random, and the count of what became of them.
+
+A changed message gets further into a decoder than noise does, and so finds more. `fuzz` feeds decoders with it and
+`fuzzed_hosts` running hosts (`croupier bench fuzz`).
+"""
 
 from __future__ import annotations
 
@@ -26,13 +30,13 @@ from croupier_lab.bench.services.toy import PIPELINES, toy_task
 SLOW = 1.0
 TOGETHER = 64
 _NUMBERS = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 1 << 31, (1 << 32) - 1, 1 << 40, 1 << 62, (1 << 63) - 1, 1 << 63)
-# Handlers that raise answer so; every other status is a refusal of the transport's own.
+# How the transport answers for a handler that raised; every other status is a refusal of its own.
 _BROKEN = (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL)
 
 
 @dataclass
 class FuzzTally:
-    """What came out so far."""
+    """What has come out so far."""
 
     counts: Counter[str] = field(default_factory=Counter)
     by_name: Counter[str] = field(default_factory=Counter)
@@ -46,13 +50,13 @@ class FuzzTally:
 
 
 class Mutator:
-    """Messages with something changed, from samples that are valid."""
+    """Makes messages from valid samples, with something changed at random."""
 
     def __init__(self, seed: bytes) -> None:
         self.chance = random.Random(seed)
 
     def __call__(self, samples: Sequence[bytes]) -> bytes:
-        """One of them, changed once or a few times."""
+        """One of the samples, changed once or a few times; now and then mere noise."""
         chance = self.chance
         if chance.random() < 0.02:
             return chance.randbytes(chance.randrange(300))
@@ -85,14 +89,14 @@ class Mutator:
         data[at:] = other[min(at, len(other)) :]
 
     def _swap(self, data: bytearray, samples: Sequence[bytes]) -> None:
-        """Another type where one is marked: what is read as a length or a value changes its meaning."""
+        """Write another type mark of canonical bytes where one stands: a length or a value changes its meaning."""
         marks = [at for at, byte in enumerate(data[:400]) if byte in b"N+-IFSBTMA"]
         if marks:
             data[self.chance.choice(marks)] = self.chance.choice(b"N+-IFSBTMA")
 
 
 def filled(schema: Schema) -> bytes:
-    """A message of a kind, with zeros and ones in it."""
+    """A valid message of this schema, all of ones."""
     values: dict[str, Any] = {}
     back = {name: dtype for dtype, name in DTYPES.items()}
     for one in schema.fields:

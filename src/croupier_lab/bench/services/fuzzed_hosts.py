@@ -1,6 +1,7 @@
-"""Every call of a running host, fed with messages that were changed at random.
+"""Feed messages that were changed at random to every call of running hosts, for `fuzz` (`croupier bench fuzz`).
 
-Callers are one who is enrolled, the server, and one whose certificate is good and whom the roster no longer has.
+The hosts are a relay and a server in the middle of a round, over mutual TLS. The callers are an enrolled client, the
+server, and a client whose certificate is good but whom the newest roster no longer has.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ from croupier_lab.bench.size import Watch
 SLOW = 1.0
 TOGETHER = 64
 _NUMBERS = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 1 << 31, (1 << 32) - 1, 1 << 40, 1 << 62, (1 << 63) - 1, 1 << 63)
-# Handlers that raise answer so; every other status is a refusal of the transport's own.
+# How the transport answers for a handler that raised; every other status is a refusal of its own.
 _BROKEN = (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL)
 
 
 @dataclass
 class FuzzedHost:
-    """A running host, and who calls it: an enrolled client, the server, and one whose certificate was revoked."""
+    """A running host, the connections of its callers by name, and valid messages by method."""
 
     party: PartyProcess
     callers: dict[str, Calls]
@@ -53,7 +54,7 @@ class FuzzedHost:
 
 @asynccontextmanager
 async def running(name: str) -> AsyncIterator[FuzzedHost]:
-    """A relay or a server in the middle of a round; the last client was connected when a new roster left it out."""
+    """A relay or a server in the middle of a round; a new roster leaves the last client out after it connected."""
     members = members_of("relay")
     with tempfile.TemporaryDirectory(prefix="croupier-fuzz-") as folder:
         store, task = Store(Path(folder)), toy_task()
@@ -103,7 +104,7 @@ def _samples(members: dict[str, Member], notice: Notice, target: str) -> dict[st
 
 
 async def call(target: FuzzedHost, who: str, method: str, data: bytes, tally: FuzzTally) -> None:
-    """One call with these bytes; a letter's come in one piece, or as a header and a body would."""
+    """One call with these bytes; a letter comes in one piece, or as a header and a body would."""
     channel, path = target.callers[who]._channel(target.party.name), f"/{SERVICE}/{method}"
     start = time.perf_counter()
     try:
@@ -131,7 +132,7 @@ async def call(target: FuzzedHost, who: str, method: str, data: bytes, tally: Fu
 
 
 async def call_hosts(count: int, mutate: Mutator, tally: FuzzTally, watch: Watch) -> None:
-    """So many changed messages into the calls of a relay and of a server."""
+    """Feed so many changed messages to the calls of a relay and of a server, many at a time."""
     async with AsyncExitStack() as stack:
         targets = [await stack.enter_async_context(running(name)) for name in ("relay", SERVER)]
         done = 0

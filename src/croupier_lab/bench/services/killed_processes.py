@@ -1,7 +1,8 @@
-"""Runs whose parties are processes of their own, each of which kills itself with SIGKILL at a step that was drawn.
+"""Runs whose parties are processes of their own, some of which kill themselves with SIGKILL at a drawn step.
 
-What `deployment` does in one process is a model of a crash; here is the real one, a few times: nothing of the process
-survives but its files. `service.up` starts it again, as a service manager would.
+The kills of `deployment`, in one process, are a model of a crash. These are real ones, a few times: nothing of the
+process survives but its files. `service.up` starts it again, as a service manager would. `faults`
+(`croupier bench faults --processes`) calls `play_processes`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ PATIENT = Timetable(phase=15.0, round=40.0, hold=2.0)
 
 
 def play_processes(name: str, steps: Sequence[tuple[str, str, int]], seed: int) -> Counter[str]:
-    """One run of a small real task in which three parties are killed; how many kills, and what went wrong."""
+    """One run of a small real task in which up to three parties are killed: how many kills, and what went wrong."""
     spec = load("digits", {"task.split.clients": CLIENTS, "federation.rounds": ROUNDS, "task.root.records": 100})
     spec = spec.model_copy(update={"protocol": PIPELINES[name]})
     drawn = _drawn(steps, Coins.from_seed(seed).child("kills").secure())

@@ -1,9 +1,9 @@
-"""How fast real hosts take the letters of many clients: three sum servers, each a process of its own, over mutual TLS.
+"""How fast real hosts take many clients' letters (`croupier bench serve`): three sum servers, each a process, over TLS.
 
-Every client is a connection of its own to each host, with its own certificate, and sends what a client of that many
-parameters does: a long share to one host and seeds to the others. Shares are drawn, because a share is uniform
-whatever it is a share of. Counted are the seconds until every letter is durable at its host, the seconds until the
-hosts have added them up, the memory of each host, and bytes a second beside a bare copy over loopback of as many bytes.
+Every client has a connection of its own to each host, with its own certificate, and sends what a client of that many
+parameters does: a share as long as the update to one host and seeds to the others. Shares are drawn, because any share
+is uniform. Measured are the seconds until every letter is durable at its host and until the hosts have added them up,
+the memory of each host, and bytes a second beside a bare copy of as many bytes over loopback.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class LoadSize(BenchSize):
 
 @dataclass
 class Sink:
-    """The server, as far as sum servers need it: it takes their sums."""
+    """The server, as far as sum servers need one: it takes their sums."""
 
     member: Member
     sums: int = 0
@@ -287,7 +287,7 @@ def measure(size: LoadSize, seed: int, watch: Watch = ignore) -> dict[str, Any]:
 
 
 def show(found: dict[str, Any]) -> None:
-    """The same numbers for people."""
+    """Print the same numbers for people."""
     print(
         f"{'':<7}{'clients':>8}{'params':>9}{'MB':>7}{'submit':>9}{'added':>9}{'MB/s':>7}{'copy':>7}{'host peak':>11}"
     )

@@ -1,7 +1,8 @@
 """Parties that can die at any step, on disks that fill up, over connections that break: for campaigns in one process.
 
 A killed party runs nothing more: whatever its code still tries with its store or its connections raises `Killed`, so
-that no cleanup can tidy up behind it. What it had on disk is what the next life finds. `deployment` plays with these.
+that no cleanup can tidy up behind it, as none could after a real crash. What it had on disk is what its next life
+finds. `deployment` makes its parties of these, for `croupier bench faults`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from croupier.service.store import Store
 from croupier.service.transport import LATER, OK, Calls
 
 T = TypeVar("T")
+# A place for one letter: run, round, attempt, source, target and kind.
 Slot = tuple[bytes, int, int, str, str, str]
 
 
@@ -33,7 +35,7 @@ class Killed(asyncio.CancelledError):
 
 @dataclass
 class Life:
-    """One life of a party, from its start to its end: whether it was killed, and whether its disk is full."""
+    """One life of a party, from a start to an end: whether it was killed, and whether its disk is full now."""
 
     dead: bool = False
     full: bool = False
@@ -58,7 +60,7 @@ class MortalStore(Store):
         super().__init__(folder)
 
     def begin_write(self, job: Callable[[sqlite3.Connection], T]) -> Future[T]:
-        """As the store does, where the disk lets it."""
+        """Write as the store does, unless the party is dead or its disk full."""
         self.life.check()
 
         def tried(db: sqlite3.Connection) -> T:
@@ -83,8 +85,9 @@ class MortalStore(Store):
 class RecordedWire:
     """What travelled between parties, and what is to go wrong with it.
 
-    `slots` has the digests of all that was sent from one party to another as one kind of letter in one attempt: one
-    each, or a one-time secret covered two messages. `taken` has the letters that a host said were durable.
+    `slots` has the digests of all that was sent from one party to another as one kind of letter in one attempt. There
+    may be one each, because with two a one-time secret covered two messages. `taken` has the letters that a host said
+    were durable.
     """
 
     slots: dict[Slot, set[bytes]] = field(default_factory=lambda: defaultdict(set))
@@ -109,7 +112,7 @@ class RecordedWire:
 
     @property
     def reused(self) -> list[Slot]:
-        """Slots in which different bytes travelled."""
+        """Places for one letter in which different bytes travelled."""
         return [slot for slot, digests in self.slots.items() if len(digests) > 1]
 
 

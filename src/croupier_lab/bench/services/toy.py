@@ -1,4 +1,8 @@
-"""A task without learning and the protocols that the benches of the services play: a round takes milliseconds."""
+"""A task without learning, and the protocols that the benches of the services play: a round takes milliseconds.
+
+Services do not care what is trained, so the benches draw updates from coins, and a simulation of the same seed draws
+the same. `faults`, `fuzz`, `fuzz_input`, `fuzzed_hosts`, `killed_processes` and `load` use it, and so do tests.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ from croupier.release.sums import Sum
 from croupier.systems import naive, plain
 
 CLIENTS = ("c0", "c1", "c2", "c3", "c4", "c5")
-# So many clients can be added up: more than any toy has.
+# The most clients that fixed point leaves room to add up: more than there are.
 MOST = 8
 _WISHES = {name: (2.0, 8.0)[number % 2] for number, name in enumerate(CLIENTS)}
 _GRID = FixedPoint(clients=MOST, form="delta", scale=64, steps=512)
@@ -54,7 +58,7 @@ def toy_layout(parameters: int = 24) -> Layout:
 
 
 def toy_task(clients: Sequence[str] = CLIENTS, parameters: int = 24) -> Task:
-    """Enrolled clients whose training is a draw from their own coins, and a server that can train, too."""
+    """Enrolled clients whose training is a draw from their own coins; the server can train, too."""
     layout = toy_layout(parameters)
 
     def fit(jobs: Sequence[tuple[Any, ...]]) -> list[Update]:

@@ -1,9 +1,9 @@
 """How a round grows with its clients: seconds and memory of whole runs of a tiny model, plain and behind sum servers.
 
-`croupier bench clients`. Every row is a run in a process and a directory of its own, with all that a run writes:
-journal, metrics, clients' own notes, a checkpoint each round. Nothing in a round may grow faster than clients times
-parameters: the processor's seconds for each client, which other work beside it changes least, must be about the same in
-every row of a protocol.
+`croupier bench clients` runs it. Every row is a run in a process and a directory of its own, with all that a run
+writes: journal, metrics, clients' own notes, a checkpoint each round. Nothing in a round may grow faster than clients
+times parameters. So the processor's seconds for each client, which other work on the machine changes least, must be
+about the same in every row of a protocol.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ClientCountsSize(BenchSize):
 
 
 def describe(size: ClientCountsSize) -> Spec:
-    """The largest plain run."""
+    """The largest plain run, for `--print-config`."""
     return described(max(size.clients), "plain", size.rounds)
 
 
@@ -108,7 +108,7 @@ def _growth(rows: list[dict[str, Any]], protocol: str) -> float:
 
 
 def show(found: dict[str, Any]) -> None:
-    """The same numbers for people."""
+    """Print the same numbers for people."""
     print(f"whole runs of {found['rounds']} rounds, a tiny network, one local step; the best round but the first")
     heads = ("s a round", "CPU s", "CPU ms a client", "peak MB", "beyond the program")
     print(f"{'clients':>8} {'protocol':<12}" + "".join(f"{head:>20}" for head in heads))

@@ -1,7 +1,7 @@
 """What a client's defences cost in one participation: permuting once, pruning or DP-SGD at every batch.
 
-Tazza's claim is that permuting once a round costs less than defences that work at every batch; this times them on the
-same batches. Used by the paper's cost figures.
+Tazza's claim is that permuting once a round costs less than defences that work at every batch. This times them on the
+same batches, for Tazza's Figures 14 to 16 (`papers.tazza.cost`).
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from croupier_lab.bench.speed.model_permutation import KEPT, Subject, privately,
 TAZZA, PRUNING, DPSGD, NONE = "Tazza", f"pruning {1 - KEPT:.0%}", "DP-SGD", "no defence"
 Work = Callable[[], Any]
 Clock = Callable[[], float]
-# On one thread of an idle machine both tell the same; on a busy one only the processor's time is the work's own.
+# Which clock to time by. On one thread of an idle machine both tell the same; on a busy one the processor's time is the
+# work's own.
 CLOCKS: Mapping[str, Clock] = {"processor": time.process_time, "wall": time.perf_counter}
 
 
 def costs(made: Subject, updates: int, repeats: int, coins: Coins, clock: Clock) -> dict[str, Any]:
     """Seconds of each defence over so many batches: the whole participation (`total`), and the defence alone.
 
-    Totals are timed as they run. Alone: Tazza derives the rule, restores the model it is handed and permutes the one it
-    sends, once; pruning cuts every batch's gradient; DP-SGD is its total less plain training. None where a record has
-    no gradient of its own.
+    Totals are timed as they run. Alone, Tazza is to derive the rule, restore the model it is handed and permute the one
+    it sends, once. Pruning alone is to cut every batch's gradient, and `pruned_once` to cut one. DP-SGD alone is its
+    total less plain training; it is None where a network has no gradients of single records.
     """
     net, vector, out = made.net, made.vector, torch.empty_like(made.vector)
 

@@ -1,8 +1,9 @@
 """How fast every coordinate is permuted among the clients, from a stream cipher, against sorting random keys in NumPy.
 
-The same rows, in the same process, in turn. The rival's keys come from NumPy's generator, which is quicker than a
-cipher and hides nothing; and it is given the form of it that is quickest here: block by block, a coordinate's keys side
-by side. What the line that people write costs, and the rival on all cores and with a cipher's keys, stands beside it.
+`croupier bench intra` runs it, and IntraShuffler's Table 7 (`papers.intra.cost`) takes its numbers from it. Both sides
+permute the same rows in the same process, in turn. The rival's keys come from NumPy's generator, which is quicker than
+a cipher and hides nothing. It is given the form that is quickest here: block by block, a coordinate's keys side by
+side. Its usual form, and its quickest form on all cores and with a cipher's keys, stand beside it.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from croupier_lab.bench.speed.rns_chunks import draw
 PART = 1 << 20
 # Coordinates whose values are compared with those that went in.
 CHECKED = 1 << 12
+# Sizes of the sweep: numbers of clients, and the fewest parameters.
 CLIENTS = (5, 10, 20, 40, 80)
 SMALLEST = 10**5
 Table = npt.NDArray[Any]
@@ -63,7 +65,7 @@ def measure(size: CoordinateShuffleSize, seed: int, watch: Watch = ignore, *, ri
 
 
 def sweep(size: CoordinateShuffleSize, seed: int, watch: Watch = ignore) -> dict[str, Any]:
-    """Seconds at products of clients and parameters up to the given one, and the power of it that they grow with."""
+    """Seconds at products of clients and parameters up to the given one, and the exponent with which they grow."""
     return apart(_sweep, size, seed)
 
 
@@ -157,7 +159,7 @@ def check(before: Table, after: Table) -> None:
 
 
 def _rows(clients: int, params: int, coins: Coins) -> list[Tensor]:
-    """As they come: each client's on its own."""
+    """The clients' rows, each an array of its own, as they arrive."""
     return [torch.from_numpy(draw(coins.child("row", who), params)) for who in range(clients)]
 
 
@@ -211,7 +213,7 @@ def power(points: Sequence[dict[str, Any]], key: str) -> float | None:
 
 
 def show(found: dict[str, Any]) -> None:
-    """The same numbers for people."""
+    """Print the same numbers for people."""
     print(
         f"{found['clients']} clients, {found['params']} parameters: every coordinate by a uniform permutation of its "
         f"own, from {found['random_bytes_per_parameter']} bytes of a cipher, {found['cores']} cores"

@@ -1,7 +1,7 @@
 """The same federation in pfl-research, where that is installed: one process, its own loop, our network and records.
 
-Package `pfl` (Granqvist et al. 2024). Only its training and its sum are in a round: nobody is evaluated, nothing is
-encoded, checked or written down.
+It is the rival of `device_rounds` (`croupier bench simulate --device cuda`), in package `pfl` (Granqvist et al. 2024).
+Only training and the sum are in its round: nobody is evaluated, nothing is encoded, checked or written down.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from torch import Tensor, nn
 from croupier.learn.assemble import Assembled
 from croupier.learn.loss import loss_of
 
+# What `pfl` imports beside itself.
 MODULES = ("pfl", "multiprocess", "prv_accountant", "dp_accounting")
 
 
 def lacking() -> list[str]:
-    """The modules that it takes and that are not here."""
+    """The modules that the rival takes and that are not installed."""
     return [name for name in MODULES if find_spec(name) is None]
 
 
 def rival(made: Assembled, fit: Any, device: str, repeats: int) -> dict[str, Any]:
-    """Clients a second of its quickest round after the first, or what it lacks."""
+    """Clients a second of its quickest round after the first, or the modules that are missing."""
     if absent := lacking():
         return {"clients_per_s": None, "why": f"not installed: {', '.join(absent)}"}
     was = os.environ.get("PFL_PYTORCH_DEVICE")

@@ -1,9 +1,10 @@
 """Whole rounds on a device beside the same rounds on this machine's CPU: speed, models, and bytes after training.
 
-`croupier bench simulate --device cuda`. Two federations: the bench's own small perceptrons, and the CIFAR-10 network on
-fifty clients of fifty pictures each, which is one cohort of pfl-research's benchmark (Granqvist et al. 2024: one local
-epoch of batches of ten, learning rate 0.1), and so plays there too where it is installed (`device_rival`). Pictures are
-drawn where no data folder is named: they take as long. `device_times` has what follows training step by step.
+`croupier bench simulate --device cuda` runs it, through `simulation`. There are two federations: the bench's own small
+perceptrons, and the CIFAR-10 network on fifty clients of fifty pictures each. The second is one cohort of
+pfl-research's benchmark (Granqvist et al. 2024: one local epoch of batches of ten, learning rate 0.1), and so plays
+there too where it is installed (`device_rival`). Pictures are drawn where no data folder is named: they take as long.
+`device_times` has what follows training step by step.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def beside(small: Spec, device: str, seed: int, repeats: int, watch: Watch) -> d
 
 
 class Arms:
-    """The ways to train one federation: stacked or one by one, on the device or on the CPU."""
+    """The four ways to train one federation: stacked or one by one, on the device or on the CPU."""
 
     def __init__(self, spec: Spec, data: Data, device: str, coins: Coins, repeats: int) -> None:
         self.spec, self.data, self.device, self.coins, self.repeats = spec, data, device, coins, repeats
@@ -147,7 +148,7 @@ class Arms:
         return {name: self._seals(here, held, name) == self._seals(there, held, name) for name in PROTOCOLS}
 
     def _seals(self, made: Assembled, held: list[Update], protocol: str) -> tuple[list[str], bytes]:
-        """What binds everything that any party saw in a round, and the model after it."""
+        """Digests of everything that each party saw in a round, and the bytes of the model after it."""
         # A sum must have room for all of them, however many the preset has.
         split = {"use": "iid", "clients": self.clients}
         pipeline = load({"task": {"split": split}, "protocol": protocol}).protocol
@@ -158,7 +159,7 @@ class Arms:
 
 
 def _given(held: Sequence[Update]) -> Callable[[Sequence[tuple[Any, ...]]], Sequence[Update]]:
-    """Training that was done before."""
+    """In place of training: the updates of a training that was done before."""
     return lambda jobs: held[: len(jobs)]
 
 
@@ -177,7 +178,7 @@ def _apart(kept: Mapping[str, Sequence[Update]], arm: str) -> dict[str, float]:
 
 
 def show(found: dict[str, Any]) -> None:
-    """The same numbers for people."""
+    """Print the same numbers for people."""
     print(f"{found['machine']} beside {found['cores']} cores, torch {found['torch']}; pictures: {found['pictures']}")
     for name in ("digits", "cifar-cnn"):
         one = found[name]

@@ -1,9 +1,10 @@
-"""Seconds of each step after training, on the CPU as the product takes it and on a device, and whether bytes agree.
+"""Seconds of each step after training, on the CPU as the product does it and on a device, and whether bytes agree.
 
-A row's `cpu_s` has what the product pays: updates come from the device once (`home_s`), and stay; clients encode and
-mask on all cores at once. Its `device_s` has what a device would pay: words of the cipher on their way there, what
-leaves on its way back, and where rows are those of messages, which lie in ordinary memory, their way there (`there_s`).
-Where no step takes less on the device than on the CPU, moving it there would be no gain.
+It answers whether work after training should move to a device: where no step takes less there, that would be no gain.
+`device_rounds` (`croupier bench simulate --device cuda`) calls `compare`. A row's `cpu_s` has what the product pays:
+updates come from the device once (`home_s`), and stay; clients encode and mask on all cores at once. Its `device_s` has
+what a device would pay: words of the cipher on their way there, what leaves on its way back, and, where rows arrive as
+messages in the CPU's memory, their way there (`there_s`).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from croupier.release.release import blocks
 from croupier.release.shuffle import shuffle_into
 from croupier_lab.bench.speed import device_steps
 
+# Decimal digits of a parameter, and masks of each client.
 DIGITS, SEEDS = 4, 2
 Bytes = npt.NDArray[np.uint8]
 NO_DRAWS = np.zeros(0, np.uint32)

@@ -1,8 +1,11 @@
-"""One update of very many parameters through `rns-servers` and `intra`: seconds, peak memory, bytes on the wire.
+"""A round of very large updates, one from each client, by sum servers and by IntraShuffler's buckets.
 
-Each protocol runs in a process of its own, streamed (`streamed`): updates are drawn by the strip and never all in
-memory, so that the peak is what the protocol itself takes. A client that holds its update, and a server that holds its
-model, have four bytes a parameter more.
+It measures seconds, processor time, peak memory and sent bytes, to show that neither protocol's memory grows with the
+model. `croupier bench large` runs it. The names `rns-servers` and `intra` are those of presets, but settings are fixed
+here and in `streamed`. Each protocol runs in a process of its own, with updates that are drawn by the strip and never
+all in memory (`streamed`). So `peak_growth_bytes` is the protocol's own memory, and `peak_bytes` that of the whole
+process with Python and torch. A client that holds its update, and a server that holds its model, have four bytes a
+parameter more.
 """
 
 from __future__ import annotations
@@ -37,19 +40,24 @@ class LargeModelSize(BenchSize):
 
 
 def measure(size: LargeModelSize, seed: int, watch: Watch = ignore) -> dict[str, Any]:
-    """Both protocols, one after the other; as a floor, how long merely copying the bytes that each sends takes."""
+    """Both protocols, one after the other; as a floor, the seconds that merely copying the bytes of each takes."""
     found: dict[str, Any] = {"params": size.params, "clients": size.clients, "rows": []}
     for protocol in PROTOCOLS:
         watch(protocol)
         found["rows"].append(apart(streamed_once, protocol, size, seed))
     moved = rates(3)["moved"]
     for row in found["rows"]:
+        # `rates` counts what a copy reads and what it writes, so that each sent byte counts twice.
         row["copy_s"] = 2 * row["bytes_sent"] / moved
     return found
 
 
 def streamed_once(protocol: Protocol, size: LargeModelSize, seed: int) -> dict[str, Any]:
-    """One protocol in this process. Raises: AssertionError when the first strip's mean is not that of the updates."""
+    """One protocol in this process.
+
+    Raises: AssertionError when the first strip of the `rns-servers` mean is not that of the updates. Rows of `intra`
+    are noised, so that nothing is checked there.
+    """
     keep_freed()
     coins, first = Coins.from_seed(seed), list[Tensor]()
 
@@ -85,7 +93,7 @@ def streamed_once(protocol: Protocol, size: LargeModelSize, seed: int) -> dict[s
 
 
 def show(found: dict[str, Any]) -> None:
-    """The same numbers for people."""
+    """Print the same numbers for people."""
     print(f"{found['clients']} clients, {found['params']} parameters each, streamed")
     for row in found["rows"]:
         grown, sent = row["peak_growth_bytes"] / 1e6, row["bytes_sent"] / 1e9

@@ -1,7 +1,7 @@
-"""Work on so many cores and no more: torch's threads, and the cores that this thread and its children may use.
+"""Run work on so many cores and no more: torch's threads, and the cores that this thread and its children may use.
 
-The paper's costs are of devices with few cores. Threads and cores are lent for the time of a measurement and given back
-whatever happens.
+Tazza's costs are of devices with few cores (`papers.tazza.cost`, Figures 14 to 16), and they are timed here on as few.
+Threads and cores are as before once the measurement ends, whatever happens.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import torch
 
 @contextmanager
 def lent(threads: int) -> Iterator[int]:
-    """How many cores were lent; both are as before afterwards, however it ends.
+    """While it is open, work runs on so many cores; it gives how many there really are.
 
-    Where the machine has fewer cores, threads share them; where cores cannot be chosen, only torch is told.
+    Where the machine has fewer cores, threads share them. Where cores cannot be chosen, only torch is told.
     """
     before, own = torch.get_num_threads(), _own()
     torch.set_num_threads(threads)

@@ -1,10 +1,11 @@
 """How long a mix network takes for all bits of a model, form by form, beside a copy of the same bits.
 
-`croupier bench mix`. The real placements are played from updates to the decoded sum, in one process, one party after
-the other; each party's own seconds are counted. `mix_s` is what all mix servers take together, `hop_s` a server's share
-of it, `hop_ns_a_bit` the same in processor time (of all cores, and of no other process), `deal_s` the dealer's work,
-which can be done by a machine of its own, and `copy_s` a copy of the packed bits. Forms that prove nothing have no
-`prove_s` and `verify_s`; the one that does is timed by `mix_proofs`, on fewer bits.
+A form is one of the protocols by which `place.chain` mixes. `croupier bench mix` runs them all, and
+`papers.rns.mixnets` uses its pipelines. The real placements are played from updates to the decoded sum, in one process,
+one party after the other, and each party's own seconds are counted. `mix_s` is what all mix servers take together,
+`hop_s` one server's part of it, `hop_ns_a_bit` the same in processor time (of all cores, and of no other process),
+`deal_s` the dealer's work, which can be done by a machine of its own, and `copy_s` a copy of the packed bits. Forms
+that prove nothing have no `prove_s` and `verify_s`. The one that proves is timed by `mix_proofs`, on fewer bits.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from croupier_lab.bench.size import BenchSize, Watch, ignore
 from croupier_lab.bench.speed import mix_proofs
 from croupier_lab.bench.speed.secure_sum import drawn, seated
 
-# Which kind of letter goes from one server to the next.
+# By form, the kind of letter that goes from one server to the next.
 _HOPS = {"dealer": "hop", "pairs": "hop", "onion": "hop1", "full": "mixed", "relay": "released"}
 
 
@@ -55,7 +56,7 @@ class MixSize(BenchSize):
 
 
 def pipelines(size: MixSize) -> dict[str, Pipeline]:
-    """Every form, on the same updates; boxes take whole rows, which are then not of bits in unary."""
+    """Every form, on the same updates; "onion" moves whole rows in boxes, not bits in unary."""
     unary = Residues(clients=size.clients, digits=size.digits)
     places = {
         "relay": Relay(), "full": Chain(trust="full"), "pairs": Chain(shuffle="pairs"),
@@ -126,7 +127,7 @@ def _bits(pipeline: Pipeline) -> int:
 
 
 def _timed(name: str, party: Party, seconds: Counter[str], worked: Counter[str]) -> Party:
-    """The same party; what it takes between two waits is counted, by the clock and in processor time."""
+    """The same party, whose work between two waits is counted, by the clock and in processor time."""
 
     def played_by(given: Given, memory: Memory, coins: Coins) -> Flow:
         flow, answer = party(given, memory, coins), None
@@ -168,7 +169,7 @@ def _check(pipeline: Pipeline, updates: Mapping[str, Update], result: AttemptRes
 
 
 def show(found: dict[str, Any]) -> None:
-    """The same numbers for people."""
+    """Print the same numbers for people."""
     print(f"{found['clients']} clients, {found['params']} parameters of {found['digits']} digits")
     print(
         f"{'form':<8}{'servers':>8}{'bits':>13}{'client B':>12}{'hop B':>12}{'mix s':>9}{'hop / copy':>12}"

@@ -1,9 +1,9 @@
 """How long a mix of encrypted bits takes with its proofs, beside libsodium: the `malicious` row of `bench mix`.
 
 One server's step is played with the placement's own record (`place.chain.mix_record`): bits are given fresh randomness
-and permuted (`mix_s`), all sums and a share of the numbers are proven (`prove_s`), and another party checks all of it
-(`verify_s`). Clients' own work is not in it. The rival multiplies and adds on ristretto255 by one call of libsodium for
-each multiple and sum, as Python calls it, and only mixes.
+and permuted (`mix_s`), all sums and a random part of the numbers are proven (`prove_s`), and another party checks all
+of it (`verify_s`). Clients' own work is not in it. The rival multiplies and adds on ristretto255 by one call of
+libsodium for each multiple and sum, as Python calls it, and only mixes. `mix_chain` calls it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from croupier.place.chain.proven_cost import MixSizes
 from croupier.place.chain.table import MixTable
 from croupier.release.bits import Bits
 
+# Ciphertexts that the rival is timed on.
 _RIVAL = 500
-# Seconds that 10^5 bits may take with proofs of a twentieth, and how much faster than per-call libsodium a mix is to
-# be.
+# The goals: seconds that 10^5 bits may take with proofs of a twentieth of the numbers, and how many times as fast as
+# single calls of libsodium a mix must be.
 GOAL_S, GOAL_RATIO, GOAL_BITS = 120.0, 3.0, 100_000
 
 
@@ -91,7 +92,7 @@ def _rival() -> float | None:
 
 
 def show(row: dict[str, Any]) -> None:
-    """The same numbers for people."""
+    """Print the same numbers for people."""
     rival = "rbcl is not installed" if row["faster"] is None else (
         f"{row['libsodium_us']:.0f} by libsodium's calls: {row['faster']:.1f} times as fast (goal {GOAL_RATIO:g})"
     )  # fmt: skip

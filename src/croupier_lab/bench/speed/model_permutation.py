@@ -1,7 +1,8 @@
 """What permuting a model along its symmetries costs: beside a copy of it, its training, pruning and DP-SGD.
 
-`croupier bench tazza`. A copy of the same model is the least that moving all its numbers can cost, so that it is the
-rival; training, pruning and DP-SGD say what the cost means beside a client's other work.
+`croupier bench tazza` runs it. A copy of the same model is the least that moving all its numbers can cost, so that it
+is the rival; training, pruning and DP-SGD say what the cost means beside a client's other work. `client_defences` and
+`papers.tazza.cost` time its subjects, too.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def _model(name: str, size: ModelPermutationSize, coins: Coins) -> dict[str, Any
     steps = -(-size.records // size.batch)
     step = _best(stepper(made.net, made.rows, Adam()), size.repeats)
     private = privately(made.net, made.rows, coins)
-    # Before the clock runs: what is worked out once a rule, and compiled once a machine.
+    # Before the clock runs: this also works out tables of the rule, and compiles loops that the machine lacks.
     if not torch.equal(shuffled.invert(shuffled.apply(vector)), vector):
         raise AssertionError(f"{name}: there and back is not the same model")
     quick = {
@@ -131,7 +132,7 @@ def _model(name: str, size: ModelPermutationSize, coins: Coins) -> dict[str, Any
 
 
 def ruled(symmetry: Symmetry, seed: bytes) -> Shuffled:
-    """What a client does once a round before its model can be permuted, and brought back."""
+    """Derive a round's rule and its tables, as a client does once before a model is permuted and brought back."""
     found = symmetry.under(symmetry.rule(seed, 1))
     found.prepare()
     return found
@@ -140,7 +141,7 @@ def ruled(symmetry: Symmetry, seed: bytes) -> Shuffled:
 def stepper(
     net: FlatNet, rows: TensorRecords, fit: Adam, change: Callable[[Tensor], Tensor] = lambda grads: grads
 ) -> Callable[[], None]:
-    """One batch of training, whose gradient is changed before the step."""
+    """A function that trains on one batch, whose gradient is changed before the step."""
     state, numbers = fit.start(net.weights), counting(1)
 
     def step() -> None:
@@ -152,7 +153,10 @@ def stepper(
 
 
 def privately(net: FlatNet, rows: TensorRecords, coins: Coins) -> Callable[[], None] | None:
-    """One batch of DP-SGD, every record's gradient clipped and the sum noised; None where a record has none."""
+    """A function that takes one step of DP-SGD: every record's gradient clipped, and the sum noised.
+
+    None where the network has no gradients of single records.
+    """
     try:
         check_private(net.module)
     except SpecError:
@@ -190,7 +194,7 @@ def _beside(works: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, f
 
 
 def show(found: dict[str, Any]) -> None:
-    """The same numbers for people."""
+    """Print the same numbers for people."""
     columns = {"rule": "rule_s", "shuffle": "shuffle_s", "back": "unshuffle_s", "copy": "copy_s"}
     columns |= {"pruning": "pruning_s", "DP-SGD": "dpsgd_s", "batch": "batch_step_s", "epoch": "epoch_s"}
     print("permuting a model once a round, in milliseconds; pruning, DP-SGD and batch are for one batch")

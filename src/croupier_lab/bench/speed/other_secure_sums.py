@@ -1,6 +1,7 @@
 """What others have built for the same sum, driven in this process: SecAgg+ of Flower, CKKS of TenSEAL.
 
-Neither is needed to use Croupier; each is measured where it is installed.
+Neither is needed to use Croupier, and each is measured where it is installed. `secure_sum` (`croupier bench sum`) runs
+both on its updates, and `bench.flower.rounds` (`croupier bench flower`) runs SecAgg+.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ PACKAGES: dict[Name, str] = {"secaggplus": "flwr", "ckks": "tenseal"}
 
 
 def secaggplus(updates: Mapping[str, Update], repeats: int) -> tuple[float, int, torch.Tensor]:
-    """Flower's workflow and its client mod, all clients neighbours of each other, no message over a socket."""
+    """Flower's SecAgg+ workflow and its client mod: all clients are neighbours, and no message goes over a socket."""
     os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
     import_module("flwr.common")
     logging.getLogger("flwr").setLevel(logging.CRITICAL)

@@ -1,6 +1,7 @@
-"""What a timed RAIN round is about: made-up rows, everybody's keys, and what every client sends.
+"""What a timed RAIN round is played on: made-up rows, everybody's keys, and what every client sends.
 
-`bench/speed/rain_servers` plays it on two servers, `bench/speed/rain_round` in the clear.
+Both servers make the same inputs from one seed, so that nothing of them need be sent. `bench/speed/rain_servers` plays
+them on two servers, and `bench/speed/rain_round` (`croupier bench rain`) applies the same rule to them in the clear.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class RainRoundSize(BenchSize):
 
 @dataclass(frozen=True)
 class RoundInputs:
-    """What a round is about: rows of signs, the reference, and everybody's keys."""
+    """What a round is played on: rows of signs, the reference, and everybody's keys."""
 
     size: RainRoundSize
     given: Given
@@ -60,12 +61,12 @@ class RoundInputs:
 
     @property
     def schemas(self) -> Mapping[str, Schema]:
-        """Every message."""
+        """The schema of every message of the round."""
         return messages.schemas(self.deal, self.given)
 
 
 def laid(size: RainRoundSize, coins: Coins, number: int) -> RoundInputs:
-    """Made-up rows around a made-up reference."""
+    """Made-up rows around a made-up reference, for the round with this number."""
     names = tuple(f"c{number:04d}" for number in range(size.clients))
     layout = Layout((Slice("w", (size.params,)),))
     given = Given("server", RUN, 0, 0, names, 2, layout)
@@ -95,7 +96,7 @@ def unpacked(row: kernel.Bytes, count: int) -> Tensor:
 
 
 def client_uploads(table: RoundInputs) -> tuple[list[Received], float, int]:
-    """What every client sends a server, the time of one client, and its bytes to both."""
+    """What every client sends a server, the median seconds of a client, and a client's bytes to both servers."""
     size = table.size
     place = Pair(malicious=size.mode == "malicious")
     seeds, spent, ups, total = dealer.seeds(table.deal, table.coins), [], [], 0

@@ -1,6 +1,7 @@
 """One RAIN round on two servers, each a process of its own, from the clients' hidden rows to the opened sum.
 
-The dealer's material lies ready in memory (or in a file, `streamed`): what is timed is everything from the moment both
+`croupier bench rain` runs it, and RAIN's Tables 2 and 3 and Figure 7 (`papers.rain.cost`) take its numbers. The
+dealer's material lies ready in memory (or in a file, `streamed`). What is timed is everything from the moment both
 servers hold the clients' messages until both have the sum, with every message packed, sent and checked.
 """
 
@@ -25,9 +26,9 @@ from croupier_lab.bench.speed.rain_inputs import (
 )
 from croupier_lab.bench.speed.rain_servers import server_rounds
 
-# Numbers that a plain mean is timed on at most; more are reckoned from them.
+# Numbers that a plain mean is timed on at most; the time of more is scaled up from these.
 _MEANT = 1 << 27
-# The most that is swept over with each mode, as clients times parameters.
+# The largest size of a sweep in each mode, as clients times parameters.
 LARGEST: dict[Mode, int] = {"semi-honest": 10**9, "malicious": 10**8}
 SMALLEST = 10**5
 
@@ -43,7 +44,7 @@ SWEEP = RainRoundSweep
 
 
 def measure(size: RainRoundSize, seed: int, watch: Watch = ignore) -> dict[str, Any]:
-    """The best of some rounds, beside the same rule in the clear and the bare mean of as many numbers."""
+    """The best of some rounds, beside the same rule in the clear and a plain mean of as many numbers."""
     coins = Coins.from_seed(seed)
     table = laid(size, coins, 0)
     _, client_s, client_bytes = client_uploads(table)
@@ -84,7 +85,7 @@ def sweep(size: RainRoundSize, seed: int, watch: Watch = ignore, *, largest: int
 
 
 def show(found: Mapping[str, Any]) -> None:
-    """The same numbers for people."""
+    """Print the same numbers for people."""
     print(f"{found['clients']} clients, {found['params']} parameters, {found['mode']}: best of {found['repeats']}")
     print(f"a client        {found['client_s']:9.4f} s {found['client_bytes']:>13,} bytes up, to both servers")
     print(

@@ -1,6 +1,7 @@
 """Both servers of a timed RAIN round, each in a process of its own, joined by a socket.
 
-`bench/speed/rain_round` says what they are measured beside.
+Only so are the seconds of two machines that wait for each other, and the memory of one, seen. `bench/speed/rain_round`
+(`croupier bench rain`) calls `server_rounds` and says what they are measured beside.
 """
 
 from __future__ import annotations

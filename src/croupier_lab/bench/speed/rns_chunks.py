@@ -1,6 +1,8 @@
-"""Residues chunk by chunk: drawn parameters, and the work of each way to sum them, for one size of a sweep.
+"""Encode and sum residues chunk by chunk, in each of three ways, for one size of a sweep.
 
-`bench/speed/rns_encoding` times one size in full, and the sweep.
+A chunk at a time needs little memory, so that sizes can grow to where all clients' residues would not fit.
+`bench/speed/rns_encoding` (`croupier bench rns`) sweeps over sizes with it, and other benches of speed draw their
+parameters by `draw`.
 """
 
 from __future__ import annotations
@@ -45,13 +47,13 @@ class RnsEncodingSize(BenchSize):
 
 
 def draw(coins: Coins, count: int) -> npt.NDArray[np.float32]:
-    """Parameters within half the scale: the work does not depend on what they are."""
+    """Drawn parameters, within half the scale; the work does not depend on their values."""
     words = np.frombuffer(coins.secure().bytes(4 * count), "<i4")
     return words.astype(np.float32) * np.float32(2.0**-32)
 
 
 def warm(encoder: Residues, coins: Coins) -> None:
-    """Compile and build tables before anything is timed."""
+    """Load compiled loops and build tables before anything is timed."""
     rows = [coded(encoder, coins.child("warm", who), 1 << 12) for who in range(2)]
     layout = flat(1 << 12)
     for release in (Bits(), Mod()):
@@ -60,7 +62,7 @@ def warm(encoder: Residues, coins: Coins) -> None:
 
 
 def chunks(params: int) -> Iterator[tuple[int, int, int]]:
-    """Number, start and stop."""
+    """Number, start and stop of each chunk."""
     for number, start in enumerate(range(0, params, CHUNK)):
         yield number, start, min(params, start + CHUNK)
 
@@ -97,7 +99,7 @@ def sweep_point(kind: Kind, size: RnsEncodingSize, seed: int) -> dict[str, Any]:
 
 
 def _summed(encoder: Residues, clients: Iterator[npt.NDArray[np.float32]], count: int, _coins: Coins) -> float:
-    """One client at a time: its bits are counted and gone."""
+    """Release "mod", a client at a time: its bits are counted, and not kept."""
     ones, spent = np.zeros((count, len(encoder.modulus)), np.int64), 0.0
     for values in clients:
         update = Update(torch.from_numpy(values), flat(count))
@@ -110,7 +112,7 @@ def _summed(encoder: Residues, clients: Iterator[npt.NDArray[np.float32]], count
 
 
 def _shared(encoder: Residues, clients: Iterator[npt.NDArray[np.float32]], count: int, coins: Coins) -> float:
-    """One client at a time: tagged, shared among the servers through bytes, added by them, checked and decoded."""
+    """Sum servers, a client at a time: tagged, shared through bytes, added by the servers, checked and decoded."""
     fixed = FixedPoint(clients=encoder.clients, digits=encoder.digits)
     tagger, bits = Tagger(coins.child("tags"), fixed.bits, encoder.clients), fixed.bits
     totals, tags, names, spent = dict[int, Tensor](), 0, list[str](), 0.0
@@ -142,7 +144,7 @@ def _shared(encoder: Residues, clients: Iterator[npt.NDArray[np.float32]], count
 
 
 def _shuffled(encoder: Residues, clients: Iterator[npt.NDArray[np.float32]], count: int, coins: Coins) -> float:
-    """All clients' bits of one chunk, shuffled literally, counted and decoded."""
+    """Release "bits": all clients' bits of a chunk really shuffled, counted and decoded."""
     updates = [Update(torch.from_numpy(values), flat(count)) for values in clients]
     start = time.perf_counter()
     rows = [encoder.encode(update, {}, coins).vector for update in updates]

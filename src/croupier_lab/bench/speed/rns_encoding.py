@@ -1,6 +1,7 @@
 """How fast residues in unary are encoded, shuffled and decoded, against a copy and against the paper's plain form.
 
-Each measurement runs in a fresh process, so that its resident high-water mark is its own.
+`croupier bench rns` runs it; each of its measurements runs in a fresh process, so that its peak of resident memory is
+its own. RNS's Table 10 (`papers.rns.cost`) calls `seconds`, which runs in the caller's process.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from croupier_lab.bench.speed.rns_chunks import Kind, RnsEncodingSize, chunks, c
 
 # The plain form is timed on so many parameters; more would take minutes and gigabytes.
 PART = 1 << 20
+# The fewest parameters of the sweep, and the most whose bits are really shuffled.
 SMALLEST = 10**5
 LITERAL = 10**7
 
@@ -119,8 +121,10 @@ def _mean(encoder: Residues, released: Released) -> Tensor:
 
 
 def _released(release: Release, encoder: Residues, size: RnsEncodingSize, coins: Coins) -> tuple[float, Tensor, Tensor]:
-    """Seconds of the release of all clients' bits, chunk by chunk as they would be passed on; the sum's residues where
-    it gives them; and the true mean of the first chunk."""
+    """Seconds of a release of all clients' bits, chunk by chunk; its sums, and the true mean of the first chunk.
+
+    There are no sums where the release gives bits.
+    """
     spent, parts, true = 0.0, list[Tensor](), torch.zeros(0, dtype=torch.float64)
     for number, start, stop in chunks(size.params):
         nodes = [coins.child(who, number) for who in range(size.clients)]
@@ -152,14 +156,17 @@ def _plain(values: npt.NDArray[np.float32], size: RnsEncodingSize) -> tuple[floa
 
 
 def _algorithm1(values: npt.NDArray[np.float32], chosen: tuple[int, ...], digits: int) -> npt.NDArray[np.uint8]:
-    """As printed: scale, round down, take residues, write each in unary with m bits; packed into bytes to be sent."""
+    """The paper's Algorithm 1 as printed: scale, round down, take residues, write each in unary with m bits.
+
+    The bits are packed into bytes to be sent.
+    """
     whole = np.floor(values.astype(np.float64) * 10**digits).astype(np.int64)
     codes = [np.arange(m) < (whole % m)[:, None] for m in chosen]
     return np.packbits(np.concatenate(codes, 1))
 
 
 def show(found: dict[str, Any]) -> None:
-    """The same numbers for people."""
+    """Print the same numbers for people."""
     print(
         f"{found['params']} parameters, {found['clients']} clients, {found['digits']} digits: "
         f"{found['bits_per_parameter']} bits a parameter, {found['bytes_per_client'] / 1e6:.1f} MB a client"

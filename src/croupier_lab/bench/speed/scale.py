@@ -1,9 +1,9 @@
 """Many simulated clients: ours in one process, ours on Ray, and Flower on Ray, on the same records and network.
 
-`croupier bench scale`. Every client holds a few of scikit-learn's digits, drawn with others' (there are fewer records
-than clients), and takes one local step. Seconds are of rounds after the first, by the clock and of the processor;
-memory is the sum of the high-water marks of all processes that a side started. Flower is measured where it is installed
-with its simulation engine.
+`croupier bench scale` runs it. Every client holds a few of scikit-learn's digits, which other clients may hold too
+(there are fewer records than clients), and takes one local step. Seconds are of rounds after the first, by the clock
+and of processors. Memory is the sum of the peaks of all processes that a side started. Flower is measured where it is
+installed with its simulation engine.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def ours(clients: int, size: ScaleSize, seed: int, engine: Literal["local", "ray
 
 
 def flower(clients: int, size: ScaleSize) -> dict[str, Any]:
-    """The same under `flwr run`; where it failed, the last of what it said."""
+    """The same under `flwr run`; where that failed, the last of what it said."""
     home = FLOWER_HOME.replace("num-supernodes = 10", f"num-supernodes = {clients}")
     home += "options.backend.client-resources.num-cpus = 1\n"
     config = f"clients={clients} rounds={size.rounds} records={size.records}"
@@ -145,7 +145,7 @@ def flower(clients: int, size: ScaleSize) -> dict[str, Any]:
 
 @dataclass
 class SideMemory:
-    """The memory of all processes that carry a mark: what they hold at their highest, added up; and their seconds."""
+    """The memory of all processes that carry a mark, added up from their peaks, and their processor seconds."""
 
     mark: bytes
     most: int = 0
@@ -213,7 +213,7 @@ def _compared(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def show(found: dict[str, Any]) -> None:
-    """The same numbers for people."""
+    """Print the same numbers for people."""
     print(f"digit clients of {found['records']} records, one local step; the best of the rounds after the first")
     for row in found["rows"]:
         if "failed" in row:

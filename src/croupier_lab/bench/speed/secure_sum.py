@@ -1,8 +1,8 @@
 """How long one secure sum takes and what a client sends for it: sum servers, masks, and what others have built.
 
-`croupier bench sum`. From updates to the decoded total, with every message of the real placements; Flower's SecAgg+ and
-TenSEAL's CKKS are run on the same updates where they are installed (`other_secure_sums`). The benches
-of tampering, mix chains, starts and Flower use its updates or its sums.
+`croupier bench sum` runs it, from updates to the decoded total, with every message of the real placements. Flower's
+SecAgg+ and TenSEAL's CKKS are run on the same updates where they are installed (`other_secure_sums`), and `sum_limit`
+says how fast a sum could be. The benches of tampering, mix chains, starts and Flower use its updates or its sums.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SecureSumSize(BenchSize):
 
 @dataclass(frozen=True)
 class Seated:
-    """One sum from updates to the decoded total, without any model handed out: the sitting, and what came of it."""
+    """One sum from updates to the decoded total, with no model handed out: the attempt, and what the server got."""
 
     attempt: Attempt
     got: list[Released]
@@ -59,7 +59,7 @@ def seated(
     attempt: int = 0,
     quorum: int | None = None,
 ) -> Seated:
-    """Seat everybody for one sum; what the server lets pass will lie in `got`."""
+    """Seat everybody for one sum; what passes the server's checks will lie in `got`."""
     roster = tuple(sorted(updates))
     run = run_id(coins)
     keys = pipeline.place.enrol(roster, coins.child("enrol"))
@@ -68,7 +68,10 @@ def seated(
     def client(given: Given, memory: Memory, own: Coins) -> Flow:
         payload = pipeline.encode.encode(updates[given.me], {}, own.child("encode"))
         once = own.child("attempt", given.attempt, roster_digest(given.roster))
-        yield from pipeline.place.submit(pipeline, given, payload, memory["keys"], once.child("submit"))
+        submitting = pipeline.place.submit(pipeline, given, payload, memory["keys"], once.child("submit"))
+        # As a client of a pipeline does: it holds nothing that it has sent.
+        del payload
+        yield from submitting
         return {}
 
     def server(given: Given, memory: Memory, own: Coins) -> Flow:
@@ -171,7 +174,7 @@ def _itemised(pipeline: Pipeline, size: SecureSumSize) -> dict[str, int]:
 
 
 def show(found: dict[str, Any]) -> None:
-    """The same numbers for people."""
+    """Print the same numbers for people."""
     print(f"{found['clients']} clients, {found['params']} parameters of {found['digits']} digits: best of the repeats")
     rows = {"sum servers": "", "masks": "masks_", "SecAgg+ (flwr)": "secaggplus_", "CKKS (tenseal)": "ckks_"}
     print(f"{'limit':<16}{found['limit_s']:9.3f} s: the bytes alone, at this machine's rates")

@@ -1,6 +1,7 @@
-"""The paper's rival: secure aggregation by Shamir's secret sharing, every coordinate to every client.
+"""The rival of RNS's paper: secure aggregation by Shamir's secret sharing, every coordinate to every client.
 
-Written plainly, for counting real bytes at small sizes and for checking that they do add up; it is no protocol of ours.
+It is written plainly, to count real bytes at small sizes and to check that shares do add up; it is no protocol of ours.
+RNS's tables of cost (`papers.rns.cost`) use it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,11 @@ class ShamirTally:
 
 
 def share(secrets: Sequence[int], clients: int, threshold: int, coins: Coins) -> Shares:
-    """One share of every secret for each client: values of a random polynomial at 1 to n whose value at 0 is secret."""
+    """One share of every secret for each client.
+
+    They are the values at 1 to n of a random polynomial whose value at 0 is the secret. Raises: RangeError for a
+    threshold below 1 or above the number of clients.
+    """
     if not 1 <= threshold <= clients:
         raise RangeError(f"threshold = {threshold}: 1 to {clients} shares can be asked for")
     rest = coins.secure().mask(PRIME, (threshold - 1) * len(secrets)).astype(object)
@@ -72,7 +77,7 @@ def aggregate(updates: Sequence[Sequence[int]], threshold: int, coins: Coins) ->
                 to_clients += len(message) if who == 0 else 0
                 got = schema.unpack(message)["shares"].numpy().astype(object)
             held[other] = (held[other] + got) % PRIME
-    # The first client drops out: t = n - 1 others still suffice.
+    # The first n - t clients drop out after sharing: the t others suffice.
     there = range(count)[count - threshold :]
     up = [schema.pack({"shares": torch.tensor(held[i].tolist(), dtype=torch.int64)}) for i in there]
     opened = np.stack([schema.unpack(message)["shares"].numpy().astype(object) for message in up])

@@ -1,7 +1,8 @@
 """Shuffles of rows of bits that two servers share, side by side: what each costs before the round, and in it.
 
-All parties work one after another in this process, so seconds are those of everybody together; bytes are those of the
-messages, without headers. Every result is put together again and compared with the rows that went in.
+`croupier bench shuffles` runs it. All parties work one after another in this process, so seconds are those of everybody
+together; bytes are those of the messages, without headers. Every result is put together again and compared with the
+rows that went in.
 """
 
 from __future__ import annotations
@@ -190,7 +191,7 @@ def measure(size: RowShufflesSize, seed: int, watch: Watch = ignore) -> dict[str
 
 
 def show(found: dict[str, Any]) -> None:
-    """The same numbers for people."""
+    """Print the same numbers for people."""
     print(f"{found['clients']} rows of {found['params']} bits, two servers; all parties together, best of the repeats")
     print(f"{'':<10}{'offline s':>10}{'bytes':>13}{'online s':>10}{'bytes':>13}{'up a client':>13}{'turns':>7}")
     for name in FORMS:

@@ -1,8 +1,8 @@
 """How fast simulated clients train: stacked against one by one, on the same cores in the same process.
 
-`croupier bench simulate`. Beside speed: the memory mark after five rounds and at the end, which must not grow, and a
-whole small command from start to files, against Flower's where that is installed. With `--device cuda` it is the
-device beside this machine's CPU instead (`device_rounds`).
+`croupier bench simulate` runs it. It also measures peak memory after five rounds and at the end, which must not grow,
+and a whole small command from start to files, against Flower's where that is installed. With `--device cuda` it
+measures the device beside this machine's CPU instead (`device_rounds`). `scale` uses its `run_flower`.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ def _end_all(home: str) -> None:
 
 
 def show(found: dict[str, Any]) -> None:
-    """The same numbers for people."""
+    """Print the same numbers for people."""
     if "device" in found:
         device_rounds.show(found)
         return

@@ -1,8 +1,9 @@
 """What commands pay before they do anything: help, a tiny job, a protected client, and the first run after installing.
 
-`croupier bench start`. Each is a process of its own, and `python -c "import torch"`, which nobody can avoid, stands
-beside them in the same turns. The first run is that of a copy of the packages that nobody has run yet: no bytecode and
-no compiled loops lie beside its files. Processor seconds (`_cpu_s`) are those to go by on a machine that others use.
+`croupier bench start` runs it. Each is a process of its own, and `python -c "import torch"`, which nobody can avoid,
+stands beside them in the same turns. The first run is made from a copy of the packages that nobody has run yet: no
+bytecode and no compiled loops lie beside its files. On a machine that others use, go by the processor seconds
+(`_cpu_s`).
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ def _copied(folder: Path) -> Path:
 
 
 def show(found: dict[str, Any]) -> None:
-    """The same numbers for people."""
+    """Print the same numbers for people."""
     names = {
         "import_torch": 'python -c "import torch"', "help": "croupier --help", "tiny_job": "a tiny job",
         "digits": "croupier run digits", "client": "a client's round", "first_run": "the first run of rns-servers",

@@ -1,9 +1,9 @@
 """Updates too long for memory: protocols a strip of parameters at a time, every message sealed, sent and opened.
 
-Sum servers and IntraShuffler's buckets work coordinate by coordinate, but for one tag and one length a client. So a
-strip goes through all parties before the next one begins, and none of them holds more than a strip of anything but the
-clients' key, which is a thousandth as long. Seeds, tags and key are one for the whole update, as in a round: a strip is
-no round of its own. `large_models` times it.
+Sum servers and IntraShuffler's buckets work coordinate by coordinate, except for one tag and one length a client. So a
+strip goes through all parties before the next one begins, and no party holds more than a strip of anything but the
+clients' key, which is a thousandth as long as the update. Seeds, tags and key are one for the whole update, as in a
+round: a strip is no round of its own. `large_models` (`croupier bench large`) times it.
 """
 
 from __future__ import annotations

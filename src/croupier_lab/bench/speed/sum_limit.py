@@ -2,7 +2,8 @@
 
 No step can be left out: every mask is drawn at the client and again at a server; every long message is sealed once and
 opened once; every party reads what it is given and writes what it makes. The rates are measured in the same run, on all
-cores, by the very ciphers that the sum uses and by copying memory. Work on numbers is taken to be free.
+cores, by the very ciphers that the sum uses and by copying memory. Work on numbers is taken to be free. `secure_sum`
+(`croupier bench sum`) prints the limit, and `large_models` (`croupier bench large`) uses the rates.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ def must(params: int, clients: int, servers: int, bits: int) -> dict[str, int]:
 
 
 def rates(repeats: int) -> dict[str, float]:
-    """Bytes a second of each, on all cores; the best of the repeats."""
+    """Bytes a second of each operation, on all cores; the best of the repeats.
+
+    A copied byte counts twice in "moved": it is read and written.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with ThreadPoolExecutor(cores) as pool:
         return {

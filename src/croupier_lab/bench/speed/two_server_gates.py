@@ -1,7 +1,7 @@
 """What two servers pay to open signs only, or to keep a whole rule secret, beside opening the numbers themselves.
 
-`croupier bench gates`. Opening less costs rounds and dealt material; every way is checked against the plain outcome
-before its seconds count.
+`croupier bench gates` runs it. Opening less costs more turns and more dealt material, and this says how much. Every way
+is checked against the plain outcome before its seconds count.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class GatesSize(BenchSize):
 
 
 def seated(side: Side, schemas: Mapping[str, Schema], links: Coins | None) -> tuple[tuple[Any, Any], AttemptResult]:
-    """What both parties got, and how they sat. With `links` every message is sealed, sent, opened and parsed.
+    """Run both parties' sub-flows: what each got, and the attempt's result.
 
-    Raises: CroupierError, whatever ended a party.
+    With `links` every message is sealed, sent, opened and parsed. Raises: CroupierError, whatever ended a party.
     """
     got: dict[str, Any] = {}
 
@@ -148,7 +148,7 @@ def _opened(
 
 
 def show(found: dict[str, Any]) -> None:
-    """The same numbers for people."""
+    """Print the same numbers for people."""
     print(f"signs of {found['params']} sums of {found['clients']} votes; a rule of {found['rule_params']} parameters")
     rows = {
         "sums opened": found["signs"]["opened"], "signs, 0 shown": found["signs"]["zero"],

@@ -1,7 +1,7 @@
-"""How fast Algorithm 5 runs: candidates judged from cached activations, against whole forward passes.
+"""How fast RNS's Algorithm 5 runs: candidates judged from cached activations, against whole forward passes.
 
-`croupier bench attack`. The attack asks millions of times how a model does with one parameter changed; only the layers
-behind that parameter need to be computed again. Both forms must choose alike.
+`croupier bench attack` runs it. The attack asks millions of times how a model does with one parameter changed, and only
+the layers behind that parameter need to be computed again. Both forms must choose alike.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _cached(scene: AttackContext, rows: Tensor) -> tuple[float, list[int]]:
 
 
 def show(found: dict[str, Any]) -> None:
-    """The same numbers for people."""
+    """Print the same numbers for people."""
     count = f"{found['parameters']} parameters, {found['clients']} candidates each"
     print(f"Algorithm 5 on the final layer of the MNIST network: {count}")
     print(f"whole forward passes  {1e3 * found['full_s_per_parameter']:10.3f} ms a parameter")

@@ -1,10 +1,10 @@
-"""What becomes of a mix when somebody cheats: what clients and the network notice, and what nobody can.
+"""Cheat in a mix network, and count what clients and the network notice, and what nobody can.
 
-Most forms of a chain are for servers that follow the protocol: nothing in them proves that rows were only moved. So
-this bench tells two kinds of escape apart. `by_design`: a mix server or the dealer altered rows, which the statement
-says that nobody notices. Anything else is an escape against the promise: a packet that was altered on its way, a client
-that was left out, a receipt that was forged, parties that mean different clients. The form whose servers prove what
-they do (`proven_rounds`) has no escapes by design.
+`croupier bench tamper --system chain` runs it (`systems`). Most forms of a chain are for servers that follow the
+protocol: nothing in them proves that rows were only moved. So two kinds of escape are told apart. Escapes `BY_DESIGN`:
+a mix server or the dealer altered rows, which the statement says that nobody notices. Any other is an escape against
+the promise: a packet that was altered on its way, a client that was left out, a receipt that was forged, parties that
+mean different clients. The form whose servers prove what they do (`proven_rounds`) has no escapes by design.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NOTE = (
     "way, who takes part and receipts are checked: no other escape is expected"
 )
 BY_DESIGN = ("alter rows", "exchange rows", "alter what is dealt", "alter an opening")
-# What each server sends of rows; all but the last open a part of the last mask.
+# The kinds of letters in which each server sends rows; all but the last server's "mixed" open a part of the last mask.
 SERVERS = {"mix1": ("hop", "mixed"), "mix2": ("masked", "hop", "mixed"), "mix3": ("masked", "mixed")}
 Alter = Callable[[Letter, Choices], Letter]
 
@@ -49,18 +49,20 @@ class ChainTamperSize(BenchSize):
 
 @dataclass(frozen=True)
 class ChainTamperCell:
-    """One way to cheat: what a party makes of its letters, or what the network makes of packets."""
+    """One way to cheat: what a party makes of its letters, or what the network makes of packets.
+
+    `ignored` names a client whose letters never reach the party.
+    """
 
     kind: str
     party: str = ""
     change: Callable[[tuple[Letter, ...], Choices], tuple[Letter, ...]] | None = None
     carry: Carry | None = None
-    # Whose letters the party does as if they had never come.
     ignored: str = ""
 
 
 def cells() -> list[ChainTamperCell]:
-    """Every way that is tried."""
+    """Every way to cheat that is tried."""
     return [*(ChainTamperCell(kind, carry=carry) for kind, carry in NETWORK.items()), *_servers(), *_dealer()]
 
 
@@ -106,7 +108,7 @@ def _without(who: int) -> Alter:
 
 
 def _exchange(letter: Letter, chance: Choices) -> Letter:
-    """Rows change places under masks that do not."""
+    """The rows come in the opposite order, under masks that do not."""
     return filled(letter, rows=body_of(letter)["rows"].flip(0))
 
 
@@ -153,7 +155,7 @@ def measure(size: ChainTamperSize, seed: int, watch: Watch = ignore) -> dict[str
 
     found = counted(ended())
     against = sum(kind["escapes"] for name, kind in found["kinds"].items() if name not in BY_DESIGN)
-    # Bits that are encrypted one by one are dear: a tenth of the rounds.
+    # Rounds whose bits are encrypted one by one take long: a tenth as many of them.
     proven = proven_rounds.measure(max(1, size.trials // 10), coins.child("with proofs"), watch)
     against += proven["escapes"]
     return {
@@ -192,7 +194,7 @@ def _ignoring(cell: ChainTamperCell) -> Callable[[list[Packet]], list[Packet]]:
 
 
 def show(found: dict[str, Any]) -> None:
-    """The same numbers for people."""
+    """Print the same numbers for people."""
     print(
         f"chain: {found['trials']} trials, {found['escapes']} escapes, {found['against_promise']} of them against the "
         f"promise; {found['note']}"

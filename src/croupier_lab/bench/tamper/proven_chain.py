@@ -1,9 +1,10 @@
-"""What becomes of a mix whose servers prove what they do, when somebody cheats: nothing wrong may get by.
+"""Cheats in a mix whose servers prove what they do, for `proven_rounds`: nothing wrong may get by.
 
-Three things are tried, on few and tiny blocks, because every trial costs hundreds of multiplications of points. Whole
-rounds in which a server, a client or the network cheats: none may end with a wrong sum. The same with all checks off,
-which must let much by. And marks that no sum and no opened bit shows, which only the proof of a shuffle can find: they
-are caught as often as the coin chooses one of the numbers that they lie in, which is computed.
+Three things are tried, on few and tiny blocks, because every trial costs hundreds of multiplications of points. First,
+whole rounds in which a server, a client or the network cheats: none may end with a wrong sum. Second, the same with all
+checks off, which must let much by. Third, marks that no sum and no opened bit shows, which only the proof of a shuffle
+can find: they are caught as often as the coin chooses one of the numbers that they lie in, and this chance is computed
+(`detection`).
 """
 
 from __future__ import annotations
@@ -38,11 +39,12 @@ from croupier_lab.bench.speed.secure_sum import drawn
 NAMES, CLIENTS, PARAMS = ("mix1", "mix2"), ("c00", "c01", "c02"), 2
 # The detection of marks is measured on so many numbers, of which this share is proven.
 SLOTS, SHARE = 6, 0.3
+# How sure the interval is in which the count of caught marks must lie.
 CONFIDENCE = 0.999
 
 
 def pipeline(share: float = 0.5) -> Pipeline:
-    """Bits of three clients through two servers."""
+    """Bits of three clients through two mix servers that prove this share of the numbers."""
     place = Chain(trust="malicious", servers=len(NAMES), proven=share)
     return Pipeline(encode=Residues(clients=len(CLIENTS), steps=7), release=Bits(), place=place)
 
@@ -70,14 +72,14 @@ class _Cheat(MixRecord):
 
 
 class AddsOne(_Cheat):
-    """One bit more than came in, which stays a bit."""
+    """Adds one to a client's bit, which stays a bit."""
 
     def remixed(self, step: OwnStep) -> Ciphertexts:
         return self._shifted(super().remixed(step), self._places(step, 0)[:1], [1])
 
 
 class MarksFar(_Cheat):
-    """A thousand more and a thousand less in one block."""
+    """Adds a thousand to one bit and takes a thousand from another of its block."""
 
     def remixed(self, step: OwnStep) -> Ciphertexts:
         pair = self.table.blocks(len(self.present))[0][0][:2].tolist()
@@ -85,7 +87,7 @@ class MarksFar(_Cheat):
 
 
 class Replaces(_Cheat):
-    """A bit of its own in the place of a client's."""
+    """Puts a bit of its own in the place of a client's."""
 
     def remixed(self, step: OwnStep) -> Ciphertexts:
         after = super().remixed(step)
@@ -97,7 +99,7 @@ class Replaces(_Cheat):
 
 
 class Copies(_Cheat):
-    """A client's bit twice, under other randomness, and another's not at all."""
+    """Takes a client's bit twice, under other randomness, and another's not at all."""
 
     def remixed(self, step: OwnStep) -> Ciphertexts:
         order = np.array(step.order)
@@ -106,7 +108,7 @@ class Copies(_Cheat):
 
 
 class Exchanges(_Cheat):
-    """Two numbers' bits exchanged: every bit is somebody's, in another block."""
+    """Exchanges two numbers' bits: every bit is still somebody's, but in another block."""
 
     def remixed(self, step: OwnStep) -> Ciphertexts:
         blocks = self.table.blocks(len(self.present))[0]
@@ -116,16 +118,19 @@ class Exchanges(_Cheat):
 
 
 class OpensOther(_Cheat):
-    """Opens with a key that is not its own."""
+    """Opens its part with a key that is not the one it announced."""
 
     def open(self, who: str, key: MixKey, coins: Coins) -> tuple[Tensor, Tensor]:
-        """With another key."""
+        """Open with another key."""
         return super().open(who, MixKey.make(coins.child("other")), coins)
 
 
 class MarksHidden(_Cheat):
-    """One more on a bit that is known to be 0 and one less on one that is known to be 1, in some numbers' first blocks:
-    neither a sum nor what is opened shows it."""
+    """Marks bits so that neither a sum nor what is opened shows it.
+
+    It adds one to a bit that is known to be 0 and takes one from a bit that is known to be 1, in the first blocks of
+    some numbers.
+    """
 
     numbers: Sequence[int] = ()
 
@@ -139,7 +144,7 @@ class MarksHidden(_Cheat):
 
 
 class BlindRecord(MixRecord):
-    """The control: nobody checks anything."""
+    """The control's record, in which nobody checks anything."""
 
     def check_mix(self, who: str, body: Body) -> None:
         """Take it as it is."""
@@ -147,31 +152,31 @@ class BlindRecord(MixRecord):
         self._take(who, Ciphertexts(*shown), body["proof"].numpy())
 
     def check_proofs(self, who: str, slots: Sequence[int], why: bytes, body: Body, coins: Coins) -> None:
-        """Nothing."""
+        """Check nothing."""
 
     def check_open(self, who: str, body: Body) -> None:
-        """Nothing."""
+        """Check nothing."""
 
 
 class BlindAdder(BlindRecord, AddsOne):
-    """The control's cheat."""
+    """The control's cheat: it adds one, and checks nothing."""
 
 
 class BlindChain(Chain):
-    """The control's placement."""
+    """The control's placement, in which every party keeps a record that checks nothing."""
 
     @property
     def form(self) -> MixForm:
-        """Without checks."""
+        """The same form, without checks."""
         return cheating(super().form, BlindRecord)
 
 
-# By what they do; caught always, as each changes a sum, is no bit when opened, or is not the key that was told.
+# Cheats by what they do. All are always caught: each changes a sum, opens to no bit, or uses a key that was not told.
 CHEATS: Mapping[str, type[MixRecord]] = {
     "change a sum": AddsOne, "mark far": MarksFar, "replace a bit": Replaces, "copy a bit": Copies,
     "exchange numbers": Exchanges, "open with another key": OpensOther,
 }  # fmt: skip
-# Fields of letters, by who sends them.
+# The fields that are altered, by sender and kind of letter.
 LETTERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "mix1": {
         "key": ("public", "proof"), "inputs": ("r", "c", "present"), "by-mix1": ("r", "c", "proof", "present"),
@@ -187,7 +192,7 @@ LETTERS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 
 
 def cheating(form: MixForm, record: type[MixRecord]) -> Proven:
-    """The same form, in which all watch and mix in this way."""
+    """The same form, whose parties keep and check this kind of record."""
     if not isinstance(form, Proven):
         raise AssertionError("only a chain that proves has records")
     return replace(form, record=record)
@@ -202,7 +207,7 @@ def party(whole: Pipeline, who: str, record: type[MixRecord]) -> Party:
 
 @dataclass(frozen=True)
 class MarkBench:
-    """What is the same in all trials of marks: the table, keys, and what clients sent."""
+    """What is the same in all trials of hidden marks: the table, keys, and what clients sent."""
 
     table: BitTable
     keys: MixKeys
@@ -241,7 +246,7 @@ class MarkBench:
 
 
 def detection(trials: int, coins: Coins) -> list[dict[str, Any]]:
-    """How often hidden marks in 0, 1, 2 and 3 numbers are caught, beside what the coin's draws give."""
+    """How often hidden marks in 0, 1, 2 and 3 numbers are caught, beside the chance computed from the coin's draws."""
     bench = MarkBench.make(coins.child("bench"))
     proven, rows = bench.table.asked(SHARE), []
     for changed in (0, 1, 2, 3):

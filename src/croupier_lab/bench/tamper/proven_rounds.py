@@ -1,7 +1,8 @@
 """Whole rounds of a mix whose servers prove what they do, in which somebody cheats: how they end, and the control.
 
 A server mixes, opens or proves something else; a server or client sends other bytes than it should, to all or to one;
-the network alters a packet. No round may end with a wrong sum.
+the network alters a packet. No round may end with a wrong sum. The cheats are in `proven_chain`, and `chain`
+(`croupier bench tamper --system chain`) calls `measure`.
 """
 
 from __future__ import annotations
@@ -25,14 +26,17 @@ from croupier_lab.bench.tamper.proven_chain import CHEATS, LETTERS, NAMES, Blind
 from croupier_lab.bench.tamper.rounds import NETWORK, PacketNetwork, pick, verdict
 from croupier_lab.bench.tamper.verdicts import Verdict, body_of, counted, filled, places
 
-# A packet that the network alters, counted over the round.
+# The network alters one of the first so many packets, counted over the round.
 _PACKETS = 70
 
 
 @dataclass(frozen=True)
 class ProvenCell:
-    """One way to cheat: how a server watches and mixes, or what a party makes of one field of one kind of letter, or
-    what the network does."""
+    """One way to cheat.
+
+    It is how a server watches and mixes (`record`), or what a party makes of one field of one kind of letter
+    (`letter`), or what the network does (`carry`).
+    """
 
     kind: str
     party: str = ""
@@ -43,7 +47,7 @@ class ProvenCell:
 
 
 def cells() -> list[ProvenCell]:
-    """Every way that is tried."""
+    """Every way to cheat that is tried."""
     found = [ProvenCell(kind, who, record) for kind, record in CHEATS.items() for who in NAMES]
     for who, kinds in LETTERS.items():
         for kind, names in kinds.items():
@@ -56,7 +60,7 @@ def cells() -> list[ProvenCell]:
 
 
 def measure(trials: int, coins: Coins, watch: Watch = ignore) -> dict[str, Any]:
-    """Rounds, a tenth as many of the control, and as many trials of marks in each of some numbers."""
+    """Rounds, a tenth as many of the control, and as many trials of hidden marks for each count of marked numbers."""
     whole, every = proven_chain.pipeline(), cells()
 
     def ended() -> Iterator[tuple[str, Verdict]]:
@@ -129,7 +133,7 @@ def _change(cell: ProvenCell, chance: Choices) -> Change:
 
 
 def show(found: Mapping[str, Any]) -> None:
-    """The same numbers for people."""
+    """Print the same numbers for people."""
     control = found["control"]
     print(f"with proofs: {found['trials']} rounds, {found['escapes']} escapes")
     print(f"control, nothing checked: {control['escapes']} escapes of {control['trials']}")

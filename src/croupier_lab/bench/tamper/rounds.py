@@ -1,6 +1,6 @@
-"""Rounds in which somebody cheats: what the network can do to packets, and how a round ended.
+"""Rounds of a chain in which somebody cheats: what the network can do to packets, and how a round ended.
 
-Shared by the forms of a chain, so that an escape means the same in all.
+`chain` and `proven_rounds` share it, so that an escape means the same in all forms of a chain.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _swap(mail: list[Packet], at: int, chance: Choices) -> list[Packet]:
     return out
 
 
-# What the network does to the packet at a place.
+# What the network does to the packet at a place in the mail, by kind of tampering.
 NETWORK: Mapping[str, Carry] = {
     "network flips": _flip,
     "network drops": lambda mail, at, chance: [*mail[:at], *mail[at + 1 :]],
@@ -51,7 +51,7 @@ NETWORK: Mapping[str, Carry] = {
 
 
 class PacketNetwork:
-    """Alters the packet of one number, counted over the round."""
+    """A network that alters one packet, whose number is counted over the round."""
 
     def __init__(self, carry: Carry, at: int, chance: Choices) -> None:
         self.carry, self.at, self.chance, self.seen = carry, at, chance, 0
@@ -63,7 +63,7 @@ class PacketNetwork:
 
 
 def verdict(pipeline: Pipeline, updates: Mapping[str, Update], result: AttemptResult) -> Verdict:
-    """How a round ended: with an alarm, well, or with a wrong sum."""
+    """How a round ended: with an alarm, with the right sum, or with a wrong one."""
     try:
         alarmed(0, tuple(updates), result)
     except CroupierError:

@@ -1,6 +1,7 @@
 """What a cheating party or network can do to the messages of a sum: one function for each alteration.
 
-`bench/tamper/sum_tampering` applies each of them at every place.
+Each makes a `TamperedSum` for a `SumTrial`. `bench/tamper/sum_tampering` applies each of them at every place, and
+`bench/tamper/sums` plays the trials.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from croupier.place.servers import SumServers
 from croupier_lab.bench.tamper.verdicts import body_of, filled, places
 
 SERVERS = ("sum1", "sum2", "sum3")
-# Clients that misbehave are among these; a fifth may be there, honest, or absent.
+# Clients that misbehave are among these four; a fifth client may take part, honest, or be absent.
 CLIENTS = ("c00", "c01", "c02", "c03")
+# The fields that are tampered with, by kind of letter.
 FIELDS = {
     "share": ("vector", "tag"), "seed": ("seed",), "here": ("present",), "sum": ("present", "vector", "tag"),
     "published": ("present", "vector", "tag"), "up": ("vector",),
@@ -34,7 +36,7 @@ FIELDS = {
 
 @dataclass(frozen=True)
 class SumTrial:
-    """What whoever tampers can use: the protocol, chance, and all that was sent in a round or attempt before."""
+    """What whoever tampers can use: the protocol, chance, and all that was sent in an earlier round or attempt."""
 
     pipeline: Pipeline
     slots: int
@@ -48,7 +50,7 @@ class SumTrial:
         return int(self.chance.below(limit)[0])
 
     def read(self, letter: Letter, name: str = "vector") -> Tensor:
-        """A field's values; a vector's are its residues."""
+        """A field's values; of a vector they are its unpacked residues."""
         values = body_of(letter)[name]
         return values.clone() if name != "vector" else unpacked(values, self.slots, residue_bits(self.pipeline))
 
@@ -93,7 +95,7 @@ def swap_values(trial: SumTrial, letter: Letter) -> Letter:
 
 
 def scale(factor: int) -> Alter:
-    """The vector and its tag, where there is one, times a number."""
+    """The vector, and its tag where there is one, are multiplied by a number."""
 
     def alter(trial: SumTrial, letter: Letter) -> Letter:
         vector = trial.read(letter)
@@ -138,7 +140,7 @@ def alter_one(party: str, kind: str, alter: Alter) -> Callable[[SumTrial], Tampe
 
 
 def repeat_altered(party: str, kind: str, alter: Alter) -> Callable[[SumTrial], TamperedSum]:
-    """A party sends a letter, and another version of it after."""
+    """A party sends a letter, and then another version of it."""
     return lambda trial: edit_one(party, kind, lambda letters, at: (*letters, alter(trial, letters[at])))(trial)
 
 
@@ -173,8 +175,10 @@ def alter_all(party: str, kind: str, alter: Alter) -> Callable[[SumTrial], Tampe
 def count_again(
     servers: tuple[str, ...], victim: str, times: int, named: bool = False, told: bool = True
 ) -> Callable[[SumTrial], TamperedSum]:
-    """Servers add a client once more or take it out again. `named`: they no longer name it; not `told`: it is sent no
-    sum."""
+    """Servers add a client once more, or take it out again.
+
+    `named`: they no longer name it. Not `told`: the server sends it no sum.
+    """
 
     def tamper(trial: SumTrial) -> TamperedSum:
         place, modulus = trial.pipeline.place, 1 << residue_bits(trial.pipeline)
@@ -206,7 +210,7 @@ def count_again(
 
 
 def silence(server: str) -> Callable[[SumTrial], TamperedSum]:
-    """A sum server alters its sum, and the network keeps what is published from every client."""
+    """A sum server alters its sum, and the network keeps the published sum from every client."""
 
     def tamper(trial: SumTrial) -> TamperedSum:
         tampered = alter_one(server, "sum", flip("vector"))(trial)

@@ -1,6 +1,7 @@
 """Every way to tamper with a sum that is tried: who alters which message, and how.
 
-`bench/tamper/sums` plays each of them and says whether a wrong sum was taken for right.
+The alterations themselves are in `bench/tamper/sum_alterations`. `bench/tamper/sums` (`croupier bench tamper`) plays
+each cell and says whether a wrong sum was taken for right.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from croupier_lab.bench.tamper.sum_alterations import (
 from croupier_lab.bench.tamper.verdicts import exchanged
 
 System = Literal["sum-servers", "masks"]
+# Who sends each kind of letter.
 SENDERS: dict[System, dict[str, tuple[str, ...]]] = {
     "sum-servers": {"share": CLIENTS, "seed": CLIENTS, "here": SERVERS, "sum": SERVERS, "published": ("server",)},
     "masks": {"up": CLIENTS},
@@ -44,7 +46,7 @@ Before = Literal["nothing", "round", "attempt"]
 
 @dataclass(frozen=True)
 class SumTamperCell:
-    """A kind of tampering at one place, and the honest round or attempt, if any, whose messages are sent again."""
+    """A kind of tampering at one place, and the earlier honest round or attempt, if any, that it needs."""
 
     kind: str
     tamper: Callable[[SumTrial], TamperedSum]
@@ -58,7 +60,7 @@ def cells(system: System) -> list[SumTamperCell]:
 
 
 def _single(senders: Mapping[str, tuple[str, ...]]) -> Iterator[SumTamperCell]:
-    """One party, one of its messages."""
+    """One party tampers with one of its messages."""
     for kind, parties in senders.items():
         for party in parties:
             for name in FIELDS[kind]:
@@ -76,7 +78,7 @@ def _single(senders: Mapping[str, tuple[str, ...]]) -> Iterator[SumTamperCell]:
 
 
 def _network() -> Iterator[SumTamperCell]:
-    """The carrier of sealed packets."""
+    """The network tampers with sealed packets."""
 
     def flipped(trial: SumTrial, mail: list[Packet], at: int) -> list[Packet]:
         data = bytearray(mail[at].data)

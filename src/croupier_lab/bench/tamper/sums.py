@@ -1,7 +1,8 @@
-"""What becomes of a sum when somebody cheats: one tampering a trial, and whether a wrong sum was ever taken for right.
+"""Cheat in a sum, one tampering a trial, and count whether a wrong sum was ever taken for right.
 
-An escape is a sum that differs from the honest one of the clients it names, and that an honest client was content with
-or the round loop would have gone on with. The same tampering is tried on tags without pads, which must let some by.
+An escape is a sum that differs from the honest one of the clients it names, and that an honest client accepted or with
+which the round loop would have gone on. The control tries the same tampering on tags without pads, which must let some
+by. `croupier bench tamper` runs it for sum servers and masks (`systems`), with the ways of `sum_tampering`.
 """
 
 from __future__ import annotations
@@ -51,13 +52,13 @@ class SumTamperSize(BenchSize):
 
 
 class Unpadded(SumServers):
-    """The control: tags without pads, of which every multiple of a true sum carries a fitting one."""
+    """The control: tags without pads, so that every multiple of a true sum has a fitting tag."""
 
     _padded: ClassVar[bool] = False
 
 
 def measure(system: System, size: SumTamperSize, seed: int, watch: Watch = ignore) -> dict[str, Any]:
-    """Trials spread evenly over kinds, parties and messages; the control has a tenth of them, and every cell."""
+    """Trials spread evenly over kinds, parties and messages; the control has a tenth as many, but every cell once."""
     pipeline = sum_servers(5, servers=len(SERVERS))
     if system == "masks":
         pipeline = pipeline.model_copy(update={"place": Masks()})
@@ -73,7 +74,7 @@ def measure(system: System, size: SumTamperSize, seed: int, watch: Watch = ignor
 
 
 def tally(pipeline: Pipeline, system: System, trials: int, params: int, coins: Coins, watch: Watch) -> dict[str, Any]:
-    """How every kind of tampering ended."""
+    """Play the trials, and count how every kind of tampering ended."""
     every = cells(system)
 
     def ended() -> Iterator[tuple[str, Verdict]]:
@@ -120,7 +121,7 @@ def _heard(
     packets: list[Packet],
     links: Coins,
 ) -> None:
-    """Sit through an honest round, and take down everything that is sent."""
+    """Play an honest round, and note every letter and packet that is sent."""
 
     def listen(sent: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:
         letters[view.party] = (*letters.get(view.party, ()), *sent)
@@ -167,7 +168,7 @@ def _verdict(
 
 
 def show(found: dict[str, Any]) -> None:
-    """The same numbers for people."""
+    """Print the same numbers for people."""
     print(f"{found['system']}: {found['trials']} trials, {found['escapes']} escapes; {found['note']}")
     print(table(found))
     if control := found["control"]:

@@ -1,7 +1,7 @@
 """`croupier bench tamper`: one bench for four placements, each with its own ways to cheat.
 
-`sums` has the ways to cheat of sum servers and masks, `rain/` those of the pair, `chain` those of mix
-servers.
+`sums` has the ways to cheat of sum servers and masks, `rain/` those of RAIN's two servers, and `chain` those of mix
+servers. This module chooses among them by `--system`.
 """
 
 from __future__ import annotations
@@ -43,6 +43,6 @@ def measure(size: TamperSize, seed: int, watch: Watch = ignore) -> dict[str, Any
 
 
 def show(found: dict[str, Any]) -> None:
-    """The same numbers for people."""
+    """Print the same numbers for people."""
     shown = {"rain": tampering.show, "chain": chain.show}
     shown.get(found["system"], sums.show)(found)

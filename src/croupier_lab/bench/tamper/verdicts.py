@@ -1,6 +1,8 @@
 """What every bench of cheating needs: letters that are altered, verdicts, and how they are counted and shown.
 
-Shared by the benches of sums and of RAIN, so that an escape means the same in both.
+The benches of sums, of RAIN and of chains share it (`sums`, `rain/`, `chain`, `proven_rounds`), so that an escape means
+the same in all. A trial is `aborted` (somebody honest raised an alarm), `harmless` (the result is right all the same)
+or `escapes` (a wrong result was taken for right).
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ Kinds = dict[str, dict[str, int]]
 
 
 def counted(ended: Iterable[tuple[str, Verdict]]) -> dict[str, Any]:
-    """Trials, escapes, and how every kind of tampering ended."""
+    """Count trials, escapes, and how every kind of tampering ended."""
     kinds: Kinds = {}
     for kind, verdict in ended:
         counts = kinds.setdefault(kind, {"trials": 0, "aborted": 0, "harmless": 0, "escapes": 0})
@@ -43,12 +45,12 @@ def filled(letter: Letter, **fields: Tensor) -> Letter:
 
 
 def places(letters: tuple[Letter, ...], kind: str) -> list[int]:
-    """Which of these letters are of a kind."""
+    """The places of the letters of this kind."""
     return [at for at, letter in enumerate(letters) if letter.kind == kind]
 
 
 def exchanged(letters: tuple[Letter, ...], at: int) -> tuple[Letter, ...]:
-    """Two letters of a kind change bodies."""
+    """The same letters, where two of one kind have exchanged their bodies."""
     same = places(letters, letters[at].kind)
     other = same[(same.index(at) + 1) % len(same)]
     swap = {at: letters[other].body, other: letters[at].body}
@@ -56,7 +58,7 @@ def exchanged(letters: tuple[Letter, ...], at: int) -> tuple[Letter, ...]:
 
 
 def table(found: Mapping[str, Any]) -> str:
-    """Every kind of tampering in a line."""
+    """The counts as text, a line for every kind of tampering."""
     head = f"{'kind':<24}{'trials':>8}{'aborted':>9}{'harmless':>10}{'escapes':>9}"
     lines = [
         f"{name:<24}{kind['trials']:>8}{kind['aborted']:>9}{kind['harmless']:>10}{kind['escapes']:>9}"

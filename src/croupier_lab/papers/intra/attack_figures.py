@@ -1,6 +1,7 @@
 """IntraShuffler's Figures 2 to 7 run again: cosines by budget, groups before and after, links round by round.
 
-The same audits as in `attack_tables`, drawn: a figure is another reading of rows that were measured once.
+They draw the same audits that `attack_tables` tabulates, measured once by `attack_settings`.
+`croupier reproduce intra/figure2` (to `intra/figure7`) runs them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Watch = Callable[[str], None]
 Row = dict[str, Any]
 Rows = Sequence[Mapping[str, Any]]
 LACKING = ("Pecan Street", "ComStock")
-# Spots of so many rows are drawn.
+# At most so many rows are drawn as spots.
 DRAWN = 400
 
 
@@ -50,13 +51,13 @@ def _row(found: Audited, noise: str, marks: Mapping[str, Any], **more: Any) -> R
 
 
 def _absent(like: Row, paper: str) -> list[Row]:
-    """Rows for data that are not to be had."""
+    """Rows for data sets of the paper that are not available."""
     empty = {key: None if key.startswith("_") else "-" for key in like}
     return [empty | {"data": data, "model": ABSENT, "paper": paper} for data in LACKING]
 
 
 def _clients(sketches: Sequence[Sketch]) -> str:
-    """The tenth, the middle and the ninetieth hundredth of clients' mean cosines, averaged over seeds."""
+    """The 10th, 50th and 90th percentile of clients' mean cosines, averaged over seeds."""
     cuts = [quantiles(one.clients.values(), n=10) for one in sketches]
     return " / ".join(alike(fmean(cut[at] for cut in cuts)) for at in (0, 4, 8))
 
@@ -81,7 +82,10 @@ def _figure2(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> 
 
 def _separated(views: Sequence[tuple[View, str]], scale: Scale, means: Means, seeds: Sequence[int],
                watch: Watch) -> list[Row]:  # fmt: skip
-    """Groups in one view and denoiser after another: accuracy, separability and clusters, and spots of one seed."""
+    """How far groups of clients are apart in each view and denoiser: accuracy, separability, clusters.
+
+    The spots that are drawn are those of the first seed.
+    """
     found = audited(HOUSEHOLDS, scale, means, seeds, watch)
     rows = []
     for noise in NOISY:
@@ -151,7 +155,10 @@ def _figure7(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> 
 
 
 def _by_round(sketches: Sequence[Sketch]) -> list[list[float]]:
-    """Round, share linked and share of a random pick, each the mean over seeds that were asked anything."""
+    """By round, the share of rows that are linked and the share of a random pick.
+
+    Both are means over the seeds that were asked anything in that round.
+    """
     numbers = sorted({number for one in sketches for number in one.linked})
     found = []
     for number in numbers:
@@ -249,7 +256,7 @@ def _says7(rows: Rows) -> list[str]:
 
 
 def verdict(mark: Mapping[str, Any]) -> str:
-    """Whether links are above a random pick."""
+    """Whether links are above a random pick, in words."""
     if mark.get("control") is False:
         return "not scored: it fails its control"
     return "above a random pick" if mark["above"]["low"] > 0 else "not shown to be above a random pick"

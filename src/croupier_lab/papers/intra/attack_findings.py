@@ -1,7 +1,7 @@
 """What IntraShuffler's tables of attacks say when they are run again, in sentences computed from their rows.
 
 A sentence is printed only if the rows say it: each is a function of them, with the prior and the control that it rests
-on.
+on. `attack_tables` and `attack_figures` give these functions to their figures.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SAME = (
     "Households and their tiers are the same in all seeds: intervals are over trainings, cohorts and noise, and a tier "
     "that happens to go with a class shows in every run."
 )
-# What the paper prints.
+# What the paper prints, table by table.
 PAPER: dict[str, dict[str, Any]] = {
     "Table 1": {
         "about": "the paper does not say on which data set, model or budgets",
@@ -58,7 +58,7 @@ ROWS, SHUFFLED, INTRA = TITLES["rows"], TITLES["model"], TITLES["parameter"]
 
 
 def marked(mark: Mark | None) -> str:
-    """A mark in words: mean, half of its interval, prior; a star where its control fails."""
+    """A measure in words: its mean, half of its interval, and its prior; a star where its control fails."""
     if mark is None or mark["rate"] is None:
         return "-"
     half = (mark["high"] - mark["low"]) / 2
@@ -68,12 +68,12 @@ def marked(mark: Mark | None) -> str:
 
 
 def alike(value: float) -> str:
-    """Three places, and no minus before nought."""
+    """A number with three decimal places, where a rounded zero has no minus sign."""
     return f"{round(value, 3) + 0.0:.3f}"
 
 
 def facts(found: Audited, noise: str) -> dict[str, Any]:
-    """What sentences need beside marks; plain values."""
+    """What sentences need besides measures, as plain values."""
     return {
         "clip": found.clip, "epsilons": [list(one.epsilons[noise]) for one in found.seeds],
         "clients": found.seeds[0].clients, "auxiliary": found.seeds[0].auxiliary,
@@ -81,7 +81,7 @@ def facts(found: Audited, noise: str) -> dict[str, Any]:
 
 
 def says(rows: Rows) -> list[str]:
-    """Who was attacked, and what the noises really promise."""
+    """Sentences on who was attacked, and on the true epsilons of the noise."""
     said = []
     for data, model in dict.fromkeys((row["data"], row["model"]) for row in rows if row["_facts"]):
         own = [row for row in rows if (row["data"], row["model"]) == (data, model)]
@@ -102,17 +102,17 @@ def says(rows: Rows) -> list[str]:
 
 
 def _of(rows: Rows, **wanted: str) -> Mapping[str, Any] | None:
-    """The marks of the first row with these words."""
+    """The measures of the first row in which these columns have these values."""
     return next((row["_marks"] for row in rows if all(row.get(key) == value for key, value in wanted.items())), None)
 
 
 def above(mark: Mark | None) -> bool:
-    """Whether it passed its control and all of its interval above the prior is positive."""
+    """Whether a measure passed its control and all of its interval lies above the prior."""
     return bool(mark and mark.get("control") is not False and "above" in mark and mark["above"]["low"] > 0)
 
 
 def nothing(rows: Rows, what: str) -> list[str]:
-    """How many cells under the stated tiers are above their priors, and by how much at most."""
+    """A sentence on how many cells under the stated tiers are above their priors, and by how much at most."""
     found = [
         (name, mark) for row in rows if row["noise"] == "tiers" for name, mark in row["_marks"].items()
         if mark and "above" in mark and mark.get("control") is not False
@@ -129,7 +129,7 @@ def nothing(rows: Rows, what: str) -> list[str]:
 
 
 def says1(rows: Rows) -> list[str]:
-    """Of denoising."""
+    """What Table 1 says of denoising."""
     said = says(rows)
     loud = [row for row in rows if row["noise"] == LOUD]
     before, after = loud[0]["_marks"], loud[1]["_marks"]
@@ -150,7 +150,7 @@ def says1(rows: Rows) -> list[str]:
 
 
 def says2(rows: Rows) -> list[str]:
-    """Of defences."""
+    """What Table 2 says of defences."""
     said = says(rows)
     printed = {row[0]: row[1:] for row in PAPER["Table 2"]["rows"]}
     plain, intra = _of(rows, noise=LOUD, view=ROWS), _of(rows, noise=LOUD, view=INTRA)
@@ -179,7 +179,7 @@ def says2(rows: Rows) -> list[str]:
 
 
 def _attributes(rows: Rows) -> list[str]:
-    """Accuracy by attribute from no noise to IntraShuffler."""
+    """Sentences on how often clients are named right by attribute, from no noise to IntraShuffler."""
     names = [name for name in rows[0]["_marks"] if name.startswith("accuracy_")]
     said = []
     for name in names:
@@ -196,7 +196,7 @@ def _attributes(rows: Rows) -> list[str]:
 
 
 def says5(rows: Rows) -> list[str]:
-    """Of budgets."""
+    """What Table 5 says of budgets."""
     said = says(rows)
     for key in dict.fromkeys(row["attribute"] for row in rows):
         own = [row for row in rows if row["attribute"] == key and row["noise"] == LOUD]
@@ -214,7 +214,7 @@ def says5(rows: Rows) -> list[str]:
 
 
 def says10(rows: Rows) -> list[str]:
-    """Of granularity."""
+    """What Table 10 says of the grain of shuffling."""
     said = says(rows)
     for noise in ("no noise", LOUD):
         layer, single = _of(rows, noise=noise, view=TITLES["layer"]), _of(rows, noise=noise, view=INTRA)
@@ -229,7 +229,7 @@ def says10(rows: Rows) -> list[str]:
 
 
 def says11(rows: Rows) -> list[str]:
-    """Of partitions."""
+    """What Table 11 says of data that is dealt evenly or unevenly."""
     said = says(rows)
     for row in rows:
         if row["denoiser"] == rows[1]["denoiser"] and row["noise"] != "tiers":

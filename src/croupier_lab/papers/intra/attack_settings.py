@@ -1,7 +1,7 @@
 """Where IntraShuffler's attacks are run again: London's households, people's activities, pictures of ten classes.
 
-A setting is data, model, clients and scales; `croupier_lab.attacks.tiers` runs the experiment on it. What was found
-over all seeds is brought into one shape here, for tables and figures alike.
+A setting is data, model, clients and scales; `croupier_lab.attacks.tiers` runs the experiment on it. `audited` runs all
+seeds once and brings what was found into one shape, for `attack_tables` and `attack_figures` alike.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from croupier_lab.papers.shared.figure import Means, Scale
 from croupier_lab.papers.shared.trainings import in_processes
 
 Watch = Callable[[str], None]
-# Of pictures, clients differ in their mix of classes by so much.
+# Clients with pictures differ in their mix of classes by so much (Dirichlet's alpha).
 ALPHA = 0.1
 FEWER: tuple[View, ...] = ("rows", "model", "parameter")
 LINKED = "linked to its owner's row"
@@ -37,7 +37,10 @@ ROW = f"{LINKED} (centred)"
 
 @dataclass(frozen=True)
 class AttackSize:
-    """How much of everything a scale takes; `stride` between windows of households, or how many pictures."""
+    """How much of everything a scale takes; `others` are auxiliary clients.
+
+    `stride` lies between windows of households, and `pictures` says how many pictures there are.
+    """
 
     clients: int
     others: int
@@ -54,7 +57,7 @@ LONDON: Mapping[Scale, AttackSize] = {
 PEOPLE: Mapping[Scale, AttackSize] = {
     "smoke": AttackSize(16, 5, 16, 2), "small": AttackSize(16, 5, 16, 6), "paper": AttackSize(16, 5, 16, 20),
 }  # fmt: skip
-# A quarter of a split stays outside.
+# A quarter of the clients of a split train no model: they are the auxiliary ones.
 PICTURES: Mapping[Scale, AttackSize] = {
     "smoke": AttackSize(24, 8, 16, 3), "small": AttackSize(60, 20, 20, 10, pictures=4000),
     "paper": AttackSize(200, 66, 20, 50, pictures=10_000),
@@ -71,14 +74,14 @@ class AttackSetting:
     views: tuple[View, ...] = VIEWS
 
     def named(self, scale: Scale) -> tuple[str, str]:
-        """Data and model, as they are at this scale."""
+        """Data and model as they are at this scale; at smoke scale digits stand for CIFAR-10."""
         digits = scale == "smoke" and self.data.startswith("CIFAR-10")
         return (self.data.replace("CIFAR-10", "digits (for CIFAR-10)") if digits else self.data), self.model
 
 
 @dataclass(frozen=True)
 class Audited:
-    """A scene audited over seeds: the clip, everything that was found, and each noise and view over all seeds."""
+    """A setting audited over seeds: the clip, all results, and each noise and view joined over seeds."""
 
     scene: AttackSetting
     named: tuple[str, str]
@@ -87,7 +90,7 @@ class Audited:
     arms: tuple[Mapping[str, Any], ...]
 
     def arm(self, noise: str, view: View) -> Mapping[str, Any]:
-        """Marks by denoiser."""
+        """The measures of one noise and view, by denoiser."""
         return next(one for one in self.arms if (one["noise"], one["view"]) == (noise, view))
 
 
@@ -115,7 +118,7 @@ def _pictures(skewed: bool) -> Callable[[Scale], TieredSetting]:
 
 
 def _tiered(size: AttackSize, data: Data, split: Split, model: Network, fit: Fit) -> TieredSetting:
-    # The clip is put in by the public rule.
+    # This clip is replaced by that of the public rule, in `_audited`.
     setting = Setting(data, split, model, fit, Federation(rounds=size.rounds, cohort=size.cohort))
     return TieredSetting(setting, Tiers(clip=1.0, delta=DELTA, tiers=TIERS), SMALLEST)
 
@@ -126,7 +129,7 @@ EVEN = AttackSetting("CIFAR-10, IID", "MLP", _pictures(False), FEWER)
 SKEWED = AttackSetting("CIFAR-10, non-IID", "MLP", _pictures(True), FEWER)
 
 Key = tuple[AttackSetting, Scale, tuple[int, ...], Means]
-# Several tables and figures read one audit: it is run once in a process.
+# Several tables and figures read one audit, so each is run once in a process.
 _KEPT: dict[Key, Audited] = {}
 
 
@@ -143,7 +146,7 @@ def _audited(scene: AttackSetting, scale: Scale, seeds: tuple[int, ...], means: 
     tiered, named = scene.tiered(scale), scene.named(scale)
     tiered = replace(tiered, setting=replace(tiered.setting, folder=means.folder, workers=workers))
     watch(f"{named[0]}: the clip, from auxiliary clients")
-    # Published once: by the first seed's auxiliary clients and first model.
+    # One clip for all seeds, from the first seed's auxiliary clients and first model.
     clip = public_clip(tiered, seeds[0])
     tiered = replace(tiered, privacy=tiered.privacy.model_copy(update={"clip": clip}))
     watch(f"{named[0]}: {len(seeds) * len(NOISES)} trainings and the attacks on them")
@@ -164,7 +167,7 @@ def _one(job: tuple[TieredSetting, int, str, tuple[View, ...]]) -> SeedResult:
 
 
 def joined(parts: Sequence[SeedResult]) -> SeedResult:
-    """The noises of one seed together."""
+    """The results of one seed's noises, which were run in processes of their own, as one result."""
     return replace(
         parts[0], found=tuple(one for part in parts for one in part.found),
         epsilons={name: given for part in parts for name, given in part.epsilons.items()},
@@ -173,7 +176,10 @@ def joined(parts: Sequence[SeedResult]) -> SeedResult:
 
 
 def arms(found: Sequence[SeedResult]) -> list[dict[str, Any]]:
-    """One object for each noise and view, with every denoiser's marks; those on no noise and no shuffling first."""
+    """One object for each noise and view, with every denoiser's measures.
+
+    Each measure is told whether its control passed: the same measure without noise and shuffling.
+    """
     keys = list(dict.fromkeys((one.noise, one.view) for one in found[0].found))
     made = [_arm(noise, view, found) for noise, view in keys]
     control = next((arm for arm in made if (arm["noise"], arm["view"]) == ("no noise", "rows")), None)
@@ -210,13 +216,13 @@ def _mark(runs: Sequence[ViewResult], measure: str) -> dict[str, Any]:
 
 
 def headline(measure: str) -> str:
-    """The measure whose control stands for this one: groups and tiers are parts of a whole."""
+    """The measure whose control stands for this one, because groups and tiers are parts of a whole."""
     if measure.startswith(("cosine at", "CosAUC", "delta-cos", "cosine best")):
         return "cosine"
     return measure.split(", ")[0] if ": clients named right" in measure else measure
 
 
 def _control(arm: Mapping[str, Any] | None, denoiser: str, measure: str) -> bool | None:
-    """Whether it lies above its prior without noise and shuffling; None where it is not mounted there."""
+    """Whether a measure lies above its prior without noise and shuffling; None where it was not measured there."""
     mark = (arm or {"denoisers": {}})["denoisers"].get(denoiser, {}).get(headline(measure))
     return None if mark is None or "above" not in mark else mark["above"]["low"] > 0

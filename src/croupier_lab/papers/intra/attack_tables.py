@@ -1,7 +1,8 @@
 """IntraShuffler's tables of what updates tell (1, 2, 5, 10, 11), run again with priors, controls and true epsilons.
 
-The paper's noise is weaker than its stated epsilons; the true ones stand beside every row, and so does the same attack
-under noise that is calibrated honestly.
+The paper's noise is weaker than its stated epsilons. So the true ones stand beside every row, and so does the same
+attack under noise that keeps the stated ones. `croupier reproduce intra/table1` (and so on) runs them, on the settings
+of `attack_settings`.
 """
 
 from __future__ import annotations
@@ -46,14 +47,14 @@ SEEDS: Mapping[Scale, int] = {"smoke": 3, "small": 3, "paper": 5}
 
 
 def _row(found: Audited, noise: str, view: View | None, **more: Any) -> Row:
-    """A row: where it comes from, then its cells, then what sentences are made of."""
+    """A row: where it comes from, then its cells, then what its sentences need."""
     data, model = found.named
     where = {"data": data, "model": model, "noise": noise}
     return where | ({"view": TITLES[view]} if view else {}) | more | {"_facts": facts(found, noise)}
 
 
 def _cells(marks: Mapping[str, Any], wanted: Mapping[str, str]) -> Row:
-    """Columns of marks, each with its interval and prior; and the marks themselves under `_`."""
+    """Columns of measures, each with its interval and prior; and the measures themselves under `_marks`."""
     kept = {head: marks.get(name) for head, name in wanted.items()}
     return {head: marked(mark) for head, mark in kept.items()} | {"_marks": kept}
 

@@ -1,7 +1,8 @@
 """IntraShuffler's Table 7: what forming buckets, shuffling and averaging cost in clients and parameters, measured.
 
-Seconds of the house's own code at growing sizes, and the power by which they grow: the paper gives orders, and no
-numbers to compare with.
+The paper gives orders of growth, and no numbers to compare with. Here stand seconds of the product's own code at
+growing sizes, and the exponent with which they grow. `croupier reproduce intra/table7` runs it, on
+`bench.speed.coordinate_shuffle`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from croupier_lab.papers.intra.protocols import SMALLEST, TIERS
 from croupier_lab.papers.shared.figure import Figure, Scale, counted
 
 PAPER = "IntraShuffler (2026)"
-# Clients of a round and parameters: the models of the tables, and more of either.
+# Parameters of the models of the paper's tables; then by scale the clients, parameters and models that are timed.
 NETWORKS: Mapping[str, int] = {
     "LSTM (32)": 4_513, "series Transformer (64)": 68_097, "MobileNetV2": 2_236_682, "DenseNet-121": 6_956_426,
 }  # fmt: skip

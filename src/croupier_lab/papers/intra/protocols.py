@@ -1,6 +1,8 @@
-"""IntraShuffler's arms: how much noise, how rows are weighed, which rule steps; each as a pipeline.
+"""IntraShuffler's ways to train: how much noise, how rows are weighed, which rule steps; each as a pipeline.
 
-All tables of utility train through these, so that "equal noise" is the same value everywhere.
+All tables of utility train through these, so that "equal noise" is the same value everywhere. `utility`,
+`utility_table`, `same_model` and `recombination` use them, and `attack_settings` and `cost` take the tiers from here.
+An arm is one way to train that a table compares.
 """
 
 from __future__ import annotations
@@ -25,14 +27,16 @@ from croupier.release.bucketed import Buckets
 from croupier.release.rows import Rows
 from croupier_lab.papers.shared.trainings import PublicTask
 
-# None; by the paper's epsilons; or so much that a noised update and the clean one have a given cosine on average.
+# How much noise: none, as much as the paper's epsilons need ("stated"), or so much that a noised update has a given
+# cosine with the clean one on average.
 Noise = Literal["none", "stated", "cosine"]
 Weights = Literal["equal", "tier", "bucket"]
 By = Literal["variance", "epsilon"]
+# The epsilons of the tiers, delta, and the fewest members of a bucket.
 TIERS = (0.5, 1.0, 2.0, 4.0, 8.0)
 DELTA = 1e-5
 SMALLEST = 8
-# Table 1, no denoising: the cosine of a noised and a clean update.
+# The cosine of noised with clean updates that the paper's Table 1 prints, without denoising.
 COSINE = 0.12
 PROXIMAL = 0.01
 
@@ -41,8 +45,8 @@ PROXIMAL = 0.01
 class ServerRule:
     """An aggregator of the paper's tables: what it changes in local training, and how the server steps.
 
-    `rate` is the server's usual step; `quiet` a step for noise that drowns the updates, None where a rule for it is
-    computed from public numbers.
+    `rate` is the server's usual step. `quiet` is a smaller one for noise that drowns the updates; where it is None,
+    `calm` computes it from public numbers.
     """
 
     name: str
@@ -66,7 +70,7 @@ RULES = (FEDAVG, FEDPROX, ADAM, YOGI, ADAGRAD)
 
 @dataclass(frozen=True)
 class NoiseArm:
-    """One way to train: noise, weights, and whether the server steps quietly."""
+    """One way to train: noise, weights of rows, and whether the server takes a smaller step (`quiet`)."""
 
     noise: Noise = "none"
     weights: Weights = "equal"
@@ -100,8 +104,9 @@ class NoiseArm:
 def sigmas(arm: NoiseArm, known: PublicTask) -> tuple[float, ...]:
     """The deviation of the noise on a coordinate, tier by tier.
 
-    Stated: by the analytic Gaussian mechanism with sensitivity 2 clip. By cosine: the same times one factor for all
-    tiers, with which a noised update and a clean one as long as the clip have the cosine `arm.cosine` on average.
+    "stated" takes that of the analytic Gaussian mechanism with sensitivity 2 clip. "cosine" multiplies it by one factor
+    for all tiers, with which a noised update and a clean one as long as the clip have the cosine `arm.cosine` on
+    average.
     """
     if arm.noise == "none":
         return ()
@@ -118,7 +123,7 @@ def epsilons(arm: NoiseArm, known: PublicTask) -> tuple[float, ...]:
 
 
 def cosine(sigma: float, known: PublicTask) -> float:
-    """What to expect between an update as long as the clip and the same with noise."""
+    """The cosine to expect between an update as long as the clip and the same with noise."""
     return 1 / math.sqrt(1 + known.size * (sigma / known.clip) ** 2)
 
 
@@ -134,17 +139,17 @@ def _factor(stated: Sequence[float], wanted: float, known: PublicTask) -> float:
 
 
 def privacy(arm: NoiseArm, known: PublicTask) -> NoNoise | Tiers:
-    """The clients' mechanism. Clients are dealt tiers by their names: the same client the same tier at any noise."""
+    """The clients' mechanism. Clients are dealt tiers by their names, so a client has the same tier at any noise."""
     if arm.noise == "none":
         return NoNoise()
     return Tiers(clip=known.clip, delta=DELTA, tiers=epsilons(arm, known))
 
 
 def calm(arm: NoiseArm, known: PublicTask, cohort: int) -> float:
-    """A quiet server's step, from public numbers: clip² over clip² and the mean noise's expected squared length.
+    """The smaller step of a quiet server, from public numbers.
 
-    That bounds the share of the signal, which is at most as long as the clip. Inverse variances make a mean's
-    noise the least that it can be.
+    It is clip² over the sum of clip² and the mean noise's expected squared length. That bounds the share of the signal,
+    which is at most as long as the clip. Weights by inverse variance make a mean's noise as small as it can be.
     """
     found = [one**2 for one in sigmas(arm, known)]
     mean = fmean(found) if arm.weights == "equal" else 1 / fmean(1 / one for one in found)
@@ -152,7 +157,7 @@ def calm(arm: NoiseArm, known: PublicTask, cohort: int) -> float:
 
 
 def rate(arm: NoiseArm, rule: ServerRule, known: PublicTask, cohort: int) -> float:
-    """The server's step."""
+    """The size of the server's step, usual or quiet."""
     if not arm.quiet:
         return rule.rate
     return rule.quiet if rule.quiet is not None else calm(arm, known, cohort)

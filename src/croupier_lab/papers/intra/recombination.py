@@ -1,7 +1,8 @@
 """IntraShuffler's Table 6: how many ways there are to put a bucket's values together, and how few one has to try.
 
-The paper counts ways as if each had to be tried. A row takes the value nearest to its prediction in every coordinate
-instead, which is linear; the table has both numbers.
+The paper counts the ways as if each had to be tried. An attacker instead takes in every coordinate the value nearest to
+its prediction (`attacks.tiers.recombine`), which is linear in the number of parameters. The table has both numbers.
+`croupier reproduce intra/table6` runs it.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def table6(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> li
 
 
 def says(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What the number of ways is worth."""
+    """Sentences on what the number of ways is worth."""
     slowest = max(row["greedy_s"] for row in rows)
     bare = [row for row in rows if row["noise"] == "none"]
     above = [row for row in bare if row["_right"]["low"] > row["_chance"]]
@@ -78,13 +79,13 @@ def says(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 @dataclass(frozen=True)
 class Half:
-    """Every second record of each client, from the first or from the second on."""
+    """A split that leaves each client every second of its records, from the first or from the second on."""
 
     split: Deal
     half: int
 
     def __call__(self, dataset: Dataset, coins: Coins) -> Mapping[str, Tensor]:
-        """Clients to their records."""
+        """Deal halves of records to the clients."""
         return {who: index[self.half :: 2] for who, index in self.split(dataset, coins).items()}
 
 
@@ -112,7 +113,7 @@ def _epsilons_in_words(arm: NoiseArm, known: PublicTask) -> str:
 
 
 def _updates(work: TrainingTask, coins: Coins, half: int) -> dict[str, Update]:
-    """What the first clients make of the first model with every second of their records."""
+    """What the first clients make of the first model, each with one half of its records."""
     task = replace(work, split=Half(work.split, half)).built(coins).task
     names, start = task.enrolled[: max(PRINTED)], task.first.vector
     jobs = [(start, task.shards[who], coins.child("half", half, who)) for who in names]
@@ -134,7 +135,7 @@ def _noised(sent: Mapping[str, Update], arm: NoiseArm, known: PublicTask, coins:
 
 
 def _greedy(rows: Tensor, predictions: Tensor, coins: Coins) -> dict[str, float]:
-    """Shuffle every coordinate, attack what is seen, and only then look who was whose."""
+    """Shuffle every coordinate, attack what is seen, and only then look whose values they were."""
     drawn = torch.rand(rows.shape, generator=coins.child("shuffle").fast(), dtype=torch.float64)
     order = drawn.argsort(0)
     seen = rows.gather(0, order)

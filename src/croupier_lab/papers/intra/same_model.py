@@ -1,7 +1,7 @@
-"""The same noised updates handed over plainly, shuffled, shuffled in buckets and as sums: the same model, shown.
+"""Show that the same noised updates give the same model when shown plainly, shuffled, in buckets or as sums.
 
-A mean does not see the order of its terms: what a release hides costs no accuracy at equal noise. The largest
-difference of any weight is printed.
+A mean does not see the order of its terms, so what a release hides costs no accuracy at equal noise. `utility_table`
+calls `differences`, and the tables of utility print the largest difference of any weight.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from croupier.release.shuffle import Shuffle
 from croupier_lab.papers.intra.protocols import SMALLEST, NoiseArm, privacy
 from croupier_lab.papers.shared.trainings import PublicTask, TrainingTask
 
-# Rounds that are run to show it.
+# So many rounds are run to show it.
 SHOWN = 3
 USUAL = NoiseArm("cosine")
 
@@ -43,7 +43,7 @@ def ways(known: PublicTask, cohort: int, arm: NoiseArm) -> Mapping[str, Pipeline
 
 
 def differences(work: TrainingTask, known: PublicTask, seed: int, arm: NoiseArm = USUAL) -> dict[str, float]:
-    """The largest difference of any weight from Plain FL-DP's model, by way, after a few rounds of the same seed."""
+    """The largest difference of any weight from the model of Plain FL-DP, by way, after a few rounds of one seed."""
     short = replace(work, plan=work.plan.model_copy(update={"rounds": min(SHOWN, work.plan.rounds)}))
     cohort = work.plan.cohort or work.clients
     ends = {name: _last(short, way, seed) for name, way in ways(known, cohort, arm).items()}

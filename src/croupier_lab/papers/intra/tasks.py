@@ -1,6 +1,7 @@
-"""What IntraShuffler's tables are trained on here: London's households, people's activities, pictures.
+"""What IntraShuffler's tables of utility are trained on here: London's households, people's activities, pictures.
 
-`utility` and `recombination` train on these; sizes are by scale.
+Each function makes a task at the size of a scale. `papers.intra.utility` trains on all of them, and
+`papers.intra.recombination` on London's households.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from croupier_lab.papers.shared.trainings import TrainingTask
 LSTM, TRANSFORMER = "LSTM", "small Transformer (for TimesFM)"
 CNN = "CNN over time"
 MOBILENET, DENSENET = "MobileNetV2", "DenseNet-121"
-# Half-hourly windows a stride apart; a stride without a factor in common with 48 visits all hours of the day.
+# Local epochs of every task.
 EPOCHS = 2
 
 
 @dataclass(frozen=True)
 class UtilitySize:
-    """How much of everything a scale takes: clients, public others, a round's cohort, rounds, and data."""
+    """How much of everything a scale takes: clients, auxiliary ones, a round's cohort, rounds, and data."""
 
     clients: int
     others: int
@@ -34,6 +35,8 @@ class UtilitySize:
     stride: int
 
 
+# Windows of half-hourly readings are `stride` readings apart; a stride without a factor in common with 48, the readings
+# of a day, visits all hours of the day.
 LONDON: Mapping[Scale, UtilitySize] = {
     "smoke": UtilitySize(20, 6, 16, 2, 211),
     "small": UtilitySize(100, 35, 20, 12, 61),
@@ -58,7 +61,7 @@ SHOWN: Mapping[Scale, tuple[int | None, int | None]] = {
 
 
 def london(name: str, scale: Scale, means: Means) -> TrainingTask:
-    """The next half hour of households: each is a client."""
+    """Forecasting the next half hour of households, each of which is a client."""
     size = LONDON[scale]
     networks: Mapping[str, Network] = {
         LSTM: Lstm(hidden=32, stacked=means.device != "cpu"), TRANSFORMER: SeriesTransformer(width=32, hidden=64),
@@ -71,7 +74,7 @@ def london(name: str, scale: Scale, means: Means) -> TrainingTask:
 
 
 def people(name: str, scale: Scale, means: Means) -> TrainingTask:
-    """What a person is doing: each is a client; tested on people that nobody trained on."""
+    """Telling what people are doing, each of whom is a client; tested on people that nobody trained on."""
     size = PEOPLE[scale]
     fit = Sgd(lr=0.03, momentum=0.9, epochs=EPOCHS, batch=32)
     plan = Federation(rounds=size.rounds)
@@ -80,7 +83,7 @@ def people(name: str, scale: Scale, means: Means) -> TrainingTask:
 
 
 def pictures(name: str, scale: Scale, means: Means) -> TrainingTask:
-    """CIFAR-10 among clients with few classes each; smaller networks below paper scale."""
+    """CIFAR-10 among clients with few classes each, with smaller networks below paper scale."""
     size, (train, test) = PICTURES[scale], SHOWN[scale]
     whole = scale == "paper"
     blocks = (6, 12, 24, 16) if whole else (2, 2, 2)

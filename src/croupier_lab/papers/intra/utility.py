@@ -1,7 +1,7 @@
 """IntraShuffler's tables of utility (3, 4, 8, 9), run again at equal noise through the real round loop.
 
-Each table is a board of its own (`utility_table`); a board trains each of its cells once a seed. `utility_findings`
-says in sentences what the rows show. Run by `croupier reproduce intra/table3`, and so on.
+`croupier reproduce intra/table3` (and so on) runs them. Each table has a `Board` of its own (`utility_table`), which
+trains each cell once a seed; it is no board of clients. `utility_findings` says in sentences what the rows show.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _printed(lstm: Sequence[tuple[float, ...]], other: Sequence[tuple[float, ...
     }  # fmt: skip
 
 
-# Plain FL-DP, Shuffle-DP, IntraShuffler.
+# Printed numbers, by model and aggregator: Plain FL-DP, Shuffle-DP, IntraShuffler.
 TABLE3 = _printed(
     ((0.442, 0.423, 0.424), (0.439, 0.421, 0.422), (0.433, 0.417, 0.418)),
     ((0.409, 0.392, 0.393), (0.406, 0.390, 0.391), (0.401, 0.386, 0.387)),
@@ -60,7 +60,7 @@ TABLE9 = {
     "MobileNet": dict(zip(NAMES, ((71.8, 74.6, 74.4), (72.3, 75.1, 75.0), (73.5, 76.2, 76.0)), strict=True)),
     "DenseNet": dict(zip(NAMES, ((78.4, 81.6, 81.4), (78.9, 82.1, 82.0), (80.1, 83.3, 83.1)), strict=True)),
 }
-# No bucket, bucket.
+# Printed numbers of Table 4: no bucket, bucket.
 TABLE4 = {LONDON: (0.577, 0.408), PECAN: (0.551, 0.424), COMSTOCK: (0.518, 0.393)}
 
 # Stated: as much noise as the paper's epsilons take. By cosine: as much as leaves a noised update the cosine with the
@@ -80,7 +80,7 @@ def _rules(scale: Scale) -> tuple[ServerRule, ...]:
 
 
 def _beside(printed: Mapping[str, tuple[float, ...]], rule: ServerRule, arm: NoiseArm, table: str) -> str:
-    """The paper's numbers that this arm is to be compared with."""
+    """The paper's numbers that an arm is to be compared with."""
     found = printed[rule.name.partition(":")[0]]
     if arm.noise == "none":
         return "-"
@@ -108,7 +108,7 @@ def _table8(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> l
     board = Board(works, tuple(seeds), means, watch)
     cells = [UtilityCell(task, rule, arm) for task in works for rule in _rules(scale) for arm in ARMS]
     rows = _filled(board, cells, lambda c: _beside(TABLE8[LONDON][names[c.task[1]]], c.rule, c.arm, "Table 8"))
-    # `says` tells it of any row that has it; this is the first row with noise.
+    # Row 1 is the first with noise; `says` tells of any row that has this.
     rows[1]["_same"] = board.same((LONDON, LSTM))
     return [*rows, *_absent(PECAN, TABLE8[PECAN], "Table 8")]
 
@@ -119,7 +119,7 @@ def _table3(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> l
     rules = (FEDAVG,) if scale == "smoke" else RULES
     cells = [UtilityCell(task, rule, arm) for task in works for rule in rules for arm in ARMS]
     rows = _filled(board, cells, lambda _: "-")
-    # The first row with noise, as in Table 8.
+    # On the first row with noise, as in Table 8.
     rows[1]["_same"] = board.same((PEOPLE, CNN))
     return [*rows, *_absent(COMSTOCK, TABLE3, "Table 3")]
 
@@ -163,7 +163,7 @@ READ = (
     "made smaller until a noised update keeps that cosine with the clean one. 'Comes out as': the columns of the paper "
     "that are one and the same training here, because a shuffle changes no sum."
 )
-# Of the series, which Table 9 has none of; and of how all tables train.
+# What is put in place of the paper's series (Table 9 has none), and of its training.
 SERIES_SUBSTITUTED = (
     "Pecan Street and ComStock are not available: the paper's numbers stand alone",
     "people's activities (21 subjects: 16 clients, 5 auxiliary, tested on 9 others) stand in for ComStock as a second "

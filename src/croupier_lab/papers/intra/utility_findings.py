@@ -1,6 +1,7 @@
-"""What the rows of IntraShuffler's tables say, in plain sentences computed from them.
+"""What the rows of IntraShuffler's tables of utility say, in plain sentences computed from them.
 
-Each is a function of the rows, so that a run at another scale says what it found and not what ours did.
+Each is a function of the rows, so that a run at another scale says what it found, and not what an earlier one did.
+`papers.intra.utility` gives `says` and `says4` to its figures.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def says(rows: Rows) -> list[str]:
-    """Of a table by aggregator."""
+    """What a table by aggregator (3, 8 or 9) says."""
     ran = [row for row in rows if row["_facts"]]
     said = [*_same(ran)]
     for data, model in dict.fromkeys((row["data"], row["model"]) for row in ran):
@@ -23,7 +24,7 @@ def says(rows: Rows) -> list[str]:
 
 
 def says4(rows: Rows) -> list[str]:
-    """Of buckets against none."""
+    """What Table 4 says of weighing by buckets against none."""
     ran = [row for row in rows if row["_facts"]]
     said = []
     for data, model in dict.fromkeys((row["data"], row["model"]) for row in ran):
@@ -114,7 +115,7 @@ def _implied(data: str, model: str, own: Rows) -> list[str]:
 
 
 def _better(row: Mapping[str, Any]) -> bool:
-    """Whether all of the interval lies on the good side of the first model, seed by seed, with no run lost."""
+    """Whether the whole interval is better than the first model, seed by seed, with no run lost."""
     moved = row["_moved"]
     if moved["mean"] is None or moved["lost"]:
         return False

@@ -1,7 +1,8 @@
-"""The board of a table: every task, rule and arm trained once a seed, and a row for each.
+"""The board of a table of utility: every task, rule and arm trained once a seed, and a row for each.
 
-Each table is a board of its own; a board trains each of its cells once a seed. A cell that cannot be run is a row that
-says why. The tables are made in `papers/intra/utility`.
+A board here is the cells of one table, and no relay. A training takes long, so a board does each only once, some at a
+time. A cell that cannot be run is a row that says why. `papers/intra/utility` makes the tables, and `attack_figures`
+takes `ABSENT` from here.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from croupier_lab.papers.shared.trainings import (
 
 Task = tuple[str, str]
 ABSENT = "data not available"
-# How often a curve is measured on the way.
+# How often a curve is measured while a training runs.
 MARKS = 5
 
 
 @dataclass(frozen=True)
 class UtilityCell:
-    """A task (data and model), a rule and an arm."""
+    """One training of a table: a task (data and model), a rule of the server, and an arm."""
 
     task: Task
     rule: ServerRule
@@ -45,7 +46,7 @@ class UtilityCell:
 
 @dataclass(frozen=True)
 class Board:
-    """Tasks and seeds; trainings are done once, `means.processes` at a time."""
+    """The tasks and seeds of a table; each training is done once, `means.processes` at a time."""
 
     works: Mapping[Task, TrainingTask]
     seeds: tuple[int, ...]
@@ -54,7 +55,7 @@ class Board:
 
     @cached_property
     def known(self) -> Mapping[Task, list[PublicTask]]:
-        """What is public before the first round, by task, one a seed."""
+        """What is public before the first round, by task, one for each seed."""
         jobs = [(work, seed) for work in self.works.values() for seed in self.seeds]
         self.watch(f"clips from auxiliary clients: {len(jobs)} tasks")
         found = in_processes(_public, jobs, self.means.processes)
@@ -66,7 +67,7 @@ class Board:
         return {}
 
     def ahead(self, cells: Iterable[UtilityCell]) -> None:
-        """Train all that is not trained yet."""
+        """Train all cells that are not trained yet."""
         todo = [one for one in dict.fromkeys(cells) if one not in self._done]
         jobs = [(self._work(one), one, known, seed) for one in todo for known, seed in self._seeded(one)]
         self.watch(f"{len(jobs)} trainings")
@@ -82,13 +83,13 @@ class Board:
         return zip(self.known[one.task], self.seeds, strict=True)
 
     def same(self, task: Task) -> dict[str, float]:
-        """How far the ways to hand over the same noised updates lie apart after a few rounds."""
+        """How far the models of the ways to release the same noised updates are apart after a few rounds."""
         work = self.works[task]
         self.watch("the same noised updates handed over in every way")
         return differences(work, self.known[task][0], self.seeds[0])
 
     def row(self, one: UtilityCell, paper: str) -> dict[str, Any]:
-        """The row of a cell, with what is needed to speak about it."""
+        """The row of a cell, with what its sentences need."""
         done, known, work = self._done[one], self.known[one.task], self.works[one.task]
         forecast = work.data.use == "households"
         found, start = cell([ended.last for ended in done]), cell([public.start for public in known])
@@ -114,7 +115,7 @@ class Board:
 
 
 def row(data: str, model: str, rule: str, **shown: str) -> dict[str, Any]:
-    """A row with what it shows, by column; without more it is one that cannot be run."""
+    """A row with what it shows, by column; where nothing is given, it says that the data is not available."""
     return {
         "data": data, "model": model, "aggregator": rule, "noise": "-", "weights": "-", "server_step": "-",
         "comes_out_as": "-", "ours": ABSENT, "against_first_model": "-", "paper": "-", **shown,
@@ -123,12 +124,12 @@ def row(data: str, model: str, rule: str, **shown: str) -> dict[str, Any]:
 
 
 def _finite(point: Sequence[float]) -> list[float | None]:
-    """A point of a curve; what a lost run ends with is no number that a file can hold."""
+    """A point of a curve for a file; infinity, with which a lost run ends, becomes None."""
     return [value if isfinite(value) else None for value in point]
 
 
 def _spent(arm: NoiseArm, known: PublicTask, done: Sequence[TrainingEnd]) -> list[float]:
-    """The epsilon of all participations together, tier by tier, of the client of all runs that took part most often."""
+    """The epsilon, tier by tier, of the client that took part most often in any run, over all its participations."""
     most = max((count for ended in done for count in ended.participations.values()), default=0)
     return [epsilon_of(composed([mu_of(known.clip, one)] * most), DELTA) if most else 0.0 for one in sigmas(arm, known)]
 

@@ -1,6 +1,7 @@
-"""The aggregation rules of the literature, as the house has them, for rounds in the clear.
+"""Aggregation rules of the literature for rounds in the clear, as the product implements them.
 
-Rules that assume a number of malicious clients are told the true one, as far as they allow: more than they would know.
+Rules that assume a number of malicious clients are told the true one, as far as they allow, which is more than they
+would know. `robustness` (RAIN's Figure 5) compares `THIRTEEN` of them, and `malicious_shares` (Figure 6) some.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def _contra(rows: Tensor, sight: ServerKnowledge, memory: Any) -> tuple[Tensor, 
 
 
 def _added(rows: Tensor, sight: ServerKnowledge, memory: Any) -> Tensor:
-    """What every slot has sent so far, of the last layer alone."""
+    """The sum of all that each place of the rows has sent so far, of the last layer alone."""
     start = spans(sight.widths)[-2][0]
     now = rows[:, start:].double()
     return now if memory is None else memory + now
@@ -99,12 +100,12 @@ def _romoa(rows: Tensor, sight: ServerKnowledge, memory: Any) -> tuple[Tensor, A
 
 
 def _some(step: Tensor, weights: Tensor, rows: Tensor) -> Tensor | None:
-    """No step where no row counts."""
+    """The step, or None where no row has a weight."""
     return step.to(rows.dtype) if bool((weights > 0).any()) else None
 
 
 def _order(rows: Tensor, sight: ServerKnowledge) -> Tensor:
-    """Ties fall by chance."""
+    """A random order of the rows, by which ties fall."""
     return torch.randperm(len(rows), generator=sight.generator, device=rows.device)
 
 
@@ -112,7 +113,7 @@ KRUM = ClearRule("Krum", _krum)
 MEDIAN = ClearRule("Median", _median)
 TRIMMED = ClearRule("Trimmed mean", _trimmed)
 FLTRUST = ClearRule("FLTrust", _trusted)
-# Zeros are positive, as its paper has them.
+# Zeros count as positive, as in FLOD's paper.
 FLOD = ClearRule("FLOD", _hamming, signs=True, rate=SIGNED, loud=LOUD, fair=False)
 FLAME = ClearRule("FLAME", _flame)
 DNC = ClearRule("DnC", _dnc)

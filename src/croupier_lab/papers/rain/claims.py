@@ -1,4 +1,7 @@
-"""What the RAIN paper claims."""
+"""What the RAIN paper claims, and what became of each claim here.
+
+`papers.claims` joins this list with those of the other papers, for `croupier reproduce --list` and docs/results.md.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Rounds in the clear: many clients and one server in the clear, all rows of a round in one matrix, on a CPU or a GPU.
+"""Rounds in the clear: many clients and one server, all rows of a round in one matrix, on a CPU or a GPU.
 
-It measures rules against attacks, and is no protocol: nothing is hidden, so noise comes from torch's generators. What
-clients send are differences, here minus one minibatch's gradient.
+It measures rules against attacks in thousands of trainings, for which real protocols are too slow. It is no protocol:
+nothing is hidden, so noise comes from torch's generators. What clients send are differences, here minus one minibatch's
+gradient. `repeated_runs` calls `play` for RAIN's Figures 3 to 6 and for `server_rate`.
 """
 
 from __future__ import annotations
@@ -25,15 +26,16 @@ from croupier_lab.papers.rain.stacked_gradients import StackedClients, first, ou
 # Xavier's gain in RAIN's artifact.
 GAIN = 2.24
 
-# A weight beyond this, or none at all, is no model any more: squares of such differences overflow.
+# A model with a weight beyond this, or not finite, is lost: squares of such differences overflow.
 FAR = 1e12
 
 
 @dataclass(frozen=True)
 class TrainingTerms:
-    """How a rule is trained under attack: honest clients clip to `clip` and add noise of deviation `sigma`.
+    """How a rule is trained: rounds, batches, and the mechanism of honest clients.
 
-    `shuffled`: slots change owners in every round, so that a rule remembers slots and not clients.
+    `every` is after how many rounds accuracy is measured. Honest clients clip to `clip` and add noise of deviation
+    `sigma`. With `shuffled` rows change places in every round, so that a rule remembers places and not clients.
     """
 
     rounds: int = 500
@@ -46,7 +48,10 @@ class TrainingTerms:
 
 @dataclass(frozen=True, eq=False)
 class ClearTask:
-    """One seed's data, clients and first model, the same for every rule and attack; `order`: who turns malicious."""
+    """One seed's data, clients and first model, the same for every rule and attack.
+
+    `order` says in which order clients turn malicious.
+    """
 
     train: TensorRecords
     test: TensorRecords
@@ -62,7 +67,7 @@ class ClearTask:
     def of(
         cls, dataset: Dataset, split: Split, hidden: tuple[int, ...], seed: int, root: int = 100, device: str = "cpu"
     ) -> ClearTask:
-        """Draw everything on the CPU, so that a GPU fights on the same ground. Raises: SpecError without classes."""
+        """Draw everything on the CPU, so that a GPU trains on the same. Raises: SpecError for data without classes."""
         train, test = dataset.train, dataset.test
         if not isinstance(train, TensorRecords) or not isinstance(test, TensorRecords) or dataset.goal != "classify":
             raise SpecError(f"task.data = {dataset.name!r}: attacks on labels need records with classes; use pictures")
@@ -80,7 +85,7 @@ class ClearTask:
 
     @property
     def device(self) -> torch.device:
-        """Where it lies."""
+        """The device on which the task lies."""
         return self.first.device
 
     @cached_property
@@ -98,11 +103,11 @@ class ClearTask:
         return self.coins.child(*labels).fast(device)
 
     def accuracy(self, vector: Tensor) -> float:
-        """The share of test records that are told right."""
+        """The share of test records whose class is told right."""
         return float((self._predicted(vector, self.test.x) == self.test.y).double().mean())
 
     def success(self, vector: Tensor, attack: Scaling) -> float:
-        """How often a trigger works."""
+        """How often a backdoor's trigger works."""
         return backdoor_success(self._predicted(vector, attack.trigger(self.test.x)), self.test.y, attack.target)
 
     def _predicted(self, vector: Tensor, x: Tensor) -> Tensor:
@@ -112,7 +117,10 @@ class ClearTask:
 
 @dataclass(frozen=True)
 class ClearRun:
-    """How a training under attack went: accuracy by round, how often a trigger worked, rounds without a step."""
+    """How a training went: accuracy by round, how often a trigger worked, and rounds without a step (`idle`).
+
+    `finite` is False where the model was lost and the training ended early.
+    """
 
     curve: tuple[tuple[int, float], ...]
     success: float | None
@@ -121,14 +129,14 @@ class ClearRun:
 
     @property
     def accuracy(self) -> float:
-        """The last model's."""
+        """The last model's accuracy."""
         return self.curve[-1][1]
 
 
 def play(
     ground: ClearTask, rule: ClearRule, terms: TrainingTerms, attack: Poison | None = None, share: float = 0.0
 ) -> ClearRun:
-    """Train with a share of malicious clients, and measure."""
+    """Train under a rule, with a share of malicious clients where there is an attack, and measure."""
     attacked = _Bout(ground, rule, terms, attack, round(share * len(ground.shards)) if attack else 0)
     vector, memory, seen, idle = ground.first.clone(), None, None, 0
     rate = rule.loud if rule.loud is not None and terms.sigma else rule.rate
@@ -139,7 +147,7 @@ def play(
         if step is not None:
             vector.add_(step, alpha=rate)
         if not float(vector.abs().max()) < FAR:
-            # Nothing can be learnt any more, and some attacks and rules cannot be computed.
+            # Nothing can be learnt any more, and some attacks and rules would fail on such numbers.
             return ClearRun((*curve, (number, ground.accuracy(vector))), None, idle, False)
         if number % terms.every == 0 or number == terms.rounds:
             curve.append((number, ground.accuracy(vector)))
@@ -148,7 +156,7 @@ def play(
 
 
 class _Bout:
-    """One rule against one attack."""
+    """One training of one rule against one attack, round by round."""
 
     def __init__(
         self, ground: ClearTask, rule: ClearRule, terms: TrainingTerms, attack: Poison | None, bad: int
@@ -166,7 +174,7 @@ class _Bout:
         self.noise, self.evil, self.extra, self.ties = drawn
 
     def _changed(self) -> TensorRecords:
-        """The records with the malicious clients' own ones changed: a record has one owner."""
+        """The training records, of which those of malicious clients are changed; each record has one owner."""
         ground = self.ground
         if self.attack is None or type(self.attack).change is Poison.change or not len(self.bad):
             return ground.train
@@ -193,7 +201,7 @@ class _Bout:
         return step, memory, reference
 
     def _sent(self, vector: Tensor, shown: Tensor | None) -> Tensor:
-        """What reaches the server."""
+        """The rows that reach the server."""
         rows = self._rows(vector)
         rows = self._noised(rows) if self.attack is None or not len(self.bad) else self._poisoned(rows, shown)
         rows = self._signs(rows) if self.rule.signs else rows
@@ -229,7 +237,10 @@ class _Bout:
         return rows
 
     def _poisoned(self, rows: Tensor, shown: Tensor | None) -> Tensor:
-        """Honest rows through the mechanism, malicious ones crafted; those who know all see what honest ones send."""
+        """Honest rows through the mechanism, malicious ones crafted.
+
+        Attacks that know everything see what honest clients send, noise and all.
+        """
         if self.attack is None:
             return rows
         own = rows[self.bad]
@@ -241,9 +252,10 @@ class _Bout:
 
 
 def signs_of(rows: Tensor, ties: Generator | None = None) -> Tensor:
-    """-1 and 1 in place; zeros by coins where `ties` are given, else 1."""
+    """Turn rows into -1 and 1 in place; a zero gets a random sign where `ties` are given, else 1."""
     if ties is not None:
-        # A row's coins start a little after the one's before: at a coordinate no two rows share one, and few are drawn.
+        # All rows read one list of random signs, each from 61 further on, so that few are drawn: at a coordinate no two
+        # rows read the same one.
         count, size, apart = *rows.shape, 61
         drawn = torch.randint(0, 2, (size + apart * (count - 1),), generator=ties, device=rows.device, dtype=torch.int8)
         rows.add_(drawn.mul_(2).sub_(1).as_strided((count, size), (apart, 1)), alpha=1e-30)

@@ -1,7 +1,7 @@
 """RAIN's Figure 6: accuracy against the share of malicious clients, with the attack that the paper leaves out.
 
-From 10 to 90 per cent. Beside the paper's attacks stand copies of the reference, which lie nearest to it and therefore
-pass.
+The share goes from 10 to 90 per cent. Beside the paper's attacks stand copies of the reference, which lie nearest to it
+and therefore pass RAIN's filter. `croupier reproduce rain/figure6` and `rain/figure6-skewed` run it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from croupier_lab.papers.rain.rules import (
 from croupier_lab.papers.shared.figure import Figure, Means, Scale
 
 ADAPTIVE = "copy of the reference"
-# It imitates noise, so there must be some.
+# This attack imitates noised updates, so honest clients add noise here.
 NOISY = "Attack-DPFL, noise"
 ATTACKS: Mapping[str, Poison] = {
     "Krum attack": KrumAttack(),
@@ -50,9 +50,9 @@ RULES: Mapping[Scale, tuple[ClearRule, ...]] = {
         PRINTED, GATED, UNGATED, PLUS, EQUAL, LEVELS, HIDDEN, FLTRUST, KRUM, MEDIAN, FLOD, FLAME, SIGNSGD, FEDAVG,
     ),
 }  # fmt: skip
-# Those that the paper draws beside its own; FLGuard's rule is FLAME's.
+# The rules that the paper draws beside its own; FLGuard's rule is FLAME's.
 THEIRS = {KRUM.name, MEDIAN.name, FLOD.name, FLAME.name}
-# What counts as "around 80 %".
+# From here on an accuracy counts as the paper's "around 80 %".
 AROUND = 0.75
 
 
@@ -91,7 +91,7 @@ def _row(trained: RunsOverSeeds, attack: str, rule: ClearRule, planned: Sequence
 
 
 def says(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Which of the paper's claims hold here."""
+    """Sentences on which of the paper's claims hold here."""
     root = next(row["_cells"][0]["accuracy"] for row in rows if row["rule"] == ROOT_ONLY.name)
     said = [_kept(row) for row in rows if row["rule"] == PRINTED.name]
     beyond = [
@@ -121,7 +121,7 @@ def _kept(row: Mapping[str, Any]) -> str:
 
 
 def _drawn(rows: Sequence[Mapping[str, Any]]) -> str:
-    """A panel for each attack, a line for each rule; the server's own model is a line across all of them."""
+    """The picture: a panel for each attack, a line for each rule, and the server's own model across all of them."""
     panels: dict[str, dict[str, list[tuple[str, dict[str, float]]]]] = {}
     for row in rows:
         if row["rule"] != ROOT_ONLY.name and row["attack"] != "-":

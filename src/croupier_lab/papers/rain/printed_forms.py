@@ -1,7 +1,9 @@
-"""Shuffles and tags as they were printed, kept to show how they fail. Nothing here protects anything.
+"""Shuffles and tags as they were printed, kept to show how they fail; nothing here protects anything.
 
-From: RAIN, Algorithm 2 (phase I) and section V-D; and a three-server shuffle whose rows are checked after it, in the
-manner of Camel and Clarion. `translate` and `onion` are what to use for honest servers that are curious.
+They are RAIN's Algorithm 2 (phase I) and section V-D, and a three-server shuffle whose rows are checked after it, in
+the manner of Camel and Clarion. For servers that follow the protocol but are curious, use `mpc.translate` and
+`mpc.onion`. Only tests use this file (tests/unit/lab/papers/rain/test_printed_forms.py), on which claims of
+`papers.rain.claims` rest.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ def printed_shuffle(share: Rows, common: Common, server: int) -> Rows:
 
 
 def recombined(out: Rows, clear: Rows) -> int:
-    """How many rows of a result are rows that went in."""
+    """How many rows of a result are rows that went in, which a right shuffle gives back all."""
     there = {row.tobytes() for row in clear}
     return sum(row.tobytes() in there for row in out)
 
@@ -122,10 +124,10 @@ def tagged(messages: Rows, node: Node) -> Rows:
 def late_shuffle(
     shares: tuple[Rows, Rows], orders: tuple[Ints, Ints, Ints], node: Node, cheat: ShuffleCheat | None = None
 ) -> tuple[Rows, Rows]:
-    """Rows shared by servers 0 and 1, permuted in turn by the pairs (0, 1), (1, 2) and (2, 0), each in its own order.
+    """Rows shared by servers 0 and 1, permuted in turn by the pairs (0, 1), (1, 2) and (2, 0).
 
-    After a pass one of the pair hands its share, freshly masked, to the server that was not in it. Server 0 does not
-    know the order of the middle pass, and only that one.
+    Each pair has an order of its own. After a pass one of the pair hands its share, freshly masked, to the server that
+    was not in it. Server 0 does not know the order of the middle pass, and only that one.
     """
     first, second = shares
     group = Modular(first.shape[1])
@@ -153,15 +155,16 @@ def late_check(shares: tuple[Rows, Rows]) -> bool:
 
 
 def composed(orders: tuple[Ints, Ints, Ints]) -> Ints:
-    """Where each output row comes from."""
+    """The input row from which each output row comes."""
     return orders[0][orders[1][orders[2]]]
 
 
 def selective_failure(messages: Rows, row: int, place: int, node: Node) -> FailureTrial:
     """One shuffle in which server 0 asks whether input `row` became output `place`, and the check answers.
 
-    Kept to show how it fails: the check passes iff it did (but for one case in 2^61), so one run in K survives, and in
-    it the link is certain; the others abort, which tells that it is not that one.
+    Kept to show how it fails: the check passes if that is so, and otherwise in one case of 2^61. So one run in K
+    survives, K being the number of rows, and in it the link is certain; the others abort, which tells that it is not
+    that one.
     """
     orders = (
         draw_order(len(messages), node.child(0)),

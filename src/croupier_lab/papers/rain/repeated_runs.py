@@ -1,6 +1,7 @@
-"""Trainings over seeds: one dataset, many rules and attacks, each trained once a seed, some of them at a time.
+"""Trainings in the clear over seeds: one dataset, many rules and attacks, each trained once a seed.
 
-Figures 3 to 7 ask for runs by value; equal ones are trained once, in as many processes as the command line allows.
+RAIN's Figures 3 to 6 (`robustness`, `malicious_shares`) and its rate (`server_rate`) ask for runs by value. Equal ones
+are trained once, in as many processes as the command line allows.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ from croupier_lab.papers.rain.rules import ClearRule
 from croupier_lab.papers.shared.figure import Means
 from croupier_lab.processes import ask, process_pool
 
+# Records that the server keeps for itself.
 ROOT = 100
 
 
 @dataclass(frozen=True)
 class AttackedRun:
-    """A rule against a share of clients that attack."""
+    """A training to be done: a rule against a share of clients that attack."""
 
     rule: ClearRule
     terms: TrainingTerms
@@ -35,7 +37,7 @@ class AttackedRun:
 
     @property
     def alike(self) -> AttackedRun:
-        """What stands for all runs that come out the same."""
+        """The run that stands for all those that come out the same."""
         attack, share = (None, 0.0) if self.rule.alone or not self.share else (self.attack, self.share)
         # To an attack that does not look, a hidden reference is like a public one.
         blind = attack is None or not attack.sees_reference
@@ -44,7 +46,7 @@ class AttackedRun:
 
     @property
     def says(self) -> str:
-        """For those who watch."""
+        """What is told to those who watch."""
         against = f"{self.attack.use} {self.share:.0%}" if self.attack and self.share else "no attack"
         return f"{against}: {self.rule.name}"
 
@@ -62,7 +64,7 @@ class RunPlace:
 
     @cached_property
     def grounds(self) -> list[ClearTask]:
-        """A ground a seed."""
+        """The task of each seed."""
         loaded = self.data.load(self.means.folder)
         split: Split = Iid(clients=self.clients)
         if self.skew is not None:
@@ -70,13 +72,13 @@ class RunPlace:
         return [ClearTask.of(loaded, split, self.hidden, seed, ROOT, self.means.device) for seed in self.seeds]
 
     def train_once(self, attacked: AttackedRun, number: int) -> ClearRun:
-        """The run with the seed of that number."""
+        """Train the run on the task with that number."""
         return play(self.grounds[number], attacked.rule, attacked.terms, attacked.attack, attacked.share)
 
 
 @dataclass(frozen=True)
 class RunsOverSeeds:
-    """Runs of a place that were trained, and those still to come."""
+    """The runs of one place: those that were trained, and those still to come."""
 
     place: RunPlace
     watch: Callable[[str], None]
@@ -86,7 +88,7 @@ class RunsOverSeeds:
         return {}
 
     def ahead(self, planned: Iterable[AttackedRun]) -> None:
-        """Fight these now, `processes` at a time; their results do not depend on how many that is."""
+        """Train these now where several processes are allowed; results do not depend on how many."""
         todo = [attacked for attacked in dict.fromkeys(one.alike for one in planned) if attacked not in self._known]
         processes, count = self.place.means.processes, len(self.place.seeds)
         if processes < 2 or not todo:
@@ -97,7 +99,7 @@ class RunsOverSeeds:
         self._known.update({attacked: done[at * count : (at + 1) * count] for at, attacked in enumerate(todo)})
 
     def __call__(self, attacked: AttackedRun) -> list[ClearRun]:
-        """The run, once a seed."""
+        """The results of a run, one for each seed; trained now, if not before."""
         if attacked.alike not in self._known:
             self.watch(attacked.says)
             self._known[attacked.alike] = [
@@ -126,5 +128,5 @@ def cell(values: Sequence[float]) -> dict[str, Any]:
 
 
 def shown(found: Mapping[str, Any]) -> str:
-    """In per cent."""
+    """A cell in per cent."""
     return f"{100 * found['accuracy']:.1f} ± {50 * (found['high'] - found['low']):.1f}"

@@ -1,6 +1,8 @@
-"""RAIN's figures on accuracy and robustness (3 to 6), run again in the clear.
+"""RAIN's figures on accuracy and robustness (3, 4 and 5), run again in the clear.
 
-Its figures are pictures without numbers. What stands beside ours was read from the text around them.
+The paper's figures are pictures without numbers. What stands beside ours was read from the text around them.
+`croupier reproduce rain/figure3` (to `rain/figure5`) runs them; `malicious_shares` (Figure 6) and `server_rate` take
+sizes and settings from here.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ Watch = Callable[[str], None]
 PAPER = "RAIN (2026)"
 CLIP, DELTA = 1.0, 1e-5
 EPSILONS = (1.0, 2.0, 5.0, 10.0, 100.0)
-# Where the paper gives its best accuracy with noise.
+# The epsilon at which the paper gives its best accuracy with noise.
 USUAL = 10.0
 
 
@@ -89,7 +91,7 @@ QUIET = (
 
 
 def noised(terms: TrainingTerms, epsilon: float = USUAL) -> TrainingTerms:
-    """The same with the noise that the paper's epsilon asks for."""
+    """The same terms with the noise that the paper's epsilon asks for."""
     return replace(terms, clip=CLIP, sigma=4 * CLIP / epsilon)
 
 
@@ -103,14 +105,14 @@ def datum(name: str, scale: Scale) -> Data:
 def place(
     name: str, scale: Scale, means: Means, seeds: Sequence[int], watch: Watch, skew: float | None = None
 ) -> RunsOverSeeds:
-    """Where a dataset's runs are trained."""
+    """Where a dataset's runs are trained, over seeds."""
     size = SIZES[scale]
     there = RunPlace(datum(name, scale), size.clients, size.hidden, means, tuple(seeds), skew)
     return RunsOverSeeds(there, lambda said: watch(f"{name}, {said}"))
 
 
 def local_epsilon(sigma: float, rounds: int) -> float:
-    """What a client's updates of all rounds together guarantee it, any two of them being neighbours."""
+    """The epsilon of a client's updates of all rounds together, any two updates being neighbours."""
     return epsilon_of(composed([mu_of(CLIP, sigma)] * rounds), DELTA)
 
 
@@ -222,6 +224,7 @@ def _figure5(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> 
     return rows
 
 
+# What the paper's text says of Figure 5: accuracy before and behind Shuffle-DP.
 FIVE = {
     "FLAME": ("around 90", "below 45"), "FLOD": ("around 90", "below 45"), "FLTrust": ("-", "below 60"),
     "FoolsGold": ("-", "below 60"),

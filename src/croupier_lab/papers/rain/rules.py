@@ -1,6 +1,7 @@
 """Rules for rounds in the clear: how a server turns stacked rows into a step, as small values.
 
-RAIN in the clear and the plainest rules are here; `baseline_rules` has those that the house aggregates with.
+RAIN in the clear (in several forms) and the plainest rules are here; `baseline_rules` has the others of the literature.
+`clear_rounds` trains with a rule, and `robustness`, `malicious_shares` and `server_rate` choose among them.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from torch import Generator, Tensor
 
 from croupier.release.scored import ScoredSum
 
-# RAIN's lambda: the artifact's default, the paper gives none.
+# RAIN's lambda: the default of its published code, because the paper gives none.
 LAMBDA = ScoredSum().spread
 
 
 @dataclass(frozen=True, eq=False)
 class ServerKnowledge:
-    """What the server itself has in a round: the model, its direction on root data, as it is and as signs.
+    """What the server itself has in a round: the model, and its direction on root records, plain and as signs.
 
     `bad` is how many malicious clients a rule is told to expect, which is how many there are.
     """
@@ -40,12 +41,13 @@ Step = Callable[[Tensor, ServerKnowledge, Any], tuple[Tensor | None, Any]]
 
 @dataclass(frozen=True)
 class ClearRule:
-    """A rule by name. `signs`: clients send signs only. `rate`: the server's, which multiplies the step.
+    """A rule by name, and how clients and server play under it.
 
-    `loud`: the rate where clients add noise, if another: a mean of noised signs is short, and would hardly move.
-    `shows`: what a client can see of the reference before it sends: this round's, the last round's, or never any.
-    `fresh`: the root data are a new batch of the root set in every round, else all of it. `fair`: a coordinate that is
-    exactly 0 gets a sign by a coin, else it counts as positive. `alone`: no client is asked.
+    `signs`: clients send signs only. `rate`: the server's, which multiplies the step. `loud`: the rate where clients
+    add noise, if it is another: a mean of noised signs is short, and would hardly move. `shows`: what a client can see
+    of the reference before it sends: this round's, the last round's, or never any. `fresh`: the reference comes from a
+    new batch of the root records in every round, else from all of them. `fair`: a coordinate that is exactly 0 gets a
+    random sign, else it counts as positive. `alone`: no client is asked.
     """
 
     name: str
@@ -60,7 +62,7 @@ class ClearRule:
 
 
 def mean(rows: Tensor, sight: ServerKnowledge, memory: Any) -> tuple[Tensor, Any]:
-    """FedAvg of clients of one size."""
+    """FedAvg of clients that hold equally many records."""
     return rows.mean(0), memory
 
 
@@ -70,7 +72,7 @@ def root_only(rows: Tensor, sight: ServerKnowledge, memory: Any) -> tuple[Tensor
 
 
 def vote(rows: Tensor, sight: ServerKnowledge, memory: Any) -> tuple[Tensor, Any]:
-    """SignSGD: the sign of the sum of signs; no move where it ties."""
+    """SignSGD: the sign of the sum of signs; a coordinate whose votes tie does not move."""
     return rows.sum(0).sign(), memory
 
 
@@ -81,17 +83,18 @@ def distances(rows: Tensor, reference: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Rain:
-    """RAIN in the clear: the weighted mean of the rows, with the weights that the release gives to their distances."""
+    """RAIN in the clear: the weighted mean of rows, with the weights that the release gives to their distances."""
 
     release: ScoredSum
 
     def __call__(self, rows: Tensor, sight: ServerKnowledge, memory: Any) -> tuple[Tensor | None, Any]:
-        """No step where no row counts."""
+        """The step; None where no row counts."""
         away = distances(rows, sight.reference).round().long().cpu().numpy()
         weights = torch.from_numpy(self.release.judge(away, rows.shape[1]).weights).to(rows.device, rows.dtype)
         return (weights @ rows / weights.sum() if bool(weights.any()) else None), memory
 
 
+# Server rates for means of signs, without and with noise.
 SIGNED, LOUD = 0.01, 0.1
 FEDAVG = ClearRule("FedAvg", mean)
 ROOT_ONLY = ClearRule("root only", root_only, alone=True)

@@ -1,9 +1,10 @@
 """RAIN's server rate, tuned before a run on nothing but the server's root records.
 
-The root records play a whole federation: a part is held out to score, and the others are both the practice server's
-root and what practice clients, as many as the run will have, draw their records from, with replacement. Some practice
-clients flip their labels. Every rate trains as many rounds as the run will, without attack and under it. Test records
-have no part in the choice; how the rates do on them is measured after it.
+The paper gives no rate, and one tuned on test records would flatter the rule. So the root records play a whole
+federation: a part is held out to score, and the others are both the practice server's root and what practice clients,
+as many as the run will have, draw their records from, with replacement. Some practice clients flip their labels. Every
+rate trains as many rounds as the run will, without attack and under it. Test records have no part in the choice; how
+the rates do on them is measured after it. `croupier reproduce rain/rate` runs it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from croupier_lab.papers.rain.rules import EQUAL
 from croupier_lab.papers.shared.figure import Figure, Means, Scale
 
 Watch = Callable[[str], None]
-# By rate, scene and seed.
+# Accuracies by rate, scene (a share of clients that attack) and seed.
 Runs = dict[float, list[list[float]]]
 RATES = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02)
 # Shares of clients that flip their labels; 0 is no attack.
@@ -59,9 +60,9 @@ SEEDS: Mapping[Scale, int] = {"smoke": 2, "small": 3, "paper": 5}
 
 
 def practice(ground: ClearTask, fold: int) -> ClearTask:
-    """A federation of a ground's root records alone, with one part of them held out as its test records.
+    """A federation of a task's root records alone, with one part of them held out as its test records.
 
-    Server and clients share the others: apart from each other they would be too few to learn from.
+    Server and clients share the other parts: apart from each other they would be too few to learn from.
     """
     coins = ground.coins.child("practice", fold)
     held = ground.root[fold::FOLDS]
@@ -82,11 +83,11 @@ def _taken(rows: TensorRecords, index: torch.Tensor) -> TensorRecords:
 
 
 class Practice(RunPlace):
-    """The practice federations of a place's servers; a seed stands for each of the parts that are held out."""
+    """The practice federations of a place's servers; each number stands for a seed and a held-out part."""
 
     @cached_property
     def grounds(self) -> list[ClearTask]:
-        """A ground a seed and part: seed * FOLDS + part."""
+        """The tasks, one for each seed and part, by the number seed * FOLDS + part."""
         known = tuple(dict.fromkeys(code // FOLDS for code in self.seeds))
         real = dict(zip(known, RunPlace(self.data, self.clients, self.hidden, self.means, known).grounds, strict=True))
         return [practice(real[code // FOLDS], code % FOLDS) for code in self.seeds]
@@ -102,7 +103,7 @@ def _planned(rate: float, terms: TrainingTerms) -> list[AttackedRun]:
 
 
 def _fought(kind: type[RunPlace], scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> Runs:
-    """Accuracies by rate, scene and seed; a seed of several parts counts by their mean."""
+    """Accuracies by rate, scene and seed; of a seed with several parts their mean."""
     size, parts = SIZES[scale], FOLDS if kind is Practice else 1
     codes = tuple(seed * parts + part for seed in seeds for part in range(parts))
     trained = RunsOverSeeds(kind(datum("MNIST", scale), size.clients, size.hidden, means, codes), watch)

@@ -1,7 +1,8 @@
 """How many digits RNS needs: the accuracy of training through it, beside training as usual.
 
-Too few digits round the model away, and too many cost bits: each number of digits is trained from the same seeds as
-plain floats, and compared run by run.
+Too few digits round the model away, and too many cost bits. Each number of digits is trained from the same seeds as
+plain floats, and compared run by run. `croupier reproduce rns/figure3`, `rns/figure10` and `rns/table8` run it, and
+`papers.rns.dp_sgd` uses `through`.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ class AccuracyRun:
 
 
 def through(digits: int, clients: int = 10, rounding: Rounding = "even") -> Pipeline:
-    """Training through residues with that many digits."""
+    """The pipeline that trains through residues with that many digits."""
     encode = Residues(clients=clients, digits=digits, rounding=rounding)
     return Pipeline(encode=encode, release=Mod(), aggregate=Mean(), place=Relay())
 
 
 def ended(setting: Setting, pipeline: Pipeline, seed: int) -> AccuracyRun:
-    """Train once."""
+    """Train once, to the end."""
     coins = Coins.from_seed(seed)
     made = assemble(
         setting.data,
@@ -73,7 +74,7 @@ def ended(setting: Setting, pipeline: Pipeline, seed: int) -> AccuracyRun:
 def compared(
     setting: Setting, ways: Mapping[str, Pipeline], seeds: Sequence[int], watch: Watch
 ) -> list[dict[str, Any]]:
-    """A row for each way to train; each against the first, seed by seed."""
+    """A row for each way to train, compared with the first way seed by seed."""
     found: dict[str, list[AccuracyRun]] = {}
     for name, pipeline in ways.items():
         for seed in seeds:
@@ -147,6 +148,7 @@ def _figure3(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> 
 def _figure10(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> list[dict[str, Any]]:
     size = SIZES[scale]
     prox = Sgd(lr=0.01, momentum=0.9, batch=64, epochs=size.epochs, proximal=0.01)
+    # FedSGD: a batch that is larger than any client's records is one step on all of them.
     whole = Sgd(lr=0.01, momentum=0.0, batch=1_000_000, epochs=1)
     more = Federation(rounds=size.rounds * (1 if scale == "smoke" else 5))
     tasks = {
@@ -159,7 +161,7 @@ def _figure10(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) ->
 
 def _table8(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> list[dict[str, Any]]:
     tasks = {name: usual(name, scale) for name in TABLE8}
-    # Each learns best in its own way, as its preset does.
+    # Each task has a learning rate and length of its own, as its preset has.
     tasks["activity/CNN"] = replace(
         tasks["activity/CNN"], fit=Sgd(lr=0.03, momentum=0.9, epochs=2, batch=32), plan=_plan(scale, 8)
     )

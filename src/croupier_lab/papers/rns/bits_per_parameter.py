@@ -1,7 +1,9 @@
-"""Bits a parameter: the least that keeps every sum apart, and what the source-inference paper prints, judged by it.
+"""Bits a parameter for RNS: the least that keeps every sum apart, and a verdict on each number that its paper prints.
 
-A printed number of bits is the sum of some coprime moduli. The paper does not say which; but no moduli of that sum have
-a larger product than Landau's function, so where even that is too small, sums are confused whatever they were.
+A printed number of bits is the sum of some coprime moduli. The paper (the source-inference paper) does not say which.
+But no moduli of that sum have a larger product than Landau's function, so where even that is too small, some sums are
+confused whatever the moduli were. `croupier explain rns --table` prints `table` and `judged`, `papers.rns.cost` uses
+`PLAIN`, and docs/results.md rests on the test of these verdicts.
 """
 
 from __future__ import annotations
@@ -11,8 +13,10 @@ from typing import Any
 
 from croupier.encode.moduli import cheapest, largest, moduli, one_modulus, values_of
 
+# The numbers of clients and of decimal digits in our own table.
 CLIENTS = (5, 10, 20, 50, 100, 1000, 10_000)
 DIGITS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16)
+# Bits of a parameter that is sent as a plain float.
 PLAIN = 32
 
 
@@ -29,11 +33,12 @@ class PaperClaim:
 
 
 def _digits(where: str, clients: int, digits: int, bits: int, about: bool = False) -> PaperClaim:
+    """A claim on values of this many decimal digits."""
     return PaperClaim(where, clients, bits, int(10**digits) - 1, digits, about)
 
 
 def expanded(factor: float) -> int:
-    """Bits that a printed expansion factor over 32-bit floats stands for."""
+    """The bits that a printed expansion factor over 32-bit floats stands for."""
     return round(factor * PLAIN)
 
 
@@ -63,8 +68,10 @@ def judged() -> list[dict[str, Any]]:
 def judge(claim: PaperClaim) -> dict[str, Any]:
     """Whether any moduli that add up to the printed bits keep all sums of values apart; and what is needed for it.
 
-    The paper asks for n v < floor((M - 1) / 2) of M, the moduli's product; here M >= 2 n v + 1 is enough, or n v + 1
-    for values without signs.
+    All sums are kept apart where the moduli's product M is at least 2 n v + 1, or n v + 1 for values without signs, and
+    that is what the verdict goes by. The paper asks for a little more, n v < floor((M - 1) / 2), so a claim that fails
+    here breaks the paper's condition, too. `least_sum` is the least number of bits in the paper's form, m for each
+    modulus m, and `least_bits` in ours, m - 1.
     """
     sums, most = values_of(claim.clients, claim.top), largest(claim.bits)
     apart, unsigned = most >= sums, most >= claim.clients * claim.top + 1

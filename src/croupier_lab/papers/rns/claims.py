@@ -1,6 +1,7 @@
-"""What the source-inference paper claims in its text: source inference, its algorithms, theorem and promises.
+"""What the source-inference paper (RNS) claims in its text: source inference, its algorithms, theorem and promises.
 
-Its cost, its other tables and its appendix are in `claims_appendix`.
+Its cost, its other tables and its appendix are in `claims_appendix`. `papers.claims` joins both lists for
+`croupier reproduce --list` and docs/results.md.
 """
 
 from __future__ import annotations

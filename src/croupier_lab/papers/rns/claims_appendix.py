@@ -1,4 +1,7 @@
-"""What the source-inference paper claims of cost, and in its appendix."""
+"""What the source-inference paper (RNS) claims of cost, and in its appendix.
+
+`papers.claims` joins this list with that of `papers.rns.claims`, for `croupier reproduce --list` and docs/results.md.
+"""
 
 from __future__ import annotations
 

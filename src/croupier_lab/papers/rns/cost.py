@@ -1,6 +1,8 @@
-"""What the source-inference paper's encoding costs: bits a parameter and seconds here, beside its numbers.
+"""What RNS's encoding costs: bits a parameter and seconds here, beside the paper's numbers.
 
-Its figures are pictures; where the text prints a number for one of their points, that number stands beside ours.
+The paper's figures are pictures; where its text prints a number for one of their points, that number stands beside
+ours. `croupier reproduce` runs it for Figures 2 and 11 to 14 and Tables 1, 9 and 10 (`rns/figure2`, and so on).
+`papers.rns.mixnets` uses its sizes.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from croupier_lab.papers.shared.figure import Figure, Scale, counted
 
 PAPER = "Athanasiou, Jung and Palamidessi, ICLR 2026"
 UNPRINTED = "figure, not printed"
-# Parameters of a payload, and coordinates that are shared for real.
+# By scale: parameters of a payload, and coordinates that are really shared.
 COUNTS: Mapping[Scale, int] = {"smoke": 1_000, "small": 100_000, "paper": 1_000_000}
 SHARED: Mapping[Scale, int] = {"smoke": 8, "small": 32, "paper": 128}
 # Beyond this many clients, sharing everything with everybody is counted by formula.
@@ -51,7 +53,8 @@ SA_READ = (
 def cost(clients: int, digits: int, scale: Scale) -> dict[str, Any]:
     """Bits a parameter of each way to send an update.
 
-    From payloads that are built, but for the printed form, which is scaled up, and one modulus that no word holds.
+    They are counted on payloads that are built, except for the printed form, which is scaled up, and for one modulus
+    that no word holds.
     """
     count = COUNTS[scale]
     ours, literal = moduli(clients, digits), moduli(clients, digits, "sum")
@@ -70,7 +73,7 @@ def cost(clients: int, digits: int, scale: Scale) -> dict[str, Any]:
 
 
 def _per(body: int, count: int) -> float:
-    """Bits a parameter, to a hundredth: whole bytes at the end weigh nothing for a model."""
+    """Bits a parameter, to a hundredth: the whole bytes at the end do not matter for a model."""
     return round(8 * body / count, 2)
 
 
@@ -186,6 +189,7 @@ def _expansion(digits: int, scale: Scale) -> dict[str, Any]:
     return {"clients": 10, "digits": digits} | {way: round(found[way] / found["floats"], 2) for way in ways}
 
 
+# By task, the digits and the printed expansion over 32-bit floats.
 TABLE1 = {
     "CNN, MNIST": (3, 1.04), "CNN, CIFAR-10": (5, 1.81), "ResNet, CIFAR-100": (5, 1.81), "MLP, synthetic": (4, 1.28),
     "CNN, HAR": (4, 1.28), "Transformer, Newsgroups": (4, 1.28),
@@ -196,6 +200,7 @@ def _table1(scale: Scale) -> list[dict[str, Any]]:
     return [{"task": task, **_expansion(r, scale), "paper": factor} for task, (r, factor) in TABLE1.items()]
 
 
+# By clients and digits, the printed bits of secret sharing, of unary residues and of residues in binary (RLE).
 TABLE9 = {
     (1000, 8): (36926, 160, 43), (10_000, 8): (399920, 160, 42), (1000, 12): (49900, 281, 61),
     (10_000, 12): (539892, 328, 67), (1000, 16): (63872, 381, 73), (10_000, 16): (669866, 440, 79),
@@ -212,6 +217,7 @@ def _table9(scale: Scale) -> list[dict[str, Any]]:
     return rows
 
 
+# By model, its parameters and the printed seconds to encode and to decode.
 TABLE10 = {
     "MNIST/CNN": (643_850, 1.16, 3.8),
     "CIFAR-10/CNN": (940_362, 1.6, 5.6),

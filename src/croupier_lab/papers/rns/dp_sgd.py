@@ -1,7 +1,8 @@
-"""The source-inference paper's Appendix F.8: DP-SGD under RNS, the range of weights (Table 11) and accuracy (Table 12).
+"""RNS's Appendix F.8: DP-SGD under RNS, the range of weights (Table 11) and accuracy (Table 12).
 
-Training only, with no attack. The paper prints neither delta nor the clipping norm it used, nor whether its epsilon
-holds for a round or for the run; ours holds for all steps of a client, and every client gets the noise that it needs.
+It trains only, and mounts no attack. The paper prints neither delta nor the clipping norm it used, nor whether its
+epsilon holds for a round or for the run; ours holds for all steps of a client, and every client gets the noise that it
+needs. `croupier reproduce rns/table11` and `rns/table12` run it.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from croupier_lab.papers.shared.figure import Figure, Means, Scale
 Watch = Callable[[str], None]
 EPSILONS = (1.0, 2.0, 5.0)
 DIGITS = (1, 2, 3, 4, 5)
-# Table 11, and Table 12 by epsilon (None: no DP) and digits (0: vanilla).
+# Table 11 as printed; and Table 12 by epsilon (None: no DP), for digits 0 (vanilla) to 5.
 RANGES: Mapping[float, tuple[float, float]] = {1.0: (-0.438, 0.592), 2.0: (-0.412, 0.573), 5.0: (-0.400, 0.543)}
 ACCURACIES: Mapping[float | None, tuple[float, ...]] = {
     None: (0.982, 0.12, 0.9613, 0.98, 0.9807, 0.9812),
@@ -180,13 +181,13 @@ def _substitutions(scale: Scale) -> list[str]:
 
 
 def _clamped(done: Round) -> int:
-    """Values that clients clamped: the truth of an experiment, in nobody's view but their own."""
+    """How many values clients clamped, which only an experiment knows: no party's view but the client's own has it."""
     return sum(noted.get("clamped", 0) for noted in done.noted.values())
 
 
 @dataclass
 class _Seen:
-    """What clients trained, as only an experiment sees it."""
+    """The range of all weights that clients trained, which only an experiment sees."""
 
     low: float = float("inf")
     high: float = float("-inf")
@@ -267,7 +268,7 @@ class _Stage:
         return _Each(learners, self.means.workers)
 
     def play(self, pipeline: Pipeline, fit: Fits, seen: _Seen | None = None) -> Iterator[Round]:
-        """All rounds, views dropped."""
+        """Play all rounds, and drop the views."""
         torch.set_num_threads(1)
         task: Task = replace(self.made.task, fit=fit if seen is None else _Watched(fit, seen))
         for done in rounds(pipeline, task, Federation(rounds=self.size.rounds), self.coins, Local()):

@@ -1,6 +1,8 @@
-"""Figure 8 of the source-inference paper: gradient inversion against what each defence lets a server see.
+"""RNS's Figure 8: gradient inversion against what each defence lets a server see.
 
-Experiments of source inference ask whose a record is, this one how like a picture that was never shown.
+Experiments of source inference ask whose a record is. This asks how like the true picture an inverted one is, though
+the server was never shown it. `croupier reproduce rns/figure8` runs it, with the attacks of `attacks.gradient_search`
+and the trials of `inversion_trials`.
 """
 
 from __future__ import annotations
@@ -53,6 +55,7 @@ Watch = Callable[[str], None]
 # Below this squared error a picture counts as recovered, as is usual for this attack.
 RECOVERED = 1e-3
 ONE = "sum, one record assumed"
+# At most so many pictures of a case are kept in the result.
 PICTURES = 8
 
 
@@ -131,7 +134,7 @@ class _Step:
     coins: Coins
 
     def run(self) -> dict[str, _Result]:
-        """What each defence came to, by name."""
+        """What was found under each defence, by name."""
         size = self.trial.batch
         batches = [self.records.take(part) for part in torch.split(torch.arange(len(self.records)), size)]
         rows = torch.stack([gradient_of(self.module, part.x, part.y) for part in batches])
@@ -157,7 +160,7 @@ class _Step:
         return self._mount(view.rows[_where(view.rows, own)], self.trial.batch, memory)
 
     def _mount(self, gradient: Tensor, records: int, memory: dict[bytes, Found]) -> Found:
-        """The attack's coins follow from what it is given: the same gradient gives the same pictures, found once."""
+        """Mount the attack; the same gradient gives the same pictures, found once, since its coins follow from it."""
         name = hashlib.blake2b(tensor_bytes(gradient.cpu()), digest_size=16).digest() + records.to_bytes(4, "big")
         if name not in memory:
             coins = self.coins.child("attack", name)
@@ -222,7 +225,7 @@ def _over(values: Sequence[float]) -> dict[str, float]:
 
 
 def _median(values: Sequence[float]) -> float | None:
-    """None where most searches ran off to infinity, which plain data cannot say."""
+    """The median; None where most searches ran off to infinity, which a result on disk cannot hold."""
     middle = statistics.median(value if math.isfinite(value) else math.inf for value in values)
     return middle if math.isfinite(middle) else None
 

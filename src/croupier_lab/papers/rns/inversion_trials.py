@@ -1,6 +1,6 @@
-"""Which attacks are tried on which networks, at which scale, for the figure of gradient inversion.
+"""Which attacks are tried on which networks, and at which scale, for RNS's figure of gradient inversion.
 
-`papers/rns/inversion` mounts them.
+`papers/rns/inversion` (`croupier reproduce rns/figure8`) mounts them and copies the substitutions into its result.
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ class InversionTrial:
         return dlg(self.recipe) if isinstance(self.recipe, Dlg) else inverting(self.recipe)
 
 
+# The defences without the layer shuffle, whose attack takes one search for each layer.
 UNLINKED: tuple[Defence, ...] = ("none", "model shuffle", "parameter shuffle", "sum")
 LENET, CNN = DlgLeNet(), CifarCnn(standardise=True)
-# A published choice for one CIFAR picture and an untrained network.
+# Weight of total variation, a published choice for one CIFAR picture and an untrained network.
 FAINT = 1e-6
 _SMOKE = Dlg(steps=30, restarts=2, enough=1e-4)
 _SMALL = Dlg(steps=120, restarts=4, enough=3e-5)
@@ -71,6 +72,7 @@ ATTEMPTS: Mapping[Scale, tuple[InversionTrial, ...]] = {
         InversionTrial(f"{_INVERTING}, 10 clients", CNN, Inverting(steps=4000, variation=FAINT), 10, 10, 32, UNLINKED),
     ),
 }
+# Public pictures, and draws of them for the prior.
 PUBLIC = 1000
 DRAWS = 16
 SUBSTITUTIONS = (

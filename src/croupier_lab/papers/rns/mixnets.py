@@ -1,7 +1,7 @@
-"""What the source-inference paper's three levels of trust cost a client and a hop, ours beside the printed form.
+"""What RNS's three levels of trust cost a client and a hop, ours beside the printed form.
 
-Bytes are those of real messages' schemas, header not counted. The printed form puts every bit in an onion of its own,
-which the paper's 1.81 leaves out (`printed_mixnet`).
+Bytes are those of real messages' schemas, headers not counted. The printed form puts every bit in an onion of its own,
+which the paper's factor of 1.81 leaves out (`printed_mixnet`). `croupier reproduce rns/mixnets` runs it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from croupier_lab.papers.rns.cost import COUNTS, PAPER, UNPRINTED
 from croupier_lab.papers.rns.printed_mixnet import expansion
 from croupier_lab.papers.shared.figure import Figure, Scale, counted
 
+# The setting of all rows.
 CLIENTS, DIGITS, SERVERS = 10, 5, 3
 # The least sum of moduli that is lossless for them; the 58 bits behind the paper's 1.81 are too few.
 PRINTED_BITS = 64
 OURS = "semi-honest, every client a server (S.5)"
+# By form: the paper's factor, whom one must trust, and why ours differs.
 SAID = {"full": "1.03 (RLE)", "dealer": "1.81", "pairs": "1.81", "onion": UNPRINTED, "proofs": "1.81 and proofs"}
 TRUSTED = {
     "full": "one mix server, with every update",

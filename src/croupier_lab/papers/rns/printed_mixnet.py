@@ -1,10 +1,10 @@
-"""The mix network as it was printed, small, kept to show how it fails. Nothing here protects anything.
+"""The mix network as RNS's paper prints it, small, kept to show how it fails; nothing here protects anything.
 
-From: Algorithms 8 and 9 of the source-inference paper: every bit in an onion of its own, a layer for each server, and
-its claim that "MixNets can still shuffle and release the output even if all but one server drops out". Its proofs are
-left out because they cannot be built as printed: a server verifies the one before it over decrypted messages, whose
-relation to what that one was sent is exactly what no proof of a decryption onion shows, and nobody verifies the last.
-`place.chain` is what to use.
+It is that of Algorithms 8 and 9: every bit in an onion of its own, a layer for each server. The paper claims that
+"MixNets can still shuffle and release the output even if all but one server drops out". Its proofs are left out because
+they cannot be built as printed: a server verifies the one before it over decrypted messages, whose relation to what
+that one was sent is exactly what no proof of a decryption onion shows, and nobody verifies the last. Use `place.chain`
+instead. `papers.rns.mixnets` takes `expansion` from here, and tests show the failures.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from croupier.errors import ProtocolError
 from croupier.mpc.seal import EXTRA, TAG, Lock, seal, unseal
 
 FLOAT = 4
+# A constant nonce, because each key of the printed form is used for one message.
 _NONCE = bytes(12)
 _INFO = b"printed onion"
 Messages = list[bytes]
@@ -26,17 +27,17 @@ Cheat = Callable[[int, Messages], Messages]
 
 
 def bytes_of_a_bit(servers: int, keys: str = "public") -> int:
-    """A bit in its onion: one byte, and what each layer adds to it."""
+    """Bytes of a bit in its onion: one, and what each layer adds to it."""
     return 1 + servers * (EXTRA if keys == "public" else TAG)
 
 
 def expansion(bits: int, servers: int, keys: str = "public") -> float:
-    """How many times the bytes of a float a parameter of so many bits takes."""
+    """How many times as many bytes as a float a parameter of so many bits takes."""
     return bits * bytes_of_a_bit(servers, keys) / FLOAT
 
 
 def wrapped(bit: int, publics: Sequence[bytes], coins: Coins) -> bytes:
-    """The client's side: layer by layer, the last server's first."""
+    """The client's side: seal the bit layer by layer, the last server's first."""
     text = bytes([bit])
     for number, public in reversed(list(enumerate(publics))):
         text = seal(public, text, _INFO, coins.child("layer", number))
@@ -62,9 +63,9 @@ def mixed(messages: Messages, locks: Sequence[Lock | None], coins: Coins, cheat:
 
 
 def replaced_but(place: int, publics: Sequence[bytes], marker: int, coins: Coins) -> Cheat:
-    """The first server's way to single out one message: all others give way to messages of its own, all of them marked.
+    """The first server's way to single out one message: it replaces all others by marked messages of its own.
 
-    Nobody holds what it passes on against what clients sent, so that nothing shows. Whoever sees the output then finds
+    Nobody compares what it passes on with what clients sent, so that nothing shows. Whoever sees the output then finds
     the only message that carries no mark.
     """
 

@@ -1,6 +1,6 @@
-"""Protection against Source Inference Attacks in Federated Learning (Athanasiou, Jung, Palamidessi; ICLR 2026).
+"""RNS's figures and tables of source inference, as experiments (`croupier reproduce rns/figure1`, `rns/table2`, ...).
 
-Figures are not printed as numbers; what the text and the tables say of their points stands as printed, with the place.
+The paper's figures print no numbers; what its text and tables say of their points stands as printed, with the place.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Tasks, sizes, defences and printed points that the figures and tables of source inference share.
+"""Tasks, sizes, defences and printed points that RNS's figures and tables of source inference share.
 
-`papers/rns/source_inference` makes experiments of them; other papers' files take its tasks and sizes.
+`papers.rns.source_inference` makes experiments of them; `accuracy`, `dp_sgd` and `inversion` take its tasks, sizes and
+names.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ SIZES: Mapping[Scale, SourceInferenceSize] = {
     "small": SourceInferenceSize(6000, 2000, 2, 5, 50),
     "paper": SourceInferenceSize(None, None, 10, 10, 100),
 }
+# Seeds of the figures by scale, and of those that take longer or show less.
 SEEDS: Mapping[Scale, int] = {"smoke": 2, "small": 4, "paper": 3}
 FEWER: Mapping[Scale, int] = {"smoke": 2, "small": 3, "paper": 3}
 
@@ -102,11 +104,11 @@ ON_SUMS = ("tuned", "tuned+prior")
 
 
 def five(cohort: int) -> tuple[Defence, ...]:
-    """The naive shuffles, and RNS behind a relay that lets the sum's residues out."""
+    """No defence, the three naive shuffles, and RNS behind a relay that lets the sum's residues out."""
     return (*FOUR, rns_defence(cohort))
 
 
-# The paper's own form, whose counts of ones tell more than the sum, and the one that needs no trusted relay.
+# RNS in the paper's own form, whose counts of ones tell more than the sum; and in the form without a trusted relay.
 MORE = (
     Defence("RNS, shuffled bits", rns(10, release="bits"), ("carries", "carries+prior"), ()),
     Defence("RNS, sum servers", sum_servers(10), ON_SUMS, ()),

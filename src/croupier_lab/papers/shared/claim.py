@@ -63,7 +63,7 @@ class Claim:
     seen: ClaimSource | None = None
 
     def plain(self) -> dict[str, str | None]:
-        """As it is listed."""
+        """The claim as a plain dict, as `croupier reproduce --list` and docs/results.md show it."""
         at = self.seen
         return {
             "name": self.name,

@@ -1,6 +1,8 @@
-"""Experiments of source inference: attacks run under every defence, beside the prior and the numbers that are printed.
+"""Run a figure's experiments of source inference: attacks under every defence, beside the prior and printed numbers.
 
-`papers/shared/reproduce.py` runs a figure's experiments by `compare`; `croupier_lab/cli/reproduce.py` shows the rows.
+RNS's paper compares success with 1/n. The rows made here also say what the view adds to the best guess without one,
+which is the leak. `papers.shared.reproduce` calls `compare` for figures that are made of experiments
+(`papers.rns.source_inference`), and `cli.reproduce` shows the rows by `pair`.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from croupier_lab.source_inference.table import controlled, rows
 
 
 def compare(figure: Figure, scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> dict[str, Any]:
-    """Run a figure's experiments, or the one called `means.only`, or those whose label holds it."""
+    """Run a figure's experiments: all, the one called `means.only`, or those whose label holds that text."""
     every = [] if figure.experiments is None else figure.experiments(scale)
     exact = [case for case in every if case.label == means.only]
     cases = exact or [case for case in every if means.only in case.label]
@@ -53,7 +55,10 @@ def _described(setting: Setting) -> dict[str, Any]:
 
 
 def says(cases: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What the prior does to the paper's claim, counted; cells whose attack failed its control are left out."""
+    """Count in which cells the paper's attack beats 1/n and the prior, and say it in sentences.
+
+    Cells whose attack failed its control are left out.
+    """
     cells = [(case["chance"], *pair(row)) for case in cases for row in case["rows"] if not _sums(row)]
     theirs = [(chance, attack) for chance, attack, _ in cells if attack["scored"]]
     above = [attack for chance, attack in theirs if attack["low"] > chance]
@@ -74,7 +79,7 @@ def says(cases: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _under_sums(found: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What attacks on sums gain, all of them, with intervals that hold together."""
+    """A sentence on what all attacks on sums gain, with intervals that hold together."""
     leaks = {
         (number, name): attack["leak_together"]
         for number, row in enumerate(found)

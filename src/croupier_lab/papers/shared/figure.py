@@ -1,7 +1,7 @@
 """A figure or table of a paper as one value: what it shows, at which scales we run it, and what it needs.
 
-Every paper's modules export a tuple `FIGURES`; `croupier_lab.papers.catalogue.FIGURES` holds them all by name, and
-`papers/shared/reproduce.py` runs one.
+With one form for all, one command can list, check and run them. Every paper's modules export a tuple `FIGURES`,
+`papers.catalogue.FIGURES` holds them all by name, and `papers/shared/reproduce.py` runs one for `croupier reproduce`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ Row = dict[str, Any]
 class Means:
     """Where and how a figure is run on this machine, and which of its cases: those whose name holds `only`.
 
-    `rounds`: so many instead of the scale's, where a figure can be cut short.
+    `workers` are threads of one training, `processes` runs at a time. `rounds`: so many instead of the scale's, where a
+    figure can be cut short.
     """
 
     folder: Path | None = None
@@ -71,13 +72,14 @@ def _says_nothing(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure or table.
+    """A figure or table, and how it is made.
 
-    Either `rows` makes it, over so many `seeds` (none: it is counted or timed once, without any draw), or `experiments`
-    do: cases whose attacks are compared with the prior and with the printed numbers. Of `substitutions`, those that
-    begin with the name of a scale ("small: ...") hold at that scale alone. `says` reads the rows in plain sentences,
-    `draw` makes an SVG picture of them. `cases` names what `Means.only` may choose among, where a figure can be run in
-    pieces. `takes_rounds`: `Means.rounds` is heeded. `bare`: it needs no data folder at smoke scale.
+    It has either `rows` or `experiments`. `rows` makes its rows over so many `seeds`; without seeds they are counted or
+    timed once, with no draw. `experiments` are cases whose attacks are compared with the prior and with the printed
+    numbers. Of `substitutions`, those that begin with the name of a scale ("small: ...") hold at that scale alone.
+    `says` reads the rows in plain sentences, and `draw` makes an SVG picture of them. `cases` names what `Means.only`
+    may choose among, where a figure can be run in pieces. `takes_rounds`: `Means.rounds` is heeded. `bare`: it needs no
+    data folder at smoke scale.
     """
 
     name: str
@@ -95,7 +97,7 @@ class Figure:
     experiments: Callable[[Scale], Sequence[Experiment]] | None = None
 
     def case_names(self, scale: Scale) -> list[str]:
-        """What may be asked for alone."""
+        """The cases that may be asked for alone."""
         if self.experiments is not None:
             return [case.label for case in self.experiments(scale)]
         return [] if self.cases is None else list(self.cases(scale))
@@ -108,5 +110,5 @@ class Figure:
 
 
 def counted(rows: Callable[[Scale], list[Row]]) -> Rows:
-    """Rows that are counted or timed: the same whatever the machine and the seeds."""
+    """The rows of a figure from a function of the scale alone, which counts or times: no data, device or seeds."""
     return lambda scale, means, seeds, watch: rows(scale)

@@ -1,4 +1,4 @@
-"""One road for every figure and table: what was asked for is checked, the figure is run, and the result says how.
+"""Run any figure or table: check what was asked for, run it, and say in the result how it was run.
 
 `croupier reproduce` (`croupier_lab/cli/reproduce.py`) prints what comes out, and tests run figures by it.
 """

@@ -1,7 +1,8 @@
-"""Whole trainings through the real round loop, once a seed, some of them at a time.
+"""Whole trainings through the real round loop, once a seed, some of them at a time, and cells of tables over seeds.
 
-IntraShuffler's and Tazza's tables of utility are made of these. A training is asked for by value and done once, in a
-process of its own where several run at a time; what comes back is rows of plain numbers.
+IntraShuffler's tables of utility (`papers.intra.utility_table`, `papers.intra.recombination`) train by it, and Tazza's
+figures take `cell` and `shown` from here. A training is asked for by value and done once, in a process of its own where
+several run at a time; what comes back is plain numbers.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ Deal = Callable[[Dataset, Coins], Mapping[str, Tensor]]
 
 @dataclass(frozen=True)
 class First:
-    """The first so many clients of a split; or, with `others`, everybody else: they never train the model."""
+    """A split that keeps its first so many clients; or, with `others`, all but those, who never train the model."""
 
     split: Deal
     count: int
     others: bool = False
 
     def __call__(self, dataset: Dataset, coins: Coins) -> Mapping[str, Tensor]:
-        """Clients to their records. Raises: SpecError when nobody is left."""
+        """Deal records to the clients that are kept. Raises: SpecError when nobody is left."""
         found = list(self.split(dataset, coins).items())
         kept = found[self.count :] if self.others else found[: self.count]
         if not kept:
@@ -55,7 +56,7 @@ class First:
 
 @dataclass(frozen=True)
 class TrainingTask:
-    """What is learnt and by whom; those of `everyone` after the first `clients` give auxiliary, public records."""
+    """What is learnt and by whom; clients of `everyone` after the first `clients` hold auxiliary, public records."""
 
     data: Data
     everyone: Data
@@ -88,7 +89,8 @@ class TrainingTask:
 class PublicTask:
     """What everybody may know before the first round of a seed: the clip by a public rule, and the model's size.
 
-    `start` is the first model's measure on the clients' test records, `naive` that of a guess without any model.
+    `start` is the first model's measure on the clients' test records, `naive` that of a guess without any model. A
+    measure is the error of forecasts or the accuracy of classes.
     """
 
     clip: float
@@ -98,7 +100,7 @@ class PublicTask:
 
 
 def public(work: TrainingTask, seed: int) -> PublicTask:
-    """The clip is the median length of the updates that auxiliary clients make of the first model.
+    """The public facts of a task; the clip is the median length of auxiliary clients' updates of the first model.
 
     Raises: CroupierError when one of them cannot train.
     """
@@ -117,7 +119,7 @@ def public(work: TrainingTask, seed: int) -> PublicTask:
 
 
 def naive(dataset: Dataset) -> float:
-    """The error of saying the last value again, or the accuracy of always saying the commonest class of the test."""
+    """The error of saying the last value again, or the accuracy of always saying the test's commonest class."""
     inputs, targets = dataset.test.batch(torch.arange(len(dataset.test)))
     if dataset.goal == "classify":
         return int(targets.bincount().max()) / len(targets)
@@ -144,7 +146,7 @@ class TrainingEnd:
 
 
 def train(work: TrainingTask, pipeline: Pipeline, seed: int, every: int) -> TrainingEnd:
-    """Train once. A model whose measure is not finite any more is lost: the curve then ends in infinity."""
+    """Train once. A training whose measure is no longer finite counts as lost, and its curve ends in infinity."""
     coins = Coins.from_seed(seed)
     made = work.built(coins)
     # Measured here and not in every round: that would take as long as training.
@@ -160,7 +162,7 @@ def train(work: TrainingTask, pipeline: Pipeline, seed: int, every: int) -> Trai
 
 
 def in_processes(fn: Callable[[A], B], jobs: Iterable[A], count: int) -> list[B]:
-    """What a function gives for every job, so many at a time, each in a process of its own; the order is the jobs'."""
+    """Apply a function to every job, so many at a time in processes of their own; results are in the jobs' order."""
     todo = list(jobs)
     if count < 2 or len(todo) < 2:
         return [fn(job) for job in todo]
@@ -169,7 +171,7 @@ def in_processes(fn: Callable[[A], B], jobs: Iterable[A], count: int) -> list[B]
 
 
 def cell(values: Sequence[float]) -> dict[str, Any]:
-    """A mean over seeds with its interval; of the finite ones, and how many were not."""
+    """A mean over seeds with its interval, of the finite values, and how many were not finite."""
     kept = [value for value in values if math.isfinite(value)]
     lost = len(values) - len(kept)
     if len(kept) < 2:

@@ -1,7 +1,8 @@
 """Tazza's Figure 6: crops and mirrors before pixels are permuted, and after.
 
 A crop after the permutation mixes pixels that are no neighbours, and costs accuracy; a crop before it does not, and
-tells nothing more. That is why clients of the product augment in plain coordinates.
+tells nothing more. That is why clients of the product augment in plain coordinates. `croupier reproduce tazza/figure6`
+runs it.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from croupier_lab.papers.tazza.permuted_training import learn, right
 
 Watch = Callable[[str], None]
 Row = dict[str, Any]
+# The augmentation, pictures that a result keeps, and test pictures that are looked at.
 AUGMENT, PICTURES, LOOKED = Crop(side=26, flip=True), 6, 500
 NEVER, BEFORE, AFTER = "none", "before permuting (as clients do)", "after permuting"
 Change = Callable[[Tensor, torch.Generator], Tensor]
@@ -58,7 +60,7 @@ SIZES: Mapping[Scale, AugmentationSize] = {
 
 
 def orders(rule: Shuffled) -> dict[str, Change]:
-    """What a network under a rule is shown, by when pictures are augmented."""
+    """How inputs are changed, by whether pictures are augmented before they are permuted, after, or never."""
 
     def before(x: Tensor, generator: torch.Generator) -> Tensor:
         return rule.permute(AUGMENT(x, generator))
@@ -70,7 +72,7 @@ def orders(rule: Shuffled) -> dict[str, Change]:
 
 
 def figure6(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> list[Row]:
-    """Accuracy of a network under a rule in every order, and what is left of the pictures."""
+    """Accuracy of a network under a rule for each order of the two, and what is left of the pictures."""
     size = SIZES[scale]
     dataset = AUGMENT.prepare(
         Cifar10(train=size.train, test=size.test).load(means.folder), None, Coins.from_seed(0).child("figure 6")
@@ -92,7 +94,7 @@ def figure6(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> l
 def _seed(
     network: Network, dataset: Dataset, eye: Perceiver, epochs: int, device: str, coins: Coins
 ) -> dict[str, dict[str, Any]]:
-    """One rule: a network under it, trained in every order of the two, tried on permuted pictures as they are."""
+    """One rule: a network trained in each order, and tested on permuted pictures that are not augmented."""
     with coins.child("weights").ambient():
         module = network.build(dataset)
     (x, y), (test, truth) = (part.batch(torch.arange(len(part))) for part in (dataset.train, dataset.test))
@@ -110,7 +112,10 @@ def _seed(
 
 
 def _looked(x: Tensor, y: Tensor, change: Change, rule: Shuffled, eye: Perceiver, coins: Coins) -> dict[str, Any]:
-    """What whoever knows the rule sees once pixels are put back: smoothness, likeness to the augmented picture."""
+    """What one who knows the rule sees once pixels are put back.
+
+    It is how smooth the pictures are, and how like the augmented pictures.
+    """
     shown = change(x, coins.child("looked").fast())
     back, meant = rule.restore(shown), AUGMENT(x, coins.child("looked").fast())
     device = next(eye.module.parameters()).device
@@ -152,7 +157,7 @@ def _row(name: str, order: str, found: Sequence[Mapping[str, Mapping[str, Any]]]
 
 
 def draw6(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The same pictures in both orders: as the network is shown them, and put back."""
+    """The same pictures in each order: as the network is shown them, and put back."""
     at = {row["augmented"]: row["_pictures"] for row in rows if row["network"] == rows[0]["network"]}
     strips = [("original", at[NEVER]["_plain"])]
     for name in (BEFORE, AFTER):
@@ -161,7 +166,7 @@ def draw6(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def says6(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What the order is worth."""
+    """Sentences on what the order is worth."""
     out = []
     for name in dict.fromkeys(row["network"] for row in rows):
         at = {row["augmented"]: row for row in rows if row["network"] == name}

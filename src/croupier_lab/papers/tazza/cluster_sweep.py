@@ -1,7 +1,7 @@
-"""What Tazza leaves open of its clusters, swept: probes, cosines, radius, neighbours, merges, splits, starts.
+"""What Tazza's paper leaves open of its clusters, swept: probes, cosines, radius, neighbours, merges, splits, starts.
 
 The paper names DBSCAN and not its parameters. Every choice is trained under every attack, so that the defaults of
-`croupier.aggregate.clusters` can be seen beside their neighbours.
+`croupier.aggregate.clusters` can be seen beside their neighbours. `croupier reproduce tazza/clusters` runs it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SLEEPER, COPIES = "label flip after honest rounds", "copies of one crafted updat
 
 @dataclass(frozen=True)
 class Choice:
-    """A form of the rule, and what its probes are."""
+    """A form of the clustering rule, and what inputs it asks models about."""
 
     name: str
     rule: Clusters
@@ -51,6 +51,7 @@ def _of(**fields: Any) -> Clusters:
     return Clusters.parse({"use": "clusters", **fields})
 
 
+# The fields in which the paper's text, taken literally, differs from ours.
 LITERAL = {"centred": False, "split": "join", "kin": -1}
 CHOICES = (
     Choice("ours", _of()),
@@ -108,7 +109,7 @@ def _rows(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> lis
 
 
 def says(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """For each attack, the choice by which honest clients fare best, and ours beside it."""
+    """For each attack, the choice under which honest clients fare best, and ours beside it."""
     out = []
     for attack in dict.fromkeys(row["attack"] for row in rows):
         own = {row["choice"]: row for row in rows if row["attack"] == attack}

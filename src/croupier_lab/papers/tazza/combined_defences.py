@@ -1,7 +1,8 @@
 """Tazza's Figures 10 and 12: rules under attack with a confidentiality defence mounted, and what that defence hides.
 
-Other rules leave updates readable, so that the paper puts a confidentiality defence in front of them. Here each pair is
-trained under attack, and inverted, on the same task as Tazza itself.
+Other rules than Tazza's leave updates readable, so the paper puts a confidentiality defence in front of them. Here each
+pair is trained under attack, and its uploads inverted, on the same task as Tazza itself. `integrity` makes the rows of
+both figures of it, and `tradeoff_findings` their sentences and pictures.
 """
 
 from __future__ import annotations
@@ -46,15 +47,16 @@ from croupier_lab.papers.tazza.integrity_settings import (
 )
 
 Watch = Callable[[str], None]
-# Of an inversion that searches, so many records at most: a search takes as long as a training.
+# At most so many records are inverted where that takes a search, which takes as long as a training.
 SEARCHED = 10
+# The cases of Table 2 by those of the integrity experiments.
 CALLED = {MNIST: "MNIST / MLP", MIXER: "CIFAR-10 / Mixer", VIT: "CIFAR-10 / ViT", ECG: "ECG / RNN"}
 PERMUTED = {UNKNOWN: "permuted, rule unknown", MATCHED: "permuted, rule matched"}
 
 
 @dataclass(frozen=True)
 class DefendedRun:
-    """A rule under an attack, or none, behind a defence."""
+    """A rule behind a confidentiality defence, under an attack or under none."""
 
     attack: str | None
     rule: str
@@ -72,7 +74,7 @@ def chosen(scale: Scale, means: Means) -> list[str]:
 
 
 def mounted(case: str, scale: Scale) -> tuple[Shield, ...]:
-    """The defences of a case in Figure 10: all six where the paper has them and there is a GPU."""
+    """The defences of a case in Figure 10: all six at paper scale in the paper's cases, elsewhere two."""
     return (*PRUNING, *NOISE) if scale == "paper" and case in (MNIST, MIXER) else MIDDLE
 
 
@@ -82,7 +84,11 @@ def guarded(scale: Scale) -> tuple[str, ...]:
 
 
 def defended_runs(titles: Iterable[str | None], shields: Sequence[Shield], rules: Sequence[str]) -> list[DefendedRun]:
-    """Every rule as it is, Tazza permuted; then the rules behind each defence, wherever there is an attack."""
+    """The runs of a figure.
+
+    They are every rule without a defence (Tazza permuted), and the given rules behind each defence wherever there is an
+    attack.
+    """
     told = list(titles)
     plain = [DefendedRun(title, rule, UNKNOWN if rule == TAZZA else NONE) for title in told for rule in RULES]
     return plain + [DefendedRun(title, rule, shield) for title in told if title for shield in shields for rule in rules]
@@ -91,7 +97,7 @@ def defended_runs(titles: Iterable[str | None], shields: Sequence[Shield], rules
 def played(
     case: str, scale: Scale, means: Means, seeds: Sequence[int], watch: Watch, every: Sequence[DefendedRun]
 ) -> dict[DefendedRun, dict[str, Any]]:
-    """How each of them ended, over seeds; what permuting changes for the server changes no training."""
+    """How each of them ended, over seeds; permuting hides from the server and changes no training."""
     known, attack = setting(case, scale, means), attacks(colours(case))
     plain = known.fit
     assert isinstance(plain, Adam)
@@ -111,7 +117,7 @@ def played(
 def hidden(
     case: str, scale: Scale, means: Means, seeds: Sequence[int], watch: Watch, shields: Iterable[Shield]
 ) -> dict[Shield, dict[str, Any]]:
-    """What a server inverts of an upload in a case, by defence: the rows of Table 2, of fewer records."""
+    """What a server inverts of an upload in a case, by defence: the rows of Table 2, with fewer records."""
     wanted = (NONE, *shields, UNKNOWN, MATCHED)
     found = next(one for one in tazza_confidential.CASES[scale] if one.label == CALLED[case])
     targets = found.targets if found.recipe is None else min(found.targets, SEARCHED)
@@ -124,7 +130,7 @@ def hidden(
 def row(case: str, one: DefendedRun, found: Mapping[str, Any], seen: Mapping[str, Any], words: str) -> Row:
     """Accuracy and purity of a run beside what its defence hides."""
     if one.attack is None:
-        # Those who would be malicious are not: there is nothing to keep apart.
+        # Without an attack nobody is malicious, and there is nothing to keep apart.
         found = {name: mark for name, mark in found.items() if name not in ("purity", "several")}
     lpips = LPIPS.get((CALLED[case], one.shield.label))
     return {
@@ -140,7 +146,10 @@ def row(case: str, one: DefendedRun, found: Mapping[str, Any], seen: Mapping[str
 
 
 def shown_and_played(every: Sequence[DefendedRun]) -> list[tuple[DefendedRun, DefendedRun]]:
-    """Each run as it is shown and as it was played: Tazza's under attack also for a server that matches weights."""
+    """Each run as it is shown, with the run that was trained for it.
+
+    Tazza's runs under attack are shown twice: also for a server that matches weights.
+    """
     out = [(one, one) for one in every]
     again = [(replace(one, shield=MATCHED), one) for one in every if one.shield is UNKNOWN and one.attack]
     return out + again
@@ -154,7 +163,7 @@ def far(own: Mapping[str, Any]) -> str:
 
 
 def measure_of(own: Mapping[str, Any]) -> str:
-    """What `far` says."""
+    """The measure that `far` gives."""
     return "PSNR" if own["_distance"] is None else "feature distance"
 
 

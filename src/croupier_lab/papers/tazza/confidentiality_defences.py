@@ -1,7 +1,8 @@
 """Confidentiality defences of Tazza's paper, each defined once: on one gradient that is inverted, and in training.
 
 Pruning and noise must mean the same where a record is inverted and where a model is trained, or a trade-off between the
-two means nothing.
+two means nothing. `inversion` (Table 2, Figure 11) uses `Shield.done`, and `combined_defences` (Figures 10 and 12)
+`Shield.fit`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ Kind = Literal["none", "pruning", "noise", "permuted"]
 
 @dataclass(frozen=True)
 class Shield:
-    """A defence: the share that pruning takes away, or the multiplier of the noise, or what the server knows."""
+    """A defence: what pruning takes away, how much noise, or what the server knows of a permutation.
+
+    `amount` is the share that pruning takes away, or the multiplier of the noise.
+    """
 
     label: str
     kind: Kind
@@ -34,7 +38,7 @@ class Shield:
     knows: Knows = "order"
 
     def done(self, gradient: Tensor, coins: Coins) -> Tensor:
-        """What becomes of one record's gradient before it is sent; permuting comes after."""
+        """One record's gradient as it is sent; a permutation is applied after this."""
         if self.kind == "pruning":
             return prune(gradient, 1 - self.amount)
         if self.kind == "noise":
@@ -44,7 +48,7 @@ class Shield:
         return gradient
 
     def fit(self, plain: Adam) -> Fit:
-        """A client's training under it: every step's gradient pruned, or every record's clipped and the sum noised."""
+        """A client's training under it: every step's gradient pruned, or records' gradients clipped and noised."""
         if self.kind == "pruning":
             return plain.model_copy(update={"keep": 1 - self.amount})
         if self.kind == "noise":

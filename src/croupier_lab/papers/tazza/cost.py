@@ -1,6 +1,8 @@
-"""Tazza's Figures 14 to 16: seconds of a client's defences by depth, updates, architecture and threads.
+"""Tazza's Figures 14 to 16: how long a client's defences take, by depth, updates, architecture and threads.
 
-The paper's figures are pictures of three boards. These are measurements of whatever machine runs them.
+The paper's figures are plots of measurements on three single-board computers. These are measurements of whatever
+machine runs them, in milliseconds; `bench.speed.client_defences` times them. `croupier reproduce tazza/figure14` (to
+`tazza/figure16`) runs them.
 """
 
 from __future__ import annotations
@@ -26,9 +28,12 @@ Watch = Callable[[str], None]
 Row = dict[str, Any]
 Kind = tuple[Network, tuple[int, ...], int]
 DEFENCES = (TAZZA, PRUNING, DPSGD)
-# The text on Figure 16: against pruning on the Raspberry Pi 3B, and the weakest board against the strongest.
+# What the paper's text says on Figure 16: how many times as long as Tazza pruning takes on a Raspberry Pi 3B; and how
+# many times as long the weakest of its three computers takes as the strongest.
 PRINTED, SPREAD = 6.70, {TAZZA: 2.01, PRUNING: 2.68}
+# Where nothing else is said: records of a batch, updates, units of a hidden layer, and hidden layers.
 BATCH, UPDATES, WIDTH, HIDDEN = 64, 10, 256, 1
+# Said beside every result: the machine is none of the paper's single-board computers.
 BOARDS = "not the paper's boards"
 # Hidden layers, updates, and repeats of which the best counts.
 SWEPT: Mapping[Scale, tuple[tuple[int, ...], tuple[int, ...], int]] = {
@@ -54,7 +59,10 @@ def perceptron(layers: int) -> Kind:
 
 
 def figure14(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> list[Row]:
-    """By the number of hidden layers, and by the number of updates."""
+    """Rows by the number of hidden layers, and by the number of updates.
+
+    `means` is not used in this file: nothing needs data or a device. `Figure.rows` passes it to all.
+    """
     depths, counts, repeats = SWEPT[scale]
     asked = [("hidden layers", depth, depth, UPDATES) for depth in depths]
     asked += [("updates", count, HIDDEN, count) for count in counts]
@@ -66,7 +74,7 @@ def figure14(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> 
 
 
 def figure15(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> list[Row]:
-    """By architecture."""
+    """Rows by architecture."""
     rows: list[Row] = []
     names, repeats = BUILT[scale]
     for name in names:
@@ -76,7 +84,7 @@ def figure15(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> 
 
 
 def figure16(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> list[Row]:
-    """On one thread and on two, one hidden layer, ten updates."""
+    """Rows on one thread and on two, with one hidden layer and ten updates."""
     rows: list[Row] = []
     for threads in THREADS:
         watch(_threads(threads))
@@ -95,7 +103,7 @@ def _threads(count: int) -> str:
 def _rows(
     kind: Kind, updates: int, repeats: int, threads: int, seeds: Sequence[int], at: Row, clock: str = "processor"
 ) -> list[Row]:
-    """Every defence of one setting, a run for each seed, and how many times as long pruning takes."""
+    """Every defence of one setting, a run for each seed, and how many times as long as it pruning takes."""
     with lent(threads) as cores:
         runs = [_run(kind, updates, repeats, seed, clock) for seed in seeds]
         load = round(os.getloadavg()[0], 1)
@@ -124,21 +132,25 @@ def _row(name: str, runs: Sequence[Mapping[str, Any]], at: Row) -> Row:
 
 
 def _ratio(runs: Sequence[Mapping[str, Any]], name: str, part: str) -> dict[str, Any]:
-    """How many times as long pruning takes, seed by seed; `once`: where it prunes only what is sent."""
+    """How many times as long as a defence pruning takes, seed by seed.
+
+    With `once` pruning cuts one gradient only, that which is sent.
+    """
     if part == "once":
         return times_cell([one["pruned_once"] / one["alone"][name] for one in runs])
     return times_cell([one[part][PRUNING] / one[part][name] for one in runs])
 
 
 def times_cell(values: Sequence[float]) -> dict[str, Any]:
-    """A geometric mean with its interval: what is told in times is told apart in logarithms."""
-    # A difference of two times may come out below nothing on a busy machine: it has no logarithm, and counts as lost.
+    """A geometric mean of durations or ratios with its interval, which is taken in logarithms."""
+    # A difference of two durations may come out below 0 on a busy machine: it has no logarithm, and counts as lost.
     found = cell([math.log(value) if value > 0 else math.nan for value in values])
     ends = {key: None if found[key] is None else math.exp(found[key]) for key in ("mean", "low", "high")}
     return {**ends, "runs": list(values), "lost": found["lost"]}
 
 
 def _shown(found: Mapping[str, Any] | None, times: float = 1e3, places: int = 3) -> str | None:
+    """A mean with its interval in words, multiplied by `times`: by default seconds become milliseconds."""
     if found is None or found["mean"] is None:
         return None
     mean, low, high = (times * found[key] for key in ("mean", "low", "high"))
@@ -159,7 +171,7 @@ def draw(rows: Sequence[Mapping[str, Any]], panel: str, label: str, title: str) 
 
 
 def says14(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """How it grows with layers and updates."""
+    """Sentences on how the durations grow with layers and updates."""
     out = []
     for swept in ("hidden layers", "updates"):
         own = {(row["defence"], row["count"]): row["_alone"]["mean"] for row in rows if row["swept"] == swept}
@@ -170,7 +182,7 @@ def says14(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def compared(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Against pruning at every batch, and against pruning once."""
+    """Sentences that compare Tazza with pruning at every batch, and with pruning once."""
     own = [row for row in rows if row["defence"] == TAZZA]
     ratios = [row["_times"]["mean"] for row in own]
     once = [row["_once"]["mean"] for row in own]
@@ -187,7 +199,7 @@ def compared(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def says16(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """And how far one thread is behind two."""
+    """The same, and how far one thread is behind two."""
     at = {(row["defence"], row["threads"]): row["_total"]["mean"] for row in rows if row["_total"]}
     apart = [
         f"{name} {at[name, THREADS[0]] / at[name, THREADS[-1]]:.2f}"

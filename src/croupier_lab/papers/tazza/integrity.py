@@ -1,6 +1,7 @@
 """Tazza's figures on integrity (10, 12 and 13), run again on the real round loop.
 
-Its figures are pictures without numbers. What stands beside ours was read from the text around them.
+The paper's figures are pictures without numbers. What stands beside ours was read from the text around them.
+`croupier reproduce tazza/figure10` (and 12, 13) runs them, on `attacks.rules_under_attack`.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ PROBES: Mapping[Probes, str] = {
 def _figure13(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> list[Row]:
     known, rows = twenty(scale, means), []
     titles = {title: attack for title, attack in attacks().items() if title in (TRIGGER, REPLACE, FLIP)}
-    # The paper's probes are the clients' samples; that attackers show theirs with the trigger would suit their judge.
+    # The paper's probes are the clients' samples. Attackers who showed theirs with the trigger would help the server.
     kinds: list[tuple[str, Probes]] = [(title, "noise") for title in titles] + [
         (TRIGGER, "samples"),
         (TRIGGER, "trained"),
@@ -117,7 +118,7 @@ def _labels(ended: ClusterOutcome) -> list[dict[str, int]]:
 
 
 def draw13(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The map of the paper's attack, of the first seed."""
+    """The map of clusters under the paper's attack, from the first seed."""
     row = next(row for row in rows if row["attack"] == TRIGGER)
     everyone = sorted({name for labels in row["_map"] for name in labels})
     bad = [name for name in everyone if name in row["_malicious"]]
@@ -126,7 +127,7 @@ def draw13(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def says13(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Whether the kinds are apart."""
+    """Sentences on whether honest and malicious clients are kept apart."""
     return [
         f"{row['attack']}, probes of {row['probes']}: purity {row['purity']} % (without clients alone "
         f"{row['not_alone']} %), {row['clusters_a_round']} clusters a round, {row['honest_together']} % of the "

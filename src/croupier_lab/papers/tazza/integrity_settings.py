@@ -1,6 +1,7 @@
-"""Tazza's integrity experiments: data and networks by scale, the rules beside it, the attacks, and cells of tables.
+"""Settings of Tazza's integrity experiments: data and networks by scale, rules, attacks, and cells of tables.
 
-Used by all figures on integrity, so that "label flip" or "backdoor" is one value in all of them.
+`integrity`, `cluster_sweep`, `combined_defences` and `tradeoff_findings` use them, so that "label flip" or "backdoor"
+is one value in all figures.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Row = dict[str, Any]
 PAPER = "Tazza (2025)"
 MNIST, MIXER, VIT, ECG = "MNIST, MLP", "CIFAR-10, Mixer", "CIFAR-10, ViT", "ECG, RNN"
 TAZZA, FEDAVG = "Tazza", "FedAvg"
-# A quarter of ten clients, rounded up: what rules that assume a number of liars are told.
+# A quarter of ten clients, rounded up: what rules are told that assume a number of malicious clients.
 ASSUMED = 3
 RULES: Mapping[str, Aggregator] = {
     TAZZA: Clusters(), FEDAVG: Mean(), "Median": Median(), "Trimmed Mean": TrimmedMean(b=ASSUMED),
@@ -49,7 +50,7 @@ def backdoor(colours: int = 1, factor: float | None = 1.0) -> Scaling:
 
 
 def attacks(colours: int = 1) -> dict[str, Poison]:
-    """The paper's, and the backdoor with the update multiplied as well."""
+    """The paper's attacks, and the backdoor whose update is multiplied as well (model replacement)."""
     return {
         FLIP: LabelFlip(), NOISE: NoiseInjection(scale=0.25), TRIGGER: backdoor(colours),
         REPLACE: backdoor(colours, None),
@@ -104,7 +105,7 @@ SUBSTITUTED = (
 
 
 def setting(case: str, scale: Scale, means: Means) -> Setting:
-    """What is learnt in a case."""
+    """The setting of a case: data, clients, network and training."""
     size = SIZES[scale]
     kinds: Mapping[str, tuple[type[Data], Network]] = {
         MNIST: (Mnist, Mlp(hidden=size.hidden)), MIXER: (Cifar10, size.mixer), VIT: (Cifar10, size.vit),
@@ -128,7 +129,10 @@ def colours(case: str) -> int:
 
 
 def twenty(scale: Scale, means: Means) -> Setting:
-    """Figure 13's: ten honest clients and ten malicious ones, all of them in every round."""
+    """The setting of Figure 13, in which half of the clients are malicious and all are in every round.
+
+    They are ten and ten, and four and four at smoke scale.
+    """
     known = setting(MNIST, scale, means)
     count = {"smoke": 8, "small": 20, "paper": 20}[scale]
     plan = Federation(rounds={"smoke": 3, "small": 10, "paper": 50}[scale])
@@ -136,13 +140,13 @@ def twenty(scale: Scale, means: Means) -> Setting:
 
 
 def mean_of(values: Sequence[float | None]) -> float:
-    """Of the known ones; not a number without any."""
+    """The mean of the known values; not a number where none is known."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else float("nan")
 
 
 def marks(done: Sequence[ClusterOutcome], sleeps: int = 0) -> dict[str, Any]:
-    """What an arm came to, over seeds: purity as a mean over rounds, less those in which everybody was honest."""
+    """The measures of an arm over seeds; purity is a mean over the rounds in which somebody attacked."""
     by = [purity_by_round(ended, sleeps) for ended in done]
     found = {
         "received": cell([ended.received for ended in done]),
@@ -163,12 +167,12 @@ def marks(done: Sequence[ClusterOutcome], sleeps: int = 0) -> dict[str, Any]:
 
 
 def mark_shown(found: Mapping[str, Any], name: str, times: float = 100, places: int = 1) -> str:
-    """A mark in words; in per cent unless told otherwise."""
+    """A measure in words; in per cent unless `times` is given."""
     return shown(found[name], places, times) if name in found else "-"
 
 
 def pure(found: Mapping[str, Any]) -> str:
-    """The purity, and what one cluster of all would have."""
+    """The purity in words, and in brackets what a single cluster of all would have."""
     if "purity" not in found:
         return "-"
     return f"{mark_shown(found, 'purity')} ({100 * found['one']['mean']:.0f})"

@@ -1,7 +1,8 @@
 """Tazza's Table 2 and Figure 11: what a server inverts from one upload under each defence, and with the rule.
 
 The paper's server reads permuted uploads as they lie. Beside it stands one that knows the first model and matches
-weights, which finds the rule, and with it the record.
+weights, which finds the rule, and with it the record. `croupier reproduce tazza/table2` and `tazza/figure11` run it,
+and `combined_defences` (Figures 10 and 12) calls `measured` with fewer records.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from croupier_lab.papers.tazza.inversion_targets import tries
 
 Watch = Callable[[str], None]
 PAPER = "Tazza (2025)"
-# Average and best PSNR of Table 2.
+# Average and best PSNR that Table 2 prints.
 PRINTED: Mapping[tuple[str, str], tuple[float, float]] = {
     ("MNIST / MLP", "FedAvg"): (47.08, 61.28), ("MNIST / MLP", "pruning 90%"): (4.92, 6.34),
     ("MNIST / MLP", "DP-SGD M"): (6.88, 14.77), ("MNIST / MLP", "Tazza, rule unknown"): (4.95, 5.31),
@@ -40,13 +41,13 @@ PRINTED: Mapping[tuple[str, str], tuple[float, float]] = {
     ("ECG / RNN", "FedAvg"): (23.56, 35.35), ("ECG / RNN", "pruning 90%"): (-7.37, 0.08),
     ("ECG / RNN", "DP-SGD M"): (19.33, 32.34), ("ECG / RNN", "Tazza, rule unknown"): (17.01, 22.69),
 }  # fmt: skip
-# The control shows that a search works; records beyond these would show no more.
+# The control shows that a search works; more records than `ENOUGH` would show no more.
 CONTROL, ENOUGH = "control: LeNet, untrained", 30
 
 
 @dataclass(frozen=True)
 class InversionCase:
-    """A dataset and a network, the search (or none: read off the first layer) and how many records are tried."""
+    """A dataset and a network, the search, and how many records are tried; without a search the first layer is read."""
 
     label: str
     data: Data
@@ -57,7 +58,7 @@ class InversionCase:
     side: int | None = None
 
     def load(self, folder: Path | None) -> Dataset:
-        """The records; with a `side`, pictures are means over squares, so many pixels a side."""
+        """The records; with a `side`, pictures are averaged down to so many pixels a side."""
         dataset = self.data.load(folder)
         if self.side is None:
             return dataset
@@ -75,7 +76,7 @@ def _pictures(steps: int) -> Inverting:
 
 
 def _beats(steps: int) -> Inverting:
-    """Begun where public records of the kind lie; they are no pixels between 0 and 1."""
+    """A search for heart beats, which starts where public ones lie; they are no pixels between 0 and 1."""
     return Inverting(steps=steps, variation=1e-4, labels="known", boxed=False, mean=-0.3, deviation=0.2)
 
 
@@ -98,7 +99,9 @@ CASES: Mapping[Scale, tuple[InversionCase, ...]] = {
     "small": _cases(50, 3, 120, 100),
     "paper": _cases(100, 100, 1000, 300),
 }
+# Records and epochs of the classifier that measures perceptual distance, by scale.
 TRAINED = {"smoke": (500, 1), "small": (5000, 2), "paper": (50_000, 10)}
+# Pictures of a row that a result keeps.
 PICTURES = 2
 
 
@@ -110,7 +113,7 @@ def confidential(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch)
 def measured(
     cases: Sequence[InversionCase], scale: Scale, means: Means, seeds: Sequence[int], watch: Watch
 ) -> list[dict[str, Any]]:
-    """The same for some cases."""
+    """The same for these cases."""
     records, epochs = TRAINED[scale]
     eye = perceiver(
         Cifar10(train=records, test=1000).load(means.folder), epochs, Coins.from_seed(0).child("eye"), means.device
@@ -154,7 +157,7 @@ def _shown(found: Mapping[str, Any] | None, places: int = 1) -> str | None:
 
 
 def says(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What matching does to the defence."""
+    """Sentences on what matching does to the defence."""
     out = [f"The {NAME} is right on {rows[0]['_eye']:.0%} of new pictures; it is no LPIPS."]
     at = {(row["_case"], row["_shield"]): row["_psnr"]["mean"] for row in rows if row["_psnr"]}
     for case in dict.fromkeys(row["_case"] for row in rows):

@@ -1,6 +1,8 @@
-"""Tazza's Table 2, target by target: what a server sees of one step on one record, what it inverts, and its likeness.
+"""Tazza's Table 2, record by record: what a server sees of one step, what it inverts, and how like the truth that is.
 
-What is seen is worked out on the CPU, many targets processes; searches are made there too, or stacked on a device.
+A target is one record that some client trains one step on. What is seen is computed on the CPU, several targets at a
+time in processes of their own; searches are made there too, or stacked on a device. `inversion` calls `tries` for Table
+2 and Figure 11.
 """
 
 from __future__ import annotations
@@ -38,9 +40,9 @@ if TYPE_CHECKING:
     from croupier_lab.papers.tazza.inversion import InversionCase
 
 Watch = Callable[[str], None]
-# One step of plain SGD is inverted, at this rate.
+# The learning rate of the one step of plain SGD that is inverted.
 RATE = 0.1
-# Targets whose searches, ten each, are stacked on a device: they take about 20 GiB there.
+# Targets whose searches, one for each of ten defences, are stacked on a device: they take about 20 GiB there.
 STACKED = 100
 Floats = npt.NDArray[np.float32]
 
@@ -49,7 +51,8 @@ Floats = npt.NDArray[np.float32]
 class SeenUpload:
     """One target as the server has it under each defence: gradients as rows, classes as it reads them.
 
-    `found` is what it inverted, where no search on a device is to come; `right` the share of the rule that it has.
+    `found` is what the server inverted, None where a device still has to search. `right` is the share of the rule that
+    it has right.
     """
 
     handed: Floats
@@ -117,7 +120,7 @@ def _loaded(case: InversionCase, folder: Path | None) -> Dataset:
 
 
 def _seen(job: _Job) -> SeenUpload:
-    """Defend, send and read one target; here the truth is at hand, and goes no further than what is sent."""
+    """Defend, send and read one target. Here the truth is at hand, and no more of it goes on than what is sent."""
     case, dataset = job.case, _loaded(job.case, job.folder)
     x, y = (part[job.number : job.number + 1] for part in _records(case, dataset, job.seed))
     module = _fresh(job, dataset)
@@ -137,7 +140,7 @@ def _seen(job: _Job) -> SeenUpload:
         right.append(_share(views[-1].rule, rule))
     found = None
     if job.searches:
-        # One seed for all searches: what differs between defences is then the defence's doing.
+        # The same coins for all searches, so that only the defence can make a difference between them.
         attack, search = _attack(case), job.coins.child("invert")
         every = [record_of(view, x.shape[1:], dataset.classes, search, attack) for view in views]
         found = torch.cat(every).detach().numpy()
@@ -172,7 +175,7 @@ def _searched(
 
 
 def _share(found: Rule | None, true: Rule | None) -> float | None:
-    """The share of all places that a rule has right, where there was one and one was found."""
+    """The share of all places that a found rule has right; None where there was no rule or none was found."""
     if found is None or true is None:
         return None
     right = shares(found, true)
@@ -212,7 +215,7 @@ def _likeness(shown: Tensor, true: Tensor, series: bool, eye: Perceiver) -> Mapp
 
 
 def _as_pictures(values: Tensor) -> Tensor:
-    """Sequences are compared as pictures of one channel."""
+    """Sequences as pictures of one channel, so that they can be compared alike."""
     return values if values.dim() == 4 else values.unsqueeze(1)
 
 

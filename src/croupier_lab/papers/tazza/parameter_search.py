@@ -1,7 +1,8 @@
 """Tazza's Figure 17: a server that looks for the rule in the parameters, and what is left where it saw no order.
 
-The paper's search compares columns one by one. Weight matching uses all layers together; and where no model in plain
-order was ever seen, smoothness and public pictures are what is left to try.
+The paper's search compares columns one by one. Weight matching uses all layers together. Where the server never saw a
+model in plain order, it can try the smoothness of pictures and public pictures. `croupier reproduce tazza/figure17`
+runs it, on `attacks.rule_search`, `attacks.pixel_layout` and `attacks.smooth_layout`.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ SIZES: Mapping[Scale, tuple[int, tuple[int, ...], int, int, int, int]] = {
     "small": (20, (1, 10), 300, 2000, 5000, 10_000),
     "paper": (100, (1, 10), 600, 10_000, 100_000, 10_000),
 }
+# A title of rows, and how many records are really inverted.
 DRAWN, READ = "first model drawn by the clients", 5
 
 
@@ -87,7 +89,7 @@ class _Bench:
     coins: Coins
 
     def trained(self, client: int, epochs: int, batches: int | None = None) -> Tensor:
-        """A client's model: Adam at 0.001, batches of 64, so many epochs or the first batches only."""
+        """A client's model after Adam at 0.001 on batches of 64, for so many epochs or their first batches only."""
         _, _, count, *_ = SIZES[self.scale]
         network = holding(self.module, self.handed, self.symmetry.layout)
         search = torch.optim.Adam(network.parameters(), 1e-3)
@@ -114,7 +116,7 @@ def _bench(scale: Scale, means: Means, seed: int) -> _Bench:
 
 
 def _only_inputs(bench: _Bench, watch: Watch) -> list[dict[str, Any]]:
-    """The paper's setting: one update, only the input layer permuted, every client under a rule of its own."""
+    """Rows for the paper's setting: one update, only the input layer permuted, each client under a rule of its own."""
     clients, _, _, _, _, steps = SIZES[bench.scale]
     found: dict[str, list[tuple[float, float]]] = {}
     still = {group: np.arange(size) for group, size in bench.symmetry.groups.items()}
@@ -145,7 +147,7 @@ def _searches(bench: _Bench, upload: Tensor, ours: Tensor, theirs: Tensor, steps
 
 
 def _all_layers(bench: _Bench, epochs: int, watch: Watch) -> list[dict[str, Any]]:
-    """Every layer permuted; single clients, and averages of ten (or of half of them, where they are few)."""
+    """Rows for every layer permuted: single clients, and averages of ten (or of half of them, where they are few)."""
     clients = SIZES[bench.scale][0]
     uploads = [bench.trained(client, epochs) for client in range(clients)]
     several = min(10, clients // 2)
@@ -170,7 +172,7 @@ def _all_layers(bench: _Bench, epochs: int, watch: Watch) -> list[dict[str, Any]
 
 
 def _without_order(bench: _Bench, watch: Watch) -> list[dict[str, Any]]:
-    """The clients drew the first model: orders are relative, and pictures in an unknown order are laid out."""
+    """Rows for a first model that the clients drew: only relative orders are found, and pictures are laid out."""
     pictures = SIZES[bench.scale][3]
     coins = bench.coins.child("relative")
     frame, rule = (bench.symmetry.draw(coins.child("rules"), number) for number in range(2))
@@ -182,7 +184,8 @@ def _without_order(bench: _Bench, watch: Watch) -> list[dict[str, Any]]:
         plain_row(DRAWN, "matching, between rounds", min(relative.values()), 1 / 128),
     ]
     x, y = bench.dataset.train.batch(torch.arange(pictures))
-    # These are inverted for real, which shows how exactly that is done; the others are permuted as they would come out.
+    # Only `READ` records are really inverted, which shows how exact that is; the others are permuted as they would come
+    # out.
     read = torch.cat(
         [_read(bench, handed, rule, x[n : n + 1], y[n : n + 1], coins.child("read", n)) for n in range(READ)]
     )
@@ -241,7 +244,7 @@ def _layout(name: str, places: Ints, true: Ints, samples: Tensor, pictures: Tens
 
 
 def _seeds(bench: _Bench) -> dict[str, Any]:
-    """Seeds of the printed listing, tried one by one against one row of the first layer."""
+    """A row for the seeds of the printed listing, tried one by one against one row of the first layer."""
     count = SIZES[bench.scale][4]
     layer = nn.Linear(PIXELS, 256)
     weight = bench.handed[: 256 * PIXELS].view(256, PIXELS)

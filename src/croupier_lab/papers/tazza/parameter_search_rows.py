@@ -1,6 +1,7 @@
-"""The rows of the search for a rule in parameters, and what they say together.
+"""The rows of Tazza's Figure 17, the search for a rule in parameters, and what they say together.
 
-`papers/tazza/parameter_search` fills them.
+`papers/tazza/parameter_search` fills them. Other figures of this room use `interval`: `augmentation`, `patch_search`,
+`permuted_training` and `picture_distance`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from croupier_lab.papers.shared.trainings import cell
 
 # Figure 17 (a): the mean error is "concentrated near 280".
 PRINTED = 280.0
+# The group of the input's pixels in the network's symmetry, and how many they are.
 INPUT, PIXELS, SIDE = "input.0", 784, 28
 COLUMNS = {
     "setting": "", "attack": "", "paper_error": None, "index_error": None, "blind_error": None, "recovered": None,
@@ -46,7 +48,7 @@ def interval(found: Mapping[str, Any], places: int) -> str | None:
 
 
 def says_figure17(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """How far the rule is from secret."""
+    """Sentences on how far the rule is from secret."""
     whole = [row for row in rows if row["attack"] == "weight matching"]
     sure = [row for row in whole if row["_recovered"]["low"] >= 0.99]
     seeds = [row for row in rows if row["core_hours"] is not None]

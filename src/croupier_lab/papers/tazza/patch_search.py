@@ -1,7 +1,8 @@
 """Tazza's Figure 18: a server that looks for the layout of patches in the pictures.
 
-The paper counts the permutations of one picture. All records of a round lie under one rule, so that their seams add up,
-and the puzzle becomes easier with every picture.
+The paper counts the permutations of one picture. But all records of a round lie under one rule, so their seams add up,
+and the puzzle becomes easier with every picture. `croupier reproduce tazza/figure18` runs it, on
+`attacks.patch_layout`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from croupier_lab.papers.tazza.inversion import PAPER
 from croupier_lab.papers.tazza.parameter_search_rows import interval
 
 Watch = Callable[[str], None]
-# Pictures of one rule, rules, and pieces a side.
+# By scale: pictures under one rule, rules, and pieces a side.
 PUZZLES: Mapping[Scale, tuple[int, int, tuple[int, ...]]] = {
     "smoke": (10, 2, (3,)), "small": (50, 5, (3, 4, 8)), "paper": (100, 20, (3, 4, 8)),
 }  # fmt: skip
@@ -45,7 +46,7 @@ FIRST = "pixels by co-occurrence first"
 
 
 def figure18(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> list[dict[str, Any]]:
-    """Puzzles of one picture, and of many pictures under one rule, with patches alone or their pixels too permuted."""
+    """Rows for puzzles of one picture and of many under one rule, with patches permuted or their pixels too."""
     many, rules, grids = PUZZLES[scale]
     dataset = Cifar10(train=max(1000, many * rules), test=1000).load(means.folder)
     public = dataset.test.batch(torch.arange(1000))[0]
@@ -78,7 +79,7 @@ def figure18(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> 
 def _puzzles(
     pictures: Tensor, public: Tensor, grid: int, coins: Coins
 ) -> list[tuple[tuple[str, str], tuple[float, float, float], Tensor]]:
-    """One rule: (shuffle, attack), then seams kept and PSNR before and after, and a picture."""
+    """One rule's puzzles: each with its name, seams kept and PSNR before and after, and a picture."""
     side = pictures.shape[-1] // grid
     pieces = cut(pictures, side)
     order = torch.from_numpy(coins.child("patches").secure().permutation(grid * grid))
@@ -111,7 +112,7 @@ def _result(
 
 
 def says(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Why one picture is the wrong count."""
+    """Sentences on why one picture is the wrong count."""
     best = [row for row in rows if row["attack"].endswith(FIRST)]
     back = [row for row in best if row["_seams"]["mean"] >= 0.99]
     alone = [row for row in rows if row["attack"] == "one picture" and row["shuffle"] != "patches"]

@@ -1,7 +1,8 @@
 """Tazza's Figure 5: the same network on pixels in plain order and in another, and what is exactly the same.
 
-A perceptron does not mind the order of its pixels, and trains alike from weights permuted alike, step by step; a
-convolutional network on permuted pixels does mind, and is the control.
+A perceptron does not depend on the order of its pixels, and trains alike from weights permuted alike, step by step. A
+convolutional network does, and is the control. `croupier reproduce tazza/figure5` runs it; `augmentation` and
+`picture_distance` train with `learn`.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from croupier_lab.papers.tazza.parameter_search_rows import interval
 
 Watch = Callable[[str], None]
 Row = dict[str, Any]
+# Batch and learning rate of all trainings, and test pictures whose answers are compared.
 BATCH, RATE, PROBES = 64, 1e-3, 1000
 PLAIN, OTHER, CROSSED = "in order", "permuted", "in order, tested permuted"
 MLP, CNN = "MLP, 3 layers", "CNN, its kernels in order"
@@ -62,7 +64,7 @@ def learn(
     coins: Coins,
     change: Callable[[Tensor, torch.Generator], Tensor] = lambda inputs, _: inputs,
 ) -> Iterator[None]:
-    """Adam at 0.001, batches of 64, inputs changed batch by batch; a pause after every epoch."""
+    """Train with Adam at 0.001 on batches of 64, which `change` may change; it yields after every epoch."""
     search = torch.optim.Adam(module.parameters(), RATE)
     order, fresh = coins.child("order").fast(), coins.child("change").fast()
     for _ in range(epochs):
@@ -76,7 +78,7 @@ def learn(
 
 
 def right(module: nn.Module, x: Tensor, y: Tensor) -> float:
-    """The share of records that are told right."""
+    """The share of records whose class is told right."""
     with torch.no_grad():
         parts = zip(x.split(1000), y.split(1000), strict=True)  # type: ignore[no-untyped-call]
         return sum(int((module(one).argmax(1) == true).sum()) for one, true in parts) / len(x)
@@ -84,7 +86,7 @@ def right(module: nn.Module, x: Tensor, y: Tensor) -> float:
 
 @dataclass(frozen=True)
 class _Class:
-    """Records of both parts, and the same in another order of pixels."""
+    """Training and test records, which can also be shown in another order of pixels."""
 
     dataset: Dataset
     device: str
@@ -113,7 +115,7 @@ def _under(x: Tensor, order: Tensor) -> Tensor:
 
 
 def figure5(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> list[Row]:
-    """Both orders, the control that is not indifferent to them, and both trainings step by step."""
+    """Rows for both orders, for the control, and for two trainings compared step by step."""
     size = SIZES[scale]
     dataset = Mnist(train=size.train, test=size.test).load(means.folder)
     (x, y), (test, truth) = (part.batch(torch.arange(len(part))) for part in (dataset.train, dataset.test))
@@ -135,11 +137,11 @@ def figure5(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> l
 
 
 def apart(dataset: Dataset, steps: Sequence[int], dtype: torch.dtype, coins: Coins) -> dict[int, tuple[float, ...]]:
-    """Two trainings side by side, the second on permuted pixels from weights permuted alike.
+    """How far two trainings are apart, the second on permuted pixels from weights permuted alike.
 
-    After each number of steps: how far the second's weights, brought back, are from the first's, as a share of the
-    largest; the same for answers to permuted test pictures; the share of these that are equal. Floats are added in
-    another order, so that last bits differ.
+    After each number of steps it tells how far the second's weights, put back in order, are from the first's, as a
+    share of the largest; the same for answers to test pictures; and the share of answers that are equal. Floats are
+    added in another order, so that last bits differ.
     """
     coins = coins.child("side by side")
     with coins.child("weights").ambient():
@@ -166,7 +168,7 @@ def apart(dataset: Dataset, steps: Sequence[int], dtype: torch.dtype, coins: Coi
 
 
 def _flat(module: nn.Module) -> Tensor:
-    """All weights as they are: a layout's own vectors have single precision."""
+    """All weights as one vector in their own precision, because a layout's vectors have single precision."""
     return torch.cat([weight.detach().flatten() for weight in module.parameters()])
 
 
@@ -222,7 +224,7 @@ def draw5(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def says5(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What is nearly, what is exactly and what is not the same."""
+    """Sentences on what is nearly, what is exactly and what is not the same."""
     at = {(row["network"], row["pixels"]): row for row in rows if row["_curve"]}
     less, lost, crossed = (at[key]["_less"] for key in ((MLP, OTHER), (CNN, OTHER), (MLP, CROSSED)))
     last = max(row["steps"] for row in rows if row["steps"])

@@ -1,7 +1,7 @@
 """Tazza's Figure 4: how unlike its original a picture of permuted pixels is, and why that is no measure of secrecy.
 
-Pixels in another order have the same values, and a classifier on permuted pixels reads the digit as well as ever: a low
-PSNR says only that nobody can read it by eye.
+Pixels in another order have the same values. Put in order with the help of public pictures, they show a classifier the
+digit again, so a low PSNR says only that nobody can read a picture by eye. `croupier reproduce tazza/figure4` runs it.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ Watch = Callable[[str], None]
 Row = dict[str, Any]
 # "Most samples exhibit low PSNR in the range of 6-8 dB."
 LOW, HIGH = 6.0, 8.0
+# Decibels of a bin, bins, pictures of either end that are kept, and pictures handled at a time.
 STEP, BINS, EACH, PIECE = 0.5, 50, 5, 5000
 PERMUTED = "pixels permuted (the paper's)"
 ORDERED = "permuted, put in order by co-occurrence"
@@ -46,7 +47,7 @@ SIZES: Mapping[Scale, tuple[int, int, int]] = {
 
 @dataclass(frozen=True)
 class _Shown:
-    """Pictures that stand for the originals, and what reads digits from them."""
+    """Pictures that stand in the place of the originals, and a classifier that reads digits from them."""
 
     pictures: Tensor
     reader: nn.Module
@@ -66,7 +67,7 @@ def figure4(scale: Scale, means: Means, seeds: Sequence[int], watch: Watch) -> l
             found = _judged(shown, x, y, inorder)
             tries.setdefault(name, []).append(found)
             if seed == seeds[0]:
-                # The ends of the paper's own comparison, whatever else is shown of them.
+                # Of every kind the same pictures are kept: the lowest and highest PSNR in the paper's own comparison.
                 drawn = _ends(found["_each"]) if drawn is None else drawn
                 samples[name] = [png(shown.pictures[at]) for at in drawn]
                 samples.setdefault("original", [png(x[at]) for at in drawn])
@@ -107,7 +108,7 @@ def _others(y: Tensor, coins: Coins) -> Tensor:
 
 
 def _reader(dataset: Dataset, x: Tensor, y: Tensor, epochs: int, coins: Coins) -> nn.Module:
-    """A classifier of public pictures."""
+    """A classifier that is trained on these pictures."""
     with coins.child("weights").ambient():
         module = Mlp(hidden=(256, 128)).build(dataset)
     for _ in learn(module, x, y, epochs, coins.child("lesson")):
@@ -127,7 +128,7 @@ def _judged(shown: _Shown, x: Tensor, y: Tensor, inorder: Tensor) -> Row:
 
 
 def _ends(each: Tensor) -> list[int]:
-    """The pictures with the lowest PSNR, then those with the highest."""
+    """The numbers of the pictures with the lowest PSNR, then of those with the highest."""
     order = each.argsort().tolist()
     return [*order[:EACH], *order[-EACH:]]
 
@@ -137,7 +138,7 @@ def _row(
 ) -> Row:
     first = found[0]["_each"]
     within = [float(((one["_each"] >= LOW) & (one["_each"] <= HIGH)).double().mean()) for one in found]
-    # What lies beyond the last bin stands in it.
+    # Values beyond the last bin are counted in it.
     bins = (first / STEP).long().clamp(0, BINS - 1).bincount(minlength=BINS)
     level, read = cell([float(one["_each"].mean()) for one in found]), cell([one["read"] for one in found])
     return {
@@ -151,7 +152,7 @@ def _row(
 
 
 def draw4(rows: Sequence[Mapping[str, Any]]) -> str:
-    """PSNR by shares of pictures, and the pictures with the lowest and the highest."""
+    """The picture: PSNR by shares of pictures, above the pictures with the lowest and the highest."""
     histogram = Histogram(
         {row["shown"]: row["_bins"] for row in rows if row["shown"] in (PERMUTED, MEAN, OTHER)}, 0.0, STEP,
         "PSNR against the original, dB",
@@ -165,7 +166,7 @@ def draw4(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def says4(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What the printed measure does not measure."""
+    """Sentences on what the printed measure does not measure."""
     at = {row["shown"]: row for row in rows}
     level = {name: row["_psnr"]["mean"] for name, row in at.items()}
     read = {name: 100 * row["_read"]["mean"] for name, row in at.items()}

@@ -1,6 +1,7 @@
 """What Tazza's Figures 10 and 12 say: sentences and pictures of accuracy against what a server inverts.
 
-Each is a function of the rows that `combined_defences` gives.
+Each is a function of the rows that `combined_defences` gives, so that a run at another scale says what it found.
+`integrity` hands them to its figures.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from croupier_lab.papers.tazza.confidentiality_defences import MATCHED, MEDIUM, 
 from croupier_lab.papers.tazza.integrity_settings import FEDAVG, FLIP, NOISE, REPLACE, TAZZA, TRIGGER, mark_shown, pure
 
 Rows = Sequence[Mapping[str, Any]]
+# The purity of clusters that is wanted.
 GOAL = 0.95
-# Triangles and circles are the paper's.
+# Marks by kind of defence; triangles and circles are the paper's.
 KINDS = {
     "pruning": "triangle", "DP-SGD": "circle", "no defence": "square", "permuted, rule unknown": "diamond",
     "permuted, rule matched": "ring",
@@ -25,7 +27,7 @@ UPWARD = "accuracy that an honest client receives"
 
 
 def says10(rows: Rows) -> list[str]:
-    """Against FedAvg without attack, behind each defence, and the purity against its goal."""
+    """Sentences on Figure 10: Tazza beside FedAvg without attack, each defence, and purity beside its goal."""
     out = []
     for case in _cases(rows):
         own = {(one["attack"], one["rule"], one["defence"]): one for one in rows if one["data"] == case}
@@ -66,19 +68,19 @@ def _cases(rows: Rows) -> list[str]:
 
 
 def _best(rows: Iterable[Mapping[str, Any]], defence: str, attack: str = FLIP) -> Mapping[str, Any]:
-    """The baseline that does best behind a defence."""
+    """The rule other than Tazza that does best behind a defence."""
     return max((one for one in rows if one["attack"] == attack and one["defence"] == defence), key=accuracy)
 
 
 def _behind(rows: Iterable[Mapping[str, Any]], attack: str = FLIP) -> list[Mapping[str, Any]]:
-    """The best baseline behind each defence that is mounted."""
+    """The best such rule behind each defence that is mounted."""
     held = list(rows)
     names = dict.fromkeys(one["defence"] for one in held if one["_kind"] in ("pruning", "noise"))
     return [_best(held, name, attack) for name in names]
 
 
 def says12(rows: Rows) -> list[str]:
-    """How much of a backdoor is left, beside FedAvg with and without the noise; and accuracy under injected noise."""
+    """Sentences on Figure 12: what is left of a backdoor beside FedAvg's, and accuracy under injected noise."""
     out = []
     for case in _cases(rows):
         for attack in (TRIGGER, REPLACE):

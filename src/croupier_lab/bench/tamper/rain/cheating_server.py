@@ -1,6 +1,8 @@
 """A server of two that cheats from within: it alters what it sends and goes on as if that were right.
 
-It ignores what its own checks say, so that a round ends because the honest server or a client ends it.
+It ignores what its own checks say, so that a round ends only because the honest server or a client ends it. `round`
+seats a `CheatingServer` in the cheater's place, and `shuffle`, `dealt_shares` and `rosters` say by a `Deviation` what
+it alters.
 """
 
 from __future__ import annotations
@@ -25,8 +27,11 @@ Bodies = Mapping[str, Mapping[str, Tensor]]
 
 @dataclass(frozen=True)
 class Deviation:
-    """What it does otherwise: with its hand, with uploads, with the rows of w or q, with rows that it goes on
-    with, and with shares that it opens."""
+    """What the cheating server does otherwise; each function gets what is honest.
+
+    `material` changes its hand, `got` the uploads, `rows` the rows of w or q that it sends, `own` the rows that it goes
+    on with, and `share` the shares that it opens.
+    """
 
     material: Callable[[ShuffleShare], ShuffleShare] = lambda material: material
     got: Callable[[Bodies], Bodies] = lambda got: got
@@ -37,16 +42,16 @@ class Deviation:
 
 @dataclass
 class AlteringHolder(TagHolder):
-    """A side that alters shares before it opens them, and is never worried."""
+    """A holder of tagged shares that alters shares before it opens them, and ignores its own checks."""
 
     tamper: Deviation = field(default_factory=Deviation)
 
     def open(self, kind: str, held: TaggedShares) -> SubFlow:
-        """With altered shares, which it takes for its own."""
+        """Open altered shares, and take them for its own."""
         return (yield from super().open(kind, self.tamper.share(self, kind, held)))
 
     def check(self, step: str) -> SubFlow:
-        """To the end, whatever comes out."""
+        """Play the check to its end, whatever comes out."""
         try:
             yield from super().check(step)
         except IntegrityError:
@@ -55,7 +60,7 @@ class AlteringHolder(TagHolder):
 
 @dataclass
 class CheatingServer(ServerFlow):
-    """The cheating server."""
+    """RAIN's server with a deviation, which never raises an alarm itself."""
 
     tamper: Deviation = field(default_factory=Deviation)
 

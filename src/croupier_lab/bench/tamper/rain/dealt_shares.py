@@ -1,7 +1,7 @@
 """Cheating with what was dealt: shares that a server alters before it opens them, and hands of an earlier attempt.
 
-The strongest place to cheat: whoever alters a share and its tag alike is caught only by the key that nobody holds
-alone. `tampering` collects the cells of this file.
+This is the strongest place to cheat: whoever alters a share and its tag alike is caught only by the key that nobody
+holds alone. `tampering` collects the cells of this file.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from croupier_lab.bench.tamper.rain.round import ROSTER, TamperedRound
 from croupier_lab.bench.tamper.rain.trial import RainTrial
 
 Share = Callable[[RainTrial, TagHolder, TaggedShares], TaggedShares]
+# The openings of a round, by kind of letter.
 _SHARES = ("mul0", "mul1", "mul2", "blind", "zero", "hd", "z")
 
 
@@ -31,7 +32,7 @@ _STEPS = {"hd": "v2-s-o", "z": "v3-s-o"}
 
 
 def by_shares() -> Iterator[RainTamperCell]:
-    """Every opening, and every part of a hand."""
+    """Every opening, and every part of a dealt hand."""
     for party in SERVERS:
         for kind in _SHARES:
             yield from _shares(party, kind)
@@ -69,7 +70,7 @@ def _sharing(message: str, alter: Share) -> Callable[[RainTrial], TamperedRound]
 
 
 def _forcing(message: str) -> Callable[[RainTrial], TamperedRound]:
-    """A wrong opening, and a last value of its check that cancels what the honest server has just shown."""
+    """Open something wrong, and let the check's last value cancel what the honest server has just shown."""
 
     def tamper(trial: RainTrial) -> TamperedRound:
         def change(letters: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:
@@ -81,7 +82,11 @@ def _forcing(message: str) -> Callable[[RainTrial], TamperedRound]:
 
 
 def _shifted(small: bool, key: bool = False, guess: bool = False) -> Share:
-    """One share by a little or by anything; its tag by the cheater's own part of the key, or by guessing all."""
+    """Change one share by a little or by anything.
+
+    With `key` its tag changes accordingly, by the cheater's own part of the key, and with `guess` by a guess of the
+    whole.
+    """
 
     def alter(trial: RainTrial, side: TagHolder, held: TaggedShares) -> TaggedShares:
         shape, over = held.values.shape, side.over
@@ -110,7 +115,7 @@ def _tag_only(trial: RainTrial, side: TagHolder, held: TaggedShares) -> TaggedSh
 
 
 def _opposite(trial: RainTrial, side: TagHolder, held: TaggedShares) -> TaggedShares:
-    """An error in one share and the opposite one in another."""
+    """Add an error to one share, and its opposite to another."""
     values = held.values.reshape(-1, side.over.words)
     one, two = trial.two(len(values))
     error = np.array([[1, 0][: side.over.words]], np.uint64)
@@ -120,7 +125,7 @@ def _opposite(trial: RainTrial, side: TagHolder, held: TaggedShares) -> TaggedSh
 
 
 def _crossed(trial: RainTrial, side: TagHolder, held: TaggedShares) -> TaggedShares:
-    """Two shares change places, with their tags: that of two elements whose other shares stay."""
+    """Exchange two shares together with their tags; the honest server's shares of both stay."""
     values, tags = (part.reshape(-1, side.over.words) for part in (held.values, held.tags))
     one, two = trial.two(len(values))
     for part in (values, tags):
@@ -131,6 +136,7 @@ def _crossed(trial: RainTrial, side: TagHolder, held: TaggedShares) -> TaggedSha
 # Hands of an earlier attempt.
 
 
+# Parts of a hand, and which of them are taken from an earlier one together.
 _EVERY = ("order", "masks", "shares", "point", "tag_key", "extras", "key", "bound")
 _HANDS = (
     (*_EVERY, "identity"), _EVERY, ("order",), ("masks",), ("order", "masks"), ("shares",), ("extras",),

@@ -1,8 +1,9 @@
 """Cheating with letters alone: every message of the two servers, altered, left out, repeated, mirrored or replayed.
 
-The list is made from the protocol's own schemas: a new message, or a new field, is tampered with as soon as it
-exists. Left out are models, which are anybody's to choose, and what the dealer or a client sends, of which the files
-beside have cheats of their own. Cheats that need more than a letter are in the files beside.
+The list is made from the protocol's own schemas: a new message, or a new field, is tampered with as soon as it exists.
+Left out are models, which the server may choose anyway, and what the dealer or a client sends. Cheats with those, and
+cheats that need more than a letter, are in `dealt_shares`, `rosters` and `shuffle`. `tampering` collects the cells of
+this file.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ from croupier_lab.bench.tamper.rain.round import (
 from croupier_lab.bench.tamper.rain.trial import RainTrial
 from croupier_lab.bench.tamper.verdicts import body_of, filled, places
 
-# Those that only one server sends; the others both do.
+# Kinds of letters that only one server sends; both send the others.
 _ONLY = {"late": "server", "w": "server", "published": "server", "model": "server", "q": "second"}
-# Those of one form of the check.
+# Kinds that only one form of the check has.
 _FORMS: dict[str, Check] = {"key": "hash", "e-c": "product", "e-o": "product"}
 _DEALT = {"seed", "hand0", "hand1", "up"}
 TO_CLIENTS = ("model", "receipt", "published")
-# Shares of an element: small enough for a signed word.
+# Bits of a share's word that may change without making it negative.
 _WORD = 63
 Check = Literal["hash", "product"]
 CHECKS: tuple[Check, ...] = ("hash", "product")
@@ -66,7 +67,7 @@ class RainTamperCell:
 
 
 def by_letters() -> Iterator[RainTamperCell]:
-    """Every message between the servers and to clients, every field but the model."""
+    """Every message between the servers and to clients, and every field but the model."""
     schemas = {check: TwoServerRound(RoundSetting(check=check), Coins.from_seed(0)).schemas for check in CHECKS}
     for party in SERVERS:
         for kind, schema in {**schemas["product"], **schemas["hash"]}.items():
@@ -114,7 +115,7 @@ def _tampered(kind: str, edit: Edit) -> Callable[[RainTrial], TamperedRound]:
 
 
 def edited(trial: RainTrial, kind: str, edit: Edit) -> Change:
-    """Do something with one of the letters of a kind."""
+    """A change that does something with one of the letters of a kind."""
 
     def change(letters: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:
         found = places(letters, kind)
@@ -137,7 +138,7 @@ def _alike(one: Letter, letters: tuple[Letter, ...]) -> tuple[Letter, ...]:
 
 
 def _mirrored(trial: RainTrial, letters: tuple[Letter, ...], at: int, view: View) -> tuple[Letter, ...]:
-    """The honest server's letter of this very step comes back to it."""
+    """Send the honest server its own letter of this very step."""
     theirs = trial.heard(view, letters[at].kind)
     if theirs is None:
         return letters
@@ -145,7 +146,7 @@ def _mirrored(trial: RainTrial, letters: tuple[Letter, ...], at: int, view: View
 
 
 def _old(trial: RainTrial, letters: tuple[Letter, ...], at: int, view: View) -> tuple[Letter, ...]:
-    """The same party's letter of an earlier round or attempt."""
+    """Send the same party's letter of an earlier round or attempt."""
     if trial.earlier is None:
         raise AssertionError("nothing was sent earlier")
     letter = letters[at]
@@ -183,7 +184,7 @@ def another(trial: RainTrial, spec: Field, values: Tensor) -> Tensor:
 
 
 def anything(trial: RainTrial, spec: Field, values: Tensor) -> Tensor:
-    """Values by chance."""
+    """Random values that the field can hold."""
     shape, count = values.shape, values.numel()
     found: npt.NDArray[Any]
     if spec.top is not None:
@@ -201,7 +202,7 @@ def anything(trial: RainTrial, spec: Field, values: Tensor) -> Tensor:
 
 
 def swapped(trial: RainTrial, values: Tensor) -> Tensor:
-    """Two values or rows that differ change places, where there are such."""
+    """Exchange two values or rows; two that differ, where there are such."""
     values = values.clone()
     for _ in range(20):
         one, two = trial.two(len(values))
@@ -220,7 +221,7 @@ def _element(spec: Field) -> bool:
 
 
 def cancelling(trial: RainTrial, letter: Letter, view: View, over: Elements) -> Letter:
-    """A letter whose element is the honest server's, negated: both add up to nothing."""
+    """A letter whose element is the honest server's, negated, so that both add up to 0."""
     theirs = trial.heard(view, letter.kind)
     if theirs is None:
         return letter

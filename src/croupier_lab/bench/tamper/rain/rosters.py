@@ -1,7 +1,7 @@
 """Cheating about who took part, what the reference is and what came out.
 
-Nothing is wrong with any number here: what is told differs from one party to another. Signatures, receipts and the
-commitment to the reference must find it.
+No number is wrong here: what is told differs from one party to another. Signatures, receipts and the commitment to the
+reference must find it. `tampering` collects the cells of this file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from croupier_lab.bench.tamper.verdicts import body_of, filled
 
 
 def by_rosters() -> Iterator[RainTamperCell]:
-    """Uploads, receipts, references, and what is published."""
+    """Every cheat with uploads, receipts, references, and what is published."""
     for party in SERVERS:
         yield from _uploads(party)
         yield RainTamperCell("roster", party, "receipt", _named)

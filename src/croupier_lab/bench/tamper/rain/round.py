@@ -1,7 +1,7 @@
 """One round of two servers that can be played with or without a cheating server, and what an honest one gives.
 
 It holds everything that does not depend on the cheat, so that thousands of trials share it; an honest round of the same
-inputs says what the right result is.
+inputs says what the right result is. `trial` and `tampering` play it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from croupier_lab.bench.tamper.verdicts import body_of
 ROSTER = ("c0", "c1", "c2", "c3", "c4")
 # Clients that may side with the server that cheats.
 COLLUDERS = ("c3", "c4")
-# How often a client's sign is not the reference's.
+# One in so many of a client's signs is not the reference's.
 _APART = 4
 Before = Literal["nothing", "round", "attempt"]
 Change = Callable[[tuple[Letter, ...], View], tuple[Letter, ...]]
@@ -56,7 +56,7 @@ class Unchecked(Pair):
 
 @dataclass(frozen=True)
 class RoundSetting:
-    """How large a round is, and how it is checked. From 205 numbers a row on, compiled loops take part."""
+    """How large a round is, and how it is checked. Rows of 205 numbers and more go through compiled loops."""
 
     params: int = 37
     check: Literal["hash", "product"] = "hash"
@@ -78,14 +78,18 @@ class RoundSetting:
 
     @cached_property
     def layout(self) -> Layout:
-        """One tensor."""
+        """A layout of one tensor."""
         return Layout((Slice("w", (self.params,)),))
 
 
 @dataclass(frozen=True)
 class TamperedRound:
-    """A tampering: letters of the cheater, what it does within, other letters of colluders, whose rows are then their
-    own choice, and another reference that it plays with."""
+    """A tampering of one round.
+
+    `letters` rewrites the cheater's letters, `tamper` is what it does within, and `clients` rewrites colluders'
+    letters. `free` has the rows that count as right for a colluder, which may choose its own. `late` is another
+    reference that the cheater plays with.
+    """
 
     letters: Change = lambda letters, view: letters
     tamper: Deviation = field(default_factory=Deviation)
@@ -126,14 +130,14 @@ class TwoServerRound:
 
     @cached_property
     def orders(self) -> list[Any]:
-        """Both servers' permutations."""
+        """Both servers' secret permutations."""
         deal = self.coins_of(DEALER).child("deal")
         seeds = [deal.child("hand", me).export() for me in (0, 1)]
         return [Coins(seed).child("order").secure().permutation(len(ROSTER)) for seed in seeds]
 
     @cached_property
     def masks(self) -> dict[str, Bytes]:
-        """What hides each client's row."""
+        """What hides each client's row, as dealt."""
         found = dealer.seeds(self.deal, self.coins_of(DEALER).child("deal"))
         return {who: dealer.mask_of(seed, self.deal) for who, seed in zip(ROSTER, found, strict=True)}
 
@@ -144,7 +148,7 @@ class TwoServerRound:
         return messages.share_from_letter(self.deal, self.given, me, body)
 
     def parties(self, cheater: str = "", tampered: TamperedRound | None = None) -> dict[str, Party]:
-        """Everybody; whatever is sent is taken down."""
+        """Everybody's flows; whatever they send is noted in `sent`."""
 
         def server(given: Given, memory: Memory, coins: Coins) -> Flow:
             seat = self.setting.place._seat(self.setting.pipeline, given, self.keys[given.me], coins)
@@ -212,7 +216,7 @@ class TwoServerRound:
 
 
 def opened(reference: Bytes, draw: Stream) -> dict[str, Tensor]:
-    """A reference with what commits to it."""
+    """A reference with its commitment, and what opens it."""
     bits, nonce = torch.from_numpy(reference), torch.frombuffer(bytearray(draw.bytes(32)), dtype=torch.uint8)
     bound = commitment(bits, nonce)
     return {"reference": bits, "nonce": nonce, "commitment": bound, "handed": handed(torch.zeros(len(bits)), bound)}

@@ -1,7 +1,7 @@
 """Cheating with the shuffle: rows of w and q that a server alters, and openings that it fits to them.
 
 A server may send other rows than those it should, and may try to make the check's own openings fit. Both forms of the
-check are tried.
+check are tried. `tampering` collects the cells of this file.
 """
 
 from __future__ import annotations
@@ -50,8 +50,11 @@ def _rows(party: str, message: str) -> Iterator[RainTamperCell]:
 
 
 def _tampering(alter: Rows, stands: bool = True) -> Callable[[RainTrial], TamperedRound]:
-    """Alter the rows that are sent. A second server that `stands` by them goes on with them too; a first server that
-    does not undoes the change where it guesses that it ended up."""
+    """Alter the rows that are sent.
+
+    A second server that `stands` by them goes on with them too. A first server that does not stand by them undoes the
+    change where it guesses that the changed row ended up.
+    """
 
     def tamper(trial: RainTrial) -> TamperedRound:
         made: list[Bytes] = []
@@ -73,7 +76,7 @@ def _tampering(alter: Rows, stands: bool = True) -> Callable[[RainTrial], Tamper
 
 
 def _flipped(place: int) -> Rows:
-    """One bit of a row."""
+    """Flip one bit of a row."""
 
     def alter(trial: RainTrial, material: ShuffleShare, rows: Bytes) -> Bytes:
         bit = trial.pick(trial.round.setting.params)
@@ -85,7 +88,7 @@ def _flipped(place: int) -> Rows:
 
 
 def _paired(place: int) -> Rows:
-    """The same bit of two rows: where these differ, no sum changes."""
+    """Flip the same bit of two rows: where these differ, no sum changes."""
 
     def alter(trial: RainTrial, material: ShuffleShare, rows: Bytes) -> Bytes:
         bit, other = trial.pick(trial.round.setting.params), trial.pick(len(rows) - 1)
@@ -108,7 +111,7 @@ def _permuted(trial: RainTrial, material: ShuffleShare, rows: Bytes) -> Bytes:
 
 
 def _doubled(trial: RainTrial, material: ShuffleShare, rows: Bytes) -> Bytes:
-    """One row stands for two, hidden as it should be where the cheating server knows how."""
+    """Let one row stand for two, hidden as it should be where the cheating server knows how."""
     one, two = trial.two(len(rows))
     rows[one] = rows[two] ^ material.masks[one] ^ material.masks[two]
     return rows
@@ -125,7 +128,7 @@ def _zero_row(trial: RainTrial, material: ShuffleShare, rows: Bytes) -> Bytes:
 
 
 def _colluder_row(trial: RainTrial, material: ShuffleShare, rows: Bytes) -> Bytes:
-    """A colluder's bits instead of somebody else's."""
+    """Put a colluder's bits in place of somebody else's."""
     who = COLLUDERS[trial.pick(len(COLLUDERS))]
     known = kernel.packed(trial.round.rows[who]) ^ trial.round.masks[who] ^ material.masks
     others = np.flatnonzero((rows != known).any(1))
@@ -154,7 +157,7 @@ def _forced(party: str, message: str) -> Iterator[RainTamperCell]:
 
 
 def _forcing(echo: bool) -> Callable[[RainTrial], TamperedRound]:
-    """The difference is made to open as zero, and the check's last value to cancel; or commitments are echoed."""
+    """Make the difference open as zero and the check's last value cancel, or echo the honest server's commitments."""
 
     def tamper(trial: RainTrial) -> TamperedRound:
         def change(letters: tuple[Letter, ...], view: View) -> tuple[Letter, ...]:

@@ -1,9 +1,9 @@
-"""What becomes of RAIN when one of its two servers cheats, in every place that there is.
+"""Let one of RAIN's two servers cheat, in every place that there is, and count what became of it.
 
-An escape is a result that differs from the honest one and that an honest client, or the honest server with a round loop
-that nobody stopped, took for right. The same is tried with the checks off, which must let much by. Two things more are
-watched: that nothing is opened before what precedes it is checked, and that how a round ends does not depend on the
-order that neither server knows.
+`croupier bench tamper --system rain` runs it (`bench.tamper.systems`). An escape is a result that differs from the
+honest one and that an honest client, or the honest server with a round loop that nobody stopped, took for right. The
+same is tried with the checks off, which must let much by. Two more things are watched: that nothing is opened before
+what precedes it is checked, and that how a round ends does not depend on the order that neither server knows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from croupier_lab.bench.tamper.rain.shuffle import by_rows
 from croupier_lab.bench.tamper.rain.trial import RainTrial
 from croupier_lab.bench.tamper.verdicts import Verdict, counted, escaped, table
 
-# Rows of 37 and of 1030 numbers: plain loops, and compiled ones.
+# Rows of 37 numbers go through plain loops, and those of 205 and 1030 through compiled ones.
 SETTINGS = (
     RoundSetting(), RoundSetting(check="product"), RoundSetting(1030), RoundSetting(missing="vote"),
     RoundSetting(205, "product"), RoundSetting(205),
@@ -38,6 +38,7 @@ _LOCKED = (
     (("hd", "v2"), {"z"}),
     (("z", "v3"), {"outcome", "published"}),
 )
+# Kinds of tampering that touch one known row, after which aborts must not depend on the unknown order.
 _ORDERED = {"flip", "paired"}
 
 
@@ -49,8 +50,12 @@ class RainTamperSize(BenchSize):
 
 @dataclass(frozen=True)
 class RainTrialEnd:
-    """How a trial ended: what was tried, the verdict, whether anything was opened too early, and, where rows of the
-    shuffle were touched, what the cheating server did not know of them and the last that it heard."""
+    """How a trial ended.
+
+    `acted`: anything was done at all. `early`: something was opened before what precedes it was checked. `unknown` is
+    what the cheating server did not know of the row that it touched, None where it touched no known row. `heard` is the
+    last letter that the honest server sent.
+    """
 
     cell: RainTamperCell
     verdict: Verdict
@@ -98,7 +103,7 @@ def summary(ended: Sequence[RainTrialEnd]) -> dict[str, Any]:
 def tried(
     every: Sequence[RainTamperCell], trials: int, coins: Coins, watch: Watch = ignore, checked: bool = True
 ) -> list[RainTrialEnd]:
-    """So many trials, each with one way to cheat."""
+    """Play so many trials, each with one way to cheat."""
     earlier: dict[RoundSetting, TwoServerRound] = {}
     ended = []
     for number in range(trials):
@@ -156,7 +161,7 @@ def independence(seen: Iterable[tuple[str, int, str]]) -> dict[str, float]:
 
 
 def show(found: dict[str, Any]) -> None:
-    """The same numbers for people."""
+    """Print the same numbers for people."""
     print(f"rain: {found['trials']} trials, {found['escapes']} escapes; {found['note']}")
     print(table(found))
     locked, order, control = (found[name] for name in ("no_opening_before_verdict", "order", "control"))

@@ -1,7 +1,8 @@
-"""One round in which a server cheats, with or without clients that help it; and what came of it.
+"""One round in which a server cheats, with or without clients that help it, and what came of it.
 
-A value for the functions in the files beside: which server cheats, who helps it, where chance comes from, and what was
-sent earlier that could be sent again.
+`tampering` makes a `RainTrial` for every cheat. It holds which server cheats, who helps it, where chance comes from,
+and what was sent earlier that could be sent again, for the functions of `messages`, `shuffle`, `dealt_shares` and
+`rosters`.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class RainTrial:
 
     @property
     def me(self) -> int:
-        """0 or 1."""
+        """The cheating server's number, 0 or 1."""
         return SERVERS.index(self.party)
 
     @property
@@ -66,7 +67,7 @@ class RainTrial:
         return next(its, None)
 
     def run(self, tampered: TamperedRound) -> AttemptResult:
-        """The round, with the cheating server and its helpers sending last."""
+        """Play the round, in which the cheating server and its helpers send last."""
 
         def change(held: Mapping[str, tuple[Letter, ...]], views: Mapping[str, View]) -> dict[str, tuple[Letter, ...]]:
             found = {}
@@ -111,7 +112,7 @@ class RainTrial:
         return "harmless" if content else "aborted"
 
     def kinds(self) -> list[str]:
-        """What the honest server sent, in order."""
+        """The kinds of letters that the honest server sent, in order."""
         return [letter.kind for letter in self.round.sent.get(self.peer, [])]
 
     def unknown(self) -> int | None:

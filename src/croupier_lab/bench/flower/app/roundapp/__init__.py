@@ -1,1 +1,1 @@
-"""Federated averaging on handwritten digits."""
+"""Federated averaging on handwritten digits, as an app of Flower's."""

@@ -1,6 +1,7 @@
 """The task of the app of `bench flower`: a small network learns handwritten digits; nothing is downloaded.
 
-The SecAgg+ twin has no copy of its own: `superlink.secagg_copy` lays its two programs over this app.
+Its two programs, `client_app` and `server_app`, use it. The SecAgg+ twin has no copy of its own:
+`superlink.secagg_copy` lays its two programs over this app.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The nodes' side under SecAgg+, which Flower has in its older way to write apps alone."""
+"""The nodes' side of the app of `bench flower` under SecAgg+, in Flower's older way to write apps.
+
+Flower offers SecAgg+ only in that way. `superlink.secagg_copy` lays this file over the app's own; the task is the same.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The server's side under SecAgg+: all nodes are neighbours, and two in three of them suffice."""
+"""The server's side of the app of `bench flower` under SecAgg+.
+
+All nodes are neighbours of each other, and two in three of them suffice to open a sum. `superlink.secagg_copy` lays
+this file over the app's own.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Federated averaging on digits with Flower, as small as it goes: the rival in `bench simulate` and `bench scale`."""
+"""Federated averaging on digits with Flower, as small as it goes: the rival in `bench simulate` and `bench scale`.
+
+`bench.speed.simulation` starts it under `flwr run` (`run_flower`), and `bench.speed.scale` with more clients. Both read
+the lines that it prints.
+"""
 
 from __future__ import annotations
 
