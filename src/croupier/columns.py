@@ -18,7 +18,7 @@ from croupier.errors import DataError
 
 # So many different words of a column are coded, a column each.
 MOST_WORDS = 12
-# Fewer whole numbers than this, all different, are no sign of an identifier.
+# In fewer records than these, whole numbers that all differ are no sign of an identifier.
 _MANY = 20
 # What programs write between cells in place of commas.
 _OTHERS = (";", "\t", "|")
@@ -26,7 +26,7 @@ _OTHERS = (";", "\t", "|")
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """Numbers, with a scale for them; `identifier` where they are whole and no two are the same."""
+    """Numbers, and a scale for them. `identifier`: 20 records or more have whole numbers, and no two the same one."""
 
     middle: float
     spread: float
@@ -89,7 +89,7 @@ class CsvTable:
 
 
 def numbers(cells: Sequence[str]) -> list[float] | None:
-    """The numbers of some cells; None where one is none."""
+    """The cells as numbers; None where a cell is not a finite number."""
     try:
         found = [float(cell) for cell in cells]
     except ValueError:
@@ -98,7 +98,7 @@ def numbers(cells: Sequence[str]) -> list[float] | None:
 
 
 def _rows(text: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
-    """Each row with the line on which it begins: a cell in quotes may go on over several. Empty lines are none."""
+    """Each row, and the number of the line where it begins: a quoted cell may span lines. Empty lines are skipped."""
     reader, before = csv.reader(text), 0
     for cells in reader:
         if cells:
@@ -107,7 +107,10 @@ def _rows(text: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
 
 
 def _check_names(file: Path, names: Sequence[str]) -> None:
-    """Raises: DataError when the first line does not name columns, each once."""
+    """Raises: DataError when a name comes twice, or when cells seem to be separated by something else than commas.
+
+    A file without a header is not noticed: its first record is then taken for the names.
+    """
     if len(names) == 1 and (other := next((one for one in _OTHERS if one in names[0]), "")):
         raise DataError(f"--csv = {file}: cells seem to be separated by {other!r}; save the table with commas")
     for name, times in Counter(names).items():
@@ -144,7 +147,7 @@ def _kind(cells: Sequence[str], lines: Sequence[int]) -> NumberColumn | WordColu
 def _numbers_with(
     cells: Sequence[str], blanks: Sequence[int], others: Sequence[tuple[str, int]]
 ) -> NumberColumn | LeftOut:
-    """A column of numbers; left out where some are missing or are none."""
+    """A column of numbers; left out where a cell is empty or holds something else than a number."""
     wrong = []
     if len(others) == 1:
         wrong.append(f"line {others[0][1]} has {others[0][0]!r}, which is no number; mend that cell")
@@ -166,9 +169,10 @@ def _empty(blanks: Sequence[int], of: int) -> str:
 
 
 def _scale(found: Sequence[float]) -> tuple[float, float]:
-    """Middle and spread: a scale need not be exact, and an exact one tells more of the records.
+    """Middle and spread, both rounded: a scale need not be exact, and exact values would tell more about the records.
 
-    The spread has two digits, and the middle ends where these end: years are centred as well as ages.
+    The spread keeps two digits, and the middle ends at the same decimal place. So it is off by a twentieth of the
+    spread at most, whether the numbers are years or ages.
     """
     spread = float(f"{pstdev(found):.2g}") or 1.0
     return round(fmean(found), 1 - math.floor(math.log10(spread))), spread

@@ -67,7 +67,7 @@ class Aggregator(Part):
 
     @property
     def divides(self) -> bool:
-        """Whether a rule of signs needs to know how large a sum is."""
+        """Whether a rule of signs divides the sum, so that it must be told how many clients' signs are in it."""
         return False
 
     @property
@@ -76,7 +76,7 @@ class Aggregator(Part):
         return False
 
     def check(self, count: int) -> None:
-        """Raises: SpecError when the rule says nothing about that many updates."""
+        """Raises: SpecError when the rule is not defined for that many updates."""
 
     def public(self, layout: Layout) -> tuple[Field, ...]:
         """The arrays of this rule's brief: public facts that reach every client before it encodes."""

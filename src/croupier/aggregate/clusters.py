@@ -2,8 +2,9 @@
 
 The server cannot read permuted weights, but it can run a network: models in one frame that answer noise alike are
 alike. Random probes look the same under every permutation, and so tell nothing about it. Each cluster gets its own
-model in the next round; labels persist, so that a client that is away keeps its own. Presets `tazza` and `tazza-mnist`
-use it, and `croupier bench clusters` compares it with other rules under attack.
+model in the next round. A cluster is known by a number, the label of its clients; labels last over rounds, also for a
+client that is away. Presets `tazza` and `tazza-mnist` use it, and `croupier bench clusters` compares it with other
+rules under attack.
 """
 
 from __future__ import annotations
@@ -178,7 +179,7 @@ class Clusters(Aggregator, use="clusters"):
 
     @property
     def anew(self) -> bool:
-        """Clusters are remembered by names; a cluster of which nobody came keeps its own frame."""
+        """True: clusters are remembered by clients' names, and one of which nobody came keeps its model and frame."""
         return True
 
     def __call__(self, gathered: Gathered, desk: Desk, memory: Memory) -> tuple[tuple[Model, ...], Memory]:

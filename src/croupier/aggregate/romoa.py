@@ -1,7 +1,9 @@
 """Romoa: every coordinate of every update has a weight of its own, from three likenesses to the median update.
 
-The one rule here that weighs every coordinate, so that it has a file of its own; it remembers the factors of the last
-round. A description names it (`protocol.aggregate = "romoa"`), and RAIN's comparisons in the laboratory call `romoa`.
+A rule against clients that lie: what is unlike most updates counts for less. It is the one rule here that weighs single
+coordinates, so that it has a file of its own. It remembers the factors of each client, of the last round that the
+client took part in, and the last direction. A description names it (`protocol.aggregate = "romoa"`), and
+`papers.rain.baseline_rules` in the laboratory calls `romoa`.
 """
 
 from __future__ import annotations
@@ -50,6 +52,7 @@ def factors(rows: Tensor, spans: Sequence[Span], last: Tensor) -> Tensor:
     last = last.to(rows.device)
     centre = torch.cat([middle(block) for block in rows.split(_BLOCK, 1)])  # type: ignore[no-untyped-call]
     picked = large(rows).nonzero()[:, 0]
+    # Negating a measure changes neither clusters nor distances to a centre, and scores by no more than `_SMALL` does.
     single = scores(-_pairwise(rows[:, picked], centre[picked], last[picked]))
     by_layer = _layers(rows, spans, centre)
     out = torch.empty_like(rows, dtype=torch.float32)
@@ -68,7 +71,7 @@ def factors(rows: Tensor, spans: Sequence[Span], last: Tensor) -> Tensor:
 
 
 def large(rows: Tensor) -> Tensor:
-    """Which coordinates are among the n-th part that is largest in some row."""
+    """Which coordinates are large in some row: among the largest 1/n of its values, where there are n rows."""
     count = max(1, rows.shape[1] // len(rows))
     found = torch.zeros(rows.shape[1], dtype=torch.bool, device=rows.device)
     for row in rows:
@@ -77,7 +80,10 @@ def large(rows: Tensor) -> Tensor:
 
 
 def scores(measures: Tensor) -> Tensor:
-    """How near each row's measures are to a centre that lies in the larger of two clusters: 1 where they are there."""
+    """How near each row's measures are to a centre, 1 where they equal it: the rows are put into two clusters.
+
+    The centre is the mean of the larger cluster, or of all rows where both are of one size.
+    """
     labels = two_means(measures)
     sizes = torch.where(labels, labels.sum(), (~labels).sum()).double()
     weights = share(sizes - sizes.min(), sizes.max() - sizes.min())
@@ -106,7 +112,7 @@ def two_means(points: Tensor) -> Tensor:
 
 
 def _pairwise(rows: Tensor, centre: Tensor, last: Tensor) -> Tensor:
-    """For each coordinate the cosine of (last, centre) and (last, row), as vectors of two; 0 where one is no vector."""
+    """For each coordinate the cosine of the vectors (last, centre) and (last, row); 0 where one has no length."""
     found = torch.empty_like(rows, dtype=torch.float32)
     for at in range(0, rows.shape[1], _BLOCK):
         block, one, two = (table[..., at : at + _BLOCK].double() for table in (rows, centre, last))
@@ -141,9 +147,10 @@ def _steep(score: Tensor) -> Tensor:
 class Romoa(RemembersClients, use="romoa"):
     """The sum of clipped updates, every coordinate by a factor from three likenesses to the median update.
 
-    Likenesses are of single coordinates, looking ahead from the last step, and of tensors, by cosine and correlation,
-    all on the coordinates that are largest in some update. Each is clustered in two, and an update gets the less, the
-    farther it lies from the larger cluster's middle. `beta` is what a client's factors of the round before count for.
+    Likenesses are of single coordinates, each as a vector of two with the last step, and of tensors, by cosine and
+    correlation, all on the coordinates that are largest in some update. Each is clustered in two, and an update gets
+    the less, the farther it lies from the larger cluster's middle. `beta` is what a client's factors of the round
+    before count for.
     From: Mao et al. 2021. Two clusters grow from the two updates farthest apart, not from random ones; a coordinate
     that is large in no update is judged by its tensor alone. It remembers one number a weight and client.
     """
@@ -151,7 +158,7 @@ class Romoa(RemembersClients, use="romoa"):
     beta: float = Field(0.5, ge=0, lt=1, description="what the factors of the round before count for")
 
     def move(self, rows: Tensor, gathered: Gathered, desk: Desk, memory: Memory) -> Move:
-        """The weighted sum. Raises: ProtocolError without names."""
+        """The weighted sum. Raises: ProtocolError where names are hidden, unless `slots` makes do without."""
         names = self.names(gathered, len(rows))
         known: dict[str, Tensor] = dict(memory.get("factors", {}))
         even = torch.full((rows.shape[1],), 1 / len(rows))

@@ -21,7 +21,11 @@ from croupier.errors import ProtocolError
 
 
 class Step(Part):
-    """What the server makes of the mean difference. One that `adapts` remembers moments of the weights."""
+    """What the server makes of the mean difference.
+
+    `aggregate.mean` calls a step only where it `adapts`: such a step may move the model another way than by the mean,
+    and may remember moments of the weights.
+    """
 
     verb: ClassVar[str] = "step"
     lies_in: ClassVar[str] = "croupier.aggregate"

@@ -5,8 +5,8 @@ rule is derived from it. All must take part, and whoever finds anything amiss st
 faulty participants and any relay, and loses nothing but the attempt. A faulty participant that withholds its draw makes
 the others draw again: it gets one more secret a restart, and can choose none.
 
-Reveals: to the relay, who takes part, commitments, boxes, and the digest of the secret. The secret stays hidden from it
-as long as no participant, and nobody who is ever given the secret, tells it.
+Reveals to the relay: who takes part, commitments, sealed boxes, and the digest of the secret. The secret stays hidden
+from it as long as no participant, and nobody who is ever given the secret, tells it.
 
 `agree.seats` plays it where `protocol.encode.by = "joint"` (the default); `croupier bench agree` disturbs it by faults.
 """

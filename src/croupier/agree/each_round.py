@@ -5,7 +5,7 @@ in that. `agree_each_round` decides it from public facts; `epochs.conduct` takes
 `protocol.encode.agree = "round"`, in simulations and at deployed servers (`service.chair`). A round is lost where
 nobody who came knows the last rule, or too few can agree on the next. `one_epoch` is the other way.
 
-Reveals: to the relay, who knows which rule, who asks, boxes, and digests.
+Reveals to the relay: who knows which rule, who asks for one, sealed boxes, and digests.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ def _hand_on(facts: PublicFacts, models: tuple[Model, ...]) -> Steps:
 
 
 def _tell(facts: PublicFacts, frame: Frame, askers: tuple[str, ...]) -> Steps:
+    """Holders of a frame's rule tell it to those who ask: holders who came, or else, if `fetch` allows, any at hand."""
     meeting = facts.meeting
     held = {who: epoch for who in meeting.enrolled if (epoch := facts.known(who).behind(frame)) is not None}
     near = {who: held[who] for who in meeting.here if who in held}
@@ -65,11 +66,11 @@ def _tell(facts: PublicFacts, frame: Frame, askers: tuple[str, ...]) -> Steps:
 
 
 def _settle(facts: PublicFacts, able: tuple[str, ...]) -> Generator[Called, Reports, str]:
-    """Agree on the rule of a round, without those who are missing if need be; why not, where it cannot be done.
+    """Agree on the rule of a round, if need be without those who are missing; returns why it failed, or an empty text.
 
-    Who did not get the rule is missing from the round; those who did are enough when the round's quorum is. The joint
-    form is safe among any roster. PBFT is among all who were invited and no others: of fewer a third would be fewer
-    too, and whoever can keep honest ones away could make the faulty many enough; the absent are silent in it.
+    Who did not get the rule is missing from the round; those who did are enough if they reach the round's quorum. The
+    joint form is safe among any roster. PBFT always counts all who were invited, and the absent are silent in it: among
+    fewer it would stand fewer faulty ones, and whoever keeps honest clients away could make the faulty too many.
     """
     meeting, joint = facts.meeting, facts.rules.by == "joint"
     number, most = meeting.number, needed(meeting)
@@ -93,7 +94,7 @@ def _settle(facts: PublicFacts, able: tuple[str, ...]) -> Generator[Called, Repo
 
 
 def _ended(facts: PublicFacts, roster: tuple[str, ...], said: str) -> str | None:
-    """Empty when enough hold the rule of the round; why not, when the number is spent; None when it may be tried.
+    """An empty text when enough clients hold the rule of the round, None when it may be tried again, else `said`.
 
     Once somebody signed an outcome, somebody may hold it: there is to be no second one for the round.
     """
@@ -104,7 +105,7 @@ def _ended(facts: PublicFacts, roster: tuple[str, ...], said: str) -> str | None
 
 
 def _previous(facts: PublicFacts) -> dict[str, bytes]:
-    """The digest of the last rule, which orders the heads."""
+    """The digest of the last rule, which decides in which order clients become PBFT's heads."""
     last = [model.frame for model in facts.models()]
     return {"previous": Frame.unpack(last[0]).digest if last and last[0] else NONE}
 

@@ -6,7 +6,7 @@ A newcomer believes what f + 1 holders tell it alike, of whom one is honest; whe
 enough (`seats` says why). For newcomers the default is a new epoch instead, whose secret says nothing of earlier
 rounds: whoever is welcomed can undo the rules of every round of the epoch, and so can anybody it tells.
 
-Reveals: to the relay, who is new, and boxes.
+Reveals to the relay: who is new, and sealed boxes.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class PlayedRounds:
 
 @dataclass
 class Bench:
-    """A seed with its training, drivers and processes.
+    """A seed with its training, its driver, and `panel`, the processes in which attacks run.
 
     `stage(arm)` is the task with records withheld for the adversary; `played(arm)` the protocol's rounds on it. `once`
     keeps what several questions or arms need, by a key; what belongs to an arm is dropped when another arm is asked

@@ -25,7 +25,7 @@ Sample = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class Knowledge:
-    """What is known of the records and of the training; the architecture and the recipe of training are public.
+    """What is known of the records and of the training: architecture (`model`) and recipe (`fit`) are public.
 
     `records` were trained on, and it is asked whose they are; `shadows` has for each client a sample of its
     distribution that nobody trains on. Of `suspects` it is asked whether they were trained on.
@@ -83,7 +83,7 @@ class Knowledge:
 
 
 def log_odds(said: Tensor, labels: Tensor) -> Tensor:
-    """Log-odds of each record's label, from logits whose last two sides are records and classes."""
+    """Log-odds of each record's label, from logits whose last two dimensions are records and classes."""
     own = nn.functional.one_hot(labels, said.shape[-1]).bool().expand_as(said)
     rest = torch.logsumexp(said.double().masked_fill(own, -torch.inf), -1)
     return said[own].double().reshape(rest.shape) - rest

@@ -31,7 +31,7 @@ from croupier.pipeline import Pipeline
 
 @dataclass(frozen=True)
 class PermutedRun:
-    """One seed of a description under one pipeline."""
+    """One seed of a description (`ground`) under one pipeline, played by `drive`."""
 
     ground: Ground
     pipeline: Pipeline
@@ -60,7 +60,7 @@ class PermutedRun:
     def played(
         self, count: int, state: State | None = None, fit: Fits | None = None, threat: Threat = HONEST
     ) -> list[Round]:
-        """So many rounds more, with the server's views; by another `fit` than the task's, where one is given."""
+        """Play so many rounds more, with the server's views kept; clients train by `fit` where one is given."""
         task = replace(self.ground.made.task, fit=fit or self.ground.made.task.fit)
         plan = self.ground.setting.plan.model_copy(update={"rounds": count + (state.round if state else 0)})
         start, coins = Continuation(state), self.ground.coins
@@ -100,7 +100,7 @@ def server_round(view: View, pipeline: Pipeline) -> ServerRound:
     for name, row in zip(found.ids, found.rows, strict=True):
         model = handed[name]["model"]
         frame = frame_of(handed[name]["frame"]) if "frame" in handed[name] else None
-        # In one order with the model: what comes back is what changed in it.
+        # A difference lies in the order of the model that was handed out, so that the two can be added.
         vector = model + row if pipeline.encode.form == "delta" else row
         uploads.append(Upload(name, model, frame.pack() if frame else b"", vector))
     return ServerRound(view.given.round, found.frame, tuple(uploads))

@@ -102,7 +102,7 @@ class QuestionRun:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-# What a question promises: the trials by adversary, once its attacks have answered.
+# What `Question.play` returns: called later, it waits for the attacks to answer and gives the runs by adversary.
 Promise = Callable[[], Mapping[str, QuestionRun]]
 
 
@@ -178,7 +178,7 @@ def adversaries(pipeline: Pipeline) -> tuple[Adversary, ...]:
 def parse(text: str, pipeline: Pipeline) -> Adversary:
     """An adversary from its parties' names, joined by "+".
 
-    Raises: SpecError on a party that the protocol does not have, and on a network that sees with others.
+    Raises: SpecError on a party that the protocol does not have, and where the network is joined with others.
     """
     # In the order in which adversaries name them; "clients" only where they matter together.
     several = (party for parties in pipeline.place.breaks for party in parties)

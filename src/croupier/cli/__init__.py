@@ -55,7 +55,7 @@ def application(only: str | None = None) -> typer.Typer:
         name="croupier",
         no_args_is_help=True,
         add_completion=False,
-        # The library below has suggestions of its own.
+        # Click, below typer, makes suggestions of its own.
         suggest_commands=False,
         rich_markup_mode="rich",
         pretty_exceptions_enable=False,

@@ -2,7 +2,12 @@
 
 Each prints what it made, what of it is secret, who gets what, and what comes next; private keys and secrets go into
 files only. The keys are made by `service.identity`, the clients' secret by `service.group`, and both are kept by
-`service.home`. `croupier enrol` and `croupier accept` come between.
+`service.home`.
+
+Every party runs `keygen`. One party then puts all cards into a roster (`croupier enrol`), which everybody accepts
+(`croupier accept`). Where there are sum servers, one client now draws the clients' secret with `group` and the others
+open it: with it they make and check the tags of sums, and no party that is not a client may know it. `rotate` renews a
+party's keys, and a new roster follows.
 """
 
 from __future__ import annotations
@@ -21,7 +26,8 @@ if TYPE_CHECKING:
 
 Key = Annotated[Path, typer.Option("--key", metavar="NAME.key", help="Your key file.")]
 Days = Annotated[int, typer.Option(help="Days for which the certificate is good.")]
-# As `service.identity.DAYS`, which is not imported for help.
+# The same number as `service.identity.DAYS`. It is written again here because that module is slow to import, and
+# `--help` should be quick.
 DAYS = 398
 
 
@@ -86,6 +92,7 @@ def rotate(
 
     home, today = Home.open(key), now()
     where = Card.read(key.with_suffix(".card")).address if address is None else address
+    # Besides the certificate the box key is new: the one to which others encrypt what only this party may read.
     keys = renew_keys(home.keys, Coins.from_os(), today, days)
     card = keys.card(where, today.date())
     secret, public = save_keys(home.folder, keys, card, next_stem(home.folder, keys.name))

@@ -1,8 +1,9 @@
 """`croupier explain`: who learns what, who must not collude, and what is not claimed.
 
 It prints a `Statement` (`croupier.statement`), which is computed from the pipeline's parts; no sentence of it is
-written here. `--flower` adds what `flower.trust` says. `--table` has the moduli of residues beside a paper's printed
-bits, which come from the laboratory where that is installed.
+written here. `--flower` adds what `flower.trust` says. `--table` prints the moduli of residues beside a paper's printed
+bits instead. That table comes from the laboratory, where it is installed, and is the same for every description that
+encodes residues. Nothing here is drawn, and `--seed` is only repeated in the statement's JSON.
 """
 
 from __future__ import annotations
@@ -137,6 +138,7 @@ def _show(name: str, statement: Statement, inside: list[tuple[str, str]]) -> Non
     from croupier.cli.fit import line
 
     print(line(f"{name}: who learns what, what that rests on, and what is not claimed") + "\n")
+    # The statement's `backend` is the list of the pipeline's five parts.
     for head, text in [*statement.sentences(), ("parts", statement.backend)]:
         _line(head, text)
     if inside:

@@ -31,7 +31,7 @@ from croupier.errors import RangeError, SpecError
 class Rule:
     """One permutation for each group: entry i of a permuted axis is entry `permutation[i]` of the plain one.
 
-    Made by `Symmetry.rule` or `Symmetry.draw`. What it looks like in print tells groups and sizes, and no order.
+    Made by `Symmetry.rule` or `Symmetry.draw`. Printed, it shows groups and sizes only: the order is a secret.
     """
 
     of: Mapping[str, Ints]

@@ -35,7 +35,7 @@ from croupier.service.roster import Timetable
 from croupier.service.transport import listen
 from croupier.spec import Source, Spec, load
 
-# Simulated nodes wait for each other's turn on the same cores.
+# Long limits: simulated nodes take turns on the same cores.
 TIMES = Timetable(phase=900.0, round=1800.0, hold=5.0)
 WARNING = "rehearsal: one machine holds every key, so that nobody is protected; deploy with keys of everybody's own"
 
@@ -154,6 +154,6 @@ def _for_nodes(spec: Spec, clients: int, rounds: int) -> Spec:
 
 
 def _nothing_to_learn(names: tuple[str, ...], layout: Layout) -> Task:
-    """The shape of a task whose training is the app's."""
+    """A task that trains nothing, because the app does: it says who takes part and how long an update is."""
     first = Model(torch.zeros(layout.size))
     return Task(dict.fromkeys(names, ""), layout, first, lambda jobs: [], lambda model: {})

@@ -1,8 +1,8 @@
 """Eight words at a time in compiled loops: a vector that LLVM keeps in registers, whatever the processor's are.
 
 A loop over eight words of an array is not always turned into vector instructions by the compiler, because two arrays
-might overlap; these operations are vector instructions from the start. Only `_lanes_jit` uses them, for the shuffle of
-single bits.
+might overlap; these operations are vector instructions from the start. Only `_lanes_jit` uses them, in the compiled
+loops of `kernels.lanes`, which permute the bits inside small blocks of residues.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ class _EightModel(models.PrimitiveModel):
 
 
 def _place(context: Any, builder: Any, array: Any, args: Any, kind: Any) -> Any:
-    """The address of number args[1] of the array args[0], as that of a vector of this kind."""
+    """The address of number args[1] of the array args[0], as that of a vector of this kind.
+
+    Neither strides nor bounds are looked at: the array must be contiguous, with eight numbers left from there.
+    """
     data = context.make_array(array)(context, builder, args[0]).data
     return builder.bitcast(builder.gep(data, [args[1]]), kind.as_pointer())
 

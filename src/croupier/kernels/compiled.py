@@ -1,8 +1,8 @@
-"""numba's `njit`, with the compiled code kept on disk where anything can be written; all `_..._jit` files use it.
+"""numba's `njit`, with the compiled code kept on disk where a folder can be written; all `_..._jit` files use it.
 
 numba keeps it beside the source, where that can be written, or else in the user's cache folder; NUMBA_CACHE_DIR names
-another. Where all of these are closed (a container without a home) it refuses to compile at all: here the loops are
-then compiled anew in each process, and a warning says so once.
+another. Where none of these can be written (a container without a home), numba refuses to compile at all. Here the
+loops are then compiled anew in each process, and a warning says so once.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def train_together(
     """Train each client from its start on its own records; the same steps as alone, up to rounding.
 
     Clients come with most records first: those who are done early form the tail, which later steps leave alone.
-    `whole`: step through all weights at once and not tensor by tensor; by itself, on a device and not on a CPU.
+    `whole`: take a step on all weights at once and not tensor by tensor; unless given, so on a device, not on a CPU.
     `threads`: among how many the clients of a step are divided, where gradients are made by hand; see `offers_by_hand`.
     """
     device = net.weights.device
@@ -103,7 +103,7 @@ def _gradients(module: nn.Module, goal: str, leaves: Mapping[str, Tensor], width
 def _begun(starts: Sequence[Tensor], size: int, device: torch.device, own: bool) -> Tensor:
     """A row of weights for each client. One model that is handed to all of them goes to the device once.
 
-    Where rows need be nobody's own, because they are copied tensor by tensor, that one stands for all of them.
+    With `own` each client then gets a copy of it. Without, one row stands for all, because the caller copies tensors.
     """
     model = starts[0]
     if all(start is model or start.data_ptr() == model.data_ptr() for start in starts):
@@ -113,7 +113,7 @@ def _begun(starts: Sequence[Tensor], size: int, device: torch.device, own: bool)
 
 
 def home(rows: Tensor) -> Tensor:
-    """Rows on the CPU. What comes from a GPU goes to memory that stays in its place: a GPU writes there by itself."""
+    """Rows on the CPU. What comes from a GPU goes to pinned memory, into which the GPU writes by itself."""
     if rows.device.type != "cuda":
         return rows.cpu()
     return torch.empty(rows.shape, dtype=rows.dtype, pin_memory=True).copy_(rows)
@@ -181,10 +181,10 @@ class _Heap:
 
 
 def total(losses: Tensor, share: Tensor) -> Tensor:
-    """The sum of each record's mean loss times its share, in one step there and one back."""
+    """The sum of each record's mean loss times its share, as one operation forward and one backward."""
     each = losses.numel() // share.numel()
     parts = share.to(losses.dtype).flatten()
-    # Gradients from outside would do without a sum, but torch loads a library of symbols before it takes them.
+    # `share` could be handed to torch as the gradient of the losses instead, but torch would import sympy for that.
     return torch.dot(losses.reshape(-1), parts if each == 1 else (parts / each).repeat_interleave(each))
 
 
@@ -199,7 +199,7 @@ def _plan(fit: Fit, clients: Sequence[Client], device: torch.device) -> Iterator
     share = np.zeros((most, len(clients), width), np.float32)
     active = np.zeros(most, np.int64)
     first = begin = 0
-    # Clients of as many records stand side by side: their orders are laid down in one call.
+    # Clients of equally many records stand side by side: their orders are laid down in one call.
     for count, alike in groupby(counts):
         many, last = len(list(alike)), fit.steps(count)
         end = begin + many

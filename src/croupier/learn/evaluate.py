@@ -26,7 +26,8 @@ from croupier.learn.metrics import Metric, Undefined
 class Evaluate:
     """Accuracy and loss, or the root mean squared error in the data's own unit; and the metrics that are asked for.
 
-    `loss` names the one that is trained by, where it is not the goal's usual one.
+    `loss` names the one that is trained by, where it is not the goal's usual one. `unit` is what a target of 1 stands
+    for in the data's own unit.
     """
 
     net: FlatNet

@@ -1,6 +1,7 @@
 """Training that is not done twice, for audits and papers that compare protocols on the same clients.
 
-`audit.stage`, `audit.attacked_training` and `audit.traits.auxiliary` wrap a task's `fit` in it.
+`audit.stage`, `audit.attacked_training` and `audit.traits.auxiliary` wrap a task's `fit` in it, and in the laboratory
+`attacks.broken_rule`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from croupier.errors import CroupierError
 class Remembered:
     """Training that is not done twice: the same start, records and coins give the same update.
 
-    Defences that differ only in what the server sees train alike, and one training then serves them all.
+    Defences that differ only in what the server sees train alike, and one training then serves them all. `room` is how
+    many bytes of updates may still be kept; what does not fit is trained again when it is asked for again.
     """
 
     fit: Fits

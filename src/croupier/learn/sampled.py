@@ -1,8 +1,8 @@
 """Gradients of single records by Opacus: every layer leaves them behind in one backward pass over the whole batch.
 
-`learn.private` takes them where a description says `task.fit.engine = "opacus"`: quicker than torch's vmap for LSTMs,
-and possible for GRUs. Clipping, noise and sampling stay in `learn.private` and `learn.dp_fit`: Opacus gives gradients
-here, and nothing else.
+`learn.private` takes them where a description says `task.fit.engine = "opacus"`: quicker than torch's vmap for LSTMs.
+GRU layers go through it, too; for vmap they are written out first (`learn.unroll`). Clipping, noise and sampling stay
+in `learn.private` and `learn.dp_fit`: Opacus gives gradients here, and nothing else.
 """
 
 from __future__ import annotations

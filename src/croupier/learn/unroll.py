@@ -1,7 +1,11 @@
-"""Recurrent layers written out step by step: torch's own take no `vmap`, and so give no record its own gradient.
+"""Plain recurrent and GRU layers written out step by step, so that each record can be given a gradient of its own.
 
-`learn.private` uses them for the time of a step, and `audit.membership` for gradients of single records. The module
-keeps its weights and their names, and goes back to torch's own layers, which are faster, for everything else.
+Gradients of single records are taken by torch's `vmap`, which cannot go through torch's own `nn.RNN` and `nn.GRU`.
+`unrolled` makes a copy of a network in which these are replaced by plain operations on the very same weights, under the
+same names. The network itself is left alone and serves for everything else, because torch's own layers are faster.
+
+`learn.private` trains on such a copy under DP-SGD, as for `model = "rnn"`. `audit.membership` asks for one, too, though
+the networks of which it takes many gradients at once have no such layers so far, and come back as they are.
 """
 
 from __future__ import annotations
@@ -14,7 +18,10 @@ from torch import Tensor, nn
 
 
 class Unrolled(nn.Module):
-    """An `nn.RNN` or `nn.GRU` on the same weights under the same names, made of plain operations."""
+    """An `nn.RNN` or `nn.GRU` on the same weights under the same names, made of plain operations.
+
+    It begins with a state of 0, and gives None for the last state: a network that hands in or reads one cannot use it.
+    """
 
     def __init__(self, layer: nn.RNN | nn.GRU) -> None:
         super().__init__()
@@ -58,7 +65,7 @@ class Unrolled(nn.Module):
 def unrolled(module: nn.Module) -> nn.Module:
     """The module with its recurrent layers written out, on the very same weights; itself where there are none.
 
-    Layers with dropout between them stay as they are, and so do LSTMs, which torch can take apart.
+    Layers with dropout between them stay as they are, and so do LSTMs, through which `vmap` over records can go.
     """
     if not any(_fits(part) for part in module.modules()):
         return module

@@ -1,7 +1,7 @@
-"""Bits that two servers share by XOR, as numbers that they share by addition modulo 2^32.
+"""Turn bits that two servers share by XOR into numbers that they share by addition modulo 2^32.
 
 It uses daBits: a dealer shares random bits r both ways. The servers open e = x xor r, which is uniform, and
-x = e + (1 - 2e) r is linear in r: no product, one message of so many bits each way.
+x = e + (1 - 2e) r is linear in r. So no product of shares is needed: each server sends one message, a bit for each bit.
 
 A shuffle moves bits, and sums need numbers: this is the step between the two where the shuffle is another one than the
 dealer's own. `place.two_servers.shuffles` deals for it, `place.two_servers.shuffle_flows` plays it, and

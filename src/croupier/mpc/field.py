@@ -1,6 +1,6 @@
 """Two fields as values: whole numbers modulo 2^61 - 1, and GF(2^128).
 
-Elements lie in arrays of 64-bit words, one or two to an element, always as the last side.
+Elements lie in arrays of 64-bit words, one or two to an element, always as the last dimension.
 
 The prime field carries sums and tags, because numbers add up in it as they are; GF(2^128) carries hashes of rows of
 bits, because there a difference is an XOR. Code that works in either takes a `ShareField` and does not ask which: the
@@ -93,7 +93,7 @@ class Binary(ShareField):
     words = 2
 
     def draw(self, stream: Stream, count: int) -> Words:
-        """Uniform elements: all words are some."""
+        """Uniform elements: any two words are one."""
         return stream.words(2 * count).reshape(count, 2)
 
     def add(self, one: Words, two: Words) -> Words:

@@ -49,7 +49,7 @@ class Tagger:
         return drawn if self.padded else np.zeros_like(drawn)
 
     def fits(self, form: int, tag: int, places: npt.NDArray[np.int64]) -> bool:
-        """Whether a sum of this form and a tag are those of exactly the clients at these places."""
+        """Whether a sum, given as `form` = <k, sum>, and a tag are those of exactly the clients at these places."""
         return (form + _pads_of(self.pads, places) - tag) % P == 0
 
 
@@ -67,8 +67,8 @@ def _pads(seed: bytes, invited: int) -> npt.NDArray[np.int64]:
 def _pads_of(pads: npt.NDArray[np.int64], places: npt.NDArray[np.int64]) -> int:
     """The sum of the pads at some places, remembered for the places that were asked for last.
 
-    Clients of one process ask for that of the same arrays, which nobody can write to any more: each adding them up
-    again would take the square of their number.
+    Clients of one process ask for that of the same arrays, which nobody can write to any more. If each of them added
+    the pads up again, the work would grow with the square of their number.
     """
     held, at, total = _last_sum[0]
     if held is not pads or at is not places or pads.flags.writeable or places.flags.writeable:

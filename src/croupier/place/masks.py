@@ -2,10 +2,11 @@
 
 Each pair of clients has a common secret; one adds the mask that it stands for, the other takes it away. What the server
 gets is uniform but for its sum. There is no recovery of lost masks: if one invited client does not deliver, nothing can
-be read and the round is lost.
+be read and the round is lost. It is cheap and needs no other party, but clients cannot check the sum that the server
+computes, as they can in `place.servers`.
 
-The preset `rns-masks` uses it, `advice` suggests it, and `croupier bench sum` times it. It is cheap and needs no other
-party; what is published is not checked by clients, unlike in `servers`.
+The preset `rns-masks` uses it, and `advice` suggests it. `croupier bench sum` times it, `croupier bench tamper` cheats
+in it, and the benches of services play it.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class Masks(Placement, use="masks"):
     """No party between: the server adds masked updates, and the masks go away."""
 
     realises: ClassVar[frozenset[Shape]] = frozenset({"sums"})
+    # The masks of a round are good for one sum: a second one under the same masks would tell differences of updates.
     spends: ClassVar[bool] = True
     tolerance: ClassVar[Tolerance] = Tolerance(
         privacy="the server, following the protocol, with any clients but two: of those two it learns the sum, and "

@@ -3,7 +3,12 @@
 Three ways to let out a sum of `encode.residues`, from the paper's own (RNS) to the one that tells least: `bits` lets
 out every bit, shuffled inside its block; `counts` the same information in fewer bytes; `mod` the residues of the sum
 and nothing more. What the first two tell beyond the sum is measured by the audit's question `carries`. `place.relay`
-computes all three, and a mix network (`place.chain`) moves the bits. Presets `rns`, `rns-bits` and `rns-chain`.
+computes all three, and a mix network (`place.chain`) moves the bits. The preset `rns` has `mod`; `rns-bits`,
+`rns-chain` and `rns-chain-proofs` have `bits`.
+
+A row is a client's numbers (called slots here), one after the other, each as its residues in unary. A block of bits is
+what all clients send for one number and one modulus. Work is done for runs of 2^16 numbers at a time, which
+`release.release` calls `blocks`, too.
 """
 
 from __future__ import annotations
@@ -26,7 +31,7 @@ from croupier.release.release import Release, Shape, Table, blocks
 
 
 class _Unary(Release):
-    """A release that works on blocks: the bits that all clients send for one number and one modulus."""
+    """A release that works on blocks of bits, each of one number and one modulus, from all clients."""
 
     shape: ClassVar[Shape] = "sums"
     hides: ClassVar[frozenset[str]] = frozenset({"ids", "rows"})
@@ -48,7 +53,7 @@ class Bits(_Unary, use="bits"):
         return (bit_rows("rows", ("present",), slots, _moduli(modulus)),)
 
     def __call__(self, rows: Sequence[Tensor], layout: Layout, modulus: Modulus, coins: Node) -> Mapping[str, Tensor]:
-        """Count each block's ones and scatter them again."""
+        """Count the ones of each block of bits, and scatter as many at random."""
         moduli = _moduli(modulus)
         out = torch.empty((len(rows), len(rows[0])), dtype=torch.uint8)
 
@@ -57,7 +62,7 @@ class Bits(_Unary, use="bits"):
             ones = residues.counts([row[span].numpy() for row in rows], stop - start, moduli)
             out[:, span] = torch.from_numpy(choices.scatter(ones, len(rows), moduli))
 
-        # Each block has coins of its own, named here and in order, so that it does not matter when it is done.
+        # Each run of numbers has coins of its own, named here and in order, so that it does not matter when it is done.
         each(
             [
                 partial(scatter, start, stop, coins.child("block", number).secure())
@@ -68,11 +73,11 @@ class Bits(_Unary, use="bits"):
 
     @property
     def permutes(self) -> bool:
-        """Every arrangement of a block's ones is as likely as by permuting it, and a permutation can be had."""
+        """True: scattering a block's ones anew has the same outcome as permuting it at random, which `moved` does."""
         return True
 
     def moved(self, rows: Table, layout: Layout, modulus: Modulus, coins: Node) -> Table:
-        """Every block by a permutation of its own."""
+        """Every block of bits by a permutation of its own."""
         return self._moved(rows, _moduli(modulus), coins, back=False)
 
     def moved_back(self, rows: Table, layout: Layout, modulus: Modulus, coins: Node) -> Table:
@@ -107,7 +112,7 @@ class Counts(_Unary, use="counts"):
 
     def fields(self, dtype: str, modulus: Modulus, slots: int) -> tuple[Field, ...]:
         """One number a block."""
-        # As wide as the largest cohort's count could be is not known here; four bytes hold any.
+        # How many clients there will be is not known here, so neither is the largest count: four bytes hold any.
         return (Field("sums", "<i4", (slots, len(_moduli(modulus))), (1 << 31) - 1),)
 
     def __call__(self, rows: Sequence[Tensor], layout: Layout, modulus: Modulus, coins: Node) -> Mapping[str, Tensor]:
@@ -152,15 +157,15 @@ def _slots(rows: Sequence[Tensor], moduli: tuple[int, ...]) -> int:
 
 
 def _bytes(start: int, stop: int, moduli: tuple[int, ...]) -> slice:
-    """Where a block of coordinates lies in a row: such blocks begin on whole bytes."""
+    """The bytes of a row in which a run of numbers lies: runs of 2^16 numbers begin on whole bytes."""
     bits = sum(residues.widths(moduli))
     return slice(start * bits // 8, -(-stop * bits // 8))
 
 
 def _folded(rows: Sequence[Tensor], moduli: tuple[int, ...], kind: torch.dtype, *, reduce: bool) -> Tensor:
-    """The ones of every block, modulo its modulus with `reduce`.
+    """The number of ones of every block of bits, modulo its modulus with `reduce`.
 
-    Done for 2^16 coordinates at a time, so that memory holds no count of the whole model twice.
+    Done for 2^16 numbers at a time, so that memory holds no count of the whole model twice.
     """
     slots = _slots(rows, moduli)
     out = torch.empty((slots, len(moduli)), dtype=kind)

@@ -1,8 +1,9 @@
-"""What counts of ones tell beyond the sum: the releases `bits` and `counts` show carries, and a sum needs none.
+"""What counts of ones tell beyond the sum, for the releases `bits` and `counts` (`release.bits`).
 
-For each parameter and modulus m they show the sum of the clients' residues as an integer: the sum modulo m, and m times
-a carry. Whatever carries tell of the clients is leaked. The audit's question `carries` asks it of RNS
-(`audit.attacks.carries`), and the laboratory measures it for many settings.
+For each parameter and modulus m these show the sum of the clients' residues as an integer: the sum modulo m, and m
+times a carry. To compute the clients' sum nobody needs the carry, so whatever carries tell of the clients is leaked.
+The audit's question `carries` asks it of RNS (`audit.attacks.carries`), and the laboratory measures it for many
+settings (`attacks.residue_sums`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Moduli = tuple[int, ...]
 
 # Parts of the parameters that an interval leaves out one by one.
 PARTS = 20
-# The fewest parameters of a part: with less, an estimate has fewer samples than cells.
+# The fewest parameters of a part. No more than a floor: what an estimate needs grows with clients and moduli.
 _FEWEST = 10
 
 
@@ -32,13 +33,15 @@ def carries(ones: Ints, moduli: Moduli) -> tuple[Ints, Ints]:
 
 
 def estimate_carry_bits(ones: Ints, clients: int, moduli: Moduli, coins: Coins) -> Rate:
-    """At most H(counts | sum) in bits for the parameters of one view, with a 95 % interval.
+    """An estimated upper bound of H(counts | sum), in bits a parameter, with a 95 % interval.
 
-    Parameters count as draws of one distribution. For each modulus m, H(carry | sum modulo n m): that is the residue,
-    and the carry that n clients would have if they all held the mean. Less than the whole sum is conditioned on, so
-    that this still is no less than H(carry | sum). Plug-in entropies with the Miller-Madow correction in each cell; the
-    interval is of the jackknife that leaves out one of twenty random parts of the parameters at a time. Raises:
-    RangeError when there are too few parameters.
+    The parameters of one view count as draws of one distribution. For n clients the bound is the sum of
+    H(carry | sum modulo n m) over the moduli m. The sum modulo n m says the residue, and the carry that there would be
+    if all clients held the mean. It follows from the whole sum, and conditioning on less leaves no less entropy, so
+    that each term is no less than H(carry | sum).
+
+    Plug-in entropies with the Miller-Madow correction in each cell; the interval is of the jackknife that leaves out
+    one of twenty random parts of the parameters at a time. Raises: RangeError when there are too few parameters.
     """
     if len(ones) < _FEWEST * PARTS:
         raise RangeError(f"{len(ones)} parameters are too few for an estimate; {_FEWEST * PARTS} at least")

@@ -1,9 +1,10 @@
 """Sums over small groups: rows for rules that need several values a coordinate, each hidden among a few clients.
 
 Medians and other robust rules need several values a coordinate, and a sum is one. Between the two lie sums of small
-groups, each large enough that one update is hidden among honest others; pairs, as the source-inference paper (RNS) has
-them, must be asked for (`literal`), because a member can subtract itself. A description names it
-(`protocol.release = "groups"`), and `croupier reproduce` compares it for that paper.
+groups, each large enough that one update is hidden among honest others. Any member that sees a group's sum can subtract
+its own update, so that in a pair it reads the other's. Pairs, as the source-inference paper (RNS) has them, must
+therefore be asked for (`literal`). A description names this release (`protocol.release = "groups"`), and
+`papers.rns.source_inference` compares it for that paper (`croupier reproduce`).
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ class Groups(Release, use="groups"):
     """Clients are dealt into groups of `size` at random, anew each round; of each group its sum leaves.
 
     The source-inference paper's Appendix F.9 deals pairs. A member that colludes with the server subtracts
-    itself, so that each group must keep `HONEST` honest members besides `colluders`; `literal` waives it. Left-over
-    clients join the first groups.
+    itself, so that each group must keep `HONEST` honest members besides `colluders`; `literal` waives it and allows
+    groups as small as the paper's, taken literally. Left-over clients join the first groups.
     """
 
     shape: ClassVar[Shape] = "rows"
@@ -59,10 +60,14 @@ class Groups(Release, use="groups"):
         return self.size
 
     def fields(self, dtype: str, modulus: Modulus, slots: int) -> tuple[wire.Field, ...]:
-        """How large each group is, 0 where there is none, and its sum."""
-        sizes = wire.Field("grouped", "|u1", ("present",), 1)
+        """How many groups there are, how large each of them is, and its sum.
+
+        No field holds the number of groups. Instead `grouped` has a flag for each client present, of which as many are
+        1 as there are groups, and `sizes` and `rows` have an entry for each 1.
+        """
+        grouped = wire.Field("grouped", "|u1", ("present",), 1)
         return (
-            sizes, wire.Field("sizes", "<i4", ("grouped",), (1 << 31) - 1),
+            grouped, wire.Field("sizes", "<i4", ("grouped",), (1 << 31) - 1),
             wire.Field("rows", dtype, ("grouped", slots), **whole(modulus)),
         )  # fmt: skip
 
@@ -83,7 +88,7 @@ class Groups(Release, use="groups"):
         }
 
     def reveals(self) -> str:
-        """Sums over few."""
+        """Sums over few clients each."""
         return (
             f"the sums of random groups of {self.size} or more clients, anew each round, without their names. Over "
             "rounds they can tell more about a client: nothing is claimed for that"

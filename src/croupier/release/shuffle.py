@@ -1,10 +1,10 @@
-"""Naive shuffles: rows leave cut into models, layers or single parameters, each piece permuted among the clients.
+"""Shuffles: rows leave cut into models, layers or single parameters, each piece permuted among the clients.
 
-The finer the pieces, the less of a client stays together: whole models, layers, or single parameters. Each piece is
-permuted by its own uniform permutation from the coins of whoever shuffles: a relay (`place.relay`) or a mix network
-(`place.chain`), which moves shares by `Release.moved`. Presets such as `digits-shuffled` name it, and
-`release.bucketed` shuffles inside each bucket by it. What un-shuffling attacks still find is the audit's question
-`source`.
+The finer the pieces, the less of a client stays together. Each piece is permuted by its own uniform permutation from
+the coins of whoever shuffles: a relay (`place.relay`) or a mix network (`place.chain`), which moves shares by
+`Release.moved`. Presets such as `digits-shuffled` name it, and `release.bucketed` shuffles inside each bucket by it.
+Such shuffles hide names, but values still tell their senders apart: how well un-shuffling attacks do is the audit's
+question `source`.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ class Shuffle(Release, use="shuffle"):
 
     @property
     def pieces(self) -> Grain:
-        """As described."""
+        """The pieces that `grain` names."""
         return self.grain
 
     @property
     def coarse(self) -> bool:
-        """Whole models and layers are such pieces."""
+        """True for whole models and layers, which have more than one coordinate."""
         return self.grain != "parameter"
 
     @property
     def intact(self) -> bool:
-        """Only whole models stay together."""
+        """True for whole models only: layers and parameters of one row come from several clients."""
         return self.grain == "model"
 
     def fields(self, dtype: str, modulus: Modulus, slots: int) -> tuple[Field, ...]:
@@ -105,7 +105,10 @@ def move_into(out: Table, rows: Sequence[Row], grain: Grain, layout: Layout, coi
 
 
 def _draw(grain: Grain, count: int, layout: Layout, slots: int, coins: Node) -> list[tuple[Span, Ints]]:
-    """The permutations that reach over blocks, each with the coordinates that it moves: one, or one a layer."""
+    """One permutation for whole models, or one a layer, each with the spans that it moves.
+
+    Unlike those of single parameters they are not drawn for blocks of 2^16 coordinates: a piece may reach over several.
+    """
     if grain == "model":
         return [((0, slots), coins.child("model").secure().permutation(count))]
     pieces = dict(layout.layers())

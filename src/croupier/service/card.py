@@ -33,7 +33,9 @@ Role = Literal["client", "server", "relay", "sum-server", "mix-server", "second"
 ROLES: tuple[Role, ...] = get_args(Role)
 # Of these roles a protocol has several parties, called by number.
 _NUMBERED: dict[Role, str] = {"sum-server": r"sum[1-9][0-9]*", "mix-server": r"mix[1-9][0-9]*"}
+# A certificate is for the party's name with this ending, and for no other host name.
 DOMAIN = ".croupier.internal"
+# Bytes of public keys, for signatures and for sealed boxes, and of a signature.
 IDENTITY, BOX, SIGNATURE = 32, 32, 64
 _REMEDY = "ask its owner for the .card file once more"
 _HEAD = "A party's card. Nothing in it is secret: hand it to whoever makes the roster (croupier enrol)."

@@ -1,7 +1,8 @@
-"""Bodies of large letters on their way out: opened once for all who fetch them, few at a time, for who reads on.
+"""Bodies of large letters on their way out: each is read into memory once for all receivers, and few at a time.
 
-A receiver that begins to fetch and does not read would otherwise make its host keep a copy for each of its calls.
-`service.door` hands large letters out through it.
+Otherwise a receiver that begins to fetch and does not read on would make its host keep a copy for each of its calls.
+So a receiver may have only a few fetches under way, and one that pauses for too long loses its fetch. `service.door`
+hands large letters out through it; the limits are in `service.quota`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from croupier.service.quota import MOST_FETCHED, OUT_FLIGHT
 
 @dataclass
 class _OpenBody:
-    """A body in memory, or about to be, and how many are being handed it."""
+    """A body in memory, or about to be, and how many fetches of it are under way."""
 
     length: int
     opening: asyncio.Future[bytes] = field(repr=False)
@@ -25,7 +26,7 @@ class _OpenBody:
 
 
 class OutgoingBodies:
-    """What is open now, and how much of it each receiver fetches."""
+    """Which bodies are open now, and how many fetches each receiver has under way."""
 
     def __init__(self) -> None:
         self._open: dict[str, _OpenBody] = {}
@@ -65,7 +66,7 @@ class OutgoingBodies:
 
 
 class Fetched:
-    """One receiver's hold on an open body: until all is read, it hangs up, or it does not read on for too long."""
+    """One fetch of an open body: it lasts until all is read, the receiver hangs up, or it pauses for too long."""
 
     def __init__(self, bodies: OutgoingBodies, caller: str, file: str) -> None:
         self._bodies, self._caller, self._file = bodies, caller, file

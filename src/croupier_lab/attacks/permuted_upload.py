@@ -1,9 +1,10 @@
-"""What a server makes of a permuted upload of one step: without the rule, with one it matched, with one it was told.
+"""What a server makes of a permuted upload of one step, by what it knows of the rule, which is the secret order.
 
-The server knows the model it handed out. An upload of one step is that model less a gradient, in another order. So a
-gradient can be read off only where the two are in one order. `read_upload` makes that gradient and `record_of` the
-record behind it, for Tazza's Table 2 and Figure 17 (`papers.tazza.inversion_targets`, `papers.tazza.parameter_search`).
-`attacks.permuted_records` uses `record_behind`.
+The server knows the model it handed out. An upload of one step is that model less a gradient times the learning rate,
+in another order. So a gradient can be read off only where the two are in one order. `read_upload` makes that gradient
+and `record_of` the record behind it, for Tazza's tables and figures (`papers.tazza.inversion_targets` and
+`papers.tazza.parameter_search`; `papers.tazza.confidentiality_defences` takes `Knows`). `attacks.permuted_records` uses
+`record_behind`.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from croupier.learn.layer_gradients import at_entrance, label_of, off_layer
 from croupier_lab.attacks.gradient_search import Attack
 
 # What the server knows. "order": everything is in plain order. "nothing": it takes the upload to be in plain order, and
-# it is not. "matched": the rule, by weight matching. "told": the rule, from a client. "relative": only orders relative
-# to the first model's own, which the clients drew.
+# it is not; both are read alike, as they lie. "matched": the rule, by weight matching with the first model, which lies
+# in plain order. "told": the rule, from a client. "relative": the first model lies in an order of its own, which the
+# clients drew, and matching finds how the upload's order differs from that one.
 Knows = Literal["order", "nothing", "matched", "told", "relative"]
 
 
@@ -63,7 +65,11 @@ def read_upload(
 def record_of(
     seen: ReadUpload, shape: Sequence[int], classes: int, coins: Coins, attack: Attack | None = None
 ) -> Tensor:
-    """The one record behind an upload: by the given search, or, without one, off the first layer. Raises: Unsuited."""
+    """The one record behind an upload: searched for by `attack`, or, without one, read off the first layer.
+
+    An `Attack` is a search of the laboratory's, as papers have them; `record_behind` takes a recipe of the product's
+    own search. Raises: Unsuited.
+    """
     if attack is None:
         return record_behind(seen.gradient, seen.network, shape, classes, coins)
     label = label_of(seen.gradient, seen.network, shape)
@@ -74,7 +80,7 @@ def record_behind(
     gradient: Tensor, network: nn.Module, shape: Sequence[int], classes: int, coins: Coins,
     search: SearchRecipe | None = None,
 ) -> Tensor:  # fmt: skip
-    """The one record behind a network's gradient: searched for, or, without a recipe, read off its first layer.
+    """The one record behind a network's gradient: searched for by a recipe, or, without one, read off its first layer.
 
     Raises: Unsuited for a first layer that is not linear with biases, or a label or gradient that cannot be read.
     """

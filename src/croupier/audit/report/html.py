@@ -1,9 +1,10 @@
-"""The report as one HTML page that needs nothing else: no network, no font, and a script only to sort and to filter.
+"""The report as one HTML page that needs nothing else: no network, no font, and no script to be readable.
 
-The templates lie beside this file (`page.html`, `brief.html` and their parts); they take every word from
-`audit.report.read`, so that page, Markdown and terminal agree. `audit.report.result` calls `render` for the page, and
-`brief` for the short form that a notebook shows. Whatever a report holds is escaped, and only PNGs are shown as
-pictures, because a report may come from somebody else.
+The templates lie beside this file (`page.html`, `brief.html` and their parts). They take what was found from
+`audit.report.read`, so that page, Markdown and terminal agree; headings and explanations are their own. The script
+sorts and filters the matrix, and opens folded parts for links and printers. `audit.report.result` calls `render` for
+the page, and `brief` for the short form that a notebook shows. Whatever a report holds is escaped, and only PNGs are
+shown as pictures, because a report may come from somebody else.
 """
 
 from __future__ import annotations
@@ -78,14 +79,14 @@ def _strips(found: Lenient) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class GainAxis:
-    """An axis of gains from `low` to `high`, with ticks at every `step`, which includes zero."""
+    """An axis of gains from `low` to `high`, with a tick at every `step`; zero is one of the ticks."""
 
     low: float
     high: float
     step: float
 
     def x(self, value: float) -> str:
-        """Where a value stands from left to right; a dot at an end is whole."""
+        """Where a value stands from left to right: between 4 and 96 %, so that no dot is cut off at an end."""
         return f"{4 + 92 * (value - self.low) / (self.high - self.low):.2f}%"
 
     def ticks(self, factor: float) -> list[tuple[str, str]]:

@@ -1,11 +1,13 @@
-"""Axes as terms: what is not known yet of an axis is an atom, and what the network does to it makes atoms equal.
+"""Axes of tensors as terms, by which `learn.axes` finds out which of them may be permuted, and which only together.
 
-A *term* is a product of atoms, the most significant first. An atom is free, or fixed for a reason, or stands for a
-product of other atoms (an axis that was split), or for terms one after the other (an axis that was concatenated).
+An *atom* is one permutation that is not known yet. It is free, or fixed for a reason, or stands for a product of other
+atoms (an axis that was split), or for terms one after the other (an axis that was concatenated). A *term* is an axis: a
+product of atoms, the most significant first.
 
-The whole search is unification: rules (`layers`, `pointwise`, ...) call `unify`, `split` and `fix` while the network
-runs, and whatever is still free at the end is a permutation that the network does not notice; `trace` reads it off.
-Fixing too much costs only coverage; `trial` would catch the opposite mistake.
+The whole search is unification: where the network brings two axes together, their atoms are made the same. Rules
+(`layers`, `pointwise`, ...) call `unify`, `split` and `fix` while the network runs. Whatever is still free at the end
+is a permutation that the network does not notice; `trace` reads it off. Fixing too much only leaves more axes as they
+are. Fixing too little would change what the network computes, which `trial` would notice.
 """
 
 from __future__ import annotations
@@ -64,7 +66,7 @@ def joined(parts: Sequence[Term]) -> Term:
 
 
 def fix(term: Sequence[Atom], reason: str) -> None:
-    """Let everything in a term stay as it is: always right, and the last resort."""
+    """Let everything in a term stay as it is. That is never wrong, but nothing of the term is permuted then."""
     for atom in leaves(tuple(term)):
         if atom.parts:
             for part in atom.parts:

@@ -1,8 +1,10 @@
 """A recurrent network that forecasts the next value of a series.
 
 The forecaster of the household data, in the presets `households`, `intra-london` and `intra-london-sum`, and in
-IntraShuffler's tables. Torch's LSTM cannot be stacked over clients, so the recurrence is also written out as plain
-batched operations in torch's order of gates: on a GPU two hundred households then train as one.
+IntraShuffler's tables. Torch's LSTM takes one set of weights for a whole batch (which is enough for gradients of single
+records), so that models of many clients cannot be stacked with it. The recurrence is therefore also written out as
+plain batched operations in torch's order of gates. A description asks for it by `task.model.stacked`; the tables do on
+a GPU, where two hundred households then train as one.
 """
 
 from __future__ import annotations
@@ -34,9 +36,10 @@ class Forecaster(nn.Module):
         return out
 
     def stacked(self, parameters: Mapping[str, Tensor], x: Tensor) -> Tensor:
-        """The same for many models at once, up to rounding: `parameters` and `x` have a leading side for the models.
+        """The same for many models at once, up to rounding: `parameters` and `x` have a first dimension for the models.
 
-        In plain operations, because torch's own LSTM takes one set of weights only.
+        In plain operations, because torch's own LSTM takes one set of weights only. `learn.batch` looks for a method of
+        this name on any network.
         """
         states = x.transpose(1, 2)
         for layer in range(self.lstm.num_layers):
@@ -45,7 +48,7 @@ class Forecaster(nn.Module):
 
 
 class Lstm(Network, use="lstm"):
-    """An LSTM forecaster. `stacked` clients train as one model, which pays on a GPU and not on a CPU."""
+    """An LSTM forecaster. With `stacked` many clients train as one model, which pays on a GPU and not on a CPU."""
 
     hidden: PositiveInt = Field(32, description="width of the state")
     layers: PositiveInt = Field(1, description="how many layers")
@@ -56,7 +59,7 @@ class Lstm(Network, use="lstm"):
 
     @property
     def batchable(self) -> bool:
-        """Whether it is to be stacked."""
+        """True where the description asks for it."""
         return self.stacked
 
     def build(self, dataset: Dataset) -> Forecaster:

@@ -1,10 +1,12 @@
-"""The chain of three servers without a dealer: each pair moves rows that the third cannot follow; one may be corrupt.
+"""A mix chain of three servers without a dealer: each pair of servers permutes rows in a way that the third cannot see.
 
-Clients share their rows between the first two. In three passes the pairs (1, 2), (2, 3) and (3, 1) move them by what a
-common seed says (`mpc.mix.paired`), and the share of the first of a pair goes to the server that is not in it. So each
-server misses one of three moves, and sees shares that it cannot put together.
+Clients share their rows by XOR between the first two servers. In three passes the pairs (1, 2), (2, 3) and (3, 1)
+permute the rows and add a fresh mask to both shares. Permutation and mask follow from a seed that only the pair knows
+(`mpc.mix.paired`). The first server of a pair then sends its share to the server outside the pair. So each server lacks
+one of the three permutations, and the one share that another server sends it lies under a mask that it does not know.
 
-`chain.Chain` uses it for `shuffle = "pairs"`, where no dealer can be trusted and two of three servers do not collude.
+This holds while all follow the protocol and no two of the three servers collude. `chain.Chain` uses it for
+`shuffle = "pairs"`, where nobody can be trusted as dealer; no preset does.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ class Pairs(MixForm):
         return dict.fromkeys(self.names, server)
 
     def _mixed(self, given: Given, table: MixTable, inbox: Inbox, present: tuple[str, ...], coins: Coins) -> SubFlow:
-        """One server's two passes, from its share to what it sends on."""
+        """The two passes of one server, from the share it holds to what it sends on; the third begins with none."""
         me, here, move = self.names.index(given.me), bitmap(given.roster, present), table.move(present)
         after, before = self.names[(me + 1) % 3], self.names[me - 1]
         own = _seed(coins)
@@ -111,7 +113,7 @@ class Pairs(MixForm):
 
     @property
     def tolerance(self) -> Tolerance:
-        """One of the three may be corrupt."""
+        """One of the three may be curious, and share what it sees with the server; all must follow the protocol."""
         return Tolerance(
             privacy="the server and one mix server, colluding, while all follow the protocol: any two of the three mix "
             "servers together read every update. One that does not follow it can mark an update and find it again. "
@@ -131,7 +133,7 @@ class Pairs(MixForm):
         return dict.fromkeys(combinations(self.names, 2), "named")
 
     def pooled(self, table: MixTable, parties: Witnesses) -> Released:
-        """What servers read together: of two the rows, of one noise."""
+        """What servers read together: two of them the rows, a single one only uniform words."""
         servers = {name: parties[name] for name in self.names if name in parties}
         if len(servers) == 1:
             return self._noise(table, *servers.values())

@@ -1,13 +1,15 @@
 """The chain of servers that prove what they do: encrypted bits, any one honest server, and blame by name.
 
 The source-inference paper (RNS) asks for such proofs in its Algorithms 8 and 9, but they cannot be made as printed: no
-proof fits a chain of boxes, and traps that are known before protect only themselves. Here clients encrypt single bits
-under the joint key of all servers, with proofs that they are bits. Each server in turn permutes the bits of every
-block, gives them fresh randomness and proves that no block's sum changed. Once all have, a coin that nobody chooses
-says for which numbers every server must prove that it only moved what it was given. Then all open together and prove
-that, too. What is no bit in the end was marked by a server in a number that was not proven: the server asks all to
-prove that number, and who cannot is named. A server that puts clients' own bits back in such a number leaves no trace:
-only `proven = 1` hides from servers that do what they like.
+proof fits a chain of boxes, and trap bits that servers know beforehand show only that the traps were not altered.
+
+Here clients encrypt single bits under the joint key of all mix servers, with proofs that they are bits. Each mix server
+in turn permutes the bits of every block, gives them fresh randomness and proves that no block's sum changed. Once all
+have, a coin that nobody chooses says for which numbers every mix server must prove that it only moved what it was
+given. Then all open together and prove that, too. What is no bit in the end was marked by a mix server, in a number
+that was not proven: the server asks all of them to prove that number, and who cannot is named. But a mix server that
+puts clients' own bits back in such a number leaves no trace. So only `proven = 1` hides updates from mix servers that
+do not follow the protocol.
 
 `chain.Chain` uses it for `trust = "malicious"` (preset `rns-chain-proofs`). `proven_flow` plays it, `mix_record` checks
 it, `proven_words` says what it withstands, and `proven_cost` what it costs.
@@ -47,7 +49,7 @@ class Proven(MixForm):
     """Encrypted bits, and proofs of a share of the numbers."""
 
     share: float
-    # How a party watches; the cheating servers of `croupier bench tamper` have records of their own.
+    # The class of the record by which a party watches the mix; cheating servers of `croupier bench tamper` have others.
     record: type[MixRecord] = MixRecord
 
     @property

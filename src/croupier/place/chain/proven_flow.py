@@ -41,9 +41,9 @@ class Watch:
         return tuple(name for name in self.names if name != given.me)
 
     def keys(self, given: Given, mine: MixKey | None, coins: Coins) -> SubFlow:
-        """All servers' keys; a server tells its own, with the proof that it knows it.
+        """All servers' public keys; a server tells its own, with a proof that it knows the private one.
 
-        Raises: IntegrityError that names a server that does not know its key.
+        Raises: IntegrityError that names a server whose proof does not hold.
         """
         occasion, letters = Occasion.of(given), tuple[Letter, ...]()
         if mine is not None:
@@ -111,12 +111,13 @@ class Watch:
         if bool(wrong.any()):
             answers = yield Exchange(letters, Wait("blame", self.names))
             _blame(record, wrong, answers, coins.child("blame"))
+        # All are bits: the mix servers, which wait for this letter, are asked for nothing more.
         yield Exchange(letters)
         return inbox
 
 
 def hop(name: str) -> str:
-    """What a server's step is sent as: a kind of its own, because a kind is waited for once."""
+    """The kind of letter for a server's step: one for each server, because a party waits for a kind only once."""
     return f"by-{name}"
 
 

@@ -1,7 +1,8 @@
-"""What parties of the pair read when they put together what they were told; and what its second server is told alone.
+"""What parties of RAIN's two servers read when they pool what they were told; and what the second server learns alone.
 
-Two parties read every client's row of bits, which the pair forbids: from shares that add up to it, or from a mask and
-what it hides. Where none of them knows the order of the shuffle, rows come in that order, and so without names.
+The statement of the placement `Pair` says which two parties must not collude: together they read every client's row of
+bits, from shares that add up to it, or from a mask and what it hides. Where neither of them knows the order of the
+shuffle, rows come in that order, and so without names.
 
 `Pair.pooled` calls it for audits, which attack with such coalitions (`audit.seen`); no round plays it.
 """
@@ -40,7 +41,7 @@ FIRST = SERVERS[0]
 class Pool:
     """Some parties of a round: what they were told, and how it was played.
 
-    `play` is a server's part in it, from its coins on, for other shuffles than the dealer's.
+    `play` plays a server's part of the round once more, with its own coins, for other shuffles than the dealer's.
     """
 
     scoring: Scoring
@@ -141,7 +142,7 @@ class Pool:
         return opened
 
     def _shared(self) -> dict[str, Rows]:
-        """Both servers: what both parts hide is in both, and so is the order."""
+        """Both servers: their shares add up to the bits that hide the rows, and their orders make up the shuffle's."""
         one, two = self._material(0), self._material(1)
         hiding = np.empty((self.deal.rows, self.deal.size), np.uint8)
         for (start, stop, mine, _), (*_, theirs, _) in zip(one.shares.blocks(), two.shares.blocks(), strict=True):

@@ -38,7 +38,7 @@ class Sketch:
 
 
 def sketched(stages: Mapping[str, Any], features: Tensor, known: CleanTruth) -> Sketch:
-    """Make it from an attack's answer and the truth."""
+    """Make it from an attack's answer (`stages`), the rows along principal directions (`features`) and the truth."""
     truth = known.truth
     at = truth.pairs[0]
     plain = torch.cosine_similarity(stages["rows"][at].double(), known.clean, dim=1).tolist()

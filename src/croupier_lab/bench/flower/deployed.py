@@ -61,7 +61,7 @@ def digits_arrays() -> ArrayRecord:
 def open_run(
     nodes: int, config: str = "", tapped: bool = False, make: Callable[[Path, Path], Path] = plain_copy
 ) -> DeployedRun:
-    """Run the app on a SuperLink without keys and guards: as it is but for the two lines, or as `make` has it."""
+    """Run the app on a SuperLink without keys and guards: less the two lines that protect it, or as `make` has it."""
     with tempfile.TemporaryDirectory() as folder, superlink(tapped=tapped) as link:
         app = make(APP, Path(folder))
         for number in range(nodes):

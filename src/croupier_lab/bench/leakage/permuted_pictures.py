@@ -1,10 +1,13 @@
 """What a permutation that clients agree on leaves open: records, pictures laid out again, clients that break the rule.
 
-The audit's question `permutation` asks whether the server puts hidden coordinates in order. This shows how like the
-true records what it then reads off single steps is. Where only the clients know the first model's order, records come
-out in one unknown order, and public pictures serve to lay them out. Last, one client uploads under another rule: does
-that spoil the others' model, and is it noticed? `croupier bench permutation` runs it on `attacks.permuted_records`,
-`attacks.pixel_layout` and `attacks.broken_rule`.
+The audit's question `permutation` asks whether the server puts hidden coordinates in order. This bench shows what that
+order is worth, in three measurements. First, the server reads records off single training steps: how like the true
+records are they? Second, where only the clients know the first model's order, all records come out with their pixels in
+one unknown order: how many pixels do public pictures put back in place? Third, one client uploads in another order than
+was agreed: does that spoil the others' model, and is it noticed?
+
+`croupier bench permutation` runs it on `attacks.permuted_records`, `attacks.pixel_layout` and `attacks.broken_rule`. A
+rule is here the secret order, as in `encode.symmetry`; only the field `rule` of results is an aggregation.
 """
 
 from __future__ import annotations
@@ -63,7 +66,8 @@ def measure(size: PermutationSize, seed: int, watch: Watch = ignore) -> dict[str
         broken.append(list(broken_rounds(runs[0], state, onlooker(runs[0]).child("tamper"))))
         for run in runs:
             reader = PermutedReader(run, setting.depth, onlooker(run))
-            # Under one rule for all rounds the control reads what the description's own does.
+            # The first run is the description's own. The second, if there is one, is its control: the same with the
+            # first model from elsewhere. Where one rule holds for all rounds, its records come out as the first run's.
             if run is runs[0] or not run.pipeline.encode.keeps_rule:
                 watch(f"seed {one}: records of single steps")
                 read.setdefault(run.first, []).append(reader.lines())
@@ -90,7 +94,7 @@ def layout(reader: PermutedReader, pictures: int) -> dict[str, Any] | None:
         return None
     (seen,) = run.seen(run.played(1))
     model, rule = seen.uploads[0].model, run.truth(seen.frame)
-    # Clients that take single steps from the first model, one after the other, until there are enough pictures.
+    # Single steps on training records, one record a step, and each step from the first model.
     moves = run.symmetry.under(rule)
     start, count = moves.invert(model), min(pictures, len(made.dataset.train))
     drawn = coins.child("pictures").sampler().permutation(len(made.dataset.train))[:count]
@@ -99,6 +103,7 @@ def layout(reader: PermutedReader, pictures: int) -> dict[str, Any] | None:
     sent = [
         moves.apply(stepped(made.module, made.task.layout, start, x[n : n + 1], y[n : n + 1])) for n in range(count)
     ]
+    # (None, None): the server takes model and upload as they lie.
     read = [reader.record(model, one, (None, None), coins.child("still")) for one in sent]
     samples = torch.cat(read).clamp(0, 1).flatten(1)
     public = made.dataset.test.batch(torch.arange(min(PUBLIC, len(made.dataset.test))))[0].flatten(1)
@@ -141,7 +146,7 @@ def _broken(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def noticed(line: Mapping[str, Any]) -> str:
-    """Whether and how a tampered upload was kept from the others."""
+    """Whether and how a tampered upload was kept from the others: by leaving it out, or in a cluster of its own."""
     runs = line["runs"]
     if line["left_out"]:
         return f"left out in {line['left_out']} of {runs}"

@@ -51,11 +51,11 @@ from croupier_lab.bench.services.toy import toy_task
 from croupier_lab.bench.size import BenchSize, Watch, ignore
 
 TIMES = Timetable(phase=900.0, round=1800.0, hold=5.0)
-# So many clients send at a time: as many as come to a host at once, not as many as there are.
+# So many clients send at a time, and the others wait: an assumption on how many come to a host at once.
 TOGETHER = 24
 # To whom, the header with the attempt's key, and the body.
 Letters = list[tuple[str, bytes, bytes]]
-GOAL_BYTES, GOAL_SECONDS = 2_000_000_000, 20.0
+GOAL_BYTES, GOAL_SECONDS = 2_000_000_000, 20.0  # a host's memory; until all letters of the crowd are durable
 
 
 class LoadSize(BenchSize):
@@ -275,7 +275,7 @@ def load(clients: int, params: int) -> dict[str, Any]:
 
 
 def measure(size: LoadSize, seed: int, watch: Watch = ignore) -> dict[str, Any]:
-    """Both federations, each from a fresh process."""
+    """Both federations, each from a fresh process. `seed` changes nothing: keys and bodies are the system's drawing."""
     found = {}
     for name, clients, params in (
         ("large", size.clients, size.params), ("crowd", size.crowd, size.crowd_params),
@@ -287,7 +287,7 @@ def measure(size: LoadSize, seed: int, watch: Watch = ignore) -> dict[str, Any]:
 
 
 def show(found: dict[str, Any]) -> None:
-    """Print the same numbers for people."""
+    """Print the same numbers for people; "copy" is in MB/s, as the column before it."""
     print(
         f"{'':<7}{'clients':>8}{'params':>9}{'MB':>7}{'submit':>9}{'added':>9}{'MB/s':>7}{'copy':>7}{'host peak':>11}"
     )

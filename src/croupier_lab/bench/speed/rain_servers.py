@@ -1,7 +1,8 @@
 """Both servers of a timed RAIN round, each in a process of its own, joined by a socket.
 
-Only so are the seconds of two machines that wait for each other, and the memory of one, seen. `bench/speed/rain_round`
-(`croupier bench rain`) calls `server_rounds` and says what they are measured beside.
+Two machines wait for each other, and each has memory of its own: one process could show neither the seconds nor the
+memory of that. `bench/speed/rain_round` (`croupier bench rain`) calls `server_rounds` and says what they are measured
+beside.
 """
 
 from __future__ import annotations
@@ -182,6 +183,7 @@ class _Line:
                 self._out.put(data)
         if ask.wait is None:
             return ()
+        # Clients' letters were made before the clock started.
         if ask.wait.kind == "up":
             return tuple(self.ups)
         self.turns += 1

@@ -1,9 +1,9 @@
-"""Many simulated clients: ours in one process, ours on Ray, and Flower on Ray, on the same records and network.
+"""Many simulated clients on three sides: ours in one process, ours on Ray, and Flower on Ray.
 
-`croupier bench scale` runs it. Every client holds a few of scikit-learn's digits, which other clients may hold too
-(there are fewer records than clients), and takes one local step. Seconds are of rounds after the first, by the clock
-and of processors. Memory is the sum of the peaks of all processes that a side started. Flower is measured where it is
-installed with its simulation engine.
+`croupier bench scale` runs it. All sides have the same network and kind of clients: each holds a few of scikit-learn's
+digits, which other clients may hold too (there are fewer records than clients), and takes one local step. Seconds are
+of rounds after the first, by the clock and of processors. Memory is the sum of the peaks of all processes that a side
+started. Flower is measured where it is installed with its simulation engine.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def marked(name: str) -> Iterator[SideMemory]:
 
 
 def _compared(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """With how many times the seconds of ours in one process a side takes for a round: by the clock, of processors."""
+    """Each row with a round's seconds in multiples of ours in one process: by the clock, and of processors."""
     here = {row["clients"]: row for row in rows if row["side"] == "one process"}
     told = {"to_one_process": "round_s", "cpu_to_one_process": "round_cpu_s"}
     return [

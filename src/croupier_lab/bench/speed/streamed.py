@@ -1,4 +1,4 @@
-"""Updates too long for memory: protocols a strip of parameters at a time, every message sealed, sent and opened.
+"""Updates too long for memory: protocols are played a strip of parameters at a time, all messages sealed and opened.
 
 Sum servers and IntraShuffler's buckets work coordinate by coordinate, except for one tag and one length a client. So a
 strip goes through all parties before the next one begins, and no party holds more than a strip of anything but the
@@ -42,7 +42,7 @@ Take = Callable[[int, Tensor], None]
 
 @dataclass
 class Wire:
-    """Links between all parties, and the bytes that went over them; drawing updates does not count as work."""
+    """Links between all parties: `sent` bytes went over them in `spent` seconds, without those of drawing updates."""
 
     coins: Coins
     sent: int = 0
@@ -119,7 +119,7 @@ def summed(params: int, clients: int, servers: int, digits: int, coins: Coins, t
 
 
 def _check(tagger: Tagger, forms: list[int], checks: list[int], held: Mapping[tuple[int, int], int]) -> None:
-    """A client's tag is known at the end of its update: shared as its numbers are, and everybody checks the sum."""
+    """Share each client's tag, which is known at the end of its update, as its numbers were; all check the sum."""
     tags = list(held.values())
     for client, form in enumerate(forms):
         given_away = sum(part for (who, _), part in held.items() if who == client)
@@ -139,7 +139,7 @@ def bucketed(params: int, clients: int, smallest: int, coins: Coins, take: Take)
     privacy, release = Tiers(clip=0.1, tiers=(0.5, 1, 2, 4, 8)), Buckets(smallest=smallest)
     names = tuple(f"c{client}" for client in range(clients))
     mine, tiers = [privacy.of(name) for name in names], [privacy.tier(name) for name in names]
-    # A first pass: nobody knows how much of an update may leave before its length is known.
+    # A first pass for the lengths: the factor that shortens an update to the clip needs the length of all of it.
     squares = [0.0] * clients
     for number, a, b in strips(params, BLOCK):
         for c, values in enumerate(wire.updates(coins.child("update", number), clients, b - a)):

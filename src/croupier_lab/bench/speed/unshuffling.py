@@ -1,7 +1,12 @@
 """How fast RNS's Algorithm 5 runs: candidates judged from cached activations, against whole forward passes.
 
-`croupier bench attack` runs it. The attack asks millions of times how a model does with one parameter changed, and only
-the layers behind that parameter need to be computed again. Both forms must choose alike.
+Algorithm 5 of the source-inference paper (RNS) undoes a shuffle of single parameters. For each parameter of the last
+layer it takes the value, among those of all clients, with which the joint model does best on records like one client's
+(that client's shadow set). So it asks millions of times how a model does with one parameter changed, and only the
+layers behind that parameter need to be computed again.
+
+`croupier bench attack` runs it, on `audit.unshuffle`. It also counts on how many of some parameters both forms choose
+alike; a test holds, for a small network, that they do.
 """
 
 from __future__ import annotations
@@ -36,6 +41,7 @@ class UnshufflingSize(BenchSize):
 def measure(size: UnshufflingSize, seed: int, watch: Watch = ignore) -> dict[str, Any]:
     """The MNIST network with drawn weights and pictures: the work does not depend on what they show."""
     clients, shadow, parameters = size.clients, size.shadow, size.parameters
+    # For the rest of the process: a bench is its only task.
     torch.set_num_threads(1)
     coins = Coins.from_seed(seed)
     knowledge = _knowledge(clients, shadow, coins)
@@ -60,7 +66,7 @@ def measure(size: UnshufflingSize, seed: int, watch: Watch = ignore) -> dict[str
 
 
 def _scene(knowledge: Knowledge, rows: Tensor) -> AttackContext:
-    """A fresh scene: nothing said before is remembered."""
+    """A fresh scene, whose caches are empty, so that no measurement profits from the one before."""
     return AttackContext(knowledge, Gathered(knowledge.clients, rows), FlatNet(knowledge.module), Coins.from_seed(0))
 
 

@@ -1,10 +1,13 @@
-"""Cheat in a mix network, and count what clients and the network notice, and what nobody can.
+"""Cheat in a chain of mix servers, and count what somebody honest notices, and what nobody can notice.
 
-`croupier bench tamper --system chain` runs it (`systems`). Most forms of a chain are for servers that follow the
-protocol: nothing in them proves that rows were only moved. So two kinds of escape are told apart. Escapes `BY_DESIGN`:
-a mix server or the dealer altered rows, which the statement says that nobody notices. Any other is an escape against
-the promise: a packet that was altered on its way, a client that was left out, a receipt that was forged, parties that
-mean different clients. The form whose servers prove what they do (`proven_rounds`) has no escapes by design.
+`croupier bench tamper --system chain` runs it (`systems`). Of the six forms of a chain two are tried: here the usual
+one with a dealer (`place.chain.dealt`), and in `proven_rounds` the one whose servers prove what they do.
+
+The form with a dealer is for servers that follow the protocol: nothing in it proves that rows were only moved. So two
+kinds of escape are told apart. Escapes `BY_DESIGN`: a mix server altered rows or its part of the last mask, or the
+dealer altered what it deals, which the statement says that nobody notices. Any other is an escape against the promise:
+the network altered a packet on its way, a client was left out, a receipt was forged, parties mean different clients.
+The form with proofs has no escapes by design.
 """
 
 from __future__ import annotations
@@ -34,7 +37,10 @@ NOTE = (
     "way, who takes part and receipts are checked: no other escape is expected"
 )
 BY_DESIGN = ("alter rows", "exchange rows", "alter what is dealt", "alter an opening")
-# The kinds of letters in which each server sends rows; all but the last server's "mixed" open a part of the last mask.
+# The kinds of letters that each server sends after the clients' shares came in. "masked": its masked share, to the
+# first server. "hop": the rows that it permuted, to the next server. "mixed": what reaches the server, rows from the
+# last one and the opening of a part of the last mask from the others. Besides these, "here" says which clients reached
+# a server, "receipt" is its signature for a client, and "dealt" is what the dealer hands each server.
 SERVERS = {"mix1": ("hop", "mixed"), "mix2": ("masked", "hop", "mixed"), "mix3": ("masked", "mixed")}
 Alter = Callable[[Letter, Choices], Letter]
 

@@ -1,8 +1,9 @@
-"""IntraShuffler's ways to train: how much noise, how rows are weighed, which rule steps; each as a pipeline.
+"""IntraShuffler's ways to train: how much noise, how rows are weighed, how the server steps; each as a pipeline.
 
-All tables of utility train through these, so that "equal noise" is the same value everywhere. `utility`,
-`utility_table`, `same_model` and `recombination` use them, and `attack_settings` and `cost` take the tiers from here.
-An arm is one way to train that a table compares.
+All tables of utility, which say how well models learn in spite of noise, train through these, so that "equal noise" is
+the same value everywhere. `utility`, `utility_table`, `same_model` and `recombination` use them; `attack_settings`,
+`attack_figures` and `cost` take the tiers and other constants from here. An arm is one way to train that a table
+compares. Two smaller steps of the server are called `quiet`: one that a rule fixes, and one that `calm` computes.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class NoiseArm:
 
     @property
     def serves(self) -> str:
-        """The paper's columns that come out as this arm."""
+        """The protocols of the paper's tables that train exactly as this arm: one training stands for all of them."""
         if self.noise == "none":
             return "no DP"
         return {

@@ -1,4 +1,4 @@
-"""Rules for rounds in the clear: how a server turns stacked rows into a step, as small values.
+"""Rules for rounds in the clear: how a server turns stacked rows into a step. Each rule is a `ClearRule`.
 
 RAIN in the clear (in several forms) and the plainest rules are here; `baseline_rules` has the others of the literature.
 `clear_rounds` trains with a rule, and `robustness`, `malicious_shares` and `server_rate` choose among them.

@@ -1,7 +1,9 @@
 """Run a figure's experiments of source inference: attacks under every defence, beside the prior and printed numbers.
 
-RNS's paper compares success with 1/n. The rows made here also say what the view adds to the best guess without one,
-which is the leak. `papers.shared.reproduce` calls `compare` for figures that are made of experiments
+Source inference asks which client a record belongs to. The source-inference paper (RNS) compares an attack's success
+with 1/n. The rows made here also say what the view adds to the best guess without one (the prior): that is the leak. An
+attack is scored only where it passes its control, which for most is to succeed on undefended updates. A cell is one
+defence in one setting. `papers.shared.reproduce` calls `compare` for figures that are made of experiments
 (`papers.rns.source_inference`), and `cli.reproduce` shows the rows by `pair`.
 """
 
@@ -57,7 +59,8 @@ def _described(setting: Setting) -> dict[str, Any]:
 def says(cases: Sequence[Mapping[str, Any]]) -> list[str]:
     """Count in which cells the paper's attack beats 1/n and the prior, and say it in sentences.
 
-    Cells whose attack failed its control are left out.
+    Cells whose attack failed its control count in the number of cells, and in no other. Defences of which only a sum is
+    seen, whose names begin with "RNS", are left to a sentence of their own.
     """
     cells = [(case["chance"], *pair(row)) for case in cases for row in case["rows"] if not _sums(row)]
     theirs = [(chance, attack) for chance, attack, _ in cells if attack["scored"]]
@@ -79,7 +82,7 @@ def says(cases: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _under_sums(found: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A sentence on what all attacks on sums gain, with intervals that hold together."""
+    """A sentence on what all attacks on sums gain, scored or not, with intervals that hold together."""
     leaks = {
         (number, name): attack["leak_together"]
         for number, row in enumerate(found)

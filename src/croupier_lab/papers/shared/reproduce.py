@@ -16,7 +16,11 @@ from croupier_lab.papers.shared.figure import SCALES, Figure, Means, Scale
 def reproduce(
     figure: Figure, scale: Scale, means: Means, *, seeds: int | None = None, seed: int = 0, watch: Watch
 ) -> dict[str, Any]:
-    """Run a figure, or those of its cases that `means.only` names. Raises: SpecError when it has no such case."""
+    """Run a figure, or those of its cases that `means.only` names. Raises: SpecError when it has no such case.
+
+    The result says of which kind it is: a `ledger` is counted, not run, and takes no seeds; a `reproduction` is made of
+    source-inference experiments; a `trial` is rows over seeds that the figure makes itself.
+    """
     _check(figure, scale, means, seeds)
     named = {"entry": figure.name, "source": figure.source, "title": figure.title, "reading": figure.reading}
     if figure.rows is not None and not figure.seeds:
@@ -38,6 +42,7 @@ def reproduce(
 
 
 def _check(figure: Figure, scale: Scale, means: Means, seeds: int | None) -> None:
+    """Raises: SpecError when an option does not fit the figure."""
     only = means.only
     if figure.rows is not None and not figure.seeds and (only or seeds is not None):
         raise SpecError(
