@@ -68,7 +68,7 @@ def test_quorums_share_an_honest_one() -> None:
         assert 2 * need - count > faulty
         assert need <= count - faulty
     assert [quorum(3 * f + 1, f) for f in (1, 2, 3)] == [3, 5, 7]
-    with pytest.raises(SpecError, match=r"PBFT agrees on the rule of one round.*Call\.single"):
+    with pytest.raises(SpecError, match=r"PBFT agrees on the rule of one round.*with AgreementCall\.single"):
         once(pbft(), call(4), table())
     with pytest.raises(SpecError, match=r"faulty = 2: of 6 clients at most 1 may be \(n >= 3f \+ 1\)"):
         once(pbft(2), single(6), table(6))
