@@ -17,7 +17,6 @@ from croupier.agree.pbft.agreement import pbft
 from croupier.agree.pbft.replica import Replica
 from croupier.agree.pbft.views import NONE, PreparedClaim, heads, justified, pack_claims, unpack_claims
 from croupier.agree.pbft.votes import Votes, quorum
-from croupier.agree.table import AgreementAttempt, settle
 from croupier.core.epoch import Epoch
 from croupier.core.flow import Letter
 from croupier.core.view import View, replay
@@ -26,6 +25,7 @@ from croupier.mpc.authentic import byte_tensor
 from croupier.mpc.joint import Terms, rule_digest
 from croupier.mpc.signatures import signed
 from croupier_lab.bench.agreement.faults_and_cost import leaks
+from croupier_lab.bench.agreement.table import AgreementAttempt, settle
 from croupier_lab.bench.agreement.two_faced_clients import Bundle
 
 Body = Mapping[str, Tensor]
