@@ -9,7 +9,7 @@ permutes them and passes them on. The last one sees the rows as the server will,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +23,7 @@ from croupier.errors import IntegrityError, ProtocolError, RangeError, WireError
 from croupier.mpc.authentic import byte_tensor, bytes_of
 from croupier.mpc.mix import Rows
 from croupier.mpc.occasion import Occasion
-from croupier.mpc.seal import EXTRA, POINT, Lock, seal, unseal
+from croupier.mpc.seal import EXTRA, POINT, Lock, refuse_repeats, seal, unseal
 from croupier.place.chain import receipts
 from croupier.place.chain.form import MixForm
 from croupier.place.chain.table import MixTable
@@ -205,12 +205,6 @@ def opened_box(lock: Lock, box: bytes, given: Given, server: str, who: str = "a 
     if text[:LABEL] != label:
         raise ProtocolError(f"{who}: a box that was closed for another attempt or server; the round is lost")
     return text[LABEL:]
-
-
-def refuse_repeats(boxes: Sequence[bytes]) -> None:
-    """Raises: IntegrityError when two boxes are the same."""
-    if len(set(boxes)) < len(boxes):
-        raise IntegrityError("two boxes are the same: one of them is a copy, which would mark its row in the result")
 
 
 def read_rows(table: MixTable, rows: Rows) -> torch.Tensor:
