@@ -105,16 +105,21 @@ class Boxes(MixForm):
         """Bytes of a box of so many layers."""
         return Schema((table.field,)).most_bytes + layers * (LABEL + EXTRA)
 
+    @property
+    def takers(self) -> tuple[str, ...]:
+        """Whom clients send their boxes: the first server."""
+        return self.names[:1]
+
     def submit(self, mechanism: Mechanism, given: Given, payload: Payload, keys: Keys, coins: Coins) -> SubFlow:
-        """Close the row for all servers, and check what the first signs."""
+        """Close the row for all servers, send it to those that take boxes, and check what they sign."""
         table = MixTable.of(mechanism, given)
         inbox = yield Exchange(wait=Wait("lock", self.names))
         text = Schema((table.field,)).pack({table.field.name: payload.vector})
         for letter in reversed(inbox):
             label = label_of(given, letter.source)
             text = seal(bytes_of(letter.body["public"]), label + text, label, coins.child("box", letter.source))
-        sent: dict[str, Body] = {self.names[0]: {"box": byte_tensor(text)}}
-        yield Exchange((Letter(self.names[0], "box", sent[self.names[0]]),))
+        sent: dict[str, Body] = {name: {"box": byte_tensor(text)} for name in self.takers}
+        yield Exchange(tuple(Letter(name, "box", body) for name, body in sent.items()))
         yield from receipts.checked(given, keys, sent, self.least(mechanism, given))
 
     @property
