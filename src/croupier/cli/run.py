@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from croupier.engine.job.result import Result
 
 _SPECS = "Presets or TOML files; several are run in turn and compared."
+_ANEW = "With --resume: play again, under fresh secrets, rounds that had begun. They count twice."
 
 
 def command(
@@ -49,9 +50,7 @@ def command(
     ] = None,
     anew: Annotated[
         bool,
-        typer.Option(
-            "--anew", help="With --resume: play again, under fresh secrets, rounds that had begun. They count twice."
-        ),
+        typer.Option("--anew", help=_ANEW),
     ] = False,
     csv: options.CsvFile = None,
     track: options.Track = None,
