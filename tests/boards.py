@@ -10,12 +10,12 @@ from torch import Tensor
 
 from croupier.agree.agreement import AgreementCall, AgreementForm
 from croupier.agree.board import SERVER, enrol
-from croupier.agree.table import AgreementAttempt, AgreementTable, tries
 from croupier.core.attempt import Attempt
 from croupier.core.coins import Coins
 from croupier.core.flow import Change, Letter, corrupt
 from croupier.core.view import View
 from croupier.engine.local import Local
+from croupier_lab.bench.agreement.table import AgreementAttempt, AgreementTable, tries
 from croupier_lab.bench.agreement.two_faced_clients import Bundle
 
 RUN = bytes(range(16))

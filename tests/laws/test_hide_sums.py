@@ -128,7 +128,7 @@ def sent(place: SumServers | Masks, inputs: tuple[int, int], seed: int) -> dict[
     keys = place.enrol(ROSTER, coins.child("enrol"))
     letters = {}
     for name, value in zip(ROSTER, inputs, strict=True):
-        payload = Payload(ENCODE.coded(torch.full((DRAWS,), value)))
+        payload = Payload(torch.full((DRAWS,), value % ENCODE.modulus, dtype=torch.int32))
         flow = place.submit(
             pipeline, Given(name, bytes(16), 0, 0, ROSTER, 2, LAYOUT), payload, keys[name], coins.child(name)
         )

@@ -128,7 +128,7 @@ def said_in(source: str) -> str:
 
 
 def named_in_code(text: str) -> set[str]:
-    """Modules that docstrings name, with a dot or a slash: `engine.loop`, `audit/poison`, `mpc.trust.plain_rule`."""
+    """Modules that docstrings name, with a dot or a slash: `engine.loop`, `audit/poison`, `mpc.trust.secret_rule`."""
     words = (re.split(r"[./]", word) for word in re.findall(r"`([a-z_]+(?:[./]\w+)+)/?`", text))
     return {"/".join(names) for names in words if names[0] in ROOMS or (names[0] in PACKAGES and len(names) > 2)}
 

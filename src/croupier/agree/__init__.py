@@ -6,7 +6,7 @@ with a head; `agreement` says what a call for either is. `conduct`, `one_epoch` 
 agrees on what, `called` is what they call for, `seats` what each party then plays, `epochs` all of it in a simulation.
 `welcome` and `move_model` are for newcomers, `first_model` and `alike` for models that clients compute, and `standing`
 is what a client must remember to stay honest. `coordinates` uses the secret: models become plain for training, and
-updates are permuted before they leave. `table` is for tests and the laboratory.
+updates are permuted before they leave.
 
 Only encoders that hide coordinates need this (`encode.hidden`); the round loop calls it by their hooks.
 """

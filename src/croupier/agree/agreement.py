@@ -5,8 +5,8 @@ nobody signed an outcome; after that the number is spent, because somebody may h
 ended and what a client complains of are signed with that client's own keys.
 
 Whoever conducts agreements makes calls (`one_epoch`, `each_round`), each party's seat answers them (`seats`, and
-`table` in the laboratory), and every form of agreement is an `AgreementForm` (`commit_reveal`, `pbft.agreement`,
-`welcome`). `service.guard` and `encode.hidden` take `LEAST` from here.
+`bench.agreement.table` in the laboratory), and every form of agreement is an `AgreementForm` (`commit_reveal`,
+`pbft.agreement`, `welcome`). `service.guard` and `encode.hidden` take `LEAST` from here.
 """
 
 from __future__ import annotations

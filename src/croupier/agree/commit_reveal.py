@@ -20,7 +20,6 @@ from typing import Any, NoReturn
 from croupier.agree.agreement import AgreementCall, AgreementForm, ended
 from croupier.agree.board import SIGNATURE, Note, Notes, Turn, hand_in, pass_on
 from croupier.agree.standing import Standing
-from croupier.agree.table import Agreed, AgreementTable, settle
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.epoch import Epoch
@@ -163,11 +162,3 @@ def schemas(call: AgreementCall) -> dict[str, Schema]:
 
 
 JOINT = AgreementForm("joint", member, lambda _: relay, schemas)
-
-
-def agree(call: AgreementCall, table: AgreementTable, *, attempts: int = 3) -> Agreed:
-    """A secret that everybody of the roster holds. Raises: ProtocolError when no attempt ended in one.
-
-    For tests, which hold all keys at one table; a run agrees through `agree.seats`.
-    """
-    return settle(JOINT, call, table, attempts=attempts)

@@ -183,7 +183,10 @@ class Bench:
 
 
 def is_undefended(arm: Arm) -> bool:
-    """Whether the server sees every update as it was learnt, with its sender's name."""
+    """Whether the server sees every update as it was learnt, with its sender's name.
+
+    Rows that travel multiplied by their weight count as such: the weight travels in the row, and attacks divide by it.
+    """
     pipeline = arm.pipeline
     bare = pipeline.privacy.noiseless and pipeline.encode.verbatim and pipeline.encode.form == "weights"
     return bare and not pipeline.release.hides and not arm.changes

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from croupier.engine.job.result import Result
 
 _SPECS = "Presets or TOML files; several are run in turn and compared."
+_ANEW = "With --resume: play again, under fresh secrets, rounds that had begun. They count twice."
 
 
 def command(
@@ -44,12 +45,12 @@ def command(
         Optional[Path],  # noqa: UP045
         typer.Option(
             metavar="DIRECTORY",
-            help="Go on with a run from its last whole round; with --set federation.rounds=N, to more rounds.",
+            help="Go on with a run from its last checkpoint; with --set federation.rounds=N, to more rounds.",
         ),
     ] = None,
     anew: Annotated[
         bool,
-        typer.Option("--anew", help="With --resume: play a round that had begun under fresh secrets. It counts twice."),
+        typer.Option("--anew", help=_ANEW),
     ] = False,
     csv: options.CsvFile = None,
     track: options.Track = None,

@@ -90,7 +90,8 @@ class Encoder(Part):
     agrees: ClassVar[bool] = False
     # Whether coordinates are bare signs, one bit each, which belong together as whole rows and have no size.
     signs_only: ClassVar[bool] = False
-    # Whether coordinates are the update's own numbers, each in its place.
+    # Whether coordinates are the update's own numbers, each in its place, or (with weights = "slot") these times a
+    # factor that the row itself tells, rounded once more.
     verbatim: ClassVar[bool] = False
 
     form: Form = Field(

@@ -61,10 +61,6 @@ class FixedPoint(OnGrid, use="fixed"):
             "vector", self.dtype, (self.slots(layout),), self.modulus - 1, self.gap, widths=(self.bits,)
         )  # fmt: skip
 
-    def coded(self, numbers: Tensor) -> Tensor:
-        """Residues of signed integers; `encode` itself makes them while it rounds."""
-        return torch.from_numpy(shares.wrapped(numbers.numpy(), self.bits))
-
     def _rounded(
         self, values: Tensor, grid: residues.Quantiser, draws: residues.Words, last: list[int]
     ) -> tuple[Tensor, int]:

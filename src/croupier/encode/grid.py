@@ -83,10 +83,6 @@ class OnGrid(Encoder):
         return sum(stop - start for start, stop in self._sent(layout)) + self.scaled
 
     @abstractmethod
-    def coded(self, numbers: Tensor) -> Tensor:
-        """Signed integers as they travel."""
-
-    @abstractmethod
     def summed(self, released: Released) -> Tensor:
         """The integers that were released, or whose sums were: within half the range on either side of 0."""
 
@@ -105,13 +101,11 @@ class OnGrid(Encoder):
         lost = {"lost_weights": 1} if self.scaled and share == 0 else {}
         return Payload(coded, beside, {"clamped": clamped, "capped_weights": capped, **lost})
 
+    @abstractmethod
     def _rounded(
         self, values: Tensor, grid: residues.Quantiser, draws: residues.Words, last: list[int]
     ) -> tuple[Tensor, int]:
         """Values as they travel, with what comes after them, and how many had to be clamped."""
-        numbers, clamped = residues.whole(values.numpy(), grid, draws)
-        body = torch.from_numpy(numbers)
-        return self.coded(torch.cat([body, torch.tensor(last)]) if last else body), clamped
 
     def decode(self, released: Released, brief: Brief) -> Gathered:
         """Floats again. Raises: IntegrityError when a sum lies outside what the present clients could have sent."""

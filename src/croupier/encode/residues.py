@@ -115,10 +115,13 @@ class Residues(OnGrid, use="residues"):
         bits, clamped = residues.encode(update.vector.numpy(), grid, draws, self.modulus)
         return Payload(torch.from_numpy(bits), {}, {"clamped": clamped, "capped_weights": 0})
 
-    def coded(self, numbers: Tensor) -> Tensor:
-        """Signed integers as bits, however large they are."""
-        most = max(self.top, int(numbers.abs().max()) if len(numbers) else 0)
-        return torch.from_numpy(residues.spread(numbers.numpy(), most, self.modulus))
+    def _rounded(
+        self, values: Tensor, grid: residues.Quantiser, draws: residues.Words, last: list[int]
+    ) -> tuple[Tensor, int]:
+        """Bits of integers, and of a weight, which may be larger than those."""
+        numbers, clamped = residues.whole(values.numpy(), grid, draws)
+        bits = residues.spread(np.append(numbers, np.array(last, np.int64)), max([self.top, *last]), self.modulus)
+        return torch.from_numpy(bits), clamped
 
     def summed(self, released: Released) -> Tensor:
         """From bits, counts of ones, or counts modulo each modulus: they all have the same residues."""

@@ -109,11 +109,6 @@ class RunDir:
             shutil.rmtree(entry, ignore_errors=True) if entry.is_dir() else entry.unlink(missing_ok=True)
         drop_folders(self._made)
 
-    @property
-    def whole(self) -> bool:
-        """Whether the run came to its end."""
-        return (self.path / "summary.json").exists()
-
     def write(self, name: str, data: bytes, *, private: bool = False) -> Path:
         """Put a file in place, whole; one that holds secrets only its owner may read."""
         target = self.path / name

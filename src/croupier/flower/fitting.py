@@ -39,11 +39,15 @@ from croupier.pipeline import Pipeline
 _MEANS = (FedAvg, FedAvgM, FedAdagrad, FedAdam, FedYogi, FedProx)
 _ROBUST = "a protocol that is robust and private is preset 'rain' (croupier explain rain)"
 _COMPARED = f"compares single updates, which nobody has where only their sum is released; {_ROBUST}"
-# Of all four wrappers for differential privacy. Two clip replies at the server, and two let an app's mod clip at the
-# client; all add noise at the server for the number of replies. Here a single reply comes, so that their claim fails.
-_NOISED = (
-    "clips or noises single updates, which the server never has; noise is added by the node itself: describe it in the "
-    "roster, as protocol.privacy (croupier explain intra-sum)"
+# Of the four wrappers for differential privacy two clip replies at the server, and two let an app's mod clip at the
+# client. All noise the aggregate at the server, and compare replies with the clients that were sampled.
+_AT_THE_NODE = (
+    "noise is added by the node itself: describe it in the roster, as protocol.privacy (croupier explain intra-sum)"
+)
+_CLIPPED_AT_SERVER = f"clips single updates, which the server never has; {_AT_THE_NODE}"
+_CLIPPED_AT_CLIENT = (
+    "leaves clipping to a mod of the app's and noises the aggregate at the server, which expects a reply from each "
+    f"client and gets a single one, their mean; {_AT_THE_NODE}"
 )
 _REASONS: dict[type[Strategy], str] = {
     Krum: _COMPARED,
@@ -54,10 +58,10 @@ _REASONS: dict[type[Strategy], str] = {
     QFedAvg: "weighs single updates by their loss, which nobody has where only their sum is released; use FedAvg",
     FedXgbBagging: "collects single trees, which cannot be summed; there is no protected form",
     FedXgbCyclic: "hands one node's trees to the next, which cannot be summed; there is no protected form",
-    DifferentialPrivacyServerSideFixedClipping: _NOISED,
-    DifferentialPrivacyServerSideAdaptiveClipping: _NOISED,
-    DifferentialPrivacyClientSideFixedClipping: _NOISED,
-    DifferentialPrivacyClientSideAdaptiveClipping: _NOISED,
+    DifferentialPrivacyServerSideFixedClipping: _CLIPPED_AT_SERVER,
+    DifferentialPrivacyServerSideAdaptiveClipping: _CLIPPED_AT_SERVER,
+    DifferentialPrivacyClientSideFixedClipping: _CLIPPED_AT_CLIENT,
+    DifferentialPrivacyClientSideAdaptiveClipping: _CLIPPED_AT_CLIENT,
 }
 
 

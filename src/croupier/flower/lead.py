@@ -149,13 +149,7 @@ class StrategyLead(Lead):
     async def _play(self, player: Player) -> Outcome:
         start = time.perf_counter()
         self._publish(player.notice)
-        opening = asyncio.create_task(self._announce(player.notice))
-        try:
-            outcome = await player.play()
-            reports = await self._reports(player, outcome)
-        finally:
-            opening.cancel()
-        outcome = await self._content(player, outcome, reports)
+        outcome, _ = await self._held(player)
         if outcome.error is None:
             await self._finish(player, outcome, time.perf_counter() - start)
         else:

@@ -1,6 +1,6 @@
-"""Compiled loops: residues of 2^bits to signed numbers and back, and one product in the field of 2^61 - 1.
+"""Compiled loops: residues of 2^bits to signed numbers, and one product in the field of 2^61 - 1.
 
-`kernels.shares` calls `signed` and `wrapped`. `times` is for the compiled loops of `kernels.packed` and of
+`kernels.shares` calls `signed`. `times` is for the compiled loops of `kernels.packed` and of
 `kernels.field`, which multiply elements of the field. They are in a file of their own so that their compiled form can
 be cached on disk.
 """
@@ -25,14 +25,6 @@ def signed(residues: Any, bits: int, out: Any) -> None:
     for i in range(len(out)):
         value = np.int64(residues[i])
         out[i] = value - ((value >> (bits - 1)) << bits)
-
-
-@njit(cache=True, nogil=True)
-def wrapped(numbers: Any, bits: int, out: Any) -> None:
-    """Numbers as residues of 2^bits."""
-    mask = (np.int64(1) << bits) - 1
-    for i in range(len(out)):
-        out[i] = numbers[i] & mask
 
 
 @njit(cache=True, nogil=True, inline="always")

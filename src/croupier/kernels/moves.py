@@ -29,7 +29,7 @@ class Way:
     """Where numbers go and come from: rows, columns in a row, and a run of neighbours in each.
 
     `rows` and `columns` are pairs of offsets, (after, before): where they begin in `out`, and where in `values`.
-    `carry` does out[r + c + k] = values[r' + c' + k] for every row (r, r'), column (c, c') and k below the run.
+    Carrying does out[r + c + k] = values[r' + c' + k] for every row (r, r'), column (c, c') and k below the run.
     `packed` says that the runs of a row follow each other in `out` without gaps; it is worked out where not given.
     """
 
@@ -37,12 +37,8 @@ class Way:
         self.rows, self.columns, self.run = rows, columns, run
         self.packed = is_packed(columns[0], run) if packed is None else packed
 
-    def carry(self, out: Numbers, values: Numbers) -> None:
-        """Fill the places of `out` that this way leads to."""
-        Ways([self]).carry(out, values)
-
     def carry_plain(self, out: Numbers, values: Numbers) -> None:
-        """The same with one index for each number: the reference, and the form for words that the loops do not take."""
+        """Carry by one index for each number: the reference, and the form for words that the loops do not take."""
         to, source = self.places()
         out[to] = values[source]
 
@@ -53,10 +49,6 @@ class Way:
             for row, column in zip(self.rows, self.columns, strict=True)
         )
         return to, source
-
-    def back(self) -> Way:
-        """The way back, in order of the places that are filled. `encode.shuffled` inverts its permutations instead."""
-        return Way(_turned(self.rows), _turned(self.columns), self.run)
 
 
 class Ways:
@@ -131,8 +123,3 @@ def _line(way: Way) -> tuple[Ints, int]:
 def _spread(column: Ints, run: int) -> Ints:
     """Every place of runs, from where each begins."""
     return column if run == 1 else (column[:, None] + np.arange(run)).reshape(-1)
-
-
-def _turned(pair: Pair) -> Pair:
-    order = np.argsort(pair[1], kind="stable")
-    return pair[1][order], pair[0][order]

@@ -1,9 +1,9 @@
-"""Numbers to residues of 2^bits and back, and `P`, the prime 2^61 - 1 of the field that tags lie in.
+"""Residues of 2^bits to the numbers they stand for, and `P`, the prime 2^61 - 1 of the field that tags lie in.
 
 A sum server adds residues of 2^bits, where a negative number is a large residue. `encode.fixed` reads released sums by
-`signed`; `wrapped` is the way there, for integers that are at hand (values of an update are rounded and wrapped in one
-go, by `kernels.residues`). Both are compiled loops with a plain form for few numbers. What is done to residues as they
-travel, as shares of a secret, is in `kernels.packed`. `mpc` and `place.servers` take `P` from here.
+`signed`, a compiled loop with a plain form for few numbers; the way there is `kernels.residues.wrapped`, which rounds
+values and wraps them in one go. What is done to residues as they travel, as shares of a secret, is in `kernels.packed`.
+`mpc` and `place.servers` take `P` from here.
 """
 
 from __future__ import annotations
@@ -31,15 +31,3 @@ def signed(residues: npt.NDArray[Any], bits: int) -> npt.NDArray[np.int64]:
     out = np.empty(len(flat), np.int64)
     over(len(flat), 1, lambda a, b: jit.signed(flat[a:b], bits, out[a:b]))
     return out.reshape(residues.shape)
-
-
-def wrapped(numbers: npt.NDArray[np.int64], bits: int) -> npt.NDArray[Any]:
-    """Numbers as residues of 2^bits, in the smaller of two types that holds them."""
-    kind = np.int32 if bits <= 31 else np.int64
-    if few(len(numbers)):
-        return (numbers & ((1 << bits) - 1)).astype(kind)
-    from croupier.kernels import _shares_jit as jit
-
-    out = np.empty(len(numbers), kind)
-    over(len(numbers), 1, lambda a, b: jit.wrapped(numbers[a:b], bits, out[a:b]))
-    return out

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from croupier.core.coins import Choices
 from croupier.learn.fit import Adam, Fit, Sgd
-from croupier.privacy.ledger import ADJACENCY, Event
+from croupier.privacy.ledger import ADJACENCY
 
 # What an encoder with scale 1 carries: noised weights are kept within it.
 BOUND = 1.0
@@ -84,15 +84,6 @@ class Private(Fit):
             "number of records and steps (a run prints it every round). Noise counts as real numbers, without their "
             "rounding. Nothing is claimed for clients as a whole"
         )
-
-    def event(self, number: int, records: int) -> Event | None:
-        """What a ledger of records keeps of one participation; None where nothing is claimed."""
-        if not self.claimed:
-            return None
-        return Event(
-            number, self.use, "record", mu=1 / self.noise, clip=self.clip, sigma=self.noise * self.clip,
-            rate=self.rate(records), steps=self.steps(records),
-        )  # fmt: skip
 
     def rate(self, count: int) -> float:
         """The chance of a record to be in a batch."""

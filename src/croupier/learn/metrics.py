@@ -166,6 +166,6 @@ def metrics_of(asked: tuple[str, ...], dataset: Dataset) -> tuple[Metric, ...]:
 # What a round's line holds besides metrics.
 TAKEN = {
     "accuracy", "attempt", "bytes", "bytes_down_per_client", "bytes_up_per_client", "clusters", "invited", "largest",
-    "loss", "lost", "messages", "model", "noted", "overspent", "present", "refused", "rmse", "round", "spent",
+    "loss", "lost", "messages", "model", "overspent", "present", "record", "refused", "rmse", "round", "spent",
     "strangers",
 }  # fmt: skip

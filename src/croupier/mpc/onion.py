@@ -23,7 +23,7 @@ from croupier.core.coins import Coins, Node
 from croupier.errors import IntegrityError, ProtocolError, WireError
 from croupier.mpc.group import Rows, Xor
 from croupier.mpc.occasion import Occasion, SingleUse
-from croupier.mpc.seal import EXTRA, Lock, seal, unseal
+from croupier.mpc.seal import EXTRA, Lock, refuse_repeats, seal, unseal
 from croupier.mpc.talk import Talk
 from croupier.mpc.translate import draw_order
 
@@ -68,19 +68,19 @@ def enter(
     Reveals: to server 0 its own order, and seeds in the final one, which are uniform.
     """
     key = lock.take(occasion)
-    _refuse_repeats([*arrived.values()])
+    refuse_repeats([*arrived.values()])
     middles = []
     for client, box in arrived.items():
         try:
             middles.append(_open(key, OUTER, box, size(group), occasion))
         except (IntegrityError, WireError) as error:
             raise ProtocolError(f"{client}: {error}") from error
-    _refuse_repeats(middles)
+    refuse_repeats(middles)
     order = draw_order(len(middles), node)
     if (yield b"".join(middles[i] for i in order)):
         raise WireError("the second server has nothing to say before it has all rows, and said something")
     inners = _cut((yield b""), len(middles), _INNER)
-    _refuse_repeats(inners)
+    refuse_repeats(inners)
     return _stretched(group, [_open(key, INNER, box, _INNER, occasion) for box in inners])
 
 
@@ -91,7 +91,7 @@ def leave(group: Xor, rows: int, lock: SingleUse[Lock], occasion: Occasion, node
     """
     key = lock.take(occasion)
     boxes = _cut((yield b""), rows, _middle(group))
-    _refuse_repeats(boxes)
+    refuse_repeats(boxes)
     opened = [_open(key, MIDDLE, box, _middle(group), occasion) for box in boxes]
     order = draw_order(rows, node)
     if (yield b"".join(opened[i][group.size :] for i in order)):
@@ -124,11 +124,6 @@ def _open(key: Lock, purpose: str, box: bytes, length: int, occasion: Occasion) 
     if text[:LABEL] != occasion.label(purpose):
         raise IntegrityError(f"a box that was closed for another run, round, attempt or roster than {occasion}")
     return text[LABEL:]
-
-
-def _refuse_repeats(boxes: Sequence[bytes]) -> None:
-    if len(set(boxes)) < len(boxes):
-        raise IntegrityError("two boxes are the same: one of them is a copy, which would mark its row in the result")
 
 
 def _cut(data: bytes, rows: int, length: int) -> list[bytes]:

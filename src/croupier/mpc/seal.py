@@ -11,6 +11,7 @@ keeps (`service`). The label of a box binds what it is for, so that it cannot be
 from __future__ import annotations
 
 import hmac
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cryptography.exceptions import InvalidTag
@@ -59,6 +60,12 @@ def unseal(lock: Lock, box: bytes, info: bytes) -> bytes:
         return ChaCha20Poly1305(key).decrypt(nonce, box[POINT:], None)
     except (InvalidTag, ValueError):
         raise IntegrityError("a box was altered, or closed for another key or purpose") from None
+
+
+def refuse_repeats(boxes: Sequence[bytes]) -> None:
+    """Raises: IntegrityError when two boxes of a shuffle are the same."""
+    if len(set(boxes)) < len(boxes):
+        raise IntegrityError("two boxes are the same: one of them is a copy, which would mark its row in the result")
 
 
 def _schedule(agreed: bytes, ephemeral: bytes, public: bytes, info: bytes) -> tuple[bytes, bytes]:

@@ -8,8 +8,8 @@ depends on.
 
 Reveals: to both parties the signs of z, and nothing else. Semi-honest: a party that lies changes the outcome unseen.
 
-Used where a description says `scores = "secret"` (`place.two_servers.scoring`). `plain_rule` is the same in the clear:
-tests and `croupier bench gates` hold both against each other, bit for bit.
+Used where a description says `scores = "secret"` (`place.two_servers.scoring`). `release.printed` has its weights
+in the clear: tests and `croupier bench gates` hold both against each other, bit for bit.
 """
 
 from __future__ import annotations
@@ -161,25 +161,3 @@ def fitted(rule: SecretRule) -> int:
     """Bytes of the explicit part of what is dealt."""
     gates = sum(compare.negative_fitted(count, rule.ring) for _, count in _gates("", rule))
     return gates + rule.params * rule.ring.dtype.itemsize + signs.fitted(rule.params, rule.ring, rule.ties)
-
-
-def plain_weights(distances: npt.NDArray[np.int64], rule: SecretRule) -> list[int]:
-    """4 den w_i in the clear, in whole numbers."""
-    h = [int(number) for number in distances]
-    middle = _doubled_median(h)
-    spread = max(_doubled_median([abs(2 * number - middle) for number in h]), rule.floor)
-    return [max(0, 2 * rule.den * middle + rule.num * spread - 4 * rule.den * number) for number in h]
-
-
-def _doubled_median(numbers: list[int]) -> int:
-    ordered = sorted(numbers)
-    return ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]
-
-
-def plain_rule(
-    votes: npt.NDArray[np.int64], reference: npt.NDArray[np.int64], rule: SecretRule, previous: Signs | None = None
-) -> Signs:
-    """The signs of z in the clear, by the same rule."""
-    trust = plain_weights((votes != reference).sum(1), rule)
-    z = [sum(w * (2 * int(y) - 1) for w, y in zip(trust, column, strict=True)) for column in votes.T]
-    return signs.plain(np.array([(n > 0) - (n < 0) for n in z]), previous)

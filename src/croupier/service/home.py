@@ -104,16 +104,6 @@ class Home:
             f"the others: croupier accept FILE.roster --key {self.file}"
         )
 
-    def in_force(self, run: bytes, number: int) -> Roster:
-        """The accepted version that holds in a round, of which the first is 1. Raises: RosterError when none does."""
-        for roster in reversed(self.pinned(run)):
-            if roster.from_round <= number:
-                return roster
-        raise RosterError(
-            f"round {number} of run {run.hex()}: {self.keys.name} has accepted no roster for it; croupier accept "
-            f"FILE.roster --key {self.file}"
-        )
-
     def check_next(self, roster: Roster) -> None:
         """See that a roster can be pinned here: own card unchanged, and it follows the last one accepted.
 

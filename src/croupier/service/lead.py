@@ -117,13 +117,7 @@ class Lead(Announcer):
         while True:
             player = resumed or await self._open(number, attempt, cohort, terms)
             resumed = None
-            opening = asyncio.create_task(self._announce(player.notice))
-            try:
-                outcome = await player.play()
-                reports = await self._reports(player, outcome)
-            finally:
-                opening.cancel()
-            outcome = await self._content(player, outcome, reports)
+            outcome, reports = await self._held(player)
             if outcome.error is None:
                 await self._finish(player, outcome, time.monotonic() - start)
                 return
@@ -161,6 +155,16 @@ class Lead(Announcer):
         count = self.store.last_number() + 1
         notice = Notice(count, ROUND, roster.digest, roster.run, number, attempt, cohort, terms)
         return await self.begin(notice)
+
+    async def _held(self, player: Player) -> tuple[Outcome, Mapping[str, Mapping[str, Any]]]:
+        """How an attempt ended here, if everybody is content with that, and what hosts say of it."""
+        opening = asyncio.create_task(self._announce(player.notice))
+        try:
+            outcome = await player.play()
+            reports = await self._reports(player, outcome)
+        finally:
+            opening.cancel()
+        return await self._content(player, outcome, reports), reports
 
     async def _reports(self, player: Player, outcome: Outcome) -> Mapping[str, Mapping[str, Any]]:
         """What hosts say of how the attempt ended for them: those whose word counts, for a while."""

@@ -33,6 +33,7 @@ import grpc.aio
 
 from croupier.core.envelope import CHUNK, HEADER_BYTES
 from croupier.errors import SpecError
+from croupier.service.card import DOMAIN
 from croupier.service.doorway import Call, Door
 from croupier.service.handshakes import Handshakes
 from croupier.service.member import Member, OneVersion, Versions
@@ -46,7 +47,6 @@ ENDED = b"ended"
 KEY_BYTES = 32
 # Bodies of so many bytes come together with their header: into a host, and out of it.
 SHORT_IN, SHORT_OUT = 1 << 14, 1 << 16
-DOMAIN = ".croupier.internal"
 _OPTIONS = [
     ("grpc.max_receive_message_length", CHUNK + 4096),
     ("grpc.max_send_message_length", CHUNK + 4096),

@@ -107,8 +107,8 @@ BENCHES: dict[str, tuple[str, str]] = {
     ),
     "large": (
         "speed.large_models",
-        "One update of a thousand million parameters through sum servers and through buckets, streamed, against "
-        "copying it.",
+        "Updates of a thousand million parameters, one a client, through sum servers and through buckets, streamed, "
+        "against copying them.",
     ),
     "shuffles": (
         "speed.shared_row_shuffles",

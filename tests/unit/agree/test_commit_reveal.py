@@ -12,9 +12,8 @@ from torch import Tensor
 
 from croupier.agree.agreement import AgreementCall, removable
 from croupier.agree.board import SERVER
-from croupier.agree.commit_reveal import JOINT, TURNS, CommittingClient, agree
+from croupier.agree.commit_reveal import JOINT, TURNS, CommittingClient
 from croupier.agree.standing import Standing
-from croupier.agree.table import AgreementAttempt, tries
 from croupier.core.attempt import Attempt
 from croupier.core.coins import Coins
 from croupier.core.epoch import Epoch
@@ -26,6 +25,7 @@ from croupier.mpc.authentic import byte_tensor
 from croupier.mpc.joint import DRAW, Draw, Terms, close, rule_digest, rule_seed
 from croupier.mpc.signatures import signed
 from croupier_lab.bench.agreement.faults_and_cost import leaks
+from croupier_lab.bench.agreement.table import AgreementAttempt, settle, tries
 from croupier_lab.bench.agreement.two_faced_clients import Bundle
 
 Body = Mapping[str, Tensor]
@@ -40,17 +40,20 @@ def refused(tried: AgreementAttempt, why: str) -> None:
 
 @pytest.mark.parametrize("count", [4, 5, 9])
 def test_everybody_holds_the_same_fresh_secret(count: int) -> None:
-    agreed = agree(call(count, number=2, start=5), table(count), attempts=1)
+    agreed = settle(JOINT, call(count, number=2, start=5), table(count), attempts=1)
     (secret,) = set(agreed.secrets.values())
     assert len(secret) == 32
     assert agreed.epoch == Epoch(2, 5, names(count), rule_digest(RUN, 2, secret))
     assert secret.hex() not in repr(agreed)
-    others = [agree(call(count, **more), table(count, seed=seed)).epoch for more, seed in (({}, 1), ({"number": 2}, 2))]
+    others = [
+        settle(JOINT, call(count, **more), table(count, seed=seed)).epoch
+        for more, seed in (({}, 1), ({"number": 2}, 2))
+    ]
     assert len({agreed.epoch.digest, *(epoch.digest for epoch in others)}) == 3
 
 
 def test_through_bytes_and_by_reference_are_the_same() -> None:
-    one, two = (agree(call(), table(drive=drive)) for drive in (Local(), Local(Coins.from_seed(9))))
+    one, two = (settle(JOINT, call(), table(drive=drive)) for drive in (Local(), Local(Coins.from_seed(9))))
     assert one.secrets == two.secrets
     assert one.traffic[0].messages == two.traffic[0].messages == 2 * len(TURNS) * 4
 
@@ -106,7 +109,7 @@ def test_silence_stops_everybody_and_can_be_complained_about(turn: str) -> None:
     stolen = {"c0": tried.complaints["c0"], "c1": tried.complaints["c0"], "c3": tried.complaints["c0"]}
     assert not removable(tried.call.terms, stolen, public, 1)
     with pytest.raises(ProtocolError, match=r"no agreement among 4 clients in 2 attempts.*Leave out c2"):
-        agree(call(), at, attempts=2)
+        settle(JOINT, call(), at, attempts=2)
 
 
 def test_a_restart_draws_afresh_and_ends_well_once_everybody_behaves() -> None:
@@ -116,7 +119,7 @@ def test_a_restart_draws_afresh_and_ends_well_once_everybody_behaves() -> None:
         result.append(attempt)
         return silent("c2", "reveal")(attempt) if len(result) == 1 else attempt
 
-    agreed = agree(call(), table(tamper=first))
+    agreed = settle(JOINT, call(), table(tamper=first))
     assert [s.attempt_id.attempt for s in result] == [0, 1]
     assert agreed.epoch.number == 0
     draws = {s.coins[who].child("draw").export() for s in result for who in names(4)}
@@ -308,7 +311,7 @@ def test_a_round_of_its_own_is_the_same_with_fewer() -> None:
     at, standings = table(9), dict[str, Standing]()
     for number, cohort in enumerate((names(9)[:4], names(9)[3:8], names(9)[2:7])):
         now = AgreementCall.single(RUN, number, cohort)
-        agreed = agree(now, replace(at, standings=standings))
+        agreed = settle(JOINT, now, replace(at, standings=standings))
         standings |= agreed.standings
         rules = {standings[who].rule(RUN, number)[0] for who in cohort}
         assert len(rules) == 1

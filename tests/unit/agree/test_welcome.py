@@ -11,19 +11,19 @@ from tests.boards import RUN, all_of, call, handing, once, saying, silent, table
 from torch import Tensor
 
 from croupier.agree.board import SERVER
-from croupier.agree.commit_reveal import agree
-from croupier.agree.table import Agreed, AgreementTable
+from croupier.agree.commit_reveal import JOINT
 from croupier.agree.welcome import invitation, welcome
 from croupier.core.view import View
 from croupier.errors import SpecError
 from croupier_lab.bench.agreement.faults_and_cost import leaks
+from croupier_lab.bench.agreement.table import Agreed, AgreementTable, settle
 
 Body = Mapping[str, Tensor]
 
 
 @pytest.fixture(scope="module")
 def agreed() -> Agreed:
-    return agree(call(number=1, start=3), table())
+    return settle(JOINT, call(number=1, start=3), table())
 
 
 def at(agreed: Agreed, **more: Any) -> AgreementTable:
@@ -54,7 +54,7 @@ def test_too_few_holders_are_not_believed(agreed: Agreed) -> None:
 
 
 def test_only_holders_of_that_very_epoch_are_believed(agreed: Agreed) -> None:
-    other = agree(call(number=1, start=3), table(seed=9))
+    other = settle(JOINT, call(number=1, start=3), table(seed=9))
     mixed = {**agreed.standings, **{who: other.standings[who] for who in ("c0", "c1", "c2")}}
     new = ("c4",)
     told = once(welcome(agreed.epoch, new), invitation(RUN, agreed.epoch, new), table(seed=2, standings=mixed))

@@ -12,6 +12,8 @@ import pytest
 import typer
 from tests.shell import Shell
 
+from croupier.cli import ceremony
+from croupier.service import identity
 from croupier.service.home import Home
 from croupier.service.roster import Roster
 
@@ -336,3 +338,7 @@ def test_json_is_one_object(enrolled: Shell) -> None:
     code, out, _ = enrolled("accept", "federation.roster", "--json")
     assert code == 0
     assert json.loads(out)["version"] == 1
+
+
+def test_a_certificate_is_good_for_as_long_as_help_says() -> None:
+    assert ceremony.DAYS == identity.DAYS

@@ -209,12 +209,6 @@ def test_a_log_that_is_not_there_is_empty(folder: RunDir) -> None:
     assert (folder.path / "metrics.jsonl").read_bytes() == b""
 
 
-def test_a_run_is_whole_only_with_its_summary(folder: RunDir) -> None:
-    assert not folder.whole
-    folder.write_json("summary.json", {})
-    assert folder.whole
-
-
 def test_a_directory_that_holds_a_run_is_not_begun_again(folder: RunDir) -> None:
     folder.write("spec.toml", b"")
     folder.close()

@@ -72,4 +72,3 @@ def test_signs(bits: int, count: int) -> None:
     half = 1 << (bits - 1)
     assert all(-half <= n < half for n in numbers.tolist())
     assert [n % (1 << bits) for n in numbers.tolist()] == residues.tolist()
-    assert np.array_equal(shares.wrapped(numbers, bits), residues)

@@ -132,9 +132,6 @@ def test_what_it_says_and_refuses() -> None:
         in DpAdam(clip=4, noise=2).claims()
     )
     assert "no guarantee" in DpAdam(noise=0).claims()
-    event = DpAdam(noise=2.0, clip=4.0, batch=10).event(0, 100)
-    assert event is not None
-    assert (event.sigma, event.rate) == (8.0, 0.1)
     assert not DpAdam.stacks
     clamped = DpAdam(lr=5.0, tail="clamped", noise=9.0)
     (far,) = moved(clamped, {"a": rows(20)})

@@ -14,6 +14,7 @@ from croupier.engine.local import Local
 from croupier.mpc import dealt_shares, trust
 from croupier.mpc.dealt_shares import Dealer, DealtShare
 from croupier.mpc.ring import Z32
+from croupier_lab.bench.speed.two_server_gates import plain_rule
 
 NAMES = ("server0", "server1")
 RULE = trust.SecretRule(4, 12)
@@ -51,7 +52,7 @@ def test_a_dealer_deals_by_letter_and_a_view_replays() -> None:
         )
     )  # fmt: skip
     assert not result.refusals
-    expected = tuple(trust.plain_rule(VOTES, REFERENCE, RULE).tolist())
+    expected = tuple(plain_rule(VOTES, REFERENCE, RULE).tolist())
     for name in NAMES:
         assert result.outcomes[name].memory == {"signs": expected}
         (one, memory), (two, _) = replay(server, result.views[name]), replay(server, result.views[name])

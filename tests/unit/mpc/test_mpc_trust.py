@@ -20,7 +20,8 @@ from croupier.mpc import compare, ranks, signs, trust
 from croupier.mpc.dealt_shares import Dealer
 from croupier.mpc.ring import Z32, Z64, Ring
 from croupier.mpc.trust import SecretRule
-from croupier_lab.bench.speed.two_server_gates import seated
+from croupier.release.printed import Printed
+from croupier_lab.bench.speed.two_server_gates import plain_rule, seated
 
 SOME = Coins.from_seed(9)
 
@@ -88,7 +89,7 @@ def test_weights(data: st.DataObject) -> None:
     distances = data.draw(st.lists(st.integers(0, params) | near, min_size=1, max_size=14))
     num, den = fraction(data.draw(st.sampled_from(["0", "1", "2.5", "3"])), data.draw(st.sampled_from([1, 7, 256])))
     rule = SecretRule(len(distances), params, num, den, floor=data.draw(st.sampled_from([0, 1, 9])))
-    assert weighed(np.array(distances), rule) == trust.plain_weights(np.array(distances), rule)
+    assert weighed(np.array(distances), rule) == Printed(num, rule.floor, den).weights(np.array(distances)).tolist()
 
 
 @pytest.mark.parametrize("clients", [1, 2, 3, 4, 9, 10])
@@ -100,9 +101,7 @@ def test_the_plain_weights_are_rains(clients: int) -> None:
     h = [Fraction(int(number)) for number in distances]
     middle = statistics.median(h)
     tau = middle + Fraction(num, den) * statistics.median([abs(number - middle) for number in h])
-    assert trust.plain_weights(distances, SecretRule(clients, 100, num, den)) == [
-        4 * den * max(Fraction(0), tau - n) for n in h
-    ]
+    assert Printed(num, 0, den).weights(distances).tolist() == [4 * den * max(Fraction(0), tau - n) for n in h]
 
 
 def test_equal_distances_weigh_nothing_without_a_floor() -> None:
@@ -136,7 +135,7 @@ def test_the_secret_rule_is_the_plain_one(clients: int, params: int, seed: int, 
     rule = SecretRule(clients, params, floor=floor, ties="previous" if ties else "zero")
     one, two = ruled(votes, reference, rule, before).got
     assert np.array_equal(one, two)
-    assert np.array_equal(one, trust.plain_rule(votes, reference, rule, before))
+    assert np.array_equal(one, plain_rule(votes, reference, rule, before))
 
 
 def test_the_rule_hears_those_near_the_reference() -> None:
@@ -161,7 +160,7 @@ def test_the_runtime_carries_the_rule_in_a_wider_ring_too() -> None:
         )  # fmt: skip
         assert rule.ring.bits == (32 if den == 256 else 64)
         assert np.array_equal(one, two)
-        assert np.array_equal(one, trust.plain_rule(votes, reference, rule))
+        assert np.array_equal(one, plain_rule(votes, reference, rule))
         assert result.traffic.messages == 2 * len(trust.schemas("r", rule))
 
 
@@ -221,7 +220,7 @@ def test_the_largest_sum_that_fits_is_right() -> None:
     votes[0] = 1
     for reference in (np.zeros(7, np.int64), np.ones(7, np.int64)):
         found = ruled(votes, reference, rule).got[0]
-        assert np.array_equal(found, trust.plain_rule(votes, reference, rule))
+        assert np.array_equal(found, plain_rule(votes, reference, rule))
 
 
 def test_wrong_inputs_of_the_rule_are_named() -> None:

@@ -10,7 +10,6 @@ import pytest
 from croupier.core import canon
 from croupier.errors import PrivacyError, RangeError, SpecError
 from croupier.learn.budget import epsilon as sampled_epsilon
-from croupier.learn.dp_fit import DpSgd
 from croupier.privacy import losses
 from croupier.privacy.gaussian import Gaussian
 from croupier.privacy.gdp import epsilon_of, mu_for
@@ -74,25 +73,18 @@ def test_a_release_that_is_sent_again_is_the_same() -> None:
 
 
 def test_units_never_compose() -> None:
-    record = DpSgd(noise=1.0, batch=10).event(0, 100)
-    assert record is not None
-    assert (record.unit, record.rate, record.steps) == ("record", 0.1, 10)
-    mixed = noised(1).add(record)
+    mixed = noised(1).add(Event(0, "dp-sgd", "record", mu=1.0, rate=0.1, steps=10))
     for by in ("gdp", "pld"):
         with pytest.raises(PrivacyError, match="different things and never compose; keep a ledger of each"):
             mixed.epsilon(DELTA, by=by)
 
 
 def test_sampled_records_have_losses_only() -> None:
-    fit = DpSgd(noise=1.0, batch=10, epochs=2)
-    events = [fit.event(number, 100) for number in range(5)]
-    ledger = Ledger(tuple(event for event in events if event))
+    ledger = Ledger(tuple(Event(number, "dp-sgd", "record", mu=1.0, rate=0.1, steps=20) for number in range(5)))
     with pytest.raises(PrivacyError, match="use by = 'pld'"):
         ledger.epsilon(DELTA)
     pytest.importorskip("dp_accounting")
     assert ledger.epsilon(DELTA, by="pld") == pytest.approx(sampled_epsilon(1.0, 0.1, 100), rel=1e-3)
-    assert DpSgd(noise=0).event(0, 100) is None
-    assert DpSgd(tail="truncated").event(0, 100) is None
 
 
 def test_mechanisms_say_what_they_release() -> None:

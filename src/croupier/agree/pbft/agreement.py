@@ -37,7 +37,7 @@ def pbft(faulty: int | None = None, views: int | None = None, previous: bytes = 
         if call.last is None:
             raise SpecError(
                 "PBFT agrees on the rule of one round: an outcome that not everybody signed could go on without "
-                "somebody who holds an older one. Call it with Call.single"
+                "somebody who holds an older one. Call it with AgreementCall.single"
             )
         most = call.faulty if faulty is None else faulty
         if not 0 <= most <= call.faulty:

@@ -40,11 +40,10 @@ class Began:
     def read(cls, path: Path, manifest: Mapping[str, Any]) -> Began:
         """From a manifest. Raises: StoreError when it is damaged."""
         try:
-            machine = {**manifest["packages"], "device": manifest["device"]}
             return cls(
                 Coins(bytes.fromhex(manifest["coins"])),
-                manifest["run"], manifest["spec"], manifest["data"]["digest"], manifest["first"], machine,
-                tuple(manifest.get("shorter", ())), manifest.get("own", {}),
+                manifest["run"], manifest["spec"], manifest["data"]["digest"], manifest["first"],
+                dict(manifest["packages"]), tuple(manifest.get("shorter", ())), manifest.get("own", {}),
             )  # fmt: skip
         except (KeyError, TypeError, ValueError, RangeError):
             raise StoreError(f"{path}/manifest.json is damaged: this is no run that can be resumed") from None

@@ -79,7 +79,7 @@ def _longer(job: Job, rounds: int) -> Job:
 
 
 def _restart(job: Job, journal: Journal, done: int, clients: Sequence[str]) -> None:
-    """Let the rounds that had begun be played once more, under fresh secrets, and say what stays counted.
+    """Let rounds that had begun be played again, under fresh secrets, and say what stays counted.
 
     Nothing is played here: the restart is written into the journal, and the round loop goes by it.
     Raises: StoreError where a second sum of the same updates would tell single ones.
@@ -93,7 +93,7 @@ def _restart(job: Job, journal: Journal, done: int, clients: Sequence[str]) -> N
         )
     made = journal.restart(spec, done, clients)
     if not made.attempts:
-        job.watch("note", {"text": "nothing had left since the last whole round: nothing counts twice"})
+        job.watch("note", {"text": "nothing had left since the last checkpoint: nothing counts twice"})
         return
     many = sum(len(events) for events in made.ledgers.values())
     text = f"{len(made.attempts)} rounds are played anew; {len(made.participations)} clients' updates had left"
@@ -164,9 +164,8 @@ def _check_same(job: Job, made: Assembled, began: Began, state: State | None) ->
         if key in found and found[key].get("sha256") != known.get("sha256"):
             text = f"{key}: {found[key].get('file')} has changed since this run began, and is used from here on"
             job.watch("warning", {"text": text})
+    # `run.device` may be changed: where another device computes other messages, the journal refuses them.
     for name, was in began.packages.items():
-        here = job.spec.run.device if name == "device" else version_of(name)
-        # `run.device` may be changed: where another device computes other messages, the journal refuses them.
-        if here != was and name != "device":
+        if (here := version_of(name)) != was:
             text = f"begun with {name} {was}, resumed with {here}: last bits may differ"
             job.watch("note", {"text": text})

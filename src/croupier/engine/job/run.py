@@ -64,12 +64,12 @@ def resume(
     anew: bool = False,
     rounds: int | None = None,
 ) -> Result:
-    """Go on with a run from its last whole round.
+    """Go on with a run from its last checkpoint.
 
     path: the run directory.
     data: the data folder; CROUPIER_DATA does the same.
     watch: called with an event's name and its facts as the run goes on; without it, warnings are Python's own.
-    anew: play a round that had begun once more, under fresh secrets.
+    anew: play again, under fresh secrets, rounds that had begun.
     rounds: go on to so many rounds in all, more than the run was begun with.
     own: the functions that a Python program gave the run, if it did.
 

@@ -114,20 +114,10 @@ class BitTable:
         return torch.from_numpy(found.astype(np.uint8))
 
 
-def caught(slots: int, proven: int, changed: int) -> float:
-    """The chance that at least one of so many changed numbers is proven, when all choices are as likely.
-
-    Exact for a row of `slots` numbers; `croupier bench tamper` holds what it counts against it.
-    """
-    if changed > slots - proven:
-        return 1.0
-    return 1 - math.comb(slots - changed, proven) / math.comb(slots, proven)
-
-
 def at_least(share: float, changed: Sequence[int]) -> list[float]:
-    """The chance of `caught`, from below, for rows of any length: one chance for each count of changed numbers.
+    """The chance that a changed number is proven, from below, for rows of any length: one for each count of changes.
 
-    Each changed number is proven with a chance of `share` or more.
+    Each changed number is proven with a chance of `share` or more; `croupier bench tamper` has the exact chance.
     """
     return [1 - (1 - share) ** many for many in changed]
 

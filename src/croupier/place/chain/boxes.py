@@ -9,7 +9,7 @@ permutes them and passes them on. The last one sees the rows as the server will,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +23,7 @@ from croupier.errors import IntegrityError, ProtocolError, RangeError, WireError
 from croupier.mpc.authentic import byte_tensor, bytes_of
 from croupier.mpc.mix import Rows
 from croupier.mpc.occasion import Occasion
-from croupier.mpc.seal import EXTRA, POINT, Lock, seal, unseal
+from croupier.mpc.seal import EXTRA, POINT, Lock, refuse_repeats, seal, unseal
 from croupier.place.chain import receipts
 from croupier.place.chain.form import MixForm
 from croupier.place.chain.table import MixTable
@@ -105,16 +105,21 @@ class Boxes(MixForm):
         """Bytes of a box of so many layers."""
         return Schema((table.field,)).most_bytes + layers * (LABEL + EXTRA)
 
+    @property
+    def takers(self) -> tuple[str, ...]:
+        """Whom clients send their boxes: the first server."""
+        return self.names[:1]
+
     def submit(self, mechanism: Mechanism, given: Given, payload: Payload, keys: Keys, coins: Coins) -> SubFlow:
-        """Close the row for all servers, and check what the first signs."""
+        """Close the row for all servers, send it to those that take boxes, and check what they sign."""
         table = MixTable.of(mechanism, given)
         inbox = yield Exchange(wait=Wait("lock", self.names))
         text = Schema((table.field,)).pack({table.field.name: payload.vector})
         for letter in reversed(inbox):
             label = label_of(given, letter.source)
             text = seal(bytes_of(letter.body["public"]), label + text, label, coins.child("box", letter.source))
-        sent: dict[str, Body] = {self.names[0]: {"box": byte_tensor(text)}}
-        yield Exchange((Letter(self.names[0], "box", sent[self.names[0]]),))
+        sent: dict[str, Body] = {name: {"box": byte_tensor(text)} for name in self.takers}
+        yield Exchange(tuple(Letter(name, "box", body) for name, body in sent.items()))
         yield from receipts.checked(given, keys, sent, self.least(mechanism, given))
 
     @property
@@ -205,12 +210,6 @@ def opened_box(lock: Lock, box: bytes, given: Given, server: str, who: str = "a 
     if text[:LABEL] != label:
         raise ProtocolError(f"{who}: a box that was closed for another attempt or server; the round is lost")
     return text[LABEL:]
-
-
-def refuse_repeats(boxes: Sequence[bytes]) -> None:
-    """Raises: IntegrityError when two boxes are the same."""
-    if len(set(boxes)) < len(boxes):
-        raise IntegrityError("two boxes are the same: one of them is a copy, which would mark its row in the result")
 
 
 def read_rows(table: MixTable, rows: Rows) -> torch.Tensor:

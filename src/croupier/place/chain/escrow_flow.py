@@ -19,9 +19,9 @@ from croupier.errors import IntegrityError, ProtocolError
 from croupier.mpc import escrow
 from croupier.mpc.authentic import byte_tensor, bytes_of
 from croupier.mpc.mix import Rows
-from croupier.mpc.seal import Lock
+from croupier.mpc.seal import Lock, refuse_repeats
 from croupier.mpc.signatures import signed, verified
-from croupier.place.chain.boxes import opened_box, refuse_repeats
+from croupier.place.chain.boxes import opened_box
 from croupier.place.placement import Keys
 
 SIGNATURE = 64

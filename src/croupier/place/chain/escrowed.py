@@ -23,7 +23,6 @@ import torch
 from croupier.core import canon
 from croupier.core.coins import Coins
 from croupier.core.flow import (
-    Body,
     Exchange,
     Flow,
     Given,
@@ -35,13 +34,13 @@ from croupier.core.flow import (
     Wait,
 )
 from croupier.core.wire import Field, Schema, bitmap
-from croupier.encode.encoder import Payload, Released
+from croupier.encode.encoder import Released
 from croupier.errors import ProtocolError
 from croupier.mpc import escrow
 from croupier.mpc.authentic import byte_tensor, bytes_of
-from croupier.mpc.seal import POINT, Lock, seal
+from croupier.mpc.seal import POINT, Lock
 from croupier.place.chain import receipts
-from croupier.place.chain.boxes import Boxes, label_of, lock_of, opened_box, read_rows
+from croupier.place.chain.boxes import Boxes, lock_of, opened_box, read_rows
 from croupier.place.chain.escrow_flow import SIGNATURE, MixStanding, together
 from croupier.place.chain.form import same_present
 from croupier.place.chain.table import MixTable
@@ -139,17 +138,10 @@ class Escrowed(Boxes):
             found |= {f"hop{at}": boxes, f"again{at}": boxes, f"status{at}": status, f"open{at}": Schema((share,))}
         return found
 
-    def submit(self, mechanism: Mechanism, given: Given, payload: Payload, keys: Keys, coins: Coins) -> SubFlow:
-        """Close the row for all servers, send it to all, and check what they sign."""
-        table = MixTable.of(mechanism, given)
-        inbox = yield Exchange(wait=Wait("lock", self.names))
-        text = Schema((table.field,)).pack({table.field.name: payload.vector})
-        for letter in reversed(inbox):
-            label = label_of(given, letter.source)
-            text = seal(bytes_of(letter.body["public"]), label + text, label, coins.child("box", letter.source))
-        sent: dict[str, Body] = {name: {"box": byte_tensor(text)} for name in self.names}
-        yield Exchange(tuple(Letter(name, "box", body) for name, body in sent.items()))
-        yield from receipts.checked(given, keys, sent, self.least(mechanism, given))
+    @property
+    def takers(self) -> tuple[str, ...]:
+        """Every server: any of them may be gone."""
+        return self.names
 
     @property
     def last(self) -> tuple[str, ...]:

@@ -143,12 +143,12 @@ class Pairs(MixForm):
             rows = self.held(table, first.letters, present) ^ self.held(table, second.letters, present)
         elif first and third:
             rows = table.words(first.received_one("hop")["rows"])
-            rows = self._undone(table, present, rows, Coins(bytes_of(third.received(_COMMON)[self.names[1]]["seed"])))
+            rows = self._undone(table, present, rows, Coins(bytes_of(third.received("common")[self.names[1]]["seed"])))
             rows = self._undone(table, present, rows, Coins(_seed(first.own)))
             rows = rows ^ self.held(table, first.letters, present)
         elif second and third:
             rows = table.words(third.received_one("hop")["rows"])
-            rows = self._undone(table, present, rows, Coins(bytes_of(second.received(_COMMON)[self.names[0]]["seed"])))
+            rows = self._undone(table, present, rows, Coins(bytes_of(second.received("common")[self.names[0]]["seed"])))
             rows = rows ^ self.held(table, second.letters, present)
         return self.named(table, present, rows)
 
@@ -167,9 +167,6 @@ class Pairs(MixForm):
             return self.noise(table, server)
         present = receipts.met(server.given, [body["present"] for body in server.received("here").values()])
         return self.as_noise(table, present, table.words(server.received_one("hop")["rows"]))
-
-
-_COMMON = "common"
 
 
 def _seed(coins: Coins) -> bytes:

@@ -27,7 +27,6 @@ from croupier.agree.commit_reveal import JOINT, TURNS
 from croupier.agree.pbft.agreement import pbft
 from croupier.agree.pbft.views import NONE, heads
 from croupier.agree.standing import Standing
-from croupier.agree.table import AgreementAttempt, AgreementTable, settle, tries
 from croupier.core.coins import Coins
 from croupier.core.epoch import disjoint_cohort_chance
 from croupier.core.view import View, facts
@@ -37,6 +36,7 @@ from croupier.mpc.joint import rule_seed
 from croupier_lab.bench.agreement.fault_schedules import Schedule, draw
 from croupier_lab.bench.agreement.faulty_parties import Mischief
 from croupier_lab.bench.agreement.lost_rules import played
+from croupier_lab.bench.agreement.table import AgreementAttempt, AgreementTable, settle, tries
 from croupier_lab.bench.size import BenchSize, Watch, ignore
 
 FormName = Literal["joint", "pbft"]

@@ -18,8 +18,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import grpc
-import grpc.aio
 import torch
 from pydantic import Field
 
@@ -39,11 +37,8 @@ from croupier_lab.bench.services.fuzzed_hosts import call_hosts
 from croupier_lab.bench.services.toy import PIPELINES
 from croupier_lab.bench.size import BenchSize, Watch, ignore
 
+# Reading that takes longer than so many seconds counts as hanging.
 SLOW = 1.0
-TOGETHER = 64
-_NUMBERS = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 1 << 31, (1 << 32) - 1, 1 << 40, 1 << 62, (1 << 63) - 1, 1 << 63)
-# Handlers that raise answer so; every other status is a refusal of the transport's own.
-_BROKEN = (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL)
 
 
 class FuzzSize(BenchSize):

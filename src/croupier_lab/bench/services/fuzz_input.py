@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import grpc
-import grpc.aio
 import torch
 
 from croupier.core.canon import DTYPES
@@ -27,11 +25,7 @@ from croupier.service.roster import Timetable
 from croupier.spec import Spec
 from croupier_lab.bench.services.toy import PIPELINES, toy_task
 
-SLOW = 1.0
-TOGETHER = 64
 _NUMBERS = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 1 << 31, (1 << 32) - 1, 1 << 40, 1 << 62, (1 << 63) - 1, 1 << 63)
-# How the transport answers for a handler that raised; every other status is a refusal of its own.
-_BROKEN = (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL)
 
 
 @dataclass

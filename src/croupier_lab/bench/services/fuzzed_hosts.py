@@ -36,9 +36,7 @@ from croupier_lab.bench.services.fuzz_input import FuzzTally, Mutator, filled, m
 from croupier_lab.bench.services.toy import CLIENTS, toy_task
 from croupier_lab.bench.size import Watch
 
-SLOW = 1.0
 TOGETHER = 64
-_NUMBERS = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 1 << 31, (1 << 32) - 1, 1 << 40, 1 << 62, (1 << 63) - 1, 1 << 63)
 # How the transport answers for a handler that raised; every other status is a refusal of its own.
 _BROKEN = (grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL)
 

@@ -24,6 +24,8 @@ from croupier.errors import CroupierError
 from croupier.mpc import dealt_shares, ring, signs, trust
 from croupier.mpc.dealt_shares import DealtShare
 from croupier.mpc.ring import Z32
+from croupier.mpc.signs import Signs
+from croupier.release.printed import Printed
 from croupier_lab.bench.size import BenchSize, Watch, ignore
 
 NAMES = ("server0", "server1")
@@ -105,9 +107,18 @@ def _rule(size: GatesSize, coins: Coins) -> dict[str, Any]:
     found = _timed(
         lambda own: trust.deal(rule, own),
         lambda me, peer, material: trust.secret_rule(me, peer, "rule", shares[me], material, rule, reference),
-        trust.schemas("rule", rule), trust.fitted(rule), trust.plain_rule(votes, reference, rule), size.repeats, coins,
+        trust.schemas("rule", rule), trust.fitted(rule), plain_rule(votes, reference, rule), size.repeats, coins,
     )  # fmt: skip
     return {"bits": rule.ring.bits, **found}
+
+
+def plain_rule(
+    votes: npt.NDArray[np.int64], reference: npt.NDArray[np.int64], rule: trust.SecretRule,
+    previous: Signs | None = None,
+) -> Signs:  # fmt: skip
+    """The signs of the secret rule's z in the clear."""
+    weights = Printed(rule.num, rule.floor, rule.den).weights((votes != reference).sum(1))
+    return signs.plain(weights @ (2 * votes.astype(np.int64) - 1), previous)
 
 
 def _timed(

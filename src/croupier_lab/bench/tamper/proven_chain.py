@@ -9,6 +9,7 @@ can find: they are caught as often as the coin chooses one of the numbers that t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,7 +28,7 @@ from croupier.mpc import curve, elgamal
 from croupier.mpc.elgamal import Ciphertexts, MixKey
 from croupier.mpc.occasion import Occasion
 from croupier.pipeline import Pipeline
-from croupier.place.chain.bit_table import BitTable, caught
+from croupier.place.chain.bit_table import BitTable
 from croupier.place.chain.chain import Chain
 from croupier.place.chain.form import MixForm
 from croupier.place.chain.mix_record import MixKeys, MixRecord, OwnStep
@@ -243,6 +244,13 @@ class MarkBench:
         except IntegrityError:
             return True
         return False
+
+
+def caught(slots: int, proven: int, changed: int) -> float:
+    """The chance that at least one of so many changed numbers of a row is proven, when all choices are as likely."""
+    if changed > slots - proven:
+        return 1.0
+    return 1 - math.comb(slots - changed, proven) / math.comb(slots, proven)
 
 
 def detection(trials: int, coins: Coins) -> list[dict[str, Any]]:

@@ -17,7 +17,6 @@ from croupier.agree.pbft.agreement import pbft
 from croupier.agree.pbft.replica import Replica
 from croupier.agree.pbft.views import NONE, PreparedClaim, heads, justified, pack_claims, unpack_claims
 from croupier.agree.pbft.votes import Votes, quorum
-from croupier.agree.table import AgreementAttempt, settle
 from croupier.core.epoch import Epoch
 from croupier.core.flow import Letter
 from croupier.core.view import View, replay
@@ -26,6 +25,7 @@ from croupier.mpc.authentic import byte_tensor
 from croupier.mpc.joint import Terms, rule_digest
 from croupier.mpc.signatures import signed
 from croupier_lab.bench.agreement.faults_and_cost import leaks
+from croupier_lab.bench.agreement.table import AgreementAttempt, settle
 from croupier_lab.bench.agreement.two_faced_clients import Bundle
 
 Body = Mapping[str, Tensor]
@@ -68,7 +68,7 @@ def test_quorums_share_an_honest_one() -> None:
         assert 2 * need - count > faulty
         assert need <= count - faulty
     assert [quorum(3 * f + 1, f) for f in (1, 2, 3)] == [3, 5, 7]
-    with pytest.raises(SpecError, match=r"PBFT agrees on the rule of one round.*Call\.single"):
+    with pytest.raises(SpecError, match=r"PBFT agrees on the rule of one round.*with AgreementCall\.single"):
         once(pbft(), call(4), table())
     with pytest.raises(SpecError, match=r"faulty = 2: of 6 clients at most 1 may be \(n >= 3f \+ 1\)"):
         once(pbft(2), single(6), table(6))

@@ -81,7 +81,7 @@ def test_going_on_anew_where_nothing_had_left_changes_nothing(copy: Path) -> Non
     heard: list[str] = []
     before = (copy / "metrics.jsonl").read_bytes()
     resume(copy, anew=True, watch=lambda event, facts: heard.append(facts.get("text", "")))
-    assert "nothing had left since the last whole round: nothing counts twice" in heard
+    assert "nothing had left since the last checkpoint: nothing counts twice" in heard
     assert (copy / "metrics.jsonl").read_bytes() == before
 
 

@@ -12,8 +12,9 @@ from tests.laws.pipelines import PIPELINES
 from tests.laws.toy import CLIENTS, LAYOUT
 
 from croupier.core.coins import Coins
-from croupier.place.chain.bit_table import BitTable, at_least, caught, passes
+from croupier.place.chain.bit_table import BitTable, at_least, passes
 from croupier.place.chain.table import MixTable
+from croupier_lab.bench.tamper.proven_chain import caught
 
 TABLE = BitTable(MixTable(PIPELINES["bits, chain that proves"], CLIENTS, LAYOUT))
 MANY = len(CLIENTS) * TABLE.length

@@ -19,7 +19,6 @@ from croupier.core.view import View
 from croupier.encode.signs import Signs
 from croupier.engine.state import Threat
 from croupier.errors import CroupierError, ProtocolError, RangeError, SpecError
-from croupier.mpc import trust
 from croupier.mpc.deal_shares import DealSpec
 from croupier.pipeline import Pipeline
 from croupier.place.relay import Relay
@@ -28,6 +27,7 @@ from croupier.place.two_servers.scoring import Scoring
 from croupier.release.printed import Printed
 from croupier.release.scored import ScoredSum
 from croupier.statement import explain
+from croupier_lab.bench.speed.two_server_gates import plain_rule
 
 SECRET: Mapping[str, Any] = {"opens": "signs", "scores": "secret", "weights": "relu", "gate": False}
 
@@ -66,7 +66,7 @@ def test_the_secret_rule_is_the_printed_one(seed: int, spread: float, floor: boo
     found = release.against(rows, wanted, Coins.from_seed(seed))
     rule = Scoring(release, DealSpec(len(rows), 60, "none")).rule
     votes = np.stack([row.numpy() for row in rows]).astype(np.int64)
-    want = trust.plain_rule(votes, wanted.numpy().astype(np.int64), rule)
+    want = plain_rule(votes, wanted.numpy().astype(np.int64), rule)
     assert set(found) == {"total", "sums"}
     assert np.array_equal(found["sums"].numpy(), want)
 

@@ -1,7 +1,7 @@
 """An agreement held by one who has everybody's keys, coins and standings: a laboratory's table, and a test's.
 
 `croupier bench agree` and tests hold single agreements with it, without a run around them. Rounds do not use it: there
-each party brings its own (`seats`), and what comes next is decided from public facts (`conduct`).
+each party brings its own (`agree.seats`), and what comes next is decided from public facts (`agree.conduct`).
 """
 
 from __future__ import annotations
