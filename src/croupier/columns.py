@@ -136,7 +136,9 @@ def _kind(cells: Sequence[str], lines: Sequence[int]) -> NumberColumn | WordColu
         return _numbers_with(cells, blanks, others)
     words = sorted({cell for cell in cells if cell.strip()})
     if len(words) == there:
-        return LeftOut(f"{there} different words in {_many(there, 'record')}; an identifier is better left out")
+        return LeftOut(
+            f"{_many(there, 'different word')} in {_many(there, 'record')}; an identifier is better left out"
+        )
     if len(words) > MOST_WORDS:
         return LeftOut(f"{len(words)} different words; group them into {MOST_WORDS} at most, or write numbers")
     if blanks:

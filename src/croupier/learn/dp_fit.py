@@ -57,7 +57,7 @@ class Private(Fit):
     engine: Literal["vmap", "opacus"] = Field(
         "vmap",
         description="each record's gradient by torch's own `vmap`, or by `opacus` (croupier[opacus]), quicker for "
-        "`lstm` and able to take GRUs",
+        "`lstm`",
     )
 
     @property

@@ -69,7 +69,7 @@ def one_by_one(module: nn.Module, goal: str, x: Tensor, y: Tensor) -> Tensor:
     return torch.cat([grad.flatten() for grad in grads])
 
 
-def test_a_gru_is_what_only_opacus_can_take_apart() -> None:
+def test_vmap_cannot_take_a_gru_apart_unless_it_is_written_out() -> None:
     net, (x, y) = made(Recurrent()), batch("forecast", (5, 1), 2)
     with pytest.raises(RuntimeError):
         each(net.module, "forecast", x, y)

@@ -152,7 +152,7 @@ def noticed(line: Mapping[str, Any]) -> str:
         return f"left out in {line['left_out']} of {runs}"
     if line["alone"] is None:
         return "no"
-    return f"put apart in {line['alone']} of {runs}; honest, it was in {line['honest_alone']}"
+    return f"a cluster of its own in {line['alone']} of {runs} (when honest: in {line['honest_alone']})"
 
 
 def show(found: dict[str, Any]) -> None:

@@ -87,7 +87,7 @@ def _under_sums(found: Sequence[Mapping[str, Any]]) -> list[str]:
         (number, name): attack["leak_together"]
         for number, row in enumerate(found)
         for name, attack in row["attacks"].items()
-        if name != "prior"
+        if name != "prior" and "not_run" not in attack
     }
     if not leaks:
         return []
@@ -96,8 +96,8 @@ def _under_sums(found: Sequence[Mapping[str, Any]]) -> list[str]:
     most = max(leak["rate"] for leak in leaks.values())
     return [
         f"Where only a sum is seen (RNS), {len(leaks)} attacks were tried; against the prior {len(above)} gain, the "
-        f"best by {100 * most:+.1f} points. Intervals that hold together for all comparisons of this entry are "
-        f"±{100 * widest:.1f} points wide at most."
+        f"best by {100 * most:+.1f} points. Intervals that hold together for all comparisons of this entry reach "
+        f"{100 * widest:.1f} points to either side at most."
     ]
 
 
