@@ -32,7 +32,7 @@ class Median(Aggregator, use="median"):
 
     @property
     def anew(self) -> bool:
-        """Every round's model is made of its own rows: nothing is remembered."""
+        """True: nothing is remembered from round to round, as `encode.hidden` needs where each has its own rule."""
         return True
 
     def __call__(self, gathered: Gathered, desk: Desk, memory: Memory) -> tuple[tuple[Model, ...], Memory]:
@@ -44,7 +44,7 @@ class Median(Aggregator, use="median"):
         return (Model(found.float(), gathered.frame),), memory
 
     def tolerates(self) -> str:
-        """What follows from a median alone."""
+        """For the statement, what it stands: only what follows from its being a median."""
         return (
             "fewer than half of the rows: while fewer than half of the values sent for a parameter are lies, their "
             "median lies between the least and the greatest honest one; nothing is claimed on whether training succeeds"

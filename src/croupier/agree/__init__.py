@@ -8,5 +8,6 @@ agrees on what, `called` is what they call for, `seats` what each party then pla
 is what a client must remember to stay honest. `coordinates` uses the secret: models become plain for training, and
 updates are permuted before they leave.
 
-Only encoders that hide coordinates need this (`encode.hidden`); the round loop calls it by their hooks.
+Only runs whose encoder hides coordinates need this (`encode.hidden`): a simulation's round loop calls it by the
+encoder's hooks, and deployed services by `service.chair` and `service.plans`.
 """

@@ -1,8 +1,8 @@
 """Calling an agreement: who is to agree, under which number, in which form, and who may be left out of the next.
 
 Agreements of a run are numbered, and so are the attempts at each. Attempts go on under the agreement's number while
-nobody signed an outcome; after that the number is spent, because somebody may hold it. What is called is public; how it
-ended and what a client complains of are signed with that client's own keys.
+nobody signed an outcome; after that the number is spent, because somebody may hold that outcome. What is called is
+public; outcomes and complaints are signed with the clients' own keys.
 
 Whoever conducts agreements makes calls (`one_epoch`, `each_round`), each party's seat answers them (`seats`, and
 `bench.agreement.table` in the laboratory), and every form of agreement is an `AgreementForm` (`commit_reveal`,
@@ -159,7 +159,8 @@ def removable(
 ) -> frozenset[str]:
     """Who may be left out of the next roster: whoever more than `faulty` participants complain about, with signatures.
 
-    A relay that keeps somebody's notes back makes everybody complain about it: it can shut out, and never let in.
+    A relay that keeps a client's notes back makes everybody complain about that client: it can shut one out so, and
+    never let one in.
     """
     counts: dict[str, set[str]] = {}
     for who, said in complaints.items():

@@ -1,9 +1,9 @@
 """A model that several clients compute alike: whom to ask, and what the server takes of what they send.
 
 The server must not see the model in plain coordinates, and may not trust any single client to compute it. Of 2f + 1
-clients that are asked, f may be faulty: what f + 1 send alike an honest one sent, and what they compute is exact, so
-that honest ones send the same bytes. Used for the first model (`first_model`) and for a model that moves to a new epoch
-(`move_model`).
+clients that are asked, f may be faulty. So the server takes what f + 1 of them send alike: one of these is honest.
+Honest ones do send the same bytes, because what they compute is exact. Used for the first model (`first_model`) and for
+a model that moves to a new epoch (`move_model`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,12 @@
-"""Values about agreeing, before a round, on the secret behind hidden coordinates: by which rules, and who comes.
+"""Plain values for what clients agree on before a round: the secret by which hidden units are permuted.
 
-They are kept apart from the protocols of this room, so that whoever only hands them on need not import those: encoders
-say `AgreementRules`, and whoever runs rounds fills in the rest. Rules and upcoming rounds serve simulations
-(`agree.epochs`, called by `engine.loop`) and deployed servers (`service.chair`); the setting, and what the round then
-begins with, serve simulations only.
+`AgreementRules` say how they agree, `UpcomingRound` who comes, `AgreementSetting` what a run offers them, and
+`PreparedRound` what the round then begins with. They are kept apart from the protocols of `agree`, so that whoever only
+hands them on need not import those. The encoder `encode.hidden` makes the rules; whoever runs rounds makes the rest.
+
+Rules and upcoming rounds serve simulations (`agree.epochs`, called by `engine.loop`) and services: `service.chair` at
+the server, and `service.guard`, which reads the rules, at every party. Setting, permuter and prepared round serve
+simulations only. `DRAW` and `PERMUTE` are names of work in both.
 """
 
 from __future__ import annotations
@@ -36,7 +39,13 @@ class UnitPermuter(Protocol):
 
 @dataclass(frozen=True)
 class AgreementRules:
-    """What clients agree on and how, as an encoder says: fields of `encode.hidden.HiddenUnits`, explained there."""
+    """How clients agree, as the fields of these names in `encode.hidden.HiddenUnits` say.
+
+    `agree`: all once for an epoch, or those invited before every round. `by`: on a joint secret that nobody chooses, or
+    on a head's by PBFT. `fetch`: the last rule comes from those of this cohort who know it, or from anyone who does.
+    `newcomers`: all agree on a new epoch with them, or they are told the secret of the old one (`welcome`). `kept`: one
+    rule serves for the whole epoch.
+    """
 
     agree: Literal["epoch", "round"]
     by: Literal["joint", "pbft"]
@@ -85,7 +94,7 @@ class PreparedRound:
     """What a round begins with, what it took, and what the server saw of it.
 
     `without_rule` are the clients that came and cannot open the model meant for them. `lost` says why the round cannot
-    be held; with `unknown`, because nobody who came knows the rule that the last model lies under.
+    be held, and is empty where it can. `unknown`: it is lost because nobody who came knows the last model's rule.
     """
 
     memories: Mapping[str, Memory] = field(repr=False)

@@ -41,7 +41,7 @@ TURNS = (COMMIT, ECHO, REVEAL, COMPARE)
 class CommittingClient:
     """One participant of one attempt: it commits, echoes, reveals and compares.
 
-    What it draws, and the key that reveals are sealed to, live no longer.
+    What it draws, and the key that reveals are sealed to, live no longer than the attempt.
     """
 
     given: Given

@@ -1,7 +1,7 @@
 """Agreement anew every round: the last rule is handed on to those who were not there, and the next one agreed on.
 
-So Tazza's paper has it: the participants of a round agree on its rule, and fetch the last one from those who took part
-in that. `agree_each_round` decides it from public facts; `epochs.conduct` takes it where
+Tazza's paper has it this way: the participants of a round agree on its rule, and fetch the last rule from those who
+took part in the round before. `agree_each_round` decides it from public facts; `epochs.conduct` takes it where
 `protocol.encode.agree = "round"`, in simulations and at deployed servers (`service.chair`). A round is lost where
 nobody who came knows the last rule, or too few can agree on the next. `one_epoch` is the other way.
 

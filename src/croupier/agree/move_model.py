@@ -3,7 +3,8 @@
 It is needed when an epoch ends while models lie in its coordinates: `one_epoch` calls for it once newcomers agreed on a
 new secret with everybody, and `seats` plays it.
 
-Reveals: to the server, the model in its new coordinates: two views of one model, which matching links at once.
+Reveals: to the server, the model in its new coordinates. It then has one model in two orders, and finds by matching
+their values how the one goes over into the other.
 """
 
 from __future__ import annotations

@@ -1,10 +1,13 @@
 """Telling clients the secret of an epoch that they took no part in: in boxes, from those who hold it.
 
-So Tazza's clients fetch the last rule from its participants. It serves newcomers to an epoch that goes on (`one_epoch`,
-`newcomers = "welcome"`), and those who lack the rule that the last model lies under (`each_round`); `seats` plays both.
-A newcomer believes what f + 1 holders tell it alike, of whom one is honest; where a rule is handed on, one holder is
-enough (`seats` says why). For newcomers the default is a new epoch instead, whose secret says nothing of earlier
-rounds: whoever is welcomed can undo the rules of every round of the epoch, and so can anybody it tells.
+From an epoch's secret follow its rules, the orders in which hidden units lie. Two kinds of clients ask for it:
+newcomers to an epoch that goes on (`one_epoch`, `newcomers = "welcome"`), and clients that lack the rule that the last
+model lies under (`each_round`). In the second way Tazza's clients fetch a round's rule from those who took part in it.
+`seats` makes both. A newcomer believes what more than `faulty` holders tell it alike, so that one of them is honest;
+where a rule is handed on, `seats` sets `faulty` to 0, and says why one holder is enough.
+
+For newcomers the default is a new epoch instead, whose secret says nothing of earlier rounds: whoever is welcomed can
+undo the rules of every round of the epoch, and so can anybody it tells.
 
 Reveals to the relay: who is new, and sealed boxes.
 """
@@ -45,7 +48,7 @@ class _Side:
     blamed: frozenset[str] = frozenset()
 
     def play(self) -> SubFlow:
-        """The epoch and its secret."""
+        """The epoch and its secret: who is in the epoch's roster holds it and gives it, and everybody else asks."""
         return (yield from self._give() if self.given.me in self.epoch.roster else self._ask())
 
     def _give(self) -> SubFlow:

@@ -34,8 +34,8 @@ class PoisonInputs:
     """What malicious clients have before them in a round: one row of `own` each, from their own records.
 
     The records are already changed where the attack changes them. `benign` are all honest differences, for full
-    knowledge only; `clients` is how many take part, `clip` and `sigma` are the public mechanism; `reference` is the
-    server's direction as -1 and 1, where it can be seen.
+    knowledge only; `clients` is how many take part (a `Scaling` without a factor multiplies by it), `clip` and `sigma`
+    are the public mechanism; `reference` is the server's direction as -1 and 1, where it can be seen.
     """
 
     own: Tensor
@@ -90,7 +90,7 @@ class Poison(Part):
 
 
 class LabelFlip(Poison, use="label-flip"):
-    """Every label y becomes M - 1 - y before training; the update is sent as it comes out.
+    """Every label y of M classes becomes M - 1 - y before training; the update is sent as it comes out.
 
     FLTrust and RAIN have it as their untargeted attack. Others shift labels by one, or turn one class into another.
     """
@@ -104,9 +104,9 @@ class Scaling(Poison, use="scaling"):
     """A backdoor: a `share` of the records gets a trigger and the class `target`; the update is sent `factor`-fold.
 
     Without a factor it is the number of clients, so that a mean is replaced whole. The trigger is a square of `side`
-    pixels in a corner, and in records that are no pictures every `side`-th feature, all set to `value`, which may be
-    one number a colour. The attack is that of Bagdasaryan et al. 2020, as RAIN uses it. Tazza has a red square in the
-    upper left corner, and factor 1.
+    pixels in a corner of a picture, in a series `side` numbers in each of `side` steps at a corner likewise, and in
+    flat records every `side`-th feature. All of it is set to `value`, which may be one number a colour. The attack is
+    that of Bagdasaryan et al. 2020, as RAIN uses it. Tazza has a red square in the upper left corner, and factor 1.
     """
 
     share: float = Field(0.5, gt=0, le=1)
@@ -163,7 +163,7 @@ class NoiseInjection(Poison, use="noise"):
     replaces: bool = False
 
     def craft(self, inputs: PoisonInputs, generator: Generator) -> Tensor:
-        """The noised update, or the noise alone; it hides nothing and protects nobody."""
+        """The noised update, or the noise alone: noise as an attack, not as a privacy mechanism."""
         noise = self.scale * torch.empty_like(inputs.own).normal_(generator=generator)
         return noise if self.replaces else inputs.own + noise
 

@@ -1,9 +1,12 @@
 """The bytes of AES-256 in counter mode, by whichever of two ways is quicker on this machine.
 
 All choices of `core.coins`, the only caller, are made of these bytes, so that for large vectors the cipher is much of a
-round's work. GCM enciphers in counter mode, too, from block 2 of its nonce on; the library's loop for it is newer and,
-on processors with wide registers, more than twice as fast, though it also makes a tag, which nobody asks for here. Both
-ways give the same bytes. Short draws and those that begin in the middle take the plain way.
+round's work. GCM enciphers in counter mode, too, from block 2 of its nonce on. In the library below (`cryptography`)
+the loop for it is newer and, on processors with wide registers, more than twice as fast, though it also makes a tag,
+which nobody asks for here. Both ways give the same bytes.
+
+A nonce spans 2^32 blocks (64 GiB), and GCM takes over only where a long draw begins at the first of them. Short draws
+take the plain way, and after one the rest of its nonce's blocks do, too.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ _ZEROS = memoryview(bytes(1 << 20))
 _LONG = 1 << 16
 # Blocks that share the upper 96 bits of their counter, which are GCM's nonce.
 _SHARED = 1 << 32
-# GCM keeps the first two blocks under a nonce for itself.
+# GCM enciphers from block 2 of a nonce on: it makes its tag with block 1, and leaves block 0 out.
 _OWN = 2
 
 
@@ -41,7 +44,10 @@ class Keystream:
         raise TypeError("streams are not pickled: a key must not leave its party by accident")
 
     def _open(self, block: int) -> None:
-        """Begin at a block: where GCM could take over, and how many bytes are left under its nonce."""
+        """Begin at a block, the plain way (`_wide`: by GCM).
+
+        `_far` is the upper 96 bits of its counter, which are GCM's nonce, and `_left` the bytes left under that nonce.
+        """
         self._cipher: Any = Cipher(algorithms.AES(self._key), modes.CTR(block.to_bytes(BLOCK, "big"))).encryptor()
         self._wide = False
         self._far, low = divmod(block, _SHARED)

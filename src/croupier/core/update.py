@@ -2,9 +2,10 @@
 
 `Update` is what a client learned, `Model` what the server hands out, `Gathered` what the server got of a round. They
 are vectors so that no mechanism depends on the network: noise needs a vector's length, encoders its coordinates,
-shuffles its layers. Weights come first, then statistics, so that a distance over weights is over a prefix; counters
-stay with the client. What is not finite is refused here, where it can still be said whose it is. All rooms above use
-these values, from `learn.train`, which makes updates, to `aggregate`, which makes models.
+shuffles its layers. Whoever makes a layout lists weights before statistics (`learn.flat`, `flower.layouts`), so that a
+distance over weights is over a prefix; counters stay with the client. What is not finite is refused here, where it can
+still be said whose it is. Training (`learn.train`) makes updates and aggregators (`aggregate`) make models; encoders,
+releases, placements, the round loop, services, Flower and audits hand them on.
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ class Model:
         check_vector(self.vector, self.vector.numel(), "model")
 
     def serves(self, who: str) -> bool:
-        """Whether this client is one of the recipients that it names."""
+        """Whether it names this client as a recipient: of nobody where it is for all, since it then names none."""
         return who in self._recipients
 
     @cached_property

@@ -1,9 +1,10 @@
 """Moves vectors and records along a network's symmetries, for whoever has the network.
 
-A *rule* is one permutation for each group of hidden units, drawn from a secret and a round. A client's flow knows the
-secret but no network, so that it asks for the work `permute`, which `engine.work` gives it from here; whoever plays
-rounds (`engine.loop`, audits, services) puts models back into plain order by the same. A rule is used for the model,
-for inputs and for samples of one round, so that what it moves where is worked out once and kept for a while.
+A *rule* is one permutation for each group of hidden units or inputs, drawn from a secret and a round's number. A
+client's flow knows the secret but no network, so that it asks for the work `permute`, which `engine.work` gives it from
+here; whoever plays rounds (`engine.loop`, audits, services) puts models back into plain order by the same. Many clients
+of one process need the same rule, for updates and for the samples beside them, so that what it moves where is worked
+out once and kept for a while.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from croupier.encode.shuffled import Shuffled
     from croupier.encode.symmetry import Symmetry
 
-# Rules that are kept, the latest. A round takes that of its model and that of its updates, each as long as the model.
+# Rules that are kept, the latest, each as long as the model. A round takes two: its model lies under an earlier round's
+# rule, and its updates are moved under its own.
 MOST = 8
 
 
@@ -34,7 +36,8 @@ class Permuting:
     def __call__(self, jobs: Sequence[tuple[Any, ...]]) -> Sequence[Tensor | CroupierError]:
         """Vectors under the rule of a seed and a round, or back from it: the work `permute`.
 
-        Each job is a vector, the seed, the round, and whether it goes back.
+        Each job is a vector, the seed, the round, and whether it goes back. The type is that of all work, which may
+        return an error in a result's place; here none is returned.
         """
         return [self.moved(*job) for job in jobs]
 

@@ -6,6 +6,7 @@ visible beside it (`tags`, `authentic`, `signatures`), and what is handed out be
 `onion`; those of a longer chain are `mix`, and `elgamal` with `shuffle_proof`. Gates are `products`, `compare`,
 `ranks`, `signs` and `trust`. Secrets travel in boxes (`seal`), are split (`escrow`) or made jointly (`joint`).
 
-Nothing here knows a party's name, a round's order or a network: `place/` and `agree/` write flows that use these.
+Nothing here says which parties there are, in what order a round goes, or how letters travel: `place/` and `agree/`
+write flows that use these, and `service` signs and seals with `signatures` and `seal`.
 Where a docstring says "Reveals:", it names what is opened, and to whom.
 """

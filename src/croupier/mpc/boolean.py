@@ -4,8 +4,8 @@ A plane is one bit of each of `count` things; a gate takes many planes at once. 
 GF(2). An operand that takes part in several products is masked and opened once for all of them.
 
 The lowest layer of the gates: `compare` builds comparisons on it, `products` and `signs` open planes by it, and
-`place.two_servers.scoring` packs bits for them. Bits are packed so that one machine word does 64 gates, and so that a
-letter has no more bits than the protocol counts.
+`place.two_servers.scoring` packs bits for them. Bits are packed so that one machine word does 64 gates, and so that
+letters stay small: in them a plane takes the fewest whole bytes.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def read(carried: torch.Tensor, count: int) -> Words:
 
 
 def field(name: str, planes: int, count: int) -> Field:
-    """The field of a message that holds planes: masked bits, so that every byte is one."""
+    """The field of a message that holds planes. It has no upper limit: any byte may come."""
     return Field(name, "|u1", (planes, -(-count // 8)))
 
 
@@ -83,7 +83,10 @@ def deal_pairs(dealer: Dealer, lefts: int, rights: int, pairs: Pairs, words: int
 def pairwise(
     me: int, peer: str, kind: str, left: Words, right: Words, pairs: Pairs, count: int, reader: ShareReader
 ) -> SubFlow:
-    """Shares of left[i] AND right[j] for every pair, in one round. Reveals: masked planes."""
+    """Shares of left[i] AND right[j] for every pair, in one round. Reveals: masked planes.
+
+    `me` is 0 or 1. Party 0 alone adds the product of the two opened planes, which both know.
+    """
     a, b = reader.words(left.shape), reader.words(right.shape)
     c = reader.fitted_words((len(pairs), left.shape[1]))
     both = yield from opened(peer, kind, np.concatenate([left ^ a, right ^ b]), count)

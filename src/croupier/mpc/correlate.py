@@ -1,4 +1,4 @@
-"""The correlation for permuting and sharing, made by the two servers themselves, so that no dealer has to be trusted.
+"""The correlation for permuting and sharing, made by the two servers themselves, so that no dealer knows their orders.
 
 The method is that of Chase, Ghosh and Poburinnaya 2020, with one tree of K leaves for each of the K rows. Leaf j of
 tree i stands for a row v_i[j]. The sender knows all of them and takes a_j = Σ_i v_i[j] and b_i = Σ_j v_i[j]. The
@@ -7,8 +7,8 @@ memory traffic grow with K² rows, transfers with K log K. For K far above 100 o
 which is not done here.
 
 `translate` runs on what comes out here as on what is dealt. `puncture` grows the trees and `transfer` hands them over
-with one leaf missing. `place.two_servers.shuffle_flows` plays it where a description says `shuffle = "transfer"`, and
-`croupier bench shuffles` times it.
+with one leaf missing. `place.two_servers.shuffle_flows` plays it where a description says `shuffle = "transfer"`
+(after the shuffle a dealer is still needed, see `convert`), and `croupier bench shuffles` times it.
 """
 
 from __future__ import annotations

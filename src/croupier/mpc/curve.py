@@ -187,7 +187,7 @@ def weighted(points: Points, scalars: Sequence[int], bits: int = 256) -> Points 
         there = [place for place, scalar in enumerate(scalars) if scalar % ORDER]
         return total(times(points[there], [scalars[place] for place in there])) if there else None
     points = np.ascontiguousarray(points)
-    # As many digits a scalar as balance points against buckets.
+    # So wide a digit that putting points into buckets and adding the buckets up take about as long.
     width = max(3, min(12, len(points).bit_length() - 7))
     raw = np.frombuffer(b"".join([_bytes(scalar)[::-1] for scalar in scalars]), np.uint8).reshape(-1, SCALAR)
     flags = np.unpackbits(raw, axis=1, bitorder="little")[:, :bits]

@@ -4,8 +4,8 @@ For a hundred clients and a hundred thousand parameters this is what takes the r
 the two servers can draw from a seed and the other must be sent. So shares come block by block, from wherever they lie,
 and nobody has to hold a whole matrix of them.
 
-`mpc.dealer` deals them, `mpc.tallies` adds them up block by block. All of `place/two_servers` goes by `DealSpec`. Only
-`croupier bench rain` deals to a file (`Filed`).
+`mpc.dealer` deals them, `mpc.tallies` adds them up block by block. What `place/two_servers` sends and computes is sized
+by `DealSpec`. No round deals to a file (`Filed`): `croupier bench rain` does.
 """
 
 from __future__ import annotations

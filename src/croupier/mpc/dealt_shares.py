@@ -3,10 +3,11 @@
 Such correlated randomness is sent compressed: one side's half is a seed; the other's is a seed for what is free and an
 explicit part ("fitted") for what has to fit. The dealer sees no message of the parties; with one of them it reads all.
 
-Every gate of this room has a `deal` (the dealer's side) and a `flow` (the parties'), which must draw in the same order:
-`ShareReader` and `Dealer` keep that order in one place, so that a gate which reads too much or too little fails at once
-and not by a wrong result. The gates are `boolean`, `products`, `compare`, `ranks`, `signs` and `trust`;
-`place.two_servers.scoring` sends the halves as letters. The shuffle has a dealer of its own (`mpc.dealer`).
+A gate has functions for the dealer (`Dealer`) and for the parties (`ShareReader`), which must draw in the same order.
+Each gate also says how many bytes of the explicit part it needs (`fitted`): a half of another size is refused before
+anything is sent, and does not end in a wrong result. The gates are `boolean`, `products`, `compare`, `ranks`, `signs`
+and `trust`; `place.two_servers.scoring` sends the halves as letters. The shuffle has a dealer of its own
+(`mpc.dealer`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A secret that no one of many parties chooses: everybody commits to a draw, and all draws together are the secret.
 
 The steps are commit, agree on the commitments, reveal. A commitment names the occasion and the party, so that a copy of
-another's cannot be opened; draws are joined by HKDF and never by XOR. Who may withhold its draw may ask for another
-secret by doing so, once for each restart, and cannot choose any.
+another's cannot be opened; draws are joined by HKDF and never by XOR. A party that withholds its draw makes the others
+start again, which gives another secret, once for each restart; it cannot choose which one.
 
 `agree.commit_reveal` runs this among all clients of a roster, through a relay that sees commitments and sealed boxes
 only. The other forms of agreement (`agree/pbft/`, `agree.welcome`) use its terms and boxes, and `agree.standing`

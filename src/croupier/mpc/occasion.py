@@ -1,7 +1,8 @@
 """What one-use material is bound to, and a holder that lets go of it once.
 
-A correlation that is used twice hands each server the other's permutation, because the difference of two messages under
-one mask is the permuted difference of what was masked. The same goes for masks, keys and boxes.
+Two servers shuffle with random numbers that fit each other (a *correlation*). Used twice, these would tell each server
+the other's permutation: the difference of two messages under one mask is the permuted difference of what was masked.
+Masks, keys and boxes must not be used twice either.
 
 `SingleUse` is how shuffles keep that rule (`translate`, `convert`, `onion`): what was taken is gone, whatever became of
 the attempt, and a second try needs fresh material. An `Occasion` names one attempt, so that whatever is signed, sealed
@@ -52,7 +53,10 @@ class SingleUse(Generic[T]):
         self._occasion = occasion
 
     def take(self, occasion: Occasion) -> T:
-        """The material. Raises: ProtocolError when it is spent, or was made for another occasion."""
+        """The material, which is then spent, also where the occasion does not fit.
+
+        Raises: ProtocolError when it was spent before, or made for another occasion.
+        """
         value, self._value = self._value, None
         if value is None:
             raise ProtocolError(f"this material for {self._occasion} is spent; make fresh material for each attempt")

@@ -1,15 +1,17 @@
-"""Rows in boxes within boxes: two servers shuffle rows and end with shares of them, without a dealer's correlation.
+"""Rows in boxes within boxes: two servers shuffle rows and end with XOR shares, without dealt material for the shuffle.
 
-A client's row x is the XOR of PRG(seed) and a rest. It closes the seed for server 0, that with the rest for server 1,
-and all for server 0, which opens its layer, permutes and passes on. Server 1 opens, permutes, keeps the rests and hands
-the boxes with the seeds back. Server 0 sees those only after server 1 has permuted them, and server 1 never sees the
-order from before server 0 permuted: row i of the result is x_{π0(π1(i))}, and neither knows the other's factor.
+A client's row x is the XOR of PRG(seed) and a rest. The client closes three boxes. The inner one holds the seed and is
+for server 0; the middle one holds the rest and the inner box and is for server 1; the outer one holds the middle box
+and is for server 0, which opens it, permutes and passes the middle boxes on. Server 1 opens these, permutes, keeps the
+rests and hands the inner boxes back. Server 0 sees those only after server 1 has permuted them, and server 1 never sees
+the order from before server 0 permuted: row i of the result is x_{π0(π1(i))}, and neither knows the other's factor.
 
 For servers that follow the protocol. A server 0 that replaces all rows but one finds that one again, and nothing here
 would show it. Any bit string is a valid row. A row that is not what it should be below the first layer ends the
 attempt and names nobody: whose it is, nobody knows any more.
 
-One of the shuffles that `place.two_servers` offers (`shuffle = "onion"`, in `place.two_servers.shuffle_flows`).
+One of the shuffles that `place.two_servers` offers (`shuffle = "onion"`, in `place.two_servers.shuffle_flows`). There a
+dealer is still needed after the shuffle, to turn XOR shares into numbers that can be added (`convert`).
 `place.chain.boxes` is the form for more servers, in which the server itself gets the rows.
 """
 
@@ -52,7 +54,10 @@ def wrap(group: Xor, row: Rows, publics: tuple[bytes, bytes], occasion: Occasion
 
 
 def sound(group: Xor, box: bytes, key: Lock, occasion: Occasion) -> bool:
-    """Whether server 0 can open a client's outer layer; what lies below it shows only when nobody knows whose it is."""
+    """Whether server 0 can open a client's outer layer: clients of whom it cannot are left out before the shuffle.
+
+    What lies below that layer shows only when nobody knows whose it is.
+    """
     try:
         _open(key, OUTER, box, size(group), occasion)
     except (IntegrityError, WireError):
@@ -63,7 +68,9 @@ def sound(group: Xor, box: bytes, key: Lock, occasion: Occasion) -> bool:
 def enter(
     group: Xor, arrived: Mapping[str, bytes], lock: SingleUse[Lock], occasion: Occasion, node: Node
 ) -> Talk[Rows]:
-    """Server 0: its share of the shuffled rows. Raises: ProtocolError that names a client whose row is no good.
+    """Server 0: its share of the shuffled rows.
+
+    Raises: ProtocolError that names a client whose outer layer does not open, which `sound` should have left out.
 
     Reveals: to server 0 its own order, and seeds in the final one, which are uniform.
     """
@@ -100,7 +107,10 @@ def leave(group: Xor, rows: int, lock: SingleUse[Lock], occasion: Occasion, node
 
 
 def unwrap(group: Xor, box: bytes, keys: tuple[Lock, Lock], occasion: Occasion) -> Rows:
-    """A client's row, by both servers' keys together, which are not to meet. Raises: WireError, IntegrityError."""
+    """A client's row, by both servers' keys together: what they could read if they colluded.
+
+    `place.two_servers.pooled` computes it for audits of that coalition. Raises: WireError, IntegrityError.
+    """
     middle = _open(keys[0], OUTER, box, size(group), occasion)
     text = _open(keys[1], MIDDLE, middle, _middle(group), occasion)
     seed = _open(keys[0], INNER, text[group.size :], _INNER, occasion)

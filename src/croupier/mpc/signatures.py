@@ -3,7 +3,7 @@
 Signatures fix things before anything that depends on them is opened. Two servers must mean the same round before they
 act on it: a client computes what binds a round (`root_of`) from what it knows itself, and wants both servers'
 signatures of it (`place.two_servers`). `signed` and `verified` serve all others who sign: the agreements of `agree/`,
-the receipts of `place/chain`, the cards, notices and rosters of `service`, and `flower.letters`.
+the receipts of `place/chain`, the cards, notices and countersignatures of `service`, and `flower.letters`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Only the signs of shared numbers are opened, never the numbers.
 
-Reveals: with ties = "zero" exactly sign(z) in -1, 0, +1 of each number; with ties = "previous" exactly one bit of each:
-the sign, where a number that is 0 has the public previous sign, so that 0 is not told apart.
+Reveals, of each number: sign(z), which is -1, 0 or +1 (the tie rule "zero"); or, where a public previous sign is given
+for each number (the tie rule "previous"), one bit: the sign, where 0 has the previous sign and is not told apart.
 
 `place.two_servers.scoring` ends with this where a description says `opens = "signs"`, and `trust` where scores are
-secret: RAIN's step needs no more than the signs of a sum. `croupier bench gates` times it.
+secret: RAIN's step needs no more than the signs of a sum. In a round neither gives previous signs; both tie rules are
+timed by `croupier bench gates`.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ def flow(
 def steps(
     me: int, peer: str, prefix: str, shares: Residues, ring: Ring, previous: Signs | None, reader: ShareReader
 ) -> SubFlow:
-    """The same, for a caller that has opened the dealt material and draws from it for other gates too."""
+    """The same, for a caller that has opened the dealt material and draws from it for other gates too.
+
+    `shares` are residues of the ring (`mpc.ring`), not those of the encoder `encode.residues`.
+    """
     count, zero = len(shares), previous is None
     if previous is not None:
         _check(previous, count)

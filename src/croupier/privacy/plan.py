@@ -1,8 +1,8 @@
 """Planning local privacy before a run: noise, epsilon or participations, any one from the other two.
 
-`croupier plan dp` prints it, and `outlook` asks how often a client will take part. A plan is also a promise: its noise
-is rounded up to the digits that are printed, so that a description with those digits is accepted to its last round. How
-often a client takes part is a chance where cohorts are drawn; the plan says what to reckon with.
+`croupier plan dp` prints it, and `outlook` asks how often a client will take part. A plan is also a promise: noise that
+is computed is rounded up to the digits that are printed, so that a description with those digits is accepted to its
+last round. How often a client takes part is a chance where cohorts are drawn; the plan says what to reckon with.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Plan:
 
     @property
     def mu(self) -> float:
-        """Of one participation: sensitivity is twice the clip."""
+        """What one participation costs in Gaussian differential privacy (mu); sensitivity is twice the clip."""
         return mu_of(self.clip, self.sigma)
 
     @property
@@ -54,7 +54,10 @@ class Plan:
 
 
 def planned(epsilon: float | None, sigma: float | None, rounds: int | None, clip: float, delta: float) -> Plan:
-    """The missing one of epsilon, sigma and participations. Raises: RangeError unless exactly two are given."""
+    """The missing one of epsilon, sigma and one client's participations (`rounds`).
+
+    Raises: RangeError unless exactly two are given.
+    """
     _check(epsilon, sigma, rounds, clip, delta)
     if sigma is None and epsilon is not None and rounds is not None:
         return Plan(epsilon, enough(sigma_for(epsilon, delta, clip, rounds)), rounds, clip, delta)
@@ -132,8 +135,9 @@ def turns(clients: int, cohort: int, total: int) -> Turns:
 
 @dataclass(frozen=True)
 class Amplified:
-    """What a shuffle of so many honest clients adds: what is `claimed` for this mechanism, or why nothing is.
+    """What a shuffle of so many honest clients adds to a plan's guarantee.
 
+    `claimed` is in fact always the reason why nothing is: Gaussian noise has a delta, and the theorem takes none.
     For comparison `pure` is what a mechanism without delta would have at the same epsilon, and `closed` what the
     theorem's closed form gives for it, or why it gives nothing.
     """
@@ -144,7 +148,7 @@ class Amplified:
 
 
 def shuffled(plan: Plan, honest: int) -> Amplified:
-    """The clone bound for one participation among honest clients, or why nothing is claimed."""
+    """Why nothing is claimed for one participation among honest clients, and the clone bound for comparison."""
     one = plan.one
     if not one > 0:
         return Amplified("no amplification claimed: the local epsilon is 0 and cannot be less", None, None)

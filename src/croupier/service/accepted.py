@@ -1,8 +1,9 @@
-"""The versions of a roster that a party has accepted, each with the keys and the secret that belong to it.
+"""The versions of a roster that a party has accepted, each with the party's keys that belong to it.
 
-A running party asks here which version holds in a round. So a version that its operator accepts meanwhile is found
-without a restart, and so are renewed keys beside the old ones. `croupier serve` and `join` (`cli.serve`) and
-`flower.station` make an `Accepted`; parties know it as `Versions` (`service.member`).
+A client also gets the clients' group secret of each version, where the placement needs one. A running party asks here
+which version holds in a round. So a version that its operator accepts meanwhile is found without a restart, and so are
+renewed keys beside the old ones. `croupier serve` and `join` (`cli.serve`) and `flower.station` make an `Accepted`;
+parties know it as `Versions` (`service.member`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,11 @@ from croupier.service.roster import Roster
 
 
 class Accepted:
-    """What one party accepted of one run. Pinned files never change, so that each is read once."""
+    """What one party accepted of one run.
+
+    An accepted roster lies pinned in the party's home: it is not to change there. So each is read and checked once,
+    and a change after that is not seen until the party starts again.
+    """
 
     def __init__(self, home: Home, run: bytes) -> None:
         self.home, self.run = home, run
@@ -23,7 +28,10 @@ class Accepted:
         self._members: dict[int, Member] = {}
 
     def rosters(self) -> tuple[Roster, ...]:
-        """Every accepted version, in order. Raises: RosterError when one was changed since."""
+        """Every accepted version, in order.
+
+        Raises: RosterError when one that is read for the first time was changed after it was accepted.
+        """
         for version in self.home.versions(self.run):
             if version not in self._rosters:
                 self._rosters[version] = self.home.pinned_version(self.run, version)
@@ -47,8 +55,9 @@ class Accepted:
         raise RosterError(not_accepted(self.home.keys.name, digest))
 
     def first(self) -> Member:
-        """The party as it starts: in the first version whose keys it still has. The next notice turns it to its own.
+        """The party as it starts: in the first version whose keys it still has.
 
+        The next notice that it takes says which version holds, and turns the party to that one.
         Raises: RosterError, StoreError when there is none.
         """
         failed: CroupierError | None = None

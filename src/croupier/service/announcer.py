@@ -96,7 +96,7 @@ class Announcer(PartyProcess):
         """The newest notice, once there is one after this; nothing when it takes too long."""
         end = time.monotonic() + self.member.roster.timetable.hold
         while True:
-            # Asked anew whenever there is news: while it was waiting it may have left.
+            # Asked anew whenever there is news: the client may have left the federation while it waited.
             if caller not in (*self.member.roster.clients, *self._coming()):
                 return self._refuse(caller, "only clients of the roster ask for notices")
             if caller in self.member.roster.clients:

@@ -1,8 +1,8 @@
 """A client: it only dials out, asks the server for notices, trains, and checks what becomes of its update.
 
-Before its first step it asks every host what it remembers of it (`service.recall`), because a store that was put back
-from a backup could make it use one-time secrets twice. `service.start` makes a `Client` for `croupier join` and
-`croupier up`. In a Flower federation its place is taken by `flower.node`.
+Before its first step it asks every host which of its letters that host has (`service.recall`), because a store that was
+put back from a backup could make it use one-time secrets twice. `service.start` makes a `Client` for `croupier join`
+and `croupier up`. In a Flower federation its place is taken by `flower.node`.
 """
 
 from __future__ import annotations

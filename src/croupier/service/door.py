@@ -1,9 +1,9 @@
 """A party's door: what it answers to those who bring letters, fetch them, or tell how an attempt ended.
 
-Every call comes with a certificate, and counts as the party that the roster in force has for it. A letter is held
-against its header, its schema and the attempt that is played before more of its body is read than came with the header,
-and answered with `ok` only once it is durable. What is refused is counted and told to the own operator, never to the
-caller. `service.party` derives from `PartyDoor`, and `service.transport` calls it for every call that comes in.
+Every call comes with a certificate, and counts as the party that the roster in force has for it. Of a letter's body no
+more is read than came with its header until sender, attempt, kind and length are known to fit; it is answered with `ok`
+only once it is durable. Why something is refused, its own operator is told, and never the caller. `service.party`
+derives from `PartyDoor`, and `service.transport` calls it for every call that comes in.
 """
 
 from __future__ import annotations
@@ -82,10 +82,12 @@ class PartyDoor(CountedAnswers):
         return self._shown[1]
 
     def caller(self, certificate: bytes, call: Call) -> str | None:
-        """Whose certificate it is, in the version that holds; nobody's once it has ended, on open connections too.
+        """Whose certificate it is in the version of the roster that holds; nobody's once the certificate has ended.
 
-        Who renewed it may fetch what is left of the round before with the old one, and ask with any for notices and
-        for what is known of its letters: who starts again does not know yet which version holds.
+        It is asked at every call, so that this counts on open connections, too. There are two exceptions. A party that
+        renewed its certificate may fetch what is left of the round before with the old one ("take"). And it may ask for
+        notices and for its own last letters with that of any accepted version ("open", "known"): who starts again does
+        not know yet which version holds.
         """
         roster = self.member.roster
         if (name := roster.party_of(certificate)) is not None:

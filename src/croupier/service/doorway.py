@@ -1,7 +1,7 @@
 """What the transport asks of a host: whom it lets shake hands, who calls, and what it answers.
 
-`Door` is the interface between two files that need not know each other: `service.door` answers, `service.transport`
-carries. Tests and `bench/services/load` of the laboratory put other doors in its place.
+`Door` is an interface, so that `service.transport`, which carries calls, need not know `service.door`, which answers
+them. Tests and `bench/services/load` of the laboratory put other doors in its place.
 """
 
 from __future__ import annotations

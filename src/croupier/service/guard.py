@@ -2,7 +2,7 @@
 
 Clients and hosts each keep these rules for themselves and across restarts, because a server that could open attempts at
 will would get two sums that differ by one client. They are pure functions of a notice, of what the party accepted, and
-of what it took part in before. `service.party` calls them for every notice.
+of what it took part in before. `service.party` calls them before it takes part in anything that a notice opens.
 """
 
 from __future__ import annotations

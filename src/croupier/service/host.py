@@ -1,8 +1,9 @@
-"""A host, any party that is neither a client nor the server: it plays the attempts that the server's notices open.
+"""A host other than the server: it plays the attempts that the server's notices open.
 
-Relays, sum servers, mix servers, the second server and the dealer need no data of their own, so one class serves for
-all of them. `service.start` makes a `Host` for `croupier serve` and `croupier up`, and `flower.rehearse` for a
-rehearsal inside Flower's simulation.
+Hosts are the parties that others dial. The server is one, too, but has a class of its own (`service.lead`). Relays, sum
+servers, mix servers, the second server and the dealer need no data, so one class serves for all of them.
+`service.start` makes a `Host` for `croupier serve` and `croupier up`, `flower.rehearse` for a rehearsal inside Flower's
+simulation, and the laboratory's `bench/services` for its own runs.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from croupier.service.player import Player
 from croupier.service.store import Store
 from croupier.service.transport import LATER, OK
 
-# The server may be ahead by a breath: so long a host may finish what it plays before it turns to a new attempt.
+# The server may be a moment ahead: so long a host may finish what it plays before it turns to a new attempt.
 GRACE = 2.0
 # The run of which the server has said that it is over, until this host has left: said once, it must outlive a crash.
 _OVER = "over"

@@ -1,8 +1,9 @@
 """The private keys of one party, and how they are made, kept and renewed.
 
-An Ed25519 identity stays for life: it signs cards, rosters and receipts. The box key (X25519, for sealed secrets) and
-the TLS certificate (P-256, which gRPC's TLS needs) are renewed under the same identity. `croupier keygen` and
-`croupier rotate` make and renew keys here; hosts and clients load a `Keyring` when they start (`service.home`).
+An Ed25519 identity stays for life: it signs what the party answers for, such as its card, its countersignatures of
+rosters, notices and receipts. The box key (X25519, for sealed secrets) and the TLS certificate (P-256, which gRPC's TLS
+needs) are renewed under the same identity. `croupier keygen` and `croupier rotate` make and renew keys here; hosts and
+clients load a `Keyring` when they start (`service.home`).
 """
 
 from __future__ import annotations

@@ -38,7 +38,10 @@ _FAILED = "failed"
 
 @dataclass(frozen=True)
 class Measures:
-    """How the server measures a model that it can read, and who hears of each round and of the end."""
+    """How the server measures a model that it can read, and who hears of each round and of the end.
+
+    `cohorts` are the coins by which it draws the clients of each round.
+    """
 
     evaluate: Callable[[Model], Mapping[str, float]]
     cohorts: Coins = field(repr=False)
@@ -167,7 +170,7 @@ class Lead(Announcer):
         return await self._content(player, outcome, reports), reports
 
     async def _reports(self, player: Player, outcome: Outcome) -> Mapping[str, Mapping[str, Any]]:
-        """What hosts say of how the attempt ended for them: those whose word counts, for a while."""
+        """What hosts say of how the attempt ended for them; those whose word counts are waited for, for a while."""
         place = self.member.pipeline.place
         wanted = set(place.witnesses) if outcome.error is None else set(self.member.roster.hosts) - {self.name}
         end = time.monotonic() + self.member.roster.timetable.hold
@@ -181,9 +184,10 @@ class Lead(Announcer):
     async def _content(
         self, player: Player, outcome: Outcome, reports: Mapping[str, Mapping[str, Any]]
     ) -> Outcome:  # fmt: skip
-        """The outcome, or why it is worth nothing: a host without whose consent it may not count, or every client.
+        """The outcome, or an error where it must not count: one of the witnesses did not end content, or no client did.
 
-        That everybody's check failed, or did not take place, would be an easy way around the checks.
+        If a round counted though every client's check failed or did not take place, that would be an easy way around
+        the checks.
         """
         place, cohort = self.member.pipeline.place, player.notice.cohort
         for name in place.witnesses:

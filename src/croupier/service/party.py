@@ -1,8 +1,8 @@
 """One party as a running program: its door, its store, and the attempts that it plays one after another.
 
-`host`, `client` and `lead` derive from `PartyProcess` and decide where notices come from, as does `flower.node`; here
-is what they share: opening an attempt with coins that are on disk first, playing it, and ending it so that memory,
-counts and the erasure of secrets happen in one step.
+`host`, `client`, `announcer` (and so `lead`) and `flower.node` derive from `PartyProcess` and decide where notices come
+from; here is what they share: opening an attempt with coins that are on disk first, playing it, and ending it so that
+memory, counts and the erasure of secrets happen in one step.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ class PartyProcess(PartyDoor, ABC):
         )
 
     async def _say_ended(self, player: Player, error: CroupierError | None) -> None:
-        """Other hosts hear whether it ended well and, the server alone, who was missing; never why."""
+        """The server hears how it ended and who was missing, other hosts only that it failed; nobody hears why."""
         missing = tuple(sorted(error.missing)) if isinstance(error, TooFew) else ()
         for host in self.member.roster.hosts:
             if host != self.name and (error is not None or host == SERVER):

@@ -1,7 +1,8 @@
-"""A whole federation on one machine, as values: fresh keys for everybody, one roster, and each party of its own.
+"""Makes all parties of a federation on one machine: fresh keys for everybody, one roster, and each party ready to run.
 
 `service.up` runs these parties as processes for `croupier up`; `flower.rehearse` and the laboratory's `bench/services`
-make their parties with `make_members`. One machine holds every key here, so nobody is protected: it is for trying out.
+make their parties with `make_members`, and `bench/flower` takes free ports from here. One machine holds every key, so
+nobody is protected: it is for trying out, and for comparing services with a simulation.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ HERE = Timetable(phase=20.0, round=60.0, hold=5.0)
 class Rehearsal:
     """What is played: a description, its task, the folder, and who does not come.
 
-    With a `seed` every party's coins are those of the simulation from that seed; otherwise they are its own and fresh.
+    Where it is `seeded`, every party draws from `coins` as the simulation does; otherwise its coins are its own and
+    fresh. `hooks` makes, for parties by name, a function that is called after each of their steps (`seated.Hook`):
+    `croupier bench faults` kills parties there.
     """
 
     spec: Spec
@@ -63,9 +66,11 @@ class Rehearsal:
         # Views are compared with a simulation's, which has the same coins only where there is a seed.
         keep: Kept = "digest" if self.seeded else "nothing"
         options = Options(coins=self._coins(member.name), hook=hook, tell=tell, keep=keep, on_view=_viewed(tell))
-        # A party that is killed loses nothing so, and no machine that falls is asked for this folder again.
+        # Writes are not flushed to the disk. They outlive a party that is killed; should the machine itself fail, they
+        # may be lost, but this folder is not used again then.
         place = Workplace(self.folder / member.name, task=self.made, flush=False)
         made = make_party(member, place, options, lambda line: tell("round", **line))
+        # The server draws each round's cohort from these coins: here as the simulation does.
         if self.seeded and isinstance(made, Lead):
             made.measures = replace(made.measures, cohorts=self.coins)
         return made
@@ -77,7 +82,7 @@ class Rehearsal:
 def make_members(spec: Spec, task: Task, coins: Coins, times: Timetable, seeded: bool) -> dict[str, Member]:
     """Every party of a description on this machine, with fresh keys and one roster.
 
-    `seeded` deals them the secrets of the simulation from the same coins.
+    `seeded` deals them the secrets of the simulation from the same coins, in place of keys made from the roster.
     """
     now, clients = dt.datetime.now(dt.UTC), task.enrolled
     hosts = tuple(spec.protocol.parties(()))
@@ -99,6 +104,7 @@ def make_members(spec: Spec, task: Task, coins: Coins, times: Timetable, seeded:
     if seeded:
         dealt = spec.protocol.place.enrol(clients, coins.child("enrol", roster_digest(clients)))
         for name, member in members.items():
+            # `Member.keys` is computed once and then kept here: what is put here is never computed.
             member.__dict__["keys"] = dealt.get(name, {})
     return members
 

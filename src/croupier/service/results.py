@@ -1,5 +1,6 @@
 """What the server leaves for people: metrics.jsonl and model.safetensors after every round, summary.json at the end.
 
+There is no model.safetensors where clients hide the model's coordinates from the server (`encode.hidden`).
 All of it is written anew from the server's store, whole or not at all, so that a crash between a round and its files
 leaves nothing behind that the next start does not mend. `service.start` has it written for `croupier serve server`.
 """

@@ -2,8 +2,8 @@
 
 Any party may make it from the others' cards (`croupier enrol`); the server is no directory. Each organisation compares
 six words of its digest with the others before it pins it (`croupier accept`, `service.home`), so that whoever made it
-cannot show two of them different ones. A later version names the digest of the one before and holds from a round on:
-so parties join, leave and renew their keys (`service.versions`). Hosts and clients start from theirs (`cli.serve`).
+cannot show two of them different ones. A later version names the digest of the one before and holds from a round on: so
+parties join, leave and renew keys (`service.versions`). Parties start from it (`cli.serve`, `flower.station`).
 """
 
 from __future__ import annotations

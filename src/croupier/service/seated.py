@@ -1,4 +1,4 @@
-"""A seat in one attempt as it stands: which letters came, which kinds are closed, and how it is brought there again.
+"""A seat in one attempt as it stands: which letters came, which kinds are closed, and how it is restored.
 
 A party that starts again replays what it wrote down (`service.store`): the same inputs in the same steps, to the same
 bytes. `service.player` derives its `Player` from `SeatedParty`, and moves the seat on from there.
@@ -25,8 +25,8 @@ from croupier.service.roster import Timetable
 from croupier.service.store import Kept, Store, StoredLetter
 from croupier.service.transport import Calls
 
-# Called with the name of a step, once it is on disk or has left, and the round. Tests kill a party there, and
-# `flower.lead` learns from it that the model was handed out.
+# Called with the name of a step, once it is on disk or has left, and the round. Tests and benches kill a party there,
+# and `flower.lead` learns from it that the model was handed out.
 Hook = Callable[[str, int], None]
 
 

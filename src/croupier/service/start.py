@@ -1,7 +1,7 @@
 """How a party is put together from a roster, its keys and what it has at home: its data, its folder, its function.
 
 `croupier serve` and `croupier join` (`cli.serve`) make their party with `make_party` and run it with `run_here` until
-it ends; `service.rehearsal` and `service.up` do so for `croupier up`.
+it ends; `service.rehearsal` and `service.up` do so for `croupier up`, and the laboratory's `bench/services` for theirs.
 """
 
 from __future__ import annotations

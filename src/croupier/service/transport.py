@@ -5,8 +5,9 @@ Hosts listen; clients only dial out. Five calls, all of plain bytes:
 Put      a letter to a host: a header with the attempt's key, then its body in chunks; answered when it is durable
 Take     a letter that this host holds for the caller: the header, then the body in chunks; held open until there is
          one, and empty where none comes in time
-Open     a signed notice, pushed to a host; or fetched by a client, which names the last one that it heard of and, where
-         clients agree on something, says what it signed and holds: public facts, no secret, no reason of an abort
+Open     a signed notice, pushed to a host; or fetched by a client, which names the last one that it heard of. It also
+         says how its last round ended, of which group secret it has a copy (a digest) and, where clients agree on
+         something, what it signed and holds: public facts, no secret, no reason of an abort
 End      that the caller has ended an attempt, and whether it ended well
 Known    which letters of the caller's this host saw last, so that one that has forgotten them finds out
 
@@ -187,10 +188,10 @@ class _Line:
 
 
 class Calls:
-    """Calls to hosts: each connection trusts the one certificate that the roster has for its host.
+    """Calls to hosts: a connection trusts the one certificate that the roster has for its host, but for notices.
 
-    Notices alone pass between parties in different versions of the roster, because a notice is how a party hears of
-    the next one: it is signed and holds no secret, so that any accepted certificate of the host will do for it.
+    A notice is how a party hears that another version of the roster holds, so that both may be in different versions.
+    It is signed and holds no secret: any certificate that an accepted version has for the host will do for it.
     """
 
     def __init__(self, member: Member, versions: Versions | None = None) -> None:

@@ -1,8 +1,9 @@
 """All parties of a description as separate processes on this machine: `croupier up`.
 
 For trying a deployment out: fresh keys, real connections, a folder that is gone at the end. Parties are forked from
-this process once everything is loaded, so that ten of them start as fast as one; each drops what is not its own before
-it begins. A janitor process outlives even a kill of this one: it ends the others and removes the folder.
+this process once everything is loaded, so that ten of them start as fast as one; nobody is protected from the others. A
+janitor process outlives even a kill of this one: it ends the others and removes the folder. The laboratory's
+`bench/services/killed_processes` runs parties by it that kill themselves.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def up(
 ) -> UpResult:  # fmt: skip
     """Run every party of a description as a process of its own.
 
-    Raises: ProtocolError when one of them failed, and in a process in which gRPC has run.
+    Raises: ProtocolError when the server failed, and in a process in which gRPC has run.
     """
     if has_run():
         raise ProtocolError(
@@ -187,7 +188,7 @@ class _Parent:
         self.selector = selectors.DefaultSelector()
 
     def run(self) -> UpResult:
-        """Start everybody, listen until all have ended. Raises: ProtocolError with what the first one said."""
+        """Start everybody, listen until all have ended. Raises: ProtocolError with what a failed server said."""
         for name in sorted(self.members, key=lambda name: (self.members[name].is_client, name)):
             if name not in self.rehearsal.absent:
                 self._start(name)

@@ -1,9 +1,9 @@
 """Reconstruct records from single steps under a permutation, by how much the server knows of the rule.
 
 The audit's question `permutation` asks whether the server puts hidden coordinates in order. This shows what that order
-is worth. In one more round every client takes a single step on one record of its own, which is the worst case. A server
-that knows nothing, has matched weights, or was told the rule then reads the record off the first linear layer, or
-searches for it. `bench.leakage.permuted_pictures` (`croupier bench permutation`) prints the means over runs.
+is worth. In one more round every client takes a single step on one record of its own, which is the easiest to read. A
+server that knows nothing, has matched weights, or was told the rule then reads the record off the first linear layer,
+or searches for it. `bench.leakage.permuted_pictures` (`croupier bench permutation`) prints the means over runs.
 """
 
 from __future__ import annotations

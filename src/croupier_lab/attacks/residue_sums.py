@@ -1,8 +1,12 @@
-"""What sums of residues tell beyond the sum, computed exactly: distinguishers, leaked bits, candidates left over.
+"""What sums of residues tell beyond the sum: distinguishers, leaked bits, candidates left over.
 
-The releases `bits` and `counts` show sums of residues as integers, with their carries, and these depend on more than
-the true sum. `croupier.audit.attacks.carries` estimates the leak from one view, and these functions compute it from a
-known distribution of the clients' values. `bench.leakage.residue_sums` (`croupier bench reveal`) prints them.
+For each parameter and modulus m, the releases `bits` and `counts` show the sum of the clients' residues as an integer.
+(Residues travel as so many ones, and the sum is how many ones there are.) It is the sum's own residue plus m times a
+*carry*, and carries depend on more than the true sum.
+
+Where the distribution of the clients' values is known, the leak is computed here: exactly in `leaked`, and as an upper
+bound that also serves for many clients in `most_leaked`. From one view alone `view_leakage` estimates it, as
+`croupier.audit.attacks.carries` does. `bench.leakage.residue_sums` (`croupier bench reveal`) prints the results.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ _REACH = 9.0
 
 
 def counts_of(values: Ints, moduli: Moduli, integers: bool = True) -> Ints:
-    """What a server is shown of values (clients, parameters): counts of ones, or counts modulo each modulus."""
+    """What a server is shown of values (clients, parameters): sums of residues, or these modulo each modulus."""
     many = np.array(moduli)
     ones: Ints = (values[:, :, None] % many).sum(0)
     return ones if integers else ones % many
@@ -116,7 +120,9 @@ def leaked_by_modulus(inputs: Inputs, clients: int, modulus: int) -> float:
     """
     multiple, rest = inputs.values // modulus, inputs.values % modulus
     spread = math.sqrt(float(inputs.chances @ inputs.values.astype(float) ** 2) * clients) / modulus
-    # Multiples of all clients together keep within this of their mean; what would lie beyond has no mass.
+    # How many sums of all clients' multiples there is room for: all that are possible or, where these are too many,
+    # those within `_REACH` deviations of the mean and as many more as there are clients; what lies beyond has no mass.
+    # Division rounds down, by a half on average, so that the room lies around -clients / 2.
     wide = min(clients * int(np.ptp(multiple)) + 1, 2 * math.ceil(_REACH * spread + clients) + 1)
     lowest = clients * int(multiple.min()) if wide > clients * int(np.ptp(multiple)) else -(wide // 2) - clients // 2
     wide = fft.next_fast_len(wide, real=False)

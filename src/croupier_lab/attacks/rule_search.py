@@ -1,8 +1,8 @@
 """Ways to find the rule behind a permuted model other than weight matching (`croupier.learn.axes.matching`).
 
 They are the search over parameters of Tazza's own paper in two readings, matching by sorted values alone, and trying
-every seed of the paper's printed listing, which stands here too (`literal_listing1`). They show what attackers find who
-know less or more than the paper's. Tazza's Figure 17 (`papers.tazza.parameter_search`) compares them.
+seed after seed of the paper's printed listing, which stands here too (`literal_listing1`). They show what attackers
+find who know less or more than the paper's. Tazza's Figure 17 (`papers.tazza.parameter_search`) compares them.
 """
 
 from __future__ import annotations

@@ -208,6 +208,8 @@ def test_a_store_has_one_process(tmp_path: Path) -> None:
     said = pytest.raises(StoreError, match="another process is this party already")
     with alone(tmp_path / "store"), said, alone(tmp_path / "store"):
         pass
+    with pytest.raises(BlockingIOError, match="the caller's own"), alone(tmp_path / "store"):
+        raise BlockingIOError("the caller's own")
     with alone(tmp_path / "store"):
         assert (tmp_path / "store").stat().st_mode & 0o077 == 0
 

@@ -1,8 +1,9 @@
 """The slot for models.
 
-Every file beside this one derives its part from `Network`: a description's `task.model` is one of them by name. A part
-is small and frozen; `build` gives the torch module, and checks that the dataset has the shape that the architecture
-needs. Its weights come from torch's global generator, which `learn.assemble` sets from the run's coins meanwhile.
+The architectures beside this file derive from `Network`, and a description's `task.model` is one of them by name
+(`layers`, `grouped` and `start` hold what several of them share). Such a part is small and frozen; `build` gives the
+torch module, and checks that the dataset has the shape that the architecture needs. Its weights come from torch's
+global generator, which `learn.assemble` sets from the run's coins while it calls `build`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Rounds whose clients agree anew each time: how many are lost because nobody who came knows the last rule.
 
 A model lies in the order of the rule of the round before. A cohort that shares no client with that round cannot open
-it, so that the round is lost. These are rounds of the real loop with the real agreements, and only training is left
-out. `faults_and_cost` (`croupier bench agree`) calls `played` and prints the counted share beside the computed one.
+it, so that the round is lost. These are rounds of the real loop with the real agreements, on a tiny network without
+training. `faults_and_cost` (`croupier bench agree`) calls `played` and prints the counted share beside the computed
+one.
 """
 
 from __future__ import annotations

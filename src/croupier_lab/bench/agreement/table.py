@@ -1,4 +1,4 @@
-"""An agreement held by one who has everybody's keys, coins and standings: a laboratory's table, and a test's.
+"""An agreement that one program plays for all, with everybody's keys, coins and standings: for benches and tests.
 
 `croupier bench agree` and tests hold single agreements with it, without a run around them. Rounds do not use it: there
 each party brings its own (`agree.seats`), and what comes next is decided from public facts (`agree.conduct`).

@@ -1,8 +1,11 @@
 """Faulty clients with two selves: a relay that helps them hands each side of the readers another self's notes.
 
-This is the strongest attack on an agreement: a twin has its client's keys, opens the same boxes and draws something
-else, so that each side could end with a rule of its own if nobody compared. `faulty_parties` uses `Twin`, `tell` and
-`careless` where a schedule has twins (`croupier bench agree`).
+A note is what a client says to the others in one turn, through the relay; a reader is a client that is handed notes.
+The other self (`Twin`) has its client's keys, opens the same boxes and draws something else, so that each side could
+end with a rule of its own if nobody compared. Which side is told what, is said by a `fault_schedules.Schedule`.
+
+`faulty_parties` (`croupier bench agree`) uses `Twin`, `tell` and `careless` where a schedule has twins, and `Bundle`,
+`body_of` and `terms_of` for other faults, too. Tests of agreements alter notes by `Bundle`.
 """
 
 from __future__ import annotations
@@ -73,7 +76,7 @@ class Bundle:
 
 @dataclass
 class Twin:
-    """A faulty client's other self, with the same keys and other coins; it runs inside the relay."""
+    """A faulty client's other self, which runs inside the relay: it has the same keys, and other coins for the rest."""
 
     name: str
     roster: tuple[str, ...]
@@ -83,7 +86,7 @@ class Twin:
 
     @classmethod
     def wake(cls, attempt: Attempt, party: Party, name: str) -> Twin:
-        """Start the twin at the beginning of an attempt."""
+        """Start the twin at the beginning of an attempt, with its client's memory and keys."""
         given, own = attempt.givens[name], attempt.coins[name]
         coins: Any = _Beside(own, own.child("twin"))
         twin = cls(name, given.roster, party(given, attempt.memories[name], coins))
@@ -122,7 +125,10 @@ class _Beside:
 
 
 def tell(twins: Sequence[Twin], bundles: dict[str, Bundle], plan: Schedule) -> None:
-    """Hand one side of the readers, and the twins themselves, what the twins say in place of their clients."""
+    """Hand readers on the schedule's `side`, and the twins themselves, what twins say in place of their clients.
+
+    When the sides are `parted`, readers off that side hear nothing from those on it.
+    """
     turn = next(iter(bundles.values())).kind.removesuffix(" all")
     notes = {twin.name: twin.notes[turn] for twin in twins if turn in twin.notes}
     hidden = {name: replace(bundle, rows=dict(bundle.rows)) for name, bundle in bundles.items()}
@@ -138,10 +144,10 @@ def tell(twins: Sequence[Twin], bundles: dict[str, Bundle], plan: Schedule) -> N
 
 
 def _other(bundle: Bundle, notes: Mapping[str, Body], plan: Schedule) -> None:
-    """Make one reader's bundle that of the other side.
+    """Make one reader's bundle what readers on the schedule's `side` are told.
 
-    What faulty clients say is replaced by what their twins say, and where the sides are parted, what honest clients of
-    the first side say is left out.
+    What faulty clients say is replaced by what their twins say, and where the sides are parted, what honest clients off
+    that side say is left out.
     """
     bundle.rows |= {who: bundle.cut(note, bundle.target, plan.clients) for who, note in notes.items()}
     if plan.parted:

@@ -31,7 +31,8 @@ TIMES = Timetable(phase=300.0, round=900.0, hold=5.0)
 class DeployedRun:
     """What a run left behind: what the app said, each process's log, and seconds of processors of each round.
 
-    Where the SuperLink was tapped, also all that it relayed, and all that its database and its files held at any time.
+    Where the SuperLink was tapped, also all that it relayed, and what its database and its files held whenever they
+    were looked at.
     """
 
     said: str
@@ -61,7 +62,7 @@ def digits_arrays() -> ArrayRecord:
 def open_run(
     nodes: int, config: str = "", tapped: bool = False, make: Callable[[Path, Path], Path] = plain_copy
 ) -> DeployedRun:
-    """Run the app on a SuperLink without keys and guards: less the two lines that protect it, or as `make` has it."""
+    """Run the app on a SuperLink without keys and guards, in the copy that `make` makes: without its protection."""
     with tempfile.TemporaryDirectory() as folder, superlink(tapped=tapped) as link:
         app = make(APP, Path(folder))
         for number in range(nodes):

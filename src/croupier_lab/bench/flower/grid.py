@@ -1,4 +1,4 @@
-"""A grid of Flower's in this process: it answers each message by calling the app, and keeps all that passes it.
+"""A grid of Flower's in this process: it answers each message by calling the app, and can keep all that passes it.
 
 Without SuperLink and Ray one sees what a protected round costs by itself, and which bytes a SuperLink would see of it.
 `bench.flower.rounds` (`croupier bench flower`) times rounds on it, and tests of `croupier.flower` play on it.

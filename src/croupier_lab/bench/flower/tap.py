@@ -22,7 +22,7 @@ _BLOCK, _OVERLAP = 1 << 12, 16
 
 
 class Tap:
-    """Everything that passed on its way to a port of this machine, and everything that a folder's files held."""
+    """Everything that passed on its way to a port of this machine, and what a folder's files held at each look."""
 
     def __init__(self, target: int, folder: Path) -> None:
         self.target, self.folder = target, folder

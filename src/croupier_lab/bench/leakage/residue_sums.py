@@ -1,8 +1,9 @@
 """What integer residue sums tell beyond the sum: bits a parameter, candidates that are left, and whose record it is.
 
-Where sums of residues are seen as integers, and not modulo, their carries tell more than the total. There are three
-readings of them: entropy (exact for drawn values, bounded for trained ones), how many pairs of values a sum of two
-leaves, and what source inference makes of it. `croupier bench reveal` runs it on `attacks.residue_sums`.
+Where sums of residues are seen as integers, and not modulo, their carries tell more than the total. There are four
+readings of them: how often two inputs with one sum are told apart; bits of entropy (for drawn values a bound, and the
+exact number for two clients of two digits; for trained values an estimate); how many pairs of values a sum of two
+leaves; and what source inference makes of it. `croupier bench reveal` runs it on `attacks.residue_sums`.
 `bench.leakage.disaggregation` uses its `setting`.
 """
 
@@ -59,7 +60,7 @@ class ResidueSumsSize(BenchSize):
 
 
 def measure(size: ResidueSumsSize, seed: int, watch: Watch = ignore) -> dict[str, Any]:
-    """All three readings, from one seed; source inference only where runs of it are asked for."""
+    """All readings, from one seed; source inference only where runs of it are asked for."""
     coins = Coins.from_seed(seed)
     return {
         "deviation": DEVIATION,

@@ -58,8 +58,8 @@ class ServiceFault:
     """One thing that goes wrong: what, to whom, and when.
 
     `what` is killed, stopped, gone, disk, clock ahead or behind, saved, restored, or a trouble of
-    `mortal.RecordedWire`. `step` and `round` name the moment (`player.Hook`). A trouble of the wire has no step, and
-    its `round` is the number of the party's call.
+    `mortal.RecordedWire`. `step` and `round` name the moment, as a party's hook is told it (`service.seated`). A
+    trouble of the wire has no step, and its `round` is the number of the party's call.
     """
 
     what: str

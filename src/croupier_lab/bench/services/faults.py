@@ -1,10 +1,11 @@
 """A campaign of faults against the services: whatever is killed, cut, full or restored, no round may come out wrong.
 
-Every run is a whole federation (`deployment`) that is struck several times. The judge compares its models with those of
-a simulation of the same seed with the same clients present. Four counts must be 0: `lost` (a round, a letter that was
-said to be durable, an ending without a named error), `wrong` (another model, or an alarm without a cause), `hung` (a
-party past the last deadline) and `reused` (two different letters where one was due). A round that ends with a named
-error is no failure. `croupier bench faults` runs it.
+Every run is a whole federation that is struck several times: most of them in one process (`deployment`), some with real
+processes (`killed_processes`). Its models are compared with those of a simulation of the same seed with the same
+clients present. Four counts must be 0: `lost` (a round, a letter that was said to be durable, an ending without a named
+error), `wrong` (another model, or an alarm without a cause), `hung` (a party past the last deadline) and `reused` (two
+different letters where one was due). A round that ends with a named error is no failure. `croupier bench faults` runs
+it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Feed altered bytes to every decoder and every call of running hosts: nothing but a refusal may come out.
+"""Feed altered bytes to decoders and to every call of running hosts: they may be taken or refused, and nothing else.
 
 Most inputs are valid messages with something changed, because noise is refused at the first byte. Two counts must be 0:
 `crashes` (anything but a `CroupierError` from a decoder, an error of the handler from a call) and `hangs` (an input to
@@ -59,7 +59,7 @@ class Decoder:
 
 
 def decoders(folder: Path) -> list[Decoder]:
-    """Every decoder of bytes or text that strangers write, with valid samples."""
+    """Decoders of bytes and text that come from other parties, each with valid samples."""
     found: list[Decoder] = []
     for name, pipeline in PIPELINES.items():
         members = members_of(name)

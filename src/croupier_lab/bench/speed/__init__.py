@@ -1,5 +1,5 @@
-"""Measurements of seconds and bytes, each beside a rival in the same run.
+"""Measurements of seconds and bytes, beside a rival in the same run where there is one.
 
-Sides take turns in one process, the best of several counts, and work that needs a memory mark of its own runs in a
-fresh process. Numbers in docs/benchmarks.md name the command that prints them.
+Sides that can share a process take turns in it, and mostly the best of several counts. Work that needs a memory mark of
+its own runs in a fresh process. Numbers in docs/benchmarks.md name the command that prints them.
 """

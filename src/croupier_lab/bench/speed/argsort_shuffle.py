@@ -1,7 +1,8 @@
 """The rival of the shuffle: permute each coordinate's values by sorting random keys, in NumPy.
 
-It is the usual way to permute many columns at once, and is given every advantage: the quickest layout, all cores, and
-keys from a generator that hides nothing. `coordinate_shuffle` (`croupier bench intra`) times the forms of it.
+It is the usual way to permute many columns at once. Here are its usual form (`line`), the quickest form on one core
+(`blocked`) and on all (`together`), and keys of two kinds: from a generator that hides nothing, or from a cipher.
+`coordinate_shuffle` (`croupier bench intra`) times them.
 """
 
 from __future__ import annotations

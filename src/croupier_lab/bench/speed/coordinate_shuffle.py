@@ -1,9 +1,10 @@
 """How fast every coordinate is permuted among the clients, from a stream cipher, against sorting random keys in NumPy.
 
-`croupier bench intra` runs it, and IntraShuffler's Table 7 (`papers.intra.cost`) takes its numbers from it. Both sides
-permute the same rows in the same process, in turn. The rival's keys come from NumPy's generator, which is quicker than
-a cipher and hides nothing. It is given the form that is quickest here: block by block, a coordinate's keys side by
-side. Its usual form, and its quickest form on all cores and with a cipher's keys, stand beside it.
+`croupier bench intra` runs it, and IntraShuffler's Table 7 (`papers.intra.cost`) takes the times of the shuffle from
+it. Both sides permute the same rows in the same process, in turn. The rival's keys come from NumPy's generator, which
+is quicker than a cipher and hides nothing. It is given the form that is quickest here: block by block, a coordinate's
+keys side by side. Three other forms stand beside it: the usual one in one line, the quickest one on all cores, and the
+quickest one with a cipher's keys.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ SWEEP = CoordinateShuffleSweep
 def measure(size: CoordinateShuffleSize, seed: int, watch: Watch = ignore, *, rival: bool = True) -> dict[str, Any]:
     """Seconds and memory of one shuffle of all coordinates, in a process of its own; with its rival, where wanted.
 
-    Raises: CroupierError when a coordinate's values are not those that went in.
+    Raises: CroupierError as `check` does, of the last `CHECKED` coordinates.
     """
     return apart(_one_size, size, seed, rival)
 
@@ -93,6 +94,7 @@ def _one_size(size: CoordinateShuffleSize, seed: int, rival: bool) -> dict[str, 
         # Of all cores: what others do on the machine hardly lengthens it.
         "shuffle_cpu_s": min(ours.cpu),
         "ns_per_element": 1e9 * min(ours.wall) / elements,
+        # Timed apart from the shuffle, on one core.
         "words_s": _words(coins.child("words"), size.params * words),
         "random_bytes_per_parameter": 8 * words,
         "cores": torch.get_num_threads(),
@@ -151,7 +153,11 @@ class _Timed:
 
 
 def check(before: Table, after: Table) -> None:
-    """Raises: CroupierError when a column's values are not those that went in, or none has moved."""
+    """See that columns were permuted. Raises: CroupierError when they were not.
+
+    Each must hold the values that went in. Whether any has moved is asked only where there are many values: few may
+    stay where they were by chance.
+    """
     if not np.array_equal(np.sort(before, 0), np.sort(after, 0)):
         raise CroupierError("the shuffled values of a coordinate are not those that went in")
     if before.size >= BLOCK and np.array_equal(before, after):

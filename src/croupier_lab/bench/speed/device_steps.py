@@ -1,8 +1,8 @@
 """What follows training, done where the updates are: rounding, masks, folds, shuffles and means in torch's operations.
 
-Each step gives the very bytes of the product's own, which runs on the CPU. Random words are drawn there, by the cipher,
-and go to the device; what leaves comes back as bytes, because that is what messages are made of. Nothing of the product
-calls this: `device_times` shows with it what a device would save.
+Each step is to give the very bytes of the product's own, which runs on the CPU. Random words are drawn there, by the
+cipher, and go to the device; what leaves comes back as bytes, because that is what messages are made of. Nothing of the
+product calls this: `device_times` checks that bytes agree, and shows what a device would save.
 """
 
 from __future__ import annotations

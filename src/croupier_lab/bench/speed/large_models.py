@@ -1,6 +1,6 @@
 """A round of very large updates, one from each client, by sum servers and by IntraShuffler's buckets.
 
-It measures seconds, processor time, peak memory and sent bytes, to show that neither protocol's memory grows with the
+It measures seconds, processor time, peak memory and sent bytes, to show that neither protocol needs memory for a whole
 model. `croupier bench large` runs it. The names `rns-servers` and `intra` are those of presets, but settings are fixed
 here and in `streamed`. Each protocol runs in a process of its own, with updates that are drawn by the strip and never
 all in memory (`streamed`). So `peak_growth_bytes` is the protocol's own memory, and `peak_bytes` that of the whole

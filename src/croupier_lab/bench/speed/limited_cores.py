@@ -1,4 +1,4 @@
-"""Run work on so many cores and no more: torch's threads, and the cores that this thread and its children may use.
+"""Run work on so many cores: torch's threads and, where the system lets one choose, the cores that it may use.
 
 Tazza's costs are of devices with few cores (`papers.tazza.cost`, Figures 14 to 16), and they are timed here on as few.
 Threads and cores are as before once the measurement ends, whatever happens.

@@ -1,11 +1,12 @@
 """How long a mix network takes for all bits of a model, form by form, beside a copy of the same bits.
 
-A form is one of the protocols by which `place.chain` mixes. `croupier bench mix` runs them all, and
-`papers.rns.mixnets` uses its pipelines. The real placements are played from updates to the decoded sum, in one process,
-one party after the other, and each party's own seconds are counted. `mix_s` is what all mix servers take together,
-`hop_s` one server's part of it, `hop_ns_a_bit` the same in processor time (of all cores, and of no other process),
-`deal_s` the dealer's work, which can be done by a machine of its own, and `copy_s` a copy of the packed bits. Forms
-that prove nothing have no `prove_s` and `verify_s`. The one that proves is timed by `mix_proofs`, on fewer bits.
+A form is one of the protocols by which `place.chain` mixes. `croupier bench mix` runs them, but for the one with
+escrowed keys, and beside them a single relay. `papers.rns.mixnets` uses its pipelines. The real placements are played
+from updates to the decoded sum, in one process, one party after the other, and each party's own seconds are counted.
+`mix_s` is what all mix servers take together, `hop_s` one server's part of it, `hop_ns_a_bit` the same in processor
+time (of all cores, and of no other process), `deal_s` the dealer's work, which can be done by a machine of its own, and
+`copy_s` a copy of the packed bits. Forms that prove nothing have no `prove_s` and `verify_s`. The one that proves is
+timed by `mix_proofs`, on fewer bits.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class MixSize(BenchSize):
 
 
 def pipelines(size: MixSize) -> dict[str, Pipeline]:
-    """Every form, on the same updates; "onion" moves whole rows in boxes, not bits in unary."""
+    """The forms that prove nothing, and the relay; "onion" moves whole rows in boxes, not bits in unary."""
     unary = Residues(clients=size.clients, digits=size.digits)
     places = {
         "relay": Relay(), "full": Chain(trust="full"), "pairs": Chain(shuffle="pairs"),

@@ -2,6 +2,7 @@
 
 Both servers make the same inputs from one seed, so that nothing of them need be sent. `bench/speed/rain_servers` plays
 them on two servers, and `bench/speed/rain_round` (`croupier bench rain`) applies the same rule to them in the clear.
+`papers.rain.cost` takes its sizes from here.
 """
 
 from __future__ import annotations

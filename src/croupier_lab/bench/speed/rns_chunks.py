@@ -1,8 +1,9 @@
-"""Encode and sum residues chunk by chunk, in each of three ways, for one size of a sweep.
+"""Encode and sum the clients' numbers chunk by chunk, in one of three ways, for one size of a sweep.
 
-A chunk at a time needs little memory, so that sizes can grow to where all clients' residues would not fit.
-`bench/speed/rns_encoding` (`croupier bench rns`) sweeps over sizes with it, and other benches of speed draw their
-parameters by `draw`.
+`mod` counts the bits of residues of small moduli, `bits` shuffles them first, and `sum-servers` adds numbers modulo one
+power of two in shares. A chunk at a time needs little memory, so that sizes can grow to where all clients' encoded
+numbers would not fit. `bench/speed/rns_encoding` (`croupier bench rns`) sweeps over sizes with it, `papers.rns.cost`
+takes its `RnsEncodingSize`, and other benches of speed and `papers.intra.cost` draw their parameters by `draw`.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ from croupier.release.bits import Bits, Mod
 from croupier_lab.bench.size import BenchSize
 from croupier_lab.bench.speed.process import resident
 
-# Coordinates at a time: whole blocks of the release, and enough of them for every core.
+# Coordinates at a time: eight blocks of the release (`core.coins.BLOCK`), so that up to eight cores have work.
 CHUNK = 1 << 19
 SERVERS = 3
 Kind = Literal["mod", "sum-servers", "bits"]
 
 
 class RnsEncodingSize(BenchSize):
-    """How much is measured: parameters, clients, digits, and how often what is short is timed."""
+    """How much is measured: parameters, clients, digits, and how often `rns_encoding` times each short step."""
 
     params: int = Field(11_237_432, ge=1, description="Parameters of the model.")
     clients: int = Field(10, ge=2, description="Clients whose updates are added.")
@@ -144,7 +145,10 @@ def _shared(encoder: Residues, clients: Iterator[npt.NDArray[np.float32]], count
 
 
 def _shuffled(encoder: Residues, clients: Iterator[npt.NDArray[np.float32]], count: int, coins: Coins) -> float:
-    """Release "bits": all clients' bits of a chunk really shuffled, counted and decoded."""
+    """Release "bits": all clients' bits of a chunk shuffled as the release does it, counted and decoded.
+
+    It scatters each block's ones at random, which has the same outcome as permuting the block.
+    """
     updates = [Update(torch.from_numpy(values), flat(count)) for values in clients]
     start = time.perf_counter()
     rows = [encoder.encode(update, {}, coins).vector for update in updates]

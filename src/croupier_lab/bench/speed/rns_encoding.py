@@ -29,7 +29,7 @@ from croupier_lab.bench.speed.rns_chunks import Kind, RnsEncodingSize, chunks, c
 
 # The plain form is timed on so many parameters; more would take minutes and gigabytes.
 PART = 1 << 20
-# The fewest parameters of the sweep, and the most whose bits are really shuffled.
+# The fewest parameters of the sweep, and the most of which it makes shuffled bits.
 SMALLEST = 10**5
 LITERAL = 10**7
 

@@ -77,7 +77,7 @@ def measure(size: GatesSize, seed: int, watch: Watch = ignore) -> dict[str, Any]
 
 
 def _signs(size: GatesSize, coins: Coins) -> dict[str, Any]:
-    """Sums of as many votes as there are clients: opened, their signs with ties, their signs alone."""
+    """Sums of as many votes as there are clients: opened; their signs with 0 shown; their signs with 0 hidden."""
     count = size.params
     votes = coins.child("votes").secure().below(2, size.clients * count).reshape(size.clients, count)
     numbers = 2 * votes.sum(0) - size.clients

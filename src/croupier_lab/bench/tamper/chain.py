@@ -85,7 +85,7 @@ def _one(kind: str, alter: Alter) -> Callable[[tuple[Letter, ...], Choices], tup
 
 
 def _every(kind: str, alter: Alter) -> Callable[[tuple[Letter, ...], Choices], tuple[Letter, ...]]:
-    """Alter all letters of a kind alike, the way that those who get them cannot tell."""
+    """Alter every letter of a kind in the same way."""
 
     def change(letters: tuple[Letter, ...], chance: Choices) -> tuple[Letter, ...]:
         return tuple(alter(one, chance) if one.kind == kind else one for one in letters)

@@ -1,10 +1,13 @@
 """Cheats in a mix whose servers prove what they do, for `proven_rounds`: nothing wrong may get by.
 
-Three things are tried, on few and tiny blocks, because every trial costs hundreds of multiplications of points. First,
-whole rounds in which a server, a client or the network cheats: none may end with a wrong sum. Second, the same with all
-checks off, which must let much by. Third, marks that no sum and no opened bit shows, which only the proof of a shuffle
-can find: they are caught as often as the coin chooses one of the numbers that they lie in, and this chance is computed
-(`detection`).
+Three things are tried there. First, whole rounds in which a server, a client or the network cheats: none may end with
+a wrong sum. Second, a round in which one server adds one and nobody checks anything, which must let much by. Third,
+marks that no sum and no opened bit shows, which only the proof of a shuffle can find: they are caught as often as the
+coin chooses one of the numbers that they lie in, and this chance is computed. This file holds the cheats and the
+control of the first two, and plays the third (`detection`).
+
+A *number* is one coordinate of an update, and a *block* is the bits of all clients for one number and one modulus
+(`place.chain.bit_table`). There are few of both, because every trial costs hundreds of multiplications of points.
 """
 
 from __future__ import annotations
@@ -51,8 +54,9 @@ def pipeline(share: float = 0.5) -> Pipeline:
 
 
 def updates(coins: Coins) -> dict[str, Update]:
-    """The first client's bits are all 0 and the second's all 1, as if they had told a cheat."""
+    """The first client's bits are all 0 and the second's all 1, as if both had told them to the server that cheats."""
     made = drawn(PARAMS, len(CLIENTS), coins)
+    # With 7 steps -1/7 is the integer -1. Its residue of a modulus m is m - 1, written as m - 1 ones: every bit there.
     made["c00"] = replace(made["c00"], vector=torch.zeros(PARAMS))
     made["c01"] = replace(made["c01"], vector=torch.full((PARAMS,), -1 / 7))
     return made
@@ -145,7 +149,7 @@ class MarksHidden(_Cheat):
 
 
 class BlindRecord(MixRecord):
-    """The control's record, in which nobody checks anything."""
+    """What the control's honest parties keep: they take what others say without a check."""
 
     def check_mix(self, who: str, body: Body) -> None:
         """Take it as it is."""
@@ -160,11 +164,11 @@ class BlindRecord(MixRecord):
 
 
 class BlindAdder(BlindRecord, AddsOne):
-    """The control's cheat: it adds one, and checks nothing."""
+    """What the control's cheating server keeps: it adds one, as `AddsOne` does."""
 
 
 class BlindChain(Chain):
-    """The control's placement, in which every party keeps a record that checks nothing."""
+    """The control's placement: every party keeps a `BlindRecord`."""
 
     @property
     def form(self) -> MixForm:

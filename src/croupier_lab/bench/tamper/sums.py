@@ -1,8 +1,12 @@
 """Cheat in a sum, one tampering a trial, and count whether a wrong sum was ever taken for right.
 
 An escape is a sum that differs from the honest one of the clients it names, and that an honest client accepted or with
-which the round loop would have gone on. The control tries the same tampering on tags without pads, which must let some
-by. `croupier bench tamper` runs it for sum servers and masks (`systems`), with the ways of `sum_tampering`.
+which the round loop would have gone on. `croupier bench tamper` runs it for sum servers and masks (`systems`). The ways
+to tamper are the cells of `sum_tampering`: each is a kind of tampering at one place.
+
+Sum servers have a control (`Unpadded`). A client's tag is the inner product of its vector and a secret vector, plus a
+secret number, the pad; without pads every multiple of a true sum has a fitting tag, so that some of the same tampering
+must get by. Masks have no tags, and so no control.
 """
 
 from __future__ import annotations
@@ -52,13 +56,13 @@ class SumTamperSize(BenchSize):
 
 
 class Unpadded(SumServers):
-    """The control: tags without pads, so that every multiple of a true sum has a fitting tag."""
+    """The control of sum servers: tags without pads, so that every multiple of a true sum has a fitting tag."""
 
     _padded: ClassVar[bool] = False
 
 
 def measure(system: System, size: SumTamperSize, seed: int, watch: Watch = ignore) -> dict[str, Any]:
-    """Trials spread evenly over kinds, parties and messages; the control has a tenth as many, but every cell once."""
+    """Trials spread evenly over the cells; the control has a tenth as many, and no fewer than there are cells."""
     pipeline = sum_servers(5, servers=len(SERVERS))
     if system == "masks":
         pipeline = pipeline.model_copy(update={"place": Masks()})
@@ -90,6 +94,7 @@ def tally(pipeline: Pipeline, system: System, trials: int, params: int, coins: C
 def attempted(pipeline: Pipeline, cell: SumTamperCell, params: int, coins: Coins) -> Verdict:
     """One trial: an honest round or attempt before where the tampering needs it, then the one that is tampered with."""
     chance = coins.child("tampering").secure()
+    # Besides the four that may misbehave: 0: nobody; 1: an honest fifth client, "c04"; 2: one that does not come.
     crowd = int(chance.below(3)[0])
     updates = drawn(params, len(CLIENTS) + (crowd > 0), coins.child("now"))
     # Where nobody stands between (masks), a missing client would end the round before anything is tampered with.
@@ -150,6 +155,7 @@ def _verdict(
     roster = tuple(updates)
     content = [name for name in roster if name in result.outcomes and result.outcomes[name].error is None]
     for name in content:
+        # The last thing that sum servers send a client is the published sum; with masks nothing comes.
         inbox = result.views[name].inputs[-1] if result.views[name].inputs else ()
         for letter in inbox if name not in tampered.changes else ():
             published = unpacked(letter.body["vector"], len(own[name]), bits)

@@ -34,7 +34,7 @@ def describe(size: TamperSize) -> BenchSize:
 
 
 def measure(size: TamperSize, seed: int, watch: Watch = ignore) -> dict[str, Any]:
-    """Cheat in every place that the placement has, and count how it ends."""
+    """Cheat in all the ways that the bench of this placement has, and count how it ends."""
     if size.system == "rain":
         return tampering.measure(tampering.RainTamperSize(trials=size.trials), seed, watch)
     if size.system == "chain":

@@ -1,7 +1,7 @@
 """Cheating with what was dealt: shares that a server alters before it opens them, and hands of an earlier attempt.
 
-This is the strongest place to cheat: whoever alters a share and its tag alike is caught only by the key that nobody
-holds alone. `tampering` collects the cells of this file.
+Here cheating is hardest to find: whoever alters a share and its tag alike is caught only by the key that nobody holds
+alone. `tampering` collects the cells of this file.
 """
 
 from __future__ import annotations

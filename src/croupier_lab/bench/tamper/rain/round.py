@@ -1,7 +1,9 @@
-"""One round of two servers that can be played with or without a cheating server, and what an honest one gives.
+"""One round of RAIN's two servers that can be played with or without a cheating server, and which results are right.
 
-It holds everything that does not depend on the cheat, so that thousands of trials share it; an honest round of the same
-inputs says what the right result is. `trial` and `tampering` play it.
+A `TwoServerRound` holds what does not depend on the cheat: what clients hold, the reference, keys, and what is dealt.
+`tampering` makes one for each trial, and honest ones whose letters can be sent again; `trial` plays the cheat. What is
+right is not played but computed: `honest` asks the release itself. `messages`, `shuffle`, `dealt_shares` and `rosters`,
+which list the ways to cheat, take types and helpers from here.
 """
 
 from __future__ import annotations
@@ -66,6 +68,8 @@ class RoundSetting:
     @cached_property
     def pipeline(self) -> Pipeline:
         """The protocol."""
+        # Safeguards that would refuse so small a round are off: a least noise in the rows (`entropy`), a limit on
+        # distances (`gate`), and a least number of rows to add up (`among`).
         place = (Pair if self.checked else Unchecked)(entropy=0, check=self.check, missing=self.missing)
         return Pipeline(encode=Signs(), release=ScoredSum(gate=False, among=1), aggregate=SignTrust(), place=place)
 
@@ -87,8 +91,8 @@ class TamperedRound:
     """A tampering of one round.
 
     `letters` rewrites the cheater's letters, `tamper` is what it does within, and `clients` rewrites colluders'
-    letters. `free` has the rows that count as right for a colluder, which may choose its own. `late` is another
-    reference that the cheater plays with.
+    letters. `free` has, by client, all rows that count as right in its place: a colluder may choose its own, and for a
+    client that is left out a uniform row may stand. `late` is another reference that the cheater plays with.
     """
 
     letters: Change = lambda letters, view: letters
@@ -112,6 +116,7 @@ class TwoServerRound:
         size = self.setting.params
         reference = draw.below(2, size).astype(np.uint8)
         self.rows = {who: reference ^ (draw.below(_APART, size) == 0).astype(np.uint8) for who in ROSTER}
+        # The true reference. The server is bound to it from the start, and shows it after the uploads, in "late".
         self.late = opened(reference, draw)
         self.keys = self.setting.place.enrol(ROSTER, self.coins.child("enrol"))
         self.run = run_id(self.coins)

@@ -1,7 +1,8 @@
 """Cheating with the shuffle: rows of w and q that a server alters, and openings that it fits to them.
 
-A server may send other rows than those it should, and may try to make the check's own openings fit. Both forms of the
-check are tried. `tampering` collects the cells of this file.
+In w the first server sends the hidden rows that it permuted, in q the second those that it permuted after it
+(`mpc.dealer`). A server may send other rows than those it should, and may try to make the check's own openings fit.
+Both forms of the check are tried. `tampering` collects the cells of this file.
 """
 
 from __future__ import annotations

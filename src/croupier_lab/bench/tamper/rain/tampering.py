@@ -1,4 +1,4 @@
-"""Let one of RAIN's two servers cheat, in every place that there is, and count what became of it.
+"""Let one of RAIN's two servers cheat, in each of the ways listed beside this file, and count what became of it.
 
 `croupier bench tamper --system rain` runs it (`bench.tamper.systems`). An escape is a result that differs from the
 honest one and that an honest client, or the honest server with a round loop that nobody stopped, took for right. The
@@ -66,12 +66,12 @@ class RainTrialEnd:
 
 
 def cells() -> list[RainTamperCell]:
-    """Every way to cheat."""
+    """Every way to cheat that is tried."""
     return [*by_letters(), *by_rows(), *by_shares(), *by_rosters()]
 
 
 def measure(size: RainTamperSize, seed: int, watch: Watch = ignore) -> dict[str, Any]:
-    """Trials spread evenly over kinds, servers and messages; the control has a tenth of them, and every cell."""
+    """Trials spread evenly over the cells; the control has a tenth as many, and no fewer than there are cells."""
     coins, known = Coins.from_seed(seed), cells()
     # In random order, so that few trials are a sample of all cells.
     every = [known[at] for at in coins.child("order").sampler().permutation(len(known))]

@@ -30,7 +30,8 @@ from croupier_lab.bench.tamper.verdicts import Verdict
 class RainTrial:
     """What whoever cheats can use: the round, which server it is, who helps, chance, and what was sent earlier.
 
-    `acted` says whether anything was done at all, `hit` which row of w or q was touched first.
+    `acted` says whether anything was done at all, `hit` which of the hidden rows that it sent was touched first (the
+    first server sends them in the message w, the second in q).
     """
 
     round: TwoServerRound

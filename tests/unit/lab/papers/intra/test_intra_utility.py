@@ -227,6 +227,22 @@ def test_values_are_put_together_one_by_one(monkeypatch: pytest.MonkeyPatch) -> 
         assert abs(10_000 * math.log10(members) - exponent) < 1
 
 
+def test_noise_is_named_as_what_stops_it_only_where_it_works_without() -> None:
+    def said(*found: tuple[int, str, float]) -> str:
+        rows = [
+            {"bucket": members, "noise": noise, "greedy_s": 0.1, "_right": {"low": low}, "_chance": 1 / members}
+            for members, noise, low in found
+        ]
+        return recombination.says(rows)[1]
+
+    works, noised = (4, "none", 0.9), (4, "stated", 0.2)
+    assert said(works, noised).endswith("it is the noise that stops it, not the number of ways.")
+    assert said(works, (4, "stated", 0.8)).endswith("neither the noise nor the number of ways stops it.")
+    mixed = said(works, noised, (8, "none", 0.1), (8, "stated", 0.1), (16, "none", 0.0))
+    assert mixed.startswith("Without noise it is right more often than 1/n in 1 of 3 bucket sizes, with noise in 0 of")
+    assert mixed.endswith("with buckets of 8, 16 it fails even without noise.")
+
+
 def test_scales_are_known(small: None) -> None:
     scales: tuple[Scale, ...] = ("smoke", "small", "paper")
     assert all(set(trial(f"intra/table{number}").seeds) == set(scales) for number in (3, 4, 8, 9))
