@@ -272,4 +272,4 @@ def test_attacks_on_sums_are_counted_apart() -> None:
     *_, ours, last = says([{"chance": 0.1, "rows": seen}])
     assert ours.startswith("The attack that joins prior and view is above the prior in 1 of 1 cells")
     assert "2 attacks were tried; against the prior 1 gain, the best by +3.0 points" in last
-    assert "±2.5 points wide" in last
+    assert "reach 2.5 points to either side" in last
