@@ -1,9 +1,9 @@
-"""Parties without IO: a generator yields what it sends and waits for, or a piece of work, and returns its next memory.
+"""Parties without IO: a generator yields what it sends and waits for, or asks for work, and returns its next memory.
 
-A party that does no IO can be run in one process, in many or as a service, replayed and tested, and is the same code.
-A `Seat` holds one party's generator, its mailbox and its view. Drivers differ only in how letters and work travel
-between seats: `engine.local` seats all parties in one process, `service.party` one in each. Placements (`place`) and
-agreements (`agree`) are written as such generators.
+A party that does no IO can be run in one process, in many or as a service, replayed and tested, and is the same code. A
+`Seat` holds one party's generator, its mailbox and its view. Drivers differ only in how letters and work travel between
+seats: `engine.local` seats all parties in one process, `service.party` one in each. Placements (`place`) and agreements
+(`agree`) are written as such generators.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Inbox = tuple[Received, ...]
 
 @dataclass(frozen=True)
 class Wait:
-    """One message of this kind from each source; once it has waited long enough, `quorum` of them will do.
+    """One message of this kind from each source; after long enough `quorum` of them will do (all where it is None).
 
     `patience` says how long that is. In services it counts the roster's phases; in one process, where no time passes,
     the least patient go on first when nothing else can move.
@@ -80,7 +80,10 @@ _NOTHING_LEFT = Exchange()
 
 @dataclass(frozen=True)
 class Work:
-    """Pure work by name; the driver runs it, alone or batched with others of the same name, wherever it likes."""
+    """Work by name, which the driver does, alone or batched with others of the same name: `engine.work` has it.
+
+    Most is pure (`permute`) or gives the same again (`fit`); `spend` writes a release into a client's ledger.
+    """
 
     name: str
     args: tuple[Any, ...]
@@ -94,7 +97,7 @@ SubFlow = Generator[Ask, Any, Any]
 
 @dataclass(frozen=True)
 class Given:
-    """What a party is told before a round: public facts, and digests of its own data, never the data.
+    """What a party is told before a round: public facts, and the digest of its own data, never the data.
 
     `roster` is the invited cohort; `participation` counts the updates this client has made before; `quorum` is how many
     clients a round needs; `shard` is the digest of the client's data; `inputs` is the shape of a record, where records
@@ -119,7 +122,7 @@ _last_roster: tuple[tuple[str, ...], bytes] = ((), canon.digest(()))
 
 
 def roster_digest(roster: tuple[str, ...]) -> bytes:
-    """What binds the invited cohort.
+    """The digest of a cohort: headers, signatures and labels of coins hold it, and so are good for that cohort only.
 
     All clients of a round ask for that of one tuple, which is known by identity: to hash or to compare it would take
     each of them as long as there are clients.
@@ -156,7 +159,7 @@ class Outcome:
 
 @dataclass
 class Seat:
-    """One party in one attempt of one round."""
+    """One party in one attempt of one round: its generator, the letters that reached it, and its view."""
 
     name: str
     flow: Flow
@@ -258,16 +261,22 @@ def corrupt(party: Party, change: Change) -> Party:
     def corrupted(given: Given, memory: Memory, coins: Coins) -> Flow:
         flow = party(given, memory, coins)
         view = View(given.me, given, dict(memory), coins, "keep")
+        move: Callable[[Any], Ask] = flow.send
         answer: Any = None
         while True:
             try:
-                ask = flow.send(answer)
+                ask = move(answer)
             except StopIteration as stop:
                 return dict(stop.value)
             if isinstance(ask, Exchange) and ask.send:
                 ask = replace(ask, send=change(ask.send, view))
-            answer = yield ask
-            view.record(answer)
+            try:
+                move, answer = flow.send, (yield ask)
+            except CroupierError as error:
+                # What it asked for cannot be had: the party decides what follows, as it does when it is honest.
+                move, answer = flow.throw, error
+            else:
+                view.record(answer)
 
     return corrupted
 

@@ -324,3 +324,21 @@ def test_a_corrupted_party_may_be_silent() -> None:
     seat = seated(party=corrupt(adder, lambda letters, view: ()))
     assert seat.post() == ()
     assert seat.wait == Wait("up", ("a", "b", "c"), 2)
+
+
+def test_a_corrupted_party_is_told_what_cannot_be_had_and_may_go_on() -> None:
+    def patient(given: Given, memory: Memory, coins: Coins) -> Flow:
+        try:
+            yield Exchange(wait=Wait("up", ("a", "b"), 2))
+        except TooFew as error:
+            yield Exchange((Letter("a", "sorry", b""),))
+            return {"missing": error.missing}
+        return {}
+
+    for party in (patient, corrupt(patient, lambda letters, view: letters)):
+        seat = seated(party=party)
+        seat.give_up()
+        assert [one.kind for one in seat.post()] == ["sorry"]
+        seat.go()
+        assert seat.outcome is not None
+        assert seat.outcome.memory == {"missing": frozenset({"a", "b"})}
